@@ -184,12 +184,12 @@ pub fn softmax_row_simd<S: Simd>(s: S, row: &mut [f32], mask: &[f32]) -> (f32, f
     for (x, m) in quads.iter_mut().zip(mask_quads) {
         for lane in 0..4 {
             x[lane] = s.add_f32s(x[lane], m[lane]);
-            high[lane] = s.max_f32s(high[lane], x[lane]);
+            high[lane] = s.max_f32s(x[lane], high[lane]);
         }
     }
     for (x, m) in tail.iter_mut().zip(mask_tail) {
         *x = s.add_f32s(*x, *m);
-        high[0] = s.max_f32s(high[0], *x);
+        high[0] = s.max_f32s(*x, high[0]);
     }
     let max = s.reduce_max_f32s(s.max_f32s(s.max_f32s(high[0], high[1]), s.max_f32s(high[2], high[3])));
     let shift = s.splat_f32s(max);
@@ -246,7 +246,7 @@ pub fn squared_distance_simd<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
     s.reduce_sum_f32s(sum) + rest
 }
 
-/// The smallest of `values[j] - mask[j]`.
+/// The smallest of `values[j] - mask[j]`; NaN is left out.
 #[pulp::with_simd(smallest = ARCH)]
 #[inline(always)]
 fn smallest_simd<S: Simd>(s: S, values: &[f32], mask: &[f32]) -> f32 {
@@ -254,7 +254,8 @@ fn smallest_simd<S: Simd>(s: S, values: &[f32], mask: &[f32]) -> f32 {
     let (mask, mask_rest) = S::as_simd_f32s(mask);
     let mut low = s.splat_f32s(f32::INFINITY);
     for (v, m) in values.iter().zip(mask) {
-        low = s.min_f32s(low, s.sub_f32s(*v, *m));
+        // NaN first: x86 answers with the second where one is NaN, so this leaves it out.
+        low = s.min_f32s(s.sub_f32s(*v, *m), low);
     }
     let mut low = s.reduce_min_f32s(low);
     for (v, m) in values_rest.iter().zip(mask_rest) {
@@ -271,7 +272,7 @@ pub fn masked_argmin(values: &[f32], mask: &[f32]) -> Option<usize> {
     values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
 }
 
-/// The largest value; -inf if there is none.
+/// The largest value; NaN is left out, and -inf if there is none.
 #[pulp::with_simd(largest = ARCH)]
 #[inline(always)]
 pub fn largest_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
@@ -625,6 +626,51 @@ mod tests {
         assert_eq!(masked_argmin(&values, &[0.0, masked, 0.0, 0.0, 0.0]), Some(3));
         assert_eq!(masked_argmin(&values, &[masked; 5]), None);
         assert_eq!(masked_argmin(&[f32::INFINITY], &[0.0]), Some(0));
+    }
+
+    /// With one element NaN, whichever it is: what looks for the largest or smallest finds that of the others, and sums are NaN.
+    fn reductions_with_nan<S: Simd>(s: S) {
+        let is_nan = |x: f32| assert!(x.is_nan(), "{x}");
+        for n in [1, 5, 16, 32, 48, 80, 144] {
+            for at in 0..n {
+                // Falling values and rising ones, so that the extreme lies before the NaN or after it.
+                for step in [1.0, -1.0] {
+                    let mut row: Vec<f32> = (0..n).map(|i| step * i as f32 / 16.0).collect();
+                    let ones = vec![1.0; n];
+                    row[at] = f32::NAN;
+                    let fold = |f: fn(f32, f32) -> f32, from| row.iter().copied().fold(from, f);
+                    assert_eq!(smallest_simd(s, &row, &vec![0.0; n]), fold(f32::min, f32::INFINITY), "{n} {at}");
+                    assert_eq!(largest_simd(s, &row), fold(f32::max, f32::NEG_INFINITY), "{n} {at}");
+                    is_nan(dot_simd(s, &row, &ones));
+                    is_nan(squared_distance_simd(s, &ones, &row));
+                    is_nan(exp_sum_simd(s, &row, 9.0));
+                    is_nan(weighted_difference_simd(s, &row, 9.0, &ones));
+                    is_nan(weighted_difference_simd(s, &ones, 9.0, &row));
+                    let mut out = vec![0.0; n];
+                    rms_norm_simd(s, &row, &ones, 1e-5, &mut out);
+                    out.into_iter().for_each(is_nan);
+                    if n % LANES == 0 {
+                        let largest = fold(f32::max, f32::NEG_INFINITY);
+                        let (max, sum) = softmax_row_simd(s, &mut row, &vec![0.0; n]);
+                        assert_eq!(max, largest, "{n} {at}");
+                        is_nan(sum);
+                        is_nan(row[at]);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn nan_in_every_lane_of_every_reduction() {
+        reductions_with_nan(pulp::Scalar::new());
+        #[cfg(target_arch = "x86_64")]
+        {
+            pulp::x86::V3::try_new().into_iter().for_each(reductions_with_nan);
+            pulp::x86::V4::try_new().into_iter().for_each(reductions_with_nan);
+        }
+        #[cfg(target_arch = "aarch64")]
+        pulp::aarch64::Neon::try_new().into_iter().for_each(reductions_with_nan);
     }
 
     #[test]

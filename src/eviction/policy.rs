@@ -152,7 +152,7 @@ impl fmt::Display for Policy {
     /// The canonical text of the meaning, as it enters cell ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Policy { score, scope, keep_first, keep_recent, budget } = self.canonical();
-        let (score, scope) = (score.name(), scope.name());
+        let (score, scope) = (score.identity(), scope.name());
         write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}")?;
         write_budget(f, budget)
     }
@@ -162,7 +162,7 @@ impl fmt::Display for SizedPolicy {
     /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let SizedPolicy { score, scope, keep_first, keep_recent, size, budget } = *self;
-        let (score, scope) = (score.name(), scope.name());
+        let (score, scope) = (score.identity(), scope.name());
         write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")?;
         write_budget(f, budget)
     }

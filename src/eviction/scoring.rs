@@ -45,7 +45,7 @@ pub const SCORES: &[Keyword<Score>] = &[
         "accumulated_attention",
         "evicts the entry that has received least attention since it was added (H2O)",
     ),
-    keyword(Score::KeyNorm, "key_norm", "evicts the entry whose key has the largest L2 norm"),
+    keyword(Score::KeyNorm, "-key_norm", "evicts the entry whose key has the largest L2 norm"),
     keyword(
         Score::Random,
         "random",
@@ -57,8 +57,13 @@ impl Score {
     /// The score of a name or a formula, pooled over the query heads of a decision.
     ///
     /// # Errors
-    /// What is wrong in the formula.
+    /// What is wrong in the formula; `key_norm` alone, which was a name for its negative.
     pub fn new(text: &str, pool: Pool) -> Result<Score, FormulaError> {
+        if text.trim() == "key_norm" {
+            let message = "`key_norm` alone evicts the smallest norms, and was a name for `-key_norm` until now";
+            let hint = "write -key_norm to evict the key with the largest norm, (key_norm) to evict the smallest";
+            return Err(FormulaError::of_all(text, message, hint));
+        }
         let named = |name: &str| SCORES.iter().find(|score| score.name == name).map(|score| score.value);
         let named = named(text.trim());
         if let Some(score) = named.filter(|_| pool == Pool::Mean) {
@@ -69,15 +74,20 @@ impl Score {
         Ok(score.map_or(Score::Formula(formula), |score| score.value))
     }
 
-    /// The name, or the formula.
+    /// The name, or the formula, as rows have it.
     pub fn name(self) -> &'static str {
         match self {
-            // The name of the score that evicts the largest norm.
-            Score::Formula(formula) if formula.text() == Score::KeyNorm.name() => "(key_norm)",
+            // In rows of earlier versions `key_norm` is its negative.
+            Score::Formula(formula) if formula.text() == "key_norm" => "(key_norm)",
             Score::Formula(formula) => formula.text(),
             Score::Custom(score) => score.id(),
             _ => name_of(SCORES, self),
         }
+    }
+
+    /// Its word in cell ids, which never changes: `key_norm` was the name of its negative when the first cells were measured.
+    pub(super) fn identity(self) -> &'static str {
+        if self == Score::KeyNorm { "key_norm" } else { self.name() }
     }
 
     /// What it computes, as a formula; the id of a function.

@@ -18,6 +18,7 @@ use super::memory::{BLOCK, HostTables, Keys, LayerCache, ReadStats, Table, Table
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, Rope, rotate_head};
+use super::score::not_negative;
 use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser};
 use crate::vector;
 
@@ -451,7 +452,7 @@ impl<'a> Projections<'a> {
                     let everything = vector::log_sum_exp(&logits[all + first..all + visible]);
                     let at = (kv_head * per_kv + member) * rows + row;
                     let kept = cached.max[at] + cached.sum[at].ln();
-                    *lost += (1.0 - (kept - everything).exp()).max(0.0);
+                    *lost += not_negative(1.0 - (kept - everything).exp());
                 }
             }
         }
@@ -492,6 +493,16 @@ mod tests {
     /// What attention gives is checked by the goldens.
     #[test]
     fn the_attention_that_a_window_loses() {
+        window_loses(None);
+    }
+
+    /// An evicted key that is no number makes the share unknown, not 0.
+    #[test]
+    fn a_broken_key_is_no_attention_of_zero() {
+        window_loses(Some(40));
+    }
+
+    fn window_loses(broken: Option<usize>) {
         let (heads, head_dim, rows, size) = (Heads { heads: 4, kv_heads: 2 }, 8, 300, 50);
         let rope = RopeShape { theta: 100.0, scaling: RopeScaling::None, dims: head_dim };
         let sizes = Sizes { hidden: 32, intermediate: 32, layers: 1, heads, head_dim, vocab: 32 };
@@ -500,7 +511,9 @@ mod tests {
         let shape = AttentionShape::new(&model, model.attention[0], &rope);
         let mut rng = fastrand::Rng::with_seed(3);
         let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| 4.0 * rng.f32() - 2.0).collect() };
-        let (queries, keys, values) = (&random(rows * 32), &random(rows * 16), &random(rows * 16));
+        let (queries, mut keys, values) = (&random(rows * 32), random(rows * 16), &random(rows * 16));
+        broken.iter().for_each(|token| keys[token * 16] = f32::NAN);
+        let keys = &keys;
         let angles = &rope.frequencies(false).angles((0..rows).map(|position| position as f64));
         let tokens = Projections { shape: &shape, queries, keys, values, norms: None, angles, first: 0, rows };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
@@ -518,9 +531,11 @@ mod tests {
             attend(tokens.slice(lost.len(), piece), cache, &mut out, Some(&mut of_piece), scratch);
             lost.extend(of_piece);
         }
-        for (t, (got, want)) in lost.iter().zip(outside(tokens, size)).enumerate() {
+        let sound = broken.unwrap_or(rows);
+        for (t, (got, want)) in lost.iter().zip(outside(tokens, size)).enumerate().take(sound) {
             assert!((f64::from(*got) - want).abs() < 1e-5, "lost at {t}: {got} {want}");
         }
-        assert!(lost[rows - 1] > 1.0);
+        assert!(lost[sound..].iter().all(|lost| lost.is_nan()));
+        assert!(broken.is_some() || lost[rows - 1] > 1.0);
     }
 }

@@ -78,7 +78,7 @@ impl LanguageModel {
             nll: all.iter().map(ScoredRow::nll).collect(),
             hits: hits_of.iter().map(|row| all[*row].top.largest == Some(all[*row].target)).collect(),
             kl: compared.clone().map(ScoredRow::divergence).sum(),
-            same_top: compared.filter(|row| row.top.largest == row.full.largest).count() as u64,
+            same_top: compared.filter(|row| row.predicts_the_same()).count() as u64,
         })
     }
 }
@@ -129,6 +129,11 @@ impl RunningSoftmax {
     }
 }
 
+/// A value that only rounding can make negative. (`max(0.0)` would turn NaN into 0, which reads as perfect.)
+pub(super) fn not_negative<T: PartialOrd + Default>(value: T) -> T {
+    if value < T::default() { T::default() } else { value }
+}
+
 impl ScoredRow {
     /// Adds logits of columns from `first` on.
     fn add(&mut self, first: usize, logits: &[f32]) {
@@ -150,9 +155,15 @@ impl ScoredRow {
         (self.top.log_sum() - f64::from(self.of_target)) as f32
     }
 
-    /// KL(full || bounded) in nats: the sum of p (ln p - ln q), with the two normalisers taken out of the sum.
+    /// KL(full || bounded) in nats: the sum of p (ln p - ln q), with the two normalisers taken out of the sum. NaN where a
+    /// logit is.
     fn divergence(&self) -> f64 {
-        (self.difference / self.full.sum - self.full.log_sum() + self.top.log_sum()).max(0.0)
+        not_negative(self.difference / self.full.sum - self.full.log_sum() + self.top.log_sum())
+    }
+
+    /// Whether the full cache's most likely token is the most likely here. Logits that are no numbers predict nothing.
+    fn predicts_the_same(&self) -> bool {
+        self.top.largest.is_some() && self.top.largest == self.full.largest
     }
 }
 
@@ -196,5 +207,21 @@ mod tests {
             assert_eq!((row.full.largest, row.top.largest), (Some(49), Some(49)));
         }
         assert_eq!(row(&full, &full, 7).divergence(), 0.0);
+    }
+
+    #[test]
+    fn logits_that_are_no_numbers_are_not_a_perfect_score() {
+        let good = [0.5, 2.0, 1.0];
+        for bad in [[f32::NAN; 3], [0.5, f32::NAN, 1.0], [f32::NAN, 2.0, 1.0]] {
+            for (full, bounded) in [(good, bad), (bad, good), (bad, bad)] {
+                for columns in [1, 2, 3] {
+                    let row = row(&full, &bounded, columns);
+                    assert!(row.divergence().is_nan(), "{full:?} {bounded:?}");
+                    assert_eq!(row.nll().is_nan(), bounded != good, "{bounded:?}");
+                    let nothing = [full, bounded].iter().any(|logits| logits.iter().all(|logit| logit.is_nan()));
+                    assert!(!(nothing && row.predicts_the_same()));
+                }
+            }
+        }
     }
 }

@@ -7,10 +7,12 @@ use super::series::{is_shared, label};
 use crate::ledger::Row;
 
 /// The scores of rows, and what each evicts.
-const SCORES: [(&str, &str); 6] = [
+const SCORES: [(&str, &str); 7] = [
     ("recency", "evicts the oldest entry"),
     ("last_attention", "evicts the entry to which the newest token attends least"),
     ("accumulated_attention", "evicts the entry with the least attention received so far"),
+    ("-key_norm", "evicts the entry whose key has the largest norm"),
+    // In rows of earlier versions; the word itself is `(key_norm)` in rows.
     ("key_norm", "evicts the entry whose key has the largest norm"),
     ("random", "evicts at random, so that a uniform sample of the text stays"),
     (

@@ -48,7 +48,8 @@ impl Formula {
         static FORMULAS: Mutex<BTreeMap<String, &'static Parsed>> = Mutex::new(BTreeMap::new());
         let expr = canonical::canonical(parse::parse(text)?, pool);
         if let Some(message) = canonical::fault(&expr) {
-            return Err(FormulaError::of_all(text, message));
+            let hint = "use a word that differs between entries, such as attention or position";
+            return Err(FormulaError::of_all(text, message, hint));
         }
         let canonical = canonical::text(&expr);
         let mut formulas = FORMULAS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -310,8 +310,7 @@ impl FormulaError {
     }
 
     /// An error of the whole formula.
-    pub(super) fn of_all(formula: &str, message: &str) -> FormulaError {
-        let hint = "use a word that differs between entries, such as attention or position";
+    pub(in crate::eviction) fn of_all(formula: &str, message: &str, hint: &str) -> FormulaError {
         FormulaError {
             formula: formula.to_owned(),
             place: 0..formula.len(),

@@ -55,8 +55,15 @@ fn named_scores_are_formulas() {
     ] {
         assert_eq!(Score::new(formula, Pool::Mean).unwrap().name(), name);
     }
-    // The named score evicts the largest norm.
-    assert_eq!(Score::new("(key_norm)", Pool::Mean).unwrap().name(), "(key_norm)");
+    // One sign each: what evicts the largest norm is written with its minus, and the word by itself is refused, because
+    // earlier versions read it as its negative.
+    assert_eq!(Score::new("-key_norm", Pool::Mean), Score::new("-2 * key_norm + 1", Pool::Mean));
+    for smallest in ["(key_norm)", "1*key_norm", "0.5 * key_norm"] {
+        assert_eq!(Score::new(smallest, Pool::Mean).unwrap().name(), "(key_norm)");
+    }
+    for pool in [Pool::Mean, Pool::Max] {
+        assert!(Score::new(" key_norm", pool).unwrap_err().hint.contains("-key_norm"));
+    }
     assert_eq!(Score::new("last_attention", Pool::Max).unwrap().name(), "pooled_max(attention)");
     assert_eq!(Score::new("random", Pool::Max), Score::new("random", Pool::Mean));
 }

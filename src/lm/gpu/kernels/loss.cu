@@ -26,7 +26,8 @@ extern "C" __global__ void loss(Layer layer, const Text *texts) {
         if (threadIdx.x == 0) {
             int at = (text.kv_head * members + member) * text.rows + row;
             float kept = text.max[at] + logf(text.sum[at]), everything = most + (float)log(sum);
-            text.lost[row] += fmaxf(1.0f - expf(kept - everything), 0.0f);
+            float lost = 1.0f - expf(kept - everything);
+            text.lost[row] += lost < 0 ? 0 : lost; // fmaxf would make 0 of NaN
         }
     }
 }
