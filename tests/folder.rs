@@ -212,10 +212,20 @@ fn an_interrupted_sweep_is_drawn_and_grows() {
     assert!(report.contains(&format!("{} of 20 samples", samples.len())), "{report}");
     // Other programs see no cell before it is complete.
     assert!(!folder.join("a/rows.parquet").exists() || current(&folder.join("a")).is_empty());
+    let counted = || {
+        let text = fs::read_to_string(folder.join("a/report.md")).unwrap();
+        let line = text.split("## Where the numbers come from\n\n").nth(1).unwrap();
+        line.split(" \u{b7} ").next().unwrap().to_owned()
+    };
+    let cells: BTreeSet<&str> = measured.rows.iter().map(|row| row.cell.as_str()).collect();
+    let (rows, cells) = (measured.rows.len(), cells.len());
+    assert_eq!(counted(), format!("0 rows of 0 complete cells, and {rows} rows of {cells} incomplete cells"));
     fs::write(folder.join("sweep.yaml"), text(11)).unwrap();
     run_into(folder, "a");
     let found = when(&current(&folder.join("a")));
     assert_eq!(found.len(), 2 * 22);
+    run(folder, &["report", "a"]).with_code(0);
+    assert_eq!(counted(), format!("{} rows of 2 cells", current(&folder.join("a")).len()));
     assert!(before.iter().all(|(sample, when)| found.get(sample) == Some(when)));
 }
 

@@ -134,3 +134,64 @@ fn only_addresses_of_this_machine_are_served() {
     let ended = run(folder.path(), &["run", "smoke", &format!("--serve={taken}")]).with_code(1);
     ended.says(&["cannot listen on", "a free port"]);
 }
+
+/// A sweep of some seconds, for attacks that begin with it.
+const LONG: Sweep<'static> = Sweep {
+    models: "[random-h256-l4-a8-k4-f512-v257-s32]",
+    policies: "[full, tova]",
+    cache_sizes: "[64]",
+    tasks: &["dataset: random-words, length: 1000, books: 4, chunks_per_book: 3"],
+    more: "",
+};
+
+/// Opens connections that no browser opens and keeps them: bodies that are announced and never sent, requests that never end,
+/// and a client that asks again and again and reads nothing.
+fn attack(address: &str) -> Vec<TcpStream> {
+    let open = |text: &str| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        // What is refused early cannot be written to its end.
+        let _ = stream.write_all(text.as_bytes());
+        stream
+    };
+    let mut all = Vec::new();
+    for host in [address, "evil.example"] {
+        all.push(open(&format!("POST / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 999999999999\r\n\r\n")));
+        all.push(open(&format!("GET / HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\nx")));
+    }
+    all.extend((0..100).map(|_| open("GET / HTTP/1.1\r\nHost: loc")));
+    all.push(open(&format!("GET / HTTP/1.1\r\nHost: {address}\r\n\r\n").repeat(10_000)));
+    all
+}
+
+/// The version of the page, asked for by a client that does not wait for long.
+fn is_answered(address: &str) -> bool {
+    let request =
+        ureq::get(format!("http://{address}/version")).config().timeout_global(Some(Duration::from_secs(8)));
+    request.build().call().is_ok_and(|answer| answer.status() == 200)
+}
+
+#[test]
+fn hostile_clients_stop_neither_a_sweep_nor_other_clients() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    LONG.write(folder);
+    let (mut running, address) = served(folder, &["run", "sweep.yaml", "--results", "r", "--serve"]);
+    let kept = attack(&address);
+    assert!(is_answered(&address) && running.goes_on(), "{}", running.stderr());
+    // It ends although they are still connected.
+    running.wait().with_code(0).says(&["2 cells measured", "0 failed"]);
+    drop(kept);
+
+    // One signal ends it, then too.
+    let (mut running, address) = served(folder, &["report", "r", "--serve"]);
+    let kept = attack(&address);
+    assert!(is_answered(&address) && running.signal(libc::SIGINT));
+    running.wait();
+    fs::remove_dir_all(folder.join("r")).unwrap();
+    let (mut running, address) = served(folder, &["run", "sweep.yaml", "--results", "r", "--serve"]);
+    let more = attack(&address);
+    assert!(is_answered(&address) && running.signal(libc::SIGINT));
+    running.wait().with_code(130).says(&["interrupted"]);
+    drop((kept, more));
+}

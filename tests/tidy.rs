@@ -77,7 +77,7 @@ const CRATES: [(&str, &[&str]); 27] = [
     ("schemars", &["yaml", "task", "sweep"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
-    ("tiny_http", &["cli"]),
+    ("httparse", &["cli"]),
     ("rayon", &["lm", "task", "run", "cli"]),
 ];
 

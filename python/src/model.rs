@@ -74,10 +74,7 @@ impl Model {
         let nll: Vec<f32> = scored.nll.iter().map(|nll| nll.unwrap_or(f32::NAN)).collect();
         let array = |positions: &Vec<u32>| PyBytes::new(py, &bytes(positions, u32::to_ne_bytes));
         let survivors = scored.survivors.iter().map(|layer| layer.iter().map(array).collect()).collect();
-        let rows = scored.evictions.iter().enumerate().flat_map(|(layer, evictions)| {
-            evictions.iter().flat_map(move |one| [one.step, layer as u32, one.group, one.victim])
-        });
-        let evictions: Vec<u32> = rows.collect();
+        let evictions: Vec<u32> = scored.eviction_rows().flatten().collect();
         Ok((PyBytes::new(py, &bytes(&nll, f32::to_ne_bytes)), survivors, array(&evictions)))
     }
 

@@ -17,6 +17,7 @@ use super::signals::Interrupt;
 use crate::judge::{self, CellSummary, Endpoint, Event, Key, Outcome, Settings, wilson};
 use crate::ledger::{Ledger, Only};
 use crate::report::escape::plain;
+use crate::report::prefill_words;
 
 /// Ask another model which of two stories is better: a bounded cache's or the full cache's
 ///
@@ -124,7 +125,10 @@ fn tables(cells: &[CellSummary], judge: &str) -> String {
         let head = &cell.head;
         let setting = format!(
             "{} on {}, positions {}, prefill {}, judged by {judge} beside the full cache",
-            head.model, head.dataset, head.positions, head.prefill
+            head.model,
+            head.dataset,
+            head.positions,
+            prefill_words(&head.prefill)
         );
         settings.entry(plain(&setting)).or_default().push(cell);
     }

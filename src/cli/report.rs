@@ -156,8 +156,7 @@ fn serve(arguments: &Arguments, address: Address) -> Result<ExitCode> {
     };
     let warn = |message: &str| Mode::Auto.warn(message);
     let source = Source { state: Box::new(state), draw: Box::new(again), warn: Box::new(warn), drawn };
-    Site::open(address, source, written.as_ref(), Mode::Auto)?.stay();
-    Ok(ExitCode::SUCCESS)
+    Site::open(address, source, written.as_ref(), Mode::Auto)?.stay()
 }
 
 /// A reference must be one of the policies that are compared in pairs.

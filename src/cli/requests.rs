@@ -1,21 +1,26 @@
-//! Requests as JSON lines on stdin, answered one by one with one loaded model.
+//! Requests as JSON lines on stdin, answered one by one with one loaded model: one answer for each line, whatever it holds.
 
+use std::fmt;
 use std::io::{BufRead as _, ErrorKind, Write as _, stdin, stdout};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value, json};
 
 use crate::eviction::{LocalLayers, Positions};
+use crate::task::Prefill;
 use crate::text::{CacheSettings, TextModel, WriteSettings};
 
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A line of stdin. What it leaves out is as the options say.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
-    #[serde(default)]
-    id: Value,
+    /// [`TakeId`] reads it.
+    #[serde(default, rename = "id")]
+    _id: IgnoredAny,
     text: Option<String>,
     tokens: Option<Vec<u32>>,
     policy: Option<String>,
@@ -23,14 +28,17 @@ pub(super) struct Request {
     positions: Option<Positions>,
     local_layers: Option<LocalLayers>,
     seed: Option<u64>,
+    evictions: Option<bool>,
     chat: Option<bool>,
-    write: Option<WriteRequest>,
+    /// A map, because a list would be read as a [`WriteRequest`] by position.
+    write: Option<Map<String, Value>>,
 }
 
 /// How a text is written.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WriteRequest {
+    prefill: Option<Prefill>,
     max_new_tokens: Option<usize>,
     temperature: Option<f64>,
     top_k: Option<usize>,
@@ -40,6 +48,13 @@ struct WriteRequest {
 }
 
 impl Request {
+    fn parse(line: &[u8]) -> Result<Request> {
+        ensure!(!line.trim_ascii().is_empty(), "it is blank");
+        let line = str::from_utf8(line)?;
+        ensure!(line.trim_start().starts_with('{'), "a request is a JSON object such as {{\"text\": \"...\"}}");
+        Ok(serde_json::from_str(line)?)
+    }
+
     pub(super) fn cache(&self, default: &CacheSettings) -> CacheSettings {
         CacheSettings {
             policy: self.policy.clone().unwrap_or_else(|| default.policy.clone()),
@@ -60,6 +75,11 @@ impl Request {
         self.prompt(model, false)
     }
 
+    /// Whether `score` lists what was evicted.
+    pub(super) fn evictions(&self) -> bool {
+        self.evictions.unwrap_or_default()
+    }
+
     /// The tokens that `write` continues.
     pub(super) fn prompt(&self, model: &TextModel, chat: bool) -> Result<Vec<u32>> {
         let chat = self.chat.unwrap_or(chat);
@@ -72,8 +92,11 @@ impl Request {
     }
 
     pub(super) fn settings(&self, default: &WriteSettings) -> Result<WriteSettings> {
+        ensure!(self.evictions.is_none(), "`evictions` belongs to requests of `score --stream`");
         let Some(write) = self.write.clone() else { return Ok(default.clone()) };
+        let write = WriteRequest::deserialize(Value::Object(write)).context("`write`")?;
         Ok(WriteSettings {
+            one_shot: write.prefill.map_or(default.one_shot, |prefill| prefill == Prefill::OneShot),
             max_new_tokens: write.max_new_tokens.unwrap_or(default.max_new_tokens),
             temperature: write.temperature.unwrap_or(default.temperature),
             top_k: write.top_k.or(default.top_k),
@@ -85,18 +108,38 @@ impl Request {
     }
 }
 
+/// Takes the `id` of a line, also of one that is no request, as far as it can be read.
+struct TakeId<'a>(&'a mut Value);
+
+impl<'de> Visitor<'de> for TakeId<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
+        while let Some(key) = fields.next_key::<String>()? {
+            match key.as_str() {
+                "id" => *self.0 = fields.next_value()?,
+                _ => drop(fields.next_value::<IgnoredAny>()?),
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Answers every line of stdin with a line on stdout. A request that fails is answered with an `error`; the others go on, and
 /// the exit code is then 1.
 pub(super) fn run(answer: impl Fn(&Request) -> Result<Value>) -> Result<ExitCode> {
     let mut failed = false;
-    for (index, line) in stdin().lock().lines().enumerate() {
+    for (index, line) in stdin().lock().split(b'\n').enumerate() {
         let line = line.context("cannot read stdin")?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let request: Result<Request> =
-            serde_json::from_str(&line).with_context(|| format!("line {} of stdin is no request", index + 1));
-        let id = request.as_ref().map_or(Value::Null, |request| request.id.clone());
+        let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| index == 0).unwrap_or(&line);
+        let mut id = Value::Null;
+        // Where this fails, the request does too, and says why.
+        let _ = serde_json::Deserializer::from_slice(line).deserialize_map(TakeId(&mut id));
+        let request = Request::parse(line).with_context(|| format!("line {} of stdin is no request", index + 1));
         let mut answer = request.and_then(|request| answer(&request)).unwrap_or_else(|error| {
             failed = true;
             json!({"error": format!("{error:#}")})

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
-use crate::lm::LanguageModel;
+use crate::lm::{LanguageModel, MemoryPlan};
 use crate::text::Scored;
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
@@ -17,7 +17,8 @@ use crate::text::Scored;
 /// "nll" has one number for each token after the first. With `--policy truncate` the text is cut into pieces of K
 /// tokens, each read with an empty cache, as `run` does. If the text begins with BOS, a piece is BOS and K - 1 tokens of
 /// the text, and every token of the text has an NLL; otherwise nothing comes before the first token of a piece, and its
-/// NLL is null. Survivors are those of the last piece. With `--stream`, answers also have "tokens" and "pieces", the text of each.
+/// NLL is null. Survivors are those of the last piece. With `--stream`, answers also have "tokens" and "pieces", the text of each;
+/// a request with "evictions": true gets a list of [step, layer, head, position] too.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -43,9 +44,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         return requests::run(|request| {
             let (plan, truncated) = request.cache(&cache).plan(&own)?;
             let tokens = request.tokens(&model)?;
+            let plan = MemoryPlan { log: request.evictions(), ..plan };
             let scored = pool.install(|| model.score(&tokens, &plan, truncated, text.chunk()))?;
             let pieces = model.pieces(&tokens).ok();
-            Ok(json!({"tokens": tokens, "pieces": pieces, "nll": scored.nll, "survivors": scored.survivors}))
+            let mut answer =
+                json!({"tokens": tokens, "pieces": pieces, "nll": scored.nll, "survivors": scored.survivors});
+            if plan.log {
+                answer["evictions"] = scored.eviction_rows().collect();
+            }
+            Ok(answer)
         });
     }
     let source = text.source()?;

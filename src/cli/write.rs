@@ -15,8 +15,8 @@ use crate::text::{WriteSettings, Written};
 
 /// Write texts under one cache rule and print their tokens as JSON
 ///
-/// Requests of `--stream` may have "write", an object with "max_new_tokens", "temperature", "top_k", "top_p",
-/// "repetition_penalty" and "stop" in place of the options, and "chat": true.
+/// Requests of `--stream` may have "write", an object with "prefill" ("stream" or "one_shot"), "max_new_tokens", "temperature",
+/// "top_k", "top_p", "repetition_penalty" and "stop" in place of the options, and "chat": true.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(super) struct Arguments {
     /// Put the model's chat template around the text
     #[arg(long, conflicts_with = "tokens")]
     chat: bool,
-    /// Write N texts side by side, with consecutive seeds
+    /// Write N texts side by side, as N commands with consecutive seeds would
     #[arg(long, default_value = "1", value_name = "N")]
     batch: NonZeroUsize,
     /// Add "timing": seconds of reading and of writing, tokens per second

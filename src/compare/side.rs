@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::comparison::Options;
 use super::exact;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
-use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, with_geometric_means};
+use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, place, with_geometric_means};
 
 /// One number that two sides may both have: a metric, or a slice of it, of a policy at a size.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ pub(super) type Side<'a> = BTreeMap<Subject<'a>, Numbers<'a>>;
 /// subject as the whole, and only rows that can be repeated count.
 ///
 /// # Errors
-/// As [`all_series`].
+/// As [`all_series`], or a row that is there twice: no folder has such rows.
 pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
     let is_exact = options.exact.is_some();
     let wanted = |row: &Row| match is_exact {
@@ -61,6 +61,15 @@ pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
     for ((key, metric, slice), series) in all {
         let (of_subject, of_sample) = if is_exact { (None, slice) } else { (slice, None) };
         for (policy, sums) in series {
+            if let Some((sample, sum)) = sums.samples.iter().find(|(_, sum)| sum.is_repeated) {
+                bail!(
+                    "{metric} of {}, {}: cell {} has the sample {sample} twice\n\
+                     hint: a results folder has every row once; compare the folder, or save the baseline again",
+                    sum.row.model,
+                    place(&policy.0, policy.1),
+                    sum.row.cell
+                );
+            }
             // Versions of the engine are compared with each other.
             let key = SeriesKey { engine: 0, ..key.clone() };
             let subject = Subject { key, metric, slice: of_subject, policy };

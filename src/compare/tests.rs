@@ -181,7 +181,24 @@ fn better_is_what_the_metric_says() {
     assert_eq!(moved("f1", -0.001), (Verdict::WithinNoise, false));
     assert_eq!(moved("nll", f64::NAN), (Verdict::Regressed, true));
     assert_eq!(moved("f1", f64::NAN), (Verdict::Regressed, true));
+    // A perplexity of 0 would be the best of all.
+    assert_eq!(moved("nll", f64::NEG_INFINITY), (Verdict::Regressed, true));
+    assert_eq!(moved("nll", f64::INFINITY), (Verdict::Regressed, true));
     assert_eq!(moved("new_tokens", f64::NAN), (Verdict::Changed, false));
+}
+
+#[test]
+fn a_row_that_is_there_twice_is_refused_on_either_side() {
+    let rows = books("nll", &[2.0; 4], &[1.0; 4]);
+    let twice = [rows.clone(), rows[2..3].to_vec()].concat();
+    for options in [Options::default(), Options { exact: Some(0.0), ..Options::default() }] {
+        for (before, after, side) in [(&rows, &twice, "after"), (&twice, &rows, "before")] {
+            let error = compare(("before", before), ("after", after), &options).unwrap_err();
+            let error = format!("{error:#}");
+            assert!(error.starts_with(side) && error.contains("the sample c twice"), "{error}");
+        }
+        assert!(compare(("before", &rows), ("after", &rows), &options).is_ok());
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@ pub struct GenerationSettings {
 }
 
 /// A prompt that has been read.
+#[derive(Clone)]
 pub struct PrefilledPrompt {
     pub memory: Memory,
     /// (1, hidden): the state after the prompt's last token.

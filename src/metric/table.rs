@@ -240,6 +240,8 @@ impl Metric {
     /// The value shown, from the pooled metric and, of a geometric mean, the two parts pooled beside it.
     pub fn of_pooled(&self, [pooled, second, third]: [f64; 3]) -> f64 {
         match self.pooling {
+            // No probability is infinite, and a perplexity of 0 would look like the best of all.
+            Perplexity if pooled == f64::NEG_INFINITY => f64::NAN,
             Perplexity => pooled.exp(),
             Mean => pooled,
             Rate => 1.0 / pooled,

@@ -7,7 +7,7 @@ use indexmap::IndexSet;
 
 use super::points::Panel;
 use super::policy_words;
-use super::series_key::SeriesKey;
+use super::series_key::{SeriesKey, prefill_words};
 use crate::format::counted;
 use crate::ledger::Row;
 
@@ -85,7 +85,7 @@ fn samples(panel: &Panel) -> String {
     };
     let prefill = match &*key.prefill {
         "" | "stream" => String::new(),
-        other => format!(", prefill {other}"),
+        other => format!(", prefill {}", prefill_words(other)),
     };
     samples + &prefill
 }

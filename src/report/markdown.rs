@@ -8,6 +8,7 @@ use super::curve::Figure;
 use super::format::Files;
 use super::points::Panel;
 use super::provenance::Provenance;
+use super::results::Results;
 use super::retention::Section;
 use super::scene::Scene;
 use super::series_key::SeriesKey;
@@ -15,7 +16,6 @@ use super::sheets::{self, capital};
 use super::table::{Entry, Sheet};
 use super::write_report::Report;
 use super::{escape, floor_to_ceiling, pairing, pr_summary};
-use crate::ledger::Row;
 
 pub(super) fn files(report: &Report<'_>) -> Result<Files> {
     Ok(vec![("report.md", file(report)), ("summary.md", pr_summary::file(report))])
@@ -60,7 +60,7 @@ fn file(report: &Report<'_>) -> String {
         push_section(&mut file, section, figures, report.linked);
     }
     report.extra.iter().for_each(|sheet| push_folded(&mut file, &sheet.title, |file| push_body(file, sheet)));
-    file.push_str(&format!("## Where the numbers come from\n\n{}", provenance(report.results.rows)));
+    file.push_str(&format!("## Where the numbers come from\n\n{}", provenance(report.results)));
     file
 }
 
@@ -163,8 +163,8 @@ fn cell(entry: &Entry) -> String {
 const MOST_NAMED: usize = 4;
 
 /// Where the numbers come from, in one line.
-fn provenance(rows: &[Row]) -> String {
-    let all = Provenance::of(rows);
+fn provenance(results: &Results<'_>) -> String {
+    let all = Provenance::of(results);
     let fact = |(name, values): (&str, Vec<String>)| {
         let shown: Vec<String> = values.iter().take(MOST_NAMED).map(|value| escape::markdown(value)).collect();
         let more = values.len() - shown.len();

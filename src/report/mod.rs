@@ -72,7 +72,7 @@ pub use series::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label,
     with_geometric_means,
 };
-pub use series_key::SeriesKey;
+pub use series_key::{SeriesKey, prefill_words};
 pub use sheets::capital;
 pub use sign_test::{PValue, has_verdicts};
 pub use table::{CLAIM, Entry, Grid, Line, Sheet, text_under};

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::Results;
 use crate::format;
-use crate::ledger::Row;
 
 #[derive(Default)]
 pub(super) struct Provenance<'a> {
-    rows: usize,
-    cells: HashSet<&'a str>,
+    /// Of complete cells, and of the others, whose rows no other program sees yet.
+    counts: [Count<'a>; 2],
     samples: usize,
     seconds: f64,
     sweeps: BTreeSet<&'a str>,
@@ -20,14 +20,22 @@ pub(super) struct Provenance<'a> {
     dates: Option<(&'a str, &'a str)>,
 }
 
+#[derive(Default)]
+struct Count<'a> {
+    rows: usize,
+    cells: HashSet<&'a str>,
+}
+
 impl<'a> Provenance<'a> {
-    pub(super) fn of(rows: &'a [Row]) -> Self {
-        let mut all = Self { rows: rows.len(), ..Self::default() };
+    pub(super) fn of(results: &'a Results<'_>) -> Self {
+        let mut all = Self::default();
         // Each row of a sample repeats its seconds.
         let mut timed: HashSet<(&str, &str)> = HashSet::new();
-        for of_cell in rows.chunk_by(|a, b| a.cell == b.cell) {
+        for of_cell in results.rows.chunk_by(|a, b| a.cell == b.cell) {
             let row = &of_cell[0];
-            all.cells.insert(&row.cell);
+            let count = &mut all.counts[usize::from(results.unfinished.contains(&row.cell))];
+            count.rows += of_cell.len();
+            count.cells.insert(&row.cell);
             all.sweeps.insert(&row.sweep);
             all.models.insert((&row.model, &row.model_revision, &row.dtype));
             all.datasets.insert(&row.dataset);
@@ -47,9 +55,16 @@ impl<'a> Provenance<'a> {
         all
     }
 
-    /// `120 rows of 3 cells`.
+    /// `120 rows of 3 cells`; or `80 rows of 2 complete cells, and 40 rows of 1 incomplete cell`.
     pub(super) fn counted(&self) -> String {
-        format!("{} of {}", format::counted(self.rows, "row"), format::counted(self.cells.len(), "cell"))
+        let counted = |count: &Count<'_>, cell: &str| {
+            format!("{} of {}", format::counted(count.rows, "row"), format::counted(count.cells.len(), cell))
+        };
+        let [complete, incomplete] = &self.counts;
+        if incomplete.rows == 0 {
+            return counted(complete, "cell");
+        }
+        format!("{}, and {}", counted(complete, "complete cell"), counted(incomplete, "incomplete cell"))
     }
 
     /// Everything else by name, as plain values that are not escaped.
@@ -84,6 +99,8 @@ impl<'a> Provenance<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::super::fixture::{cell, changed};
     use super::*;
 
@@ -93,8 +110,13 @@ mod tests {
         let full =
             changed(cell("nll", "full", None, &[("a", 1.0, 1.0)]), |row| row.date = "2025-05-05T00:00:00Z".into());
         let rows = [tova("nll"), tova("nll_word"), full].concat();
-        let found = Provenance::of(&rows);
-        assert_eq!((found.seconds, found.samples, found.cells.len()), (3.0, 3, 2));
+        let results = Results::of(&rows).unwrap();
+        let found = Provenance::of(&results);
+        assert_eq!((found.seconds, found.samples, &*found.counted()), (3.0, 3, "5 rows of 2 cells"));
         assert_eq!(found.dates, Some(("2025-05-05T00:00:00Z", "2026-01-01T00:00:00Z")));
+        // `rows.parquet` has those of `full` alone.
+        let results = Results::of_unfinished(&rows, &BTreeMap::from([(rows[0].cell.clone(), 3)])).unwrap();
+        let counted = Provenance::of(&results).counted();
+        assert_eq!(counted, "1 row of 1 complete cell, and 4 rows of 1 incomplete cell");
     }
 }

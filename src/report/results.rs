@@ -12,6 +12,8 @@ use crate::ledger::{Row, Text};
 /// Rows with their series and panels.
 pub struct Results<'a> {
     pub rows: &'a [Row],
+    /// The cells among them that are not complete.
+    pub(super) unfinished: BTreeSet<Text>,
     pub(crate) series: AllSeries<'a>,
     /// All panels, those of slices too.
     pub panels: Vec<Panel>,
@@ -33,7 +35,7 @@ impl<'a> Results<'a> {
         let series = with_geometric_means(all_series(rows, Unbounded::BesidePolicies, |_| true)?);
         let series = with_progress(series, unfinished);
         let panels = points::panels(&series);
-        Ok(Self { rows, series, panels })
+        Ok(Self { rows, unfinished: unfinished.keys().cloned().collect(), series, panels })
     }
 
     /// The panels of whole samples.

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use anyhow::{Result, bail};
 use indexmap::{IndexMap, IndexSet};
@@ -31,6 +32,8 @@ pub struct SampleSum<'a> {
     /// The first row that has it.
     pub row: &'a Row,
     pub sums: Sums,
+    /// Whether another row repeats the first.
+    pub is_repeated: bool,
 }
 
 /// What one cell measured for one series.
@@ -194,7 +197,14 @@ impl<'a> CellSums<'a> {
             );
         }
         let sums = Sums { values: [row.value, 0.0, 0.0], weight: row.weight };
-        let first = self.samples.entry(&row.sample).or_insert(SampleSum { row, sums });
+        let first = match self.samples.entry(&row.sample) {
+            Entry::Vacant(place) => {
+                place.insert(SampleSum { row, sums, is_repeated: false });
+                return Ok(());
+            }
+            Entry::Occupied(first) => first.into_mut(),
+        };
+        first.is_repeated = true;
         if first.sums.bits() != sums.bits() {
             bail!(
                 "{} of {}, {at}: cell {} has the sample {} twice with different numbers\n\

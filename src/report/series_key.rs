@@ -145,7 +145,7 @@ impl SeriesKey {
             ("compare_to_full", if self.compare_to_full { "yes".to_owned() } else { String::new() }),
             (DATA, shorten(&self.data)),
             ("seed", if self.seed == 0 { String::new() } else { self.seed.to_string() }),
-            ("prefill", self.prefill.to_string()),
+            ("prefill", prefill_words(&self.prefill).to_owned()),
             ("engine", self.engine.to_string()),
             ("device", self.device.to_string()),
         ];
@@ -223,6 +223,14 @@ fn shorten(revision: &str) -> String {
     let digest = revision.strip_prefix("sha256:").unwrap_or(revision);
     let is_digest = digest.len() > 12 && digest.bytes().all(|b| b.is_ascii_hexdigit());
     if is_digest { digest[..12].to_owned() } else { revision.to_owned() }
+}
+
+/// The settings of a sweep that a value of the column `prefill` stands for.
+pub fn prefill_words(prefill: &str) -> &str {
+    match prefill {
+        "one_shot_document" => "one_shot, query_aware: false",
+        name => name,
+    }
 }
 
 #[cfg(test)]

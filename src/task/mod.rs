@@ -24,9 +24,11 @@ mod story;
 mod timing;
 
 pub use cache::{CacheConfig, FullCachePrefix};
-pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, digest_of, read_books, read_text};
+pub use data::{
+    Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
+};
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
-pub use generation::{Cut, GenerationConfig, Prefill, Prompt, Request};
+pub use generation::{Cut, GenerationConfig, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request};
 pub use perplexity::{Piece, measure, pieces};
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use qasper::QASPER;

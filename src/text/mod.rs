@@ -11,6 +11,7 @@ pub use score::Scored;
 pub use write::{WriteSettings, Written};
 
 use crate::lm::{Device, LanguageModel, ModelFiles, Tokenizer, WeightType};
+use crate::task::clean;
 
 /// A model, and the tokenizer that it has.
 pub struct TextModel {
@@ -39,12 +40,13 @@ impl TextModel {
         self.tokenizer.as_ref().map_err(|error| anyhow::anyhow!("{error}"))
     }
 
-    /// A text's tokens, after BOS if the tokenizer adds it and the text does not begin with it; at least one.
+    /// A text's tokens, after BOS if the tokenizer adds it and the text does not begin with it; at least one. Wherever the text
+    /// comes from, it is [cleaned](clean) as a text file is.
     ///
     /// # Errors
     /// A model without a tokenizer, or a text without tokens.
     pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        with_bos(self.tokenizer()?, text)
+        with_bos(self.tokenizer()?, &clean(text.to_owned()))
     }
 
     /// The same for a text inside the model's chat template.
@@ -56,8 +58,9 @@ impl TextModel {
             bail!("{} has no chat template", self.files.source)
         };
         let format = template.format()?;
-        let text = if format.strip { text.trim() } else { text };
-        self.tokens(&[format.prefix.as_str(), text, &format.suffix].concat())
+        let text = clean(text.to_owned());
+        let text = if format.strip { text.trim() } else { &text };
+        with_bos(self.tokenizer()?, &[format.prefix.as_str(), text, &format.suffix].concat())
     }
 
     /// The text of each token, with the space before it; of a special token its name. A part of a character is U+FFFD.

@@ -90,4 +90,10 @@ impl TextModel {
 impl Scored {
     /// Tokens read at a time, unless somebody asks for other numbers; results do not depend on it.
     pub const CHUNK: usize = CHUNK;
+
+    /// Every eviction as (step, layer, head, position), layer by layer. The head is 0 where a layer decides as one.
+    pub fn eviction_rows(&self) -> impl Iterator<Item = [u32; 4]> {
+        let layers = (0..).zip(&self.evictions);
+        layers.flat_map(|(layer, log)| log.iter().map(move |one| [one.step, layer, one.group, one.victim]))
+    }
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use super::{InvalidSettings, TextModel};
 use crate::eviction::Positions;
 use crate::lm::{Generated, GenerationSettings, MemoryPlan, PrefilledPrompt, Sampling};
+use crate::task::{MOST_TEMPERATURE, REPETITION_PENALTIES};
 
 /// How texts are written.
 #[derive(Clone, Debug)]
@@ -25,7 +26,7 @@ pub struct WriteSettings {
     pub ignore_eos: bool,
     /// Whether the prompt is read whole and the cache cut once.
     pub one_shot: bool,
-    /// Texts, with consecutive seeds.
+    /// Texts, with consecutive seeds for the policy and for the choice of tokens.
     pub batch: usize,
 }
 
@@ -47,14 +48,17 @@ impl WriteSettings {
         let check = |ok, what: &str, hint: &str| if ok { Ok(()) } else { Err(InvalidSettings::new(what, hint)) };
         check(self.max_new_tokens > 0 && self.batch > 0, "there is nothing to write", "numbers start at 1")?;
         check(
-            temperature >= 0.0 && temperature.is_finite(),
-            "the temperature must be a number from 0 up",
+            (0.0..=MOST_TEMPERATURE).contains(&temperature),
+            "the temperature must be a number from 0 to 100",
             "try 0.7",
         )?;
         let is_share = top_p.is_none_or(|p| p > 0.0 && p <= 1.0);
         check(is_share, "top_p must be a probability", "write a number above 0, up to 1")?;
         check(top_k != Some(0), "top_k must be at least 1", "leave it out to sample from all tokens")?;
-        check(self.repetition_penalty > 0.0, "the repetition penalty must be above 0", "1 changes nothing")?;
+        let [least, most] = REPETITION_PENALTIES.map(|penalty| penalty as f32);
+        let is_penalty = self.repetition_penalty >= least && self.repetition_penalty <= most;
+        check(is_penalty, "the repetition penalty must be a number from 0.01 to 100", "1 changes nothing")?;
+        check(!self.stop.iter().any(String::is_empty), "an empty string ends every text", "leave out the stop")?;
         let is_drawn = temperature > 0.0;
         check(
             is_drawn || (top_k, top_p) == (None, None),
@@ -80,8 +84,8 @@ impl WriteSettings {
 }
 
 impl TextModel {
-    /// Reads the prompt once, at most `chunk` tokens at a time, and writes all texts from there. With `truncated` only so many
-    /// last tokens of it are read.
+    /// Reads the prompt, at most `chunk` tokens at a time, and writes all texts from there. With `truncated` only so many last
+    /// tokens of it are read. Each text is the one that its seed alone gives.
     ///
     /// # Errors
     /// Settings that mean nothing, a prompt that the model cannot read, or an interruption.
@@ -111,27 +115,38 @@ impl TextModel {
         let plan = MemoryPlan { one_shot: settings.one_shot, expect: length, text: length, ..*plan };
 
         let started = Instant::now();
-        let mut memory = self.model.new_memory(&plan);
+        let read = |seed| self.read_prompt(prompt, &MemoryPlan { seed, ..plan }, settings.max_new_tokens, chunk);
+        let mut prompts = vec![read(plan.seed)?];
+        for number in 1..settings.batch {
+            let seed = plan.seed.wrapping_add(number as u64);
+            // Where a policy draws numbers, another seed evicts other entries of the prompt.
+            let draws = plan.policy.is_some_and(|policy| policy.score.draws());
+            prompts.push(if draws { read(seed)? } else { PrefilledPrompt { seed, ..prompts[0].clone() } });
+        }
+        let read_seconds = started.elapsed().as_secs_f64();
+        let started = Instant::now();
+        let texts = self.model.generate(prompts, &writing, &decode)?;
+        let write_seconds = started.elapsed().as_secs_f64();
+        Ok(Written { prompt_tokens: prompt.len(), texts, read_seconds, write_seconds })
+    }
+
+    /// Reads a prompt into a memory of its own, at most `chunk` tokens at a time.
+    fn read_prompt(
+        &self,
+        prompt: &[u32],
+        plan: &MemoryPlan<'_>,
+        max_new_tokens: usize,
+        chunk: usize,
+    ) -> Result<PrefilledPrompt> {
+        let mut memory = self.model.new_memory(plan);
         let mut state = None;
         for chunk in prompt.chunks(chunk.max(1)) {
             state = Some(self.model.read(chunk, &mut memory)?.narrow(0, chunk.len() - 1, 1)?);
         }
         let state = state.context("there is no token to read")?;
-        if settings.one_shot && plan.policy.is_some() {
+        if plan.one_shot && plan.policy.is_some() {
             memory.cut();
         }
-        let read_seconds = started.elapsed().as_secs_f64();
-        let prefilled = |number: usize| PrefilledPrompt {
-            memory: memory.clone(),
-            state: state.clone(),
-            prompt: prompt.to_vec(),
-            seed: plan.seed.wrapping_add(number as u64),
-            max_new_tokens: settings.max_new_tokens,
-        };
-        let prompts = (0..settings.batch).map(prefilled).collect();
-        let started = Instant::now();
-        let texts = self.model.generate(prompts, &writing, &decode)?;
-        let write_seconds = started.elapsed().as_secs_f64();
-        Ok(Written { prompt_tokens: prompt.len(), texts, read_seconds, write_seconds })
+        Ok(PrefilledPrompt { memory, state, prompt: prompt.to_vec(), seed: plan.seed, max_new_tokens })
     }
 }

@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
-use tiny_http::{Header, Method, Request, Response, ResponseBox};
+use httparse::Request;
 
+use super::listener::Answer;
 use crate::report::Live;
 
 /// Where to listen: a port of this machine.
@@ -42,14 +44,15 @@ impl FromStr for Address {
 
 /// What is served.
 pub(super) struct Content {
-    pub(super) page: Live,
+    page: Arc<[u8]>,
+    version: String,
     /// By path in an address.
     files: BTreeMap<String, PathBuf>,
 }
 
 impl Content {
     pub(super) fn empty() -> Content {
-        Content { page: Live::empty(), files: BTreeMap::new() }
+        Content::new(Live::empty(), BTreeMap::new())
     }
 
     /// # Errors
@@ -61,34 +64,52 @@ impl Content {
             Some((format!("/{}", parts.collect::<Option<Vec<_>>>()?.join("/")), file.clone()))
         };
         let page = Live::of(&std::fs::read_to_string(page)?);
-        Ok(Content { page, files: files.iter().filter_map(address).collect() })
+        Ok(Content::new(page, files.iter().filter_map(address).collect()))
+    }
+
+    fn new(page: Live, files: BTreeMap<String, PathBuf>) -> Content {
+        Content { page: page.html.into_bytes().into(), version: page.version, files }
     }
 }
 
 /// What a request asks for.
 pub(super) enum Asked {
-    Page,
-    Version,
+    Page(Arc<[u8]>),
+    Version(String),
     File(PathBuf),
     /// Nothing that there is, with the code that says so.
     Refused(u16, &'static str),
 }
 
 impl Content {
-    pub(super) fn asked(&self, request: &Request) -> Asked {
-        let mut hosts = request.headers().iter().filter(|header| header.field.equiv("Host")).peekable();
-        if hosts.peek().is_none() || !hosts.all(|host| is_own_name(host.value.as_str())) {
+    pub(super) fn asked(&self, request: &Request<'_, '_>) -> Asked {
+        let mut hosts =
+            request.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("Host")).peekable();
+        let is_own = |host: &[u8]| std::str::from_utf8(host).is_ok_and(is_own_name);
+        if hosts.peek().is_none() || !hosts.all(|host| is_own(host.value)) {
             return Asked::Refused(403, "only localhost and loopback addresses are answered\n");
         }
-        if !matches!(request.method(), Method::Get | Method::Head) {
+        if !matches!(request.method, Some("GET" | "HEAD")) {
             return Asked::Refused(405, "only GET and HEAD\n");
         }
-        match request.url().split('?').next().unwrap_or_default() {
-            "/" | "/report.html" => Asked::Page,
-            "/version" => Asked::Version,
+        match request.path.and_then(|path| path.split('?').next()).unwrap_or_default() {
+            "/" | "/report.html" => Asked::Page(Arc::clone(&self.page)),
+            "/version" => Asked::Version(self.version.clone()),
             path => {
                 self.files.get(path).map_or(Asked::Refused(404, "not found\n"), |file| Asked::File(file.clone()))
             }
+        }
+    }
+}
+
+impl Asked {
+    pub(super) fn answer(self) -> Answer {
+        match self {
+            Asked::Page(page) => Answer::bytes(200, HTML, page),
+            Asked::Version(version) => Answer::bytes(200, PLAIN, version),
+            // It may have been removed.
+            Asked::File(path) => file(&path).unwrap_or_else(|_| Answer::text(404, "not found\n")),
+            Asked::Refused(code, why) => Answer::text(code, why),
         }
     }
 }
@@ -103,19 +124,13 @@ fn is_own_name(host: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-pub(super) fn text(code: u16, media: &str, text: String) -> ResponseBox {
-    with_headers(Response::from_string(text).with_status_code(code), media)
+fn file(path: &Path) -> io::Result<Answer> {
+    let file = File::open(path)?;
+    let length = file.metadata()?.len();
+    Ok(Answer { code: 200, media: media(path), length, body: Box::new(file.take(length)) })
 }
 
-/// A file; it may have been removed.
-pub(super) fn file(path: &Path) -> ResponseBox {
-    match File::open(path) {
-        Ok(file) => with_headers(Response::from_file(file), media(path)),
-        Err(_) => text(404, PLAIN, "not found\n".to_owned()),
-    }
-}
-
-pub(super) const HTML: &str = "text/html; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
 pub(super) const PLAIN: &str = "text/plain; charset=utf-8";
 
 fn media(path: &Path) -> &'static str {
@@ -127,19 +142,6 @@ fn media(path: &Path) -> &'static str {
         "html" => HTML,
         _ => PLAIN,
     }
-}
-
-fn with_headers<R: Read + Send + 'static>(mut response: Response<R>, media: &str) -> ResponseBox {
-    let headers = [
-        ("Content-Type", media),
-        ("Cache-Control", "no-store"),
-        ("X-Content-Type-Options", "nosniff"),
-        ("Cross-Origin-Resource-Policy", "same-origin"),
-    ];
-    for header in headers.into_iter().filter_map(|(name, value)| Header::from_bytes(name, value).ok()) {
-        response.add_header(header);
-    }
-    response.boxed()
 }
 
 #[cfg(test)]

@@ -1,21 +1,22 @@
 //! A report that is served while results still come, and drawn again when they changed.
 //!
-//! Two threads: one answers requests, one looks at the results folder. A report that cannot be drawn is said once; it ends
-//! nothing.
+//! One thread takes requests, which each have another for their answers; one looks at the results folder. A report that cannot
+//! be drawn is said once; it ends nothing.
 
 mod http;
+mod listener;
 
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use tiny_http::Server;
 
 pub(super) use http::Address;
-use http::{Asked, Content, HTML, PLAIN, file, text};
+use http::{Asked, Content};
+use listener::Answer;
 
 use super::events::Line;
 use super::progress::Mode;
@@ -48,12 +49,10 @@ pub(super) struct Source {
 /// A report that is served.
 pub(super) struct Site {
     shared: Arc<Shared>,
-    answering: Option<JoinHandle<()>>,
     drawing: Option<JoinHandle<()>>,
 }
 
 struct Shared {
-    server: Server,
     content: Mutex<Content>,
     /// When a page last asked whether it is the newest.
     last_asked: Mutex<Option<Instant>>,
@@ -67,15 +66,15 @@ impl Site {
     /// # Errors
     /// An address that is taken or not allowed; a page that cannot be read.
     pub(super) fn open(address: Address, source: Source, written: Option<&Written>, mode: Mode) -> Result<Site> {
-        let server = Server::http(address.0).map_err(|error| {
+        let bound = TcpListener::bind(address.0).and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (own, listener) = bound.map_err(|error| {
             anyhow!(
                 "cannot listen on {}: {error}\nhint: `--serve` without an address takes a free port",
                 address.0
             )
         })?;
-        let url = server.server_addr().to_ip().map_or(String::new(), |ip: SocketAddr| format!("http://{ip}/"));
+        let url = format!("http://{own}/");
         let shared = Arc::new(Shared {
-            server,
             content: Mutex::new(Content::empty()),
             last_asked: Mutex::new(None),
             is_paused: AtomicBool::new(false),
@@ -85,13 +84,13 @@ impl Site {
             shared.publish(written)?;
         }
         let (answers, draws) = (Arc::clone(&shared), Arc::clone(&shared));
-        let answering = thread::spawn(move || answers.answer());
+        thread::spawn(move || listener::serve(&listener, move |request| answers.answer(request)));
         let drawing = thread::spawn(move || draws.watch(source));
         match mode {
             Mode::Json => Line::Serving { url: &url }.write(),
             _ => eprintln!("the report is served at {url}"),
         }
-        Ok(Site { shared, answering: Some(answering), drawing: Some(drawing) })
+        Ok(Site { shared, drawing: Some(drawing) })
     }
 
     /// Whether drawing waits, so that it takes no time from what is measured.
@@ -120,20 +119,17 @@ impl Site {
     }
 
     /// Waits for ever: a signal ends the program.
-    pub(super) fn stay(mut self) {
-        if let Some(thread) = self.answering.take() {
-            let _ = thread.join();
+    pub(super) fn stay(self) -> ! {
+        loop {
+            thread::park();
         }
     }
 }
 
 impl Drop for Site {
+    /// Clients are not waited for: the listener ends with the program.
     fn drop(&mut self) {
         self.settle();
-        self.shared.server.unblock();
-        if let Some(thread) = self.answering.take() {
-            let _ = thread.join();
-        }
     }
 }
 
@@ -149,22 +145,13 @@ impl Shared {
         Ok(())
     }
 
-    fn answer(&self) {
-        // An error means that the site was closed.
-        while let Ok(request) = self.server.recv() {
-            let asked = lock(&self.content).asked(&request);
-            let response = match asked {
-                Asked::Page => text(200, HTML, lock(&self.content).page.html.clone()),
-                Asked::Version => {
-                    *lock(&self.last_asked) = Some(Instant::now());
-                    text(200, PLAIN, lock(&self.content).page.version.clone())
-                }
-                Asked::File(path) => file(&path),
-                Asked::Refused(code, why) => text(code, PLAIN, why.to_owned()),
-            };
-            // The browser may have left.
-            let _ = request.respond(response);
+    fn answer(&self, request: &httparse::Request<'_, '_>) -> Answer {
+        // Files are opened without the lock: what is slow for a client must not keep the next report waiting.
+        let asked = lock(&self.content).asked(request);
+        if matches!(asked, Asked::Version(_)) {
+            *lock(&self.last_asked) = Some(Instant::now());
         }
+        asked.answer()
     }
 
     fn watch(&self, mut source: Source) {

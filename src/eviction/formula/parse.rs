@@ -220,6 +220,11 @@ impl<'a> Parser<'a> {
         Err(self.error(place, "`)` is missing", hint))
     }
 
+    /// Whether a value could begin here.
+    fn is_at_value(&self) -> bool {
+        matches!(self.peek(), Token::Number(_) | Token::Name(_) | Token::Symbol("("))
+    }
+
     fn name(&mut self, name: &'a str, place: Range<usize>) -> Result<Expr, FormulaError> {
         let function = FUNCTIONS.iter().find(|function| function.name == name);
         let word = WORDS.iter().find(|word| word.name == name);
@@ -258,8 +263,14 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        self.close(open)?;
         let (fewest, most) = function.arguments();
+        if self.is_at_value() && arguments.len() < most {
+            let place = self.tokens[self.at].1.clone();
+            let hint =
+                format!("commas stand between the arguments of `{name}`, operators such as * between values");
+            return Err(self.error(place, "`,` is missing", hint));
+        }
+        self.close(open)?;
         if !(fewest..=most).contains(&arguments.len()) {
             let needed = match (fewest, most) {
                 (1, 1) => "1 argument".to_owned(),

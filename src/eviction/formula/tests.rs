@@ -77,6 +77,7 @@ fn errors_name_their_place() {
         ("ema(attention)", "ema", "2 arguments, not 1"),
         ("attention +", "", "ends where"),
         ("sum(attention", "", "`)` is missing"),
+        ("ema(attention 0.9)", "0.9", "`,` is missing"),
         ("attention 2", "2", "not expected"),
         ("attention(3)", "attention", "takes no arguments"),
         ("sum * 2", "sum", "needs arguments"),

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::super::asked::Asked;
 use super::super::escape;
 use super::super::provenance::Provenance;
-use crate::ledger::Row;
+use super::super::results::Results;
 
 const GLOSSARY: &str = include_str!("../../../docs/glossary.md");
 
@@ -44,8 +44,8 @@ pub(super) fn question(asked: &Asked) -> Markup {
 }
 
 /// The end of the page: where its numbers come from, and what its words mean.
-pub(super) fn origin(rows: &[Row]) -> Markup {
-    let all = Provenance::of(rows);
+pub(super) fn origin(results: &Results<'_>) -> Markup {
+    let all = Provenance::of(results);
     html! {
         section.part aria-labelledby="origin" {
             h2 #origin { "Where the numbers come from" }

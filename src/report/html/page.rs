@@ -69,7 +69,7 @@ pub(super) fn page(report: &Report<'_>) -> Result<String> {
                     (page.enough())
                     (page.further())
                     (page.samples())
-                    (facts::origin(report.results.rows))
+                    (facts::origin(report.results))
                 }
                 footer { p { a href="#glossary" { "Words of this page" } ". Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}

@@ -13,20 +13,25 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// The most bytes of a text: a thousand times the longest of PG-19.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// A text file, without a byte order mark at its start and with line ends of one byte, however an editor saved it.
-///
-/// # Errors
-/// A file that cannot be read, is empty, or is not UTF-8.
-pub fn read_text(path: &Path) -> Result<String> {
-    let bytes = bounded_read::bytes(path, MOST_BYTES)
-        .with_context(|| format!("cannot read the text {}", path.display()))?;
-    let mut text = utf8(bytes, path.display())?;
+/// A text without a byte order mark at its start and with line ends of one byte, however an editor saved it.
+pub fn clean(mut text: String) -> String {
     if text.starts_with(BYTE_ORDER_MARK) {
         text.drain(..BYTE_ORDER_MARK.len_utf8());
     }
     if text.contains("\r\n") {
         text = text.replace("\r\n", "\n");
     }
+    text
+}
+
+/// A text file, [cleaned](clean).
+///
+/// # Errors
+/// A file that cannot be read, is empty, or is not UTF-8.
+pub fn read_text(path: &Path) -> Result<String> {
+    let bytes = bounded_read::bytes(path, MOST_BYTES)
+        .with_context(|| format!("cannot read the text {}", path.display()))?;
+    let text = clean(utf8(bytes, path.display())?);
     ensure!(!text.trim().is_empty(), "{} is an empty text; remove it from the folder or fill it", path.display());
     Ok(text)
 }

@@ -8,7 +8,7 @@ mod settings;
 mod source;
 mod texts;
 
-pub use folder::read_text;
+pub use folder::{clean, read_text};
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
 pub(super) use rows::{JsonRow, json_files, json_lines, json_rows};

@@ -13,4 +13,4 @@ pub use generate::prepare;
 pub use prompt::{Cut, Prompt};
 pub use prompts::Request;
 pub use scorer::{F1, ROUGE, Scorer};
-pub use settings::{GenerationConfig, Prefill, WriteYaml};
+pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};

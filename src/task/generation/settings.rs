@@ -8,6 +8,11 @@ use crate::task::spec::Setting;
 use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
+pub const MOST_TEMPERATURE: f64 = 100.0;
+
+/// The least and the most.
+pub const REPETITION_PENALTIES: [f64; 2] = [0.01, 100.0];
+
 /// How a prompt enters a bounded cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -129,7 +134,7 @@ pub struct WriteYaml {
     #[schemars(range(min = 1, max = u32::MAX))]
     pub max_new_tokens: Option<Spanned<u64>>,
     /// 0 always takes the most likely token; above 0, tokens are drawn. By default 1 for stories, 0 for other tasks.
-    #[schemars(range(min = 0.0, max = 100.0))]
+    #[schemars(range(min = 0.0, max = MOST_TEMPERATURE))]
     pub temperature: Option<Spanned<f64>>,
     /// Draw only from this many most likely tokens; needs a temperature above 0.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
@@ -138,7 +143,7 @@ pub struct WriteYaml {
     #[schemars(range(min = 0.0, max = 1.0), extend("default" = null))]
     pub top_p: Option<Spanned<f64>>,
     /// Divides the logits of tokens that occurred before; 1 changes nothing.
-    #[schemars(range(min = 0.01, max = 100.0), extend("default" = 1.0))]
+    #[schemars(range(min = REPETITION_PENALTIES[0], max = REPETITION_PENALTIES[1]), extend("default" = 1.0))]
     pub repetition_penalty: Option<Spanned<f64>>,
     /// Whether requests go through the model's chat template, if it has one. The paper's story request then loses its
     /// own frame.
@@ -167,7 +172,8 @@ impl WriteYaml {
                 "write a smaller number, or a larger `length`",
             );
         }
-        let temperature = real("`temperature`", &self.temperature, 0.0, 100.0)?.unwrap_or(default.temperature);
+        let temperature =
+            real("`temperature`", &self.temperature, 0.0, MOST_TEMPERATURE)?.unwrap_or(default.temperature);
         let top_p = real("`top_p`", &self.top_p, 0.0, 1.0)?;
         let top_k = yaml::limit("`top_k`", &self.top_k)?;
         let drawn = self.top_k.map(|k| k.referenced).or(self.top_p.map(|p| p.referenced));
@@ -190,7 +196,8 @@ impl WriteYaml {
                 "add `prefill: one_shot`, or remove it: a streamed prompt is never cut",
             );
         }
-        let penalty = real("`repetition_penalty`", &self.repetition_penalty, 0.01, 100.0)?;
+        let [least, most_penalty] = REPETITION_PENALTIES;
+        let penalty = real("`repetition_penalty`", &self.repetition_penalty, least, most_penalty)?;
         Ok(GenerationConfig {
             prefill: self.prefill,
             query_aware: self.query_aware.is_none_or(|aware| aware.value),
