@@ -248,7 +248,7 @@ fn chat_templates_frame_prompts_and_may_fail() {
     assert_ne!(with.cell, without.cell);
     write("{{ raise_exception('no such role') }}");
     sweep(true);
-    answer(folder, "fails", &[]).with_code(4).says(&["no such role", "chat_template: false"]);
+    answer(folder, "fails", &[]).with_code(1).says(&["no such role", "chat_template: false"]);
 }
 
 /// The paper's story request: inside a model's chat template without a frame of its own, elsewhere with it.

@@ -545,10 +545,11 @@ impl Setup {
         run(self.path(), &[&RUN[..], &["r"], arguments].concat())
     }
 
-    /// Both cells of a sweep fail with one message, which has these words, and the run ends in order.
+    /// Both cells of a sweep fail with one message, which has these words, and the run ends in order. The exit code is 1, or 2
+    /// where a path leads nowhere.
     #[track_caller]
-    fn fails(&self, sweep: &Sweep<'_>, words: &[&str]) {
-        let ended = self.run(sweep, &[]).with_code(4);
+    fn fails(&self, sweep: &Sweep<'_>, words: &[&str], code: i32) {
+        let ended = self.run(sweep, &[]).with_code(code);
         ended.says(&["failed: 2 cells", "0 cells measured, 0 were there already, 2 failed"]).says(words);
         assert_eq!(ended.stderr.matches("failed:").count(), 1, "the reason is printed once:\n{}", ended.stderr);
     }
@@ -644,7 +645,7 @@ fn unusable_models_are_named_with_file_and_reason() {
         Sweep { models: "[./model]", tasks: &["dataset: ./texts, length: 64, chunks_per_book: 1"], ..SMALL };
     let damaged = |damage: &dyn Fn(), words: &[&str]| {
         damage();
-        setup.fails(&sweep, &[&["./model"], words].concat());
+        setup.fails(&sweep, &[&["./model"], words].concat(), if model.exists() { 1 } else { 2 });
         let _ = fs::remove_dir_all(&model);
         copy(setup.path(), "model");
     };
@@ -726,7 +727,10 @@ fn unreadable_texts_are_named_with_file_and_reason() {
     let setup = Setup::new();
     let texts = setup.path().join("texts");
     let book = texts.join("z.txt");
-    let fails = |task: &str, words: &[&str]| setup.fails(&Sweep { tasks: &[task], ..SMALL }, words);
+    let fails = |task: &str, words: &[&str]| {
+        let code = if task.contains("./texts") && !texts.exists() { 2 } else { 1 };
+        setup.fails(&Sweep { tasks: &[task], ..SMALL }, words, code);
+    };
     let task = "dataset: ./texts, length: 64, chunks_per_book: 1";
     fs::write(&book, " \n").unwrap();
     fails(task, &["./texts/z.txt", "empty"]);
@@ -740,6 +744,57 @@ fn unreadable_texts_are_named_with_file_and_reason() {
     fails(task, &["./texts"]);
     fs::write(setup.path().join("table.parquet"), "PAR1").unwrap();
     fails("dataset: ./table.parquet, length: 64", &["./table.parquet"]);
+}
+
+/// A sweep beside its texts and its model, run from the folder above.
+#[test]
+fn paths_start_at_the_working_directory_and_the_error_says_what_is_beside_the_sweep() {
+    let setup = Setup::new();
+    let beside = setup.path().join("configs");
+    fs::create_dir(&beside).unwrap();
+    fs::rename(setup.path().join("texts"), beside.join("texts")).unwrap();
+    fs::rename(setup.path().join("model"), beside.join("model")).unwrap();
+    let task = "dataset: ./texts, length: 64, chunks_per_book: 1";
+    let from_above = |sweep: Sweep<'_>, code: i32| {
+        sweep.write(&beside);
+        run(setup.path(), &["run", "configs/sweep.yaml", "--no-report", "--results", "r"]).with_code(code)
+    };
+    for (models, named) in [("[random-tiny]", "texts"), ("[./model]", "model")] {
+        let ended = from_above(Sweep { models, tasks: &[task], ..SMALL }, 2);
+        ended.says(&["run it in configs, or write configs/./", named, "0 cells measured"]);
+    }
+    let plan = run(setup.path(), &["plan", "configs/sweep.yaml"]).with_code(4);
+    assert!(plan.stdout.contains("or write configs/./model"), "{}", plan.stdout);
+    // Neither what is nowhere nor what is measured gets the advice, and some cells are enough for 4.
+    let nowhere = "dataset: ./nowhere, length: 64";
+    let ended = from_above(Sweep { tasks: &[nowhere], ..SMALL }, 2);
+    assert!(ended.stderr.contains("./nowhere") && !ended.stderr.contains("hint"), "{}", ended.stderr);
+    from_above(Sweep { tasks: &[nowhere, "dataset: random-words, length: 64, books: 1"], ..SMALL }, 4)
+        .says(&["2 cells measured, 0 were there already, 2 failed"]);
+    run(&beside, &["run", "sweep.yaml", "--no-report", "--results", "r"]).with_code(4);
+    Sweep { tasks: &[task], ..SMALL }.write(&beside);
+    run(&beside, &["run", "sweep.yaml", "--no-report", "--results", "r"]).with_code(0);
+}
+
+#[test]
+fn a_token_that_cannot_be_read_stops_only_what_asks_the_hub() {
+    let setup = Setup::new();
+    // No text, as a file that the user may not read would be to anybody but root.
+    fs::create_dir(setup.path().join("token")).unwrap();
+    let with_token = |arguments: &[&str]| {
+        let mut command = command(setup.path());
+        command.args(arguments).env("HF_TOKEN_PATH", "token").env("HF_ENDPOINT", "http://127.0.0.1:9");
+        finish(command)
+    };
+    SMALL.write(setup.path());
+    with_token(&[&RUN[..], &["r"]].concat()).with_code(0).says(&["2 cells measured"]);
+    with_token(&["plan", "sweep.yaml", "--results", "r", "--check"]).with_code(0);
+    Sweep { models: "[o/n]", ..SMALL }.write(setup.path());
+    let ended = with_token(&[&RUN[..], &["other"]].concat()).with_code(1);
+    ended.says(&["token file token", "o/n"]);
+    assert!(!ended.stderr.contains("127.0.0.1:9"), "the hub was asked:\n{}", ended.stderr);
+    let doctor = with_token(&["doctor", "--offline"]).with_code(1);
+    assert!(doctor.stdout.contains("token file token"), "{}", doctor.stdout);
 }
 
 #[test]
@@ -777,9 +832,9 @@ fn an_unreachable_hub_is_named_with_ways_out() {
         finish(command)
     };
     for (models, data) in [("[o/n]", "random-words"), ("[random-tiny]", "o/n")] {
-        hub(models, data, ("HF_HOME", "cache")).with_code(4).says(&["http://127.0.0.1:9", "HF_ENDPOINT"]);
+        hub(models, data, ("HF_HOME", "cache")).with_code(1).says(&["http://127.0.0.1:9", "HF_ENDPOINT"]);
         hub(models, data, ("HF_HUB_OFFLINE", "1"))
-            .with_code(4)
+            .with_code(1)
             .says(&["HF_HUB_OFFLINE", ".cache/huggingface/hub"]);
     }
     hub("[o/n]", "random-words", ("HF_ENDPOINT", "mirror")).with_code(1).says(&["HF_ENDPOINT", "https://"]);

@@ -69,12 +69,18 @@ fn an_edit_and_back_shows_the_numbers_of_the_file() {
     let (of_8, of_2) = (mine(8), mine(2));
     let one = edited(&of_8, &[TASK]);
     one.write(folder);
-    run_into(folder, "lived").says(&["3 cells measured, 0 were there already"]);
+    let first = run_into(folder, "lived");
+    first.says(&["3 cells measured, 0 were there already"]);
+    assert!(!first.stderr.contains("keeps"), "{}", first.stderr);
     let before = timeless(current(&folder.join("lived")));
     run(folder, &["baseline", "save", "b", "lived", "--dir", "."]).with_code(0);
 
     edited(&of_2, &[TASK]).write(folder);
-    run_into(folder, "lived").says(&["1 cells measured, 2 were there already"]);
+    let second = run_into(folder, "lived");
+    second.says(&["1 cells measured, 2 were there already"]);
+    // Said before anything is measured.
+    let note = second.stderr.find("lived keeps 1 cell of the sweep run here before (`sweep`)").unwrap();
+    assert!(note < second.stderr.find("measured").unwrap(), "{}", second.stderr);
     let other = timeless(current(&folder.join("lived")));
     assert_ne!(nll(&other)[&("mine".into(), Some(16))], nll(&before)[&("mine".into(), Some(16))]);
     assert_eq!(nll(&other).len(), 3);

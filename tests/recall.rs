@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use tova_bench::eviction::{CacheRule, LocalLayers, Positions, presets};
-use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
+use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape};
 use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, Prefill, SampleResult, TextSample, measure};
 
 const TOKENS: usize = 400;
@@ -160,7 +160,7 @@ fn results_do_not_depend_on_other_cells_threads_or_comparisons() {
     for (config, expected) in configs().into_iter().zip(&together) {
         let compared = CacheConfig { compare: true, ..config };
         for (configs, threads) in [([config], 1), ([config], 3), ([compared], 2)] {
-            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let pool = TextThreads::new(threads).unwrap();
             let alone = pool.install(|| read(&model, &sample, &configs)).remove(0);
             let common = |measured: &SampleResult| {
                 let sums = measured.sums.iter().filter(|sum| !sum.metric.contains("full"));

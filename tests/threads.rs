@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tova_bench::eviction::{Eviction, Positions, presets};
-use tova_bench::lm::{Device, Interrupted, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
+use tova_bench::lm::{
+    Device, Interrupted, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape,
+};
 
 /// More than two threads take at a time, and no multiple of anything.
 const TOKENS: usize = 1_709;
@@ -19,7 +22,7 @@ fn tokens() -> Vec<u32> {
 }
 
 fn with_threads<R: Send>(threads: usize, call: impl FnOnce() -> R + Send) -> R {
-    rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(call)
+    TextThreads::new(threads).unwrap().install(call)
 }
 
 /// States, survivors, evictions and lost attention, to the bit.
@@ -82,4 +85,45 @@ fn a_stopped_reading_ends_in_every_thread() {
         });
         assert!(error.chain().any(|cause| cause.is::<Interrupted>()), "{error:#}");
     }
+}
+
+/// Texts that many threads want to read at the same time: with the same threads, with those of a plain pool, and with none of
+/// their own. Where parts of two texts are on the same threads, they wait for each other for ever.
+#[test]
+fn texts_of_many_threads_do_not_hold_each_other_up() {
+    let (model, tokens) = (model(), tokens());
+    let lengths = [256, 400, 513, 700];
+    let state = |length: usize| {
+        let states = model.read(&tokens[..length], &mut model.new_memory(&MemoryPlan::unbounded())).unwrap();
+        states.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+    };
+    let alone: Vec<Vec<f32>> = lengths.into_iter().map(state).collect();
+    let own = TextThreads::new(4).unwrap();
+    let plain = rayon::ThreadPoolBuilder::new().num_threads(4).build().unwrap();
+    let (sent, ended) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for (length, alone) in lengths.into_iter().zip(&alone) {
+            for place in ["own", "plain", "none"] {
+                let (state, own, plain, sent) = (&state, &own, &plain, sent.clone());
+                scope.spawn(move || {
+                    for _ in 0..40 {
+                        let found = match place {
+                            "own" => own.install(|| state(length)),
+                            "plain" => plain.install(|| state(length)),
+                            _ => state(length),
+                        };
+                        assert!(found == *alone, "{length} tokens, {place}");
+                    }
+                    sent.send(()).unwrap();
+                });
+            }
+        }
+        for _ in 0..3 * lengths.len() {
+            if ended.recv_timeout(Duration::from_secs(120)).is_err() {
+                // The threads that hang cannot be joined.
+                eprintln!("texts wait for each other, or one of them failed");
+                std::process::abort();
+            }
+        }
+    });
 }

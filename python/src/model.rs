@@ -3,10 +3,9 @@
 use anyhow::Context;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 use tova_bench::eviction::{self, LocalLayers, Positions};
 use tova_bench::lm::source::{HubSettings, ModelSource};
-use tova_bench::lm::{DeviceChoice, MemoryPlan, ModelFiles, WeightType};
+use tova_bench::lm::{DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
 use tova_bench::text::{CacheSettings, Scored, TextModel, WriteSettings};
 
 use crate::bytes;
@@ -17,7 +16,7 @@ use crate::work::{detached, stop};
 #[pyclass(frozen)]
 pub struct Model {
     model: TextModel,
-    pool: ThreadPool,
+    pool: TextThreads,
 }
 
 /// What `score` returns: NLLs (f32, NaN where nothing predicts a token), survivors as (layers)(groups) positions (u32), and
@@ -44,7 +43,7 @@ impl Model {
             let mut model = TextModel::load(files, dtype, &device)?;
             model.model.stop_on(stop());
             let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
-            let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build()?;
+            let pool = TextThreads::new(threads.max(1))?;
             Ok(Model { model, pool })
         })
     }

@@ -21,7 +21,7 @@ use crate::run::{self, Cost, ModelTask, NamedCell, Prepared, Unavailable, bytes_
 pub(super) struct Arguments {
     #[command(flatten)]
     sweep: SweepArguments,
-    /// Fail (exit code 4) unless every cell is done
+    /// Fail (exit code 4) unless every cell is done; the files of all of them are read, and those that are damaged are named
     #[arg(long)]
     check: bool,
 }
@@ -40,8 +40,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.open()? } else { Device::CPU };
     let name = machine_name(&device, threads);
-    let prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(Mode::Auto), &name)?;
+    let mut prepared =
+        run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(Mode::Auto), &name)?;
+    let mut damaged = String::new();
     if let Some(ledger) = &ledger {
+        if arguments.check {
+            damaged = unmark_damaged(&mut prepared, ledger);
+        }
         for warning in run::changed_models(&prepared, ledger)? {
             eprintln!("warning: {warning}");
         }
@@ -49,11 +54,24 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let costs = run::estimate(&prepared, &device, threads)?;
     let missing = Missing::of(&prepared, is_offline);
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    print(&(heading + &describe(&prepared, &costs, threads) + &missing.text))?;
+    print(&(heading + &describe(&prepared, &costs, threads) + &damaged + &missing.text))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     let fails = missing.fails || (arguments.check && !is_complete);
     Ok(ExitCode::from(if fails { 4 } else { 0 }))
+}
+
+/// Counts complete cells whose files are damaged as cells to do, and says what is wrong with them.
+fn unmark_damaged(prepared: &mut Prepared, ledger: &Ledger) -> String {
+    let cells = prepared.model_tasks.iter_mut().flat_map(|model_task| &mut model_task.cells);
+    let mut text = String::new();
+    for cell in cells.filter(|cell| cell.status == Status::Done) {
+        if let Err(error) = ledger.rows_of(&cell.name) {
+            cell.status = Status::Missing;
+            text += &format!("\n{error:#}\n");
+        }
+    }
+    text
 }
 
 /// `costs` are those of the cells of every model and task.

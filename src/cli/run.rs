@@ -20,12 +20,13 @@ use super::serve::{Address, Site, Source};
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use super::terminal;
+use crate::format::counted;
 use crate::ledger::{Current, Ledger, Status, Wanted};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
 use crate::report::{Options, WIDTH, Written, distinct};
-use crate::run::{self, Event, Machine, Prepared};
+use crate::run::{self, Event, Machine, MissingPath, Outcome, Prepared};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
@@ -75,7 +76,13 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
     for warning in run::changed_models(&prepared, &ledger)? {
         mode.warn(&warning);
     }
-    ledger.set_manifest(prepared.manifest.clone())?;
+    if let Some((former, cells)) = ledger.set_manifest(prepared.manifest.clone())? {
+        let (cells, folder) = (counted(cells, "cell"), folder.display());
+        mode.note(&format!(
+            "{folder} keeps {cells} of the sweep run here before (`{former}`) that this one does not have; its report and \
+             rows.parquet are replaced by this one's, and `tova-bench report {folder} --all` shows all cells"
+        ));
+    }
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
@@ -110,7 +117,18 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
     if outcome.interrupted {
         return Ok(interrupt.exit_code(mode));
     }
-    Ok(ExitCode::from(if outcome.failed > 0 { 4 } else { 0 }))
+    Ok(ExitCode::from(code(&outcome, &prepared)))
+}
+
+/// 4 says that the cells that did not fail are measured; where there are none, a wrong path is a mistake in the sweep.
+fn code(outcome: &Outcome, prepared: &Prepared) -> u8 {
+    let is_path_wrong = || prepared.unavailable.iter().any(|unavailable| unavailable.error.is::<MissingPath>());
+    match outcome.failed {
+        0 => 0,
+        _ if outcome.done + outcome.skipped + outcome.taken > 0 => 4,
+        _ if is_path_wrong() => 2,
+        _ => 1,
+    }
 }
 
 /// A device for each job: GPUs counting up from the chosen one, or the CPU for all.

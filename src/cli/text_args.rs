@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::downloads::Downloads;
 use super::error::UsageError;
@@ -13,7 +12,7 @@ use super::progress::Mode;
 use crate::bounded_read;
 use crate::eviction::{LocalLayers, Policy, Positions};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{ModelFiles, WeightType};
+use crate::lm::{ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
 use crate::task::{CHUNK, read_text};
 use crate::text::{CacheSettings, TextModel};
@@ -80,8 +79,8 @@ impl TextArguments {
         TextModel::load(files, self.dtype, &self.machine.open()?)
     }
 
-    pub(super) fn thread_pool(&self) -> Result<ThreadPool> {
-        Ok(ThreadPoolBuilder::new().num_threads(self.machine.threads()).build()?)
+    pub(super) fn thread_pool(&self) -> Result<TextThreads> {
+        Ok(TextThreads::new(self.machine.threads())?)
     }
 
     pub(super) fn chunk(&self) -> usize {

@@ -11,7 +11,8 @@ use super::checksum;
 use super::disk::write_whole;
 use super::folder::{Ledger, read_cells};
 use super::identity::CellId;
-use super::layout::is_verdicts;
+use super::journal::samples_in;
+use super::layout::{PARTIAL, is_verdicts};
 use super::manifest::Manifest;
 use super::row::{Row, Text, to_table};
 
@@ -74,8 +75,10 @@ impl Ledger {
         let open: HashSet<_> = open.map(|cell| cell.cell.as_ref().unwrap_or(&cell.spec)).collect();
         let mut current = Current { incomplete: open.len(), ..Current::default() };
         if wanted != Wanted::Complete {
+            let journals = self.by_id(PARTIAL)?;
             for (cell, id) in listed().filter(|(_, id)| !complete.contains_key(id.as_str())) {
-                let samples = CellId::parse(id).map(|id| self.samples(id)).transpose()?.unwrap_or_default();
+                let own = journals.get(id.as_str()).zip(CellId::parse(id));
+                let samples = own.map(|(own, id)| samples_in(own, id)).transpose()?.unwrap_or_default();
                 current.unfinished.insert(id.clone(), cell.samples);
                 read.insert(id.clone(), samples.into_values().flatten().collect());
             }

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
+use super::journal::samples_in;
 use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, readable, stem_of};
 use super::row::Row;
 use super::schema::read_checked;
@@ -84,26 +85,41 @@ impl Ledger {
     /// # Errors
     /// A folder or journal that cannot be read.
     pub fn status(&self, name: &CellName) -> Result<Status> {
-        if self.find(CELLS, name)?.is_some() {
-            return Ok(Status::Done);
-        }
-        let has_journal = !self.all(PARTIAL, name.id())?.is_empty();
-        let samples = self.samples(name.id())?.into_keys().collect();
-        let failure = match self.find(FAILED, name)? {
-            Some(path) => read_unless_removed(&path, LONGEST_MESSAGE)?,
-            None => None,
-        };
-        // Another process may have completed it meanwhile.
-        if self.find(CELLS, name)?.is_some() {
-            return Ok(Status::Done);
-        }
-        Ok(match failure {
-            Some(text) => {
-                Status::Failed { message: String::from_utf8_lossy(&text).trim_end().to_string(), samples }
+        Ok(self.statuses([name])?.remove(0))
+    }
+
+    /// The states of cells, in their order. Each folder is listed once.
+    ///
+    /// # Errors
+    /// A folder or journal that cannot be read.
+    pub fn statuses<'a>(&self, names: impl IntoIterator<Item = &'a CellName>) -> Result<Vec<Status>> {
+        let (journals, failures) = (self.by_id(PARTIAL)?, self.by_id(FAILED)?);
+        let names: Vec<(String, &CellName)> =
+            names.into_iter().map(|name| (name.id().to_string(), name)).collect();
+        let open = names.iter().map(|(id, name)| {
+            let own = journals.get(id).map_or(&[][..], Vec::as_slice);
+            let samples = samples_in(own, name.id())?.into_keys().collect();
+            let failure = match failures.get(id).and_then(|paths| paths.first()) {
+                Some(path) => read_unless_removed(path, LONGEST_MESSAGE)?,
+                None => None,
+            };
+            Ok(match failure {
+                Some(text) => {
+                    Status::Failed { message: String::from_utf8_lossy(&text).trim_end().to_string(), samples }
+                }
+                None if !own.is_empty() => Status::Partial { samples },
+                None => Status::Missing,
+            })
+        });
+        let mut statuses: Vec<Status> = open.collect::<Result<_>>()?;
+        // Last, as another process may have completed a cell meanwhile, and removed its journals.
+        let complete = self.complete()?;
+        for ((id, _), status) in names.iter().zip(&mut statuses) {
+            if complete.contains_key(id) {
+                *status = Status::Done;
             }
-            None if has_journal => Status::Partial { samples },
-            None => Status::Missing,
-        })
+        }
+        Ok(statuses)
     }
 
     /// Records why a cell failed; its journal stays for the next try.

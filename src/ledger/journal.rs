@@ -63,7 +63,7 @@ impl Ledger {
     /// # Errors
     /// A folder that cannot be written.
     pub fn journal(&self, name: &CellName) -> Result<Opened> {
-        if self.find(CELLS, name)?.is_some() {
+        if self.path(CELLS, name).exists() {
             return Ok(Opened::Complete);
         }
         let path = self.lock(name.id());
@@ -73,7 +73,7 @@ impl Ledger {
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             return Ok(Opened::Busy);
         }
-        // Between the two, the process that held the lock may have completed the cell.
+        // The process that held the lock may have completed the cell, or a sweep that calls it by another name.
         if self.find(CELLS, name)?.is_some() {
             remove(&path)?;
             return Ok(Opened::Complete);
@@ -83,16 +83,20 @@ impl Ledger {
         Ok(Opened::Journal(Journal { name: name.clone(), ledger: self.clone(), state }))
     }
 
-    /// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
-    pub(super) fn samples(&self, id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
-        let mut samples = BTreeMap::new();
-        for path in self.all(PARTIAL, id)? {
-            for sample in read_journal(&path, id)? {
-                samples.entry(sample.index).or_insert(sample.rows);
-            }
-        }
-        Ok(samples)
+    fn samples(&self, id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
+        samples_in(&self.all(PARTIAL, id)?, id)
     }
+}
+
+/// The valid samples of a cell's journals by index. A sample in two journals has the same numbers in both.
+pub(super) fn samples_in(journals: &[PathBuf], id: CellId) -> Result<BTreeMap<usize, Vec<Row>>> {
+    let mut samples = BTreeMap::new();
+    for path in journals {
+        for sample in read_journal(path, id)? {
+            samples.entry(sample.index).or_insert(sample.rows);
+        }
+    }
+    Ok(samples)
 }
 
 impl Journal {

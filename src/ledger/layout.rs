@@ -30,6 +30,12 @@ pub(super) const PARTIAL: Part = ("partial", "jsonl");
 pub(super) const FAILED: Part = ("failed", "txt");
 pub(super) const PARTS: [Part; 3] = [CELLS, PARTIAL, FAILED];
 
+// How often this thread has listed a folder.
+#[cfg(test)]
+thread_local! {
+    pub(super) static LISTINGS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 impl Ledger {
     pub(super) fn part(&self, (part, _): Part) -> PathBuf {
         self.folder().join(part)
@@ -61,6 +67,18 @@ impl Ledger {
         Ok(found)
     }
 
+    /// The files of all cells in one subfolder by id, each cell's sorted.
+    pub(super) fn by_id(&self, part: Part) -> Result<BTreeMap<String, Vec<PathBuf>>> {
+        let mut found: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
+        for path in self.files(part)? {
+            if let Some(id) = id_of(&path) {
+                found.entry(id.to_owned()).or_default().push(path);
+            }
+        }
+        found.values_mut().for_each(|files| files.sort());
+        Ok(found)
+    }
+
     /// The files of one subfolder, without temporary ones, in no order.
     pub(super) fn files(&self, part: Part) -> Result<impl Iterator<Item = PathBuf>> {
         let is_finished = move |path: &PathBuf| {
@@ -70,6 +88,8 @@ impl Ledger {
     }
 
     fn entries(&self, part: Part) -> Result<Vec<PathBuf>> {
+        #[cfg(test)]
+        LISTINGS.set(LISTINGS.get() + 1);
         let folder = self.part(part);
         let what = || format!("{} cannot be read", folder.display());
         let entries = match fs::read_dir(&folder) {

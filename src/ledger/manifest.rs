@@ -80,22 +80,28 @@ impl Ledger {
         })
     }
 
-    /// Makes this the sweep of the folder. Cells whose model or texts were not read this time keep the ids they had.
+    /// Makes this the sweep of the folder. Cells whose model or texts were not read this time keep the ids they had. Returns
+    /// the former sweep's name and its complete cells that this sweep has not, if there are any.
     ///
     /// # Errors
     /// A folder that cannot be written.
-    pub fn set_manifest(&self, mut manifest: Manifest) -> Result<()> {
-        let former = self.manifest()?;
-        if let Some(former) = &former {
-            let complete = self.complete()?;
-            manifest.complete_with(former, false, |id| complete.contains_key(id));
-        }
-        if former.as_ref() == Some(&manifest) {
-            return Ok(());
+    pub fn set_manifest(&self, mut manifest: Manifest) -> Result<Option<(Text, usize)>> {
+        let Some(former) = self.manifest()? else {
+            self.write_manifest(&manifest)?;
+            return Ok(None);
+        };
+        let complete = self.complete()?;
+        manifest.complete_with(&former, false, |id| complete.contains_key(id));
+        if former == manifest {
+            return Ok(None);
         }
         self.write_manifest(&manifest)?;
         // The run may be killed: from here on the file of rows must not hold those of the former sweep.
-        if former.is_some() { self.write_current().map(drop) } else { Ok(()) }
+        self.write_current()?;
+        let own: HashSet<_> = manifest.cells.iter().filter_map(|cell| cell.cell.as_ref()).collect();
+        let theirs: HashSet<_> = former.cells.iter().filter_map(|cell| cell.cell.as_ref()).collect();
+        let left = theirs.difference(&own).filter(|id| complete.contains_key(id.as_str())).count();
+        Ok((left > 0).then_some((former.sweep, left)))
     }
 
     /// Adds the cells of another folder's sweep. Their rows come with the next [`Ledger::write_current`].

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::layout::LISTINGS;
 use super::row::tests::row;
 use super::*;
 
@@ -286,4 +287,44 @@ fn cells_of_other_weights_or_settings_are_namesakes() {
     fixture.complete(1);
     assert_eq!(namesakes(&new), [(("model".to_string(), "revision".to_string()), 2)].into());
     assert!(namesakes(&fixture.cells).is_empty(), "the same cells");
+}
+
+#[test]
+fn the_states_of_many_cells_are_found_together() {
+    let fixture = Fixture::new();
+    let name = |cell: usize| {
+        let id = CellId::of(&format!("cell {cell}"));
+        CellName::new(id, "perplexity", "random-tiny", &format!("tova-{cell}"), Some(16))
+    };
+    let cells: Vec<CellName> = (0..40).map(name).collect();
+    for (cell, name) in cells.iter().enumerate() {
+        let samples = cell / 5 % 3;
+        let journal = (cell % 5 > 0 && samples > 0).then(|| fixture.journal(name));
+        for sample in 0..samples {
+            journal.iter().for_each(|journal| journal.append(sample, rows(name, sample as u32)).unwrap());
+        }
+        match cell % 5 {
+            1 => fixture.ledger.fail(name, &anyhow::anyhow!("no memory")).unwrap(),
+            // Another sweep called it by another name.
+            2 => fs::write(fixture.folder.path().join(format!("failed/other__{}.txt", name.id())), "why").unwrap(),
+            3 if samples > 0 => journal.unwrap().complete(samples).unwrap(),
+            _ => {}
+        }
+    }
+    let expected = |cell: usize| {
+        let samples = 0..cell / 5 % 3;
+        match cell % 5 {
+            1 => Status::Failed { message: "no memory".into(), samples: samples.collect() },
+            2 => Status::Failed { message: "why".into(), samples: samples.collect() },
+            3 if !samples.is_empty() => Status::Done,
+            4 if !samples.is_empty() => Status::Partial { samples: samples.collect() },
+            _ => Status::Missing,
+        }
+    };
+    let before = LISTINGS.get();
+    let found = fixture.ledger.statuses(&cells).unwrap();
+    assert_eq!(LISTINGS.get() - before, 3, "one of each folder");
+    assert_eq!(found, (0..40).map(expected).collect::<Vec<_>>());
+    let reversed: Vec<Status> = fixture.ledger.statuses(cells.iter().rev()).unwrap();
+    assert!(reversed.iter().rev().eq(&found), "in the order that was asked for");
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use candle_core::Tensor;
@@ -11,6 +11,7 @@ use candle_core::Tensor;
 use super::attention::{Scratch, TextTokens};
 use super::layers::Products;
 use super::memory::{BLOCK, LayerCache, Memory};
+use super::text_threads;
 use super::transformer::{LanguageModel, Rows, SEGMENT};
 
 /// The part of a read that a thread takes through the layers at once.
@@ -33,8 +34,11 @@ impl LanguageModel {
         let rows = tokens.len();
         let compute_f64 = memory.compute_f64;
         let compute = self.compute_type(compute_f64);
-        let part_rows = rows.div_ceil(self.threads()).next_multiple_of(BLOCK).min(SEGMENT);
-        let products = Products::Many { threads: (self.threads() / rows.div_ceil(part_rows)).max(1) };
+        // In a pool with other work, two threads could wait for each other for ever.
+        let most = if text_threads::are_here() { self.threads() } else { 1 };
+        let part_rows = rows.div_ceil(most).next_multiple_of(BLOCK).min(SEGMENT);
+        let at_once = rows.div_ceil(part_rows).min(most);
+        let products = Products::Many { threads: self.threads() / at_once };
         let positions = memory.seen..memory.seen + rows;
         let angles = self.ropes.iter().map(|rope| {
             rope.frequencies(memory.is_long).angles(positions.clone().map(|position| position as f64))
@@ -83,10 +87,13 @@ impl LanguageModel {
             }
             done
         };
-        let done: BTreeMap<usize, Result<Tensor>> = if rows <= part_rows || self.threads() == 1 {
+        let done: BTreeMap<usize, Result<Tensor>> = if at_once == 1 {
             read_rest(&mut memory.scratch).into_iter().collect()
         } else {
+            // A thread that came later could come in the middle of a piece of a part's work, and wait for that part.
+            let all_here = Barrier::new(self.threads());
             let threads = rayon::broadcast(|_| {
+                all_here.wait();
                 let mut scratch = Scratch::default();
                 (read_rest(&mut scratch), scratch.stats)
             });

@@ -10,12 +10,12 @@ use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::config::{LayerAttention, ModelShape};
 use super::device::Device;
 use super::generate::{GenerationSettings, PrefilledPrompt};
 use super::memory::{Memory, MemoryPlan};
+use super::text_threads::TextThreads;
 use super::transformer::{LanguageModel, WeightType};
 
 /// Most weights of a layer and of the output matrix; wider models are made narrower. Products are as fast as they get well
@@ -43,7 +43,7 @@ pub struct Probe {
     reader: LanguageModel,
     /// Of as many layers as the model has, if that is not too many.
     writer: OnceLock<LanguageModel>,
-    workers: Vec<ThreadPool>,
+    workers: Vec<TextThreads>,
     /// What was timed already.
     known: Mutex<BTreeMap<String, [f64; 2]>>,
 }
@@ -68,7 +68,7 @@ impl Probe {
         (workers, threads): (usize, usize),
     ) -> Result<Probe> {
         let dtype = if bytes < 4 { WeightType::Bf16 } else { WeightType::F32 };
-        let pool = |_| ThreadPoolBuilder::new().num_threads(threads).build();
+        let pool = |_| TextThreads::new(threads);
         let workers = (0..workers).map(pool).collect::<Result<_, _>>()?;
         let reader = random(&with_layers(narrowed(shape), 1), dtype, device)?;
         let (shape, device) = (shape.clone(), device.clone());
@@ -77,7 +77,7 @@ impl Probe {
 
     /// Tokens that go through the layers together.
     pub fn segment(&self) -> usize {
-        self.reader.segment() * self.workers.first().map_or(1, ThreadPool::current_num_threads)
+        self.reader.segment() * self.workers.first().map_or(1, TextThreads::current_num_threads)
     }
 
     /// Seconds to read so many tokens: with a bounded cache that is full, or from the beginning of a text with an unbounded

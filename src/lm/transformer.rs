@@ -22,6 +22,7 @@ use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{Memory, MemoryPlan};
 use super::rope::{Angles, Rope};
+use super::text_threads;
 use super::weights::Weights;
 use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 
@@ -219,7 +220,11 @@ impl LanguageModel {
         self.check_length(memory, tokens.len())?;
         let started = Instant::now();
         let _reading = self.gpu().filter(|_| memory.is_on_gpu()).map(GpuAttention::reading);
-        let states = self.read_parts(tokens, memory)?;
+        let states = if self.gpu().is_none() && self.device.products().is_cpu() {
+            text_threads::or_here(|| self.read_parts(tokens, memory))?
+        } else {
+            self.read_parts(tokens, memory)?
+        };
         memory.scratch.stats.total += started.elapsed();
         Ok(states)
     }

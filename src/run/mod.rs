@@ -7,7 +7,10 @@ mod changed;
 mod cost;
 mod event;
 mod expected;
+#[cfg(test)]
+mod golden_ids;
 mod machine;
+mod missing;
 mod models;
 mod prepare;
 mod rates;
@@ -26,6 +29,7 @@ pub use cost::{Cost, estimate, one_after_another};
 pub use event::{Event, Outcome, Started};
 use expected::Expected;
 pub use machine::{Machine, bytes_per_worker};
+pub use missing::MissingPath;
 use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::cost::{self, Cost};
+use super::missing::MissingPath;
 use super::rates::Rates;
 use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
@@ -190,6 +191,7 @@ pub fn prepare(
         match model_task {
             Ok(model_task) => prepared.model_tasks.push(model_task),
             Err(error) => {
+                let error = MissingPath::or(error, sweep, &first.model, &first.task);
                 prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error });
             }
         }
@@ -203,9 +205,9 @@ pub fn prepare(
         prepared.keep_shard(shard);
     }
     if let Some(ledger) = ledger {
-        for named in prepared.model_tasks.iter_mut().flat_map(|model_task| &mut model_task.cells) {
-            named.status = ledger.status(&named.name)?;
-        }
+        let mut cells: Vec<_> = prepared.model_tasks.iter_mut().flat_map(|task| &mut task.cells).collect();
+        let statuses = ledger.statuses(cells.iter().map(|cell| &cell.name))?;
+        cells.iter_mut().zip(statuses).for_each(|(cell, status)| cell.status = status);
         prepared.find_measured(ledger)?;
     }
     Ok(prepared)

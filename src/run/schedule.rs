@@ -11,7 +11,7 @@ use anyhow::{Error, Result};
 
 use super::machine::Workers;
 use super::prepare::ModelTask;
-use crate::lm::{LanguageModel, clone_error};
+use crate::lm::{LanguageModel, TextThreads, clone_error};
 use crate::task::{Batch, CacheConfig, FullCachePrefix, SampleResult};
 
 /// Samples that share a prefix, and the cells that lack some of them.
@@ -98,7 +98,7 @@ pub(super) fn work(
     std::thread::scope(|scope| {
         let mut pools = Vec::new();
         for _ in 0..workers {
-            pools.push(rayon::ThreadPoolBuilder::new().num_threads(threads).build()?);
+            pools.push(TextThreads::new(threads)?);
         }
         for pool in pools {
             let worker = Worker { model, model_task, side_by_side, queue: &queue, changed: &changed, report };

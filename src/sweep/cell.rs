@@ -12,7 +12,7 @@ use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
-use crate::task::{GenerationConfig, TaskSpec};
+use crate::task::{GenerationConfig, TaskSpec, option, quoted};
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -161,7 +161,8 @@ impl Cell {
     /// Digest of what the sweep says of the cell, known before model and texts are.
     pub fn spec(&self) -> Text {
         let meaning = self.canonical_text(&self.model.described(), &self.task.dataset);
-        format!("{}", CellId::of(&format!("{meaning}request={:?}\n", self.task.request))).into()
+        let request = option(self.task.request.as_deref().map(quoted));
+        CellId::of(&format!("{meaning}request={request}\n")).to_string().into()
     }
 
     /// The content id.

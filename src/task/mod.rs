@@ -5,6 +5,7 @@
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 
 mod cache;
+mod canonical;
 mod data;
 pub(crate) mod embedded;
 mod generation;
@@ -24,6 +25,7 @@ mod story;
 mod timing;
 
 pub use cache::{CacheConfig, FullCachePrefix};
+pub use canonical::{option, quoted};
 pub use data::{
     Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
 };

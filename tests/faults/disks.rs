@@ -14,7 +14,9 @@ fn a_damaged_result_is_named_and_measured_again_after_its_removal() {
     let folder = tempfile::tempdir().unwrap();
     SMALL.write(folder.path());
     let arguments = ["run", "sweep.yaml", "--results", "r"];
+    let check = ["plan", "sweep.yaml", "--results", "r", "--check"];
     run(folder.path(), &arguments).with_code(0);
+    run(folder.path(), &check).with_code(0);
     let expected = measured(&folder.path().join("r"));
     let cells = folder.path().join("r/cells");
     let result = fs::read_dir(&cells).unwrap().next().unwrap().unwrap().path();
@@ -27,7 +29,13 @@ fn a_damaged_result_is_named_and_measured_again_after_its_removal() {
         for arguments in [&arguments[..], &["report", "r"]] {
             run(folder.path(), arguments).with_code(1).says(&[name, "damaged", "hint: remove"]);
         }
+        let plan = run(folder.path(), &check).with_code(4);
+        assert!(plan.stdout.contains(name) && plan.stdout.contains("2 cells: 1 done, 1 to do"), "{}", plan.stdout);
     }
+    // The file of another cell, whole.
+    let other = fs::read_dir(&cells).unwrap().map(|entry| entry.unwrap().path()).find(|path| *path != result);
+    fs::copy(other.unwrap(), &result).unwrap();
+    run(folder.path(), &check).with_code(4);
     fs::remove_file(&result).unwrap();
     run(folder.path(), &arguments).with_code(0).says(&["1 cells measured, 1 were there already"]);
     assert_same(&measured(&folder.path().join("r")), &expected);

@@ -33,6 +33,10 @@ pub(super) fn findings(settings: &HubSettings, offline: bool) -> [Finding; 2] {
 /// The token, and what the hub's answer to `whoami` says of it. Mirrors may not know the request.
 fn token(settings: &HubSettings, status: Option<u16>) -> Finding {
     let figures = json!({ "present": settings.token_place.is_some() });
+    if let Some(fault) = &settings.token_fault {
+        let advice = "correct the variable or file; until then nothing is downloaded from the hub";
+        return Finding::ok("hub token", fault.as_str()).figures(figures).problem(advice);
+    }
     let Some(place) = &settings.token_place else {
         let value = "none; only gated and private models need one (HF_TOKEN)";
         return Finding::ok("hub token", value).figures(figures);

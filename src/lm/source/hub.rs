@@ -93,6 +93,11 @@ impl Hub<'_> {
 
     fn online<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let settings = self.settings;
+        if let Some(fault) = &settings.token_fault {
+            return Err(
+                HubError::Refused(format!("{fault}; correct or remove it to ask the hub for {repo}")).into()
+            );
+        }
         let http = HubHttp::new(settings);
         let RepoInfo { sha: commit, siblings } = http.describe_repo(repo)?;
         let downloader = Downloader { http, progress: self.progress, repo, commit: commit.clone() };

@@ -48,6 +48,8 @@ pub struct HubSettings {
     pub token: Option<Token>,
     /// Where the token was found, for messages; `None` if there is none, or if it was passed by the caller.
     pub token_place: Option<String>,
+    /// Why the token that is set cannot be used. The hub is then not asked: without it a gated model would seem denied.
+    pub token_fault: Option<String>,
     /// Only the cache is used (`HF_HUB_OFFLINE`).
     pub offline: bool,
     /// How long the hub may take to describe a repository (`HF_HUB_ETAG_TIMEOUT`).
@@ -64,13 +66,14 @@ impl HubSettings {
             endpoint: "https://huggingface.co".to_owned(),
             token: None,
             token_place: None,
+            token_fault: None,
             offline: false,
             timeout: Duration::from_secs(10),
             attempts: 4,
         }
     }
 
-    /// Reads the environment.
+    /// Reads the environment. A token that cannot be read is an error only where the hub is asked.
     pub fn from_env() -> Result<Self> {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
@@ -97,14 +100,19 @@ impl HubSettings {
         };
         let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].iter().find_map(|name| Some((name, get(name)?)));
         let (token, place) = match (variable, file) {
-            (Some((name, token)), _) => (Token::new(&token)?, name.to_string()),
-            (None, Some(file)) => (token_in(&file)?, format!("the file {}", file.display())),
-            (None, None) => (None, String::new()),
+            (Some((name, token)), _) => (Token::new(&token), name.to_string()),
+            (None, Some(file)) => (token_in(&file), format!("the file {}", file.display())),
+            (None, None) => (Ok(None), String::new()),
         };
 
         let mut settings = HubSettings::with_cache_dir(std::path::absolute(&cache_dir)?);
-        settings.token_place = token.is_some().then_some(place);
-        settings.token = token;
+        match token {
+            Ok(token) => {
+                settings.token_place = token.is_some().then_some(place);
+                settings.token = token;
+            }
+            Err(error) => settings.token_fault = Some(format!("{error:#}")),
+        }
         let offline = get("HF_HUB_OFFLINE").or_else(|| get("TRANSFORMERS_OFFLINE")).unwrap_or_default();
         settings.offline = ["1", "true", "yes", "on"].contains(&offline.trim().to_ascii_lowercase().as_str());
         if let Some(endpoint) = get("HF_ENDPOINT") {
@@ -130,8 +138,7 @@ impl HubSettings {
 
 const LONGEST_TOKEN: u64 = 1 << 16;
 
-/// A missing token file means no token. One that cannot be read is an error: otherwise a gated model would seem
-/// denied.
+/// A missing token file means no token. One that cannot be read is an error.
 fn token_in(file: &Path) -> Result<Option<Token>> {
     match bounded_read::text(file, LONGEST_TOKEN) {
         Ok(text) => Token::new(&text).with_context(|| format!("token file {}", file.display())),
@@ -186,8 +193,8 @@ mod tests {
         }
         assert!(settings(&[("HF_HUB_CACHE", "/c")]).unwrap().token.is_none());
         assert_eq!(settings(&[("HOME", "/nowhere")]).unwrap().token_place, None);
-        let error = settings(&[("HOME", "/u"), ("HF_TOKEN", "se cret")]).unwrap_err();
-        assert!(!format!("{error:#}").contains("cret"));
+        let fault = settings(&[("HOME", "/u"), ("HF_TOKEN", "se cret")]).unwrap().token_fault.unwrap();
+        assert!(fault.contains("HF_TOKEN") && !fault.contains("cret"), "{fault}");
     }
 
     #[test]

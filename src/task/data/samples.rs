@@ -9,6 +9,7 @@ use super::recall::{self, LocatedRecall};
 use super::settings::{Bos, Tail, Texts};
 use super::texts::Book;
 use crate::lm::Tokenizer;
+use crate::task::canonical::{list, option, quoted};
 
 /// One text for the model, cut from a book.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,6 +30,18 @@ pub struct TextSample {
 }
 
 impl TextSample {
+    /// All that its measurement depends on, as ids have it.
+    pub fn canonical(&self) -> String {
+        let TextSample { name, cluster, tokens, bos, scored, words, recalls } = self;
+        let (name, cluster, tokens, bos) = (quoted(name), quoted(cluster), list(tokens), option(*bos));
+        let recalls = list(recalls.iter().map(LocatedRecall::canonical));
+        let (start, end) = (scored.start, scored.end);
+        format!(
+            "TextSample {{ name: {name}, cluster: {cluster}, tokens: {tokens}, bos: {bos}, scored: {start}..{end}, \
+             words: {words}, recalls: {recalls} }}"
+        )
+    }
+
     /// The tokens that answer a recall, each once, ascending.
     pub fn answer_tokens(&self) -> Vec<usize> {
         let mut tokens: Vec<usize> = self.recalls.iter().flat_map(|recall| recall.answer.clone()).collect();

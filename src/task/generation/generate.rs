@@ -11,6 +11,7 @@ use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use crate::task::spec::{PrepareContext, TaskSpec};
 
@@ -47,11 +48,14 @@ impl Samples for EncodedPrompts {
         // their tokens.
         let Request { name, cluster, prompt, references, slices, length, seed, max_new_tokens, .. } = request;
         let own = max_new_tokens.map_or(String::new(), |most| format!(" max_new_tokens={most}"));
-        let likelihood = self.scorer.likelihood_after.map(|opening| format!(" {opening:?} {:?}", request.classes));
+        let classes = || quoted_list(&request.classes);
+        let likelihood = self.scorer.likelihood_after.map(|opening| format!(" {} {}", quoted(opening), classes()));
         let likelihood = likelihood.unwrap_or_default();
+        let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
+        let (references, slices, tokens) = (quoted_list(references), quoted_list(slices), list(tokens));
         Some(format!(
-            "Request {{ name: {name:?}, cluster: {cluster:?}, prompt: {prompt:?}, references: {references:?}, \
-             trivial: \"\", slices: {slices:?}, length: {length}, seed: {seed} }} {tokens:?} {document}{own}{likelihood}"
+            "Request {{ name: {name}, cluster: {cluster}, prompt: {prompt}, references: {references}, \
+             trivial: \"\", slices: {slices}, length: {length}, seed: {seed} }} {tokens} {document}{own}{likelihood}"
         ))
     }
 

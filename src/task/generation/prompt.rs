@@ -4,6 +4,8 @@
 
 use anyhow::{Result, ensure};
 
+use crate::task::canonical::quoted;
+
 /// A text for a model, in the parts that cutting treats differently. Without the separator, they are the whole prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
@@ -36,6 +38,15 @@ impl Prompt {
     /// The whole prompt.
     pub fn whole(&self) -> String {
         [self.before.as_str(), &self.document, &self.after].concat()
+    }
+
+    /// All that it is, as ids of samples have it.
+    pub fn canonical(&self) -> String {
+        let Prompt { before, document, after, separator, header } = self;
+        let [before, document, after, separator] = [before, document, after, separator].map(|text| quoted(text));
+        format!(
+            "Prompt {{ before: {before}, document: {document}, after: {after}, separator: {separator}, header: {header} }}"
+        )
     }
 
     /// The question, without the answer's header.

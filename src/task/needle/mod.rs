@@ -6,6 +6,7 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::canonical::list;
 use super::data::{self, DataSource, Texts, check_source, limit_embedded, text_sources};
 use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
 use super::prepared::PreparedTask;
@@ -78,11 +79,8 @@ impl NeedleYaml {
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let texts = limit_embedded(&dataset, "`texts`", &self.texts)?.unwrap_or(10);
         let generation = Some(self.write.check(shortest, GenerationConfig::greedy(32))?);
-        let mut selection = vec![
-            ("lengths", format!("{lengths:?}")),
-            ("depths", format!("{depths:?}")),
-            ("texts", texts.to_string()),
-        ];
+        let mut selection =
+            vec![("lengths", list(&lengths)), ("depths", list(&depths)), ("texts", texts.to_string())];
         if let Some(Fact { needle, question, answer }) = &self.fact {
             let parts = [("needle", needle), ("question", question), ("answer", answer)];
             selection.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));

@@ -92,7 +92,7 @@ impl Samples for PerplexitySamples {
     }
 
     fn content(&self, sample: usize) -> Option<String> {
-        Some(format!("{:?}", self.0[sample]))
+        Some(self.0[sample].canonical())
     }
 
     fn tokens(&self, sample: usize) -> usize {

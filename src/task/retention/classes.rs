@@ -40,6 +40,12 @@ impl Class {
         NAMES[self as usize]
     }
 
+    /// The name in ids of samples: `OpeningQuote`.
+    pub fn canonical(self) -> String {
+        let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
+        self.name().split('_').map(capital).collect()
+    }
+
     pub fn is_blank(self) -> bool {
         matches!(self, Class::Newline | Class::Space)
     }

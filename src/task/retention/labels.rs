@@ -11,6 +11,7 @@ use anyhow::Result;
 use super::classes::{self, Class};
 use super::parts_of_speech::{Tag, Tagger};
 use crate::lm::Tokenizer;
+use crate::task::canonical::{list, option};
 use crate::task::data::{Book, TextSample, Texts, cut_with};
 
 /// A token's label.
@@ -29,6 +30,22 @@ pub struct Label {
 pub struct LabelledSample {
     pub sample: TextSample,
     pub labels: Vec<Label>,
+}
+
+impl LabelledSample {
+    /// All that its measurement depends on, as ids have it.
+    pub fn canonical(&self) -> String {
+        let labels = list(self.labels.iter().map(Label::canonical));
+        format!("LabelledSample {{ sample: {}, labels: {labels} }}", self.sample.canonical())
+    }
+}
+
+impl Label {
+    fn canonical(&self) -> String {
+        let Label { class, tag, start, end } = self;
+        let (class, tag) = (class.canonical(), option(tag.map(|tag| format!("Tag({})", option(tag.known())))));
+        format!("Label {{ class: {class}, tag: {tag}, start: {start}, end: {end} }}")
+    }
 }
 
 /// Labelled samples, and the text of each token in them.

@@ -16,6 +16,7 @@ pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSamples;
 use super::cache::FullCachePrefix;
+use super::canonical::{list, option};
 use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
@@ -73,7 +74,7 @@ impl RetentionYaml {
         map_layers.iter_mut().for_each(|layers| layers.sort_unstable());
         let maps = self.maps.as_ref().map(|maps| yaml::count("`maps`", maps, 0)).transpose()?.unwrap_or(1);
         let layers = map_layers.as_ref().filter(|_| maps > 0);
-        let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
+        let layers = layers.map_or_else(|| limit_text(None), list);
         let task = Retention { texts: texts.clone(), maps, map_layers, eviction_log: self.eviction_log };
         let mut spec = TaskSpec::of_texts("retention", &texts, task);
         spec.selection.extend([("maps", maps.to_string()), ("map_layers", layers)]);
@@ -124,9 +125,9 @@ impl Samples for RetentionSamples {
     }
 
     fn content(&self, sample: usize) -> Option<String> {
-        let Retention { map_layers, eviction_log, .. } = &self.task;
-        let map_layers = (sample < self.task.maps).then_some(map_layers);
-        Some(format!("{:?} {map_layers:?} {eviction_log}", self.labelled.samples[sample]))
+        let Retention { maps, map_layers, eviction_log, .. } = &self.task;
+        let map_layers = (sample < *maps).then(|| option(map_layers.as_ref().map(list)));
+        Some(format!("{} {} {eviction_log}", self.labelled.samples[sample].canonical(), option(map_layers)))
     }
 
     fn tokens(&self, sample: usize) -> usize {
