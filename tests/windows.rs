@@ -245,7 +245,7 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
     assert_eq!(report.matches(note).count(), 3, "{report}");
     let counted = report.lines().find(|line| line.contains("for as many steps as counting gives")).unwrap();
     assert!(counted.contains("held") && !counted.contains("not held"), "{counted}");
-    assert!(report.contains("No prompt is longer than 12, 64: `truncate` is the full cache there."), "{report}");
+    assert!(report.contains("No prompt is longer than 12, 64: truncate is the full cache there."), "{report}");
 }
 
 /// The bytes that are held while a text is written, by hand.

@@ -140,7 +140,7 @@ pub(super) fn sheet(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Sheet> {
     if of_truncate.iter().any(Option::is_some) {
         lines.push(Line { name: "largest cache, truncate".into(), cells: of_truncate });
         if is_written {
-            about += " `truncate` cuts the prompt to the size and holds what is written beside it.";
+            about += " Truncate cuts the prompt to the size and holds what is written beside it.";
         }
     }
     let columns = sizes.keys().map(u32::to_string).chain(["full".into()]).collect();
@@ -161,7 +161,7 @@ pub(super) fn sheet(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Sheet> {
     }
     let uncut = listed(&|of| of.truncate.is_some_and(|(_, cuts)| !cuts));
     if !uncut.is_empty() {
-        sheet.notes.push(format!("No prompt is longer than {uncut}: `truncate` is the full cache there."));
+        sheet.notes.push(format!("No prompt is longer than {uncut}: truncate is the full cache there."));
     }
     Some(sheet)
 }
@@ -238,8 +238,8 @@ mod tests {
         ];
         let (lines, notes, about) = shown(&[&cut[..], &[of("tova", Some(64), 100, 640)]].concat().concat());
         assert_eq!(lines[3..], ["largest cache: 640 B - 1.40 kB", "largest cache, truncate: 1.04 kB 1.40 kB -"]);
-        assert_eq!(notes, ["No prompt is longer than 128: `truncate` is the full cache there."]);
-        assert!(about.contains("`truncate` cuts the prompt"), "{about}");
+        assert_eq!(notes, ["No prompt is longer than 128: truncate is the full cache there."]);
+        assert!(about.contains("Truncate cuts the prompt"), "{about}");
         // Also without a policy.
         assert_eq!(shown(&cut.concat()).0[1..], lines[4..]);
     }
