@@ -38,22 +38,30 @@ def walk(log, n, size):
     return steps, recent, kept
 
 
-def counts(folder, size):
+def sizes(row, layers):
+    """Entries of each layer: the size where the policy holds, and no more than the layer's window."""
+    size, exempt = row["cache_size"], row["local_layers"] == "exempt"
+    windows = (row.get("windows") or " ".join("-" * layers)).split()
+    return [size if window == "-" else int(window) if exempt else min(size, int(window)) for window in windows]
+
+
+def counts(folder, sizes):
     """(metric, group) -> [value, weight], summed over the samples."""
     sums = defaultdict(lambda: np.zeros(2))
     for log, tokens in logs(folder):
         n = tokens.num_rows
         log = {name: log[name].to_numpy() for name in log.column_names}
         classes, tags = tokens["class"].to_pylist(), tokens["tag"].to_pylist()
-        layers = log["layer"].max() + 1
-        groups = log["group"].max() + 1
-        for layer in range(layers):
+        for layer, size in enumerate(sizes):
+            # Where a window alone bounds a layer, all heads keep the same.
+            groups = log["group"][log["layer"] == layer].max(initial=0) + 1
             for group in range(groups):
                 own = (log["layer"] == layer) & (log["group"] == group)
                 steps, recent, kept = walk({name: log[name][own] for name in ("step", "victim")}, n, size)
                 for name in (None, f"layer:{layer}"):
                     sums["lifetime", name] += (steps.sum() / groups, n / groups)
-                    sums["recent_share", name] += (recent / groups, kept / groups)
+                    if name is None or kept:
+                        sums["recent_share", name] += (recent / groups, kept / groups)
                 for position in range(n):
                     low = 1 << max(position.bit_length() - 1, 0)
                     place = str(position) if position < 32 else f"{low}-{2 * low - 1}"
@@ -74,7 +82,8 @@ def main():
         for row in rows:
             if row["metric"] in ("lifetime", "recent_share"):
                 measured[row["metric"], row["slice"]] += (row["value"], row["weight"])
-        own = counts(folder, rows[0]["cache_size"])
+        layers = len({row["slice"] for row in rows if row["metric"] == "lifetime" and "layer:" in (row["slice"] or "")})
+        own = counts(folder, sizes(rows[0], layers))
         if own.keys() != measured.keys():
             sys.exit(f"{folder.name}: other groups: {sorted(map(str, own.keys() ^ measured.keys()))}")
         far = max(abs(own[key] - measured[key]).max() / own[key].max() for key in own)

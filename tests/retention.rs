@@ -29,7 +29,7 @@ fn read(
 ) -> (Lifetimes, Vec<Vec<Vec<u32>>>) {
     let mut memory = model.new_memory(&MemoryPlan { positions, log: true, ..MemoryPlan::bounded(policy) });
     let shape = model.shape();
-    let mut lifetimes = Lifetimes::new(shape.layers, shape.heads.groups(policy.scope), tokens.len());
+    let mut lifetimes = Lifetimes::new(&vec![shape.heads.groups(policy.scope); shape.layers], tokens.len());
     for piece in tokens.chunks(chunk) {
         model.read(piece, &mut memory).unwrap();
         lifetimes.add(&memory.take_log());
@@ -63,7 +63,8 @@ fn the_log_of_every_policy_agrees_with_its_survivors_and_the_counting_identity()
                         let identity: usize = (1..=length).map(|t| t.min(size + 1)).sum();
                         assert_eq!(whole.of_layer(layer).iter().sum::<f64>(), identity as f64, "{what}");
                         if name == "window" {
-                            assert_eq!(whole.recent(layer, size), whole.kept(size));
+                            let [recent, kept] = whole.recent(layer, size);
+                            assert_eq!(recent, kept);
                         }
                     }
                     if positions != Positions::Squeezed {
@@ -152,9 +153,10 @@ fn rows_split_the_log_into_groups() {
         |share: &f64| [12.0 / 16.0, 96.0 / 100.0].iter().any(|other| (0.0..0.01).contains(&(share - other)));
     assert!(shares("window+4").iter().all(near), "{:?}", shares("window+4"));
     for row in rows.iter().filter(|row| row.metric == "lifetime_by_token") {
-        let table: BTreeMap<String, (u64, f64)> = serde_json::from_str(row.output.as_deref().unwrap()).unwrap();
-        assert_eq!(table.values().map(|(times, _)| times).sum::<u64>(), 200);
-        let steps: f64 = table.values().map(|(_, steps)| steps).sum();
+        let table: BTreeMap<String, (u64, f64, u64, f64)> =
+            serde_json::from_str(row.output.as_deref().unwrap()).unwrap();
+        assert_eq!(table.values().map(|sums| sums.0).sum::<u64>(), 200);
+        let steps: f64 = table.values().map(|sums| sums.1).sum();
         assert!((steps - row.value / 2.0).abs() < 0.1 * table.len() as f64, "{steps} {}", row.value);
         assert!(table.contains_key("<s>") && table.contains_key("\n"), "{table:?}");
     }

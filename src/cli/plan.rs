@@ -10,6 +10,7 @@ use super::downloads::Downloads;
 use super::output::print;
 use super::progress::Mode;
 use super::sweep_args::SweepArguments;
+use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
@@ -126,7 +127,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     text += &line("policy", "size", "state", "cache", "time");
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size().map_or("-".into(), |size| size.to_string());
-        let entries = model_task.task.cache_entries(cell.cell.rule, shape.layers);
+        let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
         let cache = Bytes(shape.cache_bytes_by_layer(&entries)).to_string();
         let state = state(model_task, cell);
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
@@ -138,22 +139,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             shape.max_positions
         );
     }
-    // With a budget a layer may be smaller than the text although its size is not.
-    let evicts = |cell: &NamedCell| {
-        cell.cell.rule.sizes(shape.layers).is_some_and(|layers| layers.iter().any(|size| *size < longest))
-    };
-    let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
-        model_task.cells.iter().partition(|cell| evicts(cell));
-    let [evicting, others] =
-        [evicting, others].map(|cells| cells.iter().filter_map(|cell| cell.cell.size()).collect::<BTreeSet<_>>());
-    let sizes: Vec<String> = others.difference(&evicting).map(usize::to_string).collect();
-    if !sizes.is_empty() {
-        text += &format!(
-            "  cache sizes: no text has more than {longest} tokens, so {} {}: equal to full\n",
-            sizes.join(", "),
-            if sizes.len() == 1 { "evicts nothing" } else { "evict nothing" },
-        );
-    }
+    text += &idle_sizes(model_task, longest);
     for run::Alias { cell, of } in &model_task.aliases {
         let size = cell.size().map_or("-".into(), |size| size.to_string());
         text += &line(&cell.label(), &size, &format!("the same as {of}"), "", "");
@@ -165,6 +151,36 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             Bytes(bytes_per_worker(model_task, 1)),
         ),
     }
+}
+
+/// The sizes at which no policy evicts anything, as a line; empty where there are none.
+fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
+    let shape = &model_task.files.shape;
+    let unbounded = shape.most_entries(None, LocalLayers::Bounded);
+    // Entries that a layer's queries can attend to.
+    let seen: Vec<usize> = unbounded.iter().map(|window| longest.min(*window)).collect();
+    // With a budget a layer may be smaller than the text although its size is not.
+    let evicts = |cell: &NamedCell| {
+        let most = shape.most_entries(cell.cell.rule.sized(), cell.cell.local_layers);
+        most.iter().zip(&seen).any(|(most, seen)| most < seen)
+    };
+    let is_cut = |cell: &NamedCell| matches!(cell.cell.rule, CacheRule::Truncate { size } if size < longest);
+    let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
+        model_task.cells.iter().filter(|cell| !is_cut(cell)).partition(|cell| evicts(cell));
+    let [evicting, others] =
+        [evicting, others].map(|cells| cells.iter().filter_map(|cell| cell.cell.size()).collect::<BTreeSet<_>>());
+    let sizes: Vec<String> = others.difference(&evicting).map(usize::to_string).collect();
+    if sizes.is_empty() {
+        return String::new();
+    }
+    let most = seen.into_iter().max().unwrap_or(longest);
+    let why = if most < longest {
+        format!("no layer sees more than {most} tokens")
+    } else {
+        format!("no text has more than {longest} tokens")
+    };
+    let evict = if sizes.len() == 1 { "evicts nothing" } else { "evict nothing" };
+    format!("  cache sizes: {why}, so {} {evict}: equal to full\n", sizes.join(", "))
 }
 
 /// Cells whose model or texts are missing.

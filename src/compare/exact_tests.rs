@@ -91,10 +91,11 @@ fn every_column_that_repeats_is_compared() {
         ("new_tokens", |row| row.new_tokens += 1),
         ("peak_cache_bytes", |row| row.peak_cache_bytes += 1),
     ];
-    let free: [(&str, Change); 12] = [
+    let free: [(&str, Change); 13] = [
         ("cell", |row| row.cell = "2".into()),
         ("sweep", |row| row.sweep = "2".into()),
         ("model", |row| row.model = "2".into()),
+        ("windows", |row| row.windows = Some("24 -".into())),
         ("dataset", |row| row.dataset = "2".into()),
         ("compare_to_full", |row| row.compare_to_full = true),
         ("selection", |row| row.selection = "2".into()),

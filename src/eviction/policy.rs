@@ -32,6 +32,14 @@ impl CacheRule {
         }
     }
 
+    /// The policy with its size, if there is one.
+    pub fn sized(self) -> Option<SizedPolicy> {
+        match self {
+            CacheRule::Evict { policy, size } => policy.at(size).ok(),
+            _ => None,
+        }
+    }
+
     /// Entries of each layer's cache; `None` where they are unbounded.
     pub fn sizes(self, layers: usize) -> Option<Vec<usize>> {
         match self {

@@ -53,7 +53,7 @@ macro_rules! row {
             }
             table.push_missing("compare_to_full", || vec![false; height]);
             // Before, there was no such model, and no such budget before schema 7.
-            for name in ["local_layers", "budget"] {
+            for name in ["local_layers", "windows", "budget"] {
                 table.push_missing(name, || vec![None::<Text>; height]);
             }
             $(let mut $name = table.column(stringify!($name))?.into_iter();)*
@@ -97,6 +97,9 @@ row! {
     /// What the policy does in layers with a window of their own, `bounded` or `exempt`; `None` for models without such layers,
     /// and for `full` and `truncate`.
     local_layers: Option<Text>,
+    /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
+    /// rows of earlier versions.
+    windows: Option<Text>,
     /// How a prompt gets into the cache: `stream`, `one_shot`, or `one_shot_document`, which is cut before the
     /// question.
     prefill: Text,
@@ -161,7 +164,9 @@ row! {
     /// Seconds this sample took in this cell (shared work is not counted twice).
     #[serde(with = "any_f64")]
     seconds: f64,
-    /// Largest size of the key-value cache while reading, in bytes.
+    /// Bytes of the largest key-value cache of the sample, in f32: under a policy what is allocated, its size and a block of 128
+    /// tokens in each layer; without one an entry for each token, also of those written. A window bounds a layer as a size
+    /// does. Of a timing, of all sequences while they are decoded.
     peak_cache_bytes: u64,
     /// UTC, RFC 3339.
     date: Text,

@@ -9,9 +9,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::family;
+use super::memory::BLOCK;
 use super::rope_shape::{RopeScaling, RopeShape};
 use crate::bounded_read;
-use crate::eviction::Heads;
+use crate::eviction::{Heads, LocalLayers, SizedPolicy};
+use crate::vector;
 
 /// Shape and constants of a decoder.
 #[derive(Clone, Debug)]
@@ -297,18 +299,31 @@ impl ModelShape {
         (self.layers * self.entry_bytes()) as u64 * tokens as u64
     }
 
-    /// Bytes of the keys and values of `entries` cache entries per layer, in f32; a layer with a window holds no more than
-    /// that.
-    pub fn cache_bytes(&self, entries: usize) -> u64 {
-        self.cache_bytes_by_layer(&vec![entries; self.attention.len()])
+    /// Entries that each layer's cache holds at most: its size where the policy holds, but no more than its window; `usize::MAX`
+    /// where nothing bounds it.
+    pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
+        let of_layer = |(index, layer): (usize, &LayerAttention)| {
+            let policy = policy.map(|policy| policy.of_layer(index, self.attention.len()));
+            let policy = local_layers.policy(policy, layer.window);
+            policy.map_or(usize::MAX, |policy| policy.size).min(layer.window.unwrap_or(usize::MAX))
+        };
+        self.attention.iter().enumerate().map(of_layer).collect()
     }
 
-    /// The same with the entries of each layer.
+    /// Bytes of the cache that no policy bounds after `tokens` of a text: an entry for each in every layer. A layer with a window
+    /// has room for that and for a block, as a bounded cache has for its size and a block.
+    pub fn cache_bytes(&self, tokens: usize) -> u64 {
+        let room = |layer: &LayerAttention| {
+            layer.window.map_or(usize::MAX, |window| vector::padded(window.saturating_add(BLOCK)))
+        };
+        let entries: Vec<usize> = self.attention.iter().map(|layer| room(layer).min(tokens)).collect();
+        self.cache_bytes_by_layer(&entries)
+    }
+
+    /// Bytes of the keys and values of so many entries in each layer, in f32.
     pub fn cache_bytes_by_layer(&self, entries: &[usize]) -> u64 {
-        let entry = self.entry_bytes();
-        let layers = self.attention.iter().zip(entries);
-        let held = layers.map(|(layer, entries)| layer.window.unwrap_or(usize::MAX).min(*entries));
-        held.fold(0u64, |all, held| all.saturating_add((entry as u64).saturating_mul(held as u64)))
+        let entry = self.entry_bytes() as u64;
+        entries.iter().fold(0, |all, held| all.saturating_add(entry.saturating_mul(*held as u64)))
     }
 }
 

@@ -240,7 +240,11 @@ impl Memory {
             let policy = plan.policy.map(|policy| policy.of_layer(index, shape.attention.len()));
             let policy = plan.local_layers.policy(policy, window);
             let (entries, room) = match policy {
-                None => (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points), plan.expect),
+                None => {
+                    // Where a policy leaves a layer to its window, that is its bound.
+                    let room = if plan.policy.is_some() { usize::MAX } else { plan.expect };
+                    (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points), room)
+                }
                 Some(policy) if plan.one_shot => {
                     (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size) + BLOCK)
                 }

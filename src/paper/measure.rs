@@ -8,6 +8,7 @@ use super::leads::{BASELINES, natural};
 use super::said::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
 use crate::metric::Better;
+use crate::report::layer_bounds::layer_bounds;
 use crate::report::retention::Section;
 use crate::report::{
     Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesKey, difference, median,
@@ -167,19 +168,21 @@ fn timed(
     found.collect()
 }
 
-/// Mean steps a token is visible of a sample: the mean over t of min(t, k + 1).
-pub(super) fn identity(length: u32, size: u32) -> f64 {
-    let sum: u64 = (1..=u64::from(length)).map(|t| t.min(u64::from(size) + 1)).sum();
-    sum as f64 / f64::from(length.max(1))
-}
-
-/// The distances of mean lifetimes from the counted mean.
+/// The distances of mean lifetimes from the counted mean, by the size and window of each layer. Policies whose rows do not say
+/// these are left out.
 pub(super) fn lifetimes(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
     of_panels(evidence, ("retention", "lifetime"), |panel| {
+        let series = evidence.results.series.get(&(panel.key.clone(), "lifetime", None))?;
         let points = panel.points.iter().filter(|point| point.is_policy());
         limit.decisive(points.filter_map(|point| {
             let size = point.cache_size?;
-            let away = (point.estimate.value - identity(panel.key.length, size)).abs();
+            let (_, sample) =
+                series.get(&(point.policy.as_str().into(), Some(size)))?.samples.first_key_value()?;
+            let layers = layer_bounds(sample.row)?;
+            let counted = layers.iter().map(|layer| layer.mean_lifetime(panel.key.length));
+            let [least, most] = counted.fold([0.0; 2], |[a, b], [low, high]| [a + low, b + high]);
+            let [below, above] = [least, most].map(|sum| point.estimate.value - sum / layers.len() as f64);
+            let away = if below >= 0.0 && above <= 0.0 { 0.0 } else { below.abs().min(above.abs()) };
             let said = format!("the farthest is {}, {away:.2} steps away", with(&point.policy, size));
             Some(limit.observe(exact(away), said))
         }))

@@ -148,12 +148,13 @@ impl BySize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::paper::measure;
+    use crate::report::layer_bounds::LayerBound;
 
     #[test]
     fn the_average_is_the_counting_identity() {
         for (size, steps) in TABLE_5_SIZES.into_iter().zip(NUMBERS.table_5[0].2) {
-            assert_eq!(measure::identity(LENGTH, size).round(), steps);
+            let all = LayerBound { size: Some(size), window: None };
+            assert_eq!(all.mean_lifetime(LENGTH).map(f64::round), [steps; 2]);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A map is made of the step at which each token was evicted, which rows hold as text. A long text has more pairs of step
 //! and token than a figure has pixels, so each square is the share of its pairs where the token is kept: black all, white none.
+//! Where heads evict by themselves, a pair is the share of the heads that keep the token.
 
 use std::collections::BTreeMap;
 
@@ -134,17 +135,39 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) ->
     let bottom = top + rows as f64 * (side + gap + 8.0) - gap;
     let middle = (left + width - gap) / 2.0;
     scene.upright_text((6.0, (top + bottom) / 2.0), "step", LABEL);
-    scene.text((middle, bottom + 10.0), "attended token", LABEL, BLACK, Across::Centre);
+    scene.text((middle, bottom + 10.0), "kept token", LABEL, BLACK, Across::Centre);
     let sample = maps.first().map_or("", |map| map.sample.as_str());
-    let caption = format!("{}; sample {}; black: kept", title, escape::plain(sample));
+    let caption = format!("{}; sample {}; {}", title, escape::plain(sample), shades(maps));
     let end = chart::draw_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption);
     scene.height = end + 2.0;
     scene
 }
 
+/// What black and grey mean.
+fn shades(maps: &[Map]) -> String {
+    let heads = maps.iter().map(|map| map.evicted.len()).max().unwrap_or(1);
+    let squares = if maps.len() == 1 { ALONE } else { TOGETHER };
+    let coarse = maps.iter().any(|map| map.tokens > squares);
+    let greys = [
+        (heads > 1).then(|| format!("by some of the {heads} key-value heads, which evict each by itself")),
+        coarse.then(|| "for some of the tokens and steps of a point".to_owned()),
+    ];
+    let greys: Vec<String> = greys.into_iter().flatten().collect();
+    let grey = if greys.is_empty() { String::new() } else { format!("; grey: kept {}", greys.join(", or ")) };
+    format!("black: kept{grey}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn grey_is_explained_where_there_is_any() {
+        let of = |heads: usize, tokens: usize| shades(&[map(vec![vec![tokens; tokens]; heads])]);
+        assert_eq!(of(1, ALONE), "black: kept");
+        assert!(of(4, ALONE).contains("grey: kept by some of the 4 key-value heads"));
+        assert!(of(1, ALONE + 1).ends_with("grey: kept for some of the tokens and steps of a point"));
+    }
 
     fn map(evicted: Vec<Vec<usize>>) -> Map {
         Map { layer: 0, sample: "a".into(), tokens: evicted[0].len(), evicted }

@@ -1,7 +1,8 @@
 //! The tokens kept longest and shortest, pooled over samples from the tables that rows carry as JSON.
 //!
-//! A row's table has, for each token text, how often it occurred and for how many steps it was kept. Tables that cannot be
-//! read are left out: another program may have written the row.
+//! Tokens near the end of a sample are rarely evicted before it ends, so their steps say nothing. A row's table therefore has, for
+//! each token text, how often it occurred with at least half of the sample after it, and within so many steps for how many it
+//! was kept. Tables that cannot be read are left out: another program or an earlier version may have written the row.
 
 use std::collections::BTreeMap;
 
@@ -14,15 +15,16 @@ const COMMON: u64 = 10;
 /// Tokens shown from each end.
 const MOST: usize = 15;
 
-/// The tokens kept longest and those kept shortest, from the rows of one cell; none where no row has a table of tokens.
-pub(super) fn sheets(rows: &[&Row], title: &str) -> Vec<Sheet> {
+/// The tokens kept longest and those kept shortest, from the rows of one cell, which `of` names; none where no row has a table of
+/// tokens.
+pub(super) fn sheets(rows: &[&Row], of: &str) -> Vec<Sheet> {
     // By text, occurrences and steps.
     let mut pooled: BTreeMap<String, (u64, f64)> = BTreeMap::new();
     let tables =
         rows.iter().filter(|row| row.metric == "lifetime_by_token").filter_map(|row| row.output.as_deref());
     for json in tables {
-        let table: BTreeMap<String, (u64, f64)> = serde_json::from_str(json).unwrap_or_default();
-        for (text, (occurrences, steps)) in table {
+        let table: BTreeMap<String, (u64, f64, u64, f64)> = serde_json::from_str(json).unwrap_or_default();
+        for (text, (_, _, occurrences, steps)) in table.into_iter().filter(|(_, (.., counted, _))| *counted > 0) {
             let sum = pooled.entry(text).or_default();
             sum.0 += occurrences;
             sum.1 += steps;
@@ -35,17 +37,19 @@ pub(super) fn sheets(rows: &[&Row], title: &str) -> Vec<Sheet> {
     let mut tokens: Vec<(String, u64, f64)> = pooled.into_iter().map(mean).collect();
     tokens.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(&b.0)));
     let how = if least == 1 { "at all".to_owned() } else { format!("at least {least} times") };
+    let how = format!("{how} in the first half of a sample. Steps are counted for half a sample at most");
     let line = |(text, times, steps): &(String, u64, f64)| Line {
         name: visible(text),
         cells: [format!("{steps:.0}"), times.to_string()].map(|number| Some(Entry::plain(number))).to_vec(),
     };
     let about = format!(
-        "Of {} different tokens that occur {how}. A space is shown as ␣, a special token by its name in ⟨⟩.",
+        "Of {} different tokens that occur {how}: the others are in the cache for a few steps because the sample ends, \
+         not because they are evicted. A space is shown as ␣, a special token by its name in ⟨⟩.",
         tokens.len()
     );
     let sheet = |end: &str, lines: Vec<Line>| {
         let grid = Grid { columns: ["steps", "times"].map(str::to_owned).to_vec(), lines };
-        Sheet::new(format!("{title} ({end} first)"), &about, "token", grid)
+        Sheet::new(format!("Tokens kept {end}: {of}"), &about, "token", grid)
     };
     let sheets = [
         sheet("longest", tokens.iter().take(MOST).map(line).collect()),

@@ -28,6 +28,7 @@ mod interval;
 mod kept_by_position;
 mod kept_tokens;
 mod latex;
+pub(crate) mod layer_bounds;
 mod markdown;
 mod needle_map;
 pub mod order;

@@ -65,7 +65,7 @@ impl Rule<'_> {
     fn words(&self, name: &str, [first, newest]: &[Amounts; 2]) -> String {
         let mut words = match (name, SCORES.iter().find(|(score, _)| *score == self.score)) {
             ("full", _) => return "the model with an unbounded cache".to_owned(),
-            ("truncate", _) => return "no policy: the text is cut to the cache size".to_owned(),
+            ("truncate", _) => return "no policy: the text is cut to the cache size, and what is written after it is held as well".to_owned(),
             (_, Some((_, words))) => (*words).to_owned(),
             (_, None) if self.score.is_empty() => "not defined in its rows".to_owned(),
             (_, None) => format!("evicts the entry with the lowest {}", self.score),

@@ -225,8 +225,7 @@ impl<'a> Section<'a> {
         let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes));
         let tokens = self.policies.iter().flat_map(|(policy, sizes)| {
             let size = reference(sizes);
-            let title = format!("Tokens kept longest and shortest: {policy} with {size} entries");
-            kept_tokens::sheets(&self.rows_at(policy, size), &title)
+            kept_tokens::sheets(&self.rows_at(policy, size), &format!("{policy} with {size} entries"))
         });
         kinds.chain(tokens).collect()
     }
@@ -278,7 +277,13 @@ mod tests {
                 ("lifetime", Some("position:0"), 16.0, 1.0, None),
                 ("lifetime", Some("position:1"), 2.0, 1.0, None),
                 ("kept_until", Some("layer:0"), 4.0, 16.0, Some("16 2 3 3 5 5 16 7 8 9 16 16 16 16 16 16")),
-                ("lifetime_by_token", None, 4.0, 16.0, Some(r#"{"\n":[2,30.0]," a|b":[14,34.5]}"#)),
+                (
+                    "lifetime_by_token",
+                    None,
+                    4.0,
+                    16.0,
+                    Some(r#"{"\n":[2,30.0,1,8.0]," a|b":[14,34.5,8,12.8],"end":[1,1.0,0,0.0]}"#),
+                ),
             ] {
                 let samples = [("a", value * factor, weight)];
                 all.extend(cell(metric, policy, Some(size), &samples).into_iter().map(|row| Row {
@@ -322,7 +327,10 @@ mod tests {
         }
         let digits = text.find("class digits").unwrap();
         assert!(digits < text.find("tag NOUN").unwrap(), "{text}");
-        assert!(text.contains("| \\\\n | 15 | 2 |") && text.contains("␣a\\|b"), "{text}");
+        assert!(
+            text.contains("| \\\\n | 8 | 1 |") && !text.contains("| end |") && text.contains("␣a\\|b"),
+            "{text}"
+        );
         let text = terminal(&sections);
         assert!(
             text.contains("kept longest by tova at 8, in steps: class digits 6.0000, tag NOUN 0.5000"),

@@ -238,7 +238,8 @@ fn timed(
 ) -> f64 {
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
     let shape = &model_task.files.shape;
-    let cache = shape.cache_bytes_by_layer(&model_task.task.cache_entries(cell.cell.rule, shape.layers));
+    let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
+    let cache = shape.cache_bytes_by_layer(&entries);
     // Without room for one sequence the cell fails, and takes no time.
     let granted = model_task.task.granted_memory;
     let Some(texts) = granted.and_then(|memory| sequences_that_fit(memory, weights, cache)) else { return 0.0 };

@@ -116,9 +116,12 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let longest = model_task.samples.longest();
     let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
     let full = model_task.samples.full_cache_tokens(&configs);
-    let sizes = |cell: &NamedCell| cell.cell.rule.sizes(shape.layers).unwrap_or_else(|| vec![0; shape.layers]);
     let held = |cell: &NamedCell| -> Vec<usize> {
-        sizes(cell).into_iter().map(|size| size.saturating_add(BLOCK).min(longest)).collect()
+        let entries = match cell.cell.rule {
+            CacheRule::Unbounded => vec![0; shape.layers],
+            rule => model_task.task.cache_entries(rule, cell.cell.local_layers, shape),
+        };
+        entries.into_iter().map(|size| size.saturating_add(BLOCK).min(longest)).collect()
     };
     let bounded: Vec<Vec<usize>> = model_task.cells.iter().map(held).collect();
     let bounded_bytes = bounded.iter().map(|layers| shape.cache_bytes_by_layer(layers)).max().unwrap_or(0);

@@ -2,6 +2,7 @@
 
 use crate::eviction::{Budget, CacheRule, Policy};
 use crate::ledger::{ENGINE_VERSION, Row, Text, date};
+use crate::lm::{LayerAttention, ModelShape};
 use crate::metric::MetricSum;
 use crate::task::SampleResult;
 
@@ -100,6 +101,12 @@ fn row(head: &Row, sum: &MetricSum) -> Row {
     }
 }
 
+/// The column `windows` of a model's rows.
+fn windows(shape: &ModelShape) -> Option<String> {
+    let window = |layer: &LayerAttention| layer.window.map_or("-".to_owned(), |window| window.to_string());
+    shape.has_windows().then(|| shape.attention.iter().map(window).collect::<Vec<_>>().join(" "))
+}
+
 /// A row with the columns that say what was measured.
 fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) -> Row {
     let cell = &named.cell;
@@ -135,6 +142,7 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())
             .map(|_| cell.local_layers.name().into()),
+        windows: windows(&model_task.files.shape).map(Text::from),
         prefill: cell.task.prefill_name().into(),
         task: cell.task.name.into(),
         dataset: cell.task.dataset.as_str().into(),

@@ -95,10 +95,7 @@ impl CacheConfig {
     }
 
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
-        match self.rule {
-            CacheRule::Evict { policy, size } => policy.at(size).ok(),
-            _ => None,
-        }
+        self.rule.sized()
     }
 
     /// The policy, if it evicts anything of a text of so many tokens: if any layer is smaller than the text.

@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use super::data::Texts;
 use super::generation::{GenerationConfig, Prefill};
 use super::prepared::PreparedTask;
-use crate::eviction::CacheRule;
+use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::Bytes;
-use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, HubSettings};
+use crate::lm::{ModelFiles, ModelShape};
 
 /// One checked entry of `tasks:`. `Display` gives the text that enters cell ids. Specs with the same text and the same
 /// data are equal.
@@ -142,12 +142,18 @@ impl TaskSpec {
         self.granted_memory.is_some()
     }
 
-    /// Entries of a cache per key-value head, for each of so many layers.
-    pub fn cache_entries(&self, rule: CacheRule, layers: usize) -> Vec<usize> {
-        let mut entries = rule.sizes(layers).unwrap_or_else(|| vec![self.length; layers]);
+    /// Entries of a cache per key-value head, for each layer of a model.
+    pub fn cache_entries(&self, rule: CacheRule, local_layers: LocalLayers, shape: &ModelShape) -> Vec<usize> {
+        let tokens = match (rule, &self.generation) {
+            // What is written is held beside the prompt that was cut.
+            (CacheRule::Truncate { size }, Some(writing)) => size.saturating_add(writing.max_new_tokens),
+            (CacheRule::Truncate { size }, None) => size,
+            _ => self.length,
+        };
+        let mut entries = shape.most_entries(rule.sized(), local_layers);
         for size in &mut entries {
             // While its newest entry attends, a cache that is timed holds one more.
-            *size = size.saturating_add(usize::from(self.is_timed())).min(self.length);
+            *size = size.saturating_add(usize::from(self.is_timed())).min(tokens).min(self.length);
         }
         entries
     }

@@ -70,7 +70,11 @@ fn windows_are_those_of_transformers() {
     let named = json!({"model_type": "olmo3", "sliding_window": 8, "layer_types": types});
     assert_eq!(windows(named), [None, Some(8)]);
     let shape = config(json!({"model_type": "mistral", "sliding_window": 8})).unwrap();
-    assert_eq!(shape.cache_bytes(100), shape.cache_bytes(8));
+    // A window of 8 and a block of 128, in rows of 16.
+    assert_eq!(
+        [100, 144, 145, 9000].map(|tokens| shape.cache_bytes(tokens) / shape.cache_bytes(1)),
+        [100, 144, 144, 144]
+    );
 }
 
 /// transformers' `_compute_yarn_parameters` by hand, for 8 dimensions, theta 10,000 and a factor of 4.

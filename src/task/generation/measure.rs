@@ -86,7 +86,7 @@ impl Generation<'_> {
     /// What is measured of a text.
     fn result(&self, sample: usize, of_text: Open, written: &Generated) -> Result<SampleResult> {
         let Open { prompt, peak, likeliest, seconds } = of_text;
-        // A cache that never evicts has all tokens; how much it has allocated depends on the other prompts.
+        // How much a cache without a policy has allocated depends on the other prompts.
         let peak_cache_bytes = match self.config.rule {
             CacheRule::Evict { .. } => peak.max(written.cache_bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + written.tokens.len()),
@@ -248,10 +248,9 @@ impl Generation<'_> {
     /// Bytes of the keys and values that the cache holds while each token of a text is chosen, summed.
     fn held_bytes(&self, prompt: usize, written: usize) -> f64 {
         let shape = self.model.shape();
-        let sizes = self.config.sized().map(|policy| policy.sizes(shape.layers));
-        let sizes = sizes.unwrap_or_else(|| vec![usize::MAX; shape.layers]);
+        let most = shape.most_entries(self.config.sized(), self.config.local_layers);
         let held = |entries: usize| {
-            let layers: Vec<usize> = sizes.iter().map(|size| entries.min(*size)).collect();
+            let layers: Vec<usize> = most.iter().map(|most| entries.min(*most)).collect();
             shape.cache_bytes_by_layer(&layers) as f64
         };
         (prompt..prompt + written).map(held).sum()

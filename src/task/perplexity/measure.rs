@@ -33,7 +33,10 @@ pub fn measure(
     let mut lost = None;
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let peak_cache_bytes = match (config.rule, config.evicting(tokens)) {
-        (CacheRule::Truncate { size }, _) if size < tokens => truncated(model, sample, size, &mut tally)?,
+        (CacheRule::Truncate { size }, _) if size < tokens => {
+            truncated(model, sample, size, &mut tally)?;
+            model.shape().cache_bytes(size)
+        }
         (_, Some(policy)) => {
             let memory = bounded(model, sample, config, policy, prefix, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
@@ -43,7 +46,8 @@ pub fn measure(
             let prefix = shared()?;
             seconds += prefix.seconds;
             tally.add(&prefix.states, 1)?;
-            prefix.memory.bytes()
+            // The prefix also has what windows have passed, for caches that branch off it.
+            model.shape().cache_bytes(tokens)
         }
     };
     let mut sums = tally.sums(config);
@@ -79,9 +83,8 @@ fn bounded(
     Ok(memory)
 }
 
-/// The paper's baseline: the sample in pieces of `size` tokens. Returns the bytes of the largest cache.
-fn truncated(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mut Tally<'_>) -> Result<u64> {
-    let mut bytes = 0;
+/// The paper's baseline: the sample in pieces of `size` tokens.
+fn truncated(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mut Tally<'_>) -> Result<()> {
     for Piece { tokens, start } in pieces(&sample.tokens, sample.bos.is_some(), size) {
         let (expect, text) = (tokens.len(), tokens.len());
         let mut memory = model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() });
@@ -89,9 +92,8 @@ fn truncated(model: &LanguageModel, sample: &TextSample, size: usize, tally: &mu
         // The token after the piece is scored in the next one.
         let states = states.narrow(0, 0, tokens.len() - 1)?;
         tally.add(&states, start + 1)?;
-        bytes = bytes.max(memory.bytes());
     }
-    Ok(bytes)
+    Ok(())
 }
 
 /// The sums so far.

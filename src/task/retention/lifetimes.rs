@@ -14,15 +14,32 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// No token is evicted.
-    pub fn new(layers: usize, groups: usize, tokens: usize) -> Lifetimes {
-        Lifetimes { tokens, left: vec![vec![vec![tokens as u32; tokens]; groups]; layers] }
+    /// No token is evicted: (layers), the groups of each.
+    pub fn new(groups: &[usize], tokens: usize) -> Lifetimes {
+        Lifetimes {
+            tokens,
+            left: groups.iter().map(|groups| vec![vec![tokens as u32; tokens]; *groups]).collect(),
+        }
+    }
+
+    /// The same where a layer's queries see no more than a window: a token leaves after the last query that sees it.
+    #[must_use]
+    pub fn in_windows(mut self, windows: impl IntoIterator<Item = Option<usize>>) -> Lifetimes {
+        for (groups, window) in self.left.iter_mut().zip(windows) {
+            let Some(window) = window else { continue };
+            for (token, left) in groups.iter_mut().flat_map(|group| group.iter_mut().enumerate()) {
+                if token + window < self.tokens {
+                    *left = (*left).min((token + window - 1) as u32);
+                }
+            }
+        }
+        self
     }
 
     /// A text in pieces of `size` tokens, each read with an empty cache: tokens are kept to the end of their piece. Each
     /// piece begins with `lead` tokens (BOS), of which only those of the first piece are tokens of the text.
     pub fn of_pieces(layers: usize, tokens: usize, size: usize, lead: usize) -> Lifetimes {
-        let mut lifetimes = Lifetimes::new(layers, 1, tokens);
+        let mut lifetimes = Lifetimes::new(&vec![1; layers], tokens);
         for group in lifetimes.left.iter_mut().flatten() {
             for (token, left) in group.iter_mut().enumerate() {
                 let end = (token.saturating_sub(lead) / (size - lead) + 1) * (size - lead) + lead;
@@ -68,33 +85,34 @@ impl Lifetimes {
 
     /// The same, summed over layers.
     pub fn by_token(&self) -> Vec<f64> {
+        self.by_token_within(u64::MAX)
+    }
+
+    /// The same, of the first `most` steps after each token at most.
+    pub fn by_token_within(&self, most: u64) -> Vec<f64> {
         let mut sums = vec![0.0; self.tokens];
-        for layer in 0..self.layers() {
-            for (sum, steps) in sums.iter_mut().zip(self.of_layer(layer)) {
-                *sum += steps;
+        for groups in &self.left {
+            for (token, sum) in sums.iter_mut().enumerate() {
+                let steps = groups.iter().map(|left| self.steps(left, token).min(most)).sum::<u64>();
+                *sum += steps as f64 / groups.len() as f64;
             }
         }
         sums
     }
 
-    /// Entries of a full cache of `size` that are among the `size` newest tokens, which Window keeps. Summed over the steps
-    /// after the first eviction, as a mean over groups.
-    pub fn recent(&self, layer: usize, size: usize) -> f64 {
+    /// Entries that a layer of `size` keeps after each step from the first eviction on, summed, as a mean over groups; and those
+    /// of them that are among the `size` newest tokens, which Window keeps: [recent, kept]
+    pub fn recent(&self, layer: usize, size: usize) -> [f64; 2] {
         let groups = &self.left[layer];
-        let of_group = |left: &Vec<u32>| -> u64 {
-            let kept = left.iter().enumerate().map(|(token, left)| {
-                // Window keeps a token until `size` others came after it.
-                let end = (token + size).min(*left as usize).min(self.tokens);
-                end.saturating_sub(token.max(size)) as u64
-            });
-            kept.sum()
-        };
-        groups.iter().map(of_group).sum::<u64>() as f64 / groups.len() as f64
-    }
-
-    /// All entries that [`recent`](Self::recent) chooses from.
-    pub fn kept(&self, size: usize) -> f64 {
-        (self.tokens.saturating_sub(size) * size) as f64
+        let mut sums = [0; 2];
+        for (token, left) in groups.iter().flat_map(|left| left.iter().enumerate()) {
+            let end = (*left as usize).min(self.tokens);
+            // Window keeps a token until `size` others came after it.
+            for (sum, end) in sums.iter_mut().zip([end.min(token + size), end]) {
+                *sum += end.saturating_sub(token.max(size)) as u64;
+            }
+        }
+        sums.map(|sum| sum as f64 / groups.len() as f64)
     }
 }
 
@@ -107,51 +125,85 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// The obvious way: caches of `size` that evict by an arbitrary choice, counted step by step.
+        /// The obvious way: caches of `size` that evict by an arbitrary choice, in layers with and without a window, counted
+        /// step by step.
         #[test]
         fn lifetimes_are_counted_steps(
-            tokens in 1usize..60, size in 1usize..70, groups in 1usize..4,
-            choices in prop::collection::vec(0usize..1000, 1..50), cut in 0usize..60,
+            tokens in 1usize..60, size in 1usize..70, window in 1usize..70, groups in 1usize..4,
+            choices in prop::collection::vec(0usize..1000, 1..50), cut in 0usize..60, most in 1u64..60,
         ) {
             let mut choices = choices.iter().cycle();
             // However the log is cut into pieces: (pieces)(layers)(evictions)
             let mut logs = vec![vec![Vec::new(); 2]; 2];
-            let mut counted = vec![(vec![0.0; tokens], 0, 0); 2];
-            for (layer, (steps, recent, kept)) in counted.iter_mut().enumerate() {
-                for group in 0..groups {
+            let mut counted = vec![(vec![vec![0; tokens]; groups], [0; 2]); 2];
+            for (layer, (seen, sums)) in counted.iter_mut().enumerate() {
+                let window = [None, Some(window)][layer];
+                let real = size.min(window.unwrap_or(size));
+                for (group, seen) in seen.iter_mut().enumerate() {
                     let mut cache = Vec::new();
+                    let mut log = |step: usize, victim: usize| {
+                        let victim = Eviction { step: step as u32, group: group as u32, victim: victim as u32 };
+                        logs[usize::from(step >= cut)][layer].push(victim);
+                    };
                     for step in 0..tokens {
                         cache.push(step);
-                        cache.iter().for_each(|token| steps[*token] += 1.0);
+                        cache.iter().for_each(|token| seen[*token] += 1);
                         if cache.len() > size {
-                            let victim = cache.remove(choices.next().unwrap() % cache.len());
-                            let (step, group, victim) = (step as u32, group as u32, victim as u32);
-                            logs[usize::from(step as usize >= cut)][layer].push(Eviction { step, group, victim });
+                            log(step, cache.remove(choices.next().unwrap() % cache.len()));
                         }
-                        if step >= size {
+                        // What the next query does not see any more.
+                        if let Some(at) = cache.iter().position(|token| window == Some(step + 1 - token))
+                            && step + 1 < tokens
+                        {
+                            log(step, cache.remove(at));
+                        }
+                        if step >= real {
                             // Window keeps the newest tokens.
-                            *recent += cache.iter().filter(|token| **token + size > step).count();
-                            *kept += cache.len();
+                            sums[0] += cache.iter().filter(|token| **token + real > step).count();
+                            sums[1] += cache.len();
                         }
                     }
                 }
             }
-            let mut lifetimes = Lifetimes::new(2, groups, tokens);
+            let mut lifetimes = Lifetimes::new(&[groups; 2], tokens);
             logs.iter().for_each(|log| lifetimes.add(log));
-            let mut all = vec![0.0; tokens];
-            let mean = |sum: f64| sum / groups as f64;
-            for (layer, (steps, recent, kept)) in counted.into_iter().enumerate() {
-                let steps: Vec<f64> = steps.into_iter().map(mean).collect();
-                all.iter_mut().zip(&steps).for_each(|(sum, steps)| *sum += steps);
-                // The counting identity of arXiv 2401.06104, table 5.
-                let identity: usize = (1..=tokens).map(|t| t.min(size + 1)).sum();
-                prop_assert!((steps.iter().sum::<f64>() - identity as f64).abs() < 1e-6);
+            let (mut all, mut within) = (vec![0.0; tokens], vec![0.0; tokens]);
+            let mean = |sum: u64| sum as f64 / groups as f64;
+            for (layer, (seen, sums)) in counted.into_iter().enumerate() {
+                let of_token = |token: usize, most: u64| mean(seen.iter().map(|of| of[token].min(most)).sum());
+                let steps: Vec<f64> = (0..tokens).map(|token| of_token(token, u64::MAX)).collect();
+                for token in 0..tokens {
+                    all[token] += steps[token];
+                    within[token] += of_token(token, most);
+                }
+                // The counting identity of arXiv 2401.06104, table 5. A window may take an entry before the policy has to.
+                let visible = |most: usize| (1..=tokens).map(|t| t.min(most)).sum::<usize>() as f64;
+                let total = steps.iter().sum::<f64>();
+                let (least, most_visible) = match layer {
+                    0 => (visible(size + 1), visible(size + 1)),
+                    _ if window <= size => (visible(window), visible(window)),
+                    _ => (visible(size), visible(size + 1)),
+                };
+                prop_assert!(total > least - 1e-6 && total < most_visible + 1e-6);
                 prop_assert_eq!(lifetimes.of_layer(layer), steps);
-                prop_assert!((lifetimes.recent(layer, size) - mean(recent as f64)).abs() < 1e-9);
-                prop_assert!((lifetimes.kept(size) - mean(kept as f64)).abs() < 1e-9);
+                let real = [size, size.min(window)][layer];
+                let [recent, kept] = lifetimes.recent(layer, real);
+                prop_assert!((recent - mean(sums[0] as u64)).abs() < 1e-9, "{} {:?}", recent, sums);
+                prop_assert!((kept - mean(sums[1] as u64)).abs() < 1e-9, "{} {:?}", kept, sums);
             }
             prop_assert_eq!(lifetimes.by_token(), all);
+            prop_assert_eq!(lifetimes.by_token_within(most), within);
         }
+    }
+
+    #[test]
+    fn a_window_ends_what_nothing_evicts() {
+        let full = Lifetimes::new(&[1, 1], 5).in_windows([Some(2), None]);
+        assert_eq!(full.left(0)[0], [1, 2, 3, 5, 5]);
+        assert_eq!(full.of_layer(0), [2.0, 2.0, 2.0, 2.0, 1.0]);
+        assert_eq!(full.left(1)[0], [5; 5]);
+        // A piece may end before.
+        assert_eq!(Lifetimes::of_pieces(1, 6, 3, 0).in_windows([Some(2)]).left(0)[0], [1, 2, 2, 4, 6, 6]);
     }
 
     #[test]

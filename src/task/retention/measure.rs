@@ -35,17 +35,22 @@ impl RetentionSamples {
         let shape = model.shape();
         let tokens = text.sample.tokens.len();
         let policy = config.evicting(tokens);
+        let windows = shape.attention.iter().map(|layer| layer.window);
         let (lifetimes, peak_cache_bytes) = match (config.rule, policy) {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
-                (Lifetimes::of_pieces(shape.layers, tokens, size, lead), shape.cache_bytes(size))
+                let pieces = Lifetimes::of_pieces(shape.layers, tokens, size, lead);
+                (pieces.in_windows(windows), shape.cache_bytes(size))
             }
             (_, Some(policy)) => read(model, &text.sample.tokens, policy, config)?,
-            _ => (Lifetimes::new(shape.layers, 1, tokens), shape.cache_bytes(tokens)),
+            _ => {
+                let all = Lifetimes::new(&vec![1; shape.layers], tokens);
+                (all.in_windows(windows), shape.cache_bytes(tokens))
+            }
         };
         let mut sums = mean_lifetimes(&lifetimes, &text.labels);
-        if let Some(policy) = policy {
-            sums.extend(recent_shares(&lifetimes, &policy.sizes(shape.layers)));
+        if policy.is_some() {
+            sums.extend(recent_shares(&lifetimes, &shape.most_entries(policy, config.local_layers)));
         }
         sums.push(by_token(&lifetimes, &text.sample.tokens, pieces));
         if index < task.maps {
@@ -69,8 +74,13 @@ fn read(
     config: &CacheConfig,
 ) -> Result<(Lifetimes, u64)> {
     let mut memory = model.new_memory(&MemoryPlan { log: true, ..config.plan(policy, tokens.len()) });
-    let groups = model.shape().heads.groups(policy.scope);
-    let mut lifetimes = Lifetimes::new(model.shape().layers, groups, tokens.len());
+    let shape = model.shape();
+    // Where only a window bounds a layer, all its heads keep the same.
+    let groups = shape.attention.iter().map(|layer| {
+        let policy = config.local_layers.policy(Some(policy), layer.window);
+        policy.map_or(1, |policy| shape.heads.groups(policy.scope))
+    });
+    let mut lifetimes = Lifetimes::new(&groups.collect::<Vec<_>>(), tokens.len());
     for piece in tokens.chunks(CHUNK) {
         model.read(piece, &mut memory)?;
         lifetimes.add(&memory.take_log());
@@ -117,29 +127,38 @@ fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
 /// The share of the kept entries that Window would keep as well, at the size of each layer: in all layers, and in each that
 /// evicts anything.
 fn recent_shares(lifetimes: &Lifetimes, sizes: &[usize]) -> Vec<MetricSum> {
-    let of_layer = |(layer, size): (usize, &usize)| (lifetimes.recent(layer, *size), lifetimes.kept(*size));
-    let of_layers: Vec<(f64, f64)> = sizes.iter().enumerate().map(of_layer).collect();
-    let recent = of_layers.iter().map(|(recent, _)| recent).sum();
-    let whole = MetricSum::new("recent_share", recent, of_layers.iter().map(|(_, kept)| kept).sum());
-    let of_layer = |(layer, (recent, kept)): (usize, &(f64, f64))| {
+    let of_layer = |(layer, size): (usize, &usize)| lifetimes.recent(layer, *size);
+    let of_layers: Vec<[f64; 2]> = sizes.iter().enumerate().map(of_layer).collect();
+    let recent = of_layers.iter().map(|[recent, _]| recent).sum();
+    let whole = MetricSum::new("recent_share", recent, of_layers.iter().map(|[_, kept]| kept).sum());
+    let of_layer = |(layer, [recent, kept]): (usize, &[f64; 2])| {
         MetricSum::new("recent_share", *recent, *kept).of_slice(Some(format!("layer:{layer}")))
     };
-    let evicting = of_layers.iter().enumerate().filter(|(_, (_, kept))| *kept > 0.0);
+    let evicting = of_layers.iter().enumerate().filter(|(_, [_, kept])| *kept > 0.0);
     std::iter::once(whole).chain(evicting.map(of_layer)).collect()
 }
 
-/// Occurrences and steps (the mean over layers, summed over occurrences) of every text that a token has, as JSON.
+/// Occurrences and steps (the mean over layers, summed over occurrences) of every text that a token has, as JSON; then the same
+/// of the occurrences that at least half of the sample follows, within so many steps. No eviction can be missed there, while
+/// a token near the end of a sample may be in the cache for a few steps only because the sample ends.
 fn by_token(lifetimes: &Lifetimes, tokens: &[u32], pieces: &BTreeMap<u32, String>) -> MetricSum {
     let layers = lifetimes.layers() as f64;
     let steps = lifetimes.by_token();
-    let mut table: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
-    for (token, steps) in tokens.iter().zip(&steps) {
-        let (occurrences, sum) = table.entry(pieces.get(token).map_or("", String::as_str)).or_default();
-        *occurrences += 1;
-        *sum += steps / layers;
+    let half = tokens.len() / 2;
+    let within = lifetimes.by_token_within(half as u64);
+    let mut table: BTreeMap<&str, (u64, f64, u64, f64)> = BTreeMap::new();
+    for (position, token) in tokens.iter().enumerate() {
+        let sums = table.entry(pieces.get(token).map_or("", String::as_str)).or_default();
+        sums.0 += 1;
+        sums.1 += steps[position] / layers;
+        if position + half <= tokens.len() {
+            sums.2 += 1;
+            sums.3 += within[position] / layers;
+        }
     }
     // A tenth of a step is precise enough for a mean.
-    table.values_mut().for_each(|(_, sum)| *sum = (10.0 * *sum).round() / 10.0);
+    let round = |sum: &mut f64| *sum = (10.0 * *sum).round() / 10.0;
+    table.values_mut().for_each(|sums| [&mut sums.1, &mut sums.3].into_iter().for_each(round));
     let output = Some(serde_json::to_string(&table).expect("a map of texts and numbers is JSON"));
     MetricSum { output, ..MetricSum::new("lifetime_by_token", steps.iter().sum(), steps.len() as f64 * layers) }
 }
