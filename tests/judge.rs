@@ -234,6 +234,12 @@ fn both_orders_decide_a_pair() {
         row.output = Some(text("full", None, &row.sample));
     }
     write_cell(&folder.join("r"), late);
+    // At size 64 it never was.
+    let mut never = stories("tova", Some(64), 9);
+    for row in &mut never {
+        row.output = Some(text("full", None, &row.sample));
+    }
+    write_cell(&folder.join("r"), never);
     let server = JudgeServer::start(|request| {
         let (writer, sample, first) = subject(request);
         let place = |it: bool| if it == first { "A" } else { "B" };
@@ -257,11 +263,13 @@ fn both_orders_decide_a_pair() {
     });
     let ended = judge(folder, &server, &[]).with_code(0);
     // Size 16: wins 0 and 7; ties 2, 3, 4 and 5; loss 1; unreadable 6 and 8. Wilson's interval of 2 in 7 is 8.2 to
-    // 64.1 %, of 4 in 7 25.0 to 84.2 %, of 1 in 7 2.6 to 51.3 %; of 3 in 3 43.9 to 100 %, of 0 in 3 0 to 56.1 %.
+    // 64.1 %, of 4 in 7 25.0 to 84.2 %, of 1 in 7 2.6 to 51.3 %. Size 32: three ties that were judged, six of identical stories;
+    // size 64: nine of those. Of 9 in 9 it is 70.1 to 100 %, of 0 in 9 0 to 29.9 %.
     let table: Vec<Vec<&str>> = ended.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
     let expected = [
         "tova 16 7 28.6 [8.2, 64.1] 57.1 [25.0, 84.2] 14.3 [2.6, 51.3] 0 2",
-        "tova 32 3 0.0 [0.0, 56.1] 100.0 [43.9, 100.0] 0.0 [0.0, 56.1] 6 0",
+        "tova 32 9 0.0 [0.0, 29.9] 100.0 [70.1, 100.0] 0.0 [0.0, 29.9] 6 0",
+        "tova 64 9 0.0 [0.0, 29.9] 100.0 [70.1, 100.0] 0.0 [0.0, 29.9] 9 0",
     ];
     for line in expected {
         let line: Vec<&str> = line.split_whitespace().collect();
@@ -272,7 +280,7 @@ fn both_orders_decide_a_pair() {
     assert_eq!(server.requests().len(), requests);
     let tokens = format!("tokens used: {} prompt, {} completion, in 24 calls", 100 * requests, 3 * requests);
     assert!(ended.stdout.contains(&tokens), "{}", ended.stdout);
-    ended.says(&["10 pairs judged, 6 identical left out, 2 unreadable, 0 open, 0 failed"]);
+    ended.says(&["10 pairs judged, 15 identical and so equal, 2 unreadable, 0 open, 0 failed"]);
 
     let rows = verdict_rows(folder);
     let value = |size: u32, sample: &str, metric: &str, group: Option<&str>| {
@@ -306,7 +314,12 @@ fn both_orders_decide_a_pair() {
         let expected = Some((f64::from(u8::from(!readable)), 1.0));
         assert_eq!(value(16, sample, "judge_unreadable", None), expected, "{sample}");
     }
-    assert_eq!(value(32, "seed-5", "verdict", first), None, "identical stories are not asked about");
+    for (size, sample) in [(32, "seed-5"), (64, "seed-0")] {
+        assert_eq!(value(size, sample, "verdict", first), None, "identical stories are not asked about");
+        let found =
+            ["judge_win", "judge_tie", "judge_loss", "judge_unreadable"].map(|m| value(size, sample, m, None));
+        assert_eq!(found, [0.0, 1.0, 0.0, 0.0].map(|flag| Some((flag, 1.0))));
+    }
     for row in &rows {
         assert_eq!(
             (row.policy.as_str(), row.model.as_str(), row.model_revision.as_str()),
@@ -314,7 +327,8 @@ fn both_orders_decide_a_pair() {
         );
         assert_eq!(row.dataset, "paper judged by judge-1");
         assert!(server.url.contains(row.device.as_str()), "{}", row.device);
-        assert_eq!(row.output.is_some(), row.metric == "verdict");
+        let identical = row.cache_size == Some(64) || row.cache_size == Some(32) && row.sample.as_str() < "seed-6";
+        assert_eq!(row.output.is_some(), row.metric == "verdict" || identical && row.metric == "judge_tie");
         assert!(row.metric == "verdict" || (row.prompt_tokens, row.new_tokens) == (0, 0));
     }
     let raw = |sample: &str| {
@@ -329,11 +343,19 @@ fn both_orders_decide_a_pair() {
     assert_eq!(server.requests().len(), requests);
     assert_eq!(again.stdout, ended.stdout);
     assert_eq!(verdict_rows(folder), rows);
+    // Cells that an earlier version left without the ties of identical stories get them, and nobody is asked again.
+    let ledger = Ledger::existing(&folder.join("r")).unwrap();
+    let of_32: Vec<Row> = rows.iter().filter(|row| row.cache_size == Some(32)).cloned().collect();
+    let name = CellName::new(CellId::parse(&of_32[0].cell).unwrap(), "judge", "o/storyteller", "tova", Some(32));
+    let asked = of_32.iter().filter(|row| row.sample.as_str() >= "seed-6").cloned().collect::<Vec<_>>();
+    ledger.replace(&name, &asked).unwrap();
+    assert_eq!(judge(folder, &server, &[]).with_code(0).stdout, ended.stdout);
+    assert_eq!((server.requests().len(), verdict_rows(folder).len()), (requests, rows.len()));
     // Another judge has verdicts of its own, beside the first one's.
     let other = judge_named("judge-2", folder, &server, &["--only", "size=32"]).with_code(0);
     assert!(other.stdout.contains("judged by judge-2") && !other.stdout.contains(" 16 "), "{}", other.stdout);
     assert_eq!(server.requests().len(), requests + 6);
-    assert_eq!(verdict_rows(folder).len(), rows.len() + 6 + 3 * 4);
+    assert_eq!(verdict_rows(folder).len(), rows.len() + 6 + 9 * 4);
     // Reports read the rows as any others.
     let report = finish({
         let mut report = command(folder);
@@ -341,6 +363,16 @@ fn both_orders_decide_a_pair() {
         report
     });
     assert!(report.with_code(0).stdout.contains("judged better than full (%)"));
+    let lines = fs::read_to_string(folder.join("r/report.csv")).unwrap();
+    let names: Vec<&str> = lines.lines().next().unwrap().split(',').collect();
+    let at =
+        |name: &str| names.iter().position(|known| *known == name).unwrap_or_else(|| panic!("{name}: {names:?}"));
+    let ties = lines.lines().filter(|line| line.contains("judged equal to full (%)") && line.contains("judge-1"));
+    let ties: Vec<_> = ties.map(|line| line.split(',').collect::<Vec<_>>()).collect();
+    let of_size = |size: &str| ties.iter().find(|fields| fields[at("cache_size")] == size).unwrap();
+    // Four ties in seven at size 16; all of nine at 32 and 64.
+    let share = |size: &str| of_size(size)[at("value")].parse::<f64>().unwrap().round();
+    assert_eq!(["16", "32", "64"].map(share), [57.0, 100.0, 100.0]);
 }
 
 #[test]
@@ -399,7 +431,7 @@ fn transient_failures_are_retried() {
         }
     });
     let ended = judge(folder, &server, &["--timeout", "2", "--concurrency", "12"]).with_code(0);
-    ended.says(&["asking again in", "6 pairs judged, 0 identical left out, 0 unreadable, 0 open, 0 failed"]);
+    ended.says(&["asking again in", "6 pairs judged, 0 identical and so equal, 0 unreadable, 0 open, 0 failed"]);
     let requests = server.requests();
     let mut times: BTreeMap<(String, bool), Vec<_>> = BTreeMap::new();
     for requests in &requests {

@@ -87,6 +87,27 @@ fn each_version_is_answered_and_scored() {
 }
 
 #[test]
+fn a_cache_can_be_cut_before_the_question() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    write_data(folder);
+    for version in ["samples: 2", "version: e"] {
+        let cut = |aware: bool| format!("{version}, write: {{prefill: one_shot, query_aware: {aware}}}");
+        answer(folder, &[&cut(true), &cut(false)]).with_code(0);
+        let rows = measured(&folder.join("out"));
+        let texts = |prefill: &str, size: u32| -> Vec<&str> {
+            let own = rows.iter().filter(|row| row.policy == "tova" && row.cache_size == Some(size));
+            let own = own.filter(|row| row.prefill == prefill);
+            own.filter_map(|row| row.output.as_deref()).collect()
+        };
+        // A cache that holds the whole prompt is never cut.
+        assert_eq!(texts("one_shot", 400), texts("one_shot_document", 400), "{version}");
+        let [after, before] = ["one_shot", "one_shot_document"].map(|prefill| texts(prefill, 64));
+        assert!(after.len() == before.len() && after != before, "{version}: {after:?} {before:?}");
+    }
+}
+
+#[test]
 fn a_missing_subset_is_named_and_other_tasks_still_run() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path());

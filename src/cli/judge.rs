@@ -138,7 +138,7 @@ fn tables(cells: &[CellSummary], judge: &str) -> String {
     }
     let sum = |of: fn(&CellSummary) -> u64| cells.iter().map(of).sum::<u64>();
     text + &format!(
-        "95 % intervals: Wilson's, over pairs\ntokens used: {} prompt, {} completion, in {} calls\n",
+        "pairs of identical stories are ties; 95 % intervals: Wilson's, over pairs\ntokens used: {} prompt, {} completion, in {} calls\n",
         sum(|cell| cell.counts.prompt_tokens),
         sum(|cell| cell.counts.new_tokens),
         sum(|cell| cell.counts.calls as u64),
@@ -148,7 +148,7 @@ fn tables(cells: &[CellSummary], judge: &str) -> String {
 fn table(cells: &[&CellSummary]) -> String {
     let header = ["policy", "size", "pairs", "win %", "tie %", "loss %", "identical", "unreadable"];
     let mut lines = vec![header.map(str::to_string)];
-    for CellSummary { head, counts, identical, .. } in cells {
+    for CellSummary { head, counts, .. } in cells {
         let rate = |part| {
             let percent = wilson(part, counts.pairs()).map(|rate| rate.map(|part| 100.0 * part));
             percent.map_or("-".to_string(), |[value, low, high]| format!("{value:.1} [{low:.1}, {high:.1}]"))
@@ -160,7 +160,7 @@ fn table(cells: &[&CellSummary]) -> String {
             rate(counts.wins),
             rate(counts.ties),
             rate(counts.losses),
-            identical.to_string(),
+            counts.identical.to_string(),
             counts.unreadable.to_string(),
         ]);
     }
@@ -170,9 +170,9 @@ fn table(cells: &[&CellSummary]) -> String {
 fn summary(outcome: &Outcome, folder: &Path) -> String {
     let sum = |of: fn(&CellSummary) -> usize| outcome.cells.iter().map(of).sum::<usize>();
     let mut text = format!(
-        "{} pairs judged, {} identical left out, {} unreadable, {} open, {} failed",
-        sum(|cell| cell.counts.pairs()),
-        sum(|cell| cell.identical),
+        "{} pairs judged, {} identical and so equal, {} unreadable, {} open, {} failed",
+        sum(|cell| cell.counts.pairs() - cell.counts.identical),
+        sum(|cell| cell.counts.identical),
         sum(|cell| cell.counts.unreadable),
         sum(|cell| cell.open),
         outcome.failed,

@@ -17,7 +17,7 @@ use super::serve::{Address, Site, Source};
 use super::terminal;
 use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options, WIDTH, Written, distinct, label};
+use crate::report::{Distance, FORMATS, Format, Options, Plain, WIDTH, Written, distinct, label};
 
 /// Draw tables and curves from results; no model is needed
 #[derive(Clone, Debug, Args)]
@@ -57,6 +57,10 @@ pub(super) struct Arguments {
     /// figures of a report are 3.3 inches wide
     #[arg(long, requires = "figure", value_name = "1|2", value_parser = clap::value_parser!(u8).range(1..=2))]
     columns: Option<u8>,
+    /// Draw figures for a paper that says it in its own words: without title (of a chart alone), footnote, bands and limit (the
+    /// paper's 0.4 perplexity), or without those named, with commas
+    #[arg(long, value_name = "PARTS", num_args = 0..=1, require_equals = true, default_missing_value = Plain::ALL)]
+    plain: Option<Plain>,
     /// Serve the page to browsers on this machine until Ctrl-C, at a port or an address such as 127.0.0.1:8080, and draw it
     /// again when results change [default address: a free port]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
@@ -120,7 +124,8 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     check_reference(reference.as_deref(), rows)?;
     let (within, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
     let width = terminal::columns(WIDTH);
-    paper::write_report(rows, &Options { out, formats, within, reference, all, width, unfinished })
+    let plain = arguments.plain.unwrap_or_default();
+    paper::write_report(rows, &Options { out, formats, within, reference, all, width, unfinished, plain })
 }
 
 fn show(written: &Written, out: &Path) -> Result<ExitCode> {
@@ -208,8 +213,13 @@ fn exhibits(names: &[String]) -> Result<Vec<Exhibit>> {
 /// Draws figures and tables of the paper.
 fn redraw(arguments: &Arguments, exhibits: &[Exhibit], rows: &[Row], out: &Path) -> Result<()> {
     let formats = if arguments.format.is_empty() { FORMATS.iter().collect() } else { arguments.format.clone() };
-    let options =
-        paper::Options { out: out.to_owned(), formats, columns: arguments.columns, beside_paper: arguments.paper };
+    let options = paper::Options {
+        out: out.to_owned(),
+        formats,
+        columns: arguments.columns,
+        beside_paper: arguments.paper,
+        plain: arguments.plain.unwrap_or_default(),
+    };
     let drawn = paper::draw(rows, exhibits, &options)?;
     print(&drawn.terminal)?;
     for file in &drawn.files {

@@ -37,8 +37,9 @@ pub(super) struct PairedCell {
     pub(super) pairs: Vec<Pair>,
     /// A row of the bounded cache's cell, for what its rows have in common.
     pub(super) head: Row,
-    /// Samples with equal stories: the cache never evicted, or what it evicted changed nothing.
-    pub(super) identical: usize,
+    /// The rows of the bounded cache's stories that equal the full cache's: it never evicted, or what it evicted changed
+    /// nothing.
+    pub(super) identical: Vec<Row>,
     /// Samples that only one of the two cells has.
     pub(super) unmatched: usize,
 }
@@ -113,7 +114,7 @@ fn counterpart<'s, 'a>(head: &'a Row, full: &'s [Stories<'a>]) -> Result<&'s [&'
 fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCell, String> {
     let full_stories: BTreeMap<&str, &str> = full.iter().map(|row| (row.sample.as_str(), story(row))).collect();
     let mut texts = Sha256::new();
-    let (mut pairs, mut identical, mut matched) = (Vec::new(), 0, 0);
+    let (mut pairs, mut identical, mut matched) = (Vec::new(), Vec::new(), 0);
     for &row in stories {
         let Some(&full) = full_stories.get(row.sample.as_str()) else { continue };
         matched += 1;
@@ -123,7 +124,7 @@ fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCel
             texts.update(part);
         }
         if story(row) == full {
-            identical += 1;
+            identical.push(row.clone());
             continue;
         }
         let request = request_of(&row.dataset, &row.sample, row.generation.as_deref())

@@ -11,16 +11,17 @@
 //! | `judge_unreadable` | | 1 if an answer could not be read | 1 |
 //!
 //! A verdict's group is the position of the bounded cache's story in the question. A pair with an unreadable answer has no
-//! win, tie or loss; rates are over the other pairs. A verdict's row holds the answer, the tokens of all attempts, and
+//! win, tie or loss; rates are over the other pairs. A pair of identical stories is a tie about which nobody is asked: it has
+//! no verdicts, and its row of `judge_tie` has the output `identical`. A verdict's row holds the answer, the tokens of all attempts, and
 //! the seconds.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::Settings;
 use super::client::Answer;
 use super::pairing::{JUDGE, Pair, PairedCell};
 use super::verdict::{Verdict, result_of};
-use crate::ledger::{JUDGED_BY, Row, Text, date};
+use crate::ledger::{IDENTICAL, JUDGED_BY, Row, Text, date};
 
 const VERDICT: &str = "verdict";
 const RESULTS: [&str; 3] = ["judge_win", "judge_tie", "judge_loss"];
@@ -45,10 +46,57 @@ pub(super) fn rows(
     call: Call,
     other: Option<Verdict>,
 ) -> Vec<Row> {
-    let row = |metric: &str, value: f64, weight: f64| Row {
+    let row =
+        |metric: &str, value: f64, weight: f64| of_story(settings, cell, &pair.bounded, metric, value, weight);
+    // Without weight, an unreadable verdict does not move the mean.
+    let (value, weight) = call.verdict.map_or((0.0, 0.0), |value| (value, 1.0));
+    let mut rows = vec![Row {
+        slice: Some(SHOWN[call.place].into()),
+        output: Some(call.answer.text),
+        prompt_tokens: call.answer.prompt_tokens,
+        new_tokens: call.answer.new_tokens,
+        seconds: call.seconds,
+        ..row(VERDICT, value, weight)
+    }];
+    if let Some(other) = other {
+        rows.extend(results(result_of(call.verdict, other), row));
+    }
+    rows
+}
+
+/// The rows of a pair of identical stories.
+pub(super) fn of_identical(settings: &Settings, cell: &PairedCell, bounded: &Row) -> Vec<Row> {
+    let row = |metric: &str, value: f64, weight: f64| of_story(settings, cell, bounded, metric, value, weight);
+    let mut rows = results(Some([0.0, 1.0, 0.0]), row);
+    let tie = rows.iter_mut().find(|row| row.metric == RESULTS[1]);
+    tie.expect("the result is a tie").output = Some(IDENTICAL.into());
+    rows
+}
+
+fn is_identical(row: &Row) -> bool {
+    row.metric == RESULTS[1] && row.output.as_deref() == Some(IDENTICAL)
+}
+
+/// Of the cell's pairs of identical stories, those that some rows lack, with their places.
+pub(super) fn lacking<'a>(cell: &'a PairedCell, rows: &[Row]) -> Vec<(usize, &'a Row)> {
+    let known: HashSet<&str> =
+        rows.iter().filter(|row| is_identical(row)).map(|row| row.sample.as_str()).collect();
+    cell.identical.iter().enumerate().filter(|(_, row)| !known.contains(row.sample.as_str())).collect()
+}
+
+/// The rows of a pair's result: wins, ties and losses, or none where an answer could not be read.
+fn results(result: Option<[f64; 3]>, row: impl Fn(&str, f64, f64) -> Row) -> Vec<Row> {
+    let flags = result.into_iter().flat_map(|flags| RESULTS.into_iter().zip(flags));
+    let unreadable = (UNREADABLE, if result.is_none() { 1.0 } else { 0.0 });
+    flags.chain([unreadable]).map(|(metric, flag)| row(metric, flag, 1.0)).collect()
+}
+
+/// A row with the columns of the bounded cache's story.
+fn of_story(settings: &Settings, cell: &PairedCell, bounded: &Row, metric: &str, value: f64, weight: f64) -> Row {
+    Row {
         cell: cell.name.id().to_string().into(),
         task: JUDGE.into(),
-        dataset: format!("{}{JUDGED_BY}{}", pair.bounded.dataset, settings.model).into(),
+        dataset: format!("{}{JUDGED_BY}{}", bounded.dataset, settings.model).into(),
         metric: metric.into(),
         slice: None,
         value,
@@ -63,25 +111,8 @@ pub(super) fn rows(
         seconds: 0.0,
         peak_cache_bytes: 0,
         date: date(),
-        ..pair.bounded.clone()
-    };
-    // Without weight, an unreadable verdict does not move the mean.
-    let (value, weight) = call.verdict.map_or((0.0, 0.0), |value| (value, 1.0));
-    let mut rows = vec![Row {
-        slice: Some(SHOWN[call.place].into()),
-        output: Some(call.answer.text),
-        prompt_tokens: call.answer.prompt_tokens,
-        new_tokens: call.answer.new_tokens,
-        seconds: call.seconds,
-        ..row(VERDICT, value, weight)
-    }];
-    if let Some(other) = other {
-        let result = result_of(call.verdict, other);
-        let flags = result.into_iter().flat_map(|flags| RESULTS.into_iter().zip(flags));
-        rows.extend(flags.map(|(metric, flag)| row(metric, flag, 1.0)));
-        rows.push(row(UNREADABLE, if result.is_none() { 1.0 } else { 0.0 }, 1.0));
+        ..bounded.clone()
     }
-    rows
 }
 
 /// The verdicts on each pair among a cell's rows, with its story shown first and second.
@@ -101,6 +132,8 @@ pub struct Counts {
     pub wins: usize,
     pub ties: usize,
     pub losses: usize,
+    /// Of the ties, those of identical stories.
+    pub identical: usize,
     /// Pairs with an unreadable answer.
     pub unreadable: usize,
     pub calls: usize,
@@ -117,6 +150,7 @@ impl Counts {
             wins,
             ties,
             losses,
+            identical: rows.iter().filter(|row| is_identical(row)).count(),
             unreadable: count(UNREADABLE),
             calls: verdicts.clone().count(),
             prompt_tokens: verdicts.clone().map(|row| u64::from(row.prompt_tokens)).sum(),

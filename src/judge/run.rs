@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 
 use super::endpoint::{Endpoint, Key};
 use super::pairing::{PairedCell, pair};
-use super::rows::Counts;
+use super::rows::{Counts, lacking, of_identical};
 use super::workers::Workers;
 use crate::ledger::{Ledger, Only, Opened, Row, Status, Wanted};
 
@@ -51,8 +51,6 @@ pub struct CellSummary {
     /// A row of the cell: model, policy, size and settings.
     pub head: Row,
     pub counts: Counts,
-    /// Pairs of equal texts, which are not asked about.
-    pub identical: usize,
     /// Pairs without a result yet.
     pub open: usize,
 }
@@ -105,14 +103,14 @@ pub fn judge(
     for cell in &pairing.cells {
         let take = cell.pairs.len().min(room);
         room -= take;
-        // A cell of identical stories has nothing to ask, but is still reported.
+        // A cell of identical stories has nothing to ask, but has ties.
         if take == 0 && !cell.pairs.is_empty() {
             continue;
         }
         selected.push((cell, take));
         done += match ledger.status(&cell.name)? {
             Status::Done => 2 * take,
-            Status::Partial { samples } | Status::Failed { samples, .. } => samples.len().min(2 * take),
+            Status::Partial { samples } | Status::Failed { samples, .. } => samples.range(..2 * take).count(),
             Status::Missing => 0,
         };
         if cell.unmatched > 0 {
@@ -124,8 +122,8 @@ pub fn judge(
     observe(Event::Started { pairs: selected.iter().map(|(_, take)| take).sum(), done });
     for (cell, take) in selected {
         let counts = judge_cell(ledger, &workers, cell, take, &mut outcome)?;
-        let open = cell.pairs.len() - counts.pairs() - counts.unreadable;
-        outcome.cells.push(CellSummary { head: cell.head.clone(), counts, identical: cell.identical, open });
+        let open = cell.pairs.len() + counts.identical - counts.pairs() - counts.unreadable;
+        outcome.cells.push(CellSummary { head: cell.head.clone(), counts, open });
     }
     outcome.interrupted = stop.load(Ordering::Relaxed);
     Ok(outcome)
@@ -140,12 +138,22 @@ fn judge_cell(
     outcome: &mut Outcome,
 ) -> Result<Counts> {
     let stopped = || workers.stop.load(Ordering::Relaxed);
-    if cell.pairs.is_empty() || (stopped() && ledger.status(&cell.name)? == Status::Missing) {
+    if stopped() && ledger.status(&cell.name)? == Status::Missing {
         return Ok(Counts::default());
     }
+    let of_identical = |row| of_identical(workers.settings, cell, row);
     let journal = match ledger.journal(&cell.name)? {
         Opened::Journal(journal) => journal,
-        Opened::Complete => return Ok(Counts::of(&ledger.rows_of(&cell.name)?)),
+        Opened::Complete => {
+            let mut rows = ledger.rows_of(&cell.name)?;
+            // Earlier versions left identical stories out.
+            let ties: Vec<Row> = lacking(cell, &rows).into_iter().flat_map(|(_, row)| of_identical(row)).collect();
+            if !ties.is_empty() {
+                rows.extend(ties);
+                ledger.replace(&cell.name, &rows)?;
+            }
+            return Ok(Counts::of(&rows));
+        }
         Opened::Busy => {
             outcome.taken += 1;
             (workers.observe)(Event::Message(format!("{} is being judged by another process", cell.name.stem())));
@@ -153,6 +161,9 @@ fn judge_cell(
         }
     };
     if !stopped() {
+        for (at, row) in lacking(cell, &journal.rows()?) {
+            journal.append(2 * cell.pairs.len() + at, of_identical(row))?;
+        }
         let failed = workers.judge(cell, take, &journal)?;
         outcome.failed += failed.len();
         if let Some((&pair, why)) = failed.first_key_value() {

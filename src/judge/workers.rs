@@ -24,7 +24,7 @@ const GONE_AFTER: usize = 4;
 /// What all cells of a run share.
 pub(super) struct Workers<'a> {
     client: Client<'a>,
-    settings: &'a Settings,
+    pub(super) settings: &'a Settings,
     /// Set when the user wants the run to end.
     pub(super) stop: &'a AtomicBool,
     pub(super) observe: &'a (dyn Fn(Event<'_>) + Sync),
@@ -79,8 +79,9 @@ impl<'a> Workers<'a> {
         if let Some(error) = lock(&self.fatal).take() {
             return Err(error);
         }
-        if journal.done().len() == 2 * cell.pairs.len() {
-            journal.complete(2 * cell.pairs.len())?;
+        let all = 2 * cell.pairs.len() + cell.identical.len();
+        if journal.done().len() == all {
+            journal.complete(all)?;
         }
         Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
     }

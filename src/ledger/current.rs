@@ -19,6 +19,9 @@ use super::row::{Row, Text, to_table};
 /// Between a data set and the name of the judge, in the rows of verdicts.
 pub const JUDGED_BY: &str = " judged by ";
 
+/// What the row of a tie has as its output where both stories are the same text, about which no judge was asked.
+pub const IDENTICAL: &str = "identical";
+
 /// What a folder holds of its sweep.
 #[derive(Debug, Default)]
 pub struct Current {

@@ -24,7 +24,7 @@ impl CellId {
     }
 
     /// The id that was written as 16 hex digits.
-    pub(super) fn parse(text: &str) -> Option<CellId> {
+    pub fn parse(text: &str) -> Option<CellId> {
         u64::from_str_radix(text, 16).ok().map(CellId)
     }
 }

@@ -2,7 +2,7 @@
 //! stacked bars over the cache size.
 
 use crate::report::chart::{self, LABEL, MARGIN, TITLE};
-use crate::report::curve::Page;
+use crate::report::curve::{Page, TOP};
 use crate::report::font;
 use crate::report::scene::{Across, Pen, Scene, Spot};
 use crate::report::series_style::{BLACK, Color, GREY, PALE, SeriesStyles, WHITE};
@@ -36,10 +36,16 @@ pub(super) fn scene(title: &str, stacks: &[Stack], page: &Page, printed: &str, c
     let win = SeriesStyles::of_names(&["tova"]).get("tova").map_or(BLACK, |style| style.color());
     let colors = [win, TIE, LOSS];
     let wide = page.width / page.abreast as f64;
-    let high = TITLE_ROW + page.plot + BELOW;
+    let is_untitled = page.plain.title && stacks.len() == 1;
+    let title_row = if is_untitled { TOP } else { TITLE_ROW };
+    let high = title_row + page.plot + BELOW;
     for (i, stack) in stacks.iter().enumerate() {
         let corner = ((i % page.abreast) as f64 * wide + MARGIN, (i / page.abreast) as f64 * high + MARGIN);
-        draw(&mut scene, stack, corner, (wide - 2.0 * MARGIN, page.plot), colors);
+        let size = (wide - 2.0 * MARGIN, page.plot);
+        if !is_untitled {
+            draw_title(&mut scene, stack, corner, size.0);
+        }
+        draw(&mut scene, stack, (corner.0, corner.1 + title_row), size, colors);
     }
     let bottom = stacks.len().div_ceil(page.abreast) as f64 * high + MARGIN;
     let winner = match stacks.first() {
@@ -57,18 +63,27 @@ pub(super) fn scene(title: &str, stacks: &[Stack], page: &Page, printed: &str, c
             None => outline(scene, frame),
         }
     };
-    chart::finish(&mut scene, bottom, &names, (SAMPLE, sample), caption);
+    chart::finish(&mut scene, bottom, &names, (SAMPLE, sample), if page.plain.footnote { "" } else { caption });
     scene
 }
 
+/// Where the bars begin and end across, of a stack at `corner`.
+fn across(corner: Spot, width: f64) -> (f64, f64) {
+    (corner.0 + LABEL + 4.0 + font::width("100", TICK) + 5.0, corner.0 + width - 4.0)
+}
+
+fn draw_title(scene: &mut Scene, stack: &Stack, corner: Spot, width: f64) {
+    let (left, right) = across(corner, width);
+    let title = font::fit(&stack.title, TITLE, right - corner.0);
+    let middle = ((left + right) / 2.0).min(right - font::width(&title, TITLE) / 2.0);
+    scene.text((middle, corner.1 + 5.5), &title, TITLE, BLACK, Across::Centre);
+}
+
 fn draw(scene: &mut Scene, stack: &Stack, corner: Spot, (width, plot): (f64, f64), colors: [Color; 3]) {
-    let (left, right) = (corner.0 + LABEL + 4.0 + font::width("100", TICK) + 5.0, corner.0 + width - 4.0);
-    let (top, bottom) = (corner.1 + TITLE_ROW, corner.1 + TITLE_ROW + plot);
+    let (left, right) = across(corner, width);
+    let (top, bottom) = (corner.1, corner.1 + plot);
     let y = |share: f64| bottom - plot * share / 100.0;
     let middle = (left + right) / 2.0;
-    let title = font::fit(&stack.title, TITLE, right - corner.0);
-    let half = font::width(&title, TITLE) / 2.0;
-    scene.text((middle.min(right - half), corner.1 + 5.5), &title, TITLE, BLACK, Across::Centre);
     scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (top + bottom) / 2.0), "share of pairs (%)", LABEL);
     for tick in [0.0, 25.0, 50.0, 75.0, 100.0] {
         scene.stroke("grid", &[(left, y(tick)), (right, y(tick))], Pen::new(PALE, 0.4));
@@ -120,14 +135,14 @@ fn outline(scene: &mut Scene, mut points: Vec<Spot>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::scene;
+    use crate::report::{Plain, scene};
 
     #[test]
     fn shares_are_stacked_and_named() {
         assert_eq!(segments([10.0, 71.0, 19.0]), [(0.0, 10.0), (10.0, 81.0), (81.0, 100.0)]);
         let bar = |printed| Bar { size: "512".into(), measured: [10.0, 88.0, 2.0], printed };
         let stack = |printed| Stack { title: "m".into(), policy: "tova".into(), bars: vec![bar(printed)] };
-        let page = Page { width: 200.0, abreast: 1, plot: 100.0 };
+        let page = Page { width: 200.0, abreast: 1, plot: 100.0, plain: Plain::default() };
         let texts =
             |scene: &Scene| -> Vec<String> { scene::texts(scene).into_iter().map(|placed| placed.text).collect() };
         let alone = texts(&scene("t", &[stack(None)], &page, "M", ""));

@@ -1,7 +1,7 @@
 //! Claims about rows with the paper's own numbers, and about others.
 
 use super::claim::{Checked, Observation, Verdict};
-use super::fixture::{LLAMA, LONG, everything, kept, long, named, row, six};
+use super::fixture::{LLAMA, LONG, answers, everything, kept, long, named, row, six};
 use super::*;
 use crate::report::fixture::table_3;
 use crate::report::{Estimate, Interval, Published as _};
@@ -308,11 +308,143 @@ fn a_judge_s_preference_has_an_interval_over_the_pairs() {
     let found = with(&[1, 0, 0, -1, 0, 0, -1, 0]);
     assert_eq!((found.estimate.value, found.verdict), (-12.5, Verdict::NotDecided));
     assert_eq!(found.estimate.interval.unwrap().high > 0.0, found.estimate.interval.unwrap().low < -12.5);
+    // As often is neither less nor more often.
     assert_eq!(
         [[0; 8], [1; 8], [-1; 8]].map(|results| with(&results).verdict),
-        [Verdict::Held, Verdict::Held, Verdict::NotHeld]
+        [Verdict::Held, Verdict::NotHeld, Verdict::NotHeld]
     );
     assert_eq!(with(&[0; 3]).verdict, Verdict::NotDecided, "three pairs have no interval");
+}
+
+#[test]
+fn stories_that_were_the_same_are_no_evidence() {
+    let pairs = |identical: usize| {
+        let rows = (0..8).flat_map(|pair| {
+            ["judge_win", "judge_tie", "judge_loss"].map(|metric| {
+                let is_tie = metric == "judge_tie";
+                let row = row("judge", metric, TOVA, Some(1024), f64::from(u8::from(is_tie)), 1.0);
+                let output = (is_tie && pair < identical).then(|| "identical".to_owned());
+                named(&format!("story{pair}"), &Row { output, ..row })
+            })
+        });
+        finding(&rows.collect::<Vec<_>>(), "a judge prefers").verdict
+    };
+    assert_eq!([8, 7].map(pairs), [Verdict::NotDecided, Verdict::Held]);
+}
+
+/// The verdict on the lengths of eight stories with 1,024 entries and with all, of at most 2,000 tokens.
+fn of_lengths(own: [u32; 8], full: [u32; 8]) -> Verdict {
+    let of = |policy: &'static str, size, lengths: [u32; 8]| {
+        lengths.into_iter().enumerate().map(move |(story, tokens)| {
+            let row = row("story", "new_tokens", policy, size, f64::from(tokens), 1.0);
+            let generation = Some("max_new_tokens=2000 temperature=1 chat_template=false".into());
+            named(&format!("story{story}"), &Row { generation, prompt_tokens: 50, new_tokens: tokens, ..row })
+        })
+    };
+    let rows: Vec<Row> = of(TOVA, Some(1024), own).chain(of("full", None, full)).collect();
+    finding(&rows, "as long as the full cache's").verdict
+}
+
+#[test]
+fn lengths_that_a_limit_cut_decide_nothing() {
+    // Lengths are alike: 1,800 on either side.
+    let usual = [1600, 1700, 1750, 1800, 1800, 1850, 1900, 1999];
+    assert_eq!(of_lengths(usual, usual), Verdict::Held);
+    assert_eq!(of_lengths([2000; 8], [2000; 8]), Verdict::NotDecided);
+    // Three of eight are cut, and then four.
+    let cut = |many: usize| std::array::from_fn(|story| if story < many { 2000 } else { usual[story] });
+    assert_eq!([3, 4].map(|many| of_lengths(cut(many), cut(many))), [Verdict::Held, Verdict::NotDecided]);
+    // What is longer by a third, or shorter by a fifth, is not as long, wherever it was cut.
+    for (factor, full) in [(1.34, [1490; 8]), (0.8, [2000; 8])] {
+        let own = full.map(|tokens| (f64::from(tokens) * factor).round() as u32);
+        assert_eq!(of_lengths(own, full), Verdict::NotHeld, "{factor}");
+    }
+    // 50 tokens of a prompt and 900 fit into 1,024 entries.
+    assert_eq!(of_lengths([900; 8], [900; 8]), Verdict::NotDecided);
+}
+
+#[test]
+fn answers_to_prompts_that_fit_into_the_cache_are_no_evidence() {
+    let with = |tokens: u32| {
+        let of = |policy: &str, size| {
+            let row = row("qasper", "f1", policy, size, 0.4, 1.0);
+            six(&[Row { prompt_tokens: tokens, new_tokens: 8, ..row }])
+        };
+        finding(&[of("full", None), of("tova", Some(2048))].concat(), "QASPER TOVA's F1 is within").verdict
+    };
+    assert_eq!([2040, 2041].map(with), [Verdict::NotDecided, Verdict::Held]);
+}
+
+#[test]
+fn long_texts_are_compared_at_one_size() {
+    // Window+4 with an eighth of TOVA's entries.
+    let rows: Vec<Row> = long(&LONG).into_iter().collect();
+    let smaller = rows.iter().map(|row| match &*row.policy {
+        "window+4" => Row { cache_size: Some(64), ..row.clone() },
+        _ => row.clone(),
+    });
+    let compared = |rows: Vec<Row>| found(&rows).iter().filter(|(words, _)| words.contains("Window+4's")).count();
+    assert_eq!((compared(smaller.collect()), compared(rows)), (0, 1));
+}
+
+/// Rows that contradict every claim.
+fn contradicting() -> Vec<Row> {
+    // TOVA is worse than the full cache by a nat, H2O equals it, and Window+4 is the worst.
+    let of_policy = |row: Row| {
+        let nats = match row.policy.as_str() {
+            "full" | "h2o" => 2.0,
+            "tova" => 3.0,
+            "window+4" => 4.0,
+            _ => 2.5,
+        };
+        Row { value: 4095.0 * nats, ..row }
+    };
+    let mut all: Vec<Row> = table_3(LLAMA, 1.0, 12).into_iter().map(of_policy).collect();
+    let at_size = |size| {
+        [
+            ("full", None, 0.4),
+            ("tova", Some(size), 0.1),
+            ("truncate", Some(size), 0.3),
+            ("window+4", Some(size), 0.3),
+        ]
+    };
+    let answered = [
+        answers("squality", &["rouge1", "rouge2", "rougeL"], true, &at_size(512)),
+        answers("qasper", &["f1"], true, &at_size(2048)),
+    ];
+    let of_judge = [("judge_win", 0.0), ("judge_tie", 0.0), ("judge_loss", 1.0)];
+    let judged = of_judge.map(|(metric, share)| row("judge", metric, TOVA, Some(1024), share, 1.0));
+    let one = |task: &str, metric: &str, own: (u32, f64), full: f64| {
+        [row(task, metric, TOVA, Some(own.0), own.1, 1.0), row(task, metric, "full", None, full, 1.0)]
+    };
+    let pairs = [
+        one("story", "new_tokens", (1024, 1349.0), 1000.0),
+        one("timing", "decode_batch", (512, 1.0), 2.0),
+        one("timing", "cache_bytes", (512, 3.0), 10.0),
+    ];
+    // A step more than there are, all recent, and the first token gone half way.
+    let of_kept = kept().into_iter().filter(|row| row.metric != "kept_until").map(|row| {
+        match (&*row.metric, row.slice.as_deref()) {
+            ("lifetime", None) => Row { value: row.value + 1.0, ..row },
+            ("lifetime", Some("position:0")) => Row { value: 2048.0, ..row },
+            ("recent_share", _) => Row { value: 0.99, ..row },
+            _ => row,
+        }
+    });
+    let of_kept: Vec<Row> = of_kept.collect();
+    all.extend(six(&[answered.concat(), judged.to_vec(), pairs.concat(), of_kept].concat()));
+    all.extend(long(&[[1.0, 0.1]; 6]));
+    all
+}
+
+#[test]
+fn every_claim_can_fail() {
+    let all = contradicting();
+    let results = Results::of(&all).unwrap();
+    for checked in claim::check(&Evidence::of(&results)) {
+        let verdicts: Vec<Verdict> = checked.findings.iter().map(|(_, observed)| observed.verdict).collect();
+        assert_eq!(verdicts, [Verdict::NotHeld], "{} {:?}", checked.claim.statement, checked.findings);
+    }
 }
 
 #[test]

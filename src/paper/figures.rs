@@ -60,7 +60,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
         }
     };
     let charts: Vec<Chart> = panels.iter().zip(titles(panels)).map(chart).collect();
-    let mut pieces = Pieces::default();
+    let mut pieces = Pieces { left_out: evidence.left_out(panels), ..Pieces::default() };
     for (number, page) in charts.chunks(MOST).enumerate() {
         let end = if charts.len() > MOST { format!("-page-{}", number + 1) } else { String::new() };
         let scene = evidence.page(page.len()).curves(&exhibit.title(), page, &styles, Some(NAMES));
@@ -148,7 +148,8 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
         return Err("no story was judged".to_owned());
     }
     let page = evidence.page(stacks.len());
-    let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders";
+    let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders; identical \
+                   stories are equal";
     let scene = bars::scene(&exhibit.title(), &stacks, &page, numbers::STORY_MODEL, caption);
     pieces.scenes.push((String::new(), scene));
     pieces.differences.extend(beside::story_lengths(evidence));
@@ -169,7 +170,9 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
     let breakdowns = breakdown::breakdowns(&panels);
     let running: Vec<_> = breakdowns.iter().filter(|parts| parts.by == RUNNING).collect();
     let settings: Vec<SeriesKey> = running.iter().map(|parts| parts.key().clone()).collect();
-    let mut pieces = Pieces::default();
+    let is_running = |panel: &&Panel| panel.slice.as_deref().is_some_and(|slice| slice.starts_with(RUNNING));
+    let long: Vec<Panel> = panels.iter().filter(is_running).cloned().collect();
+    let mut pieces = Pieces { left_out: evidence.left_out(&long), ..Pieces::default() };
     for parts in &running {
         let title = parts.key().title(&settings);
         let charts: Option<Vec<Chart>> = parts.sizes().into_iter().map(|size| parts.running(size)).collect();
@@ -210,7 +213,7 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
             };
             let page_number = if number > 0 { format!("-page-{}", number + 1) } else { String::new() };
             let end = end_of(section.title(), kept.len()) + &page_number;
-            pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast)));
+            pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast, evidence.plain)));
         }
     }
     pieces.or_missing(&match deepest {
@@ -224,7 +227,7 @@ pub(super) fn places(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Stri
     let mut pieces = Pieces::default();
     let width = if evidence.columns == Some(2) { TWO_COLUMNS } else { COLUMN };
     for section in &kept {
-        let scene = section.places_of(TOVA, width);
+        let scene = section.places_of(TOVA, width, evidence.plain);
         pieces.scenes.extend(scene.map(|scene| (end_of(section.title(), kept.len()), scene)));
     }
     pieces.or_missing("no steps that tova keeps a token were measured")

@@ -29,13 +29,17 @@ pub(super) fn of_long_texts(
     texts.filter_map(|text| Some((text[0].key.title(&keys), measure(text)?))).collect()
 }
 
-/// The first of a policy's names that was measured, at the paper's size or the largest.
-fn run_as<'a>(text: &LongText<'a>, names: &[&str]) -> Option<PolicyAtSize<'a>> {
-    let places = &text.last()?.series;
-    let of = |name: &str| places.keys().filter(|(policy, _)| policy == name).collect::<Vec<_>>();
-    let measured = names.iter().map(|name| of(name)).find(|places| !places.is_empty())?;
-    let usual = measured.iter().find(|(_, size)| *size == Some(numbers::LENGTH / 8));
-    usual.or(measured.iter().max_by_key(|(_, size)| *size)).map(|place| (*place).clone())
+/// Where the first of a policy's names was measured.
+fn run_as<'a>(text: &LongText<'a>, names: &[&str]) -> Vec<PolicyAtSize<'a>> {
+    let Some(last) = text.last() else { return Vec::new() };
+    let of = |name: &&str| last.series.keys().filter(|(policy, _)| policy == name).cloned().collect::<Vec<_>>();
+    names.iter().map(of).find(|places| !places.is_empty()).unwrap_or_default()
+}
+
+/// The paper's size or the largest.
+fn usual(places: Vec<PolicyAtSize<'_>>) -> Option<PolicyAtSize<'_>> {
+    let is_usual = |size: Option<u32>| size == Some(numbers::LENGTH / 8);
+    places.into_iter().max_by_key(|(_, size)| (is_usual(*size), *size))
 }
 
 fn named((policy, size): &PolicyAtSize<'_>) -> Option<String> {
@@ -45,7 +49,7 @@ fn named((policy, size): &PolicyAtSize<'_>) -> Option<String> {
 /// The average after each later place minus that of a text of usual length.
 pub(super) fn rise(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
     let metric = Metric::of(METRIC);
-    let place = run_as(text, &LONG_TOVA)?;
+    let place = usual(run_as(text, &LONG_TOVA))?;
     let name = named(&place)?;
     let [first, later @ ..] = text else { return None };
     limit.decisive(later.iter().filter_map(|later| {
@@ -60,10 +64,14 @@ pub(super) fn rise(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
     }))
 }
 
-/// By how much TOVA's average is below Window+4's, at each place. Policies are told apart from 6 clusters on.
+/// By how much TOVA's average is below Window+4's of the same size, at each place. Policies are told apart from 6 clusters on.
 pub(super) fn least_lead(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
     let metric = Metric::of(METRIC);
-    let (own, other) = (run_as(text, &LONG_TOVA)?, run_as(text, &LONG_WINDOW)?);
+    let others = run_as(text, &LONG_WINDOW);
+    let mut of_both = run_as(text, &LONG_TOVA);
+    of_both.retain(|(_, size)| others.iter().any(|(_, other)| other == size));
+    let own = usual(of_both)?;
+    let other = others.into_iter().find(|(_, size)| *size == own.1)?;
     let (own_name, other_name) = (named(&own)?, named(&other)?);
     limit.decisive(text.iter().filter_map(|running| {
         let lead = difference(&metric, running.series.get(&other)?, running.series.get(&own)?)?;

@@ -7,11 +7,12 @@ use super::claim::{Finding, Limit, Observation, Verdict};
 use super::leads::{BASELINES, natural};
 use super::said::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
+use crate::ledger::IDENTICAL;
 use crate::metric::Better;
 use crate::report::layer_bounds::layer_bounds;
 use crate::report::retention::Section;
 use crate::report::{
-    Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesKey, difference, median,
+    Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, difference, median,
 };
 
 /// By how much a policy is worse than the full cache.
@@ -30,21 +31,62 @@ fn exact(value: f64) -> Estimate {
     Estimate { value, interval: Some(Interval { low: value, high: value }) }
 }
 
+/// Less than held, for a reason that is said.
+fn undecided(observed: Observation, why: &str) -> Observation {
+    let verdict = observed.verdict.max(Verdict::NotDecided);
+    Observation { verdict, said: format!("{}{why}", observed.said), ..observed }
+}
+
+/// The samples of a metric in a panel's setting, of a policy at a size.
+fn samples<'a>(
+    evidence: &Evidence<'a>,
+    panel: &Panel,
+    metric: &str,
+    (policy, size): (&str, Option<u32>),
+) -> Vec<&'a SampleSum<'a>> {
+    let is_it = |(key, id, slice): &&SeriesId<'_>| *key == panel.key && *id == metric && slice.is_none();
+    let series = evidence.results.series.iter().find(|(id, _)| is_it(id));
+    let cell =
+        series.and_then(|(_, series)| series.iter().find(|(place, _)| place.0 == policy && place.1 == size));
+    cell.map(|(_, cell)| cell.samples.values().collect()).unwrap_or_default()
+}
+
+/// What was observed of a policy, but not held where it evicted nothing: no sample has more tokens than its cache has entries.
+/// Rows of no tokens do not say that.
+fn where_evicted(
+    evidence: &Evidence<'_>,
+    panel: &Panel,
+    (policy, size): (&str, u32),
+    observed: Observation,
+) -> Observation {
+    let fits = |sum: &SampleSum<'_>| {
+        let tokens = sum.row.prompt_tokens + sum.row.new_tokens;
+        tokens > 0 && tokens <= size
+    };
+    let samples = samples(evidence, panel, &panel.metric.id, (policy, Some(size)));
+    match !samples.is_empty() && samples.into_iter().all(fits) {
+        true => undecided(observed, "; no sample was longer than the cache, so nothing was evicted"),
+        false => observed,
+    }
+}
+
 /// How much worse than full a policy is at a share of the length.
-pub(super) fn gap(panel: &Panel, policy: &str, part: u32, limit: Limit) -> Option<Observation> {
+fn gap(panel: &Panel, policy: &str, part: u32, limit: Limit) -> Option<Observation> {
     let size = panel.key.length / part;
     let cost = cost(panel, policy, size)?;
     let words = if panel.metric.better == Better::Higher { ["above", "below"] } else { ["below", "above"] };
     let said = format!("{} is {} the full cache", with(policy, size), apart(&panel.metric, &cost, words));
     let observed = limit.observe(natural(&cost), said);
     Some(match panel.metric.guess.filter(|_| !panel.beats_guess()) {
-        Some(guess) => Observation {
-            verdict: observed.verdict.max(Verdict::NotDecided),
-            said: format!("{}, which is not told apart from {}", observed.said, guess.by),
-            ..observed
-        },
+        Some(guess) => undecided(observed, &format!(", which is not told apart from {}", guess.by)),
         None => observed,
     })
+}
+
+/// How much worse than full TOVA is at a share of the length, if it evicted anything there.
+pub(super) fn near_full(evidence: &Evidence<'_>, panel: &Panel, part: u32, limit: Limit) -> Option<Observation> {
+    let observed = gap(panel, TOVA, part, limit)?;
+    Some(where_evicted(evidence, panel, (TOVA, panel.key.length / part), observed))
 }
 
 /// How much worse than full the baselines are at a share of the length.
@@ -93,12 +135,29 @@ pub(super) fn preference(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> 
             more.value,
             interval(more, |points| format!("{points:+.1}"))
         );
-        Some(limit.observe(more, said))
+        let ties = samples(evidence, wins, TIE, (TOVA, Some(size)));
+        let is_identical = |sum: &&SampleSum<'_>| sum.row.output.as_deref() == Some(IDENTICAL);
+        let observed = limit.observe(more, said);
+        Some(match !ties.is_empty() && ties.iter().all(is_identical) {
+            true => undecided(observed, "; all pairs are of identical stories, and none was judged"),
+            false => observed,
+        })
     })
 }
 
 const WIN: &str = "judge_win";
+const TIE: &str = "judge_tie";
 const LOSS: &str = "judge_loss";
+
+/// Whether at least half of the texts of a cache ended at `max_new_tokens`, so that not even their median length is known.
+fn is_cut_short(evidence: &Evidence<'_>, panel: &Panel, place: (&str, Option<u32>)) -> bool {
+    let settings = panel.key.generation.split(' ');
+    let most: Option<f64> =
+        settings.filter_map(|setting| setting.strip_prefix("max_new_tokens=")).find_map(|most| most.parse().ok());
+    let samples = samples(evidence, panel, &panel.metric.id, place);
+    let cut = |most: f64| samples.iter().filter(|sum| sum.sums.values[0] >= most * sum.sums.weight).count();
+    most.is_some_and(|most| !samples.is_empty() && 2 * cut(most) >= samples.len())
+}
 
 /// How much longer stories are at a quarter of the length, in percent of the full cache's.
 pub(super) fn story_length(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
@@ -114,7 +173,14 @@ pub(super) fn story_length(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding
         let range = interval(longer, percent);
         let by = percent(longer.value);
         let said = format!("stories of {} are {by}{range} {word} than the full cache's", with(TOVA, size));
-        Some(limit.observe(estimate, said))
+        let observed = where_evicted(evidence, panel, (TOVA, size), limit.observe(estimate, said));
+        let both = [("full", None), (TOVA, Some(size))];
+        let is_cut = both.into_iter().any(|place| is_cut_short(evidence, panel, place));
+        // A difference that shows all the same is one.
+        Some(match is_cut && observed.verdict == Verdict::Held {
+            true => undecided(observed, "; half of them or more ended at `max_new_tokens`"),
+            false => observed,
+        })
     })
 }
 
@@ -173,9 +239,10 @@ fn timed(
 pub(super) fn lifetimes(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
     of_panels(evidence, ("retention", "lifetime"), |panel| {
         let series = evidence.results.series.get(&(panel.key.clone(), "lifetime", None))?;
-        let points = panel.points.iter().filter(|point| point.is_policy());
+        // Where nothing is evicted, every token is kept to the end.
+        let points = panel.points.iter().filter(|point| point.policy == TOVA);
         limit.decisive(points.filter_map(|point| {
-            let size = point.cache_size?;
+            let size = point.cache_size.filter(|size| *size < panel.key.length)?;
             let (_, sample) =
                 series.get(&(point.policy.as_str().into(), Some(size)))?.samples.first_key_value()?;
             let layers = layer_bounds(sample.row)?;

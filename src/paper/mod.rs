@@ -33,11 +33,12 @@ use crate::ledger::{Row, write_derived};
 use crate::report::curve::Page;
 use crate::report::retention::{self, Section};
 use crate::report::scene::Scene;
-use crate::report::{self, Format, Panel, RUNNING, Results, SeriesKey, Sheet, Written, order, table};
+use crate::report::{self, Format, Panel, Plain, RUNNING, Results, SeriesKey, Sheet, Written, order, table};
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
 use published::Paper;
+use said::listed;
 
 /// Where and how exhibits are drawn.
 #[derive(Clone)]
@@ -49,6 +50,8 @@ pub struct Options {
     pub columns: Option<u8>,
     /// Whether the paper's own numbers are laid over.
     pub beside_paper: bool,
+    /// What figures are drawn without.
+    pub plain: Plain,
 }
 
 /// What [`draw`] did.
@@ -70,6 +73,7 @@ struct Evidence<'a> {
     sections: Vec<Section<'a>>,
     columns: Option<u8>,
     beside_paper: bool,
+    plain: Plain,
 }
 
 /// One exhibit: pictures with the ends of their names (empty, or from a `-` on), tables, and differences to the paper's numbers.
@@ -78,7 +82,10 @@ struct Pieces {
     scenes: Vec<(String, Scene)>,
     tables: Vec<Sheet>,
     differences: Vec<Sheet>,
+    /// On the paper's numbers.
     notes: Vec<String>,
+    /// Which policies it does not show.
+    left_out: Option<String>,
 }
 
 /// Writes the report of the rows, with the paper's numbers beside its tables and the paper's claims after them.
@@ -90,8 +97,8 @@ pub fn write_report(rows: &[Row], options: &report::Options) -> Result<Written> 
 /// all the same.
 pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Drawn> {
     let results = Results::of(rows)?;
-    let evidence =
-        Evidence { columns: options.columns, beside_paper: options.beside_paper, ..Evidence::of(&results) };
+    let Options { columns, beside_paper, plain, .. } = *options;
+    let evidence = Evidence { columns, beside_paper, plain, ..Evidence::of(&results) };
     let mut drawn = Drawn::default();
     for exhibit in exhibits {
         match exhibit.pieces(&evidence) {
@@ -135,11 +142,10 @@ fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn
             drawn.terminal.push_str(&table::sheet_text(sheet));
         }
     }
-    drawn.notes.extend(pieces.notes.iter().map(|note| format!("{exhibit}: {note}")));
+    drawn.notes.extend(pieces.left_out.iter().chain(&pieces.notes).map(|note| format!("{exhibit}: {note}")));
     Ok(())
 }
 
-/// A stem may hold dots, so the ending is added and replaces nothing.
 fn put(folder: &Path, stem: &str, format: &Format, content: &[u8], drawn: &mut Drawn) -> Result<()> {
     let path = folder.join(format!("{stem}.{}", format.name));
     write_derived(&path, content)?;
@@ -164,7 +170,13 @@ impl Pieces {
 
 impl<'a> Evidence<'a> {
     fn of(results: &'a Results<'_>) -> Self {
-        Self { results, sections: retention::sections(results, &Paper), columns: None, beside_paper: false }
+        Self {
+            results,
+            sections: retention::sections(results, &Paper),
+            columns: None,
+            beside_paper: false,
+            plain: Plain::default(),
+        }
     }
 
     /// Panels of whole samples with only some policies, of which one at least is bounded.
@@ -184,6 +196,24 @@ impl<'a> Evidence<'a> {
         panels
     }
 
+    /// Which policies were measured in the settings of an exhibit's panels that these do not have.
+    fn left_out(&self, shown: &[Panel]) -> Option<String> {
+        let mut names = Vec::new();
+        for all in &self.results.panels {
+            let is_it = |own: &&Panel| (&own.key, &own.metric, &own.slice) == (&all.key, &all.metric, &all.slice);
+            let Some(own) = shown.iter().find(is_it) else { continue };
+            for policy in all.policies() {
+                if !own.policies().contains(&policy) && !names.iter().any(|name| name == policy) {
+                    names.push(policy.to_owned());
+                }
+            }
+        }
+        let said = |names| {
+            format!("not shown, because the paper's own has none: {names}; a report without --figure has all")
+        };
+        (!names.is_empty()).then(|| said(listed(&names)))
+    }
+
     /// Whether a key is of texts far longer than a usual sample, as in Figure 7.
     fn is_long(&self, key: &SeriesKey) -> bool {
         let running = |panel: &&Panel| panel.slice.as_deref().is_some_and(|group| group.starts_with(RUNNING));
@@ -197,11 +227,12 @@ impl<'a> Evidence<'a> {
 
     /// The page for a number of charts.
     fn page(&self, charts: usize) -> Page {
-        match self.columns.unwrap_or(if charts > 1 { 2 } else { 1 }) {
-            1 => Page { width: COLUMN, abreast: 1, plot: 122.0 },
-            _ if charts == 1 => Page { width: TWO_COLUMNS, abreast: 1, plot: 150.0 },
-            _ => Page { width: TWO_COLUMNS, abreast: charts.min(3), plot: 108.0 },
-        }
+        let (width, abreast, plot) = match self.columns.unwrap_or(if charts > 1 { 2 } else { 1 }) {
+            1 => (COLUMN, 1, 122.0),
+            _ if charts == 1 => (TWO_COLUMNS, 1, 150.0),
+            _ => (TWO_COLUMNS, charts.min(3), 108.0),
+        };
+        Page { width, abreast, plot, plain: self.plain }
     }
 }
 

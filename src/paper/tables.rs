@@ -24,7 +24,7 @@ pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Strin
 pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let panels = evidence
         .panels_of("perplexity", "nll", &|policy| NUMBERS.table_3.rows.iter().any(|(known, _)| known == policy));
-    let mut pieces = Pieces::default();
+    let mut pieces = Pieces { left_out: evidence.left_out(&panels), ..Pieces::default() };
     for (panel, title) in panels.iter().zip(titles(&panels)) {
         let Some(grid) = table::grid(panel, Show::Value) else { continue };
         pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);

@@ -1,6 +1,6 @@
 //! Exhibits of rows with the paper's own numbers, and of others.
 
-use super::fixture::{everything, row};
+use super::fixture::{LLAMA, everything, row};
 use super::*;
 use crate::report::scene;
 
@@ -50,6 +50,7 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
         formats: report::FORMATS.iter().collect(),
         columns,
         beside_paper,
+        plain: Plain::default(),
     };
     let drawn = draw(&everything(), &Exhibit::all(), &options(None, true)).unwrap();
     let has = |name: &str| drawn.files.iter().any(|file| file.ends_with(format!("paper/{name}")));
@@ -109,4 +110,77 @@ fn assert_inside(scene: &Scene, number: u8) {
         assert!(text.is_inside(scene), "Figure {number}: {text:?} of {}", scene.width);
         assert!(text.size >= 5.5, "Figure {number}: {text:?} is too small to read");
     }
+}
+
+#[test]
+fn policies_that_the_paper_does_not_have_are_named() {
+    let own = everything().into_iter().filter(|row| row.policy == "h2o" && row.model == LLAMA);
+    let all: Vec<Row> =
+        own.map(|row| Row { policy: "mine".into(), cell: "mine".into(), ..row }).chain(everything()).collect();
+    let results = Results::of(&all).unwrap();
+    let evidence = Evidence::of(&results);
+    let notes =
+        |exhibit: &str| Exhibit::parse(exhibit).unwrap().pieces(&evidence).unwrap().left_out.unwrap_or_default();
+    // Of the paper's table Figure 3 shows five lines.
+    let [figure, table] = [notes("3"), notes("table3")];
+    assert!(figure.contains("mine") && figure.contains("tova-head") && !figure.contains("window+4"), "{figure}");
+    assert!(table.contains("mine") && !table.contains("tova-head"), "{table}");
+    assert_eq!(notes("4"), "");
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options {
+        out: folder.path().to_owned(),
+        formats: Vec::new(),
+        columns: None,
+        beside_paper: false,
+        plain: Plain::default(),
+    };
+    let drawn = draw(&all, &[Exhibit::parse("3").unwrap()], &options).unwrap();
+    assert_eq!(drawn.notes, [format!("Figure 3: {figure}")]);
+}
+
+#[test]
+fn plain_figures_lack_what_was_named_and_nothing_else() {
+    let all: Vec<Row> = everything().into_iter().filter(|row| row.model == LLAMA && row.length == 4096).collect();
+    let results = Results::of(&all).unwrap();
+    let drawn = |parts: &str| {
+        let plain = if parts.is_empty() { Plain::default() } else { parts.parse().unwrap() };
+        let evidence = Evidence { plain, beside_paper: true, columns: Some(1), ..Evidence::of(&results) };
+        let of = |number: &str| Exhibit::parse(number).unwrap().pieces(&evidence).unwrap().scenes;
+        ["3", "6", "8", "9"].iter().flat_map(|number| of(number)).map(|(_, scene)| scene).collect::<Vec<_>>()
+    };
+    // Of Figure 3, its excess, and Figures 6, 8 and 9: titles, footnotes, bands and limits.
+    let parts = |scenes: &[Scene]| {
+        let of = |scene: &Scene| {
+            let texts = scene::texts(scene);
+            let is_title = texts.iter().any(|text| (text.size - 8.0).abs() < 0.1);
+            let words = ["topline", "shares of pairs", "sample ", "Steps kept"];
+            let is_noted = texts.iter().any(|text| words.iter().any(|word| text.text.contains(word)));
+            let svg = scene.svg();
+            let classes = ["\"band\"", "\"reference limit\""].map(|class| usize::from(svg.contains(class)));
+            [usize::from(is_title), usize::from(is_noted), classes[0], classes[1]]
+        };
+        scenes.iter().map(of).fold([0; 4], |sum: [usize; 4], own| std::array::from_fn(|at| sum[at] + own[at]))
+    };
+    let whole = drawn("");
+    assert_eq!(whole.len(), 5);
+    let [titles, footnotes, bands, limits] = parts(&whole);
+    assert!(titles == 5 && footnotes == 5 && bands >= 2 && limits == 1, "{:?}", parts(&whole));
+    let expected = [
+        ("title", [0, footnotes, bands, limits]),
+        ("footnote", [titles, 0, bands, limits]),
+        ("bands", [titles, footnotes, 0, limits]),
+        ("limit", [titles, footnotes, bands, 0]),
+        (Plain::ALL, [0; 4]),
+    ];
+    for (named, expected) in expected {
+        let scenes = drawn(named);
+        assert_eq!(parts(&scenes), expected, "{named}");
+        for (scene, whole) in scenes.iter().zip(&whole) {
+            assert!(scene.height <= whole.height && scene.width == whole.width, "{named}");
+            scene::texts(scene)
+                .iter()
+                .for_each(|text| assert!(text.upright || text.is_inside(scene), "{named} {text:?}"));
+        }
+    }
+    assert!("title,bnds".parse::<Plain>().unwrap_err().contains("did you mean `bands`?"));
 }

@@ -13,6 +13,7 @@ pub(crate) mod title;
 mod tooltip;
 
 use super::axis::{self, Axis, Scale, values_to_show};
+use super::plain::Plain;
 use super::points::{Panel, Point};
 use super::scene::Spot;
 use crate::metric::{Metric, Pooling, Property};
@@ -45,6 +46,7 @@ pub(crate) enum Shown {
     Nothing,
 }
 
+#[derive(Clone)]
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) quantity: Metric,
@@ -70,11 +72,13 @@ pub(crate) struct Chart {
 }
 
 /// A policy's line.
+#[derive(Clone)]
 pub(crate) struct Line {
     pub(crate) policy: String,
     pub(crate) spots: Vec<Measurement>,
 }
 
+#[derive(Clone)]
 pub(crate) struct Measurement {
     pub(crate) across: f64,
     pub(crate) band: Option<(f64, f64)>,
@@ -82,6 +86,7 @@ pub(crate) struct Measurement {
 }
 
 /// What lines are compared with.
+#[derive(Clone)]
 pub(crate) enum Reference {
     /// The same all across.
     Level(f64),
@@ -141,6 +146,16 @@ impl Chart {
     /// The same with a value axis that spans these values, so that charts side by side can be compared.
     pub(crate) fn spanning(self, values: &[f64]) -> Self {
         Self { values: Axis::of_values(values, Scale::Linear), ..self }
+    }
+
+    /// The same without some of its parts.
+    pub(crate) fn plain(&self, plain: Plain) -> Self {
+        let mut chart = self.clone();
+        if plain.bands {
+            chart.lines.iter_mut().flat_map(|line| &mut line.spots).for_each(|spot| spot.band = None);
+        }
+        chart.limit = chart.limit.filter(|_| !plain.limit);
+        chart
     }
 
     /// The height of a chart with a plot of some height and a title of so many lines.

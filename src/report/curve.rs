@@ -10,6 +10,7 @@ use super::axis::Scale;
 use super::breakdown::{self, Breakdown};
 use super::chart::{self, Chart, MARGIN, Shown, Stroke, excess};
 use super::needle_map::NeedleMaps;
+use super::plain::Plain;
 use super::points::{self, Panel};
 use super::scene::Scene;
 use super::series_key::SeriesKey;
@@ -39,15 +40,16 @@ pub(crate) struct Page {
     pub(crate) abreast: usize,
     /// The height of a plot.
     pub(crate) plot: f64,
+    pub(crate) plain: Plain,
 }
 
 impl Page {
     /// A chart fills a column, or three a page.
-    fn usual(charts: usize) -> Self {
+    fn usual(charts: usize, plain: Plain) -> Self {
         let abreast = charts.clamp(1, MOST_ABREAST);
         match abreast {
-            1 => Self { width: COLUMN, abreast, plot: 122.0 },
-            _ => Self { width: SIDE * abreast as f64 + LABEL, abreast, plot: 108.0 },
+            1 => Self { width: COLUMN, abreast, plot: 122.0, plain },
+            _ => Self { width: SIDE * abreast as f64 + LABEL, abreast, plot: 108.0, plain },
         }
     }
 
@@ -65,12 +67,13 @@ impl Page {
             Shown::Nothing => " (off scale)",
         };
         let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
-        let legend = chart::legend(charts, styles).into_iter().map(named).collect();
-        let caption: Vec<String> = subject.map(str::to_owned).into_iter().chain(chart::notes(charts)).collect();
-        self.scene(title, charts, styles, legend, &caption.join("; "))
+        let charts: Vec<Chart> = charts.iter().map(|chart| chart.plain(self.plain)).collect();
+        let legend = chart::legend(&charts, styles).into_iter().map(named).collect();
+        let caption: Vec<String> = subject.map(str::to_owned).into_iter().chain(chart::notes(&charts)).collect();
+        self.scene(title, &charts, styles, legend, &caption.join("; "))
     }
 
-    /// Draws charts in rows, and below them the legend and a caption.
+    /// Draws charts, plain ones, in rows, and below them the legend and a caption.
     pub(super) fn scene(
         &self,
         title: &str,
@@ -84,25 +87,31 @@ impl Page {
         let extra = if abreast > 1 { LABEL } else { 0.0 };
         let chart_width = (self.width - extra) / abreast as f64;
         let room = chart_width - 2.0 * MARGIN;
-        let titles: Vec<Vec<String>> =
-            charts.iter().map(|chart| chart::title::lines(&chart.title, room)).collect();
+        let is_untitled = self.plain.title && charts.len() == 1;
+        let saved = if is_untitled { chart::TITLE_ROW - TOP } else { 0.0 };
+        let title_of =
+            |chart: &Chart| if is_untitled { Vec::new() } else { chart::title::lines(&chart.title, room) };
+        let titles: Vec<Vec<String>> = charts.iter().map(title_of).collect();
         // Titles of a row, and so their plots, are in line.
         let lines = titles.iter().map(Vec::len).max().unwrap_or(1);
-        let row_height = Chart::height(self.plot, lines) + GAP;
+        let row_height = Chart::height(self.plot, lines) - saved + GAP;
         for (i, (chart, mut title)) in charts.iter().zip(titles).enumerate() {
             let (column, row) = (i % abreast, i / abreast);
             let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
-            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN);
+            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN - saved);
             title.splice(0..0, std::iter::repeat_n(String::new(), lines - title.len()));
             let room = (chart_width + own - 2.0 * MARGIN, self.plot);
             // Panels of one figure share their quantity, so its name is written once per row.
             chart.draw(&mut scene, corner, room, styles, (&title, column == 0));
         }
         let bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
-        chart::finish_charts(&mut scene, bottom, legend, caption);
+        chart::finish_charts(&mut scene, bottom, legend, if self.plain.footnote { "" } else { caption });
         scene
     }
 }
+
+/// Above a plot without a title, for the half of a tick's label that is above it.
+pub(crate) const TOP: f64 = 5.0;
 
 /// The first chart of a row also names the axis; its plot is as wide as the others' all the same.
 const LABEL: f64 = chart::LABEL_ROOM - MARGIN;
@@ -226,11 +235,11 @@ impl Figure {
     }
 
     /// What is drawn in those files, in the same order.
-    pub(crate) fn scenes(&self, styles: &SeriesStyles) -> Vec<Scene> {
-        let of_maps = self.maps.iter().map(|maps| maps.scene(&self.title));
+    pub(crate) fn scenes(&self, styles: &SeriesStyles, plain: Plain) -> Vec<Scene> {
+        let of_maps = self.maps.iter().map(|maps| maps.scene(&self.title, plain));
         let titles = self.files().into_iter().map(|(_, title)| title);
         let scene = |((_, charts), title): (&(&str, Vec<Chart>), String)| {
-            Page::usual(charts.len()).curves(&title, charts, styles, self.subject.as_deref())
+            Page::usual(charts.len(), plain).curves(&title, charts, styles, self.subject.as_deref())
         };
         self.drawings.iter().zip(titles).map(scene).chain(of_maps).collect()
     }
@@ -260,7 +269,7 @@ mod tests {
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
         let figure = figures.single[0].as_ref().unwrap();
-        let [linear, log, excess] = &figure.scenes(&styles)[..] else {
+        let [linear, log, excess] = &figure.scenes(&styles, Plain::default())[..] else {
             panic!("two scales and the excess expected")
         };
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
@@ -280,7 +289,7 @@ mod tests {
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
-        let scene = &figures.single[0].as_ref().unwrap().scenes(&styles)[1];
+        let scene = &figures.single[0].as_ref().unwrap().scenes(&styles, Plain::default())[1];
         let placed = texts(scene);
         assert!(placed.len() > 25);
         for text in placed {

@@ -94,7 +94,8 @@ pub fn csv(field: &str) -> String {
     }
 }
 
-/// A part of a file name: lower-case letters, digits, `+`, `-` and `.` only, never hidden, never empty, at most 48 long.
+/// A part of a file name: lower-case letters, digits, `+` and `-` only, never empty, at most 48 long. LaTeX takes what follows
+/// a dot for the type of a figure.
 pub(crate) fn slug(text: &str) -> String {
     const LONGEST: usize = 48;
     let mut slug = String::new();
@@ -102,16 +103,14 @@ pub(crate) fn slug(text: &str) -> String {
         match c {
             'a'..='z' | '0'..='9' | '+' => slug.push(c),
             'A'..='Z' => slug.push(c.to_ascii_lowercase()),
-            // Never two in a row, so that `..` cannot arise.
-            '.' if !slug.ends_with(['.', '-']) => slug.push('.'),
-            _ if !slug.ends_with(['.', '-']) => slug.push('-'),
+            _ if !slug.ends_with('-') => slug.push('-'),
             _ => {}
         }
         if slug.len() == LONGEST {
             break;
         }
     }
-    let slug = slug.trim_matches(['.', '-']);
+    let slug = slug.trim_matches('-');
     if slug.is_empty() { "unnamed".to_owned() } else { slug.to_owned() }
 }
 
@@ -139,6 +138,7 @@ mod tests {
         check(".hidden", "hidden");
         check("a\0b\nc", "a-b-c");
         check("window+4", "window+4");
+        check("q4-1.gguf", "q4-1-gguf");
         check("C:\\temp\\x", "c-temp-x");
         check("模型", "unnamed");
         assert!(slug(&"x".repeat(1000)).len() <= 48);

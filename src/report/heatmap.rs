@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::chart::{self, LABEL, SMALL, TITLE};
+use super::plain::Plain;
 use super::scene::{Across, Pen, Scene};
 use super::series_style::BLACK;
 use super::{escape, font};
@@ -80,10 +81,10 @@ impl Map {
 }
 
 /// The figure of one map, or of several in a grid.
-pub(crate) fn scene(title: &str, maps: &[Map]) -> Scene {
+pub(crate) fn scene(title: &str, maps: &[Map], plain: Plain) -> Scene {
     let abreast = maps.len().clamp(1, ABREAST);
     let side = if maps.len() == 1 { 3.1 * 72.0 } else { 1.55 * 72.0 };
-    scene_of(title, maps, LEFT + abreast as f64 * (side + gap(maps)), abreast)
+    scene_of(title, maps, LEFT + abreast as f64 * (side + gap(maps)), abreast, plain)
 }
 
 /// Room for the steps, left of the maps.
@@ -94,9 +95,10 @@ fn gap(maps: &[Map]) -> f64 {
 }
 
 /// The same on a page of some width, in points.
-pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) -> Scene {
+pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize, plain: Plain) -> Scene {
     let alone = maps.len() == 1;
-    let (left, top, gap) = (LEFT, 16.0, gap(maps));
+    let is_untitled = alone && plain.title;
+    let (left, top, gap) = (LEFT, if is_untitled { 6.0 } else { 16.0 }, gap(maps));
     let side = (width - left) / abreast as f64 - gap;
     let rows = maps.len().div_ceil(abreast);
     let mut scene = Scene::new(format!("Tokens kept in the cache: {title}"), width);
@@ -114,7 +116,9 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) ->
         // The caption has the whole title.
         let fits = alone && font::width(title, TITLE) <= side + gap;
         let name = if fits { title.to_owned() } else { format!("layer {}", map.layer) };
-        scene.text((middle, corner.1 - 7.5), &name, TITLE, BLACK, Across::Centre);
+        if !is_untitled {
+            scene.text((middle, corner.1 - 7.5), &name, TITLE, BLACK, Across::Centre);
+        }
         let lowest = i + abreast >= maps.len();
         for part in [0, 1, 2] {
             let (share, label) = (f64::from(part) / 2.0, (map.tokens * part as usize / 2).to_string());
@@ -138,7 +142,10 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize) ->
     scene.text((middle, bottom + 10.0), "kept token", LABEL, BLACK, Across::Centre);
     let sample = maps.first().map_or("", |map| map.sample.as_str());
     let caption = format!("{}; sample {}; {}", title, escape::plain(sample), shades(maps));
-    let end = chart::draw_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption);
+    let end = match plain.footnote {
+        true => bottom + 15.0,
+        false => chart::draw_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption),
+    };
     scene.height = end + 2.0;
     scene
 }

@@ -6,6 +6,7 @@ use super::axis::{Axis, Scale};
 use super::chart::{self, Chart, Line, Reference, Stroke};
 use super::curve::Page;
 use super::escape;
+use super::plain::Plain;
 use super::points::Panel;
 use super::scene::Scene;
 use super::series_style::SeriesStyles;
@@ -24,6 +25,7 @@ pub(super) fn scene(
     lines: &[(&str, Vec<u32>)],
     length: u32,
     page: Option<f64>,
+    plain: Plain,
 ) -> Option<Scene> {
     let (_, first) = positions.first()?;
     let sizes: BTreeSet<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
@@ -53,6 +55,7 @@ pub(super) fn scene(
                 None,
             )
             .spanning(&[0.0, f64::from(length)])
+            .plain(plain)
         })
         .collect();
     let abreast = charts.len().clamp(1, ABREAST);
@@ -60,6 +63,6 @@ pub(super) fn scene(
     let title = format!("Steps kept by position: {title}");
     let legend = styles.iter().map(|(size, style)| (format!("{size} entries"), Stroke::Policy(style)));
     let legend = legend.chain([("to the end".to_owned(), Stroke::Full)]).collect();
-    let caption = format!("{title}; bands: 95 % intervals");
-    Some(Page { width, abreast, plot: PLOT }.scene(&title, &charts, &styles, legend, &caption))
+    let caption = if plain.bands { title.clone() } else { format!("{title}; bands: 95 % intervals") };
+    Some(Page { width, abreast, plot: PLOT, plain }.scene(&title, &charts, &styles, legend, &caption))
 }

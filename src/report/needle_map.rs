@@ -156,6 +156,7 @@ fn tooltip(metric: &Metric, point: &Point, length: u32, depth: u32) -> String {
 mod tests {
     use super::super::breakdown;
     use super::super::fixture::{cell, changed, panels};
+    use super::super::plain::Plain;
     use super::super::scene::texts;
     use super::*;
     use crate::ledger::Row;
@@ -213,7 +214,7 @@ mod tests {
         let expected = [(0, 0, 100.0), (0, 1, 0.0), (0, 2, 100.0), (1, 0, 50.0), (1, 2, 0.0)];
         assert_eq!(squares(map), expected);
         assert!(map.squares.iter().all(|square| square.size == Some(64) && square.samples == 2));
-        let scene = maps.scene("T");
+        let scene = maps.scene("T", Plain::default());
         let texts = texts(&scene);
         for text in &texts {
             assert!(text.is_inside(&scene), "{text:?} is outside {} x {}", scene.width, scene.height);

@@ -4,6 +4,7 @@
 //! the pooled panels, and for single samples the tables that rows carry as text.
 
 use super::interval::Estimate;
+use super::plain::Plain;
 use super::points::Panel;
 use super::published::Published;
 use super::results::Results;
@@ -154,18 +155,18 @@ impl<'a> Section<'a> {
     }
 
     /// A policy's steps by place, at each of its sizes, on a page of some width in points.
-    pub(crate) fn places_of(&self, policy: &'a str, width: f64) -> Option<Scene> {
+    pub(crate) fn places_of(&self, policy: &'a str, width: f64, plain: Plain) -> Option<Scene> {
         let sizes = self.sizes_of(policy);
         if sizes.is_empty() {
             return None;
         }
-        self.by_position(&[(policy, sizes)], Some(width))
+        self.by_position(&[(policy, sizes)], Some(width), plain)
     }
 
-    fn by_position(&self, policies: &[(&str, Vec<u32>)], width: Option<f64>) -> Option<Scene> {
+    fn by_position(&self, policies: &[(&str, Vec<u32>)], width: Option<f64>, plain: Plain) -> Option<Scene> {
         let panel = |position: u32| Some((position, self.panel(&format!("position:{position}"))?));
         let positions: Vec<(u32, &Panel)> = (0..kept_by_position::MOST).filter_map(panel).collect();
-        kept_by_position::scene(&self.title, &positions, policies, self.key.length, width)
+        kept_by_position::scene(&self.title, &positions, policies, self.key.length, width, plain)
     }
 
     /// The panel of a slice, or of all tokens where it is empty.
@@ -185,9 +186,9 @@ impl<'a> Section<'a> {
     }
 
     /// The section's figures with the names of their files.
-    pub(super) fn figures(&self) -> Vec<(String, Scene)> {
+    pub(super) fn figures(&self, plain: Plain) -> Vec<(String, Scene)> {
         let mut figures = Vec::new();
-        if let Some(scene) = self.by_position(&self.policies, None) {
+        if let Some(scene) = self.by_position(&self.policies, None, plain) {
             figures.push((format!("{}-by-position", self.stem), scene));
         }
         for (policy, sizes) in &self.policies {
@@ -197,7 +198,10 @@ impl<'a> Section<'a> {
             let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(policy));
             if let Some(last) = maps.last() {
                 let title = format!("{what} \u{B7} layer {}", last.layer);
-                figures.push((format!("{stem}-last-layer"), heatmap::scene(&title, std::slice::from_ref(last))));
+                figures.push((
+                    format!("{stem}-last-layer"),
+                    heatmap::scene(&title, std::slice::from_ref(last), plain),
+                ));
             }
             for page in maps.chunks(heatmap::MOST).filter(|_| maps.len() > 1) {
                 let layers = match page {
@@ -205,7 +209,7 @@ impl<'a> Section<'a> {
                     [only] => format!("-{0}-{0}", only.layer),
                     _ => String::new(),
                 };
-                figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&what, page)));
+                figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&what, page, plain)));
             }
         }
         figures
@@ -304,7 +308,7 @@ mod tests {
         let results = Results::of(&rows).unwrap();
         let sections = sections(&results, &());
         let [section] = &sections[..] else { panic!("one section expected") };
-        let figures = section.figures();
+        let figures = section.figures(Plain::default());
         let stems: Vec<&str> = figures.iter().map(|(stem, _)| stem.as_str()).collect();
         assert_eq!(stems.len(), 3, "{stems:?}");
         assert!(

@@ -14,6 +14,7 @@ use super::breakdown::{self, Breakdown};
 use super::curve::{self, Figure, Figures};
 use super::distance::Distance;
 use super::format::{FORMATS, Format};
+use super::plain::Plain;
 use super::points::Panel;
 use super::published::Published;
 use super::results::Results;
@@ -41,6 +42,8 @@ pub struct Options {
     pub all: bool,
     /// Columns of the terminal.
     pub width: usize,
+    /// What the files of figures are drawn without; the page has all of it.
+    pub plain: Plain,
 }
 
 /// Columns where there is no terminal.
@@ -57,6 +60,7 @@ impl Options {
             all: false,
             width: WIDTH,
             unfinished: BTreeMap::new(),
+            plain: Plain::default(),
         }
     }
 }
@@ -150,7 +154,7 @@ impl<'a> Report<'a> {
             figures,
             breakdowns,
             timings: throughput::tables(&results.series, published),
-            section_figures: sections.iter().map(Section::figures).collect(),
+            section_figures: sections.iter().map(|section| section.figures(Plain::default())).collect(),
             sections,
             styles: SeriesStyles::of(&panels),
             panels,
@@ -186,7 +190,7 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
     let mut folder = Folder { out: &options.out, formats: &formats, files: Vec::new() };
-    folder.write_figures(&report)?;
+    folder.write_figures(&report, options.plain)?;
     let mut linkable = formats.iter().filter(|format| format.figure.is_some() && format.name != "pdf");
     report.linked = linkable.next().map(|format| format.name);
     for files in formats.iter().filter_map(|format| format.report) {
@@ -206,17 +210,19 @@ struct Folder<'a> {
 }
 
 impl Folder<'_> {
-    fn write_figures(&mut self, report: &Report<'_>) -> Result<()> {
+    fn write_figures(&mut self, report: &Report<'_>, plain: Plain) -> Result<()> {
         let of_panels = (0..report.panels.len()).flat_map(|at| report.figures_of(at));
         for figure in report.figures.combined.iter().chain(of_panels) {
-            for ((stem, _), scene) in figure.files().iter().zip(figure.scenes(&report.styles)) {
+            for ((stem, _), scene) in figure.files().iter().zip(figure.scenes(&report.styles, plain)) {
                 self.write_scene(stem, &scene)?;
             }
         }
-        for (stem, scene) in report.section_figures.iter().flatten() {
-            self.write_scene(stem, scene)?;
+        let drawn = report.section_figures.iter().flatten();
+        if plain == Plain::default() {
+            return drawn.map(|(stem, scene)| self.write_scene(stem, scene)).collect();
         }
-        Ok(())
+        let again = report.sections.iter().flat_map(|section| section.figures(plain));
+        again.map(|(stem, scene)| self.write_scene(&stem, &scene)).collect()
     }
 
     /// A figure in the formats asked for.

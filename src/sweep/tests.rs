@@ -301,7 +301,9 @@ fn mistakes_under_write_are_reported() {
     refused(&longbench("subsets: [musique], version: e"), "musique", "LongBench-E has no", "remove");
     refused(&longbench("subsets: [lcc, lcc]"), "lcc]", "listed twice", "remove");
     refused(&longbench("subsets: [lcc], version: v2"), "lcc]", "v2 has no subsets", "remove");
-    refused(&longbench("write: {prefill: one_shot, query_aware: false}"), "false", "one text", "remove");
+    let cut_early = "write: {prefill: one_shot, query_aware: false}";
+    refused(&longbench(&format!("version: v2, {cut_early}")), "false", "one text", "remove");
+    assert_eq!(sweep(&longbench(cut_early)).expand()[2].task.prefill_name(), "one_shot_document");
     refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "nothing of LongBench", "THUDM");
     refused(
         &writes("{math: {dataset: ./q, draws: 4}}", ""),

@@ -15,6 +15,7 @@ pub(crate) fn pen() -> Pen {
 }
 
 /// Lines that others published, by the names of policies, and the level of their full cache.
+#[derive(Clone)]
 pub(crate) struct Printed {
     pub(crate) lines: Vec<(String, Vec<Spot>)>,
     pub(crate) full: Option<f64>,

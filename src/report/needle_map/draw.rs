@@ -1,6 +1,8 @@
 //! Draws maps of needles: squares with numbers, darker where more is found.
 
 use super::super::chart::{self, LABEL, SMALL, TITLE, TITLE_ROW};
+use super::super::curve::TOP;
+use super::super::plain::Plain;
 use super::super::scene::{Across, Pen, Scene, Spot};
 use super::super::series_style::{BLACK, Color, WHITE};
 use super::super::{escape, font};
@@ -17,26 +19,30 @@ const MOST_TITLE: f64 = 150.0;
 
 impl NeedleMaps {
     /// All maps on one page.
-    pub(crate) fn scene(&self, title: &str) -> Scene {
+    pub(crate) fn scene(&self, title: &str, plain: Plain) -> Scene {
         let width = |map: &NeedleMap| map.width(map.depth_room() + font::width(&map.title, TITLE).min(MOST_TITLE));
         let wide = self.maps.iter().map(width).fold(0.0, f64::max) + GAP;
         let abreast = self.rows().map(<[NeedleMap]>::len).max().unwrap_or(1);
         let mut scene = Scene::new(title, LABEL_ROOM + abreast as f64 * wide);
-        let mut bottom = 2.0;
+        let is_untitled = plain.title && self.maps.len() == 1;
+        let mut bottom = if is_untitled { 2.0 + TOP - TITLE_ROW } else { 2.0 };
         for row in self.rows() {
             let top = bottom;
             for (column, map) in row.iter().enumerate() {
                 // The first map of a row also names the depths.
                 let (before, own) = if column == 0 { (0.0, LABEL_ROOM) } else { (LABEL_ROOM, 0.0) };
                 let corner = (column as f64 * wide + before, top);
-                let title = font::fit(&map.title, TITLE, wide - GAP);
-                map.draw(&mut scene, corner, own + wide - GAP, (&[title], column == 0));
+                let title = if is_untitled { None } else { Some(font::fit(&map.title, TITLE, wide - GAP)) };
+                map.draw(&mut scene, corner, own + wide - GAP, (title.as_slice(), column == 0));
             }
             bottom = top + row[0].height() + GAP;
         }
         let caption = format!("{title}; {}", self.about());
         let room = scene.width - 12.0;
-        let end = chart::draw_caption(&mut scene, (6.0, bottom), room, &caption);
+        let end = match plain.footnote {
+            true => bottom - GAP,
+            false => chart::draw_caption(&mut scene, (6.0, bottom), room, &caption),
+        };
         scene.height = end + 2.0;
         scene
     }

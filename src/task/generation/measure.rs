@@ -10,7 +10,8 @@ use std::time::Instant;
 use anyhow::{Context, Error, Result};
 
 use super::generate::by_slice;
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request, shared};
+use super::prompt::shared;
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
 use super::settings::Prefill;
 use crate::eviction::CacheRule;
@@ -127,7 +128,7 @@ impl Generation<'_> {
             _ => (model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() }), 0),
         };
         // A cache that is cut before the question is cut at the end of the shortest document at the latest.
-        let shortest = all.iter().map(|prompt| prompt.document).min().unwrap_or(0);
+        let shortest = all.iter().map(|prompt| prompt.before_question).min().unwrap_or(0);
         let common = if self.cuts_at_document() { common.min(shortest) / BLOCK * BLOCK } else { common };
         if common > start {
             model.read(&all[0].tokens[start..common], &mut memory)?;
@@ -168,9 +169,9 @@ impl Generation<'_> {
         };
         let mut peak = 0;
         if self.cuts_at_document() {
-            if prompt.document > read {
-                model.read(&tokens[read..prompt.document], &mut memory)?;
-                read = prompt.document;
+            if prompt.before_question > read {
+                model.read(&tokens[read..prompt.before_question], &mut memory)?;
+                read = prompt.before_question;
             }
             peak = model.shape().cache_bytes(read);
             memory.cut();

@@ -116,6 +116,35 @@ impl Prompt {
         };
         Ok([&before, head, tail, &after].concat())
     }
+
+    /// Of the tokens that `fit` gave for a document that may lose its middle, without BOS, those before the byte of the
+    /// document at which the question begins.
+    ///
+    /// # Errors
+    /// What `encode` reports.
+    pub fn before_question(
+        &self,
+        at: usize,
+        fitted: &[u32],
+        encode: &dyn Fn(&str) -> Result<Vec<u32>>,
+    ) -> Result<usize> {
+        let (context, _) = self.document.split_at(at);
+        if encode(&self.whole())? == fitted {
+            return Ok(shared(fitted, &encode(&[self.before.as_str(), context].concat())?));
+        }
+        let (before, document, after) = (encode(&self.before)?, encode(&self.document)?, encode(&self.after)?);
+        let context = shared(&document, &encode(context)?);
+        let kept = fitted.len() - before.len() - after.len();
+        // What is lost lies between two halves, and the question may begin in it or in either half.
+        let lost = document.len() - kept;
+        let half = if lost > 0 { kept / 2 } else { kept };
+        Ok(before.len() + context.min(half) + context.saturating_sub(half + lost))
+    }
+}
+
+/// Tokens that two texts begin with alike.
+pub(super) fn shared(a: &[u32], b: &[u32]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
 fn check_room(needed: usize, room: usize) -> Result<()> {

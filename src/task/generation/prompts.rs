@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
 
-use super::prompt::{Cut, Prompt};
+use super::prompt::{Cut, Prompt, shared};
 use super::scorer::Scorer;
 use super::settings::GenerationConfig;
 use crate::lm::{BLOCK, ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
@@ -34,6 +34,8 @@ pub struct Request {
     pub max_new_tokens: Option<usize>,
     /// What a document loses that is too long.
     pub cut: Cut,
+    /// Where the question begins, in bytes of a document that holds it too.
+    pub question_at: Option<usize>,
     /// Never inside a chat template.
     pub is_plain: bool,
     /// Whether the answer's header begins the answer inside a chat template too, instead of being left out.
@@ -46,8 +48,10 @@ pub struct EncodedPrompt {
     pub request: Request,
     /// BOS, if there is one, then the prompt.
     pub tokens: Vec<u32>,
-    /// Tokens before the question begins.
+    /// Tokens of what is before `after`.
     pub document: usize,
+    /// Tokens before the question begins.
+    pub before_question: usize,
     /// The most tokens to write.
     pub max_new_tokens: usize,
 }
@@ -101,9 +105,16 @@ impl EncodedPrompts {
                 .with_context(|| request.name.clone())?;
             let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
             let document = tokenizer.encode(&before)?.ids;
-            let document = shared(&tokens[usize::from(tokens.first().copied() == bos)..], &document);
-            let document = document + tokens.len().min(1) * usize::from(bos.is_some());
-            Ok(EncodedPrompt { request, tokens, document, max_new_tokens: most })
+            let text = &tokens[usize::from(tokens.first().copied() == bos)..];
+            let begin = tokens.len().min(1) * usize::from(bos.is_some());
+            let document = shared(text, &document) + begin;
+            let before_question = match request.question_at.filter(|_| !config.query_aware) {
+                Some(at) => {
+                    begin + request.prompt.before_question(at, text, &|text| Ok(tokenizer.encode(text)?.ids))?
+                }
+                None => document,
+            };
+            Ok(EncodedPrompt { request, tokens, document, before_question, max_new_tokens: most })
         };
         let prompts: Vec<EncodedPrompt> = requests.into_par_iter().map(encode).collect::<Result<_>>()?;
         let mut batches = Vec::new();
@@ -162,9 +173,4 @@ fn framed(prompt: &Prompt, frame: &ChatFormat) -> Prompt {
         after: [after, &frame.suffix].concat(),
         ..prompt.clone()
     }
-}
-
-/// Tokens that two texts begin with alike.
-pub(super) fn shared(a: &[u32], b: &[u32]) -> usize {
-    a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }

@@ -55,6 +55,7 @@ fn of_row(subset: &Subset, row: Row, place: &str, by_length: bool) -> Result<Req
     }
     let prompt = Prompt { document: subset.filled(&row.context, &row.input), ..Prompt::default() };
     Ok(Request {
+        question_at: subset.prompt.find("{context}").map(|at| at + row.context.len()),
         references: row.answers,
         classes,
         slices,

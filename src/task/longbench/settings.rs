@@ -87,10 +87,11 @@ impl LongBenchYaml {
         }
         let version = self.version.unwrap_or_default();
         let subsets = chosen(&self.subsets, version)?;
-        if let Some(aware) = self.write.query_aware.as_ref().filter(|aware| !aware.value) {
+        let is_v2 = version == Version::V2;
+        if let Some(aware) = self.write.query_aware.as_ref().filter(|aware| is_v2 && !aware.value) {
             return yaml::refuse(
                 aware.referenced,
-                "a prompt of LongBench is one text, whose question is not marked",
+                "a prompt of LongBench v2 is one text, whose question is not marked",
                 "remove `query_aware`: the cache is cut after the whole prompt",
             );
         }
@@ -99,7 +100,7 @@ impl LongBenchYaml {
         let own_limits = self.write.max_new_tokens.is_none();
         let limits = if subsets.is_empty() { SUBSETS.iter().collect() } else { subsets.clone() };
         let longest = limits.iter().map(|subset| subset.max_new_tokens).max().unwrap_or(0);
-        let longest = if version == Version::V2 { v2::MAX_NEW_TOKENS } else { longest };
+        let longest = if is_v2 { v2::MAX_NEW_TOKENS } else { longest };
         let generation = Some(self.write.check(length, GenerationConfig::greedy(longest))?);
         let samples = yaml::limit("`samples`", &self.samples)?;
         let names: Vec<&str> = subsets.iter().map(|subset| subset.name).collect();

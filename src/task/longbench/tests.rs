@@ -139,6 +139,35 @@ fn a_long_prompt_loses_its_middle_wherever_that_is() {
 }
 
 #[test]
+fn the_question_begins_after_the_context_whatever_is_lost() {
+    let encode = |text: &str| Ok(text.bytes().map(u32::from).collect::<Vec<_>>());
+    for subset in &SUBSETS {
+        let (context, input) = ("\u{1}".repeat(200), "\u{2}".repeat(90));
+        let changes =
+            json!({"context": context, "input": input, "all_classes": ["x"], "answers": ["Paragraph 1"]});
+        let request = rows::requests(subset, &row(&changes).to_string(), "f", false, 9).unwrap().remove(0);
+        let prompt = Prompt { before: "<user>".into(), after: "</user>".into(), ..request.prompt };
+        let (before, _) = subset.prompt.split_once("{context}").unwrap();
+        // Whether each byte of the whole prompt is before the question.
+        let whole = prompt.whole().len();
+        let is_before: Vec<bool> = (0..whole).map(|at| at < "<user>".len() + before.len() + 200).collect();
+        for room in ["<user></user>".len() + 2, 60, 150, 300, 400, whole - 1, whole] {
+            let fitted = prompt.fit(request.cut, room, &encode).unwrap();
+            let head = (room - "<user></user>".len()) / 2 + "<user>".len();
+            let tail = fitted.len() - head;
+            let kept = is_before[..head].iter().chain(&is_before[whole - tail..]);
+            let expected = if room == whole {
+                is_before.iter().filter(|is| **is).count()
+            } else {
+                kept.filter(|is| **is).count()
+            };
+            let found = prompt.before_question(request.question_at.unwrap(), &fitted, &encode).unwrap();
+            assert_eq!(found, expected, "{} in {room} of {whole}", subset.name);
+        }
+    }
+}
+
+#[test]
 fn rows_become_requests_by_context() {
     let other = json!({"_id": "r2", "context": "An owl sat.", "answers": ["owl"], "length": 8000});
     let third = json!({"_id": "r3", "length": 4000, "input": "Why?", "answers": ["owl", "the fox"]});
