@@ -85,6 +85,12 @@ fn samples(panel: &Panel) -> String {
     };
     let prefill = match &*key.prefill {
         "" | "stream" => String::new(),
+        "one_shot" => ", prefill one_shot: prompts are read whole, the cache is then cut to its size, and every token of the \
+                       answer evicts one entry"
+            .to_owned(),
+        "one_shot_document" => ", prefill one_shot_document: documents are read whole, the cache is then cut to its size, and \
+                                every token of question and answer evicts one entry"
+            .to_owned(),
         other => format!(", prefill {other}"),
     };
     samples + &prefill
