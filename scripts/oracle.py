@@ -20,7 +20,7 @@ SIZE        entries that survive each step, per layer and per key-value head
 --check     compute the preset's formula, too, and fail unless it evicts the same entries in the same order
 --f32       compute in float32 instead of float64
 --write N   continue with N tokens, always the most likely one
---one-shot  read TOKENS without evictions, then cut the cache to SIZE at once by the last token's scores
+--one-shot  read TOKENS without evictions, then cut the cache to SIZE by the scores after its last token
 Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log,
 "narrowest": with the log, how close the closest decision was, relative to its scores, exact ties apart; "written": optional tokens}
 

@@ -210,7 +210,7 @@ class Model:
         seed: int = 0,
     ) -> list[Text]:
         """Continues a prompt ``n`` times, from consecutive seeds. With ``one_shot`` the prompt is read whole and the cache
-        then cut once."""
+        then cut to its size; after the cut every written token evicts one entry."""
         cache = _cache(policy, cache_size, positions, local_layers, seed)
         settings = {
             "max_new_tokens": max_new_tokens,

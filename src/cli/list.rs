@@ -115,3 +115,43 @@ random-h512-l8-a8-f1408-v8000  random weights of a given shape: hidden size, lay
 
 Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16, bf16, and GGUF's Q2_K to Q8_K
 ";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::eviction::Amount;
+    use crate::eviction::presets::Preset;
+
+    /// A row of the table of policies in docs/sweeps.md.
+    fn row(preset: &Preset) -> String {
+        let newest = match preset.keep_recent {
+            Amount::Tokens(0) => None,
+            Amount::Percent(50) => Some("newest half".to_owned()),
+            Amount::Percent(percent) => Some(format!("newest {percent} %")),
+            Amount::Tokens(tokens) => Some(format!("newest {tokens}")),
+        };
+        let first = (preset.keep_first != Amount::Tokens(0)).then(|| format!("first {}", preset.keep_first));
+        let protected = first.into_iter().chain(newest).collect::<Vec<_>>().join(", ");
+        let Preset { name, score, summary, .. } = preset;
+        format!("| `{name}` | {summary} | `{score}` | {} | {protected} |", preset.scope.name())
+    }
+
+    #[test]
+    fn the_page_has_the_program_s_table_of_policies() {
+        let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/sweeps.md")).unwrap();
+        let rows: Vec<String> = PRESETS.iter().map(row).collect();
+        let own = page
+            .split_once("\n## Policies\n")
+            .unwrap()
+            .1
+            .lines()
+            .skip_while(|line| !line.starts_with("| `window`"));
+        let own: Vec<&str> = own.take_while(|line| line.starts_with("| `")).collect();
+        assert_eq!(own, rows, "docs/sweeps.md, Policies, is to have these rows:\n{}\n", rows.join("\n"));
+        for preset in PRESETS {
+            assert!(policies().contains(&format!("\n  {}[+I] ", preset.name)), "{}", preset.name);
+        }
+    }
+}

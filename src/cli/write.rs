@@ -42,7 +42,8 @@ pub(super) struct Arguments {
     /// Continue after the model's end-of-text tokens
     #[arg(long)]
     ignore_eos: bool,
-    /// Read the whole prompt, then evict once, as the paper's released code does
+    /// Read the prompt whole, then cut the cache to its size; after the cut every written token evicts one entry, as in the
+    /// paper's released code
     #[arg(long)]
     one_shot: bool,
     /// Put the model's chat template around the text

@@ -337,8 +337,8 @@ impl Memory {
         })
     }
 
-    /// Ends a one-shot prompt ([`MemoryPlan::one_shot`]): cuts every layer to its policy's size by the attention
-    /// of the prompt's last token, and frees the room of the others.
+    /// Ends a one-shot prompt ([`MemoryPlan::one_shot`]): cuts every layer to its policy's size by the scores after the
+    /// prompt's last token, and frees the room of the others.
     pub fn cut(&mut self) {
         for layer in &mut self.layers {
             if let Some(kept) = layer.entries.cut() {

@@ -6,7 +6,7 @@ use super::{Evidence, Exhibit, Pieces, TOVA, beside, titles};
 use crate::report::retention::Section;
 use crate::report::table::{self, Show};
 use crate::report::throughput;
-use crate::report::{Entry, Grid, Line, SeriesKey, Sheet};
+use crate::report::{Entry, Grid, Line, SeriesKey, Sheet, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let timed = throughput::tables(&evidence.results.series, &Paper);
@@ -32,8 +32,10 @@ pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, St
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
         let about = format!(
             "Lower is better; full is the paper's topline, truncate its baseline. {} samples from {} clusters; in \
-             brackets are 95 % intervals.",
-            panel.samples, panel.clusters
+             brackets are 95 % intervals{}.",
+            panel.samples,
+            panel.clusters,
+            coverage(panel.clusters)
         );
         pieces.tables.push(Sheet { notes: panel.notes.clone(), ..Sheet::new(title, about, "policy", grid) });
     }

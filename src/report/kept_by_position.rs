@@ -30,7 +30,7 @@ pub(super) fn scene(
     let (_, first) = positions.first()?;
     let sizes: BTreeSet<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
     let names: Vec<String> = sizes.iter().map(u32::to_string).collect();
-    let styles = SeriesStyles::of_names(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let styles = SeriesStyles::in_order(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let charts: Vec<Chart> = lines
         .iter()
         .map(|(policy, sizes)| {

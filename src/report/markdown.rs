@@ -95,9 +95,9 @@ pub(super) fn push_section(
 
 /// A metric: its numbers, how much cache is enough, and what they are compared with.
 fn push_panel(file: &mut String, panel: &Panel, enough: Option<&Sheet>, reference: Option<&str>) {
-    let [value, difference, share] =
-        [sheets::value(panel), sheets::difference(panel), floor_to_ceiling::sheet(panel)];
-    value.iter().chain(enough).chain(&difference).chain(&share).for_each(|sheet| push_sheet(file, "###", sheet));
+    let (headline, share) = (sheets::headline(panel), floor_to_ceiling::sheet(panel));
+    let (first, rest) = headline.split_at(headline.len().min(1));
+    first.iter().chain(enough).chain(rest).chain(&share).for_each(|sheet| push_sheet(file, "###", sheet));
     if let Some(sheet) = pairing::sheet(panel, reference) {
         push_folded(file, &sheet.title, |file| {
             push_body(file, &sheet);
@@ -217,9 +217,9 @@ mod tests {
             "  - **full** the model with an unbounded cache",
             "- **Cache sizes:** 64, 128",
             "pg19: perplexity, 12 samples of 4096 tokens",
-            "### Perplexity\n",
+            "### Perplexity: excess over full (nats/token)\n",
             "### How much cache is enough",
-            "### Perplexity: difference to full",
+            "### Perplexity\n",
             "<details><summary>Perplexity: window against the others",
             "## Where the numbers come from",
         ];

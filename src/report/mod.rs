@@ -66,7 +66,7 @@ pub use markdown::push_body;
 pub use pairs::{Outcome, Pair};
 pub use plain::Plain;
 pub use points::{Panel, Point, place};
-pub(crate) use points::{RUNNING, Running, running};
+pub(crate) use points::{RUNNING, Running, coverage, running};
 pub(crate) use pool::difference;
 pub use pool::{Difference, Pooled, pooled};
 pub use published::{Beside, Published};

@@ -63,9 +63,10 @@ pub(super) fn sheet(panel: &Panel, asked: Option<&str>) -> Option<Sheet> {
     let comparisons = comparisons(panel);
     if comparisons > 0 {
         about.push_str(&format!(
-            " In brackets is a pair's own 95 % interval. Bold differences are clear among all {comparisons} comparisons of this \
+            " In brackets are the pairs' own 95 % intervals{}. Bold differences are clear among all {comparisons} comparisons of this \
              kind (every two policies at every size): p is 0.05 at most, from a sign-flip test over clusters, with max-|t| over \
-             the comparisons."
+             the comparisons.",
+            points::coverage(panel.clusters)
         ));
     }
     if panel.pairs.iter().any(|pair| pair.is_equal) {

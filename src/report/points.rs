@@ -289,24 +289,29 @@ fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>) -> Vec<Stri
     warnings
 }
 
-/// What a reader must know of the intervals and verdicts of a whole panel.
+/// What so few clusters cannot tell.
 pub(super) fn few_clusters(clusters: usize) -> Option<String> {
-    // Between the least and the largest cluster lie all but two of so many equally likely places.
-    let covered = 100.0 * (1.0 - smallest_p(clusters));
     match clusters {
         0 | 1 => Some("no intervals: all samples come from one cluster (one book, story or paper)".to_owned()),
         _ if clusters < interval::FEWEST => {
             Some(format!("no intervals: {clusters} clusters (books, stories or papers) are too few, 4 are needed"))
         }
         _ if !has_verdicts(clusters) => Some(format!(
-            "{clusters} clusters cannot tell policies apart (the smallest possible p is {}; 6 are needed), and their intervals cover \
-             {covered:.0} % at most",
+            "{clusters} clusters cannot tell policies apart: the smallest possible p is {}, and 6 clusters are needed",
             smallest_p(clusters)
         )),
-        _ if clusters < UNEVEN => Some(format!(
-            "with {clusters} clusters, intervals may cover less than 95 % where a few differ much from the others"
-        )),
         _ => None,
+    }
+}
+
+/// What 95 % intervals over so few clusters cover, as a clause after their name; empty where they cover what they say.
+pub(crate) fn coverage(clusters: usize) -> String {
+    // Between the least and the largest cluster lie all but two of so many equally likely places.
+    let covered = 100.0 * (1.0 - smallest_p(clusters));
+    match clusters {
+        _ if clusters < interval::FEWEST || clusters >= UNEVEN => String::new(),
+        _ if !has_verdicts(clusters) => format!(", which cover {covered:.0} % at most with {clusters} clusters"),
+        _ => format!(", which with {clusters} clusters may cover less where a few differ much from the others"),
     }
 }
 

@@ -132,8 +132,7 @@ impl SeriesKey {
     /// out.
     pub fn details(&self) -> Vec<(&str, String)> {
         let measured = self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all} samples"));
-        let selection = self.selection.split(' ').filter_map(|pair| pair.split_once('='));
-        let selection = selection.map(|(name, value)| (name, value.to_owned()));
+        let selection = pairs(&self.selection).into_iter();
         let others = [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
@@ -204,6 +203,20 @@ impl SeriesKey {
     }
 }
 
+/// The `name=value` pairs of a text whose values may have spaces, such as `depths=[10, 50, 90] texts=2`.
+fn pairs(text: &str) -> Vec<(&str, String)> {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    for word in text.split(' ') {
+        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        match (word.split_once('=').filter(|(name, _)| is_name(name)), pairs.last_mut()) {
+            (Some((name, value)), _) => pairs.push((name, value.to_owned())),
+            (None, Some((_, value))) => *value += &format!(" {word}"),
+            (None, None) => {}
+        }
+    }
+    pairs
+}
+
 /// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders or repository; as
 /// many components as tell it from the others.
 fn shortest<'a>(name: &'a str, others: impl Iterator<Item = &'a Text> + Clone) -> &'a str {
@@ -236,6 +249,24 @@ pub fn prefill_words(prefill: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_a_selection_may_have_spaces() {
+        let yaml = "models: [pocket]\npolicies: [full]\ntasks:\n  - needle: {dataset: embedded, depths: [10, 50, 90], texts: 2, \
+                    fact: {needle: The key is 7 blue stones., question: What is the key?, answer: 7 blue stones}}\n";
+        let sweep = crate::sweep::Sweep::parse(yaml, "needles.yaml").unwrap();
+        let key = SeriesKey { selection: sweep.tasks[0].selection().into(), ..SeriesKey::default() };
+        let details = key.details();
+        for expected in [
+            ("depths", "[10, 50, 90]"),
+            ("texts", "2"),
+            ("needle", "The key is 7 blue stones."),
+            ("question", "What is the key?"),
+            ("answer", "7 blue stones"),
+        ] {
+            assert!(details.contains(&(expected.0, expected.1.to_owned())), "{expected:?}: {details:?}");
+        }
+    }
 
     #[test]
     fn names_are_as_short_as_tells_them_apart() {

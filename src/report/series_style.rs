@@ -1,9 +1,11 @@
 //! What the lines of policies look like: a colour that the colour-blind can tell apart, and a marker.
 //!
-//! A policy looks the same in a whole report, so that a reader learns it once. Colours are Okabe and Ito's, without their
-//! yellow (too pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
+//! A policy looks the same in every report, so that a reader learns it once: presets have fixed looks, and every other policy
+//! takes the first free look from a place that only its name decides. Colours are Okabe and Ito's, without their yellow (too
+//! pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
 
 use indexmap::IndexSet;
+use sha2::{Digest as _, Sha256};
 
 use super::points::Panel;
 
@@ -40,10 +42,55 @@ pub(crate) enum Marker {
     Star,
 }
 
-/// In the order in which policies get them.
+const VERMILLION: usize = 0;
+const BLUE: usize = 1;
+const GREEN: usize = 2;
+const SKY: usize = 3;
+const PURPLE: usize = 4;
+const ORANGE: usize = 5;
+const INDIGO: usize = 6;
+const WINE: usize = 7;
+
+/// A place in [`COLORS`], and a marker.
+type Look = (usize, Marker);
+
+/// The policies of the paper's figures. They have colours of their own as long as few others are drawn.
+const PAPER: [(&str, Look); 5] = [
+    ("truncate", (GREY_AT, Marker::Cross)),
+    ("window", (SKY, Marker::Down)),
+    ("window+4", (BLUE, Marker::Square)),
+    ("h2o", (GREEN, Marker::Up)),
+    ("tova", (VERMILLION, Marker::Circle)),
+];
+
+/// The other presets and the paper's other policies. Those that are often drawn with the five above have other colours.
+const FIXED: [(&str, Look); 20] = [
+    ("tova-head", (PURPLE, Marker::Diamond)),
+    ("window+1", (INDIGO, Marker::Plus)),
+    ("tova+1", (ORANGE, Marker::Diamond)),
+    ("tova+4", (ORANGE, Marker::Star)),
+    ("h2o-layer", (WINE, Marker::Square)),
+    ("a2sf", (WINE, Marker::Up)),
+    ("roco", (INDIGO, Marker::Square)),
+    ("scissorhands", (SKY, Marker::Square)),
+    ("vatp", (PURPLE, Marker::Plus)),
+    ("caote", (ORANGE, Marker::Cross)),
+    ("caote-h2o", (BLUE, Marker::Diamond)),
+    ("keyformer", (VERMILLION, Marker::Diamond)),
+    ("morphkv-sum", (GREEN, Marker::Diamond)),
+    ("morphkv-max", (SKY, Marker::Star)),
+    ("keydiff", (VERMILLION, Marker::Up)),
+    ("knorm", (BLUE, Marker::Star)),
+    ("knorm-layer", (GREEN, Marker::Plus)),
+    ("random", (GREY_AT, Marker::Plus)),
+    ("clairvoyant", (GREY_AT, Marker::Star)),
+    ("clairvoyant-head", (GREY_AT, Marker::Diamond)),
+];
+
+/// The markers of policies without a fixed look; the paper's have the last four.
 const MARKERS: [Marker; 8] = {
     use Marker::*;
-    [Circle, Square, Up, Diamond, Down, Star, Plus, Cross]
+    [Star, Plus, Diamond, Cross, Circle, Square, Up, Down]
 };
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,23 +124,31 @@ impl SeriesStyles {
         Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 
-    /// Some policies always look the same; others get colours and markers that are not taken.
+    /// Policies with fixed looks have them; each other one takes the first of its candidates that none before it has.
     pub(crate) fn of_names(names: &[&str]) -> Self {
-        let mut taken: Vec<(usize, Marker)> = names.iter().filter_map(|name| fixed(name)).collect();
-        let mut again = (0..GREY_AT).cycle().skip(3);
+        let mut taken: Vec<Look> = Vec::new();
+        let look = |name: &&str| {
+            fixed(name).unwrap_or_else(|| {
+                let own = candidates(name);
+                let free = own.iter().find(|look| !taken.contains(look)).unwrap_or(&own[0]);
+                taken.push(*free);
+                *free
+            })
+        };
+        Self::with_looks(names, names.iter().map(look).collect())
+    }
+
+    /// For lines that are no policies: colours in their order.
+    pub(crate) fn in_order(names: &[&str]) -> Self {
+        use Marker::*;
+        let markers = [Circle, Square, Up, Diamond, Down, Star, Plus, Cross];
+        let look = |at| (at % GREY_AT, markers[(at + at / GREY_AT) % markers.len()]);
+        Self::with_looks(names, (0..names.len()).map(look).collect())
+    }
+
+    fn with_looks(names: &[&str], looks: Vec<Look>) -> Self {
         let mut styles: Vec<(String, SeriesStyle)> = Vec::new();
-        for name in names {
-            let (color, marker) = fixed(name).unwrap_or_else(|| {
-                let unused = (0..GREY_AT).find(|color| taken.iter().all(|(other, _)| other != color));
-                let color = unused.or_else(|| again.next()).unwrap_or(GREY_AT);
-                let clash = |marker: &Marker, anywhere: bool| {
-                    taken.iter().any(|(other, taken)| taken == marker && (anywhere || *other == color))
-                };
-                let free = |anywhere| MARKERS.iter().find(|marker| !clash(marker, anywhere));
-                let marker = *free(true).or_else(|| free(false)).unwrap_or(&Marker::Circle);
-                taken.push((color, marker));
-                (color, marker)
-            });
+        for (name, (color, marker)) in names.iter().zip(looks) {
             let repeats = styles.iter().filter(|(_, style)| style.color == color).count();
             styles.push(((*name).to_owned(), SeriesStyle { color, marker, repeats }));
         }
@@ -111,28 +166,27 @@ impl SeriesStyles {
 
 /// Whether a policy is in the paper's figures; drawn last, since lines of its variants often lie under it.
 pub(crate) fn is_of_the_paper(policy: &str) -> bool {
-    of_the_paper(policy).is_some()
+    PAPER.iter().any(|(name, _)| *name == policy)
 }
 
-fn of_the_paper(policy: &str) -> Option<(usize, Marker)> {
-    Some(match policy {
-        "truncate" => (GREY_AT, Marker::Cross),
-        "window" => (3, Marker::Down),
-        "window+4" => (1, Marker::Square),
-        "h2o" => (2, Marker::Up),
-        "tova" => (0, Marker::Circle),
-        _ => return None,
-    })
+fn fixed(policy: &str) -> Option<Look> {
+    PAPER.iter().chain(&FIXED).find(|(name, _)| *name == policy).map(|(_, look)| *look)
 }
 
-/// The looks that policies always have: the paper's, and grey for what nobody chooses.
-fn fixed(policy: &str) -> Option<(usize, Marker)> {
-    of_the_paper(policy).or(match policy {
-        "random" => Some((GREY_AT, Marker::Plus)),
-        "clairvoyant" => Some((GREY_AT, Marker::Star)),
-        "clairvoyant-head" => Some((GREY_AT, Marker::Diamond)),
-        _ => None,
-    })
+/// The looks that are not fixed, from the one that a name decides: first each of the colours that the paper's policies leave,
+/// then the same with other markers, and the paper's colours last.
+fn candidates(name: &str) -> Vec<Look> {
+    let start = usize::from(Sha256::digest(name.as_bytes())[0]) % 4;
+    let looks = [PURPLE, VERMILLION].into_iter().flat_map(|first| {
+        (0..MARKERS.len()).flat_map(move |round| {
+            (start..start + 4).map(move |at| {
+                let at = at % 4;
+                // Two rounds have all eight markers, and a colour never has one twice.
+                (first + at, MARKERS[(4 * round + at + round / 2) % MARKERS.len()])
+            })
+        })
+    });
+    looks.filter(|look| PAPER.iter().chain(&FIXED).all(|(_, fixed)| fixed != look)).collect()
 }
 
 impl Marker {
@@ -162,15 +216,38 @@ impl Marker {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::eviction::presets::PRESETS;
+
+    fn looks(names: &[&str]) -> Vec<Look> {
+        SeriesStyles::of_names(names).iter().map(|(_, style)| (style.color, style.marker)).collect()
+    }
 
     #[test]
-    fn a_policy_looks_the_same_whatever_it_is_drawn_with() {
-        let few = SeriesStyles::of_names(&["tova", "window+4"]);
-        let many = SeriesStyles::of_names(&["truncate", "window", "window+1", "window+4", "h2o", "tova"]);
-        for policy in ["tova", "window+4"] {
-            assert_eq!(few.get(policy).unwrap(), many.get(policy).unwrap());
+    fn a_preset_looks_the_same_whatever_it_is_drawn_with() {
+        let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        for preset in &presets {
+            let alone = looks(&[preset])[0];
+            assert!(fixed(preset).is_some(), "{preset} has no look of its own");
+            assert_eq!(looks(&["mine", "window+9", preset, "other"])[2], alone, "{preset}");
         }
+        let all: BTreeSet<String> = looks(&presets).iter().map(|look| format!("{look:?}")).collect();
+        assert_eq!(all.len(), presets.len());
+    }
+
+    #[test]
+    fn a_policy_of_one_s_own_keeps_its_look_when_others_come() {
+        let alone = looks(&["mine"])[0];
+        let presets = PRESETS.iter().map(|preset| preset.name);
+        assert_eq!(*looks(&presets.chain(["mine"]).collect::<Vec<_>>()).last().unwrap(), alone);
+        let later: Vec<String> = (0..20).map(|i| format!("later{i}")).collect();
+        let all: Vec<&str> = ["mine"].into_iter().chain(later.iter().map(String::as_str)).collect();
+        assert_eq!(looks(&all)[0], alone);
+        // One that comes later gives way only where the look is the same.
+        let [one, other] = [looks(&["later1"])[0], looks(&["mine", "later1"])[1]];
+        assert!(one == other || one == alone, "{one:?} {other:?} {alone:?}");
     }
 
     #[test]
@@ -178,16 +255,15 @@ mod tests {
         let own: Vec<String> = (0..20).map(|i| format!("mine{i}")).collect();
         let mut policies = vec!["truncate", "window", "window+4", "h2o", "tova"];
         policies.extend(own.iter().map(String::as_str));
-        let styles = SeriesStyles::of_names(&policies);
-        let looks: Vec<(usize, Marker)> = styles.iter().map(|(_, style)| (style.color, style.marker)).collect();
+        let looks = looks(&policies);
         for (i, look) in looks.iter().enumerate() {
             assert!(!looks[..i].contains(look), "{}: {look:?}", policies[i]);
         }
-        // Each of the first eight has a marker of its own.
-        for (i, (_, marker)) in looks[..8].iter().enumerate() {
-            assert!(looks[..i].iter().all(|(_, other)| other != marker), "{}", policies[i]);
-        }
+        // The paper's and four others have colours of their own.
+        let colors: BTreeSet<usize> = looks[..9].iter().map(|(color, _)| *color).collect();
+        assert_eq!(colors.len(), 9);
         // Two of one colour are dashed differently on the page.
+        let styles = SeriesStyles::of_names(&policies);
         assert_eq!(
             (styles.get("tova").unwrap().class(), styles.get("window").unwrap().class()),
             ("p0 d0".into(), "p3 d0".into())

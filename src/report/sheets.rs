@@ -10,7 +10,7 @@ use super::table::{self, Sheet, Show};
 use super::throughput::{self, Throughput};
 use super::write_report::Report;
 use crate::format::counted;
-use crate::metric::Better;
+use crate::metric::{Better, Metric};
 
 /// The header above the names of policies.
 pub(super) const POLICY: &str = "policy";
@@ -24,9 +24,11 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
         let key = &of_key[0].key;
         let mut sheets: Vec<Sheet> = report.timing(key).map(of_timing).into_iter().collect();
         for (place, panel) in of_key.iter().enumerate() {
-            sheets.extend(value(panel));
+            let mut headline = headline(panel).into_iter();
+            sheets.extend(headline.next());
             sheets.extend(enough.clone().filter(|_| place == 0));
-            let compared = [difference(panel), floor_to_ceiling::sheet(panel), pairing::sheet(panel, reference)];
+            sheets.extend(headline);
+            let compared = [floor_to_ceiling::sheet(panel), pairing::sheet(panel, reference)];
             sheets.extend(compared.into_iter().flatten());
             sheets.extend(
                 report.breakdowns_of(panel).flat_map(|(parts, _)| of_parts(parts)).map(|(_, sheet)| sheet),
@@ -41,21 +43,59 @@ pub(super) fn all(report: &Report<'_>) -> Vec<(Option<String>, Vec<Sheet>)> {
     all
 }
 
-pub(super) fn value(panel: &Panel) -> Option<Sheet> {
-    let grid = table::grid(panel, Show::Value)?;
-    let bold = "not worse than any";
-    Some(Sheet { notes: notes(panel), bold, ..Sheet::new(&*panel.metric.label, meaning(panel), POLICY, grid) })
+/// What a panel leads with, and what follows: how far the policies are from the full cache, which pairs samples, and then the
+/// values. The values alone where there is no full cache; values first where repeats are timed.
+pub(super) fn headline(panel: &Panel) -> Vec<Sheet> {
+    let Some(difference) = difference(panel) else { return value(panel).into_iter().collect() };
+    let mut sheets: Vec<Sheet> = value(panel).into_iter().collect();
+    if panel.metric.is_timed() {
+        sheets.push(difference);
+    } else {
+        // What a reader must know of the samples is said where they are first seen.
+        let notes = sheets.iter_mut().flat_map(|value| std::mem::take(&mut value.notes)).collect();
+        sheets.insert(0, Sheet { notes, ..difference });
+    }
+    sheets
 }
 
-pub(super) fn difference(panel: &Panel) -> Option<Sheet> {
+fn value(panel: &Panel) -> Option<Sheet> {
+    let grid = table::grid(panel, Show::Value)?;
+    Some(Sheet {
+        notes: notes(panel),
+        bold: BOLD,
+        ..Sheet::new(&*panel.metric.label, meaning(panel), POLICY, grid)
+    })
+}
+
+/// What is bold in tables of policies.
+const BOLD: &str = "not worse than any";
+
+/// `perplexity: excess over full (nats/token)`, or of other metrics `recall (%): difference to full`.
+pub(super) fn name_of_difference(metric: &Metric) -> String {
+    let excess = metric.excess();
+    format!("{}: {}", metric.label, excess.as_ref().map_or("difference to full", |excess| &excess.label))
+}
+
+/// What an excess in nats is.
+pub(super) const NATS: &str = "nats: ln(perplexity / the full cache's), so that 0.01 is 1 %";
+
+fn difference(panel: &Panel) -> Option<Sheet> {
     let has_interval =
         |point: &Point| point.to_full.as_ref().is_some_and(|to_full| to_full.shown.interval.is_some());
-    let about = match panel.points.iter().any(has_interval) {
-        true => "Over the samples both have; in brackets is the paired 95 % interval.",
-        false => "Over the samples both have.",
+    let paired = match panel.points.iter().any(has_interval) {
+        true => format!("; in brackets are paired 95 % intervals{}", points::coverage(panel.clusters)),
+        false => String::new(),
     };
-    let title = format!("{}: difference to full", panel.metric.label);
-    Some(Sheet::new(title, about, POLICY, table::grid(panel, Show::Difference)?))
+    let nats = panel.metric.excess().map_or_else(String::new, |_| format!(" {}.", capital(NATS)));
+    let full = full(panel).map_or_else(String::new, |full| format!(" {}.", capital(&full)));
+    let about = format!("{}{}, over those that both have{paired}.{full}{nats}", better(panel), counts(panel));
+    let grid = table::grid(panel, Show::Difference)?;
+    Some(Sheet { bold: BOLD, ..Sheet::new(name_of_difference(&panel.metric), about, POLICY, grid) })
+}
+
+/// `full cache: perplexity 7.16`.
+pub(super) fn full(panel: &Panel) -> Option<String> {
+    Some(format!("full cache: {} {}", panel.metric.label, panel.metric.show(panel.full()?.estimate.value)))
 }
 
 /// The table of decoding speed and memory.
@@ -106,23 +146,30 @@ pub(super) fn about_parts(parts: &Breakdown<'_>) -> &'static str {
 
 /// How to read the table of a panel.
 pub(super) fn meaning(panel: &Panel) -> String {
+    let spread = match panel.points.iter().any(|point| point.estimate.interval.is_some()) {
+        true => format!("; in brackets are 95 % intervals over clusters{}", points::coverage(panel.clusters)),
+        false => String::new(),
+    };
+    let chance = guess(panel).map_or_else(String::new, |guess| format!(" For comparison, {guess}."));
+    format!("{}{}{spread}.{chance}", better(panel), counts(panel))
+}
+
+/// Which way is better, and what is bold; as a sentence.
+fn better(panel: &Panel) -> String {
     let better = match panel.metric.better {
         Better::Lower => "Lower is better",
         Better::Higher => "Higher is better",
-        Better::Unknown => "",
+        Better::Unknown => return String::new(),
     };
     let bold = match panel.pairs.iter().any(|pair| pair.is_clear()) {
         true => "; bold: no other policy of that size is better, as far as they can be told apart (95 %)",
         false => "",
     };
-    let better = if better.is_empty() { String::new() } else { format!("{better}{bold}. ") };
-    let samples = format!("{} from {}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"));
-    let spread = match panel.points.iter().any(|point| point.estimate.interval.is_some()) {
-        true => "; in brackets are 95 % intervals over clusters",
-        false => "",
-    };
-    let chance = guess(panel).map_or_else(String::new, |guess| format!(" For comparison, {guess}."));
-    format!("{better}{samples}{spread}.{chance}")
+    format!("{better}{bold}. ")
+}
+
+fn counts(panel: &Panel) -> String {
+    format!("{} from {}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"))
 }
 
 /// `the commonest answer would reach 12.5`, where a guess is known.

@@ -13,7 +13,7 @@ use crate::metric::Metric;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
     Value,
-    /// Minus the full cache.
+    /// How far it is from the full cache: of a perplexity the excess in nats.
     Difference,
 }
 
@@ -84,6 +84,19 @@ impl Entry {
         Self { spread, ..Self::plain(metric.show(value)) }
     }
 
+    /// How many nats a perplexity is above the full cache's, with its interval.
+    fn of_excess(Estimate { value, interval }: Estimate) -> Self {
+        // Near the full cache, a few ten-thousandths are told apart.
+        let digits = if value != 0.0 && value.abs() < 0.01 { 4 } else { 3 };
+        let show = |nats: f64| {
+            let shown = format!("{nats:.digits$}");
+            let is_zero = shown.chars().all(|c| matches!(c, '-' | '0' | '.'));
+            if is_zero { shown.replace('-', "") } else { shown }
+        };
+        let spread = interval.map(|interval| format!("[{}, {}]", show(interval.low), show(interval.high)));
+        Self { spread, ..Self::plain(show(value)) }
+    }
+
     /// A difference with its sign and its interval.
     pub(super) fn of_difference(metric: &Metric, Estimate { value, interval }: Estimate) -> Self {
         let spread = interval.map(|interval| metric.show_interval_of_difference(interval));
@@ -122,9 +135,13 @@ pub(super) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: 
             let point = panel.shown_at(policy, size)?;
             let mut entry = match show {
                 Show::Value => Entry::of(&panel.metric, point.estimate),
-                Show::Difference => Entry::of_difference(&panel.metric, point.to_full.as_ref()?.shown),
+                Show::Difference => {
+                    let to_full = point.to_full.as_ref()?;
+                    let nats = to_full.nats.filter(|_| panel.metric.excess().is_some());
+                    nats.map_or_else(|| Entry::of_difference(&panel.metric, to_full.shown), Entry::of_excess)
+                }
             };
-            entry.bold = show == Show::Value && best.contains(policy);
+            entry.bold = best.contains(policy);
             entry.partial = !point.complete;
             Some(entry)
         };
@@ -173,11 +190,12 @@ pub fn text_under(corner: &str, grid: &Grid) -> String {
     let first = rows.iter().map(|(name, _)| width(name)).max().unwrap_or(0);
     let widest = |column: usize| rows.iter().map(|(_, cells)| width(&cells[column].0)).max().unwrap_or(0);
     let widths: Vec<usize> = (0..grid.columns.len()).map(widest).collect();
+    let marked = rows.iter().flat_map(|(_, cells)| cells).map(|(_, marks)| width(marks)).max().unwrap_or(0);
     let mut text = String::new();
     for (name, cells) in &rows {
         let mut line = format!("{name:<first$}");
         for ((shown, marks), width) in cells.iter().zip(&widths) {
-            line += &format!("  {shown:>width$}{marks:<2}");
+            line += &format!("  {shown:>width$}{marks:<marked$}");
         }
         text += line.trim_end();
         text.push('\n');
@@ -224,7 +242,7 @@ fn sentences(grid: &Grid) -> String {
     text
 }
 
-fn marks(entry: &Entry) -> String {
+pub(super) fn marks(entry: &Entry) -> String {
     [(entry.bold, '*'), (entry.partial, '†')].iter().filter(|(has, _)| *has).map(|(_, mark)| mark).collect()
 }
 
@@ -250,12 +268,12 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         let expected = "\
-cache size     64     128
-full         2.72    2.72
-truncate     3.00       -
-window      20.09       -
-h2o          7.71*      -
-tova         7.39*   4.48
+cache size     64    128
+full         2.72   2.72
+truncate     3.00      -
+window      20.09      -
+h2o          7.71*     -
+tova         7.39*  4.48
 ";
         let mut shown = grid(&panels[0], Show::Value).unwrap();
         shown
@@ -265,7 +283,9 @@ tova         7.39*   4.48
             .for_each(|cell| cell.spread = None);
         assert_eq!(text_under("cache size", &shown), expected);
         let difference = text_under("", &grid(&panels[0], Show::Difference).unwrap());
-        assert!(!difference.contains("full") && difference.contains("+17.37"), "{difference}");
+        // Of a perplexity in nats: window has 3, the full cache 1.
+        assert!(!difference.contains("full") && difference.contains("2.000 "), "{difference}");
+        assert!(difference.contains("1.057*") && difference.contains("1.000*"), "{difference}");
         // Five books tell nothing apart, so nothing is marked.
         let five: Vec<_> = all.concat().into_iter().filter(|row| row.sample < "f".into()).collect();
         let shown = text_under("", &grid(&super::super::fixture::panels(&five)[0], Show::Value).unwrap());

@@ -20,7 +20,7 @@ pub struct CacheConfig {
     pub rule: CacheRule,
     pub positions: Positions,
     pub prefill: Prefill,
-    /// Whether a cache that is cut once is cut after the question; otherwise before it.
+    /// Whether the cache of a prompt that was read whole is cut after the question; otherwise before it.
     pub query_aware: bool,
     pub seed: u64,
     /// Whether every prediction is compared with that of the full cache.

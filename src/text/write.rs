@@ -24,7 +24,7 @@ pub struct WriteSettings {
     pub stop: Vec<String>,
     /// Whether texts go on after the model's own end-of-text tokens.
     pub ignore_eos: bool,
-    /// Whether the prompt is read whole and the cache cut once.
+    /// Whether the prompt is read whole and the cache cut to its size after it, before every written token evicts one entry.
     pub one_shot: bool,
     /// Texts, with consecutive seeds for the policy and for the choice of tokens.
     pub batch: usize,

@@ -185,18 +185,18 @@ impl Page<'_> {
     fn panel(&self, panel: &Panel, figure: Option<&Figure>, enough: Option<&Sheet>, first: bool) -> Markup {
         let name = capital(&panel.metric.label);
         let metric = escape::plain(&panel.metric.id);
-        let values = sheets::value(panel);
-        let differences = sheets::difference(panel);
+        let mut headline = sheets::headline(panel).into_iter();
+        let lead = headline.next();
         let reference = self.report.reference.as_deref();
         let body = html! {
             div.pair {
                 @if let Some(shown) = figure { (figure::figure(shown, &self.report.styles)) }
-                @if let Some(sheet) = &values { (self.sheet(sheet, None)) }
+                @if let Some(sheet) = &lead { (self.sheet(sheet, None)) }
             }
             @if let Some(sheet) = enough { (self.sheet(sheet, None)) }
-            @if let Some(sheet) = &differences {
-                @if first { (fold("Difference to the full cache", false, self.sheet(sheet, None))) }
-                @else { (self.sheet(sheet, None)) }
+            @for sheet in headline {
+                @if first { (fold(&sheet.title, false, self.sheet(&sheet, None))) }
+                @else { (self.sheet(&sheet, None)) }
             }
             @if let Some(sheet) = floor_to_ceiling::sheet(panel) { (self.sheet(&sheet, None)) }
             @if let Some(sheet) = pairing::sheet(panel, reference) { (fold(&sheet.title, false, self.sheet(&sheet, None))) }

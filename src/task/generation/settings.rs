@@ -20,8 +20,8 @@ pub enum Prefill {
     /// Token by token in effect: the cache never exceeds its size. The paper's definition.
     #[default]
     Stream,
-    /// Whole, into a full cache that is then cut once, by the attention of the prompt's last token. The paper's released
-    /// code.
+    /// Whole, into a full cache that is then cut to its size, by the policy's scores after the prompt's last token. From then
+    /// on every token evicts one entry. The paper's released code.
     OneShot,
 }
 
@@ -29,7 +29,11 @@ impl Prefill {
     /// The words in YAML, in the order of the variants.
     pub const WORDS: &[Named] = &[
         ("stream", "the prompt goes through the small cache token by token, as the paper defines it"),
-        ("one_shot", "the prompt is read whole and the cache cut once, as the paper's code does"),
+        (
+            "one_shot",
+            "the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the \
+             paper's code",
+        ),
     ];
 
     /// The name in YAML, cell ids and result rows.
@@ -46,8 +50,8 @@ impl Prefill {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenerationConfig {
     pub prefill: Prefill,
-    /// Whether a cache that is cut once is cut after the question. Otherwise it is cut at the document's end, and the
-    /// question is read into the small cache. Has no effect with `prefill: stream`.
+    /// With `prefill: one_shot`, whether the cache is cut after the question. Otherwise it is cut at the document's end, and
+    /// the question's tokens evict entries too.
     pub query_aware: bool,
     pub max_new_tokens: usize,
     /// 0: always the most likely token.
@@ -125,8 +129,8 @@ pub struct WriteYaml {
     #[serde(default)]
     #[schemars(schema_with = "Prefill::schema")]
     pub prefill: Prefill,
-    /// With `prefill: one_shot`, whether the cache is cut after the question; false cuts it at the document's end and
-    /// reads the question into the small cache.
+    /// With `prefill: one_shot`, whether the cache is cut after the question; false cuts it at the document's end, so that
+    /// the question's tokens evict entries too.
     #[schemars(extend("default" = true))]
     pub query_aware: Option<Spanned<bool>>,
     /// The most tokens to write; fewer than the task's `length`. The default is the task's own, but no more than half of
