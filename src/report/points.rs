@@ -309,7 +309,7 @@ pub(crate) fn coverage(clusters: usize) -> String {
     // Between the least and the largest cluster lie all but two of so many equally likely places.
     let covered = 100.0 * (1.0 - smallest_p(clusters));
     match clusters {
-        _ if clusters < interval::FEWEST || clusters >= UNEVEN => String::new(),
+        _ if !(interval::FEWEST..UNEVEN).contains(&clusters) => String::new(),
         _ if !has_verdicts(clusters) => format!(", which cover {covered:.0} % at most with {clusters} clusters"),
         _ => format!(", which with {clusters} clusters may cover less where a few differ much from the others"),
     }

@@ -217,12 +217,12 @@ impl Folder<'_> {
                 self.write_scene(stem, &scene)?;
             }
         }
-        let drawn = report.section_figures.iter().flatten();
+        let mut drawn = report.section_figures.iter().flatten();
         if plain == Plain::default() {
-            return drawn.map(|(stem, scene)| self.write_scene(stem, scene)).collect();
+            return drawn.try_for_each(|(stem, scene)| self.write_scene(stem, scene));
         }
-        let again = report.sections.iter().flat_map(|section| section.figures(plain));
-        again.map(|(stem, scene)| self.write_scene(&stem, &scene)).collect()
+        let mut again = report.sections.iter().flat_map(|section| section.figures(plain));
+        again.try_for_each(|(stem, scene)| self.write_scene(&stem, &scene))
     }
 
     /// A figure in the formats asked for.
