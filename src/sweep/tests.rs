@@ -78,15 +78,15 @@ fn a_published_id_is_stable() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=7\nengine=5\nmodel=0123abc\ndtype=auto\n\
+        "schema=7\nengine=6\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\ncompare_to_full=false\n\
          books=all\nchunks_per_book=all\ndata=sha256:ff\n"
     );
     let id = cells[5].id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
-    assert_eq!(id.to_string(), "33a60e8510d51838");
-    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__33a60e8510d51838");
+    assert_eq!(id.to_string(), "51b9ab4d52d8152d");
+    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__51b9ab4d52d8152d");
 }
 
 #[test]
