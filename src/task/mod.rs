@@ -4,6 +4,7 @@
 //! them. Tasks that generate text share `generation`, question benchmarks also share `questions`. Which
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 
+mod benchmark;
 mod cache;
 mod data;
 pub(crate) mod embedded;
@@ -23,6 +24,9 @@ mod squality;
 mod story;
 mod timing;
 
+pub use benchmark::{
+    builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files, metrics as benchmark_metrics,
+};
 pub use cache::{CacheConfig, FullCachePrefix};
 pub use data::{Book, DataSource, LocatedRecall, TextSample, Texts, digest, digest_of, read_books, read_text};
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
