@@ -9,6 +9,7 @@ use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
+    benchmarks();
     #[cfg(feature = "cuda")]
     cuda_kernels();
     println!("cargo:rerun-if-env-changed=TOVA_BENCH_COMMIT");
@@ -34,6 +35,26 @@ fn main() {
             println!("cargo:rustc-env={name}={}", value.trim());
         }
     }
+}
+
+/// The table of built-in benchmarks: the name and the text of every file of their folder.
+fn benchmarks() {
+    const FOLDER: &str = "configs/benchmarks";
+    println!("cargo:rerun-if-changed={FOLDER}");
+    let root = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let folder = Path::new(&root).join(FOLDER);
+    let mut names: Vec<String> = fs::read_dir(&folder)
+        .expect("the folder of benchmarks is part of the sources")
+        .filter_map(|entry| Some(entry.ok()?.file_name().to_str()?.strip_suffix(".yaml")?.to_owned()))
+        .collect();
+    names.sort();
+    let rows = names.iter().map(|name| {
+        let path = folder.join(format!("{name}.yaml"));
+        format!("    ({name:?}, include_str!({path:?})),\n")
+    });
+    let table = format!("const FILES: &[(&str, &str)] = &[\n{}];\n", rows.collect::<String>());
+    let out = std::env::var("OUT_DIR").expect("cargo sets it for build scripts");
+    fs::write(Path::new(&out).join("benchmarks.rs"), table).expect("cargo's folder can be written to");
 }
 
 /// The kernels for an NVIDIA GPU, as PTX, which the driver compiles for its own GPU.

@@ -11,12 +11,13 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use polars::prelude as pl;
 use polars::prelude::{IntoColumn, NamedFrom, SerReader};
+use serde_json::{Map, Value};
 
 /// A string that is cheap to clone; short ones need no allocation.
 pub type Text = ecow::EcoString;
 
 /// A type a column can have.
-pub trait Value: Sized {
+pub trait ColumnValue: Sized {
     /// The type as error messages call it.
     const TYPE: &'static str;
     #[doc(hidden)]
@@ -28,7 +29,7 @@ pub trait Value: Sized {
 /// All columns are stored as nullable; reading a required type refuses nulls.
 macro_rules! value {
     ($type:ty, $words:literal, $store:ident, $load:expr) => {
-        impl Value for $type {
+        impl ColumnValue for $type {
             const TYPE: &'static str = $words;
             fn store(name: &str, values: Vec<Self>) -> pl::Column {
                 $store(name, values)
@@ -38,7 +39,7 @@ macro_rules! value {
             }
         }
 
-        impl Value for Option<$type> {
+        impl ColumnValue for Option<$type> {
             const TYPE: &'static str = concat!("optional ", $words);
             fn store(name: &str, values: Vec<Self>) -> pl::Column {
                 $store(name, values)
@@ -92,19 +93,19 @@ pub struct Table {
 
 impl Table {
     /// Adds a column at the end.
-    pub fn push<T: Value>(&mut self, name: &str, values: Vec<T>) {
+    pub fn push<T: ColumnValue>(&mut self, name: &str, values: Vec<T>) {
         self.columns.push(T::store(name, values));
     }
 
     /// Replaces the column of that name.
-    pub fn replace<T: Value>(&mut self, name: &str, values: Vec<T>) {
+    pub fn replace<T: ColumnValue>(&mut self, name: &str, values: Vec<T>) {
         if let Some(column) = self.columns.iter_mut().find(|column| column.name() == name) {
             *column = T::store(name, values);
         }
     }
 
     /// Adds a column at the end unless there is one of that name.
-    pub fn push_missing<T: Value>(&mut self, name: &str, values: impl FnOnce() -> Vec<T>) {
+    pub fn push_missing<T: ColumnValue>(&mut self, name: &str, values: impl FnOnce() -> Vec<T>) {
         if self.columns.iter().all(|column| column.name() != name) {
             self.push(name, values());
         }
@@ -121,7 +122,7 @@ impl Table {
     ///
     /// # Errors
     /// No such column, another type, or a null where none is allowed.
-    pub fn column<T: Value>(&self, name: &str) -> Result<Vec<T>> {
+    pub fn column<T: ColumnValue>(&self, name: &str) -> Result<Vec<T>> {
         let found = self.columns.iter().find(|column| column.name() == name);
         let column = found.with_context(|| {
             format!("there is no column `{name}`; the columns are {}", self.names().join(", "))
@@ -189,6 +190,53 @@ pub fn read_text_column(path: &Path, name: &str) -> Result<Vec<String>> {
     });
     let table = Table { columns: frame.with_context(damaged)?.into_columns() };
     table.column(name).with_context(|| path.display().to_string())
+}
+
+/// All rows of a Parquet file by any writer, with nested values, as JSON objects.
+///
+/// # Errors
+/// A file that cannot be read or is not Parquet, or values that have no form in JSON.
+pub fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
+    let mut reader = open(path)?;
+    let frame = no_panic(|| {
+        reader.schema()?;
+        reader.finish()
+    });
+    let damaged = || format!("{} is not a Parquet file this program can read, or it is damaged", path.display());
+    let frame = frame.with_context(damaged)?;
+    let mut rows = vec![Map::new(); frame.height()];
+    for column in frame.columns() {
+        let values = column.as_materialized_series();
+        for (row, value) in rows.iter_mut().zip(values.iter()) {
+            let value =
+                json(value).with_context(|| format!("column `{}` of {}", column.name(), path.display()))?;
+            row.insert(column.name().to_string(), value);
+        }
+    }
+    Ok(rows)
+}
+
+/// A value of a column as JSON.
+fn json(value: pl::AnyValue<'_>) -> Result<Value> {
+    use pl::AnyValue as Any;
+    let list = |series: &pl::Series| series.iter().map(json).collect::<Result<Vec<Value>>>().map(Value::Array);
+    Ok(match value {
+        Any::Null => Value::Null,
+        Any::Boolean(is) => is.into(),
+        Any::String(text) => text.into(),
+        Any::StringOwned(text) => text.as_str().into(),
+        Any::List(series) => list(&series)?,
+        value @ Any::Struct(..) => json(value.into_static())?,
+        Any::StructOwned(payload) => {
+            let (values, fields) = *payload;
+            let pairs =
+                fields.iter().zip(values).map(|(field, value)| Ok((field.name().to_string(), json(value)?)));
+            Value::Object(pairs.collect::<Result<_>>()?)
+        }
+        other if other.is_integer() => other.extract::<i64>().map(Value::from).context("a number is too large")?,
+        other if other.is_float() => other.extract::<f64>().map_or(Value::Null, Value::from),
+        other => bail!("values of the type {} have no form in JSON", other.dtype()),
+    })
 }
 
 /// Whether a column holds text; other writers store repeated texts as a dictionary.

@@ -1,5 +1,6 @@
 //! `list`: what sweeps can name.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -10,6 +11,7 @@ use super::output::print;
 use crate::eviction::formula::{FUNCTIONS, WORDS};
 use crate::eviction::{SCORES, presets::PRESETS};
 use crate::sweep::{BUILT_IN, json_schema};
+use crate::task;
 
 /// List what sweeps can name
 #[derive(Debug, Args)]
@@ -17,6 +19,8 @@ pub(super) struct Arguments {
     /// What to list
     #[arg(value_enum, default_value = "policies")]
     what: Listable,
+    /// With `benchmarks`: task files or folders of them, such as those of lm-evaluation-harness, in place of the built-in ones
+    files: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -24,6 +28,7 @@ enum Listable {
     Policies,
     Scores,
     Tasks,
+    Benchmarks,
     Models,
     Sweeps,
 }
@@ -33,6 +38,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Listable::Policies => policies(),
         Listable::Scores => scores(),
         Listable::Tasks => tasks()?,
+        Listable::Benchmarks if !arguments.files.is_empty() => {
+            let (text, fails) = benchmarks_in(&arguments.files)?;
+            print(&text)?;
+            return Ok(ExitCode::from(if fails { 1 } else { 0 }));
+        }
+        Listable::Benchmarks => benchmarks(),
         Listable::Models => MODELS.into(),
         Listable::Sweeps => sweeps(),
     })
@@ -79,6 +90,37 @@ fn scores() -> String {
         text += &format!("  {}{}\n", function.name, function.meaning);
     }
     text
+}
+
+fn benchmarks() -> String {
+    let mut text = String::from("Built-in benchmarks, for `- benchmark: NAME` in a sweep:\n");
+    for (name, about) in task::builtin_benchmarks() {
+        text += &format!("  {name:<16} {about}\n");
+    }
+    text +=
+        "\nA file of your own, or of lm-evaluation-harness, is named by its path. The metrics that it may name:\n";
+    for (name, outputs, about) in task::benchmark_metrics() {
+        text += &format!("  {name:<16} {about} ({outputs})\n");
+    }
+    text
+}
+
+/// Whether each file can be measured here, and if not, why.
+fn benchmarks_in(paths: &[PathBuf]) -> Result<(String, bool)> {
+    let (mut text, mut fails) = (String::new(), false);
+    for path in paths {
+        let files = if path.is_dir() { task::benchmark_files(path)? } else { vec![path.clone()] };
+        for file in files {
+            match task::check_benchmark(&file) {
+                Ok(tasks) => text += &format!("{}: {}\n", file.display(), tasks.join(", ")),
+                Err(error) => {
+                    fails = true;
+                    text += &format!("{}\n", error.to_string().replace("\nhint: ", "; "));
+                }
+            }
+        }
+    }
+    Ok((text, fails))
 }
 
 fn sweeps() -> String {

@@ -16,6 +16,7 @@ use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name};
 use crate::run::{self, Cost, ModelTask, NamedCell, Prepared, Unavailable, bytes_per_worker};
+use crate::task::Prompt;
 
 /// Show what `run` would do: cells done and to do, tokens, memory, time, downloads
 #[derive(Debug, Args)]
@@ -25,6 +26,10 @@ pub(super) struct Arguments {
     /// Fail (exit code 4) unless every cell is done; the files of all of them are read, and those that are damaged are named
     #[arg(long)]
     check: bool,
+    /// Print the first N prompts of each task as the model reads them, with the context marked, and the references; `plan` says
+    /// nothing else then
+    #[arg(long, value_name = "N", conflicts_with = "check")]
+    prompts: Option<usize>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -43,6 +48,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let name = machine_name(&device, threads);
     let mut prepared =
         run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(Mode::Auto), &name)?;
+    if let Some(most) = arguments.prompts {
+        let shown = prepared.model_tasks.iter().map(|model_task| prompts(model_task, most)).collect::<String>();
+        let missing = Missing::of(&prepared, is_offline);
+        print(&(shown + &missing.text))?;
+        return Ok(ExitCode::from(if missing.fails { 4 } else { 0 }));
+    }
     let mut damaged = String::new();
     if let Some(ledger) = &ledger {
         if arguments.check {
@@ -70,6 +81,29 @@ fn unmark_damaged(prepared: &mut Prepared, ledger: &Ledger) -> String {
         if let Err(error) = ledger.rows_of(&cell.name) {
             cell.status = Status::Missing;
             text += &format!("\n{error:#}\n");
+        }
+    }
+    text
+}
+
+/// The first prompts of a task, between rules of its own, and what is expected of the model.
+fn prompts(model_task: &ModelTask, most: usize) -> String {
+    let samples = &model_task.samples;
+    let mut text = format!("\n{}, {} on {}\n", model_task.model, model_task.task.name, model_task.task.dataset);
+    if samples.request(0).is_none() {
+        return text + "  reads texts and asks nothing\n";
+    }
+    for sample in 0..samples.len().min(most) {
+        let Some(request) = samples.request(sample) else { continue };
+        let Prompt { before, document, after, .. } = &request.prompt;
+        let marked =
+            if document.is_empty() { String::new() } else { format!("[[context]]{document}[[/context]]") };
+        text += &format!("\n--- sample {}\n{before}{marked}{after}\n---\n", request.name);
+        for choice in &request.continuations {
+            text += &format!("choice: {:?}\n", [choice.context.as_str(), &choice.text].concat());
+        }
+        for reference in &request.references {
+            text += &format!("reference: {reference:?}\n");
         }
     }
     text

@@ -126,6 +126,16 @@ pub static METRICS: &[Metric] = &[
         .guess("accuracy_chance", BY_CHOICES)
         .range(0.0, 100.0)
         .title("right choices of {model} in {data}, by likelihood"),
+    new("acc", "accuracy (%)", Higher, Share).title("accuracy of {model} in {data}"),
+    new("acc_norm", "accuracy per character (%)", Higher, Share)
+        .title("accuracy per character of {model} in {data}"),
+    new("acc_bytes", "accuracy per byte (%)", Higher, Share).with(&[Detail]),
+    new("f1_choice", "F1 of choices (%)", Higher, Share).with(&[VaryingWeights]).title("F1 of {model} in {data}"),
+    new("perplexity", "perplexity of the target", Lower, Perplexity).stem("target-perplexity"),
+    new("word_perplexity", "perplexity by words", Lower, Perplexity).stem("perplexity-by-words").per("word"),
+    new("byte_perplexity", "perplexity by bytes", Lower, Perplexity).stem("perplexity-by-bytes").per("byte"),
+    new("loglikelihood", "log-likelihood of the target (nats)", Higher, Mean).with(&[Detail]),
+    new("bits_per_byte", "bits per byte", Lower, Mean).with(&[Detail]),
     new("found", "needles found (%)", Higher, Share).title("needles found by {model} in {data}"),
     new("pass_at_1", "pass@1 (%)", Higher, Share).title("problems solved by {model} in {data}"),
     new("ruler", "RULER score (%)", Higher, Share).title("RULER score of {model} on {data}"),

@@ -313,8 +313,11 @@ fn tasks(
     let moving = policies.iter().map(|policy| policy.positions).find(|own| *own != Positions::Absolute);
     let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
     let mut tasks = Vec::new();
-    for Spanned { value: task, referenced } in entries.value {
-        let task = task.check()?;
+    let mut checked = Vec::new();
+    for Spanned { value: entry, referenced } in entries.value {
+        checked.extend(entry.check()?.into_iter().map(|task| (task, referenced)));
+    }
+    for (task, referenced) in checked {
         if truncates && task.is_timed() {
             let name = task.name;
             return yaml::refuse(

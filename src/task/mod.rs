@@ -4,6 +4,7 @@
 //! them. Tasks that generate text share `generation`, question benchmarks also share `questions`. Which
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 
+mod benchmark;
 mod cache;
 mod canonical;
 mod data;
@@ -24,6 +25,10 @@ mod squality;
 mod story;
 mod timing;
 
+pub use benchmark::{
+    builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files,
+    metrics as benchmark_metrics,
+};
 pub use cache::{CacheConfig, FullCachePrefix};
 pub use canonical::{option, quoted};
 pub use data::{

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::questions::QuestionsYaml;
 use super::spec::TaskSpec;
-use super::{longbench, math, needle, perplexity, qasper, retention, ruler, squality, story, timing};
+use super::{benchmark, longbench, math, needle, perplexity, qasper, retention, ruler, squality, story, timing};
 use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
@@ -25,13 +25,13 @@ macro_rules! registry {
         }
 
         impl TaskYaml {
-            /// Checks the settings.
+            /// Checks the settings. A file of several benchmarks gives several tasks.
             ///
             /// # Errors
             /// A value out of its range, or two that contradict each other, with the place in the file.
-            pub fn check(self) -> Result<TaskSpec, ConfigError> {
+            pub fn check(self) -> Result<Vec<TaskSpec>, ConfigError> {
                 match self {
-                    $(TaskYaml::$variant(settings) => settings.check($(&$benchmark)?),)+
+                    $(TaskYaml::$variant(settings) => settings.check($(&$benchmark)?).map(Vec::from),)+
                 }
             }
         }
@@ -48,6 +48,7 @@ registry! {
     "longbench" => LongBench(longbench::LongBenchYaml),
     "math" => Math(math::MathYaml),
     "ruler" => Ruler(ruler::RulerYaml),
+    "benchmark" => Benchmark(benchmark::BenchmarkYaml),
     "timing" => Timing(timing::TimingYaml),
 }
 

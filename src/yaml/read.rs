@@ -69,8 +69,9 @@ impl ConfigError {
         ConfigError { file: String::new(), place, message: printable(&message.into()), hint: hint.into() }
     }
 
+    /// The same error in a file, unless it names one already.
     pub fn in_file(self, file: &str) -> ConfigError {
-        ConfigError { file: file.to_string(), ..self }
+        if self.file.is_empty() { ConfigError { file: file.to_string(), ..self } } else { self }
     }
 }
 

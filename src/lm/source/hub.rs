@@ -21,6 +21,10 @@ use crate::bounded_read;
 /// A ref holds a commit, which has forty bytes.
 const LONGEST_REF: u64 = 4096;
 
+/// Says which configurations and splits a data set has.
+const README: &str = "README.md";
+const LONGEST_README: u64 = 1 << 22;
+
 /// Access to the hub, with its cache on this machine.
 pub struct Hub<'a> {
     pub settings: &'a HubSettings,
@@ -69,6 +73,25 @@ impl Hub<'_> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION);
         self.with_snapshot(&repo, |snapshot| {
             snapshot.names_wanted(&wanted)?.iter().map(|name| snapshot.path(name)).collect()
+        })
+    }
+
+    /// The files of a dataset repository that `choose` takes, given the names of all files and the text of README.md.
+    pub fn dataset_rows(
+        &self,
+        repo: &RepoId,
+        choose: impl Fn(&[String], &str) -> Result<Vec<String>>,
+    ) -> Result<Vec<PathBuf>> {
+        let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION);
+        self.with_snapshot(&repo, |snapshot| {
+            let readme = if snapshot.has(README) {
+                bounded_read::text(&snapshot.path(README)?, LONGEST_README)?
+            } else {
+                String::new()
+            };
+            let chosen = choose(&snapshot.all_names(), &readme)?;
+            let names = snapshot.names_wanted(|name| chosen.iter().any(|chosen| chosen == name))?;
+            names.iter().map(|name| snapshot.path(name)).collect()
         })
     }
 

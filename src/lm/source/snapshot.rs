@@ -48,10 +48,15 @@ impl Snapshot<'_> {
         Ok(path)
     }
 
+    /// The names of all files.
+    pub(super) fn all_names(&self) -> Vec<String> {
+        if matches!(self.origin, Origin::Hub(_)) { self.names.clone() } else { names_below(&self.folder) }
+    }
+
     /// The files `wanted`, by their names in the repository; none is an error.
     pub(super) fn names_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
         let is_hub = matches!(self.origin, Origin::Hub(_));
-        let mut names = if is_hub { self.names.clone() } else { names_below(&self.folder) };
+        let mut names = self.all_names();
         names.retain(|name| wanted(name));
         match missing_parts(&names) {
             Some(parts) if names.is_empty() || !is_hub => Err(self.missing(&parts)),

@@ -67,7 +67,13 @@ pub fn read_books(
 }
 
 /// Says that a data set has fewer books, texts or documents (`what`) than the sweep asks for; all of them are used.
-pub fn note_fewer(progress: &dyn DownloadProgress, dataset: &DataSource, what: &str, asked: usize, there: usize) {
+pub fn note_fewer(
+    progress: &dyn DownloadProgress,
+    dataset: &dyn std::fmt::Display,
+    what: &str,
+    asked: usize,
+    there: usize,
+) {
     if there < asked {
         progress.note(&format!("{dataset} has only {there} of the {asked} {what} asked for"));
     }

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::measure::Generation;
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
+use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
@@ -47,24 +47,32 @@ impl Samples for EncodedPrompts {
         // The trivial answer may follow from all requests together, and is scored anew. How prompts are cut and framed shows in
         // their tokens.
         let Request { name, cluster, prompt, references, slices, length, seed, max_new_tokens, .. } = request;
+        let continuations = &self.prompts[sample].continuations;
         let own = max_new_tokens.map_or(String::new(), |most| format!(" max_new_tokens={most}"));
         let classes = || quoted_list(&request.classes);
         let likelihood = self.scorer.likelihood_after.map(|opening| format!(" {} {}", quoted(opening), classes()));
         let likelihood = likelihood.unwrap_or_default();
+        let choices =
+            continuations.iter().map(|Continuation { tokens, first }| format!(" {first} {}", list(tokens)));
+        let choices: String = choices.collect();
         let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
         let (references, slices, tokens) = (quoted_list(references), quoted_list(slices), list(tokens));
         Some(format!(
             "Request {{ name: {name}, cluster: {cluster}, prompt: {prompt}, references: {references}, \
-             trivial: \"\", slices: {slices}, length: {length}, seed: {seed} }} {tokens} {document}{own}{likelihood}"
+             trivial: \"\", slices: {slices}, length: {length}, seed: {seed} }} {tokens} {document}{own}{likelihood}{choices}"
         ))
     }
 
     fn rescored(&self, sample: usize, text: &str) -> Vec<MetricSum> {
+        if !self.prompts[sample].continuations.is_empty() {
+            return Vec::new();
+        }
         self.scores(&self.prompts[sample].request, text)
     }
 
     fn tokens(&self, sample: usize) -> usize {
-        self.prompts[sample].tokens.len() + self.prompts[sample].max_new_tokens
+        let prompt = &self.prompts[sample];
+        prompt.tokens.len() + prompt.max_new_tokens + prompt.continued()
     }
 
     /// The tokens of a prompt that no other of its batch shares, its part of the shared ones, and the tokens that may be
@@ -138,7 +146,8 @@ impl Samples for EncodedPrompts {
                 (first.chain(rest).collect(), config.sized().map_or(mean as f64, held))
             }
         };
-        let read: usize = parts.iter().map(ExactSizeIterator::len).sum();
+        let continued: usize = batch.samples.iter().map(|sample| self.prompts[*sample].continued()).sum();
+        let read: usize = parts.iter().map(ExactSizeIterator::len).sum::<usize>() + continued;
         let attended = parts.iter().map(|part| config.attended(part.clone()) * part.len() as f64).sum::<f64>();
         let grows = config.sized().is_none();
         TokenCost {
@@ -146,6 +155,7 @@ impl Samples for EncodedPrompts {
             reads: parts.len(),
             read,
             attended: attended / read.max(1) as f64,
+            scored: continued,
             steps,
             side_by_side,
             entries: entries + if grows { (written / count.max(1)) as f64 / 2.0 } else { 0.0 },
@@ -158,19 +168,9 @@ impl Samples for EncodedPrompts {
 impl EncodedPrompts {
     /// The scores of a text, whole and by slice.
     pub(super) fn scores(&self, request: &Request, text: &str) -> Vec<MetricSum> {
-        let mut sums = Vec::new();
         if self.scorer.needs_references && request.references.is_empty() {
-            return sums;
+            return Vec::new();
         }
-        for (metric, value) in (self.scorer.score)(text, request) {
-            sums.extend(by_slice(request, metric, value));
-        }
-        sums
+        (self.scorer.score)(text, request)
     }
-}
-
-/// A metric of a text as a whole, and for each slice it counts for.
-pub(super) fn by_slice(request: &Request, metric: &'static str, value: f64) -> impl Iterator<Item = MetricSum> {
-    let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
-    slices.map(move |slice| MetricSum::new(metric, value, 1.0).of_slice(slice))
 }

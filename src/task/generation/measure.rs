@@ -9,10 +9,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
-use super::generate::by_slice;
 use super::prompt::shared;
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::Scorer;
+use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
+use super::scorer::{Likelihood, Scorer, by_slice};
 use super::settings::Prefill;
 use crate::eviction::CacheRule;
 use crate::lm::{
@@ -60,6 +59,15 @@ impl Generation<'_> {
             {
                 let started = Instant::now();
                 let begun = self.begin(&self.prompts.prompts[sample], memory.as_ref(), common);
+                if !self.prompts.prompts[sample].continuations.is_empty() {
+                    let chosen = begun.and_then(|(prompt, of_text)| {
+                        let sums = self.choose(sample, &prompt)?;
+                        let seconds = shared_seconds + started.elapsed().as_secs_f64();
+                        Ok(self.chosen(sums, Open { seconds, ..of_text }, &prompt))
+                    });
+                    report(sample, chosen)?;
+                    continue;
+                }
                 let added = begun.and_then(|(prompt, of_text)| {
                     generator.add(sample, prompt)?;
                     Ok(Open { seconds: shared_seconds + started.elapsed().as_secs_f64(), ..of_text })
@@ -101,6 +109,45 @@ impl Generation<'_> {
             new_tokens: written.tokens.len(),
             side_files: Vec::new(),
         })
+    }
+
+    /// The metrics of a prompt's continuations.
+    fn choose(&self, sample: usize, prompt: &PrefilledPrompt) -> Result<Vec<MetricSum>> {
+        let EncodedPrompt { request, continuations, .. } = &self.prompts.prompts[sample];
+        let likelihood = |continuation| self.likelihood(&prompt.memory, &prompt.state, continuation);
+        let likelihoods: Vec<Likelihood> = continuations.iter().map(likelihood).collect::<Result<_>>()?;
+        Ok((self.prompts.scorer.choose)(&likelihoods, request))
+    }
+
+    fn chosen(&self, sums: Vec<MetricSum>, of_text: Open, prompt: &PrefilledPrompt) -> SampleResult {
+        let peak_cache_bytes = match self.config.rule {
+            CacheRule::Evict { .. } => of_text.peak,
+            _ => self.model.shape().cache_bytes(prompt.prompt.len()),
+        };
+        SampleResult {
+            sums,
+            seconds: of_text.seconds,
+            peak_cache_bytes,
+            prompt_tokens: prompt.prompt.len(),
+            new_tokens: 0,
+            side_files: Vec::new(),
+        }
+    }
+
+    /// How likely a continuation is after what a cache has read; `state` is that of its last token.
+    fn likelihood(&self, memory: &Memory, state: &Tensor, continuation: &Continuation) -> Result<Likelihood> {
+        let Continuation { tokens, first } = continuation;
+        let mut states = state.clone();
+        if let [begin @ .., _] = &tokens[..]
+            && !begin.is_empty()
+        {
+            states = Tensor::cat(&[&states, &self.model.read(begin, &mut memory.clone())?], 0)?;
+        }
+        let scored = tokens.len() - first;
+        let all: Vec<usize> = (0..scored).collect();
+        let scores = self.model.score(&states.narrow(0, *first, scored)?, &tokens[*first..], &all, None)?;
+        let log = -scores.nll.into_iter().map(f64::from).sum::<f64>();
+        Ok(Likelihood { log, is_greedy: scores.hits.into_iter().all(|hit| hit) })
     }
 
     /// The time of the shared prefix counts for the full cache only, which the prefix belongs to.
@@ -203,17 +250,12 @@ impl Generation<'_> {
         if common > 0 {
             state = self.model.read(&first[..common], &mut memory)?.narrow(0, common - 1, 1)?;
         }
-        let nll = |answer: &[u32]| -> Result<f32> {
-            let rest = &answer[common..];
-            let mut states = state.clone();
-            if let [begin @ .., _] = rest
-                && !begin.is_empty()
-            {
-                states = Tensor::cat(&[&states, &self.model.read(begin, &mut memory.clone())?], 0)?;
-            }
-            Ok(self.model.nll(&states, rest)?.into_iter().sum())
+        let log = |answer: &Vec<u32>| -> Result<f64> {
+            Ok(self
+                .likelihood(&memory, &state, &Continuation { tokens: answer[common..].to_vec(), first: 0 })?
+                .log)
         };
-        let nlls: Vec<f32> = answers.iter().map(|answer| nll(answer)).collect::<Result<_>>()?;
+        let nlls: Vec<f64> = answers.iter().map(|answer| Ok(-log(answer)?)).collect::<Result<_>>()?;
         let likeliest = (0..nlls.len()).min_by(|a, b| nlls[*a].total_cmp(&nlls[*b]));
         likeliest.map(|class| classes[class].clone()).context("the request has no classes")
     }

@@ -11,6 +11,6 @@ mod settings;
 
 pub use generate::prepare;
 pub use prompt::{Cut, Prompt};
-pub use prompts::Request;
-pub use scorer::{F1, ROUGE, Scorer};
+pub use prompts::{Continued, Request};
+pub use scorer::{Likelihood, Scorer, by_slice, f1_scorer, rouge_scorer};
 pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};

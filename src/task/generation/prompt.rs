@@ -29,6 +29,8 @@ pub enum Cut {
     End,
     /// Its middle, as in LongBench (`pred.py`): as many tokens stay at its beginning as at its end.
     Middle,
+    /// The prompt loses its beginning, as in lm-evaluation-harness.
+    Start,
 }
 
 /// Bytes of a token in English, roughly. Only decides which text is tokenised first.
@@ -47,6 +49,19 @@ impl Prompt {
         format!(
             "Prompt {{ before: {before}, document: {document}, after: {after}, separator: {separator}, header: {header} }}"
         )
+    }
+
+    /// Removes white space from the end.
+    pub fn trim_end(&mut self) {
+        let length = |text: &str| text.trim_end().len();
+        self.header = self.header.saturating_sub(self.after.len() - length(&self.after));
+        self.after.truncate(length(&self.after));
+        if self.after.is_empty() {
+            self.document.truncate(length(&self.document));
+        }
+        if self.after.is_empty() && self.document.is_empty() {
+            self.before.truncate(length(&self.before));
+        }
     }
 
     /// The question, without the answer's header.
@@ -82,6 +97,11 @@ impl Prompt {
         let seems_long = bytes / BYTES_PER_TOKEN > room;
         if !seems_long && let Some(fitted) = fitting()? {
             return Ok(fitted);
+        }
+        if cut == Cut::Start {
+            let mut tokens = encode(&self.whole())?;
+            tokens.drain(..tokens.len().saturating_sub(room));
+            return Ok(tokens);
         }
         if cut == Cut::Middle {
             if seems_long && let Some(fitted) = fitting()? {

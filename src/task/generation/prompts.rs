@@ -40,6 +40,18 @@ pub struct Request {
     pub is_plain: bool,
     /// Whether the answer's header begins the answer inside a chat template too, instead of being left out.
     pub keeps_header: bool,
+    /// Texts whose likelihoods after the prompt are compared; where there are none, an answer is written.
+    pub continuations: Vec<Continued>,
+    /// The indices of the right classes.
+    pub right: Vec<usize>,
+}
+
+/// A text whose likelihood is asked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Continued {
+    /// What the prompt ends with before this text alone, where choices are contexts.
+    pub context: String,
+    pub text: String,
 }
 
 /// A request in a model's tokens.
@@ -54,6 +66,24 @@ pub struct EncodedPrompt {
     pub before_question: usize,
     /// The most tokens to write.
     pub max_new_tokens: usize,
+    /// Those of the request. All begin behind `tokens`.
+    pub continuations: Vec<Continuation>,
+}
+
+/// A continuation in a model's tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Continuation {
+    /// What is read after the tokens that all continuations of a prompt share.
+    pub tokens: Vec<u32>,
+    /// The first of them that is scored. Those before belong to the prompt, where its last token depends on what follows.
+    pub first: usize,
+}
+
+impl EncodedPrompt {
+    /// Tokens of all continuations.
+    pub fn continued(&self) -> usize {
+        self.continuations.iter().map(|continuation| continuation.tokens.len()).sum()
+    }
 }
 
 /// The prompts of a task for one model.
@@ -86,6 +116,7 @@ impl EncodedPrompts {
         let template = if config.chat_template { files.chat_template()? } else { None };
         let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
         let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
+        let prefix = tokenizer.bos().ok().or(writing.stop_tokens.first().copied());
         let encode = |mut request: Request| -> Result<EncodedPrompt> {
             let most = request.max_new_tokens.unwrap_or(config.max_new_tokens);
             if let Some(frame) = frame.as_ref().filter(|_| !request.is_plain) {
@@ -94,6 +125,9 @@ impl EncodedPrompts {
                 if request.keeps_header {
                     request.prompt.after.push_str(&header);
                 }
+            }
+            if !request.continuations.is_empty() {
+                return continued(request, &tokenizer, (bos, prefix));
             }
             ensure!(
                 most < request.length,
@@ -114,7 +148,14 @@ impl EncodedPrompts {
                 }
                 None => document,
             };
-            Ok(EncodedPrompt { request, tokens, document, before_question, max_new_tokens: most })
+            Ok(EncodedPrompt {
+                request,
+                tokens,
+                document,
+                before_question,
+                max_new_tokens: most,
+                continuations: Vec::new(),
+            })
         };
         let prompts: Vec<EncodedPrompt> = requests.into_par_iter().map(encode).collect::<Result<_>>()?;
         let mut batches = Vec::new();
@@ -147,8 +188,83 @@ impl EncodedPrompts {
         if prompt.tokens.len() <= size {
             return Ok(prompt.tokens.clone());
         }
-        fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)
+        let mut tokens = fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)?;
+        // What continuations begin with of the prompt is read with them.
+        let again = prompt.continuations.first().map_or(0, |continuation| continuation.first);
+        tokens.truncate(tokens.len().saturating_sub(again).max(1));
+        Ok(tokens)
     }
+}
+
+/// A prompt and its continuations, split into tokens as lm-evaluation-harness splits them (`TemplateLM._encode_pair`): each
+/// continuation is what the tokens of both together have after as many as the prompt alone has, and white space at the prompt's
+/// end belongs to it. Without a prompt, the first token is BOS, or else the token that ends texts.
+fn continued(
+    mut request: Request,
+    tokenizer: &Tokenizer,
+    (bos, prefix): (Option<u32>, Option<u32>),
+) -> Result<EncodedPrompt> {
+    let whole = request.prompt.whole();
+    request.prompt.trim_end();
+    let named = || request.name.clone();
+    let encode = |text: &str| Ok::<_, anyhow::Error>(tokenizer.encode(text)?.ids);
+    let with_bos = |tokens: Vec<u32>| {
+        let bos = bos.filter(|bos| tokens.first() != Some(bos));
+        bos.into_iter().chain(tokens).collect::<Vec<u32>>()
+    };
+    // All tokens of a continuation and its prompt, and how many are the prompt's.
+    let tokens = |Continued { context, text }: &Continued| -> Result<(Vec<u32>, usize)> {
+        let whole = [whole.as_str(), context].concat();
+        if whole.is_empty() {
+            let prefix = prefix
+                .context("the model has neither a BOS nor an end of text, which stand for an empty prompt")?;
+            let text = encode(text)?;
+            return Ok((if text.first() == Some(&prefix) { text } else { [vec![prefix], text].concat() }, 1));
+        }
+        let prompt = with_bos(encode(whole.trim_end())?).len();
+        Ok((with_bos(encode(&[&whole, text.as_str()].concat())?), prompt))
+    };
+    let mut texts = request.continuations.iter().map(tokens).collect::<Result<Vec<_>>>().with_context(named)?;
+    for (asked, (tokens, prompt)) in request.continuations.iter().zip(&texts) {
+        ensure!(
+            tokens.len() > *prompt,
+            "{}: the continuation {:?} has no tokens of its own",
+            request.name,
+            asked.text
+        );
+    }
+    let longest = texts.iter().map(|(tokens, prompt)| tokens.len() - prompt).max().unwrap_or(0);
+    if texts.iter().any(|(tokens, _)| tokens.len() > request.length) {
+        let is_cut =
+            longest < request.length && request.continuations.iter().all(|asked| asked.context.is_empty());
+        ensure!(
+            is_cut,
+            "{}: prompt and continuation do not fit into {}; use a larger length",
+            request.name,
+            request.length
+        );
+        let cut =
+            fit(&request.prompt, request.cut, request.length - longest, tokenizer, bos).with_context(named)?;
+        texts.iter_mut().for_each(|(tokens, prompt)| {
+            (*tokens, *prompt) = ([&cut, &tokens[*prompt..]].concat(), cut.len());
+        });
+    }
+    let scored = texts.iter().map(|(_, prompt)| *prompt).min().unwrap_or(0);
+    let first: &[u32] = texts.first().map_or(&[], |(tokens, _)| tokens);
+    let common = texts.iter().map(|(tokens, _)| shared(first, tokens)).min().unwrap_or(0).min(scored);
+    let continuations = texts
+        .iter()
+        .map(|(tokens, prompt)| Continuation { tokens: tokens[common..].to_vec(), first: prompt - common });
+    let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
+    let document = with_bos(encode(&before)?);
+    let document = shared(&first[..common], &document);
+    Ok(EncodedPrompt {
+        tokens: first[..common].to_vec(),
+        continuations: continuations.collect(),
+        document,
+        max_new_tokens: 0,
+        request,
+    })
 }
 
 /// BOS, if there is one, and a prompt in at most `room` tokens together.

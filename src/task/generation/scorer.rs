@@ -1,16 +1,20 @@
 //! How generated texts are scored.
 
+use std::sync::Arc;
+
 use super::prompts::Request;
-use crate::metric::{self, Letters};
+use crate::metric::{self, Letters, MetricSum};
 
 /// Metrics and their values for one text.
 pub type Values = Vec<(&'static str, f64)>;
 
-/// What a task measures of generated texts.
-#[derive(Clone, Copy)]
+/// What a task measures of answers.
+#[derive(Clone)]
 pub struct Scorer {
-    /// The metrics of a text, given its request.
-    pub score: fn(text: &str, request: &Request) -> Values,
+    /// The metrics of a text, given its request: whole and by slice.
+    pub score: Arc<dyn Fn(&str, &Request) -> Vec<MetricSum> + Send + Sync>,
+    /// The metrics of a request whose continuations are compared by their likelihood.
+    pub choose: Arc<dyn Fn(&[Likelihood], &Request) -> Vec<MetricSum> + Send + Sync>,
     /// Whether texts are compared with references; requests without any then get no metric.
     pub needs_references: bool,
     /// Whether the model with the full cache reads the text again, for the metric `nll_written`.
@@ -22,18 +26,48 @@ pub struct Scorer {
     pub likelihood_after: Option<&'static str>,
 }
 
+/// How likely a continuation is after its prompt.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Likelihood {
+    /// Its logarithm, in nats.
+    pub log: f64,
+    /// Whether each of its tokens was the likeliest.
+    pub is_greedy: bool,
+}
+
 impl Scorer {
     /// Texts that are compared with references, and nothing else.
-    pub const fn new(score: fn(&str, &Request) -> Values) -> Scorer {
-        Scorer { score, needs_references: true, rescore: false, is_long: false, likelihood_after: None }
+    pub fn new(score: impl Fn(&str, &Request) -> Values + Send + Sync + 'static) -> Scorer {
+        let by_slice = move |text: &str, request: &Request| {
+            let values = score(text, request).into_iter();
+            values.flat_map(|(metric, value)| by_slice(request, metric, value)).collect()
+        };
+        Scorer {
+            score: Arc::new(by_slice),
+            choose: Arc::new(|_, _| Vec::new()),
+            needs_references: true,
+            rescore: false,
+            is_long: false,
+            likelihood_after: None,
+        }
     }
 }
 
+/// A metric of an answer as a whole, and for each slice it counts for.
+pub fn by_slice(request: &Request, metric: &'static str, value: f64) -> impl Iterator<Item = MetricSum> {
+    let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
+    slices.map(move |slice| MetricSum::new(metric, value, 1.0).of_slice(slice))
+}
+
 /// ROUGE against summaries, and that of the request's trivial answer.
-pub const ROUGE: Scorer = Scorer::new(rouge);
+pub fn rouge_scorer() -> Scorer {
+    Scorer::new(rouge)
+}
 
 /// Token F1 and exact match against short answers, and the F1 of the request's trivial answer.
-pub const F1: Scorer = Scorer::new(f1);
+pub fn f1_scorer() -> Scorer {
+    Scorer::new(f1)
+}
 
 fn rouge(text: &str, request: &Request) -> Values {
     let rouge = metric::best_rouge(text, &request.references);

@@ -121,7 +121,7 @@ impl GenerationConfig {
 }
 
 /// How texts are written: `write:` of a task.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(extend("type" = ["object", "null"]))]
 pub struct WriteYaml {

@@ -48,7 +48,7 @@ impl Task for LongBench {
         }
         let digest = digest(&requests);
         add_trivial(&mut requests);
-        let scorer = if self.version == Version::V2 { v2::SCORER } else { Scorer::new(score) };
+        let scorer = if self.version == Version::V2 { v2::scorer() } else { Scorer::new(score) };
         generation::prepare(spec, context, requests, digest, scorer)
     }
 }

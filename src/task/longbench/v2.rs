@@ -88,7 +88,9 @@ const PROMPT: &str = "Please read the following text and answer the question bel
                       (D) $C_D$\n\nFormat your response as follows: \"The correct answer is (insert answer here)\".";
 
 /// By the letter that a text names, and by the likelihood of the letter after the words of the format.
-pub const SCORER: Scorer = Scorer { likelihood_after: Some(OPENING), ..Scorer::new(score) };
+pub fn scorer() -> Scorer {
+    Scorer { likelihood_after: Some(OPENING), ..Scorer::new(score) }
+}
 
 /// How an answer of the format begins.
 const OPENING: &str = "The correct answer is (";

@@ -5,7 +5,7 @@ mod release;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::embedded;
-use super::generation::{F1, Request};
+use super::generation::{Request, f1_scorer};
 use super::questions::{Benchmark, Release, Wording};
 
 /// QASPER (Dasigi et al. 2021), as in ZeroSCROLLS.
@@ -22,7 +22,7 @@ pub static QASPER: Benchmark = Benchmark {
         separator: "... [The rest of the article is omitted]",
     },
     max_new_tokens: 128,
-    scorer: F1,
+    scorer: f1_scorer,
     trivial: commonest_answer,
     release: Release {
         format: "the JSON object of QASPER v0.3 (articles by arXiv id)",

@@ -22,7 +22,7 @@ pub struct Benchmark {
     pub wording: Wording,
     /// The most tokens of an answer, by default.
     pub max_new_tokens: usize,
-    pub scorer: Scorer,
+    pub scorer: fn() -> Scorer,
     /// An answer to each question that needs no reading, for comparison.
     pub trivial: fn(&[Request]) -> Vec<String>,
     /// The format of the original release.

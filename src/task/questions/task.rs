@@ -117,7 +117,7 @@ impl Task for Questions {
         for (request, trivial) in requests.iter_mut().zip(trivial) {
             (request.trivial, request.length) = (trivial, spec.length);
         }
-        generation::prepare(spec, context, requests, digest, self.benchmark.scorer)
+        generation::prepare(spec, context, requests, digest, (self.benchmark.scorer)())
     }
 }
 

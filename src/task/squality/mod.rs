@@ -3,7 +3,7 @@
 mod release;
 
 use super::embedded;
-use super::generation::{ROUGE, Request};
+use super::generation::{Request, rouge_scorer};
 use super::questions::{Benchmark, Release, Wording};
 
 /// SQuALITY (Wang et al. 2022), as in ZeroSCROLLS.
@@ -17,7 +17,7 @@ pub static SQUALITY: Benchmark = Benchmark {
         separator: "... [The rest of the story is omitted]",
     },
     max_new_tokens: 512,
-    scorer: ROUGE,
+    scorer: rouge_scorer,
     trivial: first_words,
     release: Release {
         format: "lines of SQuALITY v1.3 (`document`, `questions`)",

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Runs ten tasks of lm-evaluation-harness 0.4.13 with its own `hf` model and with tova-bench, and compares every number.
+
+    pip install "lm_eval[hf]==0.4.13" "transformers>=5,<6" polars
+    python3 scripts/lm_eval_witness.py models/pocket OUT [--rows 50] [--bench target/release/tova-bench]
+    python3 scripts/lm_eval_witness.py models/pocket OUT --goldens tests/golden/lm_eval.json --rows 8
+
+The task files are those of the installed package, unchanged; their rows are made up here, in the columns that each has. With the
+full cache prompts must be equal to the character, log-likelihoods to 1e-3, answers to the character, and metrics to all digits
+shown. --goldens writes what tests/benchmarks.rs compares the built-in files with.
+"""
+import argparse, hashlib, json, math, os, random, subprocess, sys
+from pathlib import Path
+
+os.environ.update(HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+
+NAMES = "Mara Tolin Oskar Ilse Bruno Petra Anton Vera Emil Greta Jonas Klara".split()
+PLACES = "the mill|the harbour|a small village|the old library|the market|the lighthouse".split("|")
+THINGS = "a lamp|three apples|a letter|the blue boat|an iron key|a map of the coast".split("|")
+ACTS = "found|sold|carried|painted|lost|repaired".split("|")
+
+
+def sentence(draw):
+    return f"{draw.choice(NAMES)} {draw.choice(ACTS)} {draw.choice(THINGS)} near {draw.choice(PLACES)}."
+
+
+def text(draw, n):
+    return " ".join(sentence(draw) for _ in range(n))
+
+
+def gsm8k(draw):
+    a, b = draw.randrange(2, 90), draw.randrange(2, 90)
+    who = draw.choice(NAMES)
+    return {"question": f"{who} has {a} apples and buys {b} more. How many apples does {who} have?",
+            "answer": f"{who} has {a} + {b} = <<{a}+{b}={a + b}>>{a + b} apples.\n#### {a + b}"}
+
+
+def triviaqa(draw):
+    who = draw.choice(NAMES)
+    return {"question": sentence(draw) + " Who was it", "question_id": str(draw.random()),
+            "answer": {"aliases": [who, who.upper(), f"{who} O'Hara", 'the "' + who + '"'], "value": who}}
+
+
+def arc(draw):
+    choices = draw.sample(PLACES, 4)
+    return {"id": str(draw.random()), "question": sentence(draw) + " Where?", "answerKey": draw.choice("ABCD"),
+            "choices": {"text": choices, "label": ["A", "B", "C", "D"]}}
+
+
+def piqa(draw):
+    return {"goal": "How was it done? " + sentence(draw), "sol1": text(draw, 1), "sol2": text(draw, 2), "label": draw.randrange(2)}
+
+
+def sciq(draw):
+    one, two, three, four = draw.sample(NAMES, 4)
+    return {"support": " " + text(draw, 3), "question": "Who was there?", "distractor1": one, "distractor2": two,
+            "distractor3": three, "correct_answer": four}
+
+
+def lambada(draw):
+    return {"text": text(draw, 4)[:-1]}
+
+
+def pile(draw):
+    return {"text": "\n".join(text(draw, draw.randrange(1, 40)) for _ in range(draw.randrange(1, 3))) + " café\t–  é\n", "meta": {"pile_set_name": "x"}}
+
+
+def mmlu(draw):
+    return {"question": " " + sentence(draw) + " Where? ", "choices": draw.sample(PLACES, 4), "answer": draw.randrange(4), "subject": "anatomy"}
+
+
+def blimp(draw):
+    words = sentence(draw)[:-1].split(" ")
+    return {"sentence_good": " ".join(words) + ".", "sentence_bad": " ".join(words[::-1]) + ".", "UID": "x"}
+
+
+def arc_es(draw):
+    row = arc(draw)
+    return {**row, "question": "¿Dónde está? " + row["question"]}
+
+
+TASKS = {
+    "gsm8k": ("gsm8k/gsm8k.yaml", gsm8k), "triviaqa": ("triviaqa/default.yaml", triviaqa), "arc_easy": ("arc/arc_easy.yaml", arc),
+    "piqa": ("piqa/piqa.yaml", piqa), "sciq": ("sciq/sciq.yaml", sciq), "lambada_openai": ("lambada/lambada_openai.yaml", lambada),
+    "pile_10k": ("pile_10k/pile_10k.yaml", pile), "mmlu_anatomy": ("mmlu/default/mmlu_anatomy.yaml", mmlu),
+    "blimp_adjunct_island": ("blimp/adjunct_island.yaml", blimp), "arc_challenge_mt_es": ("arc_mt/arc_challenge_mt_es.yaml", arc_es),
+}
+SPLITS = ["train", "validation", "test", "dev"]
+# Our names of their metrics.
+SAME = {"f1": "f1_choice"}
+POOLED = {"perplexity": math.exp, "word_perplexity": math.exp, "byte_perplexity": math.exp}
+
+
+def write_rows(out, rows):
+    """The rows of every task and split. Returns {task: {split: file}}."""
+    files = {}
+    for number, (task, (_, make)) in enumerate(TASKS.items()):
+        folder = out / "rows" / task
+        folder.mkdir(parents=True, exist_ok=True)
+        for split in SPLITS:
+            draw = random.Random(f"{number} {split}")
+            file = folder / f"{split}.jsonl"
+            file.write_text("".join(json.dumps(make(draw), ensure_ascii=False) + "\n" for _ in range(rows)))
+            files.setdefault(task, {})[split] = str(file)
+    return files
+
+
+def harness(model, files, length, out):
+    """What the harness measures: {task: {"samples": [...], "metrics": {...}}}."""
+    import lm_eval
+    from lm_eval.models.huggingface import HFLM
+
+    folder = Path(lm_eval.__file__).parent / "tasks"
+
+    lm = HFLM(pretrained=model, device="cpu", dtype="float32", max_length=length, batch_size=1)
+    found = {}
+    for task, splits in files.items():
+        # The file itself, with other rows.
+        own = out / f"{task}.yaml"
+        keys = {"include": str(folder / TASKS[task][0]), "task": task, "dataset_path": "json", "dataset_name": None,
+                "dataset_kwargs": {"data_files": splits}}
+        own.write_text(json.dumps(keys))
+        result = lm_eval.simple_evaluate(model=lm, tasks=[str(own)], log_samples=True, bootstrap_iters=0)
+        samples = []
+        for sample in result["samples"][task]:
+            arguments = sample["arguments"].values() if isinstance(sample["arguments"], dict) else sample["arguments"]
+            arguments = [list(a.values()) if isinstance(a, dict) else list(a) for a in arguments]
+            samples.append({"doc": sample["doc_id"], "filter": sample["filter"], "arguments": arguments,
+                            "answers": [response[0] for response in sample["resps"]], "filtered": sample["filtered_resps"]})
+        metrics = {key: value for key, value in result["results"][task].items() if isinstance(value, float) and "stderr" not in key}
+        found[task] = {"samples": samples, "metrics": metrics}
+        print(f"harness: {task}: {metrics}", file=sys.stderr)
+    return found
+
+
+def ours(model, bench, files, out, length, policies, sizes):
+    """The rows that tova-bench measures with the same task files."""
+    import lm_eval, polars
+    tasks = Path(lm_eval.__file__).parent / "tasks"
+    entries = [f"  - benchmark: {{task: {tasks / TASKS[task][0]}, dataset: {Path(splits['test']).parent}/, length: {length}}}"
+               for task, splits in files.items()]
+    sweep = out / "sweep.yaml"
+    sizes = f"cache_sizes: {sizes}\n" if sizes else ""
+    sweep.write_text(f"models: [{{source: {model}, name: model, dtype: f32}}]\npolicies: {json.dumps(policies)}\n{sizes}tasks:\n" + "\n".join(entries) + "\n")
+    subprocess.run([bench, "run", str(sweep), "--results", str(out / "results"), "--no-report"], check=True)
+    return polars.read_parquet(out / "results" / "rows.parquet")
+
+
+def compare(theirs, rows, polars):
+    """The largest differences with the full cache. Ends with 1 where anything differs."""
+    wrong = 0
+    rows = rows.filter(polars.col("policy") == "full")
+    for task, of_task in theirs.items():
+        mine = rows.filter(polars.col("task") == task)
+        whole = mine.filter(polars.col("slice").is_null())
+        worst = 0.0
+        first_filter = of_task["samples"][0]["filter"]
+        for sample in (s for s in of_task["samples"] if s["filter"] == first_filter):
+            here = whole.filter(polars.col("sample") == str(sample["doc"]))
+            answers = sample["answers"]
+            if isinstance(answers[0], str):
+                written = here.filter(polars.col("metric") == "new_tokens")["output"][0]
+                if written != answers[0]:
+                    wrong += 1
+                    print(f"{task} {sample['doc']}: answer {written!r} for {answers[0]!r}")
+            elif isinstance(answers[0], (list, tuple)):
+                found = json.loads(here.filter(polars.col("metric") == "loglikelihood")["output"][0])
+                worst = max([worst] + [abs(a[0] - b) for a, b in zip(answers, found, strict=True)])
+            else:
+                found = -here.filter(polars.col("metric").is_in(["word_perplexity", "byte_perplexity"]))["value"][0]
+                worst = max(worst, abs(answers[0] - found))
+        shown = []
+        for key, value in of_task["metrics"].items():
+            name, chain = key.split(",")
+            name = SAME.get(name, name)
+            here = mine.filter(polars.col("metric") == name)
+            sliced = here.filter(polars.col("slice") == f"filter:{chain}")
+            here = sliced if len(sliced) else here.filter(polars.col("slice").is_null())
+            pooled = here["value"].sum() / here["weight"].sum()
+            pooled = POOLED.get(name, float)(pooled)
+            shown.append(f"{key} {value:.6g}/{pooled:.6g}")
+            if abs(pooled - value) > 1e-6 * max(1, abs(value)) + (1e-3 * value if name in POOLED or name == "bits_per_byte" else 0):
+                wrong += 1
+                shown.append("DIFFERENT")
+        if worst > 1e-3:
+            wrong += 1
+        print(f"{task:22} log-likelihoods within {worst:.1e}; theirs/ours: {'; '.join(shown)}")
+    return wrong
+
+
+def digest(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def goldens(theirs, files, path):
+    """Rows, digests of prompts, log-likelihoods, answers and metrics."""
+    tasks = {}
+    for task, of_task in theirs.items():
+        first = of_task["samples"][0]["filter"]
+        samples = [{"prompts": [digest(a[0]) for a in s["arguments"]], "continuations": [a[1] for a in s["arguments"] if len(a) > 1 and isinstance(a[1], str)],
+                    "answers": s["answers"]} for s in of_task["samples"] if s["filter"] == first]
+        rows = {split: [json.loads(line) for line in Path(file).read_text().splitlines()] for split, file in files[task].items()}
+        tasks[task] = {"rows": rows, "samples": samples, "metrics": of_task["metrics"]}
+    path.write_text(json.dumps(tasks, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("model"), a.add_argument("out", type=Path)
+    a.add_argument("--rows", type=int, default=50), a.add_argument("--length", type=int, default=2048)
+    a.add_argument("--bench"), a.add_argument("--goldens", type=Path)
+    a = a.parse_args()
+    files = write_rows(a.out, a.rows)
+    theirs = harness(a.model, files, a.length, a.out)
+    (a.out / "harness.json").write_text(json.dumps(theirs))
+    if a.goldens:
+        goldens(theirs, files, a.goldens)
+    if a.bench:
+        import polars
+        rows = ours(a.model, a.bench, files, a.out, a.length, ["full", "tova"], [16, 64])
+        wrong = compare(theirs, rows, polars)
+        print(f"{wrong} differences")
+        sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+//! The block `cache:` of a task file: what lm-evaluation-harness has no word for, because it knows no cache.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::task::generation::Cut;
+use crate::yaml::Spanned;
+
+/// What a bounded cache and its reports need to know of a row.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CacheYaml {
+    /// The part of the prompt that the question is about: a column or a template, whose text stands in `doc_to_text` once.
+    /// Rows with the same context follow each other and share its reading; it is what a prompt that is too long loses, and
+    /// `query_aware: false` cuts the cache at its end.
+    pub context: Option<Spanned<String>>,
+    /// What a prompt that is too long loses: the `end` or the `middle` of its context, or the `start` of the prompt, as in the
+    /// harness. The default is `end` with a context and `start` without one.
+    pub cut: Option<CutYaml>,
+    /// Text after a context that lost its end.
+    pub separator: Option<String>,
+    /// Tokens of prompt and answer together, where a sweep does not say it.
+    #[schemars(range(min = 2, max = u32::MAX))]
+    pub length: Option<Spanned<u64>>,
+    /// The name of a row: a column or a template. The default is its number in the file.
+    pub name: Option<Spanned<String>>,
+    /// Rows of one cluster depend on each other, such as questions about one text: a column or a template. The default is the
+    /// context, or else the row itself.
+    pub cluster: Option<Spanned<String>>,
+    /// Parts of the rows that reports show by themselves: a name and a column or template each.
+    #[serde(default)]
+    pub slices: BTreeMap<String, Spanned<String>>,
+    /// An answer that needs no reading, for comparison: `commonest`, the target of most rows; `first_words`, the beginning of
+    /// the context, as long as the targets; or a template.
+    pub trivial: Option<Spanned<String>>,
+    /// The most tokens of a row's answer: a column or a template. The default is `max_gen_toks`.
+    pub max_gen_toks: Option<Spanned<String>>,
+    /// The text whose words and bytes perplexities are of: a column or a template. The default is the target.
+    pub counted: Option<Spanned<String>>,
+    /// Whether prompts go through the model's chat template, if it has one; by default they do not, as in the harness.
+    pub chat_template: Option<bool>,
+}
+
+/// What a prompt loses that is too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CutYaml {
+    /// The end of the context.
+    End,
+    /// The middle of the context.
+    Middle,
+    /// The beginning of the prompt.
+    Start,
+}
+
+impl From<CutYaml> for Cut {
+    fn from(cut: CutYaml) -> Cut {
+        match cut {
+            CutYaml::End => Cut::End,
+            CutYaml::Middle => Cut::Middle,
+            CutYaml::Start => Cut::Start,
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! `metric_list`: the metrics of a task, and how answers and likelihoods are scored with them.
+
+use fancy_regex::Regex;
+use serde_json::Value;
+
+use super::definition::OutputType;
+use super::filter;
+use crate::format::did_you_mean;
+use crate::metric::{self, Letters};
+use crate::task::generation::Request;
+use crate::yaml::{self, ConfigError, Location, Spanned};
+
+/// A metric of a task, with its options.
+#[derive(Clone, Debug)]
+pub struct TaskMetric {
+    pub kind: Kind,
+    pub options: Options,
+}
+
+/// What `exact_match` ignores.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    pub regexes: Vec<Regex>,
+    pub case: bool,
+    pub punctuation: bool,
+    pub numbers: bool,
+}
+
+/// The metrics that are known, by their names in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    ExactMatch,
+    /// Token F1 of written answers, as SQuAD has it; of choices, that of the classes 0 and 1.
+    F1,
+    /// ROUGE-1, -2 and -L of written answers.
+    Rouge,
+    /// The share of the targets that a written answer contains; whether it contains any in rows whose slice `task` begins with
+    /// `qa`.
+    Ruler,
+    Acc,
+    AccNorm,
+    AccBytes,
+    Perplexity,
+    WordPerplexity,
+    BytePerplexity,
+    BitsPerByte,
+}
+
+use Kind::{
+    Acc, AccBytes, AccNorm, BitsPerByte, BytePerplexity, ExactMatch, F1, Perplexity, Rouge, Ruler, WordPerplexity,
+};
+use OutputType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling, MultipleChoice};
+
+/// The metrics of each output type.
+pub const KINDS: [(&str, Kind, &[OutputType], &str); 11] = [
+    ("exact_match", ExactMatch, &[GenerateUntil, MultipleChoice], "the answer is a target"),
+    ("f1", F1, &[GenerateUntil, MultipleChoice], "of the words of an answer; of the choices 0 and 1"),
+    ("rouge", Rouge, &[GenerateUntil], "ROUGE-1, ROUGE-2 and ROUGE-L"),
+    (
+        "ruler",
+        Ruler,
+        &[GenerateUntil],
+        "the share of the targets that the answer contains; of tasks qa_*, whether it has any",
+    ),
+    ("acc", Acc, &[MultipleChoice, Loglikelihood], "the target is the likeliest"),
+    ("acc_norm", AccNorm, &[MultipleChoice], "the same per character"),
+    ("acc_bytes", AccBytes, &[MultipleChoice], "the same per byte"),
+    ("perplexity", Perplexity, &[Loglikelihood], "of the target"),
+    ("word_perplexity", WordPerplexity, &[LoglikelihoodRolling], "by words"),
+    ("byte_perplexity", BytePerplexity, &[LoglikelihoodRolling], "by bytes"),
+    ("bits_per_byte", BitsPerByte, &[LoglikelihoodRolling], "its logarithm to base 2"),
+];
+
+/// Checks a `metric_list`; without one, the harness' default of the output type.
+///
+/// # Errors
+/// A metric that is unknown, that another output type has, or an option without a meaning.
+pub fn metrics(list: &Option<Spanned<Value>>, output: OutputType) -> Result<Vec<TaskMetric>, ConfigError> {
+    let plain = |kind| TaskMetric { kind, options: Options::default() };
+    let Some(Spanned { value, referenced }) = list.as_ref().filter(|list| !list.value.is_null()) else {
+        return Ok(match output {
+            GenerateUntil => vec![plain(ExactMatch)],
+            MultipleChoice => vec![plain(Acc), plain(AccNorm)],
+            Loglikelihood => vec![plain(Perplexity), plain(Acc)],
+            LoglikelihoodRolling => vec![plain(WordPerplexity), plain(BytePerplexity), plain(BitsPerByte)],
+        });
+    };
+    let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
+    if entries.is_empty() {
+        return yaml::refuse(*referenced, "`metric_list` is a list of metrics", "write [{metric: exact_match}]");
+    }
+    entries.iter().map(|entry| metric(entry, output, *referenced)).collect()
+}
+
+fn metric(entry: &Value, output: OutputType, place: Location) -> Result<TaskMetric, ConfigError> {
+    let refuse = |message: String, hint: String| yaml::refuse(place, message, hint);
+    let name = entry["metric"].as_str().unwrap_or_default();
+    let known: Vec<&str> =
+        KINDS.iter().filter(|(.., outputs, _)| outputs.contains(&output)).map(|kind| kind.0).collect();
+    let Some((_, kind, outputs, _)) = KINDS.iter().find(|(known, ..)| *known == name) else {
+        let near = did_you_mean(name, known.iter().copied());
+        return refuse(format!("the metric `{name}` is not known"), format!("{near}use {}", known.join(", ")));
+    };
+    if !outputs.contains(&output) {
+        return refuse(format!("`{name}` is no metric of this output type"), format!("use {}", known.join(", ")));
+    }
+    let mut options = Options::default();
+    for (key, value) in entry.as_object().into_iter().flatten() {
+        match (key.as_str(), value) {
+            ("metric" | "higher_is_better", _) | (_, Value::Null) => {}
+            ("aggregation", Value::String(word)) if is_own_aggregation(*kind, word) => {}
+            ("ignore_case", Value::Bool(ignore)) => options.case = *ignore,
+            ("ignore_punctuation", Value::Bool(ignore)) => options.punctuation = *ignore,
+            ("ignore_numbers", Value::Bool(ignore)) => options.numbers = *ignore,
+            ("hf_evaluate", Value::Bool(false)) => {}
+            ("hf_evaluate", _) if *kind == ExactMatch => {}
+            ("regexes_to_ignore", Value::Array(patterns)) => {
+                for pattern in patterns {
+                    let text = super::python::str(pattern);
+                    match filter::pattern(&text) {
+                        Ok(regex) => options.regexes.push(regex),
+                        Err(error) => {
+                            return refuse(
+                                format!("the pattern {text} cannot be used: {error}"),
+                                "see Python's re".into(),
+                            );
+                        }
+                    }
+                }
+            }
+            _ => {
+                return refuse(
+                    format!("`{key}: {value}` has no meaning for `{name}`"),
+                    "exact_match has ignore_case, ignore_punctuation, ignore_numbers and regexes_to_ignore".into(),
+                );
+            }
+        }
+    }
+    Ok(TaskMetric { kind: *kind, options })
+}
+
+/// Whether a metric pools in this way here too.
+fn is_own_aggregation(kind: Kind, aggregation: &str) -> bool {
+    match kind {
+        Perplexity => aggregation == "perplexity",
+        WordPerplexity | BytePerplexity => aggregation == "weighted_perplexity",
+        BitsPerByte => aggregation == "bits_per_byte",
+        F1 => matches!(aggregation, "f1" | "mean"),
+        _ => aggregation == "mean",
+    }
+}
+
+impl Options {
+    /// A text without what is ignored.
+    fn plain(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for regex in &self.regexes {
+            text = regex.replace_all(&text, "").into_owned();
+        }
+        if self.case {
+            text = text.to_lowercase();
+        }
+        if self.punctuation {
+            text.retain(|c| !c.is_ascii_punctuation());
+        }
+        if self.numbers {
+            text.retain(|c| !c.is_ascii_digit());
+        }
+        text
+    }
+}
+
+/// The scores of a written answer, the best over the targets.
+pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
+    let targets = &request.references;
+    let share = |is: bool| f64::from(u8::from(is));
+    let contains = |target: &String| answer.to_lowercase().contains(&target.to_lowercase());
+    match metric.kind {
+        ExactMatch => {
+            let answer = metric.options.plain(answer);
+            vec![("exact_match", share(targets.iter().any(|target| metric.options.plain(target) == answer)))]
+        }
+        F1 => vec![("f1", metric::best_f1(answer, targets, Letters::AsWritten))],
+        Rouge => {
+            let rouge = metric::best_rouge(answer, targets);
+            vec![("rouge1", rouge.one), ("rouge2", rouge.two), ("rougeL", rouge.l)]
+        }
+        Ruler if request.slices.iter().any(|slice| slice.starts_with("task:qa")) => {
+            vec![("ruler", share(targets.iter().any(contains)))]
+        }
+        Ruler => {
+            let found = targets.iter().filter(|target| contains(target)).count();
+            vec![("ruler", found as f64 / targets.len().max(1) as f64)]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// What is known of a choice.
+#[derive(Clone, Copy, Debug)]
+pub struct Choice {
+    /// In nats, of the continuation.
+    pub log: f64,
+    /// Whether each of its tokens was the likeliest.
+    pub is_greedy: bool,
+    /// Characters and bytes of the choice.
+    pub length: (usize, usize),
+}
+
+/// A metric, its value and its weight.
+pub type Scored = (&'static str, f64, f64);
+
+/// The index of the likeliest choice.
+pub fn likeliest(choices: &[Choice]) -> Option<usize> {
+    first_largest(choices, |choice| choice.log)
+}
+
+/// The first of the largest, as numpy has it.
+fn first_largest(choices: &[Choice], value: fn(&Choice) -> f64) -> Option<usize> {
+    (0..choices.len()).reduce(|best, at| if value(&choices[at]) > value(&choices[best]) { at } else { best })
+}
+
+/// The scores of the likelihood of a target.
+pub fn of_target(metric: &TaskMetric, choices: &[Choice]) -> Option<Scored> {
+    let target = choices.first()?;
+    match metric.kind {
+        Perplexity => Some(("perplexity", -target.log, 1.0)),
+        Acc => Some(("acc", f64::from(u8::from(target.is_greedy)), 1.0)),
+        _ => None,
+    }
+}
+
+/// The scores of a whole text, from its NLL in nats.
+pub fn of_text(metric: &TaskMetric, nll: f64, text: &str) -> Option<Scored> {
+    // As `re.split(r"\s+", text)` counts them.
+    let words = || {
+        let spaces = text.char_indices().filter(|(at, c)| {
+            c.is_whitespace() && !text[..*at].chars().next_back().is_some_and(char::is_whitespace)
+        });
+        (spaces.count() + 1) as f64
+    };
+    match metric.kind {
+        WordPerplexity => Some(("word_perplexity", nll, words())),
+        BytePerplexity => Some(("byte_perplexity", nll, text.len() as f64)),
+        BitsPerByte => Some(("bits_per_byte", nll / std::f64::consts::LN_2, text.len() as f64)),
+        _ => None,
+    }
+}
+
+/// The metric of what a trivial answer would reach.
+pub fn guess_of(id: &str) -> Option<&'static str> {
+    Some(metric::Metric::known(id)?.guess?.metric)
+}
+
+/// The scores of choices; `gold` are the indices of the right ones.
+pub fn of_choices(metric: &TaskMetric, choices: &[Choice], gold: &[usize]) -> Option<Scored> {
+    let best = |value: fn(&Choice) -> f64| first_largest(choices, value);
+    let right = |at: usize| f64::from(u8::from(gold.contains(&at)));
+    let likeliest = best(|choice| choice.log)?;
+    Some(match metric.kind {
+        Acc => ("acc", right(likeliest), 1.0),
+        AccNorm => ("acc_norm", right(best(|choice| choice.log / choice.length.0 as f64)?), 1.0),
+        AccBytes => ("acc_bytes", right(best(|choice| choice.log / choice.length.1 as f64)?), 1.0),
+        ExactMatch => {
+            let is_greedy = gold.iter().any(|at| choices.get(*at).is_some_and(|choice| choice.is_greedy));
+            ("exact_match", f64::from(u8::from(is_greedy)), 1.0)
+        }
+        // Of the class 1: 2 TP / (2 TP + FP + FN), pooled over rows.
+        F1 => match (gold.first()?, likeliest) {
+            (1, 1) => ("f1_choice", 2.0, 2.0),
+            (0, 0) => ("f1_choice", 0.0, 0.0),
+            _ => ("f1_choice", 0.0, 1.0),
+        },
+        _ => return None,
+    })
+}

@@ -1,0 +1,254 @@
+//! The prompt of a row: description, examples, and the row itself, character for character as lm-evaluation-harness builds it
+//! (`ConfigurableTask.fewshot_context` and `build_qa_turn` of 0.4.13, without a chat template).
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::definition::{Definition, Examples, Field, Form, Sampler};
+use super::python::{self, Random};
+use super::rows::Rows;
+use super::template::Template;
+
+/// The seed with which the harness draws examples.
+const SEED: u32 = 1234;
+
+/// A prompt, and the row's own part of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowPrompt {
+    /// Description and examples.
+    pub before: String,
+    /// The row's text.
+    pub text: String,
+    /// The delimiter and the prefix of the answer.
+    pub prefix: String,
+}
+
+/// What a row is asked and what is right.
+#[derive(Clone, Debug)]
+pub struct Question {
+    /// One prompt; several where choices are contexts.
+    pub prompts: Vec<RowPrompt>,
+    /// The target as the file has it.
+    pub target: Value,
+    pub choices: Vec<String>,
+    /// The index of the right context, where choices are contexts.
+    pub right_context: Option<usize>,
+}
+
+/// Builds the prompts of rows in their order: each draws examples where the one before left off.
+pub struct Prompts<'a> {
+    definition: &'a Definition,
+    columns: &'a BTreeSet<String>,
+    examples: Vec<Value>,
+    random: Random,
+    /// Whether examples come from the rows that are measured.
+    own_rows: bool,
+}
+
+/// A text, or the index of a choice.
+enum Text {
+    Words(String),
+    Index(usize),
+}
+
+impl<'a> Prompts<'a> {
+    /// `examples` are the rows of the split that examples come from.
+    ///
+    /// # Errors
+    /// An index of an example that is not there.
+    pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Vec<Value>) -> Result<Prompts<'a>> {
+        let fewshot = &definition.fewshot;
+        let examples = match &fewshot.indices {
+            None => examples,
+            Some(indices) => {
+                let pick = |index: &usize| {
+                    examples
+                        .get(*index)
+                        .cloned()
+                        .with_context(|| format!("`fewshot_indices` names {index}, which is no row"))
+                };
+                indices.iter().map(pick).collect::<Result<_>>()?
+            }
+        };
+        let own_rows = matches!(&fewshot.source, Examples::Split(split) if *split == definition.split);
+        Ok(Prompts { definition, columns: &rows.columns, examples, random: Random::new(SEED), own_rows })
+    }
+
+    /// The question of a row.
+    ///
+    /// # Errors
+    /// A column that is missing, a template that fails, or a value of another kind than the output type needs.
+    pub fn question(&mut self, row: &Value) -> Result<Question> {
+        let form = &self.definition.form;
+        let mut before = match &self.definition.description {
+            Some(description) => self.column_or_text(description, row)?,
+            None => String::new(),
+        };
+        let prefix = form.prefix.as_ref().map(|prefix| self.column_or_text(prefix, row)).transpose()?;
+        let text = self.text(form, row).context("doc_to_text")?;
+        let many = matches!(text, Text::Index(_));
+        for example in self.draw(row)? {
+            before += &self.example(&example, many).context("an example of the prompt")?;
+        }
+        let target = self.target(form, row).context("doc_to_target")?;
+        let choices = self.choices(form, row).context("doc_to_choice")?;
+        let prompt = |text: String, delimiter: &str| {
+            let prefix = prefix.clone().filter(|prefix| !prefix.is_empty());
+            let prefix = prefix.map(|prefix| {
+                let delimiter = if needs_delimiter(&text, &prefix) { delimiter } else { "" };
+                [delimiter, &prefix].concat()
+            });
+            RowPrompt { before: before.clone(), text, prefix: prefix.unwrap_or_default() }
+        };
+        let (prompts, right_context) = match text {
+            Text::Words(text) => (vec![prompt(text, &form.target_delimiter)], None),
+            Text::Index(right) => (choices.iter().map(|choice| prompt(choice.clone(), "")).collect(), Some(right)),
+        };
+        Ok(Question { prompts, target, choices, right_context })
+    }
+
+    /// The examples before a row.
+    fn draw(&mut self, row: &Value) -> Result<Vec<Value>> {
+        let count = self.definition.fewshot.count;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let other = |example: &&Value| !self.own_rows || *example != row;
+        let too_few = |has: usize| format!("{count} examples are asked for, and there are {has} to draw from");
+        if self.definition.fewshot.sampler == Sampler::FirstN {
+            let first: Vec<Value> = self.examples.iter().filter(other).take(count).cloned().collect();
+            ensure!(first.len() == count, "{}", too_few(first.len()));
+            return Ok(first);
+        }
+        let drawn = count + usize::from(self.own_rows);
+        ensure!(drawn <= self.examples.len(), "{}", too_few(self.examples.len()));
+        let drawn = self.random.sample(self.examples.len(), drawn);
+        let chosen: Vec<Value> =
+            drawn.into_iter().map(|at| &self.examples[at]).filter(other).take(count).cloned().collect();
+        if chosen.len() == count {
+            return Ok(chosen);
+        }
+        // Rows that are equal to this one were drawn more than once.
+        let pool: Vec<Value> = self.examples.iter().filter(other).cloned().collect();
+        ensure!(count <= pool.len(), "{}", too_few(pool.len()));
+        Ok(self.random.sample(pool.len(), count).into_iter().map(|at| pool[at].clone()).collect())
+    }
+
+    /// An example with its answer.
+    fn example(&self, row: &Value, many: bool) -> Result<String> {
+        let form = &self.definition.fewshot.form;
+        let mut choices = self.choices(form, row)?;
+        let question = match self.text(form, row)? {
+            Text::Words(text) => text,
+            Text::Index(at) => choices.get(at).cloned().with_context(|| format!("there is no choice {at}"))?,
+        };
+        if many {
+            choices.clear();
+        }
+        let prefix =
+            form.prefix.as_ref().map(|prefix| self.column_or_text(prefix, row)).transpose()?.unwrap_or_default();
+        let answer = match self.target(form, row)? {
+            Value::Number(number) if !choices.is_empty() => {
+                let at = number.as_i64().context("the target is no index")?;
+                let at = if at < 0 { choices.len() as i64 + at } else { at };
+                choices.get(at as usize).cloned().with_context(|| format!("there is no choice {at}"))?
+            }
+            Value::Array(answers) => answers.first().map(python::str).context("the target is an empty list")?,
+            Value::String(answer) => answer,
+            other => bail!("the target {other} is no text"),
+        };
+        let has_answer = !answer.is_empty();
+        let delimiter = if prefix.is_empty() { has_answer } else { needs_delimiter(&question, &prefix) };
+        let delimiter = if delimiter { form.target_delimiter.as_str() } else { "" };
+        let joined = match (has_answer, needs_delimiter(&prefix, &answer)) {
+            (false, _) => return Ok([&question, delimiter, &prefix].concat()),
+            (true, true) => format!("{prefix} {answer}"),
+            (true, false) => format!("{prefix}{answer}"),
+        };
+        Ok([&question, delimiter, &joined, &form.fewshot_delimiter].concat())
+    }
+
+    fn column_or_text(&self, template: &Template, row: &Value) -> Result<String> {
+        Ok(python::str(&self.value(template, row)?))
+    }
+
+    /// A column of that name, or what the template makes of the row.
+    pub fn value(&self, template: &Template, row: &Value) -> Result<Value> {
+        if self.columns.contains(template.source()) {
+            return Ok(row.get(template.source()).cloned().unwrap_or_default());
+        }
+        template.render(row).map(Value::String)
+    }
+
+    fn text(&self, form: &Form, row: &Value) -> Result<Text> {
+        let value = match &form.text {
+            Field::Fixed(value) => value.clone(),
+            Field::Text(template) => match self.value(template, row)? {
+                Value::String(text) if form.choices.is_some() && is_digits(&text) && !self.is_column(template) => {
+                    python::literal(&text).unwrap_or(Value::String(text))
+                }
+                value => value,
+            },
+        };
+        match value {
+            Value::String(text) => Ok(Text::Words(text)),
+            Value::Number(number) if form.choices.is_some() => {
+                Ok(Text::Index(number.as_u64().context("the index of a choice is negative")? as usize))
+            }
+            other => bail!("{} is no text", python::repr(&other)),
+        }
+    }
+
+    fn is_column(&self, template: &Template) -> bool {
+        self.columns.contains(template.source())
+    }
+
+    fn target(&self, form: &Form, row: &Value) -> Result<Value> {
+        let template = match &form.target {
+            Field::Fixed(value) => return Ok(value.clone()),
+            Field::Text(template) => template,
+        };
+        let value = self.value(template, row)?;
+        let Value::String(text) = &value else { return Ok(value) };
+        if self.is_column(template) {
+            return Ok(value);
+        }
+        let is_index = is_digits(text) && form.choices.is_some();
+        let is_list = text.len() >= 2 && text.starts_with('[') && text.ends_with(']');
+        let read = if is_index || is_list { python::literal(text) } else { None };
+        Ok(read.unwrap_or(value))
+    }
+
+    fn choices(&self, form: &Form, row: &Value) -> Result<Vec<String>> {
+        let value = match &form.choices {
+            None => return Ok(Vec::new()),
+            Some(Field::Fixed(value)) => value.clone(),
+            Some(Field::Text(template)) => match self.value(template, row)? {
+                Value::String(text) if !self.is_column(template) => {
+                    python::literal(&text).with_context(|| format!("{text} is no list"))?
+                }
+                value => value,
+            },
+        };
+        let Value::Array(choices) = value else { bail!("{} is no list of choices", python::repr(&value)) };
+        let text = |choice: &Value| {
+            choice.as_str().map(str::to_owned).with_context(|| format!("the choice {choice} is no text"))
+        };
+        choices.iter().map(text).collect()
+    }
+}
+
+/// Whether neither text has white space where they meet. The first may be empty.
+fn needs_delimiter(before: &str, after: &str) -> bool {
+    let is_space = |c: Option<char>| c.is_some_and(char::is_whitespace);
+    !before.is_empty()
+        && !after.is_empty()
+        && !is_space(before.chars().next_back())
+        && !is_space(after.chars().next())
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_digit())
+}

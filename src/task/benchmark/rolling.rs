@@ -1,0 +1,161 @@
+//! `loglikelihood_rolling`: the likelihood of whole texts, in windows of the sweep's length as lm-evaluation-harness cuts them
+//! (`get_rolling_token_windows` with a context of one token).
+
+use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+
+use super::definition::Definition;
+use super::metric;
+use crate::lm::LanguageModel;
+use crate::metric::MetricSum;
+use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::data::TextSample;
+use crate::task::generation::{Request, by_slice};
+use crate::task::perplexity::measure;
+use crate::task::prepared::{Batch, PreparedTask, Report, SampleResult, Samples, TokenCost};
+use crate::task::spec::{PrepareContext, TaskSpec};
+
+/// A text, and its windows. Each is read by itself.
+struct Document {
+    request: Request,
+    /// Whose words and bytes are counted.
+    counted: String,
+    windows: Vec<TextSample>,
+}
+
+struct Documents {
+    definition: Arc<Definition>,
+    documents: Vec<Document>,
+}
+
+/// Makes samples of the targets of requests.
+pub fn prepare(
+    definition: &Arc<Definition>,
+    spec: &TaskSpec,
+    context: &PrepareContext<'_>,
+    requests: Vec<Request>,
+    digest: String,
+) -> Result<PreparedTask> {
+    let tokenizer = context.files.tokenizer()?;
+    let stops = context.files.stop_tokens()?;
+    let prefix = tokenizer.bos().ok().or(stops.first().copied());
+    let prefix = prefix.context("the model has neither a BOS nor an end of text, after which a text begins")?;
+    let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
+    let document = |request: Request| -> Result<Document> {
+        let [text, counted] =
+            [request.references.first(), request.references.last()].map(|text| text.cloned().unwrap_or_default());
+        let tokens: Vec<u32> = bos.into_iter().chain(tokenizer.encode(&text)?.ids).collect();
+        let windows = windows(&tokens, prefix, spec.length).into_iter().map(|(tokens, scored)| TextSample {
+            name: request.name.clone(),
+            cluster: request.cluster.clone(),
+            tokens,
+            bos: None,
+            scored,
+            words: 0,
+            recalls: Vec::new(),
+        });
+        Ok(Document { windows: windows.collect(), counted, request })
+    };
+    let documents = requests.into_iter().map(document).collect::<Result<_>>()?;
+    let samples = Documents { definition: definition.clone(), documents };
+    Ok(PreparedTask { samples: Box::new(samples), digest, bos: bos.is_some() })
+}
+
+/// The windows of a text: what is read and scored, and which of it is scored. Each reads at most `length` tokens and scores as
+/// many; the first reads `prefix` before the text, the others as much of the text before as there is room for.
+fn windows(text: &[u32], prefix: u32, length: usize) -> Vec<(Vec<u32>, Range<usize>)> {
+    let mut windows = Vec::new();
+    let mut scored = 0;
+    while scored < text.len() {
+        let end = (scored + length).min(text.len());
+        let tokens = match scored {
+            0 => [&[prefix], &text[..end]].concat(),
+            _ => text[end - length - 1..end].to_vec(),
+        };
+        let last = tokens.len();
+        windows.push((tokens, last - (end - scored)..last));
+        scored = end;
+    }
+    windows
+}
+
+impl Samples for Documents {
+    fn len(&self) -> usize {
+        self.documents.len()
+    }
+
+    fn name(&self, sample: usize) -> (&str, &str) {
+        let request = &self.documents[sample].request;
+        (&request.name, &request.cluster)
+    }
+
+    fn content(&self, sample: usize) -> Option<String> {
+        let Document { request, counted, windows } = &self.documents[sample];
+        let tokens = windows.iter().map(|window| format!("{:?} {:?}", window.scored, window.tokens));
+        let tokens: Vec<String> = tokens.collect();
+        Some([request.name.clone(), request.cluster.clone(), counted.clone(), tokens.join("\n")].join("\n"))
+    }
+
+    fn tokens(&self, sample: usize) -> usize {
+        self.documents[sample].windows.iter().map(|window| window.tokens.len()).sum()
+    }
+
+    fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
+        let windows = self.documents.iter().flat_map(|document| &document.windows);
+        let longest = windows.map(|window| window.tokens.len()).max().unwrap_or(0);
+        configs.iter().map(|config| config.needs(longest)).max().unwrap_or(0)
+    }
+
+    fn measure(
+        &self,
+        model: &LanguageModel,
+        batch: &Batch<'_>,
+        _: Option<&FullCachePrefix>,
+        report: Report<'_>,
+    ) -> ControlFlow<()> {
+        batch.samples.iter().try_for_each(|sample| report(*sample, self.result(model, *sample, &batch.config)))
+    }
+
+    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
+        let windows = || batch.samples.iter().flat_map(|sample| &self.documents[*sample].windows);
+        let tokens = |window: &TextSample| window.tokens.len();
+        let read: usize = windows().map(tokens).sum();
+        let attended: f64 =
+            windows().map(|window| batch.config.attended(0..tokens(window)) * tokens(window) as f64).sum();
+        TokenCost {
+            reads: windows().count(),
+            read,
+            attended: attended / read.max(1) as f64,
+            scored: windows().map(|window| window.scored.len()).sum(),
+            ..TokenCost::default()
+        }
+    }
+}
+
+impl Documents {
+    fn result(&self, model: &LanguageModel, sample: usize, config: &CacheConfig) -> Result<SampleResult> {
+        let Document { request, counted, windows } = &self.documents[sample];
+        let (mut nll, mut seconds, mut peak, mut evicted) = (0.0, 0.0, 0, Vec::new());
+        for window in windows {
+            let prefix = FullCachePrefix::read(model, &window.tokens, std::slice::from_ref(config))?;
+            let result = measure(model, window, config, prefix.as_ref())?;
+            nll += result.sums.iter().filter(|sum| sum.metric == "nll").map(|sum| sum.value).sum::<f64>();
+            evicted.extend(result.sums.into_iter().filter(|sum| sum.metric == "evicted_mass"));
+            (seconds, peak) = (seconds + result.seconds, peak.max(result.peak_cache_bytes));
+        }
+        let metrics = self.definition.metrics.iter().filter_map(|metric| metric::of_text(metric, nll, counted));
+        let sums = metrics.flat_map(|(id, value, weight)| {
+            by_slice(request, id, value).map(move |sum| MetricSum { weight, ..sum }).collect::<Vec<_>>()
+        });
+        Ok(SampleResult {
+            sums: sums.collect(),
+            seconds,
+            peak_cache_bytes: peak,
+            prompt_tokens: self.tokens(sample),
+            new_tokens: 0,
+            side_files: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::definition::Dataset;
+use super::splits::{self, Listed};
+use crate::columns;
+use crate::lm::source::{Hub, RepoId, expand_home};
+use crate::task::data::utf8;
+use crate::task::spec::PrepareContext;
+use crate::{bounded_read, task::questions};
+
+/// The most bytes of a file.
+const MOST_BYTES: u64 = 1 << 31;
+/// The most bytes of a row of JSON: a context of tens of millions of tokens.
+const MOST_ROW: usize = 1 << 28;
+
+/// Rows, as JSON objects.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    /// Every column that a row has.
+    pub columns: BTreeSet<String>,
+    pub rows: Vec<Value>,
+    /// The file and row of each, for errors.
+    pub places: Vec<String>,
+}
+
+/// Reads the rows of a split. `over` is a file, folder or data set that the sweep names in place of the task's own.
+///
+/// # Errors
+/// A data set that is missing or has no such split, or a row that is no object; file and row are named.
+pub fn read(dataset: &Dataset, over: Option<&str>, split: &str, context: &PrepareContext<'_>) -> Result<Rows> {
+    let mut rows = Rows::default();
+    for path in files(dataset, over, split, context)? {
+        rows.read_file(&path, dataset.field.as_deref())?;
+    }
+    ensure!(!rows.rows.is_empty(), "the split {split} has no rows");
+    // A column that a row has not is null there, as in a table.
+    for row in &mut rows.rows {
+        if let Value::Object(fields) = row {
+            for column in &rows.columns {
+                fields.entry(column).or_insert(Value::Null);
+            }
+        }
+    }
+    Ok(rows)
+}
+
+fn files(
+    dataset: &Dataset,
+    over: Option<&str>,
+    split: &str,
+    context: &PrepareContext<'_>,
+) -> Result<Vec<PathBuf>> {
+    let is_builder = matches!(dataset.path.as_str(), "json" | "csv" | "parquet" | "text");
+    let is_path = |path: &str| ["./", "../", "/", "~/"].iter().any(|start| path.starts_with(start)) || path == ".";
+    match over {
+        Some(over) if is_path(over) || Path::new(over).exists() => local(&expand_home(over)?, dataset, split),
+        Some(over) => hub(over, dataset, split, context),
+        None if is_builder || !dataset.files.is_empty() => {
+            let named =
+                dataset.files.get(split).or_else(|| dataset.files.get("").filter(|_| dataset.files.len() == 1));
+            let splits = || dataset.files.keys().cloned().collect::<Vec<_>>().join(", ");
+            let named = named.with_context(|| {
+                let has = if dataset.files.is_empty() { "nothing".to_owned() } else { splits() };
+                format!("`data_files` of the task names {has}, and not the split {split}")
+            })?;
+            named.iter().map(|file| expand_home(file)).collect()
+        }
+        None if is_path(&dataset.path) => local(&expand_home(&dataset.path)?, dataset, split),
+        None => hub(&dataset.path, dataset, split, context),
+    }
+}
+
+/// A file is every split; a folder is looked through.
+fn local(path: &Path, dataset: &Dataset, split: &str) -> Result<Vec<PathBuf>> {
+    if path.is_file() {
+        return Ok(vec![path.to_path_buf()]);
+    }
+    ensure!(path.is_dir(), "{} is neither a file nor a folder", path.display());
+    let mut names = Vec::new();
+    let mut folders = vec![(path.to_path_buf(), 0)];
+    while let Some((folder, depth)) = folders.pop() {
+        for entry in folder.read_dir().with_context(|| format!("cannot read the folder {}", folder.display()))? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() && depth < 4 {
+                folders.push((entry.path(), depth + 1));
+            } else if let Ok(name) = entry.path().strip_prefix(path) {
+                names.push(name.to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+    names.sort();
+    let readme = path.join("README.md");
+    let readme =
+        if readme.is_file() { bounded_read::text(&readme, 1 << 22).unwrap_or_default() } else { String::new() };
+    let listed = Listed { names: &names, readme: &readme };
+    let found =
+        splits::files(&listed, dataset.name.as_deref(), split).with_context(|| path.display().to_string())?;
+    Ok(found.iter().map(|name| path.join(name)).collect())
+}
+
+fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>) -> Result<Vec<PathBuf>> {
+    let repo: RepoId =
+        name.parse().with_context(|| format!("`{name}` is no data set: a path begins with ./, ../ or /"))?;
+    let hub = Hub { settings: context.hub, progress: context.progress };
+    hub.dataset_rows(&repo, |names, readme| {
+        splits::files(&Listed { names, readme }, dataset.name.as_deref(), split).with_context(|| name.to_owned())
+    })
+}
+
+impl Rows {
+    fn read_file(&mut self, path: &Path, field: Option<&str>) -> Result<()> {
+        let name = path.display().to_string();
+        let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
+        if ending == "parquet" {
+            return columns::read_rows(path)?.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
+        }
+        let (bytes, name, ending) = if ending == "zip" {
+            let inner = questions::names(path)?.into_iter().find(|name| is_rows(name));
+            let inner = inner.with_context(|| format!("{name} has no file of rows"))?;
+            let (member, bytes) = questions::unpack(path, &[inner], MOST_BYTES)?;
+            let ending = member.rsplit('.').next().unwrap_or_default().to_lowercase();
+            (bytes, format!("{name}:{member}"), ending)
+        } else {
+            let bytes = bounded_read::bytes(path, MOST_BYTES)
+                .with_context(|| format!("cannot read the rows of {name}"))?;
+            (bytes, name, ending)
+        };
+        let text = utf8(bytes, &name)?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        match ending.as_str() {
+            "csv" | "tsv" => self.read_table(text, if ending == "csv" { b',' } else { b'\t' }, &name),
+            "txt" => text.lines().try_for_each(|line| self.push(serde_json::json!({"text": line}), &name)),
+            _ => self.read_json(text, field, &name),
+        }
+    }
+
+    /// JSON lines, an array, or an object with an array.
+    fn read_json(&mut self, text: &str, field: Option<&str>, name: &str) -> Result<()> {
+        let is_array = text.trim_start().starts_with('[');
+        if is_array || field.is_some() {
+            let whole: Value = serde_json::from_str(text).with_context(|| format!("{name} is no valid JSON"))?;
+            let Some(Value::Array(rows)) = field.map_or(Some(&whole), |field| whole.get(field)).cloned() else {
+                bail!(
+                    "{name} has no list of rows{}",
+                    field.map(|field| format!(" under `{field}`")).unwrap_or_default()
+                );
+            };
+            return rows.into_iter().try_for_each(|row| self.push(row, name));
+        }
+        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+            let place = format!("{name}, line {}", number + 1);
+            ensure!(line.len() <= MOST_ROW, "{place}: a row has more than {MOST_ROW} bytes");
+            let row = serde_json::from_str(line).map_err(|error| {
+                anyhow::anyhow!("{place}: {}", error.to_string().replace(" at line 1 column", " at column"))
+            })?;
+            self.add(row, place)?;
+        }
+        Ok(())
+    }
+
+    /// Columns of numbers are numbers, and what is empty is null.
+    fn read_table(&mut self, text: &str, delimiter: u8, name: &str) -> Result<()> {
+        let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(text.as_bytes());
+        let header: Vec<String> =
+            reader.headers().with_context(|| name.to_owned())?.iter().map(str::to_owned).collect();
+        let records = reader.records().collect::<Result<Vec<_>, _>>().with_context(|| name.to_owned())?;
+        let numbers: Vec<bool> = (0..header.len())
+            .map(|at| {
+                records
+                    .iter()
+                    .all(|row| row.get(at).is_none_or(|cell| cell.is_empty() || cell.parse::<f64>().is_ok()))
+            })
+            .collect();
+        for record in records {
+            let cell = |(at, name): (usize, &String)| {
+                let text = record.get(at).unwrap_or_default();
+                let number =
+                    || text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from));
+                let value = match (text.is_empty(), numbers[at]) {
+                    (true, _) => Value::Null,
+                    (_, true) => number().unwrap_or(Value::Null),
+                    _ => text.into(),
+                };
+                (name.clone(), value)
+            };
+            self.push(Value::Object(header.iter().enumerate().map(cell).collect()), name)?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, row: Value, file: &str) -> Result<()> {
+        self.add(row, format!("{file}, row {}", self.rows.len() + 1))
+    }
+
+    fn add(&mut self, row: Value, place: String) -> Result<()> {
+        let Value::Object(fields) = &row else {
+            bail!("{place}: a row is an object with a value for each column")
+        };
+        self.columns.extend(fields.keys().cloned());
+        self.rows.push(row);
+        self.places.push(place);
+        Ok(())
+    }
+}
+
+/// Whether a file's name says that it has rows.
+pub fn is_rows(name: &str) -> bool {
+    [".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.zip", ".json.zip"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
+}

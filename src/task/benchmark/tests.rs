@@ -1,0 +1,93 @@
+//! Task files against values of CPython and against hand-computed tables; `tests/benchmarks.rs` has those against the harness.
+
+use serde_json::json;
+
+use super::python::{self, Random};
+use super::template::Template;
+
+/// Drawn by CPython 3.11: `r = random.Random(1234)`, then `r.sample(range(n), k)` for each.
+#[test]
+fn examples_are_drawn_as_python_draws_them() {
+    let mut random = Random::new(1234);
+    for (n, k, expected) in [
+        (10, 3, vec![7, 1, 0]),
+        (5, 5, vec![0, 4, 2, 3, 1]),
+        (100, 5, vec![98, 45, 30, 2, 3]),
+        (100, 6, vec![2, 44, 82, 79, 61, 78]),
+        (7473, 6, vec![3797, 1216, 747, 1499, 5844, 937]),
+        (21, 5, vec![0, 16, 15, 7, 2]),
+        (22, 5, vec![21, 17, 14, 2, 19]),
+        (85, 6, vec![11, 65, 74, 5, 34, 71]),
+        (86, 6, vec![8, 82, 38, 61, 45, 34]),
+        (
+            1000,
+            25,
+            vec![
+                255, 671, 955, 204, 464, 897, 542, 681, 19, 964, 520, 72, 5, 341, 147, 727, 484, 673, 386, 171,
+                55, 78, 601, 508, 167,
+            ],
+        ),
+    ] {
+        assert_eq!(random.sample(n, k), expected, "{k} of {n}");
+    }
+}
+
+#[test]
+fn values_look_as_in_python_and_are_read_back() {
+    for (value, repr) in [
+        (json!(0.1), "0.1"),
+        (json!(1e16), "1e+16"),
+        (json!(1e-5), "1e-05"),
+        (json!(123_456_789.0), "123456789.0"),
+        (json!(5.0), "5.0"),
+        (json!(-0.0001), "-0.0001"),
+        (json!(1.5e-7), "1.5e-07"),
+        (json!(9_007_199_254_740_992.0), "9007199254740992.0"),
+        (json!(-3), "-3"),
+        (json!("it's"), r#""it's""#),
+        (json!("say \"x\""), r#"'say "x"'"#),
+        (json!("both ' and \""), r#"'both \' and "'"#),
+        (json!("a\nb\t\\"), r"'a\nb\t\\'"),
+        (json!([true, false, null, ["a"]]), "[True, False, None, ['a']]"),
+    ] {
+        assert_eq!(python::repr(&value), repr);
+        assert_eq!(python::literal(repr), Some(value));
+    }
+    assert_eq!(python::repr(&json!({"a": 1})), "{'a': 1}");
+    assert_eq!(python::literal("['a' 'b', \"\\u00e9\\x41\", (1, 2),]"), Some(json!(["ab", "éA", [1, 2]])));
+    for wrong in ["", "[1", "[1 2]", "a", "[a]", "'a", "__import__('os')", "01"] {
+        assert_eq!(python::literal(wrong), None, "{wrong}");
+    }
+}
+
+#[test]
+fn templates_render_as_in_the_harness() {
+    let row = json!({"q": " Who? ", "n": 2, "x": 1.0, "is": true, "choices": {"text": ["a", "b'c"], "label": ["A", "B"]}, "key": "B"});
+    for (template, expected) in [
+        ("{{q.strip()}}\n", "Who?\n"),
+        ("{{choices.text}}", r#"['a', "b'c"]"#),
+        ("{{choices.label.index(key)}}", "1"),
+        ("{{n}} {{x}} {{is}} {{none}}", "2 1.0 True None"),
+        ("{{[q, n]}}", "[' Who? ', 2]"),
+        ("{{q.split(' ')[1:]|join('-')}}", "Who?-"),
+        ("{{'a.b.c'|regex_replace('[.](.)', '-\\\\1')}}", "a-b-c"),
+        ("{% for c in choices.text %}{{loop.index}}. {{c}}\n{% endfor %}", "1. a\n2. b'c\n"),
+        ("{{ 'yes' if is else 'no' }}", "yes"),
+    ] {
+        assert_eq!(Template::new(template).unwrap().render(&row).unwrap(), expected, "{template}");
+    }
+    let fails = |template: &str| match Template::new(template) {
+        Ok(template) => template.render(&row).unwrap_err().to_string(),
+        Err(error) => error.to_string(),
+    };
+    assert!(fails("{{missing}}").contains("undefined"));
+    for endless in [
+        "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
+        "{{ 'x' * 100000000 * 100000 }}",
+        "{% include '/etc/passwd' %}",
+    ] {
+        fails(endless);
+    }
+    fails(&"(".repeat(60_000));
+    fails(&format!("{{{{ {}x }}}}", "-".repeat(60_000)));
+}
