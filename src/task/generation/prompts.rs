@@ -262,6 +262,7 @@ fn continued(
         tokens: first[..common].to_vec(),
         continuations: continuations.collect(),
         document,
+        before_question: document,
         max_new_tokens: 0,
         request,
     })

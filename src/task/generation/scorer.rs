@@ -8,13 +8,18 @@ use crate::metric::{self, Letters, MetricSum};
 /// Metrics and their values for one text.
 pub type Values = Vec<(&'static str, f64)>;
 
+/// The metrics of a written answer.
+pub type OfAnswer = dyn Fn(&str, &Request) -> Vec<MetricSum> + Send + Sync;
+/// The metrics of continuations, from how likely each is.
+pub type OfLikelihoods = dyn Fn(&[Likelihood], &Request) -> Vec<MetricSum> + Send + Sync;
+
 /// What a task measures of answers.
 #[derive(Clone)]
 pub struct Scorer {
     /// The metrics of a text, given its request: whole and by slice.
-    pub score: Arc<dyn Fn(&str, &Request) -> Vec<MetricSum> + Send + Sync>,
+    pub score: Arc<OfAnswer>,
     /// The metrics of a request whose continuations are compared by their likelihood.
-    pub choose: Arc<dyn Fn(&[Likelihood], &Request) -> Vec<MetricSum> + Send + Sync>,
+    pub choose: Arc<OfLikelihoods>,
     /// Whether texts are compared with references; requests without any then get no metric.
     pub needs_references: bool,
     /// Whether the model with the full cache reads the text again, for the metric `nll_written`.
