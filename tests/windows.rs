@@ -91,7 +91,9 @@ fn rows_say_what_holds_in_layers_with_a_window() {
 
 /// The window of both models, and the bytes of an entry in a layer: the keys and values of all heads in f32.
 const WINDOW: usize = 24;
-const MODELS: [(&str, &str, &[Option<usize>], usize, usize); 2] = [
+/// The name in the sweep, the folder, the windows of the layers, bytes of an entry, and key-value heads.
+type Windowed = (&'static str, &'static str, &'static [Option<usize>], usize, usize);
+const MODELS: [Windowed; 2] = [
     ("mistral", "families/mistral", &[Some(WINDOW); 3], 2 * 2 * 8 * 4, 2),
     (
         "gemma",
