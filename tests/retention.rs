@@ -159,6 +159,16 @@ fn rows_split_the_log_into_groups() {
         let steps: f64 = table.values().map(|sums| sums.1).sum();
         assert!((steps - row.value / 2.0).abs() < 0.1 * table.len() as f64, "{steps} {}", row.value);
         assert!(table.contains_key("<s>") && table.contains_key("\n"), "{table:?}");
+        // Positions 0 to 100 have at least half of the sample before them.
+        assert_eq!(table.values().map(|sums| sums.2).sum::<u64>(), 101);
+        if (row.policy.as_str(), row.cache_size) == ("window+4", Some(16)) {
+            // Every token is visible for 13 steps, the first four to the end, and the last of a sample for fewer.
+            let mean = |[times, steps]: [f64; 2]| steps / times;
+            let all = table.values().map(|sums| mean([sums.0 as f64, sums.1]));
+            let counted = table.values().filter(|sums| sums.2 > 0).map(|sums| mean([sums.2 as f64, sums.3]));
+            assert!(all.fold(f64::INFINITY, f64::min) < 12.9, "{table:?}");
+            assert!((counted.fold(f64::INFINITY, f64::min) - 13.0).abs() < 0.1, "{table:?}");
+        }
     }
     let report = fs::read_to_string(folder.join("one/report.md")).unwrap();
     assert!(report.contains("## What is kept") && report.contains("| class possessive |"), "{report}");

@@ -156,7 +156,7 @@ fn shades(maps: &[Map]) -> String {
     let squares = if maps.len() == 1 { ALONE } else { TOGETHER };
     let coarse = maps.iter().any(|map| map.tokens > squares);
     let greys = [
-        (heads > 1).then(|| format!("by some of the {heads} key-value heads, which evict each by itself")),
+        (heads > 1).then(|| format!("by some of the {heads} key-value heads, each of which evicts by itself")),
         coarse.then(|| "for some of the tokens and steps of a point".to_owned()),
     ];
     let greys: Vec<String> = greys.into_iter().flatten().collect();

@@ -10,8 +10,8 @@ use super::special_tokens;
 use super::table::{Entry, Grid, Line, Sheet};
 use crate::ledger::Row;
 
-/// Tokens that occur less often are left out, unless there are few others.
-const COMMON: u64 = 10;
+/// Tokens that occur less often are left out: the first of these for which enough are left.
+const COMMON: [u64; 3] = [10, 5, 2];
 /// Tokens shown from each end.
 const MOST: usize = 15;
 
@@ -30,21 +30,20 @@ pub(super) fn sheets(rows: &[&Row], of: &str) -> Vec<Sheet> {
             sum.1 += steps;
         }
     }
-    let common = pooled.values().filter(|(occurrences, _)| *occurrences >= COMMON).count();
-    let least = if common >= 2 * MOST { COMMON } else { 1 };
+    let are_enough = |least: &u64| pooled.values().filter(|(times, _)| times >= least).count() >= 2 * MOST;
+    let least = COMMON.into_iter().find(are_enough).unwrap_or(1);
     pooled.retain(|_, (occurrences, _)| *occurrences >= least);
     let mean = |(text, (occurrences, steps))| (text, occurrences, steps / occurrences as f64);
     let mut tokens: Vec<(String, u64, f64)> = pooled.into_iter().map(mean).collect();
     tokens.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(&b.0)));
     let how = if least == 1 { "at all".to_owned() } else { format!("at least {least} times") };
-    let how = format!("{how} in the first half of a sample. Steps are counted for half a sample at most");
     let line = |(text, times, steps): &(String, u64, f64)| Line {
         name: visible(text),
         cells: [format!("{steps:.0}"), times.to_string()].map(|number| Some(Entry::plain(number))).to_vec(),
     };
     let about = format!(
-        "Of {} different tokens that occur {how}: the others are in the cache for a few steps because the sample ends, \
-         not because they are evicted. A space is shown as ␣, a special token by its name in ⟨⟩.",
+        "Of {} different tokens that occur {how} in the first half of a sample, for at most half a sample's steps: how long tokens \
+         near the end would be kept is not known. A space is shown as ␣, a special token by its name in ⟨⟩.",
         tokens.len()
     );
     let sheet = |end: &str, lines: Vec<Line>| {
