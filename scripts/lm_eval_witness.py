@@ -87,8 +87,8 @@ TASKS = {
 }
 SPLITS = ["train", "validation", "test", "dev"]
 # Our names of their metrics.
-SAME = {"f1": "f1_choice"}
-POOLED = {"perplexity": math.exp, "word_perplexity": math.exp, "byte_perplexity": math.exp}
+SAME = {"f1": "f1_choice", "perplexity": "target_perplexity"}
+POOLED = {"target_perplexity": math.exp, "word_perplexity": math.exp, "byte_perplexity": math.exp}
 
 
 def write_rows(out, rows):

@@ -531,7 +531,8 @@ mod tests {
             attend(tokens.slice(lost.len(), piece), cache, &mut out, Some(&mut of_piece), scratch);
             lost.extend(of_piece);
         }
-        let sound = broken.unwrap_or(rows);
+        // Rows of a block are computed in whole lanes, and one that is no number spoils those it shares lanes with.
+        let sound = broken.map_or(rows, |token| token / vector::LANES * vector::LANES);
         for (t, (got, want)) in lost.iter().zip(outside(tokens, size)).enumerate().take(sound) {
             assert!((f64::from(*got) - want).abs() < 1e-5, "lost at {t}: {got} {want}");
         }

@@ -131,7 +131,7 @@ pub static METRICS: &[Metric] = &[
         .title("accuracy per character of {model} in {data}"),
     new("acc_bytes", "accuracy per byte (%)", Higher, Share).with(&[Detail]),
     new("f1_choice", "F1 of choices (%)", Higher, Share).with(&[VaryingWeights]).title("F1 of {model} in {data}"),
-    new("perplexity", "perplexity of the target", Lower, Perplexity).stem("target-perplexity"),
+    new("target_perplexity", "perplexity of the target", Lower, Perplexity).stem("target-perplexity"),
     new("word_perplexity", "perplexity by words", Lower, Perplexity).stem("perplexity-by-words").per("word"),
     new("byte_perplexity", "perplexity by bytes", Lower, Perplexity).stem("perplexity-by-bytes").per("byte"),
     new("loglikelihood", "log-likelihood of the target (nats)", Higher, Mean).with(&[Detail]),

@@ -237,7 +237,7 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
-        assert!(!text.contains("9.53") && text.lines().count() < 32, "{text}");
+        assert!(!text.contains("9.53") && text.lines().count() < 40, "{text}");
         assert!(fits(&text, WIDTH), "{text}");
     }
 

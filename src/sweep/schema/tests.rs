@@ -159,6 +159,7 @@ fn defaults_in_the_schema_are_those_of_the_program() {
         let needed = match task.as_str() {
             "story" | "ruler" => "",
             "timing" => "memory: 8 GiB, ",
+            "benchmark" => "task: gsm8k, ",
             _ => "dataset: ./t, ",
         };
         let with =

@@ -224,7 +224,7 @@ fn first_largest(choices: &[Choice], value: fn(&Choice) -> f64) -> Option<usize>
 pub fn of_target(metric: &TaskMetric, choices: &[Choice]) -> Option<Scored> {
     let target = choices.first()?;
     match metric.kind {
-        Perplexity => Some(("perplexity", -target.log, 1.0)),
+        Perplexity => Some(("target_perplexity", -target.log, 1.0)),
         Acc => Some(("acc", f64::from(u8::from(target.is_greedy)), 1.0)),
         _ => None,
     }

@@ -55,7 +55,7 @@ struct Keys {
     /// Tokens of prompt and answer together; the default is the file's, or 4,096.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = null))]
     length: Option<Spanned<u64>>,
-    /// How answers are written, in place of what the file says.
+    /// How answers are written; by default as the file says.
     #[serde(default)]
     write: WriteYaml,
 }
