@@ -51,7 +51,7 @@ const MODULES: [(&str, &[&str]); 18] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 27] = [
+const CRATES: [(&str, &[&str]); 29] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -60,7 +60,10 @@ const CRATES: [(&str, &[&str]); 27] = [
     ("hf_hub", &["lm"]),
     ("ureq", &["lm", "judge"]),
     ("gemm", &["lm"]),
-    ("minijinja", &["lm"]),
+    // Chat templates, and the templates of task files.
+    ("minijinja", &["lm", "task"]),
+    ("fancy_regex", &["task"]),
+    ("csv", &["task"]),
     ("deunicode", &["metric"]),
     ("harper_brill", &["task"]),
     ("zip", &["task"]),

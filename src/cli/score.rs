@@ -37,6 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let cache = text.cache();
     // Before the model is loaded.
     let (plan, truncated) = cache.plan(&own)?;
+    arguments.text.note(&plan);
     let pool = text.thread_pool()?;
     let files = text.files()?;
     if text.stream {

@@ -10,9 +10,9 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Mode;
 use crate::bounded_read;
-use crate::eviction::{LocalLayers, Policy, Positions};
+use crate::eviction::{LocalLayers, Policy, Positions, SizedPolicy};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{ModelFiles, TextThreads, WeightType};
+use crate::lm::{MemoryPlan, ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
 use crate::task::{CHUNK, read_text};
 use crate::text::{CacheSettings, TextModel};
@@ -97,6 +97,15 @@ impl TextArguments {
         }
         let path = self.text.as_ref().context("either --tokens or --text is needed")?;
         read_text(path).map(Source::Text)
+    }
+
+    /// Says where a policy's score never decides.
+    pub(super) fn note(&self, plan: &MemoryPlan<'_>) {
+        if let Some(window) = plan.policy.and_then(SizedPolicy::is_in_effect) {
+            eprintln!(
+                "note: all entries of the cache are protected, so the score never decides: this is `{window}`"
+            );
+        }
     }
 
     /// The policies of `--define`.

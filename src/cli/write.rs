@@ -79,6 +79,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (cache, settings) = (text.cache(), arguments.settings());
     // Before the model is loaded.
     let (plan, truncated) = cache.plan(&own)?;
+    arguments.text.note(&plan);
     settings.check(&plan)?;
     let pool = text.thread_pool()?;
     let files = text.files()?;

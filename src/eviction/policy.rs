@@ -110,25 +110,8 @@ impl Policy {
     /// The policy at cache size `size`. Percentages are of this size in every layer, whatever the budget.
     ///
     /// # Errors
-    /// A size of 0, protected entries that do not fit, or so many that the score never decides.
+    /// A size of 0, or protected entries that leave none to evict.
     pub fn at(self, size: usize) -> Result<SizedPolicy> {
-        let sized = self.fitted(size)?;
-        let SizedPolicy { keep_first, keep_recent, .. } = sized;
-        // Layers of other sizes may have a choice.
-        if sized.score != Score::Recency && self.budget == Budget::Uniform && keep_first + keep_recent == size {
-            let window = if keep_first == 0 { "window".to_owned() } else { format!("window+{keep_first}") };
-            bail!(
-                "keep_first {} and keep_recent {} protect all {size} entries of the cache, so the score never decides and it is \
-                 the policy `{window}`; protect fewer entries, or take a larger cache",
-                self.keep_first,
-                self.keep_recent
-            );
-        }
-        Ok(sized)
-    }
-
-    /// The policy at a size that its protected entries fit into.
-    pub(super) fn fitted(self, size: usize) -> Result<SizedPolicy> {
         let policy = self.canonical();
         let keep_recent = policy.keep_recent.of(size);
         let keep_first = policy.keep_first.of(size);
@@ -160,7 +143,7 @@ impl Policy {
         let [keep_first, keep_recent] = [sized.keep_first, sized.keep_recent].map(Amount::Tokens);
         let of_layer = Policy { keep_first, keep_recent, budget: Budget::Uniform, ..self };
         for (layer, size) in sized.sizes(layers).into_iter().enumerate() {
-            if let Err(error) = of_layer.fitted(size) {
+            if let Err(error) = of_layer.at(size) {
                 bail!(
                     "its budget `{}` leaves layer {layer} (of 0 to {}) a size of {size}: {error}\n\
                      hint: use a larger cache size, protect fewer entries, or share more evenly",
@@ -198,7 +181,7 @@ fn write_budget(f: &mut fmt::Formatter<'_>, budget: Budget) -> fmt::Result {
     if budget == Budget::Uniform { Ok(()) } else { write!(f, " budget={budget}") }
 }
 
-/// A policy whose amounts are entries of a cache of `size`. Only [`Policy`] makes one, so there is always an
+/// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an
 /// entry to evict: `keep_first + keep_recent <= size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizedPolicy {
@@ -212,6 +195,14 @@ pub struct SizedPolicy {
 }
 
 impl SizedPolicy {
+    /// The preset that this is in effect where all entries of the cache are protected, so that its score never decides.
+    pub fn is_in_effect(self) -> Option<String> {
+        let SizedPolicy { score, keep_first, keep_recent, size, budget, .. } = self;
+        // Layers of other sizes may have a choice.
+        let is_full = keep_first + keep_recent == size && budget == Budget::Uniform && score != Score::Recency;
+        is_full.then(|| if keep_first == 0 { "window".to_owned() } else { format!("window+{keep_first}") })
+    }
+
     /// Entries of each layer of a model that has so many. A budget for another number of layers, which
     /// [`Policy::check`] refuses, counts as uniform.
     pub fn sizes(self, layers: usize) -> Vec<usize> {

@@ -190,7 +190,7 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
             }
             let norms = numbers(kv_heads * tokens, 0.1, 9.0);
             let vectors = [(); 2].map(|()| numbers(kv_heads * tokens * DIM, -2.0, 2.0));
-            let policy = policy.fitted(size).unwrap();
+            let policy = policy.at(size).unwrap();
             let heads = Heads { heads, kv_heads };
             Case { heads, tokens, policy, window, logits, norms, vectors, chunks, formula: None }
         },
@@ -288,7 +288,7 @@ proptest! {
         prop_assume!(!max || !written.contains("pooled("));
         agrees(&Case {
             tokens: case.tokens.min(30),
-            policy: policy.fitted(size).unwrap(),
+            policy: policy.at(size).unwrap(),
             formula: Some((expr, pool)),
             ..case.clone()
         })?;
@@ -308,7 +308,7 @@ proptest! {
         let same = if by_age { Score::Recency } else { Score::LastAttention };
         let SizedPolicy { scope, size, .. } = case.policy;
         let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
-        let policy = |score| Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }.fitted(size).unwrap();
+        let policy = |score| Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }.at(size).unwrap();
         // The oldest leaves in every group alike.
         prop_assume!(!by_age || scope == Scope::Layer);
         agrees_under(&Case { policy: policy(same), ..case }, policy(Score::Custom(custom)))?;

@@ -356,22 +356,6 @@ fn first_tokens_can_be_protected_in_three_ways() {
     refused(&all.replace("tova]", "all]"), "64, 16", "keep_first 100% fills a cache of 64", "remove the size 64");
     let more = all.replace("keep_first: 100%", "keep_first: 50%, keep_recent: 51%");
     refused(&more.replace("tova]", "all]"), "64, 16", "keep_first 32 and keep_recent 33", "remove the size 64");
-    // A score that never decides is another policy than the one named.
-    let recent = all.replace("keep_first: 100%", "keep_recent: 16").replace("tova]", "all]");
-    refused(
-        &recent,
-        "16]",
-        "policy `all` cannot have a cache of 16: keep_first 0 and keep_recent 16 protect all 16",
-        "remove",
-    );
-    refused(
-        &recent.replace("keep_recent", "keep_first: 4, keep_recent").replace("recent: 16", "recent: 12"),
-        "16]",
-        "`window+4`",
-        "",
-    );
-    sweep(&recent.replace("recent: 16", "recent: 15"));
-    sweep(&recent.replace("score: random", "score: recency"));
     let mine = format!("{SMALL}define: {{mine: {{score: random, scope: layer}}}}\n");
     refused(&mine.replace("tova]", "mine+16]"), "16]", "keep_first 16 fills", "remove the size 16");
     for unknown in ["mine+", "mine+04", "mine+-4", "mine+4+4", "mien+4"] {

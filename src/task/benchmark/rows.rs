@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::definition::Dataset;
 use super::splits::{self, Listed};
+use crate::bounded_read;
 use crate::columns;
 use crate::lm::source::{Hub, RepoId, expand_home};
 use crate::task::data::utf8;
+use crate::task::questions;
 use crate::task::spec::PrepareContext;
-use crate::{bounded_read, task::questions};
 
 /// The most bytes of a file.
 const MOST_BYTES: u64 = 1 << 31;

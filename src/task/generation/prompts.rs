@@ -142,7 +142,8 @@ impl EncodedPrompts {
             let text = &tokens[usize::from(tokens.first().copied() == bos)..];
             let begin = tokens.len().min(1) * usize::from(bos.is_some());
             let document = shared(text, &document) + begin;
-            let before_question = match request.question_at.filter(|_| !config.query_aware) {
+            // Whatever the cell: samples are shared by cells that cut prompts elsewhere.
+            let before_question = match request.question_at {
                 Some(at) => {
                     begin + request.prompt.before_question(at, text, &|text| Ok(tokenizer.encode(text)?.ids))?
                 }
