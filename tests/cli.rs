@@ -763,10 +763,10 @@ fn paths_start_at_the_working_directory_and_the_error_says_what_is_beside_the_sw
     };
     for (models, named) in [("[random-tiny]", "texts"), ("[./model]", "model")] {
         let ended = from_above(Sweep { models, tasks: &[task], ..SMALL }, 2);
-        ended.says(&["run it in configs, or write configs/./", named, "0 cells measured"]);
+        ended.says(&["run it in configs, or write configs/", &format!("configs/{named}"), "0 cells measured"]);
     }
     let plan = run(setup.path(), &["plan", "configs/sweep.yaml"]).with_code(4);
-    assert!(plan.stdout.contains("or write configs/./model"), "{}", plan.stdout);
+    assert!(plan.stdout.contains("or write configs/model"), "{}", plan.stdout);
     // Neither what is nowhere nor what is measured gets the advice, and some cells are enough for 4.
     let nowhere = "dataset: ./nowhere, length: 64";
     let ended = from_above(Sweep { tasks: &[nowhere], ..SMALL }, 2);

@@ -1,6 +1,6 @@
 //! Errors of cells whose sweep names a path where nothing is.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Error;
 
@@ -25,7 +25,7 @@ impl MissingPath {
         }
         let is_missing = |path: &String| expand_home(path).is_ok_and(|path| !path.exists());
         let Some(path) = paths(model, task).into_iter().find(is_missing) else { return error };
-        let beside = sweep.folder.join(&path);
+        let beside: PathBuf = sweep.folder.join(&path).components().collect();
         let hint = match !path.starts_with('~') && Path::new(&path).is_relative() && beside.exists() {
             true => format!(
                 "\nhint: paths of a sweep start at the working directory, not at its file: run it in {}, or write {}",
