@@ -166,7 +166,10 @@ fn defaults_in_the_schema_are_those_of_the_program() {
             |more: &str| format!("models: [a/b]\npolicies: [full]\ntasks: [{{{task}: {{{needed}{more}}}}}]\n");
         compare(schema, &with);
         for (key, inner) in schema["properties"].as_object().unwrap() {
-            compare(inner, &|more| with(&format!("{key}: {{{more}}}")));
+            // The defaults of a benchmark's answers are its file's.
+            if task != "benchmark" {
+                compare(inner, &|more| with(&format!("{key}: {{{more}}}")));
+            }
         }
     }
     assert!(compared > 50, "{compared}");

@@ -1,12 +1,13 @@
 //! A benchmark in a sweep: `- benchmark: ./my-task.yaml`.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -30,14 +31,26 @@ use crate::task::prepared::PreparedTask;
 use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// A benchmark that a file describes: the file or name alone, or with these keys.
-#[derive(Debug, JsonSchema)]
+/// A benchmark that a file describes: the file or name alone, or with keys.
+#[derive(Debug)]
 pub struct BenchmarkYaml {
-    #[schemars(flatten)]
     keys: Keys,
 }
 
-/// A benchmark that a file describes.
+impl JsonSchema for BenchmarkYaml {
+    fn schema_name() -> Cow<'static, str> {
+        Keys::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Keys::json_schema(generator);
+        // The file or the name alone.
+        schema.insert("type".into(), serde_json::json!(["object", "string"]));
+        schema
+    }
+}
+
+/// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Keys {
