@@ -51,7 +51,7 @@ const MODULES: [(&str, &[&str]); 18] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 29] = [
+const CRATES: [(&str, &[&str]); 28] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -63,7 +63,6 @@ const CRATES: [(&str, &[&str]); 29] = [
     // Chat templates, and the templates of task files.
     ("minijinja", &["lm", "task"]),
     ("fancy_regex", &["task"]),
-    ("csv", &["task"]),
     ("deunicode", &["metric"]),
     ("harper_brill", &["task"]),
     ("zip", &["task"]),
