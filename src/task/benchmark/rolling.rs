@@ -141,7 +141,12 @@ impl Documents {
         for window in windows {
             let prefix = FullCachePrefix::read(model, &window.tokens, std::slice::from_ref(config))?;
             let result = measure(model, window, config, prefix.as_ref())?;
-            nll += result.sums.iter().filter(|sum| sum.metric == "nll").map(|sum| sum.value).sum::<f64>();
+            nll += result
+                .sums
+                .iter()
+                .filter(|sum| sum.metric == "nll" && sum.slice.is_none())
+                .map(|sum| sum.value)
+                .sum::<f64>();
             evicted.extend(result.sums.into_iter().filter(|sum| sum.metric == "evicted_mass"));
             (seconds, peak) = (seconds + result.seconds, peak.max(result.peak_cache_bytes));
         }

@@ -51,11 +51,15 @@ pub fn files(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<V
     let candidates = if of_config.is_empty() { rows } else { of_config };
     let own = [split];
     let words = ALIASES.iter().find(|(name, _)| *name == split).map_or(&own[..], |(_, words)| words);
-    let found: Vec<String> = candidates
-        .iter()
-        .filter(|name| name.split('/').any(|part| is_called(part, words)))
-        .map(|name| (*name).clone())
-        .collect();
+    let called = |words: &[&str]| -> Vec<String> {
+        let named = candidates.iter().filter(|name| name.split('/').any(|part| is_called(part, words)));
+        named.map(|name| (*name).clone()).collect()
+    };
+    // Another name only where there is none of its own.
+    let mut found = called(&own);
+    if found.is_empty() {
+        found = called(words);
+    }
     if !found.is_empty() {
         return Ok(found);
     }
