@@ -93,9 +93,8 @@ impl Samples for Documents {
 
     fn content(&self, sample: usize) -> Option<String> {
         let Document { request, counted, windows } = &self.documents[sample];
-        let tokens = windows.iter().map(|window| format!("{:?} {:?}", window.scored, window.tokens));
-        let tokens: Vec<String> = tokens.collect();
-        Some([request.name.clone(), request.cluster.clone(), counted.clone(), tokens.join("\n")].join("\n"))
+        let windows: Vec<String> = windows.iter().map(TextSample::canonical).collect();
+        Some([request.name.clone(), request.cluster.clone(), counted.clone(), windows.join("\n")].join("\n"))
     }
 
     fn tokens(&self, sample: usize) -> usize {

@@ -1,7 +1,7 @@
 //! A benchmark in a sweep: `- benchmark: ./my-task.yaml`.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,12 +23,15 @@ use super::{builtin, python, rolling};
 use crate::lm::Real;
 use crate::lm::source::expand_home;
 use crate::metric::MetricSum;
+use crate::task::canonical::list;
 use crate::task::data::{self, Texts, digest_of};
 use crate::task::generation::{
     self, Continued, GenerationConfig, Likelihood, Prompt, Request, Scorer, WriteYaml, by_slice,
 };
 use crate::task::prepared::PreparedTask;
+use crate::task::qasper::commonest_answer;
 use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
+use crate::task::squality::first_words;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// A benchmark that a file describes: the file or name alone, or with keys.
@@ -348,29 +351,14 @@ fn gather(requests: &mut [Request]) -> Result<()> {
 
 /// Adds the answers that need no reading, where they follow from all rows or from the context.
 fn add_trivial(definition: &Definition, requests: &mut [Request]) {
-    match &definition.cache.trivial {
-        None => {}
-        Some(Trivial::Commonest) => {
-            let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-            for request in &*requests {
-                let different: BTreeSet<&str> = request.references.iter().map(String::as_str).collect();
-                different.into_iter().for_each(|target| *counts.entry(target).or_default() += 1);
-            }
-            // The alphabetically first of equals.
-            let commonest = counts.into_iter().rev().max_by_key(|(_, count)| *count);
-            let commonest = commonest.map(|(target, _)| target.to_owned()).unwrap_or_default();
-            requests.iter_mut().for_each(|request| request.trivial.clone_from(&commonest));
-        }
-        Some(Trivial::FirstWords) => {
-            for request in requests {
-                let words =
-                    request.references.iter().map(|target| target.split_whitespace().count()).sum::<usize>();
-                let count = words.checked_div(request.references.len()).unwrap_or(0);
-                let first = request.prompt.document.split_whitespace().take(count);
-                request.trivial = first.collect::<Vec<_>>().join(" ");
-            }
-        }
-        Some(Trivial::Text(_)) => {}
+    let trivial = match &definition.cache.trivial {
+        Some(Trivial::Commonest) => commonest_answer(requests),
+        Some(Trivial::FirstWords) => first_words(requests),
+        // That of a template is a row's own.
+        Some(Trivial::Text(_)) | None => return,
+    };
+    for (request, trivial) in requests.iter_mut().zip(trivial) {
+        request.trivial = trivial;
     }
 }
 
@@ -380,11 +368,12 @@ fn digest(requests: &[Request]) -> String {
         let Request { name, cluster, prompt, references, classes, slices, continuations, right, .. } = request;
         let Prompt { before, document, after, separator, header } = prompt;
         let counts = format!(
-            "{header} {} {} {} {} {right:?}",
+            "{header} {} {} {} {} {}",
             references.len(),
             classes.len(),
             slices.len(),
-            continuations.len()
+            continuations.len(),
+            list(right)
         );
         let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
         let asked = continuations.iter().flat_map(|Continued { context, text }| [context.clone(), text.clone()]);

@@ -35,7 +35,7 @@ pub static QASPER: Benchmark = Benchmark {
 };
 
 /// For every question the reference that answers most questions, the alphabetically first of equals.
-fn commonest_answer(questions: &[Request]) -> Vec<String> {
+pub(super) fn commonest_answer(questions: &[Request]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for question in questions {
         let different: BTreeSet<&str> = question.references.iter().map(String::as_str).collect();

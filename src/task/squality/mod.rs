@@ -29,7 +29,7 @@ pub static SQUALITY: Benchmark = Benchmark {
 };
 
 /// The first words of each document, as many as its references have on average.
-fn first_words(questions: &[Request]) -> Vec<String> {
+pub(super) fn first_words(questions: &[Request]) -> Vec<String> {
     let words = |text: &String| text.split_whitespace().count();
     let first_words = |question: &Request| {
         let references = question.references.iter().map(words).sum::<usize>();
