@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{Storage, Tensor};
@@ -92,6 +93,9 @@ fn compiled(emulation: &Emulation) -> Result<PathBuf> {
     flags.iter().for_each(|flag| digest.update(flag));
     let name = format!("kernels-{:x}", digest.finalize());
     let library = Path::new(env!("OUT_DIR")).join(&name[..24]).with_extension("so");
+    // Of this program's threads one compiles, and the others find its library.
+    static COMPILING: Mutex<()> = Mutex::new(());
+    let _compiling = COMPILING.lock().unwrap_or_else(PoisonError::into_inner);
     if !library.exists() {
         let compiler = std::env::var_os("CXX").unwrap_or_else(|| OsString::from("c++"));
         let own = library.with_extension(format!("{}.so", std::process::id()));

@@ -1,5 +1,7 @@
 //! The benchmarks in the program: the files of `configs/benchmarks/`.
 
+use std::path::{Path, PathBuf};
+
 use super::definition::Definition;
 use super::file::TaskFile;
 use crate::format::did_you_mean;
@@ -7,22 +9,32 @@ use crate::yaml::{self, ConfigError, Spanned};
 
 include!(concat!(env!("OUT_DIR"), "/benchmarks.rs"));
 
-/// The name and the text of every built-in file.
-pub fn all() -> &'static [(&'static str, &'static str)] {
-    FILES
+/// The name and the text of every built-in file. A name that begins with `_` is only included by others.
+pub fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
+    FILES.iter().filter(|(name, _)| !name.starts_with('_'))
 }
 
-/// The task of a built-in name.
+/// The tasks of a built-in name: one, or those of a group.
 ///
 /// # Errors
 /// A name that is unknown.
 pub fn read(task: &Spanned<String>) -> Result<Vec<Definition>, ConfigError> {
-    let Some((name, text)) = FILES.iter().find(|(name, _)| *name == task.value) else {
-        let near = did_you_mean(&task.value, FILES.iter().map(|(name, _)| *name));
+    if !all().any(|(name, _)| *name == task.value) {
+        let near = did_you_mean(&task.value, all().map(|(name, _)| *name));
         let hint = format!("{near}write a file ending in .yaml, or a name of `tova-bench list benchmarks`");
         return yaml::refuse(task.referenced, format!("there is no benchmark `{}`", task.value), hint);
+    }
+    let path = |name: &str| PathBuf::from(format!("{name}.yaml"));
+    let text = |file: &Path| {
+        let (_, text) = FILES.iter().find(|(name, _)| path(name) == file)?;
+        Some(Ok((*text).to_owned()))
     };
-    let file = format!("{name}.yaml");
-    let read = TaskFile::parse(text, &file)?;
-    Ok(vec![Definition::check(&read, name).map_err(|error| read.named(error, &file))?])
+    let file = TaskFile::read_by(&text, &path(&task.value))?;
+    if let Some((tasks, referenced)) = file.group() {
+        let names = tasks.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned));
+        let of_name = |value: String| read(&Spanned { value, referenced });
+        return Ok(names.map(of_name).collect::<Result<Vec<_>, _>>()?.concat());
+    }
+    let own = path(&task.value).display().to_string();
+    Ok(vec![Definition::check(&file, &task.value).map_err(|error| file.named(error, &own))?])
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::task::generation::Cut;
 use crate::yaml::Spanned;
@@ -39,6 +40,8 @@ pub struct CacheYaml {
     pub max_gen_toks: Option<Spanned<String>>,
     /// The text whose words and bytes perplexities are of: a column or a template. The default is the target.
     pub counted: Option<Spanned<String>>,
+    /// The code that makes the rows, where they are in no plain file: its name, or the name and its options.
+    pub rows: Option<Spanned<Value>>,
     /// Whether prompts go through the model's chat template, if it has one; by default they do not, as in the harness.
     pub chat_template: Option<bool>,
 }

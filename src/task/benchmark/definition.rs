@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -9,6 +10,7 @@ use super::cache::CacheYaml;
 use super::file::{TaskFile, files_of};
 use super::filter::{Filters, filters};
 use super::metric::{TaskMetric, metrics};
+use super::reader::{Reader, reader};
 use super::template::Template;
 use crate::format::did_you_mean;
 use crate::task::generation::Cut;
@@ -155,6 +157,8 @@ pub struct Definition {
     pub filters: Filters,
     pub metrics: Vec<TaskMetric>,
     pub cache: CacheBlock,
+    /// The code that makes the rows, where they are in no plain file.
+    pub reader: Option<Arc<dyn Reader>>,
 }
 
 /// The most new tokens of lm-evaluation-harness where a file does not say it.
@@ -197,6 +201,7 @@ impl Definition {
             filters: filters(&file.filter_list)?,
             metrics: metrics(&file.metric_list, output)?,
             cache: cache(&file.cache.clone().unwrap_or_default())?,
+            reader: file.cache.as_ref().and_then(|cache| cache.rows.as_ref()).map(reader).transpose()?,
             split: tested,
             canonical: file.canonical(),
             task,

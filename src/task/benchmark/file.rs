@@ -89,6 +89,9 @@ pub struct TaskFile {
     pub written: BTreeMap<String, Written>,
 }
 
+/// The contents of a file, if it is there.
+pub type TextOf<'a> = dyn Fn(&Path) -> Option<Result<String, ConfigError>> + 'a;
+
 /// A key of a file.
 #[derive(Clone, Debug)]
 pub struct Written {
@@ -125,11 +128,19 @@ impl TaskFile {
     /// # Errors
     /// A file that cannot be read, that is no YAML of these keys, or that names a Python function.
     pub fn read(path: &Path) -> Result<TaskFile, ConfigError> {
-        TaskFile::read_in(path, MOST_INCLUDES)
+        TaskFile::read_by(&|path| path.is_file().then(|| yaml::read_file(path)), path)
     }
 
-    fn read_in(path: &Path, depth: usize) -> Result<TaskFile, ConfigError> {
-        let text = yaml::read_file(path)?;
+    /// The same, where `text` gives the contents of a file; `None`: there is no such file.
+    ///
+    /// # Errors
+    /// As [`TaskFile::read`].
+    pub fn read_by(text: &TextOf<'_>, path: &Path) -> Result<TaskFile, ConfigError> {
+        TaskFile::read_in(text, path, MOST_INCLUDES)
+    }
+
+    fn read_in(text_of: &TextOf<'_>, path: &Path, depth: usize) -> Result<TaskFile, ConfigError> {
+        let text = text_of(path).unwrap_or_else(|| yaml::read_file(path))?;
         let mut file = TaskFile::parse(&text, &path.display().to_string())?;
         let Some(include) = file.include.take() else { return Ok(file) };
         let refuse = |message: String, hint: &str| {
@@ -149,13 +160,13 @@ impl TaskFile {
                 return refuse("`include` names files".into(), "write a path relative to this file");
             };
             let included = path.parent().unwrap_or(Path::new("")).join(name);
-            if !included.is_file() {
+            if text_of(&included).is_none() {
                 return refuse(
                     format!("{} is not there", included.display()),
                     "write a path relative to this file",
                 );
             }
-            base = TaskFile::read_in(&included, depth - 1)?.over(base);
+            base = TaskFile::read_in(text_of, &included, depth - 1)?.over(base);
         }
         Ok(file.over(base))
     }

@@ -1,7 +1,8 @@
 //! Benchmarks that a file describes, in the words of lm-evaluation-harness 0.4.13.
 //!
-//! `file` reads a task file, `definition` checks it, `rows` finds its data, `prompt` builds what the model reads, `filter` and
-//! `metric` score what it answers, and `task` is the entry of a sweep. What the harness has no word for is in `cache`.
+//! `file` reads a task file, `definition` checks it, `rows` finds its data or `reader` makes them, `prompt` and `request` build
+//! what the model reads, `filter`, `metric` and `score` score what it answers, and `task` is the entry of a sweep. What the
+//! harness has no word for is in `cache`.
 
 mod builtin;
 mod cache;
@@ -11,8 +12,11 @@ mod filter;
 mod metric;
 mod prompt;
 mod python;
+mod reader;
+mod request;
 mod rolling;
 mod rows;
+mod score;
 mod splits;
 mod task;
 mod template;
@@ -28,7 +32,7 @@ use crate::yaml::ConfigError;
 
 /// The names of the built-in benchmarks, each with what its file says of it first.
 pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
-    builtin::all().iter().map(|(name, text)| {
+    builtin::all().map(|(name, text)| {
         let first = text.lines().next().unwrap_or_default();
         (*name, first.trim_start_matches(['#', ' ']))
     })

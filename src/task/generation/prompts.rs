@@ -44,6 +44,8 @@ pub struct Request {
     pub continuations: Vec<Continued>,
     /// The indices of the right classes.
     pub right: Vec<usize>,
+    /// Which of the files that are measured together it is of.
+    pub part: usize,
 }
 
 /// A text whose likelihood is asked for.

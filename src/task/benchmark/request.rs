@@ -1,0 +1,187 @@
+//! What a row asks of a model, as a request.
+
+use std::collections::{BTreeSet, HashMap};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::definition::{Definition, OutputType, Trivial};
+use super::prompt::{Prompts, Question, RowPrompt};
+use super::python;
+use super::rows::Rows;
+use super::template::Template;
+use crate::task::canonical::list;
+use crate::task::data::digest_of;
+use crate::task::generation::{Continued, Prompt, Request};
+use crate::task::qasper::commonest_answer;
+use crate::task::squality::first_words;
+
+/// What a row asks.
+pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
+    let row = &rows.rows[at];
+    let question = prompts.question(row)?;
+    let block = &definition.cache;
+    let text = |template: &Template| prompts.value(template, row).map(|value| python::str(&value));
+    let optional = |template: &Option<Template>| template.as_ref().map(text).transpose();
+    let name = optional(&block.name)?.unwrap_or_else(|| at.to_string());
+    let context = optional(&block.context)?;
+    let cluster = optional(&block.cluster)?.or(context.as_ref().map(|context| digest_of([context])));
+    let most = optional(&block.max_new_tokens)?;
+    let most = most
+        .map(|most| most.parse().with_context(|| format!("max_gen_toks: `{most}` is no number")))
+        .transpose()?;
+    let trivial = match &block.trivial {
+        Some(Trivial::Text(template)) => text(template)?,
+        _ => String::new(),
+    };
+    let slices = block.slices.iter().map(|(name, template)| Ok(format!("{name}:{}", text(template)?)));
+    let Question { prompts: texts, target, choices, right_context } = question;
+    let request = Request {
+        cluster: cluster.unwrap_or_else(|| name.clone()),
+        slices: slices.collect::<Result<_>>()?,
+        max_new_tokens: most,
+        cut: block.cut,
+        keeps_header: true,
+        trivial,
+        name,
+        ..Request::default()
+    };
+    let form = &definition.form;
+    let targets = || match &target {
+        Value::Array(targets) => targets.iter().map(python::str).collect(),
+        Value::Number(at) if !choices.is_empty() => {
+            at.as_u64().and_then(|at| choices.get(at as usize)).into_iter().cloned().collect::<Vec<String>>()
+        }
+        one => vec![python::str(one)],
+    };
+    let only = |texts: Vec<RowPrompt>| prompt(texts.into_iter().next(), context.as_deref(), &block.separator);
+    Ok(match definition.output {
+        OutputType::GenerateUntil => Request { prompt: only(texts)?, references: targets(), ..request },
+        OutputType::LoglikelihoodRolling => {
+            // What is counted stands behind the text itself.
+            let counted = optional(&block.counted)?;
+            Request { references: targets().into_iter().take(1).chain(counted).collect(), ..request }
+        }
+        OutputType::Loglikelihood => {
+            let references = targets();
+            let continuations =
+                references.iter().take(1).map(|text| Continued { context: String::new(), text: text.clone() });
+            Request {
+                prompt: only(texts)?,
+                continuations: continuations.collect(),
+                references,
+                right: vec![0],
+                ..request
+            }
+        }
+        OutputType::MultipleChoice => {
+            ensure!(!choices.is_empty(), "there are no choices");
+            let right = match right_context {
+                Some(right) => vec![right],
+                None => right(&target, &choices),
+            };
+            let after = |text: &str| [form.target_delimiter.as_str(), text].concat();
+            let (prompt, continuations) = if right_context.is_some() {
+                let target = after(&targets().into_iter().next().unwrap_or_default());
+                let before = texts.first().map(|text| text.before.clone()).unwrap_or_default();
+                let of = |text: RowPrompt| Continued {
+                    context: [text.text, text.prefix].concat(),
+                    text: target.clone(),
+                };
+                (Prompt { before, ..Prompt::default() }, texts.into_iter().map(of).collect())
+            } else {
+                let of = |choice: &String| Continued { context: String::new(), text: after(choice) };
+                (only(texts)?, choices.iter().map(of).collect())
+            };
+            let references = right.iter().filter_map(|at| choices.get(*at).cloned()).collect();
+            Request { prompt, continuations, references, classes: choices, right, ..request }
+        }
+    })
+}
+
+/// The indices of the right choices.
+fn right(target: &Value, choices: &[String]) -> Vec<usize> {
+    let one = |target: &Value| match target {
+        Value::Number(at) => at.as_i64().and_then(|at| usize::try_from(at).ok()),
+        Value::String(text) => choices.iter().position(|choice| choice == text),
+        Value::Bool(is) => Some(usize::from(*is)),
+        _ => None,
+    };
+    match target {
+        Value::Array(targets) => targets.iter().filter_map(one).collect(),
+        target => one(target).into_iter().collect(),
+    }
+}
+
+/// A row's prompt in the parts that cutting treats differently.
+fn prompt(text: Option<RowPrompt>, context: Option<&str>, separator: &str) -> Result<Prompt> {
+    let RowPrompt { before, text, prefix } = text.context("there is no prompt")?;
+    let separator = separator.to_owned();
+    let (own, document, rest) = match context.filter(|context| !context.is_empty()) {
+        None => (text.as_str(), "", ""),
+        Some(context) => {
+            let (own, rest) =
+                text.split_once(context).context("`context` does not stand in doc_to_text as it is")?;
+            (own, context, rest)
+        }
+    };
+    let header = prefix.len();
+    Ok(Prompt {
+        before: before + own,
+        document: document.into(),
+        after: rest.to_owned() + &prefix,
+        separator,
+        header,
+    })
+}
+
+/// Puts rows of one cluster one after the other, and refuses two of one name.
+pub fn gather(requests: &mut [Request]) -> Result<()> {
+    let mut order: HashMap<String, usize> = HashMap::new();
+    let mut names = BTreeSet::new();
+    for request in &*requests {
+        let next = order.len();
+        order.entry(request.cluster.clone()).or_insert(next);
+        ensure!(
+            names.insert(&request.name),
+            "two rows are named {}; results could not tell them apart",
+            request.name
+        );
+    }
+    requests.sort_by_key(|request| order[&request.cluster]);
+    Ok(())
+}
+
+/// Adds the answers that need no reading, where they follow from all rows or from the context.
+pub fn add_trivial(definition: &Definition, requests: &mut [Request]) {
+    let trivial = match &definition.cache.trivial {
+        Some(Trivial::Commonest) => commonest_answer(requests),
+        Some(Trivial::FirstWords) => first_words(requests),
+        // That of a template is a row's own.
+        Some(Trivial::Text(_)) | None => return,
+    };
+    for (request, trivial) in requests.iter_mut().zip(trivial) {
+        request.trivial = trivial;
+    }
+}
+
+/// The digest of all that prompts and scores depend on.
+pub fn digest(requests: &[Request]) -> String {
+    let parts = requests.iter().flat_map(|request| {
+        let Request { name, cluster, prompt, references, classes, slices, continuations, right, .. } = request;
+        let Prompt { before, document, after, separator, header } = prompt;
+        let counts = format!(
+            "{header} {} {} {} {} {}",
+            references.len(),
+            classes.len(),
+            slices.len(),
+            continuations.len(),
+            list(right)
+        );
+        let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
+        let asked = continuations.iter().flat_map(|Continued { context, text }| [context.clone(), text.clone()]);
+        let lists = [references, classes, slices].map(|list| list.iter().cloned()).into_iter().flatten();
+        texts.into_iter().chain(lists).chain(asked).collect::<Vec<_>>()
+    });
+    digest_of(parts)
+}

@@ -1,0 +1,82 @@
+//! How answers and choices are scored.
+
+use std::sync::Arc;
+
+use super::definition::{Definition, OutputType};
+use super::filter::filtered;
+use super::metric::{self, Choice};
+use crate::metric::MetricSum;
+use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
+
+/// Scores each request as the file does that it is of.
+pub fn scorer(definitions: &[Arc<Definition>]) -> Scorer {
+    let of_answers: Vec<_> = definitions.to_vec();
+    let of_choices = of_answers.clone();
+    let score = move |text: &str, request: &Request| {
+        of_answers.get(request.part).map(|definition| score(definition, text, request)).unwrap_or_default()
+    };
+    let choose = move |likelihoods: &[Likelihood], request: &Request| {
+        of_choices.get(request.part).map(|definition| choose(definition, likelihoods, request)).unwrap_or_default()
+    };
+    Scorer { score: Arc::new(score), choose: Arc::new(choose), ..Scorer::new(|_, _| Vec::new()) }
+}
+
+/// The metrics of a written answer: of what the first filter leaves, and of each filter as a slice where there are several.
+fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSum> {
+    let mut sums = Vec::new();
+    for (at, (name, chain)) in definition.filters.iter().enumerate() {
+        let answer = filtered(chain, text);
+        for metric in &definition.metrics {
+            for (id, value) in metric::of_answer(metric, &answer, request) {
+                if at == 0 {
+                    sums.extend(by_slice(request, id, value));
+                }
+                if definition.filters.len() > 1 {
+                    sums.push(MetricSum::new(id, value, 1.0).of_slice(Some(format!("filter:{name}"))));
+                }
+            }
+        }
+    }
+    if definition.cache.trivial.is_some() {
+        for metric in &definition.metrics {
+            let trivial = metric::of_answer(metric, &request.trivial, request);
+            let guessed = trivial.into_iter().filter_map(|(id, value)| Some((metric::guess_of(id)?, value)));
+            sums.extend(guessed.flat_map(|(id, value)| by_slice(request, id, value)));
+        }
+    }
+    sums
+}
+
+/// The metrics of likelihoods. The first carries the likeliest choice.
+fn choose(definition: &Definition, likelihoods: &[Likelihood], request: &Request) -> Vec<MetricSum> {
+    let length = |text: &String| (text.chars().count(), text.len());
+    let choices: Vec<Choice> = likelihoods
+        .iter()
+        .enumerate()
+        .map(|(at, likelihood)| Choice {
+            log: likelihood.log,
+            is_greedy: likelihood.is_greedy,
+            length: request.classes.get(at).map_or((1, 1), length),
+        })
+        .collect();
+    let mut sums = Vec::new();
+    for metric in &definition.metrics {
+        let scored = match definition.output {
+            OutputType::Loglikelihood => metric::of_target(metric, &choices),
+            _ => metric::of_choices(metric, &choices, &request.right),
+        };
+        if let Some((id, value, weight)) = scored {
+            sums.extend(by_slice(request, id, value).map(|sum| MetricSum { weight, ..sum }));
+        }
+    }
+    let likeliest = metric::likeliest(&choices).and_then(|at| request.classes.get(at).cloned());
+    if let Some(first) = sums.first_mut() {
+        first.output = likeliest;
+    }
+    // Of the right choice; those of all go with it.
+    let right = request.right.first().and_then(|at| likelihoods.get(*at));
+    let all: Vec<f64> = likelihoods.iter().map(|likelihood| likelihood.log).collect();
+    let output = serde_json::to_string(&all).ok();
+    sums.extend(right.map(|right| MetricSum { output, ..MetricSum::new("loglikelihood", right.log, 1.0) }));
+    sums
+}
