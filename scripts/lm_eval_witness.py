@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Runs ten tasks of lm-evaluation-harness 0.4.13 with its own `hf` model and with tova-bench, and compares every number.
+"""Runs twelve tasks of lm-evaluation-harness 0.4.13 with its own `hf` model and with tova-bench, and compares every number.
 
     pip install "lm_eval[hf]==0.4.13" "transformers>=5,<6" polars
     python3 scripts/lm_eval_witness.py models/pocket OUT [--rows 50] [--bench target/release/tova-bench]
     python3 scripts/lm_eval_witness.py models/pocket OUT --goldens tests/golden/lm_eval.json --rows 8
 
-The task files are those of the installed package, unchanged; their rows are made up here, in the columns that each has. With the
-full cache prompts must be equal to the character, log-likelihoods to 1e-3, answers to the character, and metrics to all digits
-shown. --goldens writes what tests/benchmarks.rs compares the built-in files with.
+The task files are those of the installed package, unchanged, or the program's own where theirs name Python; their rows are made
+up here, in the columns that each has. With the full cache prompts must be equal to the character, log-likelihoods to 1e-3,
+answers to the character, and metrics to all digits shown. --goldens writes what tests/benchmarks.rs compares the built-in files
+with.
 """
 import argparse, hashlib, json, math, os, random, subprocess, sys
 from pathlib import Path
@@ -79,12 +80,25 @@ def arc_es(draw):
     return {**row, "question": "¿Dónde está? " + row["question"]}
 
 
+def wikitext(draw):
+    words = text(draw, draw.randrange(3, 40)).replace(".", " .").replace("iron", "iron @-@ clad").replace("blue", "( blue ; \" old \" )")
+    return {"page": f" = The {draw.choice(NAMES)} = \n \n {words} It 's 1 @,@ {draw.randrange(100, 999)} [ km ] , 2 @.@ 5 ° N long : 'yes ' ! \n = = Other = = \n é {{ x }} \n"}
+
+
+def hellaswag(draw):
+    endings = [f" {text(draw, 1)} [title] It  was [sub] {draw.choice(PLACES)}." for _ in range(4)]
+    return {"activity_label": "Sailing a boat", "ctx_a": text(draw, 2) + " [header] How", "ctx_b": draw.choice(["", "the MAN", "she"]), "endings": endings, "label": str(draw.randrange(4))}
+
+
 TASKS = {
     "gsm8k": ("gsm8k/gsm8k.yaml", gsm8k), "triviaqa": ("triviaqa/default.yaml", triviaqa), "arc_easy": ("arc/arc_easy.yaml", arc),
     "piqa": ("piqa/piqa.yaml", piqa), "sciq": ("sciq/sciq.yaml", sciq), "lambada_openai": ("lambada/lambada_openai.yaml", lambada),
     "pile_10k": ("pile_10k/pile_10k.yaml", pile), "mmlu_anatomy": ("mmlu/default/mmlu_anatomy.yaml", mmlu),
+    "wikitext": ("wikitext/wikitext.yaml", wikitext), "hellaswag": ("hellaswag/hellaswag.yaml", hellaswag),
     "blimp_adjunct_island": ("blimp/adjunct_island.yaml", blimp), "arc_challenge_mt_es": ("arc_mt/arc_challenge_mt_es.yaml", arc_es),
 }
+# Their files name Python, so the program's own are compared with them.
+OWN = {"wikitext", "hellaswag"}
 SPLITS = ["train", "validation", "test", "dev"]
 # Our names of their metrics.
 SAME = {"f1": "f1_choice", "perplexity": "target_perplexity"}
@@ -137,11 +151,11 @@ def ours(model, bench, files, out, length, policies, sizes):
     """The rows that tova-bench measures with the same task files."""
     import lm_eval, polars
     tasks = Path(lm_eval.__file__).parent / "tasks"
-    entries = [f"  - benchmark: {{task: {tasks / TASKS[task][0]}, dataset: {Path(splits['test']).parent}/, length: {length}}}"
+    entries = [f"  - benchmark: {{task: {task if task in OWN else tasks / TASKS[task][0]}, dataset: {Path(splits['test']).parent}/, length: {length}}}"
                for task, splits in files.items()]
     sweep = out / "sweep.yaml"
     sizes = f"cache_sizes: {sizes}\n" if sizes else ""
-    sweep.write_text(f"models: [{{source: {model}, name: model, dtype: f32}}]\npolicies: {json.dumps(policies)}\n{sizes}tasks:\n" + "\n".join(entries) + "\n")
+    sweep.write_text(f"models: [{{source: {Path(model).resolve()}, name: model, dtype: f32}}]\npolicies: {json.dumps(policies)}\n{sizes}tasks:\n" + "\n".join(entries) + "\n")
     subprocess.run([bench, "run", str(sweep), "--results", str(out / "results"), "--no-report"], check=True)
     return polars.read_parquet(out / "results" / "rows.parquet")
 
@@ -192,15 +206,47 @@ def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def goldens(theirs, files, path):
+def crafted(doc, number):
+    """An answer to a row of gsm8k or triviaqa: right or wrong, in one of the forms that filters and metrics tell apart."""
+    if "value" in (doc["answer"] if isinstance(doc["answer"], dict) else {}):
+        right = doc["answer"]["value"]
+        return [right, f"  {right.upper()}! ", f"'{right}'", "The the " + right, "", right + " O'Hara"][number % 6]
+    right = doc["answer"].rsplit(" ", 1)[1]
+    return [f"It is so.\n#### {right}", f"#### {right}.00\n", f"I think {right} or 7", f"7, no: ${right}.", "#### -1,000 apples", "none",
+            f"#### {right}\n#### 3", f"{right}"][number % 8]
+
+
+def scores_of_crafted(out, files):
+    """What the harness' filters and metrics make of crafted answers: {task: [[row, answer, filter, filtered, exact_match], ...]}."""
+    import lm_eval
+    from lm_eval.api.model import LM
+
+    class Crafted(LM):
+        def generate_until(self, requests):
+            return [crafted(request.doc, request.doc_id + len(request.task_name)) for request in requests]
+
+        def loglikelihood(self, requests):
+            raise NotImplementedError
+
+        loglikelihood_rolling = loglikelihood
+
+    found = {}
+    for task in {"gsm8k", "triviaqa"} & set(files):
+        result = lm_eval.simple_evaluate(model=Crafted(), tasks=[str(out / f"{task}.yaml")], log_samples=True, bootstrap_iters=0)
+        found[task] = [[s["doc_id"], s["resps"][0][0], s["filter"], s["filtered_resps"][0], s["exact_match"]] for s in result["samples"][task]]
+    return found
+
+
+def goldens(theirs, files, out, path):
     """Rows, digests of prompts, log-likelihoods, answers and metrics."""
+    scores = scores_of_crafted(out, files)
     tasks = {}
     for task, of_task in theirs.items():
         first = of_task["samples"][0]["filter"]
         samples = [{"prompts": [digest(a[0]) for a in s["arguments"]], "continuations": [a[1] for a in s["arguments"] if len(a) > 1 and isinstance(a[1], str)],
                     "answers": s["answers"]} for s in of_task["samples"] if s["filter"] == first]
         rows = {split: [json.loads(line) for line in Path(file).read_text().splitlines()] for split, file in files[task].items()}
-        tasks[task] = {"rows": rows, "samples": samples, "metrics": of_task["metrics"]}
+        tasks[task] = {"rows": rows, "samples": samples, "metrics": of_task["metrics"], "crafted": scores.get(task, [])}
     path.write_text(json.dumps(tasks, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
@@ -209,12 +255,13 @@ def main():
     a.add_argument("model"), a.add_argument("out", type=Path)
     a.add_argument("--rows", type=int, default=50), a.add_argument("--length", type=int, default=2048)
     a.add_argument("--bench"), a.add_argument("--goldens", type=Path)
+    a.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS), metavar="TASK")
     a = a.parse_args()
-    files = write_rows(a.out, a.rows)
+    files = {task: files for task, files in write_rows(a.out, a.rows).items() if task in a.tasks}
     theirs = harness(a.model, files, a.length, a.out)
     (a.out / "harness.json").write_text(json.dumps(theirs))
     if a.goldens:
-        goldens(theirs, files, a.goldens)
+        goldens(theirs, files, a.out, a.goldens)
     if a.bench:
         import polars
         rows = ours(a.model, a.bench, files, a.out, a.length, ["full", "tova"], [16, 64])

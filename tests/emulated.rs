@@ -28,10 +28,14 @@ fn emulated(emulation: &Emulation) -> LanguageModel {
     model(&Device::emulated(emulation).unwrap(), SHARPNESS)
 }
 
-/// The same model on the host, moved by a few roundings. A rule that evicts others there, as one that compares two almost
-/// equal numbers may do, is decided by how its machine rounds, which differs from processor to processor.
+/// The same model on the host, moved by roundings, at most by a quarter of what numbers may differ by. A rule that evicts others
+/// there, as one that compares two almost equal numbers may do, is decided by how its machine rounds, which differs from
+/// processor to processor.
 fn moved() -> Vec<LanguageModel> {
-    [-3, -2, -1, 1, 2, 3].iter().map(|step| model(&Device::CPU, SHARPNESS + *step as f32 * 5e-7)).collect()
+    [-20, -8, -3, -1, 1, 3, 8, 20]
+        .iter()
+        .map(|step| model(&Device::CPU, SHARPNESS + *step as f32 * 5e-7))
+        .collect()
 }
 
 /// A formula of up to `depth` functions, one inside the other.

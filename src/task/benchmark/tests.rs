@@ -1,9 +1,113 @@
 //! Task files against values of CPython and against hand-computed tables; `tests/benchmarks.rs` has those against the harness.
 
-use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
 
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::builtin;
+use super::definition::{self, Definition, Examples, OutputType};
+use super::filter::filtered;
+use super::prompt::{Prompts, RowPrompt};
 use super::python::{self, Random};
+use super::request::request;
+use super::rows::Rows;
+use super::score::scorer;
 use super::template::Template;
+use crate::yaml::{Location, Spanned};
+
+/// What lm-evaluation-harness 0.4.13 made of some rows (`scripts/lm_eval_witness.py`).
+#[derive(Deserialize)]
+struct Golden {
+    rows: BTreeMap<String, Vec<Value>>,
+    samples: Vec<Sample>,
+    /// Row, answer, filter, what the filter leaves, and its score.
+    crafted: Vec<(usize, String, String, String, f64)>,
+}
+
+#[derive(Deserialize)]
+struct Sample {
+    /// The first digits of the SHA-256 of each prompt.
+    prompts: Vec<String>,
+    continuations: Vec<String>,
+}
+
+/// The definition of a task, the rows that are measured, and the examples.
+fn golden(task: &str, golden: &Golden) -> (Definition, Rows, Vec<Value>) {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/benchmarks/{task}.yaml"));
+    let name = if task == "mmlu_anatomy" { "mmlu" } else { task };
+    let mut read = match own.is_file() {
+        true => definition::read(&own).unwrap(),
+        false => builtin::read(&Spanned { value: name.to_owned(), referenced: Location::UNKNOWN }).unwrap(),
+    };
+    let definition = read.remove(0);
+    let mut rows = Rows::default();
+    for row in &golden.rows[&definition.split] {
+        rows.add(row.clone(), String::new()).unwrap();
+    }
+    let examples = match &definition.fewshot.source {
+        Examples::Split(split) => golden.rows[split].clone(),
+        _ => Vec::new(),
+    };
+    (definition, rows, examples)
+}
+
+fn goldens() -> BTreeMap<String, Golden> {
+    serde_json::from_str(include_str!("../../../tests/golden/lm_eval.json")).unwrap()
+}
+
+#[test]
+fn prompts_are_the_harness_own_to_the_character() {
+    let digest = |text: &str| format!("{:x}", Sha256::digest(text))[..16].to_owned();
+    let whole = |RowPrompt { before, text, prefix }: &RowPrompt| [before.as_str(), text, prefix].concat();
+    for (task, expected) in goldens() {
+        let (definition, rows, examples) = golden(&task, &expected);
+        let mut prompts = Prompts::new(&definition, &rows, examples).unwrap();
+        assert_eq!(rows.rows.len(), expected.samples.len(), "{task}");
+        for (at, sample) in expected.samples.iter().enumerate() {
+            let question = prompts.question(&rows.rows[at]).unwrap();
+            let texts = match definition.output {
+                OutputType::LoglikelihoodRolling => vec![python::str(&question.target)],
+                OutputType::MultipleChoice => vec![whole(&question.prompts[0]); question.choices.len()],
+                _ => vec![whole(&question.prompts[0])],
+            };
+            let found: Vec<String> = texts.iter().map(|text| digest(text)).collect();
+            assert_eq!(found, sample.prompts, "{task} {at}: {texts:?}");
+            let mut again = Prompts::new(&definition, &rows, golden(&task, &expected).2).unwrap();
+            let asked = request(&mut again, &definition, &rows, at).unwrap().continuations;
+            let asked: Vec<String> = asked.into_iter().map(|asked| asked.text).collect();
+            assert!(asked == sample.continuations, "{task} {at}: {asked:?} for {:?}", sample.continuations);
+        }
+    }
+}
+
+#[test]
+fn answers_are_filtered_and_scored_as_in_the_harness() {
+    let mut answers = 0;
+    for (task, expected) in goldens() {
+        let (definition, rows, examples) = golden(&task, &expected);
+        let definition = Arc::new(definition);
+        let mut prompts = Prompts::new(&definition, &rows, examples).unwrap();
+        let requests: Vec<_> =
+            (0..rows.rows.len()).map(|at| request(&mut prompts, &definition, &rows, at).unwrap()).collect();
+        for (at, answer, filter, left, score) in &expected.crafted {
+            let (_, chain) = definition.filters.iter().find(|(name, _)| name == filter).unwrap();
+            assert_eq!(filtered(chain, answer), *left, "{task} {filter} {answer:?}");
+            let of = |filter: &str| {
+                let sums = (scorer(std::slice::from_ref(&definition)).score)(answer, &requests[*at]);
+                let slice = (definition.filters.len() > 1).then(|| format!("filter:{filter}"));
+                let own = sums.into_iter().find(|sum| sum.metric == "exact_match" && sum.slice == slice);
+                own.unwrap().value
+            };
+            assert_eq!(of(filter), *score, "{task} {filter} {answer:?}");
+            answers += 1;
+        }
+    }
+    assert_eq!(answers, 24);
+}
 
 /// Drawn by CPython 3.11: `r = random.Random(1234)`, then `r.sample(range(n), k)` for each.
 #[test]

@@ -1,0 +1,142 @@
+//! Task files through the command line, against what lm-evaluation-harness 0.4.13 measures with its own `hf` model on the pocket
+//! model and the same rows (`tests/golden/lm_eval.json`, made by `scripts/lm_eval_witness.py`).
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+use support::program::run;
+use support::rows::measured;
+use tova_bench::ledger::Row;
+
+/// What the harness measured of a task.
+#[derive(Deserialize)]
+struct Measured {
+    rows: BTreeMap<String, Vec<Value>>,
+    samples: Vec<Sample>,
+    metrics: BTreeMap<String, f64>,
+}
+
+#[derive(Deserialize)]
+struct Sample {
+    answers: Vec<Value>,
+}
+
+/// How far a log-likelihood may be from the harness', in nats. It sums in another order.
+const TOLERANCE: f64 = 1e-3;
+
+fn goldens() -> BTreeMap<String, Measured> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/lm_eval.json");
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// The file of a task: the built-in one, or one of the tests.
+fn file(task: &str) -> String {
+    let own = format!("{}/tests/benchmarks/{task}.yaml", env!("CARGO_MANIFEST_DIR"));
+    if Path::new(&own).is_file() { own } else { built_in(task).to_owned() }
+}
+
+fn built_in(task: &str) -> &str {
+    if task == "mmlu_anatomy" { "mmlu" } else { task }
+}
+
+/// The rows of the results for each row of the data, in their order.
+fn by_sample<'r>(rows: &'r [Row], task: &str, policy: &str, golden: &Measured) -> Vec<Vec<&'r Row>> {
+    let split = if golden.rows["test"].len() == golden.samples.len() { "test" } else { "train" };
+    let own = |name: &str| {
+        let own =
+            rows.iter().filter(|row| row.task == built_in(task) && row.policy == policy && row.sample == name);
+        own.collect::<Vec<_>>()
+    };
+    let names = golden.rows[split].iter().enumerate().map(|(at, row)| {
+        let by_id = match task {
+            "arc_easy" => row["id"].as_str(),
+            "triviaqa" => row["question_id"].as_str(),
+            _ => None,
+        };
+        by_id.map_or_else(|| at.to_string(), str::to_owned)
+    });
+    names.map(|name| own(&name)).collect()
+}
+
+/// The log-likelihoods of a sample, or its answer.
+fn answers(rows: &[&Row]) -> Value {
+    let of = |metric: &str| rows.iter().find(|row| row.metric == metric && row.slice.is_none());
+    if let Some(row) = of("loglikelihood") {
+        return serde_json::from_str(row.output.as_ref().unwrap()).unwrap();
+    }
+    if let Some(row) = of("byte_perplexity") {
+        return vec![-row.value].into();
+    }
+    let text = of("new_tokens").unwrap().output.clone();
+    vec![text.unwrap()].into()
+}
+
+#[test]
+fn tasks_are_measured_as_the_harness_measures_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let goldens = goldens();
+    let mut sweep = "models: [pocket]\npolicies: [full, tova]\ncache_sizes: [16]\ntasks:\n".to_owned();
+    for (task, golden) in &goldens {
+        let own = folder.path().join("rows").join(task);
+        fs::create_dir_all(&own).unwrap();
+        for (split, rows) in &golden.rows {
+            let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
+            fs::write(own.join(format!("{split}.jsonl")), lines).unwrap();
+        }
+        writeln!(sweep, "  - benchmark: {{task: {}, dataset: ./rows/{task}/, length: 2048}}", file(task)).unwrap();
+    }
+    fs::write(folder.path().join("sweep.yaml"), sweep).unwrap();
+    run(folder.path(), &["run", "sweep.yaml", "--no-report", "--results", "out"]).with_code(0);
+    let rows = measured(&folder.path().join("out"));
+    for (task, golden) in &goldens {
+        let (full, bounded) = (by_sample(&rows, task, "full", golden), by_sample(&rows, task, "tova", golden));
+        let found = |samples: &[Vec<&Row>]| samples.iter().map(|rows| answers(rows)).collect::<Vec<_>>();
+        for (found, sample) in found(&full).iter().zip(&golden.samples) {
+            assert_answers(task, found, &sample.answers);
+        }
+        for (name, expected) in &golden.metrics {
+            let found = metric(&full, name);
+            assert!(
+                (found - expected).abs() <= 1e-6 * expected.abs().max(1.0),
+                "{task} {name}: {found} for {expected}"
+            );
+        }
+        // A request meets what the cache keeps of its prompt.
+        assert!(!full.is_empty() && found(&full) != found(&bounded), "{task}");
+    }
+}
+
+#[track_caller]
+fn assert_answers(task: &str, found: &Value, expected: &[Value]) {
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), expected.len(), "{task}");
+    for (found, expected) in found.iter().zip(expected) {
+        match expected {
+            Value::String(_) => assert_eq!(found, expected, "{task}"),
+            // With whether it is the likeliest text, where the harness says it.
+            _ => {
+                let log = expected.as_f64().or_else(|| expected[0].as_f64()).unwrap();
+                let found = found.as_f64().unwrap();
+                assert!((found - log).abs() <= TOLERANCE, "{task}: {found} for {log}");
+            }
+        }
+    }
+}
+
+/// A metric over all samples, by the harness' name: that of the metric, and that of the filter.
+fn metric(samples: &[Vec<&Row>], name: &str) -> f64 {
+    let (metric, filter) = name.split_once(',').unwrap();
+    let id = if metric == "perplexity" { "target_perplexity" } else { metric };
+    let all = || samples.iter().flatten().filter(|row| row.metric == id);
+    let slice = format!("filter:{filter}");
+    let by_filter: Vec<_> = all().filter(|row| row.slice.as_deref() == Some(&slice)).collect();
+    let chosen = if by_filter.is_empty() { all().filter(|row| row.slice.is_none()).collect() } else { by_filter };
+    let mean = chosen.iter().map(|row| row.value).sum::<f64>() / chosen.iter().map(|row| row.weight).sum::<f64>();
+    if metric.ends_with("perplexity") { mean.exp() } else { mean }
+}
