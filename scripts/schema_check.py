@@ -66,6 +66,11 @@ def main():
         for error in validator.iter_errors(yaml.load(sweep.read_text(encoding="utf-8"), Loader)):
             wrong += 1
             print(f"WRONG: {sweep}: {error.json_path}: {error.message}")
+    of_tasks = Draft7Validator(json.loads((ROOT / "configs/benchmark.schema.json").read_text(encoding="utf-8")))
+    for task in sorted((ROOT / "configs/benchmarks").glob("*.yaml")) + sorted((ROOT / "tests/benchmarks").glob("*.yaml")):
+        for error in of_tasks.iter_errors(yaml.load(task.read_text(encoding="utf-8"), Loader)):
+            wrong += 1
+            print(f"WRONG: {task}: {error.json_path}: {error.message}")
     checked = 0
     for text, taken in documents():
         checked += 1

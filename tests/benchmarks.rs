@@ -5,11 +5,12 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::program::run;
 use support::rows::measured;
 use tova_bench::ledger::Row;
@@ -47,19 +48,19 @@ fn built_in(task: &str) -> &str {
 
 /// The rows of the results for each row of the data, in their order.
 fn by_sample<'r>(rows: &'r [Row], task: &str, policy: &str, golden: &Measured) -> Vec<Vec<&'r Row>> {
-    let split = if golden.rows["test"].len() == golden.samples.len() { "test" } else { "train" };
     let own = |name: &str| {
         let own =
             rows.iter().filter(|row| row.task == built_in(task) && row.policy == policy && row.sample == name);
         own.collect::<Vec<_>>()
     };
-    let names = golden.rows[split].iter().enumerate().map(|(at, row)| {
-        let by_id = match task {
-            "arc_easy" => row["id"].as_str(),
-            "triviaqa" => row["question_id"].as_str(),
-            _ => None,
-        };
-        by_id.map_or_else(|| at.to_string(), str::to_owned)
+    let named = match task {
+        "arc_easy" => Some(("test", "id")),
+        "triviaqa" => Some(("validation", "question_id")),
+        _ => None,
+    };
+    let names = (0..golden.samples.len()).map(|at| match named {
+        Some((split, id)) => golden.rows[split][at][id].as_str().unwrap().to_owned(),
+        None => at.to_string(),
     });
     names.map(|name| own(&name)).collect()
 }
@@ -81,7 +82,7 @@ fn answers(rows: &[&Row]) -> Value {
 fn tasks_are_measured_as_the_harness_measures_them() {
     let folder = tempfile::tempdir().unwrap();
     let goldens = goldens();
-    let mut sweep = "models: [pocket]\npolicies: [full, tova]\ncache_sizes: [16]\ntasks:\n".to_owned();
+    let mut sweep = "models: [pocket]\npolicies: [full, tova]\ncache_sizes: [4]\ntasks:\n".to_owned();
     for (task, golden) in &goldens {
         let own = folder.path().join("rows").join(task);
         fs::create_dir_all(&own).unwrap();
@@ -139,4 +140,80 @@ fn metric(samples: &[Vec<&Row>], name: &str) -> f64 {
     let chosen = if by_filter.is_empty() { all().filter(|row| row.slice.is_none()).collect() } else { by_filter };
     let mean = chosen.iter().map(|row| row.value).sum::<f64>() / chosen.iter().map(|row| row.weight).sum::<f64>();
     if metric.ends_with("perplexity") { mean.exp() } else { mean }
+}
+
+/// A task of one file of rows.
+const KEYS: &str = r#"dataset_path: json
+dataset_kwargs: {data_files: {test: FILE}}
+test_split: test
+doc_to_text: "{{text}}\nQuestion: {{question}}\nAnswer:"
+doc_to_target: "{{answer}}"
+generation_kwargs: {until: ["\n"], max_gen_toks: 4}
+metric_list: [{metric: f1}]
+cache: {context: "{{text}}"}
+"#;
+
+#[test]
+fn rows_that_cannot_be_used_are_named_and_other_tasks_are_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let row = |text: &str| json!({"text": text, "question": "Who ran?", "answer": "Mara"}).to_string();
+    let good = row("Mara ran. ");
+    fs::write(folder.join("good.jsonl"), format!("{good}\n\n{good}\n")).unwrap();
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    let cases = [
+        ("field.jsonl", format!("{good}\n{}\n", r#"{"text": "a"}"#), "field.jsonl, line 2"),
+        ("broken.jsonl", format!("{good}\n{{\"text\": \n"), "broken.jsonl, line 2"),
+        ("list.jsonl", format!("{good}\n[1]\n"), "list.jsonl, line 2: a row is an object"),
+        ("deep.jsonl", format!("{{\"text\": {deep}}}\n"), "deep.jsonl, line 1"),
+        ("empty.jsonl", String::new(), "has no rows"),
+        ("missing.csv", "text,question\na,b\n".into(), "missing.csv, row 1"),
+    ];
+    let mut sweep = "models: [random-tiny]\npolicies: [full]\ntasks:\n".to_owned();
+    let mut task = |name: &str, keys: &str| {
+        fs::write(folder.join(format!("{name}.yaml")), keys.replace("FILE", &format!("./{name}"))).unwrap();
+        writeln!(sweep, "  - benchmark: ./{name}.yaml").unwrap();
+    };
+    for (name, text, _) in &cases {
+        fs::write(folder.join(name), text).unwrap();
+        task(name, KEYS);
+    }
+    let others = [
+        (
+            "endless.jsonl",
+            "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}",
+            "line 1",
+        ),
+        ("huge.jsonl", "{{ 'x' * 900000000 }}", "line 1"),
+        ("nowhere.jsonl", "{{question}}", "`context` does not stand in doc_to_text"),
+    ];
+    for (name, text, _) in &others {
+        fs::write(folder.join(name), &good).unwrap();
+        task(name, &KEYS.replace("{{text}}\\nQuestion: {{question}}", text));
+    }
+    // A row of 300 million bytes, and a file of more than two thousand million.
+    for (name, bytes) in [("row.jsonl", 300 << 20), ("file.jsonl", (2 << 30) + 1)] {
+        File::create(folder.join(name)).unwrap().set_len(bytes).unwrap();
+        task(name, KEYS);
+    }
+    let mut archive = zip::ZipWriter::new(File::create(folder.join("out.zip")).unwrap());
+    archive.start_file("../rows.jsonl", zip::write::SimpleFileOptions::default()).unwrap();
+    archive.write_all(good.as_bytes()).unwrap();
+    archive.finish().unwrap();
+    task("out.zip", KEYS);
+    task("good.jsonl", KEYS);
+    fs::write(folder.join("sweep.yaml"), &sweep).unwrap();
+    let ended = run(folder, &["run", "sweep.yaml", "--no-report", "--results", "out"]).with_code(4);
+    let named = cases.iter().map(|(name, _, words)| (*name, *words));
+    let more = [
+        ("row.jsonl", "more than 268435456 bytes"),
+        ("file.jsonl", "too many for such a file"),
+        ("out.zip", "leads out"),
+    ];
+    for (name, words) in named.chain(others.iter().map(|(name, _, words)| (*name, *words))).chain(more) {
+        let said = ended.stderr.lines().any(|line| line.contains(name) && line.contains(words));
+        assert!(said, "{name}, {words}:\n{}", ended.stderr);
+    }
+    let rows = measured(&folder.join("out"));
+    assert!(rows.iter().any(|row| row.metric == "f1") && rows.iter().all(|row| row.task == "good.jsonl"));
 }

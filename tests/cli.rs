@@ -219,9 +219,17 @@ fn skipped_files_and_missing_books_are_said_once() {
 #[test]
 fn the_printed_schema_is_the_committed_one() {
     let folder = tempfile::tempdir().unwrap();
-    let printed = run(folder.path(), &["schema"]).with_code(0);
-    assert_eq!(printed.stdout, include_str!("../configs/sweep.schema.json"));
-    assert!(printed.stderr.is_empty(), "{}", printed.stderr);
+    for (files, committed) in [
+        ("sweep", include_str!("../configs/sweep.schema.json")),
+        ("benchmark", include_str!("../configs/benchmark.schema.json")),
+    ] {
+        let printed = run(folder.path(), &["schema", files]).with_code(0);
+        assert!(
+            printed.stdout == committed,
+            "write it anew: tova-bench schema {files} > configs/{files}.schema.json"
+        );
+        assert!(printed.stderr.is_empty(), "{}", printed.stderr);
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ mod timing;
 
 pub use benchmark::{
     builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files,
-    metrics as benchmark_metrics,
+    json_schema as benchmark_schema, metrics as benchmark_metrics,
 };
 pub use cache::{CacheConfig, FullCachePrefix};
 pub use canonical::{option, quoted};

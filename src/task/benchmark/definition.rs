@@ -213,6 +213,31 @@ impl Definition {
     }
 }
 
+impl Definition {
+    /// The templates that are filled for every row, by their keys.
+    pub fn templates(&self) -> impl Iterator<Item = (&'static str, &Template)> {
+        fn of(field: &Field) -> Option<&Template> {
+            if let Field::Text(template) = field { Some(template) } else { None }
+        }
+        let Form { text, target, choices, prefix, .. } = &self.form;
+        let CacheBlock { context, name, cluster, max_new_tokens, counted, .. } = &self.cache;
+        [
+            ("doc_to_text", of(text)),
+            ("doc_to_target", of(target)),
+            ("doc_to_choice", choices.as_ref().and_then(of)),
+            ("gen_prefix", prefix.as_ref()),
+            ("description", self.description.as_ref()),
+            ("context", context.as_ref()),
+            ("name", name.as_ref()),
+            ("cluster", cluster.as_ref()),
+            ("max_gen_toks", max_new_tokens.as_ref()),
+            ("counted", counted.as_ref()),
+        ]
+        .into_iter()
+        .filter_map(|(key, template)| Some((key, template?)))
+    }
+}
+
 /// The value of a word in a table.
 pub fn named<T: Copy>(what: &str, word: &Spanned<String>, table: &[(&str, T)]) -> Result<T, ConfigError> {
     if let Some((_, value)) = table.iter().find(|(name, _)| *name == word.value) {
@@ -257,6 +282,10 @@ fn form(file: &TaskFile, output: OutputType) -> Result<Form, ConfigError> {
         yaml::refuse(Location::UNKNOWN, format!("the key `{key}` is missing"), "write a column or a template")
     };
     let text = match of("doc_to_text", &file.doc_to_text)? {
+        Some(Field::Fixed(value)) if !value.is_number() => {
+            let place = file.doc_to_text.as_ref().map_or(Location::UNKNOWN, |text| text.referenced);
+            return yaml::refuse(place, "`doc_to_text` is no text", "write a column, a template or an index");
+        }
         Some(text) => text,
         None if output == OutputType::LoglikelihoodRolling => empty(),
         None => return missing("doc_to_text"),

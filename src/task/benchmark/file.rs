@@ -5,11 +5,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cache::CacheYaml;
+use super::definition::OutputType;
+use super::metric;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// The keys of a task file.
@@ -60,7 +62,8 @@ pub struct TaskFile {
     pub target_delimiter: Option<Spanned<String>>,
     /// Between examples.
     pub fewshot_delimiter: Option<Spanned<String>>,
-    /// `generate_until`, `multiple_choice`, `loglikelihood` or `loglikelihood_rolling`.
+    /// What is asked of the model; by default it writes an answer.
+    #[schemars(schema_with = "output_types")]
     pub output_type: Option<Spanned<String>>,
     /// `until`, `max_gen_toks`, `do_sample`, `temperature`, `top_p`, `top_k`.
     pub generation_kwargs: Option<Spanned<Value>>,
@@ -69,6 +72,7 @@ pub struct TaskFile {
     /// Named chains of `regex`, `remove_whitespace`, `lowercase`, `uppercase`, `map` and `take_first`.
     pub filter_list: Option<Spanned<Value>>,
     /// The metrics, each with its options.
+    #[schemars(schema_with = "metric_list")]
     pub metric_list: Option<Spanned<Value>>,
     /// Not used: nothing is decontaminated here.
     pub should_decontaminate: Option<Value>,
@@ -306,6 +310,16 @@ impl TaskFile {
         }
         Ok(())
     }
+}
+
+fn output_types(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": OutputType::NAMES.map(|(name, _)| name)})
+}
+
+fn metric_list(_: &mut SchemaGenerator) -> Schema {
+    let names: Vec<&str> = metric::KINDS.iter().map(|(name, ..)| *name).collect();
+    let metric = json!({"type": "object", "required": ["metric"], "properties": {"metric": {"enum": names}}});
+    json_schema!({"type": ["array", "null"], "items": metric})
 }
 
 /// The first `!function` of a file outside comments: its line, its key and the function.

@@ -25,6 +25,8 @@ mod tests;
 
 use std::path::Path;
 
+use schemars::generate::SchemaSettings;
+
 pub use file::files_of;
 pub use task::BenchmarkYaml;
 
@@ -52,4 +54,16 @@ pub fn metrics() -> impl Iterator<Item = (&'static str, String, &'static str)> {
 /// Why it cannot be measured here.
 pub fn check(path: &Path) -> Result<Vec<String>, ConfigError> {
     Ok(definition::read(path)?.into_iter().map(|definition| definition.task).collect())
+}
+
+/// The JSON Schema of task files as indented text, ended by a newline.
+///
+/// # Errors
+/// None that can happen: what is written is made here.
+pub fn json_schema() -> serde_json::Result<String> {
+    let mut settings = SchemaSettings::draft07();
+    // As in the schema of sweeps: beside a reference a key's description would be lost.
+    settings.inline_subschemas = true;
+    let schema = settings.into_generator().into_root_schema_for::<file::TaskFile>();
+    Ok(serde_json::to_string_pretty(&schema)? + "\n")
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::definition::{Definition, OutputType, Trivial};
@@ -19,6 +19,11 @@ use crate::task::squality::first_words;
 /// What a row asks.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
     let row = &rows.rows[at];
+    for column in rows.missing.get(&at).into_iter().flatten() {
+        if let Some((key, _)) = definition.templates().find(|(_, template)| template.uses(column)) {
+            bail!("the row has no `{column}`, which {key} uses; write it, as null if there is nothing");
+        }
+    }
     let question = prompts.question(row)?;
     let block = &definition.cache;
     let text = |template: &Template| prompts.value(template, row).map(|value| python::str(&value));

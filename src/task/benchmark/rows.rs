@@ -1,7 +1,7 @@
 //! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -28,6 +28,8 @@ pub struct Rows {
     pub rows: Vec<Value>,
     /// The file and row of each, for errors.
     pub places: Vec<String>,
+    /// The columns that a row has not, where others have them.
+    pub missing: HashMap<usize, Vec<String>>,
 }
 
 /// Reads the rows of a split. `over` is a file, folder or data set that the sweep names in place of the task's own.
@@ -40,14 +42,7 @@ pub fn read(dataset: &Dataset, over: Option<&str>, split: &str, context: &Prepar
         rows.read_file(&path, dataset.field.as_deref())?;
     }
     ensure!(!rows.rows.is_empty(), "the split {split} has no rows");
-    // A column that a row has not is null there, as in a table.
-    for row in &mut rows.rows {
-        if let Value::Object(fields) = row {
-            for column in &rows.columns {
-                fields.entry(column).or_insert(Value::Null);
-            }
-        }
-    }
+    rows.fill();
     Ok(rows)
 }
 
@@ -115,6 +110,17 @@ fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>)
 }
 
 impl Rows {
+    /// A column that a row has not is null there, as in a table.
+    fn fill(&mut self) {
+        for (at, row) in self.rows.iter_mut().enumerate() {
+            let Value::Object(fields) = row else { continue };
+            for column in self.columns.iter().filter(|column| fields.get(*column).is_none()).collect::<Vec<_>>() {
+                fields.insert(column.clone(), Value::Null);
+                self.missing.entry(at).or_default().push(column.clone());
+            }
+        }
+    }
+
     fn read_file(&mut self, path: &Path, field: Option<&str>) -> Result<()> {
         let name = path.display().to_string();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -124,6 +130,8 @@ impl Rows {
         let (bytes, name, ending) = if ending == "zip" {
             let inner = questions::names(path)?.into_iter().find(|name| is_rows(name));
             let inner = inner.with_context(|| format!("{name} has no file of rows"))?;
+            let leads_out = Path::new(&inner).components().any(|part| !matches!(part, Component::Normal(_)));
+            ensure!(!leads_out, "{name}: the path {inner} leads out of the archive; pack it anew");
             let (member, bytes) = questions::unpack(path, &[inner], MOST_BYTES)?;
             let ending = member.rsplit('.').next().unwrap_or_default().to_lowercase();
             (bytes, format!("{name}:{member}"), ending)

@@ -82,6 +82,12 @@ impl Template {
         Ok(String::from_utf8(output.into_inner())?)
     }
 
+    /// Whether the template uses a column, by its name.
+    pub fn uses(&self, column: &str) -> bool {
+        let names = || Some(self.environment.get_template("text").ok()?.undeclared_variables(false));
+        *self.source == *column || names().is_some_and(|names| names.contains(column))
+    }
+
     /// The template as it is written.
     pub fn source(&self) -> &str {
         &self.source
@@ -112,7 +118,8 @@ fn plainly(error: Error) -> anyhow::Error {
         words = format!("{words}: {inner}");
         cause = inner.source();
     }
-    anyhow!("{}", words.replace(" (in text:1)", "").replace('\n', " "))
+    let words = words.replace(" (in text:1)", "").replace(" (in text:", " (line ").replace('\n', " ");
+    anyhow!("{words}")
 }
 
 /// A value of the template engine as JSON.

@@ -198,3 +198,72 @@ fn templates_render_as_in_the_harness() {
         Template::new(&format!("{{{{ {}n }}}}", "- ".repeat(20_000))).and_then(|template| template.render(&row));
     assert!(deep.is_err() || deep.unwrap() == "2");
 }
+
+/// A file without mistakes.
+const KEYS: &str = r#"task: keys
+dataset_path: json
+dataset_kwargs: {data_files: {test: rows.jsonl}}
+test_split: test
+output_type: generate_until
+doc_to_text: "{{text}}\nQuestion: {{question}}\nAnswer:"
+doc_to_target: "{{answer}}"
+metric_list: [{metric: f1}]
+"#;
+
+#[test]
+fn a_mistake_is_named_with_its_file_and_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("keys.yaml");
+    let read = |text: &str| {
+        std::fs::write(&path, text).unwrap();
+        definition::read(&path)
+    };
+    assert_eq!(read(KEYS).unwrap().len(), 1);
+    let before = |line: &str, key: &str| KEYS.replace(key, &format!("{line}\n{key}"));
+    let text = r#""{{text}}\nQuestion: {{question}}\nAnswer:""#;
+    for (file, line, words) in [
+        (KEYS.replace("doc_to_text", "doc_to_txt"), 6, "`doc_to_txt`; did you mean `doc_to_text`?"),
+        (KEYS.replace("doc_to_text", "description"), 0, "`doc_to_text` is missing"),
+        (KEYS.replace(text, "[1]"), 6, "`doc_to_text` is no text"),
+        (KEYS.replace("until", "untill"), 5, "did you mean `generate_until`?"),
+        (KEYS.replace("{{question}}", "{{question"), 6, "the template of `doc_to_text`"),
+        (KEYS.replace("f1", "f11"), 8, "the metric `f11` is not known"),
+        (KEYS.replace("f1", "acc"), 8, "`acc` is no metric of this output type"),
+        (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases: true`"),
+        (before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"), 8, "`regexp`"),
+        (KEYS.replace("\"{{answer}}\"", "!function utils.target"), 7, "the Python function utils.target"),
+        (before("class: utils.Task", "test_split"), 4, "`class` needs the harness itself"),
+        (before("num_fewshot: 5", "output_type"), 5, "nothing to draw examples from"),
+        (before("fewshot_config: {sampler: balanced}", "output_type"), 5, "`\"balanced\"` is no sampler"),
+        (before("cache: {cut: sideways}", "metric_list"), 8, "`sideways`"),
+        (before("cache: {rows: mine}", "metric_list"), 8, "no code makes the rows `mine`"),
+        (before("include: base.yaml", "task"), 1, "base.yaml is not there"),
+        (before("test_split: test", "test_split"), 5, "`test_split` appears twice"),
+        (KEYS.replace("data_files", "data_fils"), 3, "`data_fils` of `dataset_kwargs`"),
+    ] {
+        let error = read(&file).unwrap_err();
+        let place = error.place.map_or(0, |(line, _)| line);
+        assert_eq!((place, error.file.as_str()), (line, path.to_str().unwrap()), "{error}");
+        let said = error.to_string().replace("\nhint: ", "; ");
+        assert!(said.contains(words), "{said}");
+        assert!(!error.hint.is_empty(), "{error}");
+    }
+}
+
+#[test]
+fn a_mistake_in_an_included_file_is_named_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base.yaml");
+    std::fs::write(&base, KEYS.replace("{metric: f1}", "\n  {metric: f11}")).unwrap();
+    let own = folder.path().join("own.yaml");
+    std::fs::write(&own, "include: base.yaml\ntask: own\ntest_split: train\n").unwrap();
+    let error = definition::read(&own).unwrap_err();
+    assert_eq!(
+        (error.file.as_str(), error.place.map(|(line, _)| line)),
+        (base.to_str().unwrap(), Some(8)),
+        "{error}"
+    );
+    // A file that includes itself ends, too.
+    std::fs::write(&base, "include: own.yaml\n").unwrap();
+    assert!(definition::read(&own).unwrap_err().to_string().contains("include each other"));
+}
