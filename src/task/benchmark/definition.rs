@@ -536,10 +536,10 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
         Ok(files) => files,
         Err(error) => return refuse(format!("its folder cannot be read: {error}"), "check the folder"),
     };
-    // Files of other tasks may be unreadable here, and do not matter.
-    let known =
-        files.iter().filter(|other| *other != path).filter_map(|path| Some((path, TaskFile::read(path).ok()?)));
-    let known: Vec<_> = known.collect();
+    let files = files.iter().filter(|other| *other != path);
+    let (known, refused): (Vec<_>, Vec<_>) =
+        files.map(|path| (path, TaskFile::read(path))).partition(|(_, read)| read.is_ok());
+    let known: Vec<_> = known.into_iter().filter_map(|(path, read)| Some((path, read.ok()?))).collect();
     let mut found = Vec::new();
     for name in names {
         let is_it = |(_, file): &&(&PathBuf, TaskFile)| {
@@ -552,6 +552,12 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
         };
         let mut tasks = known.iter().filter(is_it).peekable();
         if tasks.peek().is_none() {
+            // Its file may be one that cannot be used.
+            let names_it = |path: &Path| yaml::read_file(path).is_ok_and(|text| text.contains(&name));
+            if let Some(error) = refused.into_iter().find_map(|(path, read)| read.err().filter(|_| names_it(path)))
+            {
+                return Err(error);
+            }
             return refuse(
                 format!("no file in {} is the task {name}", folder.display()),
                 "name its file by itself",
