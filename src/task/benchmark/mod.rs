@@ -25,8 +25,13 @@ mod tests;
 
 use std::path::Path;
 
+pub(super) use builtin::one as builtin_definition;
+pub(super) use definition::Definition;
 pub use file::files_of;
+pub(super) use reader::{Asked, Reader};
+pub(super) use rows::Rows;
 pub use task::BenchmarkYaml;
+pub(super) use task::{Benchmark, requests_of};
 
 use crate::yaml::ConfigError;
 
