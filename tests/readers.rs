@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 use tova_bench::lm::Tokenizer;
-use tova_bench::task::{
-    Benchmark, Cut, Prompt, PromptStyle, QASPER, Request, SQUALITY, Split, questions_digest, read_questions,
-};
+use tova_bench::task::{Cut, Prompt, PromptStyle, QASPER, Release, Request, SQUALITY, Split, read_questions};
 
 /// The folder of data sets, or `None` and a line that says what is skipped.
 fn data(test: &str) -> Option<PathBuf> {
@@ -22,7 +20,7 @@ fn data(test: &str) -> Option<PathBuf> {
     data
 }
 
-fn read(benchmark: &Benchmark, path: &Path, style: PromptStyle) -> Vec<Request> {
+fn read(benchmark: &Release, path: &Path, style: PromptStyle) -> Vec<Request> {
     read_questions(benchmark, path, Split::Validation, style).unwrap_or_else(|error| panic!("{error:#}"))
 }
 
@@ -77,8 +75,7 @@ fn squality_in_both_forms() {
         assert!(expected.contains(&stories), "{stories} stories");
         assert_eq!(questions.len(), 5 * stories);
         assert!(questions.iter().all(|question| question.references.len() == 4 && question.slices.is_empty()));
-        let digest = questions_digest(&questions);
-        eprintln!("squality {}: {stories} stories, {} questions, {digest}", split.name(), questions.len());
+        eprintln!("squality {}: {stories} stories, {} questions", split.name(), questions.len());
     }
 
     let file = folder.join("zeroscrolls-dev.jsonl");
@@ -140,11 +137,10 @@ fn qasper_in_both_forms() {
     assert!(kinds.keys().all(|kind| ["kind:abstractive", "kind:extractive", "kind:unanswerable", "kind:yes_no"].contains(kind)));
     eprintln!(
         "qasper train: {} articles, {} questions, {} references, {kinds:?}, {folded} with other references in the \
-         rows, {wide} with characters of many bytes, {}",
+         rows, {wide} with characters of many bytes",
         clusters(&original),
         original.len(),
-        original.iter().map(|question| question.references.len()).sum::<usize>(),
-        questions_digest(&original)
+        original.iter().map(|question| question.references.len()).sum::<usize>()
     );
 
     let file = data.join("qasper/zeroscrolls.jsonl");

@@ -17,8 +17,9 @@ use std::sync::{Mutex, Once, PoisonError};
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target; the folder of its seeds has the same name.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     ("sweep", texts::sweep),
+    ("task_file", texts::task_file),
     ("weights", models::weights),
     ("gguf", models::gguf),
     ("config", models::config),

@@ -1,7 +1,7 @@
-//! Sweeps and questions.
+//! Sweeps, task files and questions.
 
 use tova_bench::sweep::Sweep;
-use tova_bench::task::{Benchmark, PromptStyle, QASPER, Request, SQUALITY, Split, read_questions};
+use tova_bench::task::{PromptStyle, QASPER, Release, Request, SQUALITY, Split, check_benchmark, read_questions};
 
 use super::scratch;
 
@@ -25,6 +25,15 @@ pub fn sweep(input: &[u8]) {
     }
 }
 
+pub fn task_file(input: &[u8]) {
+    let path = scratch::folder("task_file").join("task.yaml");
+    scratch::write(&path, Some(input));
+    match check_benchmark(&path) {
+        Ok(tasks) => assert!(!tasks.is_empty(), "a file has a task"),
+        Err(error) => check_message(&error.to_string()),
+    }
+}
+
 pub fn zeroscrolls(input: &[u8]) {
     questions(&SQUALITY, "rows.jsonl", input);
 }
@@ -33,7 +42,7 @@ pub fn qasper(input: &[u8]) {
     questions(&QASPER, "qasper.json", input);
 }
 
-fn questions(benchmark: &Benchmark, name: &str, input: &[u8]) {
+fn questions(benchmark: &Release, name: &str, input: &[u8]) {
     let path = scratch::folder("questions").join(name);
     scratch::write(&path, Some(input));
     for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {

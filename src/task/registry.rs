@@ -4,9 +4,9 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::questions::QuestionsYaml;
+use super::questions::{self, QuestionsYaml};
 use super::spec::TaskSpec;
-use super::{benchmark, longbench, math, needle, perplexity, qasper, retention, ruler, squality, story, timing};
+use super::{benchmark, longbench, math, needle, perplexity, retention, ruler, story, timing};
 use crate::yaml::ConfigError;
 
 /// Makes an enum of the tasks' settings, read from a map with one key: the task's name. Question benchmarks share their
@@ -41,8 +41,8 @@ macro_rules! registry {
 registry! {
     "perplexity" => Perplexity(perplexity::PerplexityYaml),
     "retention" => Retention(retention::RetentionYaml),
-    "squality" => Squality(QuestionsYaml, squality::SQUALITY),
-    "qasper" => Qasper(QuestionsYaml, qasper::QASPER),
+    "squality" => Squality(QuestionsYaml, questions::SQUALITY),
+    "qasper" => Qasper(QuestionsYaml, questions::QASPER),
     "story" => Story(story::StoryYaml),
     "needle" => Needle(needle::NeedleYaml),
     "longbench" => LongBench(longbench::LongBenchYaml),

@@ -20,8 +20,11 @@ pub struct CacheYaml {
     /// What a prompt that is too long loses: the `end` or the `middle` of its context, or the `start` of the prompt, as in the
     /// harness. The default is `end` with a context and `start` without one.
     pub cut: Option<CutYaml>,
-    /// Text after a context that lost its end.
-    pub separator: Option<String>,
+    /// Text after a context that lost its end: a column or a template.
+    pub separator: Option<Spanned<String>>,
+    /// What the prompt ends with to open the answer: a column or a template. It is left out inside a chat template, which opens
+    /// the answer itself.
+    pub answer_header: Option<Spanned<String>>,
     /// Tokens of prompt and answer together, where a sweep does not say it.
     #[schemars(range(min = 2, max = u32::MAX))]
     pub length: Option<Spanned<u64>>,
@@ -30,7 +33,8 @@ pub struct CacheYaml {
     /// Rows of one cluster depend on each other, such as questions about one text: a column or a template. The default is the
     /// context, or else the row itself.
     pub cluster: Option<Spanned<String>>,
-    /// Parts of the rows that reports show by themselves: a name and a column or template each.
+    /// Parts of the rows that reports show by themselves: a name and a column or template each. A row whose text is empty is in
+    /// no such part.
     #[serde(default)]
     pub slices: BTreeMap<String, Spanned<String>>,
     /// An answer that needs no reading, for comparison: `commonest`, the target of most rows; `first_words`, the beginning of

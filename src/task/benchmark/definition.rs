@@ -13,7 +13,7 @@ use super::metric::{TaskMetric, metrics};
 use super::reader::{Reader, reader};
 use super::template::Template;
 use crate::format::did_you_mean;
-use crate::task::generation::Cut;
+use crate::task::generation::{Cut, GenerationConfig};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// What is asked of the model.
@@ -122,7 +122,8 @@ impl Dataset {
 pub struct CacheBlock {
     pub context: Option<Template>,
     pub cut: Cut,
-    pub separator: String,
+    pub separator: Option<Template>,
+    pub answer_header: Option<Template>,
     pub length: Option<usize>,
     pub name: Option<Template>,
     pub cluster: Option<Template>,
@@ -165,6 +166,12 @@ pub struct Definition {
 pub const MAX_GEN_TOKS: usize = 256;
 
 impl Definition {
+    /// How answers are written where a sweep does not say otherwise, but for what the file says of drawing and of stops.
+    pub fn greedy(&self) -> GenerationConfig {
+        let most = self.generation.max_new_tokens.unwrap_or(MAX_GEN_TOKS);
+        GenerationConfig { chat_template: self.cache.chat_template, ..GenerationConfig::greedy(most) }
+    }
+
     /// Checks a file, whose name is the task's where it has none.
     ///
     /// # Errors
@@ -220,7 +227,8 @@ impl Definition {
             if let Field::Text(template) = field { Some(template) } else { None }
         }
         let Form { text, target, choices, prefix, .. } = &self.form;
-        let CacheBlock { context, name, cluster, max_new_tokens, counted, .. } = &self.cache;
+        let CacheBlock { context, separator, answer_header, name, cluster, max_new_tokens, counted, .. } =
+            &self.cache;
         [
             ("doc_to_text", of(text)),
             ("doc_to_target", of(target)),
@@ -228,6 +236,8 @@ impl Definition {
             ("gen_prefix", prefix.as_ref()),
             ("description", self.description.as_ref()),
             ("context", context.as_ref()),
+            ("separator", separator.as_ref()),
+            ("answer_header", answer_header.as_ref()),
             ("name", name.as_ref()),
             ("cluster", cluster.as_ref()),
             ("max_gen_toks", max_new_tokens.as_ref()),
@@ -501,7 +511,8 @@ fn cache(yaml: &CacheYaml) -> Result<CacheBlock, ConfigError> {
         yaml.slices.iter().map(|(name, text)| Ok((name.clone(), template(name, &text.value, text.referenced)?)));
     Ok(CacheBlock {
         cut: yaml.cut.map_or(default, Cut::from),
-        separator: yaml.separator.clone().unwrap_or_default(),
+        separator: of("separator", &yaml.separator)?,
+        answer_header: of("answer_header", &yaml.answer_header)?,
         length: yaml.length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?,
         name: of("name", &yaml.name)?,
         cluster: of("cluster", &yaml.cluster)?,

@@ -32,8 +32,10 @@ pub enum Kind {
     ExactMatch,
     /// Token F1 of written answers, as SQuAD has it; of choices, that of the classes 0 and 1.
     F1,
-    /// ROUGE-1, -2 and -L of written answers.
+    /// ROUGE-1, -2 and -L of written answers, and their geometric mean.
     Rouge,
+    /// Token F1 with letters as written and as ASCII, and exact match, as SQuAD's script has them.
+    Squad,
     /// The share of the targets that a written answer contains; whether it contains any in rows whose slice `task` begins with
     /// `qa`.
     Ruler,
@@ -47,15 +49,17 @@ pub enum Kind {
 }
 
 use Kind::{
-    Acc, AccBytes, AccNorm, BitsPerByte, BytePerplexity, ExactMatch, F1, Perplexity, Rouge, Ruler, WordPerplexity,
+    Acc, AccBytes, AccNorm, BitsPerByte, BytePerplexity, ExactMatch, F1, Perplexity, Rouge, Ruler, Squad,
+    WordPerplexity,
 };
 use OutputType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling, MultipleChoice};
 
 /// The metrics of each output type.
-pub const KINDS: [(&str, Kind, &[OutputType], &str); 11] = [
+pub const KINDS: [(&str, Kind, &[OutputType], &str); 12] = [
     ("exact_match", ExactMatch, &[GenerateUntil, MultipleChoice], "the answer is a target"),
     ("f1", F1, &[GenerateUntil, MultipleChoice], "of the words of an answer; of the choices 0 and 1"),
-    ("rouge", Rouge, &[GenerateUntil], "ROUGE-1, ROUGE-2 and ROUGE-L"),
+    ("rouge", Rouge, &[GenerateUntil], "ROUGE-1, ROUGE-2, ROUGE-L and their geometric mean"),
+    ("squad", Squad, &[GenerateUntil], "F1 of words, with all letters and with those of ASCII, and exact match"),
     (
         "ruler",
         Ruler,
@@ -183,7 +187,20 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
         F1 => vec![("f1", metric::best_f1(answer, targets, Letters::AsWritten))],
         Rouge => {
             let rouge = metric::best_rouge(answer, targets);
-            vec![("rouge1", rouge.one), ("rouge2", rouge.two), ("rougeL", rouge.l)]
+            vec![
+                ("rouge1", rouge.one),
+                ("rouge2", rouge.two),
+                ("rougeL", rouge.l),
+                ("rouge_geo_instance", rouge.geometric_mean()),
+            ]
+        }
+        Squad => {
+            let exact = metric::best_exact_match(answer, targets, Letters::AsWritten);
+            vec![
+                ("f1", metric::best_f1(answer, targets, Letters::AsWritten)),
+                ("f1_ascii", metric::best_f1(answer, targets, Letters::Ascii)),
+                ("exact_match", share(exact)),
+            ]
         }
         Ruler if request.slices.iter().any(|slice| slice.starts_with("task:qa")) => {
             vec![("ruler", share(targets.iter().any(contains)))]

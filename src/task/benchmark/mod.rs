@@ -27,8 +27,13 @@ use std::path::Path;
 
 use schemars::generate::SchemaSettings;
 
+pub(super) use builtin::one as builtin_definition;
+pub(super) use definition::Definition;
 pub use file::files_of;
+pub(super) use reader::{Asked, Reader};
+pub(super) use rows::Rows;
 pub use task::BenchmarkYaml;
+pub(super) use task::{Benchmark, requests_of};
 
 use crate::yaml::ConfigError;
 

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::rows::Rows;
 use crate::format::did_you_mean;
+use crate::task::questions;
 use crate::task::spec::{PrepareContext, TaskSpec};
 use crate::yaml::{self, ConfigError, Spanned};
 
@@ -37,7 +38,10 @@ pub struct Asked<'a> {
 type New = fn(Value) -> Result<Arc<dyn Reader>>;
 
 /// Every reader by its name in task files.
-const READERS: &[(&str, New)] = &[];
+const READERS: &[(&str, New)] = &[
+    ("squality", |options| questions::reader(&questions::SQUALITY, &options)),
+    ("qasper", |options| questions::reader(&questions::QASPER, &options)),
+];
 
 /// The reader that a file names: its name, or an object of it and its options.
 ///

@@ -1,6 +1,6 @@
 //! What a row asks of a model, as a request.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -13,8 +13,6 @@ use super::template::Template;
 use crate::task::canonical::list;
 use crate::task::data::digest_of;
 use crate::task::generation::{Continued, Prompt, Request};
-use crate::task::qasper::commonest_answer;
-use crate::task::squality::first_words;
 
 /// What a row asks.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
@@ -39,14 +37,21 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         Some(Trivial::Text(template)) => text(template)?,
         _ => String::new(),
     };
-    let slices = block.slices.iter().map(|(name, template)| Ok(format!("{name}:{}", text(template)?)));
+    let mut slices = Vec::new();
+    for (name, template) in &block.slices {
+        let value = text(template)?;
+        if !value.is_empty() {
+            slices.push(format!("{name}:{value}"));
+        }
+    }
+    let (separator, header) = (optional(&block.separator)?.unwrap_or_default(), optional(&block.answer_header)?);
     let Question { prompts: texts, target, choices, right_context } = question;
     let request = Request {
         cluster: cluster.unwrap_or_else(|| name.clone()),
-        slices: slices.collect::<Result<_>>()?,
+        slices,
         max_new_tokens: most,
         cut: block.cut,
-        keeps_header: true,
+        keeps_header: header.is_none(),
         trivial,
         name,
         ..Request::default()
@@ -59,7 +64,9 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         }
         one => vec![python::str(one)],
     };
-    let only = |texts: Vec<RowPrompt>| prompt(texts.into_iter().next(), context.as_deref(), &block.separator);
+    let only = |texts: Vec<RowPrompt>| {
+        prompt(texts.into_iter().next(), context.as_deref(), &separator, header.as_deref())
+    };
     Ok(match definition.output {
         OutputType::GenerateUntil => Request { prompt: only(texts)?, references: targets(), ..request },
         OutputType::LoglikelihoodRolling => {
@@ -119,7 +126,12 @@ fn right(target: &Value, choices: &[String]) -> Vec<usize> {
 }
 
 /// A row's prompt in the parts that cutting treats differently.
-fn prompt(text: Option<RowPrompt>, context: Option<&str>, separator: &str) -> Result<Prompt> {
+fn prompt(
+    text: Option<RowPrompt>,
+    context: Option<&str>,
+    separator: &str,
+    header: Option<&str>,
+) -> Result<Prompt> {
     let RowPrompt { before, text, prefix } = text.context("there is no prompt")?;
     let separator = separator.to_owned();
     let (own, document, rest) = match context.filter(|context| !context.is_empty()) {
@@ -130,14 +142,11 @@ fn prompt(text: Option<RowPrompt>, context: Option<&str>, separator: &str) -> Re
             (own, context, rest)
         }
     };
-    let header = prefix.len();
-    Ok(Prompt {
-        before: before + own,
-        document: document.into(),
-        after: rest.to_owned() + &prefix,
-        separator,
-        header,
-    })
+    let after = rest.to_owned() + &prefix;
+    let header = header.unwrap_or(&prefix);
+    ensure!(after.ends_with(header), "the prompt does not end with its `answer_header`, {header:?}");
+    let header = header.len();
+    Ok(Prompt { before: before + own, document: document.into(), after, separator, header })
 }
 
 /// Puts rows of one cluster one after the other, and refuses two of one name.
@@ -168,6 +177,29 @@ pub fn add_trivial(definition: &Definition, requests: &mut [Request]) {
     for (request, trivial) in requests.iter_mut().zip(trivial) {
         request.trivial = trivial;
     }
+}
+
+/// For every request the reference that answers most requests, the alphabetically first of equals.
+fn commonest_answer(requests: &[Request]) -> Vec<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for request in requests {
+        let different: BTreeSet<&str> = request.references.iter().map(String::as_str).collect();
+        different.into_iter().for_each(|answer| *counts.entry(answer).or_default() += 1);
+    }
+    let commonest = counts.into_iter().rev().max_by_key(|(_, count)| *count);
+    let commonest = commonest.map(|(answer, _)| answer.to_owned()).unwrap_or_default();
+    vec![commonest; requests.len()]
+}
+
+/// The first words of each document, as many as its references have on average.
+fn first_words(requests: &[Request]) -> Vec<String> {
+    let words = |text: &String| text.split_whitespace().count();
+    let first_words = |request: &Request| {
+        let references = request.references.iter().map(words).sum::<usize>();
+        let count = references.checked_div(request.references.len()).unwrap_or(0);
+        request.prompt.document.split_whitespace().take(count).collect::<Vec<_>>().join(" ")
+    };
+    requests.iter().map(first_words).collect()
 }
 
 /// The digest of all that prompts and scores depend on.

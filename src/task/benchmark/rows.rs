@@ -207,7 +207,7 @@ impl Rows {
         self.add(row, format!("{file}, row {}", self.rows.len() + 1))
     }
 
-    /// Adds a row; errors name its place.
+    /// Adds a row; `place` is its file and row, for errors.
     ///
     /// # Errors
     /// A row that is no object.

@@ -10,13 +10,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
-use super::definition::{self, Definition, Examples, MAX_GEN_TOKS, OutputType};
+use super::definition::{self, Definition, Examples, OutputType};
 use super::prompt::Prompts;
 use super::reader::Asked;
 use super::request::{add_trivial, digest, gather, request};
+use super::rows::{self, Rows};
 use super::score::scorer;
-use super::{builtin, rolling, rows};
+use super::{builtin, rolling};
 use crate::lm::Real;
 use crate::lm::source::expand_home;
 use crate::task::data::{self, Texts, digest_of};
@@ -138,11 +140,7 @@ fn spec(
     let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
     let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
     let of_file = &definition.generation;
-    let default = GenerationConfig {
-        temperature: Real(of_file.temperature),
-        chat_template: definition.cache.chat_template,
-        ..GenerationConfig::greedy(of_file.max_new_tokens.unwrap_or(MAX_GEN_TOKS))
-    };
+    let default = GenerationConfig { temperature: Real(of_file.temperature), ..definition.greedy() };
     let (draws, stops) = (write.top_k.is_some() || write.top_p.is_some(), !write.stop.is_empty());
     let mut generation = write.check(length, default)?;
     if !draws && generation.samples() {
@@ -221,12 +219,31 @@ impl Benchmark {
         };
         let asked = self.samples.unwrap_or(0);
         data::note_fewer(context.progress, &spec.dataset, "rows", asked, rows.rows.len());
-        let mut prompts = Prompts::new(definition, &rows, examples)?;
-        let mut requests = Vec::new();
-        for at in 0..rows.rows.len().min(self.samples.unwrap_or(usize::MAX)) {
-            requests.push(request(&mut prompts, definition, &rows, at).with_context(|| rows.places[at].clone())?);
-        }
-        add_trivial(definition, &mut requests);
-        Ok(requests)
+        of_rows(definition, &rows, examples, self.samples)
     }
+}
+
+/// The requests of rows without examples; those of one cluster follow each other.
+///
+/// # Errors
+/// A row that gives no request, or two of one name.
+pub fn requests_of(definition: &Definition, rows: &Rows) -> Result<Vec<Request>> {
+    let mut requests = of_rows(definition, rows, Vec::new(), None)?;
+    gather(&mut requests)?;
+    Ok(requests)
+}
+
+fn of_rows(
+    definition: &Definition,
+    rows: &Rows,
+    examples: Vec<Value>,
+    samples: Option<usize>,
+) -> Result<Vec<Request>> {
+    let mut prompts = Prompts::new(definition, rows, examples)?;
+    let mut requests = Vec::new();
+    for at in 0..rows.rows.len().min(samples.unwrap_or(usize::MAX)) {
+        requests.push(request(&mut prompts, definition, rows, at).with_context(|| rows.places[at].clone())?);
+    }
+    add_trivial(definition, &mut requests);
+    Ok(requests)
 }

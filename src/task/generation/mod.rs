@@ -12,5 +12,5 @@ mod settings;
 pub use generate::prepare;
 pub use prompt::{Cut, Prompt};
 pub use prompts::{Continued, Request};
-pub use scorer::{Likelihood, Scorer, by_slice, f1_scorer, rouge_scorer};
+pub use scorer::{Likelihood, Scorer, by_slice};
 pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};

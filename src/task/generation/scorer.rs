@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::prompts::Request;
-use crate::metric::{self, Letters, MetricSum};
+use crate::metric::MetricSum;
 
 /// Metrics and their values for one text.
 pub type Values = Vec<(&'static str, f64)>;
@@ -62,39 +62,4 @@ impl Scorer {
 pub fn by_slice(request: &Request, metric: &'static str, value: f64) -> impl Iterator<Item = MetricSum> {
     let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
     slices.map(move |slice| MetricSum::new(metric, value, 1.0).of_slice(slice))
-}
-
-/// ROUGE against summaries, and that of the request's trivial answer.
-pub fn rouge_scorer() -> Scorer {
-    Scorer::new(rouge)
-}
-
-/// Token F1 and exact match against short answers, and the F1 of the request's trivial answer.
-pub fn f1_scorer() -> Scorer {
-    Scorer::new(f1)
-}
-
-fn rouge(text: &str, request: &Request) -> Values {
-    let rouge = metric::best_rouge(text, &request.references);
-    let trivial = metric::best_rouge(&request.trivial, &request.references);
-    vec![
-        ("rouge1", rouge.one),
-        ("rouge2", rouge.two),
-        ("rougeL", rouge.l),
-        ("rouge_geo_instance", rouge.geometric_mean()),
-        ("rouge1_trivial", trivial.one),
-        ("rouge2_trivial", trivial.two),
-        ("rougeL_trivial", trivial.l),
-    ]
-}
-
-fn f1(text: &str, request: &Request) -> Values {
-    let references = &request.references;
-    let exact = metric::best_exact_match(text, references, Letters::AsWritten);
-    vec![
-        ("f1", metric::best_f1(text, references, Letters::AsWritten)),
-        ("f1_ascii", metric::best_f1(text, references, Letters::Ascii)),
-        ("f1_trivial", metric::best_f1(&request.trivial, references, Letters::AsWritten)),
-        ("exact_match", f64::from(u8::from(exact))),
-    ]
 }

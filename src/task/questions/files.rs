@@ -6,13 +6,13 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::IgnoredAny;
 
-use super::benchmark::{Benchmark, PromptStyle, Split};
+use super::release::{self, Release, Split};
 use super::{archive, splits, zeroscrolls};
 use crate::bounded_read;
+use crate::task::benchmark::Rows;
 use crate::task::data::{json_lines, utf8};
-use crate::task::generation::Request;
 
-/// Reads the questions of a benchmark, in the order of the file.
+/// Reads the questions of a release as rows, in the order of the file: those of [`release::rows`] or of [`zeroscrolls::rows`].
 ///
 /// `path` may be a file of ZeroSCROLLS' rows or of the benchmark's original release, a `.zip` of the hub's
 /// `tau/zero_scrolls`, or a folder that holds one of them under its published name. `split` chooses among the files of a
@@ -21,50 +21,44 @@ use crate::task::generation::Request;
 /// # Errors
 /// A path that holds none of these, a broken line, no question at all, or two of one name. Messages name file and line,
 /// and say which files can be read.
-pub fn read_questions(
-    benchmark: &Benchmark,
-    path: &Path,
-    split: Split,
-    style: PromptStyle,
-) -> Result<Vec<Request>> {
-    let found = if path.is_dir() { splits::in_folder(benchmark, path, split)? } else { path.to_path_buf() };
+pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
+    let found = if path.is_dir() { splits::in_folder(release, path, split)? } else { path.to_path_buf() };
     let mut file = found.display().to_string();
     let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
-        let (member, bytes) =
-            archive::unpack(&found, &splits::row_files(benchmark, split), archive::MOST_UNPACKED)?;
+        let (member, bytes) = archive::unpack(&found, &splits::row_files(release, split), archive::MOST_UNPACKED)?;
         file = format!("{file}:{member}");
         bytes
     } else {
         bounded_read::bytes(&found, archive::MOST_UNPACKED)
             .with_context(|| format!("cannot read the questions {}", found.display()))
-            .map_err(|error| anyhow!("{error:#}{}", splits::beside(benchmark, &found)))?
+            .map_err(|error| anyhow!("{error:#}{}", splits::beside(release, &found)))?
     };
     let text = utf8(bytes, &file)?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let keys = first_keys(text, &file)
-        .with_context(|| format!("{file} cannot be read; {}", readable_forms(benchmark)))?;
-    let questions = if (benchmark.release.matches)(&keys) {
-        benchmark.requests(style, (benchmark.release.read)(text, &file)?)
+    let keys =
+        first_keys(text, &file).with_context(|| format!("{file} cannot be read; {}", readable_forms(release)))?;
+    let rows = if (release.matches)(&keys) {
+        release::rows((release.read)(text, &file)?, &file)?
     } else if keys.contains("input") {
-        zeroscrolls::questions(text, &file, benchmark, style)?
+        zeroscrolls::rows(text, &file, release)?
     } else {
         let keys: Vec<String> = keys.into_iter().take(10).collect();
-        bail!("{file} holds objects of {}; {}", keys.join(", "), readable_forms(benchmark))
+        bail!("{file} holds objects of {}; {}", keys.join(", "), readable_forms(release))
     };
-    ensure!(!questions.is_empty(), "{file} holds no question; {}", readable_forms(benchmark));
+    ensure!(!rows.rows.is_empty(), "{file} holds no question; {}", readable_forms(release));
     let mut names = HashSet::new();
-    for Request { name, .. } in &questions {
+    for name in rows.rows.iter().filter_map(|row| row["name"].as_str()) {
         ensure!(names.insert(name), "{file} has two questions named {name}; results could not tell them apart");
     }
-    Ok(questions)
+    Ok(rows)
 }
 
 /// What can be read, for errors.
-fn readable_forms(benchmark: &Benchmark) -> String {
-    let (name, release) = (benchmark.name, benchmark.release.format);
+fn readable_forms(release: &Release) -> String {
+    let Release { name, format, .. } = release;
     format!(
         "what can be read for {name} are lines of ZeroSCROLLS (`input`, `document_start_index`), its {name}.zip, \
-         {release}, or a folder of one of them"
+         {format}, or a folder of one of them"
     )
 }
 
@@ -94,7 +88,7 @@ mod tests {
     use super::archive::tests::archive;
     use super::zeroscrolls::tests::row;
     use super::*;
-    use crate::task::{QASPER, SQUALITY};
+    use crate::task::questions::{QASPER, SQUALITY};
 
     fn rows() -> String {
         row("a", "pid", Value::Null).to_string()
@@ -111,8 +105,8 @@ mod tests {
         format!("{{\n  \"2001.1\": {article}\n}}\n")
     }
 
-    fn read(benchmark: &Benchmark, path: &Path) -> Result<Vec<Request>> {
-        read_questions(benchmark, path, Split::Validation, PromptStyle::ZeroScrolls)
+    fn read(release: &Release, path: &Path) -> Result<Rows> {
+        read_rows(release, path, Split::Validation)
     }
 
     /// A folder with one file.
@@ -138,15 +132,15 @@ mod tests {
         for (benchmark, name, contents, expected) in cases {
             let folder = folder(name, contents);
             for path in [folder.path().to_path_buf(), folder.path().join(name)] {
-                let questions = read(benchmark, &path).unwrap();
-                assert_eq!((questions.len(), questions[0].name.as_str()), (1, expected), "{}", path.display());
+                let rows = read(benchmark, &path).unwrap().rows;
+                assert_eq!((rows.len(), rows[0]["name"].as_str()), (1, Some(expected)), "{}", path.display());
             }
         }
     }
 
     #[test]
     fn missing_and_foreign_files_are_named() {
-        let cases: [(&Benchmark, &str, Vec<u8>, &str); 12] = [
+        let cases: [(&Release, &str, Vec<u8>, &str); 12] = [
             (&QASPER, "x.json", story().into(), "objects of document, metadata, questions"),
             (&SQUALITY, "x.json", article().into(), "objects of 2001.1"),
             (&QASPER, "x.json", rows().into(), "no row of qasper"),

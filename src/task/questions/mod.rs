@@ -1,18 +1,48 @@
-//! Questions about documents, answered in writing: what all such benchmarks share.
+//! SQuALITY and QASPER: questions about documents, answered in writing.
 //!
-//! A benchmark is a folder with a [`Benchmark`] (its wording, metrics and files) and a line in the registry. This module
-//! has the settings, the reading of ZeroSCROLLS' rows and of archives, and the limits of documents and questions.
+//! Their prompts and metrics are files in `configs/benchmarks/`. This module reads what is published of them (the original releases
+//! and ZeroSCROLLS' rows, in archives too), and has the settings of a sweep.
 
 mod archive;
-mod benchmark;
 mod files;
+mod qasper;
+mod reader;
+mod release;
 mod splits;
+mod squality;
 mod task;
 mod zeroscrolls;
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use super::benchmark::Reader;
 
 #[cfg(test)]
 pub use archive::tests;
 pub use archive::{names, unpack};
-pub use benchmark::{Benchmark, PromptStyle, Release, Split, Wording, questions_digest};
-pub use files::read_questions;
-pub use task::QuestionsYaml;
+pub use qasper::QASPER;
+pub use release::{PromptStyle, Release, Split};
+pub use squality::SQUALITY;
+pub use task::{QuestionsYaml, read_questions};
+
+/// The reader of a release, as a file names it; it has no options.
+pub fn reader(release: &'static Release, options: &Value) -> Result<Arc<dyn Reader>> {
+    ensure!(options.is_null(), "it has none; write its name alone");
+    Ok(Arc::new(reader::Questions { release, split: None, documents: None, questions: None }))
+}
+
+#[cfg(test)]
+pub use task::requests;
+
+/// The prompt of a question about a document.
+#[cfg(test)]
+pub fn prompt(release: &Release, style: PromptStyle, text: &str, question: &str) -> super::generation::Prompt {
+    use super::embedded::{Document, DocumentQuestion};
+    let question = DocumentQuestion { question: question.into(), ..DocumentQuestion::default() };
+    let document = Document { name: "d".into(), text: text.into(), questions: vec![question] };
+    let rows = release::rows(vec![document], "test").unwrap();
+    requests(release, style, &rows).unwrap().remove(0).prompt
+}

@@ -1,20 +1,20 @@
-//! Which file of a folder holds a split of a benchmark, by its published name, and what to say if none does.
+//! Which file of a folder holds a split of a release, by its published name, and what to say if none does.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail};
 
-use super::benchmark::{Benchmark, Split};
+use super::release::{Release, Split};
 
 /// Names of a split's rows in ZeroSCROLLS' archives and folders.
-pub fn row_files(benchmark: &Benchmark, split: Split) -> [String; 2] {
-    [format!("{}/{}.jsonl", benchmark.name, split.name()), format!("{}.jsonl", split.name())]
+pub fn row_files(release: &Release, split: Split) -> [String; 2] {
+    [format!("{}/{}.jsonl", release.name, split.name()), format!("{}.jsonl", split.name())]
 }
 
 /// The names under which a split is published: ZeroSCROLLS' first, then those of the original release.
-fn published(benchmark: &Benchmark, split: Split) -> Vec<String> {
-    let rows = row_files(benchmark, split);
-    let mut released = (benchmark.release.files)(split.released_name());
+fn published(release: &Release, split: Split) -> Vec<String> {
+    let rows = row_files(release, split);
+    let mut released = (release.files)(split.released_name());
     released.retain(|name| !rows.contains(name));
     rows.into_iter().chain(released).collect()
 }
@@ -23,24 +23,23 @@ fn published(benchmark: &Benchmark, split: Split) -> Vec<String> {
 ///
 /// # Errors
 /// A folder without one; the message names the files that would do and those that are there.
-pub fn in_folder(benchmark: &Benchmark, folder: &Path, split: Split) -> Result<PathBuf> {
-    let mut names = published(benchmark, split);
+pub fn in_folder(release: &Release, folder: &Path, split: Split) -> Result<PathBuf> {
+    let mut names = published(release, split);
     // ZeroSCROLLS, whose archive this is, has no training set.
     if split != Split::Train {
-        names.insert(row_files(benchmark, split).len(), format!("{}.zip", benchmark.name));
+        names.insert(row_files(release, split).len(), format!("{}.zip", release.name));
     }
     let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| {
         let (split, names) = (split.name(), names.join(", "));
-        anyhow!("{} has none of {names} for `split: {split}`{}", folder.display(), hint(benchmark, folder))
+        anyhow!("{} has none of {names} for `split: {split}`{}", folder.display(), hint(release, folder))
     })
 }
 
 /// Refuses a file that is published as another split than the sweep asks for.
-pub fn check(benchmark: &Benchmark, file: &Path, asked: Split) -> Result<()> {
+pub fn check(release: &Release, file: &Path, asked: Split) -> Result<()> {
     let name = file.file_name();
-    let is_of =
-        |split: &Split| published(benchmark, *split).iter().any(|path| Path::new(path).file_name() == name);
+    let is_of = |split: &Split| published(release, *split).iter().any(|path| Path::new(path).file_name() == name);
     match Split::ALL.into_iter().find(is_of) {
         Some(own) if own != asked => bail!(
             "{} is the file of `split: {}`, and the sweep says `split: {}`\nhint: remove `split`, or name the other file",
@@ -53,18 +52,18 @@ pub fn check(benchmark: &Benchmark, file: &Path, asked: Split) -> Result<()> {
 }
 
 /// A hint that names the files in the folder of a file that is missing.
-pub fn beside(benchmark: &Benchmark, file: &Path) -> String {
+pub fn beside(release: &Release, file: &Path) -> String {
     let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    if file.exists() { String::new() } else { hint(benchmark, folder) }
+    if file.exists() { String::new() } else { hint(release, folder) }
 }
 
 /// A hint that names the files of a folder that can be read, with their splits where they have published names. Empty if
 /// there are none.
-fn hint(benchmark: &Benchmark, folder: &Path) -> String {
+fn hint(release: &Release, folder: &Path) -> String {
     let mut files: Vec<PathBuf> = Vec::new();
     let mut named = Vec::new();
     for split in Split::ALL {
-        for name in published(benchmark, split) {
+        for name in published(release, split) {
             let file = folder.join(&name);
             if file.is_file() {
                 named.push(format!("{name} (`split: {}`)", split.name()));
@@ -97,7 +96,7 @@ fn hint(benchmark: &Benchmark, folder: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::{QASPER, SQUALITY};
+    use crate::task::questions::{QASPER, SQUALITY};
 
     fn folder(names: &[&str]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();

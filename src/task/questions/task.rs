@@ -1,19 +1,19 @@
-//! The task of a question benchmark: its settings, and the requests made of its questions.
+//! The task of a question benchmark in a sweep: its settings, over the file of its prompts and metrics.
 
-use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::benchmark::{Benchmark, PromptStyle, Split, questions_digest};
-use super::files::read_questions;
-use super::splits;
-use crate::lm::source::{Hub, expand_home};
+use super::files::read_rows;
+use super::reader::Questions;
+use super::release::{PromptStyle, Release, Split};
+use crate::task::benchmark::{Benchmark, Definition, Rows, builtin_definition, requests_of};
 use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, question_sources};
-use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
-use crate::task::prepared::PreparedTask;
-use crate::task::spec::{PrepareContext, Task, TaskSpec, limit_text};
+use crate::task::generation::{Request, WriteYaml};
+use crate::task::spec::{TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Questions about documents.
@@ -48,12 +48,12 @@ pub struct QuestionsYaml {
 }
 
 impl QuestionsYaml {
-    /// Checks the settings of a benchmark.
+    /// Checks the settings of a release.
     ///
     /// # Errors
     /// A value out of its range, or a data set without questions.
-    pub fn check(self, benchmark: &'static Benchmark) -> Result<TaskSpec, ConfigError> {
-        let name = benchmark.name;
+    pub fn check(self, release: &'static Release) -> Result<TaskSpec, ConfigError> {
+        let name = release.name;
         let forms = format!(
             "embedded, a file or folder of {name} (starting with ./, ../ or /), or a hub data set with {name}.zip, \
              such as tau/zero_scrolls"
@@ -67,116 +67,77 @@ impl QuestionsYaml {
             );
         }
         let length = data::length(&self.length)?;
-        let default = GenerationConfig::greedy(benchmark.max_new_tokens);
-        let generation = Some(self.write.check(length, default)?);
-        let task = Questions {
-            benchmark,
-            documents: limit_embedded(&dataset, "`documents`", &self.documents)?,
-            dataset,
-            split: self.split,
-            prompt: self.prompt.unwrap_or(PromptStyle::ZeroScrolls),
-            questions: yaml::limit("`questions`", &self.questions)?,
-        };
-        let settings = vec![("prompt", task.prompt.name().to_string()), ("length", length.to_string())];
+        let style = self.prompt.unwrap_or(PromptStyle::ZeroScrolls);
+        let mut definition = definition(release, style)?;
+        let generation = Some(self.write.check(length, definition.greedy())?);
+        let documents = limit_embedded(&dataset, "`documents`", &self.documents)?;
+        let questions = yaml::limit("`questions`", &self.questions)?;
+        let split = self.split.unwrap_or(Split::Test).name();
+        let settings = vec![("prompt", style.name().to_string()), ("length", length.to_string())];
         let selection = vec![
-            ("split", task.split.unwrap_or(DEFAULT_SPLIT).name().to_string()),
-            ("documents", limit_text(task.documents)),
-            ("questions", limit_text(task.questions)),
+            ("split", split.to_string()),
+            ("documents", limit_text(documents)),
+            ("questions", limit_text(questions)),
         ];
-        let spec = TaskSpec::new(name, task.dataset.clone(), length, settings, task);
+        definition.split = split.to_string();
+        definition.reader = Some(Arc::new(Questions { release, split: self.split, documents, questions }));
+        let over = Some(dataset.to_string());
+        let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples: None };
+        let spec = TaskSpec::new(name, dataset, length, settings, task);
         Ok(TaskSpec { generation, selection, ..spec })
     }
 }
 
-const DEFAULT_SPLIT: Split = Split::Test;
-/// Documents of `embedded` unless the sweep sets another number.
-const EMBEDDED_DOCUMENTS: usize = 8;
-/// Questions about each of them unless the sweep sets another number.
-const EMBEDDED_QUESTIONS: usize = 8;
-
-/// Questions about documents, answered in writing.
-#[derive(Debug)]
-struct Questions {
-    benchmark: &'static Benchmark,
-    dataset: DataSource,
-    /// As the sweep says, if it does.
-    split: Option<Split>,
-    prompt: PromptStyle,
-    documents: Option<usize>,
-    /// Of each document.
-    questions: Option<usize>,
+/// The file with a benchmark's prompts and metrics.
+fn definition(release: &Release, style: PromptStyle) -> Result<Definition, ConfigError> {
+    let ending = if style == PromptStyle::Paper { "_paper" } else { "" };
+    builtin_definition(&format!("{}{ending}", release.name))
 }
 
-impl Task for Questions {
-    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let mut requests = self.read(context)?;
-        limit(&mut requests, self.documents, self.questions);
-        self.note_fewer(&requests, context);
-        let digest = questions_digest(&requests);
-        let trivial = (self.benchmark.trivial)(&requests);
-        for (request, trivial) in requests.iter_mut().zip(trivial) {
-            (request.trivial, request.length) = (trivial, spec.length);
-        }
-        generation::prepare(spec, context, requests, digest, (self.benchmark.scorer)())
-    }
+/// The requests of rows, in one wording, with the rows of one document one after the other.
+///
+/// # Errors
+/// A row that the file has no prompt for.
+pub fn requests(release: &Release, style: PromptStyle, rows: &Rows) -> Result<Vec<Request>> {
+    requests_of(&definition(release, style)?, rows)
 }
 
-impl Questions {
-    /// Says what the data set has less of than the sweep asks for.
-    fn note_fewer(&self, requests: &[Request], context: &PrepareContext<'_>) {
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        requests.iter().for_each(|request| *counts.entry(&request.cluster).or_default() += 1);
-        let asked = self.documents.unwrap_or(0);
-        data::note_fewer(context.progress, &self.dataset, "documents", asked, counts.len());
-        let asked = self.questions.unwrap_or(0);
-        let fewer = counts.values().filter(|count| **count < asked).count();
-        if fewer > 0 {
-            let (dataset, all) = (&self.dataset, counts.len());
-            context.progress.note(&format!(
-                "{dataset}: {fewer} of {all} documents have fewer than the {asked} questions asked for"
-            ));
-        }
-    }
-
-    /// The questions, those about a document one after the other.
-    fn read(&self, context: &PrepareContext<'_>) -> Result<Vec<Request>> {
-        let Questions { benchmark, prompt, .. } = *self;
-        let split = self.split.unwrap_or(DEFAULT_SPLIT);
-        match &self.dataset {
-            DataSource::Path(path) => {
-                let path = expand_home(path)?;
-                if self.split.is_some() && path.is_file() {
-                    splits::check(benchmark, &path, split)?;
-                }
-                read_questions(benchmark, &path, split, prompt)
-            }
-            DataSource::Hub(repo) => {
-                let archive = format!("{}.zip", benchmark.name);
-                let hub = Hub { settings: context.hub, progress: context.progress };
-                let files = hub.dataset_files(repo, |name| name == archive)?;
-                let [file] = files.as_slice() else { bail!("{repo} has no {archive}, as ZeroSCROLLS has it") };
-                read_questions(benchmark, file, split, prompt)
-            }
-            DataSource::Embedded => {
-                let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
-                let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
-                Ok(benchmark.requests(prompt, (benchmark.embedded)(documents, each)))
-            }
-            DataSource::EmbeddedQuestions | DataSource::RandomWords => {
-                bail!("{} holds no questions for {}", self.dataset, benchmark.name)
-            }
-        }
-    }
+/// Reads the questions of a release, as [`read_rows`] does, and makes requests of them.
+///
+/// # Errors
+/// As [`read_rows`].
+pub fn read_questions(release: &Release, path: &Path, split: Split, style: PromptStyle) -> Result<Vec<Request>> {
+    requests(release, style, &read_rows(release, path, split)?)
 }
 
-/// Keeps the first documents, and of each the first questions.
-fn limit(questions: &mut Vec<Request>, documents: Option<usize>, each: Option<usize>) {
-    // The number of each document, and how many of its questions were seen.
-    let mut seen: HashMap<String, (usize, usize)> = HashMap::new();
-    questions.retain(|question| {
-        let number = seen.len();
-        let (number, questions) = seen.entry(question.cluster.clone()).or_insert((number, 0));
-        *questions += 1;
-        *number < documents.unwrap_or(usize::MAX) && *questions <= each.unwrap_or(usize::MAX)
-    });
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::questions::{QASPER, SQUALITY, prompt};
+
+    #[test]
+    fn both_styles_word_for_word() {
+        let paragraph = "Answer the question in a paragraph.";
+        let concise = "Answer the question as concisely as you can, using a single phrase or sentence if possible. If \
+                       the question cannot be answered based on the information in the article, write \
+                       \"unanswerable\". If the question is a yes/no question, answer \"yes\", \"no\", or \
+                       \"unanswerable\".";
+        let cases = [
+            (&SQUALITY, format!("You are given a story and a question. {paragraph}\n\nStory:\n"), paragraph),
+            (
+                &QASPER,
+                format!("You are given a scientific article and a question. {concise}\n\nArticle:\n"),
+                concise,
+            ),
+        ];
+        let question = "\n\nQuestion:\nWho ran?";
+        for (benchmark, before, instruction) in cases {
+            let prompt = |style| prompt(benchmark, style, "A fox ran.", "Who ran?");
+            let own = prompt(PromptStyle::ZeroScrolls);
+            assert_eq!(own.without_header().whole(), format!("{before}A fox ran.{question}"));
+            assert_eq!(own.whole(), format!("{before}A fox ran.{question}\n\nAnswer:\n"));
+            let paper = prompt(PromptStyle::Paper).whole();
+            assert_eq!(paper, format!("A fox ran.\n\n{instruction}{question}\n\nAnswer:"));
+        }
+    }
 }

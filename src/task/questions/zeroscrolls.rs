@@ -6,11 +6,12 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use super::benchmark::{Benchmark, PromptStyle, QUESTION_HEADER, Wording};
 use super::files::nonblank;
+use super::release::Release;
+use crate::task::benchmark::Rows;
 use crate::task::data::json_lines;
-use crate::task::generation::{Prompt, Request};
 
 /// A line, without unused fields: `pid`, and `inner_docs_start_indices` of tasks with many documents.
 #[derive(Deserialize)]
@@ -29,49 +30,56 @@ struct Row {
     truncation_seperator: Option<String>,
 }
 
-/// The questions of a file, named by `id`. Questions about the same document share its first question's name as their
-/// cluster. Errors call the text `file`.
-///
-/// [`PromptStyle::ZeroScrolls`] takes each prompt as the row has it, byte for byte; [`PromptStyle::Paper`] rewords the
-/// row's document and question.
+/// The line before a question.
+const QUESTION_HEADER: &str = "Question:\n";
+
+/// The questions of a file as rows: `name` (the row's `id`), `cluster`, `document`, `question` and `answers`, and the parts of the
+/// input, byte for byte: `before`, `context`, `after` (which ends with `header`), and `separator` where the row has one.
+/// Questions about the same document share its first question's name as their cluster. Errors call the text `file`.
 ///
 /// # Errors
 /// A line that is not a row, indices that are missing or do not fit the text, a row of another task, or an id with two
 /// prompts; file, line and id are named.
-pub fn questions(text: &str, file: &str, benchmark: &Benchmark, style: PromptStyle) -> Result<Vec<Request>> {
-    let mut questions: Vec<Request> = Vec::new();
+pub fn rows(text: &str, file: &str, release: &Release) -> Result<Rows> {
+    let mut rows = Rows::default();
     let mut known: HashMap<String, usize> = HashMap::new();
     let mut clusters: HashMap<String, String> = HashMap::new();
     for line in json_lines::<Row>(text, file) {
         let (place, row) = line?;
         let place_and_id = || format!("{place}, id {}", row.id);
-        let (prompt, document) = prompt_of(&row, benchmark, style).with_context(place_and_id)?;
-        let document = document.to_string();
-        let references = nonblank(row.outputs.unwrap_or_else(|| row.output.into_iter().collect()));
+        let mut columns = columns(&row, release).with_context(place_and_id)?;
+        let answers = nonblank(row.outputs.clone().unwrap_or_else(|| row.output.clone().into_iter().collect()));
+        let document = columns["document"].as_str().unwrap_or_default().to_owned();
+        let cluster = clusters.entry(document).or_insert_with(|| row.id.clone()).as_str();
+        columns.insert("name".into(), row.id.as_str().into());
+        columns.insert("cluster".into(), cluster.into());
         if let Some(same) = known.get(&row.id) {
-            let question = &mut questions[*same];
-            if question.prompt != prompt {
+            let Value::Object(question) = &mut rows.rows[*same] else { continue };
+            let others = question.remove("answers");
+            if *question != columns {
                 bail!(
                     "{place}: the id {} belongs to another prompt already; rows may share an id only to give \
                      further references",
                     row.id
                 );
             }
-            question.references.extend(references);
+            let mut all: Vec<Value> = others.and_then(|others| others.as_array().cloned()).unwrap_or_default();
+            all.extend(answers.into_iter().map(Value::String));
+            question.insert("answers".into(), all.into());
             continue;
         }
-        let cluster = clusters.entry(document).or_insert_with(|| row.id.clone()).clone();
-        known.insert(row.id.clone(), questions.len());
-        questions.push(Request { name: row.id, cluster, prompt, references, ..Request::default() });
+        columns.insert("answers".into(), answers.into());
+        known.insert(row.id.clone(), rows.rows.len());
+        rows.add(Value::Object(columns), place_and_id())?;
     }
-    Ok(questions)
+    Ok(rows)
 }
 
-/// The prompt of a row, and its document.
-fn prompt_of<'a>(row: &'a Row, benchmark: &Benchmark, style: PromptStyle) -> Result<(Prompt, &'a str)> {
+/// The parts of a row's input, its document and its question.
+fn columns(row: &Row, release: &Release) -> Result<Map<String, Value>> {
     let input = row.input.as_str();
     let [document_start, document_end, query_start, query_end] = places(row)?;
-    let Benchmark { name, wording: Wording { opening, document_header, .. }, .. } = benchmark;
+    let Release { name, opening, document_header, .. } = release;
     ensure!(
         input.starts_with(opening),
         "this is no row of {name}, whose inputs begin \"{opening}\"; it begins {:?}",
@@ -91,24 +99,25 @@ fn prompt_of<'a>(row: &'a Row, benchmark: &Benchmark, style: PromptStyle) -> Res
     let (gap, query, header) =
         (&input[document_end..query_start], &input[query_start..query_end], &input[query_end..]);
     let question = query.strip_prefix(QUESTION_HEADER).unwrap_or(query).trim();
-    let reworded = benchmark.prompt(style, document, question);
-    if style == PromptStyle::Paper {
-        return Ok((reworded, document));
-    }
-    let separator = row.truncation_seperator.clone().unwrap_or_else(|| [&reworded.separator, gap].concat());
     // A whole prompt has the gap before its question; a cut one has the separator, which ends with a gap.
-    let (separator, of_document, of_question) = match separator.strip_suffix(gap) {
-        Some(separator) => (separator, "", gap),
-        None => (separator.as_str(), gap, ""),
+    let (separator, of_document, of_question) = match row.truncation_seperator.as_deref() {
+        None => (None, "", gap),
+        Some(separator) => match separator.strip_suffix(gap) {
+            Some(separator) => (Some(separator), "", gap),
+            None => (Some(separator), gap, ""),
+        },
     };
-    let prompt = Prompt {
-        before: before.to_string(),
-        document: [document, of_document].concat(),
-        after: [of_question, query, header].concat(),
-        separator: separator.to_string(),
-        header: header.len(),
-    };
-    Ok((prompt, document))
+    let parts = [
+        ("document", document.to_owned()),
+        ("question", question.to_owned()),
+        ("before", before.to_owned()),
+        ("context", [document, of_document].concat()),
+        ("after", [of_question, query, header].concat()),
+        ("header", header.to_owned()),
+    ];
+    let separator = separator.map(|separator| ("separator", separator.to_owned()));
+    let columns = parts.into_iter().chain(separator);
+    Ok(columns.map(|(column, text)| (column.to_owned(), Value::String(text))).collect())
 }
 
 /// The four indices of a row, in bytes of its input.
@@ -143,16 +152,17 @@ fn places(row: &Row) -> Result<[usize; 4]> {
 
 #[cfg(test)]
 pub mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
-    use crate::task::SQUALITY;
+    use crate::task::generation::Request;
+    use crate::task::questions::{PromptStyle, SQUALITY, prompt, requests};
 
     const DOCUMENT: &str = "Élan – 狐 ran 🦊 home.";
 
     /// A row of a made-up story with one field changed, its places found by counting characters.
     pub(in crate::task) fn row(id: &str, field: &str, value: Value) -> Value {
-        let input = SQUALITY.prompt(PromptStyle::ZeroScrolls, DOCUMENT, "Who ran, ünd why?").whole();
+        let input = prompt(&SQUALITY, PromptStyle::ZeroScrolls, DOCUMENT, "Who ran, ünd why?").whole();
         let at = |part: &str| input[..input.find(part).unwrap()].chars().count();
         let mut row = json!({
             "id": id, "pid": format!("{id}_0"), "input": input, "output": "A fox.",
@@ -171,7 +181,7 @@ pub mod tests {
 
     fn read(rows: &[Value], style: PromptStyle) -> Result<Vec<Request>> {
         let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
-        questions(&text, "test.jsonl", &SQUALITY, style)
+        requests(&SQUALITY, style, &super::rows(&text, "test.jsonl", &SQUALITY)?)
     }
 
     fn message(rows: &[Value]) -> String {
@@ -189,7 +199,7 @@ pub mod tests {
         for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
             for row in &same {
                 let found = read(std::slice::from_ref(row), style).unwrap();
-                assert_eq!(found[0].prompt, SQUALITY.prompt(style, DOCUMENT, "Who ran, ünd why?"));
+                assert_eq!(found[0].prompt, prompt(&SQUALITY, style, DOCUMENT, "Who ran, ünd why?"));
                 assert_eq!(found[0].references, ["A fox."]);
             }
         }

@@ -3,8 +3,22 @@
 use anyhow::{Result, ensure};
 use serde::Deserialize;
 
+use super::release::Release;
 use crate::task::data::json_lines;
-use crate::task::embedded::{Document, DocumentQuestion};
+use crate::task::embedded::{self, Document, DocumentQuestion};
+
+/// SQuALITY (Wang et al. 2022, arXiv 2205.11465).
+pub static SQUALITY: Release = Release {
+    name: "squality",
+    about: "SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.",
+    opening: "You are given a story and a question.",
+    document_header: "Story:\n",
+    format: "lines of SQuALITY v1.3 (`document`, `questions`)",
+    files: |split| vec![format!("{split}.jsonl"), format!("v1-3/txt/{split}.jsonl")],
+    matches: |keys| keys.contains("questions"),
+    read,
+    embedded: embedded::stories,
+};
 
 #[derive(Deserialize)]
 struct Story {
@@ -36,7 +50,7 @@ struct Response {
 ///
 /// # Errors
 /// A line that is not a story, or a story without text; both are named.
-pub fn read(text: &str, file: &str) -> Result<Vec<Document>> {
+fn read(text: &str, file: &str) -> Result<Vec<Document>> {
     let document = |line: Result<(String, Story)>| -> Result<Document> {
         let (place, Story { metadata: Metadata { passage_id: name }, document, questions }) = line?;
         let text = document.trim().to_string();

@@ -6,7 +6,22 @@ use anyhow::{Context, Result};
 use indexmap::IndexMap;
 use serde::Deserialize;
 
-use crate::task::embedded::{Document, DocumentQuestion};
+use super::release::Release;
+use crate::task::embedded::{self, Document, DocumentQuestion};
+
+/// QASPER (Dasigi et al. 2021, arXiv 2105.03011).
+pub static QASPER: Release = Release {
+    name: "qasper",
+    about: "QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.",
+    opening: "You are given a scientific article and a question.",
+    document_header: "Article:\n",
+    format: "the JSON object of QASPER v0.3 (articles by arXiv id)",
+    files: |split| vec![format!("qasper-{split}-v0.3.json")],
+    // Every arXiv id has digits, and no key of a row has.
+    matches: |keys| keys.iter().all(|key| key.contains(|c: char| c.is_ascii_digit())),
+    read,
+    embedded: embedded::articles,
+};
 
 #[derive(Deserialize)]
 struct Article {
@@ -83,7 +98,7 @@ impl Answer {
 ///
 /// # Errors
 /// A text that is not such an object, or an annotation without an answer; the question is named.
-pub fn read(text: &str, file: &str) -> Result<Vec<Document>> {
+fn read(text: &str, file: &str) -> Result<Vec<Document>> {
     let articles: IndexMap<String, Article> =
         serde_json::from_str(text).with_context(|| format!("{file} is no object of QASPER articles"))?;
     let document = |(id, article): (String, Article)| -> Result<Document> {

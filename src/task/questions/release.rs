@@ -1,0 +1,135 @@
+//! What is published of a benchmark of questions: its files and how they are read.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use anyhow::Result;
+use schemars::{Schema, SchemaGenerator};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::files::nonblank;
+use crate::task::benchmark::Rows;
+use crate::task::embedded::Document;
+use crate::yaml::schema::{Named, setting};
+
+/// A benchmark of questions about documents, as it is published. Its prompts and metrics are in the file of its name in
+/// `configs/benchmarks/`.
+pub struct Release {
+    /// The name in YAML, result rows and ZeroSCROLLS' files.
+    pub name: &'static str,
+    /// What a sweep's schema says of it.
+    pub about: &'static str,
+    /// The first sentence of an input of ZeroSCROLLS. Rows of other tasks begin otherwise.
+    pub opening: &'static str,
+    /// The line before the document in an input of ZeroSCROLLS.
+    pub document_header: &'static str,
+    /// The format of the original release in words, for errors.
+    pub format: &'static str,
+    /// Names of a split's files, given [`Split::released_name`].
+    pub files: fn(split: &str) -> Vec<String>,
+    /// Whether a file is in this format, by the keys of its first JSON object.
+    pub matches: fn(keys: &BTreeSet<String>) -> bool,
+    /// Reads the text of a file; errors call it `file`.
+    pub read: fn(text: &str, file: &str) -> Result<Vec<Document>>,
+    /// Made-up questions in the program: `each` questions about each of `documents` texts.
+    pub embedded: fn(documents: usize, each: usize) -> Vec<Document>,
+}
+
+/// Whose wording a prompt has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum PromptStyle {
+    /// That of ZeroSCROLLS (Shaham et al. 2023, appendix A): the instruction first, then the document under a header.
+    #[serde(rename = "zeroscrolls")]
+    ZeroScrolls,
+    /// That of the paper (table 4): the document first, then the instruction. The paper does not say how a cut document is
+    /// marked; as it cuts "as in Shaham et al.", ZeroSCROLLS' separator is used.
+    #[serde(rename = "paper")]
+    Paper,
+}
+
+/// A published part of a benchmark.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Split {
+    /// Not part of ZeroSCROLLS.
+    Train,
+    /// Called `dev` in the original releases.
+    Validation,
+    Test,
+}
+
+impl PromptStyle {
+    /// The words in YAML, in the order of the variants.
+    pub const WORDS: &[Named] = &[
+        ("zeroscrolls", "ZeroSCROLLS' own: the instruction first, then the document under a header"),
+        ("paper", "the paper's: the document first, then the instruction"),
+    ];
+
+    /// The name in YAML and cell ids.
+    pub fn name(self) -> &'static str {
+        PromptStyle::WORDS[self as usize].0
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        setting(PromptStyle::WORDS, "zeroscrolls", true)
+    }
+}
+
+impl Split {
+    /// The words in YAML, in the order of the variants.
+    pub const WORDS: &[Named] = &[
+        ("train", "the training set, only in the original releases"),
+        ("validation", "called dev in the original releases"),
+        ("test", "the test set"),
+    ];
+    /// All of them.
+    pub const ALL: [Split; 3] = [Split::Train, Split::Validation, Split::Test];
+
+    /// The name in YAML and in ZeroSCROLLS' files.
+    pub fn name(self) -> &'static str {
+        Split::WORDS[self as usize].0
+    }
+
+    /// The name in the files of original releases.
+    pub fn released_name(self) -> &'static str {
+        if self == Split::Validation { "dev" } else { self.name() }
+    }
+
+    pub fn schema(_: &mut SchemaGenerator) -> Schema {
+        setting(Split::WORDS, "test", true)
+    }
+}
+
+impl fmt::Debug for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// The rows of documents, one for each question: `name`, `cluster` (the document's name), `document`, `question`, `answers`, and
+/// `kind` where the question has one. `from` names the file.
+///
+/// # Errors
+/// None; rows are added as those of files are.
+pub fn rows(documents: Vec<Document>, from: &str) -> Result<Rows> {
+    let mut rows = Rows::default();
+    for Document { name: cluster, text, questions } in documents {
+        for question in questions {
+            let place = format!("{from}, question {}", question.name);
+            let answers = nonblank([question.answers, question.summaries].concat());
+            let columns: [(&str, Value); 5] = [
+                ("name", question.name.into()),
+                ("cluster", cluster.as_str().into()),
+                ("document", text.as_str().into()),
+                ("question", question.question.into()),
+                ("answers", answers.into()),
+            ];
+            let kind = question.kind.map(|kind| ("kind", kind.into()));
+            let row: Map<String, Value> =
+                columns.into_iter().chain(kind).map(|(column, value)| (column.to_owned(), value)).collect();
+            rows.add(Value::Object(row), place)?;
+        }
+    }
+    Ok(rows)
+}
