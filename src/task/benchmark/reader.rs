@@ -44,7 +44,7 @@ type New = fn(Value) -> Result<Arc<dyn Reader>>;
 const READERS: &[(&str, New)] = &[
     ("squality", |options| questions::reader(&questions::SQUALITY, &options)),
     ("qasper", |options| questions::reader(&questions::QASPER, &options)),
-    ("ruler", |options| ruler::reader(&options)),
+    ("ruler", ruler::reader),
 ];
 
 /// The reader that a file names: its name, or an object of it and its options.

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 /// A prompt in the parts that a task file puts together, with the correct answers.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,12 +25,11 @@ impl Example {
     }
 
     /// The example as a row: `before`, `context`, `question`, `prefix` and `answers`.
-    pub fn columns(self) -> Map<String, Value> {
+    pub fn columns(self) -> Value {
         let Example { before, document, question, prefix, references } = self;
-        let texts = [("before", before), ("context", document), ("question", question), ("prefix", prefix)];
-        let texts = texts.into_iter().map(|(column, text)| (column, Value::String(text)));
-        let columns = texts.chain([("answers", references.into())]);
-        columns.map(|(column, value)| (column.to_owned(), value)).collect()
+        json!({
+            "before": before, "context": document, "question": question, "prefix": prefix, "answers": references,
+        })
     }
 }
 

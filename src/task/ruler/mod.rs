@@ -27,7 +27,7 @@ use serde_json::Value;
 use self::documents::Documents;
 use self::haystack::Essay;
 use self::requests::{Counter, Sources, Wanted};
-use self::tasks::{Family, SUBTASKS, Subtask};
+use self::tasks::{SUBTASKS, Subtask};
 use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, builtin_definition};
 use super::data::{self, DataSource, EMBEDDED, Texts, check_source, text_sources};
 use super::generation::{GenerationConfig, WriteYaml};
@@ -197,19 +197,17 @@ fn definitions(
     haystack: Option<&DataSource>,
     questions: &[Option<String>; 2],
 ) -> Result<Vec<Arc<Definition>>, ConfigError> {
-    let mut files: Vec<(&str, String, Vec<&'static Subtask>)> =
-        vec![("ruler", haystack.map(ToString::to_string).unwrap_or_default(), Vec::new())];
-    for task in &wanted.tasks {
-        let [squad, hotpot] = questions.each_ref().map(|file| file.clone().unwrap_or_default());
-        match task.family {
-            Family::Squad => files.push(("ruler_qa_squad", squad, vec![*task])),
-            Family::HotpotQa => files.push(("ruler_qa_hotpot", hotpot, vec![*task])),
-            _ => files[0].2.push(*task),
-        }
-    }
-    let definition = |(name, dataset, tasks): (&str, String, Vec<_>)| -> Result<_, ConfigError> {
+    let haystack = haystack.map(ToString::to_string).unwrap_or_default();
+    let [squad, hotpot] = questions.each_ref().map(|file| file.as_deref().unwrap_or_default());
+    let tasks = |file: Option<&str>| wanted.tasks.iter().copied().filter(|task| task.file() == file).collect();
+    let files: [(&str, &str, Vec<&Subtask>); 3] = [
+        ("ruler", &haystack, tasks(None)),
+        ("ruler_qa_squad", squad, tasks(Some("squad"))),
+        ("ruler_qa_hotpot", hotpot, tasks(Some("hotpotqa"))),
+    ];
+    let definition = |(name, dataset, tasks): (&str, &str, Vec<_>)| -> Result<_, ConfigError> {
         let mut definition = builtin_definition(name)?;
-        definition.dataset.path = dataset;
+        definition.dataset.path = dataset.to_owned();
         definition.reader = Some(Arc::new(Ruler { wanted: Wanted { tasks, ..wanted.clone() } }));
         Ok(Arc::new(definition))
     };
@@ -222,28 +220,32 @@ struct Ruler {
     wanted: Wanted,
 }
 
-/// The reader that a file names: its option `tasks` lists RULER's names; without it they are those that read no file.
+/// The options of the reader in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// RULER's names; without options the tasks that read no file.
+    tasks: Vec<String>,
+}
+
+/// The reader that a file names.
 ///
 /// # Errors
 /// An option or a task that is unknown.
-pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
-    let (tasks, lengths) = (tasks_of(options)?, Vec::new());
-    Ok(Arc::new(Ruler { wanted: Wanted { tasks, lengths, samples: SAMPLES, seed: SEED, answer: None } }))
-}
-
-fn tasks_of(options: &Value) -> Result<Vec<&'static Subtask>> {
-    let Some(names) = options.get("tasks") else {
-        ensure!(options.is_null(), "the only option is `tasks`");
-        return Ok(SUBTASKS.iter().filter(|task| task.file().is_none()).collect());
+pub fn reader(options: Value) -> Result<Arc<dyn Reader>> {
+    let tasks: Vec<&Subtask> = if options.is_null() {
+        SUBTASKS.iter().filter(|task| task.file().is_none()).collect()
+    } else {
+        let Options { tasks } = serde_json::from_value(options)?;
+        let named =
+            |name: &String| Subtask::named(name).with_context(|| format!("`{name}` is none of RULER's tasks"));
+        tasks.iter().map(named).collect::<Result<_>>()?
     };
-    let names: Vec<String> = serde_json::from_value(names.clone()).context("`tasks` is a list of names")?;
-    let task = |name: &String| Subtask::named(name).with_context(|| format!("`{name}` is none of RULER's tasks"));
-    let tasks: Vec<&Subtask> = names.iter().map(task).collect::<Result<_>>()?;
-    ensure!(
-        tasks.len() == 1 || tasks.iter().all(|task| task.file().is_none()),
-        "a task that reads a file of questions stands alone"
-    );
-    Ok(tasks)
+    let is_alone = tasks.len() == 1 || tasks.iter().all(|task| task.file().is_none());
+    ensure!(is_alone, "a task that reads a file of questions stands alone");
+    Ok(Arc::new(Ruler {
+        wanted: Wanted { tasks, lengths: Vec::new(), samples: SAMPLES, seed: SEED, answer: None },
+    }))
 }
 
 impl Reader for Ruler {
@@ -278,11 +280,12 @@ impl Ruler {
             sources.essay = Essay::new(&books);
             ensure!(!sources.essay.is_empty(), "the haystack holds no word");
         }
-        for task in tasks.iter().filter(|task| task.file().is_some()) {
-            let file = expand_home(asked.dataset)?;
-            let read = if task.name == "qa_1" { Documents::of_squad } else { Documents::of_hotpot };
-            sources.documents = Some(read(&file)?);
-        }
+        let file = || expand_home(asked.dataset);
+        sources.documents = match tasks.first().and_then(|task| task.file()) {
+            Some("squad") => Some(Documents::of_squad(&file()?)?),
+            Some(_) => Some(Documents::of_hotpot(&file()?)?),
+            None => None,
+        };
         Ok(sources)
     }
 }

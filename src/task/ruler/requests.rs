@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use rayon::prelude::*;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::coded_words::CodedWordGenerator;
 use super::common_words::CommonWordGenerator;
@@ -49,7 +49,7 @@ pub struct Counter<'a> {
 impl Counter<'_> {
     /// The tokens of a prompt, with BOS and inside the chat template.
     fn count(&self, example: &Example) -> Result<usize> {
-        let RowPrompt { before, text, prefix } = alone(self.definition, example.clone().columns().into())?;
+        let RowPrompt { before, text, prefix } = alone(self.definition, example.clone().columns())?;
         let (opening, closing) = self.frame.map_or(("", ""), |frame| (&frame.prefix, &frame.suffix));
         (self.tokens)(&[opening, &before, &text, closing, &prefix].concat())
     }
@@ -64,7 +64,7 @@ pub fn rows(wanted: &Wanted, sources: &Sources, counter: &Counter<'_>) -> Result
     let words = Words::read();
     let groups: Vec<(&Subtask, usize)> =
         wanted.tasks.iter().flat_map(|task| wanted.lengths.iter().map(move |length| (*task, *length))).collect();
-    let made: Vec<Vec<Map<String, Value>>> = groups
+    let made: Vec<Vec<Value>> = groups
         .into_par_iter()
         .map(|(task, length)| {
             group(wanted, task, length, sources, &words, counter)
@@ -74,7 +74,7 @@ pub fn rows(wanted: &Wanted, sources: &Sources, counter: &Counter<'_>) -> Result
     let mut rows = Rows::default();
     for row in made.into_iter().flatten() {
         let name = row["name"].as_str().unwrap_or_default().to_owned();
-        rows.add(Value::Object(row), name)?;
+        rows.add(row, name)?;
     }
     Ok(rows)
 }
@@ -87,7 +87,7 @@ fn group(
     sources: &Sources,
     words: &Words,
     counter: &Counter<'_>,
-) -> Result<Vec<Map<String, Value>>> {
+) -> Result<Vec<Value>> {
     let rng = |sample: &str| Rng::with_seed(seed(wanted.seed, &format!("{} {length} {sample}", task.name)));
     let count: Count<'_> = &|example| counter.count(example);
     let room = length.saturating_sub(wanted.answer.unwrap_or(task.answer));
@@ -119,14 +119,14 @@ fn group(
         _ => wanted.samples,
     };
     let size = generator.largest(room, count, &mut search)?;
-    let row = |sample: usize| -> Result<Map<String, Value>> {
+    let row = |sample: usize| -> Result<Value> {
         let example = generator.fill(size, sample, room, count, &mut rng(&sample.to_string()))?;
         let mut row = example.columns();
-        row.insert("name".into(), format!("{}#{sample}@{length}", task.name).into());
-        row.insert("tasks".into(), vec![task.name.to_owned(), format!("{} length:{length}", task.name)].into());
-        row.insert("length".into(), length.into());
+        row["name"] = format!("{}#{sample}@{length}", task.name).into();
+        row["tasks"] = vec![task.name.to_owned(), format!("{} length:{length}", task.name)].into();
+        row["length"] = length.into();
         if wanted.answer.is_none() {
-            row.insert("answer_tokens".into(), task.answer.into());
+            row["answer_tokens"] = task.answer.into();
         }
         Ok(row)
     };
