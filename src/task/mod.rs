@@ -1,7 +1,7 @@
 //! The tasks: what a model is asked to do under a bounded cache, and how the results are measured.
 //!
 //! Each task is a folder with its settings in YAML, which become a [`TaskSpec`], and its [`Samples`]; `registry` lists
-//! them. Tasks that generate text share `generation`, question benchmarks also share `questions`. Which
+//! them. Tasks that generate text share `generation`; benchmarks of prompts and answers are files, which `benchmark` reads. Which
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 
 mod benchmark;

@@ -28,19 +28,22 @@ pub struct CacheYaml {
     /// Tokens of prompt and answer together, where a sweep does not say it.
     #[schemars(range(min = 2, max = u32::MAX))]
     pub length: Option<Spanned<u64>>,
+    /// Tokens of prompt and answer of a row, where rows differ: a column or a template, over `length` and that of a sweep.
+    pub row_length: Option<Spanned<String>>,
     /// The name of a row: a column or a template. The default is its number in the file.
     pub name: Option<Spanned<String>>,
     /// Rows of one cluster depend on each other, such as questions about one text: a column or a template. The default is the
     /// context, or else the row itself.
     pub cluster: Option<Spanned<String>>,
-    /// Parts of the rows that reports show by themselves: a name and a column or template each. A row whose text is empty is in
-    /// no such part.
+    /// Parts of the rows that reports show by themselves: a name and a column or template each. A list gives
+    /// several of one name, and an empty text none.
     #[serde(default)]
     pub slices: BTreeMap<String, Spanned<String>>,
     /// An answer that needs no reading, for comparison: `commonest`, the target of most rows; `first_words`, the beginning of
     /// the context, as long as the targets; or a template.
     pub trivial: Option<Spanned<String>>,
-    /// The most tokens of a row's answer: a column or a template. The default is `max_gen_toks`.
+    /// The most tokens of a row's answer: a column or a template. The default, and that of an empty text, is the `max_gen_toks` of
+    /// `generation_kwargs`.
     pub max_gen_toks: Option<Spanned<String>>,
     /// The text whose words and bytes perplexities are of: a column or a template. The default is the target.
     pub counted: Option<Spanned<String>>,

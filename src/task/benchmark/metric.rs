@@ -178,7 +178,6 @@ impl Options {
 pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
     let targets = &request.references;
     let share = |is: bool| f64::from(u8::from(is));
-    let contains = |target: &String| answer.to_lowercase().contains(&target.to_lowercase());
     match metric.kind {
         ExactMatch => {
             let answer = metric.options.plain(answer);
@@ -202,12 +201,14 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
                 ("exact_match", share(exact)),
             ]
         }
-        Ruler if request.slices.iter().any(|slice| slice.starts_with("task:qa")) => {
-            vec![("ruler", share(targets.iter().any(contains)))]
-        }
         Ruler => {
-            let found = targets.iter().filter(|target| contains(target)).count();
-            vec![("ruler", found as f64 / targets.len().max(1) as f64)]
+            // Control characters become line ends first, as in RULER's `evaluate.py`.
+            let answer: String = answer.trim().chars().map(|c| if c < ' ' { '\n' } else { c }).collect();
+            let answer = answer.trim().to_lowercase();
+            let found = targets.iter().filter(|target| answer.contains(&target.to_lowercase())).count();
+            let is_question = request.slices.iter().any(|slice| slice.starts_with("task:qa"));
+            let score = if is_question { share(found > 0) } else { found as f64 / targets.len().max(1) as f64 };
+            vec![("ruler", score)]
         }
         _ => Vec::new(),
     }

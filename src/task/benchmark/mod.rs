@@ -30,8 +30,11 @@ use schemars::generate::SchemaSettings;
 pub(super) use builtin::one as builtin_definition;
 pub(super) use definition::Definition;
 pub use file::files_of;
+pub(super) use prompt::{RowPrompt, alone};
 pub(super) use reader::{Asked, Reader};
 pub(super) use rows::Rows;
+#[cfg(test)]
+pub(super) use score::scorer;
 pub use task::BenchmarkYaml;
 pub(super) use task::{Benchmark, requests_of};
 

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::Value;
 
+use super::definition::Definition;
 use super::rows::Rows;
 use crate::format::did_you_mean;
-use crate::task::questions;
 use crate::task::spec::{PrepareContext, TaskSpec};
+use crate::task::{questions, ruler};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// What makes rows.
@@ -29,6 +30,8 @@ pub struct Asked<'a> {
     /// in its place.
     pub dataset: &'a str,
     pub split: &'a str,
+    /// The task's file, where rows depend on how long its prompts are.
+    pub definition: &'a Definition,
     /// The task in the sweep: tokens of prompt and answer, and how answers are written.
     pub spec: &'a TaskSpec,
     pub context: &'a PrepareContext<'a>,
@@ -41,6 +44,7 @@ type New = fn(Value) -> Result<Arc<dyn Reader>>;
 const READERS: &[(&str, New)] = &[
     ("squality", |options| questions::reader(&questions::SQUALITY, &options)),
     ("qasper", |options| questions::reader(&questions::QASPER, &options)),
+    ("ruler", ruler::reader),
 ];
 
 /// The reader that a file names: its name, or an object of it and its options.

@@ -14,7 +14,7 @@ use crate::task::canonical::list;
 use crate::task::data::digest_of;
 use crate::task::generation::{Continued, Prompt, Request};
 
-/// What a row asks.
+/// What a row asks. A length of 0 is that of the sweep.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
     let row = &rows.rows[at];
     for column in rows.missing.get(&at).into_iter().flatten() {
@@ -29,20 +29,24 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     let name = optional(&block.name)?.unwrap_or_else(|| at.to_string());
     let context = optional(&block.context)?;
     let cluster = optional(&block.cluster)?.or(context.as_ref().map(|context| digest_of([context])));
-    let most = optional(&block.max_new_tokens)?;
-    let most = most
-        .map(|most| most.parse().with_context(|| format!("max_gen_toks: `{most}` is no number")))
-        .transpose()?;
+    let number = |key: &str, template: &Option<Template>| {
+        let text = optional(template)?.filter(|text| !text.is_empty());
+        text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is no number"))).transpose()
+    };
+    let most = number("max_gen_toks", &block.max_new_tokens)?;
+    let length = number("row_length", &block.row_length)?.unwrap_or(0);
     let trivial = match &block.trivial {
         Some(Trivial::Text(template)) => text(template)?,
         _ => String::new(),
     };
     let mut slices = Vec::new();
     for (name, template) in &block.slices {
-        let value = text(template)?;
-        if !value.is_empty() {
-            slices.push(format!("{name}:{value}"));
-        }
+        let values = match prompts.value(template, row)? {
+            Value::Array(values) => values,
+            one => vec![one],
+        };
+        let values = values.iter().map(python::str).filter(|value| !value.is_empty());
+        slices.extend(values.map(|value| format!("{name}:{value}")));
     }
     let (separator, header) = (optional(&block.separator)?.unwrap_or_default(), optional(&block.answer_header)?);
     let Question { prompts: texts, target, choices, right_context } = question;
@@ -50,6 +54,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         cluster: cluster.unwrap_or_else(|| name.clone()),
         slices,
         max_new_tokens: most,
+        length,
         cut: block.cut,
         keeps_header: header.is_none(),
         trivial,

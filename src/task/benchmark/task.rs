@@ -180,7 +180,10 @@ impl Task for Benchmark {
         let mut requests = Vec::new();
         for (part, definition) in self.definitions.iter().enumerate() {
             let of_part = self.requests(definition, spec, context)?.into_iter();
-            requests.extend(of_part.map(|request| Request { part, length: spec.length, ..request }));
+            requests.extend(of_part.map(|request| {
+                let length = if request.length == 0 { spec.length } else { request.length };
+                Request { part, length, ..request }
+            }));
         }
         gather(&mut requests)?;
         let digest = digest(&requests);
@@ -206,7 +209,7 @@ impl Benchmark {
             None => rows::read(&definition.dataset, over, split, context),
             Some(reader) => {
                 let dataset = over.unwrap_or(&definition.dataset.path);
-                reader.rows(&Asked { dataset, split, spec, context })
+                reader.rows(&Asked { dataset, split, definition, spec, context })
             }
         };
         let rows = read(&definition.split)?;

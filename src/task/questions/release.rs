@@ -6,7 +6,7 @@ use std::fmt;
 use anyhow::Result;
 use schemars::{Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use super::files::nonblank;
 use crate::task::benchmark::Rows;
@@ -118,17 +118,13 @@ pub fn rows(documents: Vec<Document>, from: &str) -> Result<Rows> {
         for question in questions {
             let place = format!("{from}, question {}", question.name);
             let answers = nonblank([question.answers, question.summaries].concat());
-            let columns: [(&str, Value); 5] = [
-                ("name", question.name.into()),
-                ("cluster", cluster.as_str().into()),
-                ("document", text.as_str().into()),
-                ("question", question.question.into()),
-                ("answers", answers.into()),
-            ];
-            let kind = question.kind.map(|kind| ("kind", kind.into()));
-            let row: Map<String, Value> =
-                columns.into_iter().chain(kind).map(|(column, value)| (column.to_owned(), value)).collect();
-            rows.add(Value::Object(row), place)?;
+            let mut row = json!({
+                "name": question.name, "cluster": cluster, "document": text, "question": question.question, "answers": answers,
+            });
+            if let Some(kind) = question.kind {
+                row["kind"] = kind.into();
+            }
+            rows.add(row, place)?;
         }
     }
     Ok(rows)

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Value, json};
 
 use super::files::nonblank;
 use super::release::Release;
@@ -50,33 +50,32 @@ pub fn rows(text: &str, file: &str, release: &Release) -> Result<Rows> {
         let mut columns = columns(&row, release).with_context(place_and_id)?;
         let answers = nonblank(row.outputs.clone().unwrap_or_else(|| row.output.clone().into_iter().collect()));
         let document = columns["document"].as_str().unwrap_or_default().to_owned();
-        let cluster = clusters.entry(document).or_insert_with(|| row.id.clone()).as_str();
-        columns.insert("name".into(), row.id.as_str().into());
-        columns.insert("cluster".into(), cluster.into());
-        if let Some(same) = known.get(&row.id) {
-            let Value::Object(question) = &mut rows.rows[*same] else { continue };
-            let others = question.remove("answers");
-            if *question != columns {
-                bail!(
-                    "{place}: the id {} belongs to another prompt already; rows may share an id only to give \
-                     further references",
-                    row.id
-                );
-            }
-            let mut all: Vec<Value> = others.and_then(|others| others.as_array().cloned()).unwrap_or_default();
-            all.extend(answers.into_iter().map(Value::String));
-            question.insert("answers".into(), all.into());
+        columns["name"] = row.id.as_str().into();
+        columns["cluster"] = clusters.entry(document).or_insert_with(|| row.id.clone()).as_str().into();
+        let Some(same) = known.get(&row.id) else {
+            columns["answers"] = answers.into();
+            known.insert(row.id.clone(), rows.rows.len());
+            rows.add(columns, place_and_id())?;
             continue;
+        };
+        let question = &mut rows.rows[*same];
+        columns["answers"] = question["answers"].clone();
+        if *question != columns {
+            bail!(
+                "{place}: the id {} belongs to another prompt already; rows may share an id only to give further \
+                 references",
+                row.id
+            );
         }
-        columns.insert("answers".into(), answers.into());
-        known.insert(row.id.clone(), rows.rows.len());
-        rows.add(Value::Object(columns), place_and_id())?;
+        if let Value::Array(all) = &mut question["answers"] {
+            all.extend(answers.into_iter().map(Value::String));
+        }
     }
     Ok(rows)
 }
 
 /// The parts of a row's input, its document and its question.
-fn columns(row: &Row, release: &Release) -> Result<Map<String, Value>> {
+fn columns(row: &Row, release: &Release) -> Result<Value> {
     let input = row.input.as_str();
     let [document_start, document_end, query_start, query_end] = places(row)?;
     let Release { name, opening, document_header, .. } = release;
@@ -107,17 +106,14 @@ fn columns(row: &Row, release: &Release) -> Result<Map<String, Value>> {
             None => (Some(separator), gap, ""),
         },
     };
-    let parts = [
-        ("document", document.to_owned()),
-        ("question", question.to_owned()),
-        ("before", before.to_owned()),
-        ("context", [document, of_document].concat()),
-        ("after", [of_question, query, header].concat()),
-        ("header", header.to_owned()),
-    ];
-    let separator = separator.map(|separator| ("separator", separator.to_owned()));
-    let columns = parts.into_iter().chain(separator);
-    Ok(columns.map(|(column, text)| (column.to_owned(), Value::String(text))).collect())
+    let mut columns = json!({
+        "document": document, "question": question, "before": before, "context": format!("{document}{of_document}"),
+        "after": format!("{of_question}{query}{header}"), "header": header,
+    });
+    if let Some(separator) = separator {
+        columns["separator"] = separator.into();
+    }
+    Ok(columns)
 }
 
 /// The four indices of a row, in bytes of its input.
@@ -152,8 +148,6 @@ fn places(row: &Row) -> Result<[usize; 4]> {
 
 #[cfg(test)]
 pub mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::task::generation::Request;
     use crate::task::questions::{PromptStyle, SQUALITY, prompt, requests};

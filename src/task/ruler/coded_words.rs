@@ -42,7 +42,7 @@ impl Generator for CodedWordGenerator {
                      frequently appeared coded words. "
                 .to_owned(),
             document: text.join(" "),
-            after: "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the three most \
+            question: "\nQuestion: Do not provide any explanation. Please ignore the dots '....'. What are the three most \
                     frequently appeared words in the above coded text?"
                 .to_owned(),
             prefix: " Answer: According to the coded text above, the three most frequently appeared words are:".to_owned(),

@@ -51,7 +51,7 @@ impl CommonWordGenerator<'_> {
                      that appear most often.\n"
                 .to_owned(),
             document: numbered(&list),
-            after: "\nQuestion: What are the 10 most common words in the above list?".to_owned(),
+            question: "\nQuestion: What are the 10 most common words in the above list?".to_owned(),
             prefix: " Answer: The top 10 words that appear most often in the list are:".to_owned(),
             references: often.to_vec(),
         }

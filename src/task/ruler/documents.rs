@@ -1,4 +1,5 @@
-//! Questions about one of many documents: SQuAD's and HotpotQA's (RULER's `qa.py`), read from the files of their releases.
+//! Questions about one of many documents: SQuAD's and HotpotQA's (RULER's `qa.py`), read from the files of their releases. How
+//! they are asked is in `configs/benchmarks/ruler_qa_squad.yaml` and `ruler_qa_hotpot.yaml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -121,13 +122,6 @@ impl Documents {
     pub fn len(&self) -> usize {
         self.questions.len()
     }
-
-    /// Everything that prompts are made of.
-    pub fn parts(&self) -> impl Iterator<Item = &String> {
-        let questions =
-            self.questions.iter().flat_map(|question| std::iter::once(&question.text).chain(&question.answers));
-        self.documents.iter().chain(questions)
-    }
 }
 
 fn read<T: serde::de::DeserializeOwned>(file: &Path, what: &str) -> Result<T> {
@@ -168,13 +162,11 @@ impl Generator for Documents {
         rng.shuffle(&mut chosen);
         let documents =
             (1..).zip(chosen).map(|(number, index)| format!("Document {number}:\n{}", self.documents[index]));
-        let instruction = "Answer the question based on the given documents. Only give me the answer and do not output any other words.";
         Example {
-            before: format!("{instruction}\n\nThe following are given documents.\n\n"),
             document: documents.collect::<Vec<_>>().join("\n\n"),
-            after: format!("\n\n{instruction}\n\nQuestion: {text}"),
-            prefix: " Answer:".to_owned(),
+            question: text.clone(),
             references: answers.clone(),
+            ..Example::default()
         }
     }
 }

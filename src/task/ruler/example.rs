@@ -2,25 +2,34 @@
 
 use anyhow::{Result, ensure};
 use fastrand::Rng;
+use serde_json::{Value, json};
 
-/// A prompt in parts, with the correct answers.
-#[derive(Clone, Debug, PartialEq)]
+/// A prompt in the parts that a task file puts together, with the correct answers.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Example {
     /// The instruction, and an answered example where the task has one.
     pub before: String,
     /// The long text.
     pub document: String,
     /// The question.
-    pub after: String,
+    pub question: String,
     /// How the answer begins; part of the prompt.
     pub prefix: String,
     pub references: Vec<String>,
 }
 
 impl Example {
-    /// The whole prompt.
+    /// The whole prompt, as an example with an answer in another shows it.
     pub fn text(&self) -> String {
-        [self.before.as_str(), &self.document, &self.after, &self.prefix].concat()
+        [self.before.as_str(), &self.document, &self.question, &self.prefix].concat()
+    }
+
+    /// The example as a row: `before`, `context`, `question`, `prefix` and `answers`.
+    pub fn columns(self) -> Value {
+        let Example { before, document, question, prefix, references } = self;
+        json!({
+            "before": before, "context": document, "question": question, "prefix": prefix, "answers": references,
+        })
     }
 }
 

@@ -11,29 +11,36 @@ mod example;
 mod haystack;
 mod needles;
 mod requests;
-mod score;
 mod tasks;
 #[cfg(test)]
 mod tests;
 mod variables;
 mod words;
 
-use anyhow::Result;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, ensure};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
 use self::documents::Documents;
 use self::haystack::Essay;
 use self::requests::{Counter, Sources, Wanted};
 use self::tasks::{SUBTASKS, Subtask};
+use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, builtin_definition};
 use super::data::{self, DataSource, EMBEDDED, Texts, check_source, text_sources};
-use super::generation::{self, GenerationConfig, Scorer, WriteYaml};
-use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, Task, TaskSpec};
+use super::generation::{GenerationConfig, WriteYaml};
+use super::spec::TaskSpec;
 use crate::format::did_you_mean;
 use crate::lm::ChatTemplate;
 use crate::lm::source::expand_home;
 use crate::yaml::{self, ConfigError, Location, Spanned};
+
+/// Prompts of each task and length, unless a sweep says otherwise; RULER has 500.
+const SAMPLES: usize = 20;
+/// The seed of prompts, unless a sweep says otherwise.
+const SEED: u64 = 42;
 
 /// RULER: facts, variables and words to find in long texts that are made for each length, by task and length.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -105,8 +112,8 @@ impl RulerYaml {
         let wanted = Wanted {
             tasks,
             lengths,
-            samples: yaml::limit("`samples`", &self.samples)?.unwrap_or(20),
-            seed: self.seed.unwrap_or(42),
+            samples: yaml::limit("`samples`", &self.samples)?.unwrap_or(SAMPLES),
+            seed: self.seed.unwrap_or(SEED),
             answer: own_limit.then_some(generation.max_new_tokens),
         };
         let names: Vec<&str> = wanted.tasks.iter().map(|task| task.name).collect();
@@ -119,11 +126,12 @@ impl RulerYaml {
         ];
         let limit = if own_limit { "as the sweep says" } else { "as RULER has it" };
         let files = [self.squad, self.hotpotqa].map(|file| file.map(|file| file.value));
+        let definitions = definitions(&wanted, needs_essay.then_some(&haystack), &files)?;
         let haystack = needs_essay.then_some(haystack);
         let texts = haystack.iter().map(ToString::to_string).chain(files.iter().flatten().cloned());
         let texts: Vec<String> = texts.collect();
         let dataset = if texts.is_empty() { "synthetic".to_owned() } else { texts.join(", ") };
-        let task = Ruler { wanted, haystack, files };
+        let task = Benchmark { definitions, over: None, samples: None };
         let spec = TaskSpec::new("ruler", dataset, longest, vec![("answers", limit.to_owned())], task);
         Ok(TaskSpec { generation: Some(generation), selection, ..spec })
     }
@@ -183,50 +191,101 @@ impl RulerYaml {
 const HAYSTACKS: &str =
     "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
 
-/// RULER's tasks.
+/// The files of what is measured: one of all tasks without a file of questions, and one of each that has one.
+fn definitions(
+    wanted: &Wanted,
+    haystack: Option<&DataSource>,
+    questions: &[Option<String>; 2],
+) -> Result<Vec<Arc<Definition>>, ConfigError> {
+    let haystack = haystack.map(ToString::to_string).unwrap_or_default();
+    let [squad, hotpot] = questions.each_ref().map(|file| file.as_deref().unwrap_or_default());
+    let tasks = |file: Option<&str>| wanted.tasks.iter().copied().filter(|task| task.file() == file).collect();
+    let files: [(&str, &str, Vec<&Subtask>); 3] = [
+        ("ruler", &haystack, tasks(None)),
+        ("ruler_qa_squad", squad, tasks(Some("squad"))),
+        ("ruler_qa_hotpot", hotpot, tasks(Some("hotpotqa"))),
+    ];
+    let definition = |(name, dataset, tasks): (&str, &str, Vec<_>)| -> Result<_, ConfigError> {
+        let mut definition = builtin_definition(name)?;
+        definition.dataset.path = dataset.to_owned();
+        definition.reader = Some(Arc::new(Ruler { wanted: Wanted { tasks, ..wanted.clone() } }));
+        Ok(Arc::new(definition))
+    };
+    files.into_iter().filter(|(.., tasks)| !tasks.is_empty()).map(definition).collect()
+}
+
+/// The code that makes the rows of RULER's tasks: either of those without a file, or of one that has a file.
 #[derive(Debug)]
 struct Ruler {
     wanted: Wanted,
-    /// `None`: no task needs one.
-    haystack: Option<DataSource>,
-    /// SQuAD's and HotpotQA's.
-    files: [Option<String>; 2],
 }
 
-impl Task for Ruler {
-    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let books = match &self.haystack {
-            Some(haystack) => data::read_books(haystack, None, context.hub, context.progress)?,
-            None => Vec::new(),
-        };
-        let [squad, hotpot] = &self.files;
-        let sources = Sources {
-            essay: Essay::new(&books),
-            squad: squad.as_ref().map(|file| Documents::of_squad(&expand_home(file)?)).transpose()?,
-            hotpot: hotpot.as_ref().map(|file| Documents::of_hotpot(&expand_home(file)?)).transpose()?,
-        };
-        anyhow::ensure!(self.haystack.is_none() || !sources.essay.is_empty(), "the haystack holds no word");
-        for (documents, file) in [&sources.squad, &sources.hotpot].into_iter().zip(&self.files) {
-            let (Some(documents), Some(file)) = (documents, file) else { continue };
-            let there = documents.len();
-            data::note_fewer(
-                context.progress,
-                &DataSource::Path(file.clone()),
-                "samples",
-                self.wanted.samples,
-                there,
-            );
+/// The options of the reader in a file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Options {
+    /// RULER's names; without options the tasks that read no file.
+    tasks: Vec<String>,
+}
+
+/// The reader that a file names.
+///
+/// # Errors
+/// An option or a task that is unknown.
+pub fn reader(options: Value) -> Result<Arc<dyn Reader>> {
+    let tasks: Vec<&Subtask> = if options.is_null() {
+        SUBTASKS.iter().filter(|task| task.file().is_none()).collect()
+    } else {
+        let Options { tasks } = serde_json::from_value(options)?;
+        let named =
+            |name: &String| Subtask::named(name).with_context(|| format!("`{name}` is none of RULER's tasks"));
+        tasks.iter().map(named).collect::<Result<_>>()?
+    };
+    let is_alone = tasks.len() == 1 || tasks.iter().all(|task| task.file().is_none());
+    ensure!(is_alone, "a task that reads a file of questions stands alone");
+    Ok(Arc::new(Ruler {
+        wanted: Wanted { tasks, lengths: Vec::new(), samples: SAMPLES, seed: SEED, answer: None },
+    }))
+}
+
+impl Reader for Ruler {
+    fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
+        let mut wanted = self.wanted.clone();
+        if wanted.lengths.is_empty() {
+            wanted.lengths.push(asked.spec.length);
         }
-        let template = if spec.generation()?.chat_template { context.files.chat_template()? } else { None };
+        let sources = self.sources(asked)?;
+        if let Some(documents) = &sources.documents {
+            let (progress, dataset) = (asked.context.progress, &asked.dataset);
+            data::note_fewer(progress, dataset, "samples", wanted.samples, documents.len());
+        }
+        let files = asked.context.files;
+        let template = if asked.spec.generation()?.chat_template { files.chat_template()? } else { None };
         let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
-        let tokenizer = context.files.tokenizer()?;
+        let tokenizer = files.tokenizer()?;
         let tokens = |text: &str| Ok(tokenizer.encode(text)?.ids.len() + usize::from(tokenizer.adds_bos()));
-        let counter = Counter { tokens: &tokens, frame: frame.as_ref() };
-        let requests = requests::requests(&self.wanted, &sources, &counter)?;
-        let of_books = data::digest(&books);
-        let documents = [&sources.squad, &sources.hotpot].into_iter().flatten().flat_map(Documents::parts);
-        let digest = data::digest_of(std::iter::once(&of_books).chain(documents));
-        let scorer = Scorer::new(score::score);
-        generation::prepare(spec, context, requests, digest, scorer)
+        let counter = Counter { tokens: &tokens, frame: frame.as_ref(), definition: asked.definition };
+        requests::rows(&wanted, &sources, &counter)
+    }
+}
+
+impl Ruler {
+    /// What the tasks are made of.
+    fn sources(&self, asked: &Asked<'_>) -> Result<Sources> {
+        let mut sources = Sources::default();
+        let tasks = &self.wanted.tasks;
+        if tasks.iter().any(|task| task.needs_essay()) {
+            let haystack: DataSource = asked.dataset.parse()?;
+            let books = data::read_books(&haystack, None, asked.context.hub, asked.context.progress)?;
+            sources.essay = Essay::new(&books);
+            ensure!(!sources.essay.is_empty(), "the haystack holds no word");
+        }
+        let file = || expand_home(asked.dataset);
+        sources.documents = match tasks.first().and_then(|task| task.file()) {
+            Some("squad") => Some(Documents::of_squad(&file()?)?),
+            Some(_) => Some(Documents::of_hotpot(&file()?)?),
+            None => None,
+        };
+        Ok(sources)
     }
 }

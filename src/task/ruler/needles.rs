@@ -108,7 +108,7 @@ impl Generator for NeedleGenerator<'_> {
                  you about the {kind} afterwards.\n"
             ),
             document,
-            after: format!(
+            question: format!(
                 "\nWhat {are}{all} the special magic {kind} for {query} mentioned in the provided text?"
             ),
             prefix: format!(" The special magic {kind} for {query} mentioned in the provided text {are}"),

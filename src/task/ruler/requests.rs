@@ -1,8 +1,9 @@
-//! Makes requests: finds how much fits into each length, and fills every sample up to it.
+//! Makes rows: finds how much fits into each length, and fills every sample up to it.
 
 use anyhow::{Context, Result, ensure};
 use fastrand::Rng;
 use rayon::prelude::*;
+use serde_json::Value;
 
 use super::coded_words::CodedWordGenerator;
 use super::common_words::CommonWordGenerator;
@@ -14,17 +15,17 @@ use super::tasks::{Family, Subtask};
 use super::variables::VariableGenerator;
 use super::words::Words;
 use crate::lm::ChatFormat;
-use crate::task::generation::{Prompt, Request};
+use crate::task::benchmark::{Definition, RowPrompt, Rows, alone};
 
 /// What prompts are made of.
 #[derive(Default)]
 pub struct Sources {
     pub essay: Essay,
-    pub squad: Option<Documents>,
-    pub hotpot: Option<Documents>,
+    /// For tasks of questions about documents.
+    pub documents: Option<Documents>,
 }
 
-/// Which prompts are made.
+/// Which prompts are made; without lengths, those of the length of the sweep.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     pub tasks: Vec<&'static Subtask>,
@@ -41,37 +42,44 @@ pub struct Counter<'a> {
     /// The tokens of a text, with BOS.
     pub tokens: &'a (dyn Fn(&str) -> Result<usize> + Sync),
     pub frame: Option<&'a ChatFormat>,
+    /// The file that puts prompts together.
+    pub definition: &'a Definition,
 }
 
 impl Counter<'_> {
     /// The tokens of a prompt, with BOS and inside the chat template.
     fn count(&self, example: &Example) -> Result<usize> {
-        let Example { before, document, after, prefix, .. } = example;
+        let RowPrompt { before, text, prefix } = alone(self.definition, example.clone().columns())?;
         let (opening, closing) = self.frame.map_or(("", ""), |frame| (&frame.prefix, &frame.suffix));
-        let text = [opening, before, document, after, closing, prefix].concat();
-        (self.tokens)(&text)
+        (self.tokens)(&[opening, &before, &text, closing, &prefix].concat())
     }
 }
 
-/// A request for every task, length and sample, in this order.
+/// A row for every task, length and sample, in this order: the columns of [`Example::columns`], `name`, `tasks` (that of the row,
+/// alone and with its length), `length`, and `answer_tokens` where the task has its own number.
 ///
 /// # Errors
 /// A length into which a task does not fit; task and length are named.
-pub fn requests(wanted: &Wanted, sources: &Sources, counter: &Counter<'_>) -> Result<Vec<Request>> {
+pub fn rows(wanted: &Wanted, sources: &Sources, counter: &Counter<'_>) -> Result<Rows> {
     let words = Words::read();
     let groups: Vec<(&Subtask, usize)> =
         wanted.tasks.iter().flat_map(|task| wanted.lengths.iter().map(move |length| (*task, *length))).collect();
-    let made: Vec<Vec<Request>> = groups
+    let made: Vec<Vec<Value>> = groups
         .into_par_iter()
         .map(|(task, length)| {
             group(wanted, task, length, sources, &words, counter)
                 .with_context(|| format!("{} does not fit into a length of {length}", task.name))
         })
         .collect::<Result<_>>()?;
-    Ok(made.concat())
+    let mut rows = Rows::default();
+    for row in made.into_iter().flatten() {
+        let name = row["name"].as_str().unwrap_or_default().to_owned();
+        rows.add(row, name)?;
+    }
+    Ok(rows)
 }
 
-/// The requests of one task at one length.
+/// The rows of one task at one length.
 fn group(
     wanted: &Wanted,
     task: &Subtask,
@@ -79,7 +87,7 @@ fn group(
     sources: &Sources,
     words: &Words,
     counter: &Counter<'_>,
-) -> Result<Vec<Request>> {
+) -> Result<Vec<Value>> {
     let rng = |sample: &str| Rng::with_seed(seed(wanted.seed, &format!("{} {length} {sample}", task.name)));
     let count: Count<'_> = &|example| counter.count(example);
     let room = length.saturating_sub(wanted.answer.unwrap_or(task.answer));
@@ -104,38 +112,25 @@ fn group(
             coded_words = CodedWordGenerator { room };
             &coded_words
         }
-        Family::Squad => sources.squad.as_ref().context("no file of SQuAD was read")?,
-        Family::HotpotQa => sources.hotpot.as_ref().context("no file of HotpotQA was read")?,
+        Family::Squad | Family::HotpotQa => sources.documents.as_ref().context("no file of questions was read")?,
     };
-    let samples = match task.family {
-        Family::Squad | Family::HotpotQa => {
-            let there = [&sources.squad, &sources.hotpot][usize::from(task.name == "qa_2")].as_ref();
-            wanted.samples.min(there.map_or(0, Documents::len))
-        }
+    let samples = match (task.family, &sources.documents) {
+        (Family::Squad | Family::HotpotQa, Some(documents)) => wanted.samples.min(documents.len()),
         _ => wanted.samples,
     };
     let size = generator.largest(room, count, &mut search)?;
-    let request = |sample: usize| -> Result<Request> {
+    let row = |sample: usize| -> Result<Value> {
         let example = generator.fill(size, sample, room, count, &mut rng(&sample.to_string()))?;
-        let name = format!("{}#{sample}@{length}", task.name);
-        let Example { before, document, after, prefix, references } = example;
-        Ok(Request {
-            cluster: name.clone(),
-            name,
-            prompt: Prompt { before, document, after: after + &prefix, header: prefix.len(), ..Prompt::default() },
-            keeps_header: true,
-            references,
-            slices: vec![
-                format!("task:{}", task.name),
-                format!("length:{length}"),
-                format!("task:{} length:{length}", task.name),
-            ],
-            length,
-            max_new_tokens: wanted.answer.is_none().then_some(task.answer),
-            ..Request::default()
-        })
+        let mut row = example.columns();
+        row["name"] = format!("{}#{sample}@{length}", task.name).into();
+        row["tasks"] = vec![task.name.to_owned(), format!("{} length:{length}", task.name)].into();
+        row["length"] = length.into();
+        if wanted.answer.is_none() {
+            row["answer_tokens"] = task.answer.into();
+        }
+        Ok(row)
     };
-    (0..samples).into_par_iter().map(request).collect()
+    (0..samples).into_par_iter().map(row).collect()
 }
 
 /// A seed from a number and a text: 64-bit FNV-1a.

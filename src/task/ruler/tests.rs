@@ -1,16 +1,17 @@
 //! Tests against RULER's own generator and scorer, by numbers that `scripts/ruler_goldens.py` wrote.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use regex::Regex;
 use serde_json::{Value, json};
 
 use super::documents::Documents;
 use super::haystack::Essay;
-use super::requests::{Counter, Sources, Wanted, requests};
-use super::score::score;
+use super::requests::{Counter, Sources, Wanted, rows};
 use super::tasks::{SUBTASKS, Subtask};
 use crate::lm::ChatFormat;
+use crate::task::benchmark::{builtin_definition, requests_of, scorer};
 use crate::task::data::Book;
 use crate::task::generation::Request;
 
@@ -27,8 +28,8 @@ fn essay() -> Essay {
     Essay::new(&[Book { text: text.join(" "), ..Book::default() }])
 }
 
-/// The files of the script.
-fn sources() -> Sources {
+/// The files of the script: SQuAD's and HotpotQA's.
+fn documents() -> [Documents; 2] {
     let paragraph = |a: usize, p: usize| {
         let year = 1000 + 10 * a + p;
         let question = json!({
@@ -64,11 +65,7 @@ fn sources() -> Sources {
         std::fs::write(&path, content.to_string()).unwrap();
         path
     };
-    Sources {
-        essay: essay(),
-        squad: Some(Documents::of_squad(&file("s.json", squad)).unwrap()),
-        hotpot: Some(Documents::of_hotpot(&file("h.json", hotpot)).unwrap()),
-    }
+    [Documents::of_squad(&file("s.json", squad)).unwrap(), Documents::of_hotpot(&file("h.json", hotpot)).unwrap()]
 }
 
 /// Four bytes are a token, as in the script.
@@ -81,8 +78,28 @@ fn wanted(tasks: &[&str], lengths: &[usize], samples: usize) -> Wanted {
     Wanted { tasks, lengths: lengths.to_vec(), samples, seed: 42, answer: None }
 }
 
+/// The requests of tasks, each through its file.
+fn requests(wanted: &Wanted, frame: Option<&ChatFormat>) -> anyhow::Result<Vec<Request>> {
+    let [squad, hotpot] = documents();
+    let (mut squad, mut hotpot) = (Some(squad), Some(hotpot));
+    let mut requests = Vec::new();
+    for task in &wanted.tasks {
+        let (name, documents) = match task.name {
+            "qa_1" => ("ruler_qa_squad", squad.take()),
+            "qa_2" => ("ruler_qa_hotpot", hotpot.take()),
+            _ => ("ruler", None),
+        };
+        let definition = builtin_definition(name).unwrap();
+        let counter = Counter { tokens: &four_bytes, frame, definition: &definition };
+        let sources = Sources { essay: essay(), documents };
+        let wanted = Wanted { tasks: vec![*task], ..wanted.clone() };
+        requests.extend(requests_of(&definition, &rows(&wanted, &sources, &counter)?)?);
+    }
+    Ok(requests)
+}
+
 fn made(wanted: &Wanted) -> Vec<Request> {
-    requests(wanted, &sources(), &Counter { tokens: &four_bytes, frame: None }).unwrap()
+    requests(wanted, None).unwrap()
 }
 
 fn all_tasks() -> Vec<&'static str> {
@@ -371,21 +388,18 @@ fn a_seed_gives_the_same_prompts_whichever_others_there_are() {
 #[test]
 fn chat_templates_and_own_limits_count() {
     let format = ChatFormat { prefix: "u".repeat(400), suffix: "a".repeat(400), strip: false };
-    let counter = Counter { tokens: &four_bytes, frame: Some(&format) };
     let tasks = wanted(&["niah_single_1", "vt", "fwe"], &[4096], 2);
-    let of = |wanted: &Wanted, counter| requests(wanted, &sources(), counter).unwrap();
     let tokens = |request: &Request| four_bytes(&request.prompt.whole()).unwrap();
-    for request in of(&tasks, &counter) {
+    for request in requests(&tasks, Some(&format)).unwrap() {
         let all = tokens(&request) + 200 + request.max_new_tokens.unwrap();
         assert!(all <= 4096 && all > 3300, "{}: {all}", request.name);
         assert!(request.keeps_header && request.prompt.header().ends_with(['s', ':', ' ']));
     }
-    let plain = Counter { tokens: &four_bytes, frame: None };
-    for request in of(&Wanted { answer: Some(1000), ..tasks }, &plain) {
+    for request in made(&Wanted { answer: Some(1000), ..tasks }) {
         let all = tokens(&request) + 1000;
         assert!(request.max_new_tokens.is_none() && all <= 4096 && all > 3300, "{}: {all}", request.name);
     }
-    let error = requests(&wanted(&["qa_2"], &[100], 1), &sources(), &plain).unwrap_err();
+    let error = requests(&wanted(&["qa_2"], &[100], 1), None).unwrap_err();
     let error = format!("{error:#}");
     assert!(error.starts_with("qa_2 does not fit into a length of 100: the shortest prompt has"), "{error}");
 }
@@ -394,13 +408,15 @@ fn chat_templates_and_own_limits_count() {
 fn scores_are_those_of_ruler() {
     let golden = golden();
     let table = golden["scores"].as_array().unwrap();
+    let score = scorer(&[Arc::new(builtin_definition("ruler").unwrap())]).score;
     for row in table {
         let text = row[0].as_str().unwrap();
         let references: Vec<String> = serde_json::from_value(row[1].clone()).unwrap();
         for (task, expected) in [("vt", &row[2]), ("qa_1", &row[3])] {
-            let request =
-                Request { name: format!("{task}#0@1024"), references: references.clone(), ..Request::default() };
-            let [(metric, value)] = score(text, &request)[..] else { panic!("one score expected") };
+            let slices = vec![format!("task:{task}")];
+            let request = Request { slices, references: references.clone(), ..Request::default() };
+            let sums = score(text, &request);
+            let (metric, value) = (sums[0].metric, sums[0].value);
             // RULER rounds percents to two digits.
             let close = (value * 100.0 - expected.as_f64().unwrap()).abs() <= 0.005 + 1e-9;
             assert!(metric == "ruler" && close, "{task} {row}: {value}");

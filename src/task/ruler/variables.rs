@@ -98,7 +98,7 @@ fn chain(noise: usize, letters: usize, rng: &mut Rng) -> Example {
         before: "Memorize and track the chain(s) of variable assignment hidden in the following text.\n\n"
             .to_owned(),
         document: lines.join("\n"),
-        after: format!("\nQuestion: Find all variables that are assigned the value {value} in the text above."),
+        question: format!("\nQuestion: Find all variables that are assigned the value {value} in the text above."),
         prefix: format!(
             " Answer: According to the chain(s) of variable assignment in the text above, {VARIABLES} variables are \
              assigned the value {value}, they are: "
