@@ -5,13 +5,23 @@ use std::path::{Path, PathBuf};
 use super::definition::Definition;
 use super::file::TaskFile;
 use crate::format::did_you_mean;
-use crate::yaml::{self, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Location, Spanned};
 
 include!(concat!(env!("OUT_DIR"), "/benchmarks.rs"));
 
 /// The name and the text of every built-in file. A name that begins with `_` is only included by others.
 pub fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     FILES.iter().filter(|(name, _)| !name.starts_with('_'))
+}
+
+/// The task of a built-in file that is no group.
+///
+/// # Errors
+/// A name that is unknown.
+pub fn one(name: &str) -> Result<Definition, ConfigError> {
+    let task = Spanned { value: name.to_owned(), referenced: Location::UNKNOWN };
+    let first = read(&task)?.into_iter().next();
+    first.map_or_else(|| yaml::refuse(task.referenced, format!("the group {name} is empty"), "name a task"), Ok)
 }
 
 /// The tasks of a built-in name: one, or those of a group.

@@ -17,31 +17,47 @@ pub struct CacheYaml {
     /// Rows with the same context follow each other and share its reading; it is what a prompt that is too long loses, and
     /// `query_aware: false` cuts the cache at its end.
     pub context: Option<Spanned<String>>,
-    /// What a prompt that is too long loses: the `end` or the `middle` of its context, or the `start` of the prompt, as in the
-    /// harness. The default is `end` with a context and `start` without one.
+    /// What a prompt that is too long loses: the `end` or the `middle` of its context, the `middle_of_prompt`, or the `start` of
+    /// the prompt, as in the harness. The default is `end` with a context and `start` without one; `end` without one refuses a
+    /// prompt that is too long.
     pub cut: Option<CutYaml>,
-    /// Text after a context that lost its end.
-    pub separator: Option<String>,
+    /// Text after a context that lost its end: a column or a template.
+    pub separator: Option<Spanned<String>>,
+    /// What the prompt ends with to open the answer: a column or a template. It is left out inside a chat template, which opens
+    /// the answer itself.
+    pub answer_header: Option<Spanned<String>>,
     /// Tokens of prompt and answer together, where a sweep does not say it.
     #[schemars(range(min = 2, max = u32::MAX))]
     pub length: Option<Spanned<u64>>,
+    /// Tokens of prompt and answer of a row, where rows differ: a column or a template, over `length` and that of a sweep.
+    pub row_length: Option<Spanned<String>>,
     /// The name of a row: a column or a template. The default is its number in the file.
     pub name: Option<Spanned<String>>,
     /// Rows of one cluster depend on each other, such as questions about one text: a column or a template. The default is the
     /// context, or else the row itself.
     pub cluster: Option<Spanned<String>>,
-    /// Parts of the rows that reports show by themselves: a name and a column or template each.
+    /// Whether a cluster is named after its first row; the rows of several files that are measured together share clusters.
+    pub first_row_names_cluster: Option<bool>,
+    /// Parts of the rows that reports show by themselves: a name and a column or template each. A list gives
+    /// several of one name, and an empty text none.
     #[serde(default)]
     pub slices: BTreeMap<String, Spanned<String>>,
-    /// An answer that needs no reading, for comparison: `commonest`, the target of most rows; `first_words`, the beginning of
+    /// An answer that needs no reading, for comparison: `commonest`, the target of most rows;
+    /// `commonest_shared`, the same, and none where no two rows share a target; `first_words`, the beginning of
     /// the context, as long as the targets; or a template.
     pub trivial: Option<Spanned<String>>,
-    /// The most tokens of a row's answer: a column or a template. The default is `max_gen_toks`.
+    /// The most tokens of a row's answer: a column or a template. The default, and that of an empty text, is the `max_gen_toks` of
+    /// `generation_kwargs`.
     pub max_gen_toks: Option<Spanned<String>>,
     /// The text whose words and bytes perplexities are of: a column or a template. The default is the target.
     pub counted: Option<Spanned<String>>,
     /// The code that makes the rows, where they are in no plain file: its name, or the name and its options.
     pub rows: Option<Spanned<Value>>,
+    /// Words after which the likelihood of each of `doc_to_choice` is compared, beside the answer that is written, for the metric
+    /// `accuracy_likelihood`.
+    pub likelihood_after: Option<String>,
+    /// Whether long answers are the point: `cut_off` and `held_bytes` are then measured too.
+    pub long_answers: Option<bool>,
     /// Whether prompts go through the model's chat template, if it has one; by default they do not, as in the harness.
     pub chat_template: Option<bool>,
 }
@@ -54,6 +70,8 @@ pub enum CutYaml {
     End,
     /// The middle of the context.
     Middle,
+    /// The middle of the whole prompt, instruction and question included.
+    MiddleOfPrompt,
     /// The beginning of the prompt.
     Start,
 }
@@ -62,7 +80,7 @@ impl From<CutYaml> for Cut {
     fn from(cut: CutYaml) -> Cut {
         match cut {
             CutYaml::End => Cut::End,
-            CutYaml::Middle => Cut::Middle,
+            CutYaml::Middle | CutYaml::MiddleOfPrompt => Cut::Middle,
             CutYaml::Start => Cut::Start,
         }
     }

@@ -25,8 +25,16 @@ mod tests;
 
 use std::path::Path;
 
+pub(super) use builtin::one as builtin_definition;
+pub(super) use definition::Definition;
 pub use file::files_of;
+pub(super) use prompt::{RowPrompt, alone};
+pub(super) use reader::{Asked, Reader, without_options};
+pub(super) use rows::Rows;
+#[cfg(test)]
+pub(super) use score::scorer;
 pub use task::BenchmarkYaml;
+pub(super) use task::{Benchmark, requests_of};
 
 use crate::yaml::ConfigError;
 

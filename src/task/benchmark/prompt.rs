@@ -47,6 +47,17 @@ pub struct Prompts<'a> {
     own_rows: bool,
 }
 
+/// The prompt of a row by itself: without examples, and the first where choices are contexts.
+///
+/// # Errors
+/// As [`Prompts::question`].
+pub fn alone(definition: &Definition, row: Value) -> Result<RowPrompt> {
+    let mut rows = Rows::default();
+    rows.add(row, String::new())?;
+    let question = Prompts::new(definition, &rows, Vec::new())?.question(&rows.rows[0])?;
+    question.prompts.into_iter().next().context("there is no prompt")
+}
+
 /// A text, or the index of a choice.
 enum Text {
     Words(String),

@@ -5,12 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
+use super::definition::Definition;
 use super::rows::Rows;
 use crate::format::did_you_mean;
 use crate::task::spec::{PrepareContext, TaskSpec};
+use crate::task::{longbench, math, needle};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// What makes rows.
@@ -28,16 +30,32 @@ pub struct Asked<'a> {
     /// in its place.
     pub dataset: &'a str,
     pub split: &'a str,
+    /// The task's file, where rows depend on how long its prompts are.
+    pub definition: &'a Definition,
     /// The task in the sweep: tokens of prompt and answer, and how answers are written.
     pub spec: &'a TaskSpec,
     pub context: &'a PrepareContext<'a>,
+}
+
+/// Refuses options of a reader that has none.
+///
+/// # Errors
+/// Any options.
+pub fn without_options(options: &Value) -> Result<()> {
+    ensure!(options.is_null(), "it has none; write its name alone");
+    Ok(())
 }
 
 /// Makes a reader of its options; null: none are written.
 type New = fn(Value) -> Result<Arc<dyn Reader>>;
 
 /// Every reader by its name in task files.
-const READERS: &[(&str, New)] = &[];
+const READERS: &[(&str, New)] = &[
+    ("longbench", |options| longbench::reader(&options)),
+    ("longbench_v2", |options| longbench::reader_v2(&options)),
+    ("math", |options| math::reader(&options)),
+    ("needle", needle::reader),
+];
 
 /// The reader that a file names: its name, or an object of it and its options.
 ///

@@ -199,7 +199,11 @@ impl Rows {
         self.add(row, format!("{file}, row {}", self.rows.len() + 1))
     }
 
-    fn add(&mut self, row: Value, place: String) -> Result<()> {
+    /// Adds a row; `place` is its file and row, for errors.
+    ///
+    /// # Errors
+    /// A row that is no object.
+    pub fn add(&mut self, row: Value, place: String) -> Result<()> {
         let Value::Object(fields) = &row else {
             bail!("{place}: a row is an object with a value for each column")
         };

@@ -10,13 +10,15 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
-use super::definition::{self, Definition, Examples, MAX_GEN_TOKS, OutputType};
+use super::definition::{self, Definition, Examples, OutputType};
 use super::prompt::Prompts;
 use super::reader::Asked;
-use super::request::{add_trivial, digest, gather, request};
+use super::request::{add_trivial, digest, gather, name_clusters, request};
+use super::rows::{self, Rows};
 use super::score::scorer;
-use super::{builtin, rolling, rows};
+use super::{builtin, rolling};
 use crate::lm::Real;
 use crate::lm::source::expand_home;
 use crate::task::data::{self, Texts, digest_of};
@@ -110,7 +112,14 @@ impl BenchmarkYaml {
                 let hint = "write `fewshot_split` in the task file";
                 return yaml::refuse(count.referenced, "the task has no split to draw examples from", hint);
             }
-            spec(definition, dataset.clone(), samples, length, write.clone())
+            let repeats = definition.repeats.unwrap_or(1);
+            let spec = spec(definition, dataset.clone(), samples, length, write.clone())?;
+            if repeats > 1 && spec.generation.as_ref().is_none_or(|generation| !generation.samples()) {
+                let message = format!("at temperature 0 all {repeats} answers of a row are the same");
+                let hint = "write a `temperature` above 0 under `write`, or `repeats: 1` in the task file";
+                return yaml::refuse(task.referenced, message, hint);
+            }
+            Ok(spec)
         };
         definitions.into_iter().map(spec).collect()
     }
@@ -138,11 +147,7 @@ fn spec(
     let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
     let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
     let of_file = &definition.generation;
-    let default = GenerationConfig {
-        temperature: Real(of_file.temperature),
-        chat_template: definition.cache.chat_template,
-        ..GenerationConfig::greedy(of_file.max_new_tokens.unwrap_or(MAX_GEN_TOKS))
-    };
+    let default = GenerationConfig { temperature: Real(of_file.temperature), ..definition.greedy() };
     let (draws, stops) = (write.top_k.is_some() || write.top_p.is_some(), !write.stop.is_empty());
     let mut generation = write.check(length, default)?;
     if !draws && generation.samples() {
@@ -182,9 +187,13 @@ impl Task for Benchmark {
         let mut requests = Vec::new();
         for (part, definition) in self.definitions.iter().enumerate() {
             let of_part = self.requests(definition, spec, context)?.into_iter();
-            requests.extend(of_part.map(|request| Request { part, length: spec.length, ..request }));
+            requests.extend(of_part.map(|request| {
+                let length = if request.length == 0 { spec.length } else { request.length };
+                Request { part, length, ..request }
+            }));
         }
         gather(&mut requests)?;
+        name_clusters(&self.definitions, &mut requests);
         let digest = digest(&requests);
         if let [definition] = &self.definitions[..]
             && definition.output == OutputType::LoglikelihoodRolling
@@ -208,7 +217,7 @@ impl Benchmark {
             None => rows::read(&definition.dataset, over, split, context),
             Some(reader) => {
                 let dataset = over.unwrap_or(&definition.dataset.path);
-                reader.rows(&Asked { dataset, split, spec, context })
+                reader.rows(&Asked { dataset, split, definition, spec, context })
             }
         };
         let rows = read(&definition.split)?;
@@ -221,12 +230,41 @@ impl Benchmark {
         };
         let asked = self.samples.unwrap_or(0);
         data::note_fewer(context.progress, &spec.dataset, "rows", asked, rows.rows.len());
-        let mut prompts = Prompts::new(definition, &rows, examples)?;
-        let mut requests = Vec::new();
-        for at in 0..rows.rows.len().min(self.samples.unwrap_or(usize::MAX)) {
-            requests.push(request(&mut prompts, definition, &rows, at).with_context(|| rows.places[at].clone())?);
-        }
-        add_trivial(definition, &mut requests);
-        Ok(requests)
+        of_rows(definition, &rows, examples, self.samples)
     }
+}
+
+/// The requests of rows without examples; those of one cluster follow each other.
+///
+/// # Errors
+/// A row that gives no request, or two of one name.
+pub fn requests_of(definition: &Definition, rows: &Rows) -> Result<Vec<Request>> {
+    let mut requests = of_rows(definition, rows, Vec::new(), None)?;
+    gather(&mut requests)?;
+    Ok(requests)
+}
+
+fn of_rows(
+    definition: &Definition,
+    rows: &Rows,
+    examples: Vec<Value>,
+    samples: Option<usize>,
+) -> Result<Vec<Request>> {
+    let mut prompts = Prompts::new(definition, rows, examples)?;
+    let mut requests = Vec::new();
+    for at in 0..rows.rows.len().min(samples.unwrap_or(usize::MAX)) {
+        let request = request(&mut prompts, definition, rows, at).with_context(|| rows.places[at].clone())?;
+        let Some(draws) = definition.repeats else {
+            requests.push(request);
+            continue;
+        };
+        // More draws or more rows leave the others' seeds as they are.
+        requests.extend((0..draws).map(|draw| Request {
+            name: format!("{}#{draw}", request.name),
+            seed: ((draw as u64) << 32) + at as u64,
+            ..request.clone()
+        }));
+    }
+    add_trivial(definition, &mut requests);
+    Ok(requests)
 }
