@@ -17,8 +17,9 @@ pub struct CacheYaml {
     /// Rows with the same context follow each other and share its reading; it is what a prompt that is too long loses, and
     /// `query_aware: false` cuts the cache at its end.
     pub context: Option<Spanned<String>>,
-    /// What a prompt that is too long loses: the `end` or the `middle` of its context, or the `start` of the prompt, as in the
-    /// harness. The default is `end` with a context and `start` without one.
+    /// What a prompt that is too long loses: the `end` or the `middle` of its context, the `middle_of_prompt`, or the `start` of
+    /// the prompt, as in the harness. The default is `end` with a context and `start` without one; `end` without one refuses a
+    /// prompt that is too long.
     pub cut: Option<CutYaml>,
     /// Text after a context that lost its end: a column or a template.
     pub separator: Option<Spanned<String>>,
@@ -35,11 +36,14 @@ pub struct CacheYaml {
     /// Rows of one cluster depend on each other, such as questions about one text: a column or a template. The default is the
     /// context, or else the row itself.
     pub cluster: Option<Spanned<String>>,
+    /// Whether a cluster is named after its first row; the rows of several files that are measured together share clusters.
+    pub first_row_names_cluster: Option<bool>,
     /// Parts of the rows that reports show by themselves: a name and a column or template each. A list gives
     /// several of one name, and an empty text none.
     #[serde(default)]
     pub slices: BTreeMap<String, Spanned<String>>,
-    /// An answer that needs no reading, for comparison: `commonest`, the target of most rows; `first_words`, the beginning of
+    /// An answer that needs no reading, for comparison: `commonest`, the target of most rows;
+    /// `commonest_shared`, the same, and none where no two rows share a target; `first_words`, the beginning of
     /// the context, as long as the targets; or a template.
     pub trivial: Option<Spanned<String>>,
     /// The most tokens of a row's answer: a column or a template. The default, and that of an empty text, is the `max_gen_toks` of
@@ -49,6 +53,11 @@ pub struct CacheYaml {
     pub counted: Option<Spanned<String>>,
     /// The code that makes the rows, where they are in no plain file: its name, or the name and its options.
     pub rows: Option<Spanned<Value>>,
+    /// Words after which the likelihood of each of `doc_to_choice` is compared, beside the answer that is written, for the metric
+    /// `accuracy_likelihood`.
+    pub likelihood_after: Option<String>,
+    /// Whether long answers are the point: `cut_off` and `held_bytes` are then measured too.
+    pub long_answers: Option<bool>,
     /// Whether prompts go through the model's chat template, if it has one; by default they do not, as in the harness.
     pub chat_template: Option<bool>,
 }
@@ -61,6 +70,8 @@ pub enum CutYaml {
     End,
     /// The middle of the context.
     Middle,
+    /// The middle of the whole prompt, instruction and question included.
+    MiddleOfPrompt,
     /// The beginning of the prompt.
     Start,
 }
@@ -69,7 +80,7 @@ impl From<CutYaml> for Cut {
     fn from(cut: CutYaml) -> Cut {
         match cut {
             CutYaml::End => Cut::End,
-            CutYaml::Middle => Cut::Middle,
+            CutYaml::Middle | CutYaml::MiddleOfPrompt => Cut::Middle,
             CutYaml::Start => Cut::Start,
         }
     }

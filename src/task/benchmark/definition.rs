@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::cache::CacheYaml;
+use super::cache::{CacheYaml, CutYaml};
 use super::file::{TaskFile, files_of};
 use super::filter::{Filters, filters};
 use super::metric::{TaskMetric, metrics};
@@ -122,22 +122,30 @@ impl Dataset {
 pub struct CacheBlock {
     pub context: Option<Template>,
     pub cut: Cut,
+    /// Whether the whole prompt is cut, and not the context alone.
+    pub cuts_whole: bool,
     pub separator: Option<Template>,
     pub answer_header: Option<Template>,
     pub length: Option<usize>,
     pub row_length: Option<Template>,
     pub name: Option<Template>,
     pub cluster: Option<Template>,
+    pub first_row_names_cluster: bool,
     pub slices: Vec<(String, Template)>,
     pub trivial: Option<Trivial>,
     pub max_new_tokens: Option<Template>,
     pub counted: Option<Template>,
     pub chat_template: bool,
+    pub likelihood_after: Option<String>,
+    pub long_answers: bool,
+    /// Rows are never inside a chat template, whatever the sweep says.
+    pub is_plain: bool,
 }
 
 #[derive(Clone, Debug)]
 pub enum Trivial {
     Commonest,
+    CommonestShared,
     FirstWords,
     Text(Template),
 }
@@ -161,6 +169,8 @@ pub struct Definition {
     pub cache: CacheBlock,
     /// The code that makes the rows, where they are in no plain file.
     pub reader: Option<Arc<dyn Reader>>,
+    /// How often each row is answered, each time from a seed of its own and named by it; `None`: once, by the row's name.
+    pub repeats: Option<usize>,
 }
 
 /// The most new tokens of lm-evaluation-harness where a file does not say it.
@@ -171,6 +181,11 @@ impl Definition {
     pub fn greedy(&self) -> GenerationConfig {
         let most = self.generation.max_new_tokens.unwrap_or(MAX_GEN_TOKS);
         GenerationConfig { chat_template: self.cache.chat_template, ..GenerationConfig::greedy(most) }
+    }
+
+    /// Lets the answer of a row have at most this many tokens, whatever a sweep's default is.
+    pub fn limit_answers(&mut self, most: usize) {
+        self.cache.max_new_tokens = Template::new(&most.to_string()).ok();
     }
 
     /// Checks a file, whose name is the task's where it has none.
@@ -210,6 +225,7 @@ impl Definition {
             metrics: metrics(&file.metric_list, output)?,
             cache: cache(&file.cache.clone().unwrap_or_default())?,
             reader: file.cache.as_ref().and_then(|cache| cache.rows.as_ref()).map(reader).transpose()?,
+            repeats: repeats(file, output)?,
             split: tested,
             canonical: file.canonical(),
             task,
@@ -247,6 +263,24 @@ impl Definition {
         .into_iter()
         .filter_map(|(key, template)| Some((key, template?)))
     }
+}
+
+/// How often each row is answered, where that is more than once.
+fn repeats(file: &TaskFile, output: OutputType) -> Result<Option<usize>, ConfigError> {
+    let Some(repeats) = file.repeats.as_ref().filter(|repeats| repeats.value != 1) else { return Ok(None) };
+    let refuse = |message: &str, hint: &str| yaml::refuse(repeats.referenced, message, hint);
+    let count = yaml::count("`repeats`", repeats, 1)?;
+    let filters = file.filter_list.as_ref().map(|list| list.value.to_string()).unwrap_or_default();
+    if output != OutputType::GenerateUntil {
+        return refuse("only written answers can differ", "write `repeats: 1`");
+    }
+    if filters.contains("\"majority_vote\"") {
+        return refuse(
+            "each answer is scored by itself, so that there is no vote",
+            "remove the filter `majority_vote`",
+        );
+    }
+    Ok(Some(count))
 }
 
 /// The value of a word in a table.
@@ -505,6 +539,7 @@ fn cache(yaml: &CacheYaml) -> Result<CacheBlock, ConfigError> {
     let default = if context.is_some() { Cut::End } else { Cut::Start };
     let trivial = yaml.trivial.as_ref().map(|text| match text.value.as_str() {
         "commonest" => Ok(Trivial::Commonest),
+        "commonest_shared" => Ok(Trivial::CommonestShared),
         "first_words" => Ok(Trivial::FirstWords),
         _ => template("trivial", &text.value, text.referenced).map(Trivial::Text),
     });
@@ -512,17 +547,22 @@ fn cache(yaml: &CacheYaml) -> Result<CacheBlock, ConfigError> {
         yaml.slices.iter().map(|(name, text)| Ok((name.clone(), template(name, &text.value, text.referenced)?)));
     Ok(CacheBlock {
         cut: yaml.cut.map_or(default, Cut::from),
+        cuts_whole: yaml.cut == Some(CutYaml::MiddleOfPrompt),
         separator: of("separator", &yaml.separator)?,
         answer_header: of("answer_header", &yaml.answer_header)?,
         length: yaml.length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?,
         row_length: of("row_length", &yaml.row_length)?,
         name: of("name", &yaml.name)?,
         cluster: of("cluster", &yaml.cluster)?,
+        first_row_names_cluster: yaml.first_row_names_cluster.unwrap_or(false),
         slices: slices.collect::<Result<_, ConfigError>>()?,
         trivial: trivial.transpose()?,
         max_new_tokens: of("max_gen_toks", &yaml.max_gen_toks)?,
         counted: of("counted", &yaml.counted)?,
         chat_template: yaml.chat_template.unwrap_or(false),
+        likelihood_after: yaml.likelihood_after.clone(),
+        long_answers: yaml.long_answers.unwrap_or(false),
+        is_plain: false,
         context,
     })
 }

@@ -67,7 +67,7 @@ pub struct TaskFile {
     pub output_type: Option<Spanned<String>>,
     /// `until`, `max_gen_toks`, `do_sample`, `temperature`, `top_p`, `top_k`.
     pub generation_kwargs: Option<Spanned<Value>>,
-    /// Answers of a row; only 1 is measured here.
+    /// Answers of a row, each drawn from a seed of its own; more than 1 needs a temperature above 0.
     pub repeats: Option<Spanned<u64>>,
     /// Named chains of `regex`, `remove_whitespace`, `lowercase`, `uppercase`, `map` and `take_first`.
     pub filter_list: Option<Spanned<Value>>,
@@ -304,9 +304,6 @@ impl TaskFile {
                 "answers of this task are run as programs",
                 "choose another task",
             );
-        }
-        if let Some(repeats) = self.repeats.as_ref().filter(|repeats| repeats.value != 1) {
-            return yaml::refuse(repeats.referenced, "each row is answered once here", "write `repeats: 1`");
         }
         Ok(())
     }

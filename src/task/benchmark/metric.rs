@@ -1,13 +1,15 @@
 //! `metric_list`: the metrics of a task, and how answers and likelihoods are scored with them.
 
+use anyhow::{Result, ensure};
 use fancy_regex::Regex;
 use serde_json::Value;
 
-use super::definition::OutputType;
+use super::definition::{OutputType, named};
 use super::filter;
 use crate::format::did_you_mean;
-use crate::metric::{self, Letters};
+use crate::metric::{self, Letters, LongBenchMeasure};
 use crate::task::generation::Request;
+use crate::task::{longbench, math};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// A metric of a task, with its options.
@@ -17,9 +19,12 @@ pub struct TaskMetric {
     pub options: Options,
 }
 
-/// What `exact_match` ignores.
+/// What `exact_match` ignores, and what `longbench` compares.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
+    pub measure: Option<LongBenchMeasure>,
+    /// Only an answer's first line that is not empty is scored.
+    pub first_line: bool,
     pub regexes: Vec<Regex>,
     pub case: bool,
     pub punctuation: bool,
@@ -39,6 +44,14 @@ pub enum Kind {
     /// The share of the targets that a written answer contains; whether it contains any in rows whose slice `task` begins with
     /// `qa`.
     Ruler,
+    /// A measure of LongBench, the best over the targets.
+    LongBench,
+    /// Whether the letter that an answer names in the words of LongBench v2 is a target.
+    Accuracy,
+    /// Whether the answer in a box is equal to a target, and whether there is a box.
+    PassAt1,
+    /// Whether a written answer contains a target, in any case of letters.
+    Found,
     Acc,
     AccNorm,
     AccBytes,
@@ -49,13 +62,13 @@ pub enum Kind {
 }
 
 use Kind::{
-    Acc, AccBytes, AccNorm, BitsPerByte, BytePerplexity, ExactMatch, F1, Perplexity, Rouge, Ruler, Squad,
-    WordPerplexity,
+    Acc, AccBytes, AccNorm, Accuracy, BitsPerByte, BytePerplexity, ExactMatch, F1, Found, LongBench, PassAt1,
+    Perplexity, Rouge, Ruler, Squad, WordPerplexity,
 };
 use OutputType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling, MultipleChoice};
 
 /// The metrics of each output type.
-pub const KINDS: [(&str, Kind, &[OutputType], &str); 12] = [
+pub const KINDS: [(&str, Kind, &[OutputType], &str); 16] = [
     ("exact_match", ExactMatch, &[GenerateUntil, MultipleChoice], "the answer is a target"),
     ("f1", F1, &[GenerateUntil, MultipleChoice], "of the words of an answer; of the choices 0 and 1"),
     ("rouge", Rouge, &[GenerateUntil], "ROUGE-1, ROUGE-2, ROUGE-L and their geometric mean"),
@@ -66,6 +79,25 @@ pub const KINDS: [(&str, Kind, &[OutputType], &str); 12] = [
         &[GenerateUntil],
         "the share of the targets that the answer contains; of tasks qa_*, whether it has any",
     ),
+    (
+        "longbench",
+        LongBench,
+        &[GenerateUntil],
+        "LongBench's score by `measure`: f1, rouge_l, class, paragraph, count or code_line; `first_line: true` scores only that",
+    ),
+    (
+        "accuracy",
+        Accuracy,
+        &[GenerateUntil],
+        "the letter of a choice, named in the words of LongBench v2, is the target",
+    ),
+    (
+        "pass_at_1",
+        PassAt1,
+        &[GenerateUntil],
+        "the answer in a \\boxed{} is equal to the target; `answered`: there is a box",
+    ),
+    ("found", Found, &[GenerateUntil], "the answer contains a target, in any case of letters"),
     ("acc", Acc, &[MultipleChoice, Loglikelihood], "the target is the likeliest"),
     ("acc_norm", AccNorm, &[MultipleChoice], "the same per character"),
     ("acc_bytes", AccBytes, &[MultipleChoice], "the same per byte"),
@@ -73,6 +105,16 @@ pub const KINDS: [(&str, Kind, &[OutputType], &str); 12] = [
     ("word_perplexity", WordPerplexity, &[LoglikelihoodRolling], "by words"),
     ("byte_perplexity", BytePerplexity, &[LoglikelihoodRolling], "by bytes"),
     ("bits_per_byte", BitsPerByte, &[LoglikelihoodRolling], "its logarithm to base 2"),
+];
+
+/// The measures of LongBench by their names in files.
+const MEASURES: [(&str, LongBenchMeasure); 6] = [
+    ("f1", LongBenchMeasure::F1),
+    ("rouge_l", LongBenchMeasure::RougeL),
+    ("class", LongBenchMeasure::Class),
+    ("paragraph", LongBenchMeasure::Paragraph),
+    ("count", LongBenchMeasure::Count),
+    ("code_line", LongBenchMeasure::CodeLine),
 ];
 
 /// Checks a `metric_list`; without one, the harness' default of the output type.
@@ -117,6 +159,11 @@ fn metric(entry: &Value, output: OutputType, place: Location) -> Result<TaskMetr
             ("ignore_punctuation", Value::Bool(ignore)) => options.punctuation = *ignore,
             ("ignore_numbers", Value::Bool(ignore)) => options.numbers = *ignore,
             ("hf_evaluate", Value::Bool(false)) => {}
+            ("first_line", Value::Bool(first)) if *kind == LongBench => options.first_line = *first,
+            ("measure", Value::String(word)) if *kind == LongBench => {
+                let word = Spanned { value: word.clone(), referenced: place };
+                options.measure = Some(named("measure", &word, &MEASURES)?);
+            }
             ("hf_evaluate", _) if *kind == ExactMatch => {}
             ("regexes_to_ignore", Value::Array(patterns)) => {
                 for pattern in patterns {
@@ -140,7 +187,28 @@ fn metric(entry: &Value, output: OutputType, place: Location) -> Result<TaskMetr
             }
         }
     }
+    if *kind == LongBench && options.measure.is_none() {
+        return refuse("`longbench` has no measure".into(), "write {metric: longbench, measure: f1}".into());
+    }
     Ok(TaskMetric { kind: *kind, options })
+}
+
+impl TaskMetric {
+    /// Whether a row has what the metric needs.
+    ///
+    /// # Errors
+    /// What it lacks.
+    pub fn check(&self, request: &Request) -> Result<()> {
+        let Some(measure) = self.options.measure else { return Ok(()) };
+        for answer in &request.references {
+            ensure!(measure.accepts(answer), "the answer {answer:?} names no `Paragraph` and its number");
+        }
+        ensure!(
+            measure != LongBenchMeasure::Class || !request.classes.is_empty(),
+            "`all_classes` is empty, and answers are compared with them"
+        );
+        Ok(())
+    }
 }
 
 /// Whether a metric pools in this way here too.
@@ -209,6 +277,24 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
             let is_question = request.slices.iter().any(|slice| slice.starts_with("task:qa"));
             let score = if is_question { share(found > 0) } else { found as f64 / targets.len().max(1) as f64 };
             vec![("ruler", score)]
+        }
+        LongBench => {
+            let first_line = || answer.trim_start_matches('\n').split('\n').next().unwrap_or_default();
+            let answer = if metric.options.first_line { first_line() } else { answer };
+            let of = |target: &String| Some(metric.options.measure?.score(answer, target, &request.classes));
+            vec![("longbench", targets.iter().filter_map(of).fold(0.0, f64::max))]
+        }
+        Accuracy => {
+            let is_right = longbench::letter(answer).is_some_and(|letter| targets.contains(&letter));
+            vec![("accuracy", share(is_right)), ("accuracy_chance", 1.0 / request.classes.len().max(1) as f64)]
+        }
+        PassAt1 => {
+            let (is_right, is_answered) = math::right(answer, targets);
+            vec![("pass_at_1", share(is_right)), ("answered", share(is_answered))]
+        }
+        Found => {
+            let answer = answer.to_lowercase();
+            vec![("found", share(targets.iter().any(|target| answer.contains(&target.to_lowercase()))))]
         }
         _ => Vec::new(),
     }

@@ -31,7 +31,7 @@ pub(super) use builtin::one as builtin_definition;
 pub(super) use definition::Definition;
 pub use file::files_of;
 pub(super) use prompt::{RowPrompt, alone};
-pub(super) use reader::{Asked, Reader};
+pub(super) use reader::{Asked, Reader, without_options};
 pub(super) use rows::Rows;
 #[cfg(test)]
 pub(super) use score::scorer;

@@ -5,14 +5,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::definition::Definition;
 use super::rows::Rows;
 use crate::format::did_you_mean;
 use crate::task::spec::{PrepareContext, TaskSpec};
-use crate::task::{questions, ruler};
+use crate::task::{longbench, math, needle, questions, ruler};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// What makes rows.
@@ -37,6 +37,15 @@ pub struct Asked<'a> {
     pub context: &'a PrepareContext<'a>,
 }
 
+/// Refuses options of a reader that has none.
+///
+/// # Errors
+/// Any options.
+pub fn without_options(options: &Value) -> Result<()> {
+    ensure!(options.is_null(), "it has none; write its name alone");
+    Ok(())
+}
+
 /// Makes a reader of its options; null: none are written.
 type New = fn(Value) -> Result<Arc<dyn Reader>>;
 
@@ -45,6 +54,10 @@ const READERS: &[(&str, New)] = &[
     ("squality", |options| questions::reader(&questions::SQUALITY, &options)),
     ("qasper", |options| questions::reader(&questions::QASPER, &options)),
     ("ruler", ruler::reader),
+    ("longbench", |options| longbench::reader(&options)),
+    ("longbench_v2", |options| longbench::reader_v2(&options)),
+    ("math", |options| math::reader(&options)),
+    ("needle", needle::reader),
 ];
 
 /// The reader that a file names: its name, or an object of it and its options.

@@ -1,18 +1,19 @@
 //! What a row asks of a model, as a request.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::definition::{Definition, OutputType, Trivial};
+use super::definition::{CacheBlock, Definition, OutputType, Trivial};
 use super::prompt::{Prompts, Question, RowPrompt};
 use super::python;
 use super::rows::Rows;
 use super::template::Template;
 use crate::task::canonical::list;
 use crate::task::data::digest_of;
-use crate::task::generation::{Continued, Prompt, Request};
+use crate::task::generation::{Continued, Cut, Prompt, Request};
 
 /// What a row asks. A length of 0 is that of the sweep.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
@@ -28,7 +29,11 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     let optional = |template: &Option<Template>| template.as_ref().map(text).transpose();
     let name = optional(&block.name)?.unwrap_or_else(|| at.to_string());
     let context = optional(&block.context)?;
-    let cluster = optional(&block.cluster)?.or(context.as_ref().map(|context| digest_of([context])));
+    let cluster = optional(&block.cluster)?;
+    // Contexts are long, and the name is the first row's in the end.
+    let cluster =
+        cluster.map(|cluster| if block.first_row_names_cluster { digest_of([cluster]) } else { cluster });
+    let cluster = cluster.or(context.as_ref().map(|context| digest_of([context])));
     let number = |key: &str, template: &Option<Template>| {
         let text = optional(template)?.filter(|text| !text.is_empty());
         text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is no number"))).transpose()
@@ -57,6 +62,8 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         length,
         cut: block.cut,
         keeps_header: header.is_none(),
+        is_plain: block.is_plain,
+        likelihood_after: block.likelihood_after.clone(),
         trivial,
         name,
         ..Request::default()
@@ -70,10 +77,17 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         one => vec![python::str(one)],
     };
     let only = |texts: Vec<RowPrompt>| {
-        prompt(texts.into_iter().next(), context.as_deref(), &separator, header.as_deref())
+        let text = texts.into_iter().next().context("there is no prompt")?;
+        prompt(text, context.as_deref(), block, &separator, header.as_deref())
     };
     Ok(match definition.output {
-        OutputType::GenerateUntil => Request { prompt: only(texts)?, references: targets(), ..request },
+        OutputType::GenerateUntil => {
+            let (prompt, references) = (only(texts)?, targets());
+            let request = Request { prompt, references, classes: choices, ..request };
+            let request = if block.cuts_whole { cut_as_a_whole(request, context.is_some()) } else { request };
+            definition.metrics.iter().try_for_each(|metric| metric.check(&request))?;
+            request
+        }
         OutputType::LoglikelihoodRolling => {
             // What is counted stands behind the text itself.
             let counted = optional(&block.counted)?;
@@ -132,14 +146,17 @@ fn right(target: &Value, choices: &[String]) -> Vec<usize> {
 
 /// A row's prompt in the parts that cutting treats differently.
 fn prompt(
-    text: Option<RowPrompt>,
+    text: RowPrompt,
     context: Option<&str>,
+    block: &CacheBlock,
     separator: &str,
     header: Option<&str>,
 ) -> Result<Prompt> {
-    let RowPrompt { before, text, prefix } = text.context("there is no prompt")?;
+    let RowPrompt { before, text, prefix } = text;
     let separator = separator.to_owned();
     let (own, document, rest) = match context.filter(|context| !context.is_empty()) {
+        // Nothing may be lost.
+        None if block.cut == Cut::End => ("", "", text.as_str()),
         None => (text.as_str(), "", ""),
         Some(context) => {
             let (own, rest) =
@@ -152,6 +169,25 @@ fn prompt(
     ensure!(after.ends_with(header), "the prompt does not end with its `answer_header`, {header:?}");
     let header = header.len();
     Ok(Prompt { before: before + own, document: document.into(), after, separator, header })
+}
+
+/// The request whose document is its whole prompt. With a context, the question begins where that ended.
+fn cut_as_a_whole(request: Request, has_context: bool) -> Request {
+    let Prompt { before, document, .. } = &request.prompt;
+    let question_at = has_context.then_some(before.len() + document.len());
+    let prompt = Prompt { document: request.prompt.whole(), ..Prompt::default() };
+    Request { question_at, prompt, ..request }
+}
+
+/// Names the clusters of files that ask for it after their first rows. Rows of one cluster follow each other.
+pub fn name_clusters(definitions: &[Arc<Definition>], requests: &mut [Request]) {
+    let mut firsts: HashMap<String, String> = HashMap::new();
+    for request in requests {
+        if definitions[request.part].cache.first_row_names_cluster {
+            let first = firsts.entry(request.cluster.clone()).or_insert_with(|| request.name.clone());
+            request.cluster = first.clone();
+        }
+    }
 }
 
 /// Puts rows of one cluster one after the other, and refuses two of one name.
@@ -174,7 +210,8 @@ pub fn gather(requests: &mut [Request]) -> Result<()> {
 /// Adds the answers that need no reading, where they follow from all rows or from the context.
 pub fn add_trivial(definition: &Definition, requests: &mut [Request]) {
     let trivial = match &definition.cache.trivial {
-        Some(Trivial::Commonest) => commonest_answer(requests),
+        Some(Trivial::Commonest) => commonest_answer(requests, 1),
+        Some(Trivial::CommonestShared) => commonest_answer(requests, 2),
         Some(Trivial::FirstWords) => first_words(requests),
         // That of a template is a row's own.
         Some(Trivial::Text(_)) | None => return,
@@ -184,14 +221,15 @@ pub fn add_trivial(definition: &Definition, requests: &mut [Request]) {
     }
 }
 
-/// For every request the reference that answers most requests, the alphabetically first of equals.
-fn commonest_answer(requests: &[Request]) -> Vec<String> {
+/// For every request the reference that answers most requests, the alphabetically first of equals; none where it answers fewer
+/// than `least`.
+fn commonest_answer(requests: &[Request], least: usize) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for request in requests {
         let different: BTreeSet<&str> = request.references.iter().map(String::as_str).collect();
         different.into_iter().for_each(|answer| *counts.entry(answer).or_default() += 1);
     }
-    let commonest = counts.into_iter().rev().max_by_key(|(_, count)| *count);
+    let commonest = counts.into_iter().rev().max_by_key(|(_, count)| *count).filter(|(_, count)| *count >= least);
     let commonest = commonest.map(|(answer, _)| answer.to_owned()).unwrap_or_default();
     vec![commonest; requests.len()]
 }

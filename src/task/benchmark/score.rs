@@ -18,7 +18,8 @@ pub fn scorer(definitions: &[Arc<Definition>]) -> Scorer {
     let choose = move |likelihoods: &[Likelihood], request: &Request| {
         of_choices.get(request.part).map(|definition| choose(definition, likelihoods, request)).unwrap_or_default()
     };
-    Scorer { score: Arc::new(score), choose: Arc::new(choose), ..Scorer::new(|_, _| Vec::new()) }
+    let is_long = definitions.iter().any(|definition| definition.cache.long_answers);
+    Scorer { score: Arc::new(score), choose: Arc::new(choose), is_long, ..Scorer::new(|_, _| Vec::new()) }
 }
 
 /// The metrics of a written answer: of what the first filter leaves, and of each filter as a slice where there are several.

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::definition::{self, Definition, Examples, OutputType};
 use super::prompt::Prompts;
 use super::reader::Asked;
-use super::request::{add_trivial, digest, gather, request};
+use super::request::{add_trivial, digest, gather, name_clusters, request};
 use super::rows::{self, Rows};
 use super::score::scorer;
 use super::{builtin, rolling};
@@ -112,7 +112,14 @@ impl BenchmarkYaml {
                 let hint = "write `fewshot_split` in the task file";
                 return yaml::refuse(count.referenced, "the task has no split to draw examples from", hint);
             }
-            spec(definition, dataset.clone(), samples, length, write.clone())
+            let repeats = definition.repeats.unwrap_or(1);
+            let spec = spec(definition, dataset.clone(), samples, length, write.clone())?;
+            if repeats > 1 && spec.generation.as_ref().is_none_or(|generation| !generation.samples()) {
+                let message = format!("at temperature 0 all {repeats} answers of a row are the same");
+                let hint = "write a `temperature` above 0 under `write`, or `repeats: 1` in the task file";
+                return yaml::refuse(task.referenced, message, hint);
+            }
+            Ok(spec)
         };
         definitions.into_iter().map(spec).collect()
     }
@@ -186,6 +193,7 @@ impl Task for Benchmark {
             }));
         }
         gather(&mut requests)?;
+        name_clusters(&self.definitions, &mut requests);
         let digest = digest(&requests);
         if let [definition] = &self.definitions[..]
             && definition.output == OutputType::LoglikelihoodRolling
@@ -245,7 +253,17 @@ fn of_rows(
     let mut prompts = Prompts::new(definition, rows, examples)?;
     let mut requests = Vec::new();
     for at in 0..rows.rows.len().min(samples.unwrap_or(usize::MAX)) {
-        requests.push(request(&mut prompts, definition, rows, at).with_context(|| rows.places[at].clone())?);
+        let request = request(&mut prompts, definition, rows, at).with_context(|| rows.places[at].clone())?;
+        let Some(draws) = definition.repeats else {
+            requests.push(request);
+            continue;
+        };
+        // More draws or more rows leave the others' seeds as they are.
+        requests.extend((0..draws).map(|draw| Request {
+            name: format!("{}#{draw}", request.name),
+            seed: ((draw as u64) << 32) + at as u64,
+            ..request.clone()
+        }));
     }
     add_trivial(definition, &mut requests);
     Ok(requests)

@@ -15,12 +15,13 @@ use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Value;
 
+use super::filter::python_strip;
 use super::python;
 
 /// Bytes of a template; the harness' longest has some thousand.
 const MOST_SOURCE: usize = 1 << 16;
-/// Bytes a template may write: a context of a million tokens.
-const MOST_OUTPUT: usize = 1 << 23;
+/// Bytes a template may write: a context of ten million tokens.
+const MOST_OUTPUT: usize = 1 << 26;
 /// Instructions a template may execute.
 const FUEL: u64 = 1_000_000;
 /// minijinja's compiler recurses for every operator of an expression.
@@ -145,6 +146,7 @@ fn method(
             let at = text.find(wanted).map(|bytes| text[..bytes].chars().count());
             at.map(JinjaValue::from).ok_or_else(none)
         }
+        (ValueKind::String, "strip", []) => Ok(python_strip(value.as_str().unwrap_or_default()).into()),
         _ => unknown_method_callback(state, value, method, args),
     }
 }

@@ -230,7 +230,7 @@ impl Generation<'_> {
             memory.cut();
         }
         peak = peak.max(memory.bytes());
-        let opening = self.prompts.scorer.likelihood_after;
+        let opening = prompt.request.likelihood_after.as_deref();
         let likeliest = opening.map(|opening| self.likeliest(&memory, &state, opening, &prompt.request.classes));
         let likeliest = likeliest.transpose()?;
         let of_text = Open { prompt: tokens.clone(), peak, likeliest, seconds: 0.0 };

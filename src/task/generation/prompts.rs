@@ -40,6 +40,9 @@ pub struct Request {
     pub is_plain: bool,
     /// Whether the answer's header begins the answer inside a chat template too, instead of being left out.
     pub keeps_header: bool,
+    /// After these words the likeliest of the classes is found, beside the answer that is written, for the metric
+    /// `accuracy_likelihood`.
+    pub likelihood_after: Option<String>,
     /// Texts whose likelihoods after the prompt are compared; where there are none, an answer is written.
     pub continuations: Vec<Continued>,
     /// The indices of the right classes.

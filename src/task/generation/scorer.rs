@@ -27,8 +27,6 @@ pub struct Scorer {
     /// Whether long texts are the point: the metric `cut_off` says that one reached its limit of tokens without an end, and
     /// `held_bytes` what the cache held meanwhile.
     pub is_long: bool,
-    /// After these words the likeliest of a request's classes is found, for the metric `accuracy_likelihood`.
-    pub likelihood_after: Option<&'static str>,
 }
 
 /// How likely a continuation is after its prompt.
@@ -53,7 +51,6 @@ impl Scorer {
             needs_references: true,
             rescore: false,
             is_long: false,
-            likelihood_after: None,
         }
     }
 }

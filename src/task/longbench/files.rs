@@ -4,11 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::Version;
-use super::subsets::{SUBSETS, Subset};
+use super::{SUBSETS, Version};
 use crate::bounded_read;
-use crate::task::data::utf8;
+use crate::lm::source::{Hub, expand_home};
+use crate::task::data::{DataSource, utf8};
 use crate::task::questions::{names, unpack};
+use crate::task::spec::PrepareContext;
 
 /// The most bytes of a file. LongBench v2's, the largest, has hundreds of millions.
 const MOST_BYTES: u64 = 1 << 30;
@@ -19,42 +20,77 @@ pub const ARCHIVE: &str = "data.zip";
 /// The file of LongBench v2.
 pub const V2_FILE: &str = "data.json";
 
-/// The texts of the subsets' files, each with the file's name for errors. `wanted` are the subsets asked for; if it is empty,
-/// all that are found.
+/// Where the rows of a subset are.
+#[derive(Debug)]
+pub enum Place {
+    File(PathBuf),
+    /// A file of an archive, by its possible names.
+    Packed(PathBuf, [String; 2]),
+}
+
+impl Place {
+    /// The text, and the file's name for errors.
+    ///
+    /// # Errors
+    /// A file that cannot be read.
+    pub fn read(&self) -> Result<(String, String)> {
+        match self {
+            Place::File(path) => Ok((read(path)?, path.display().to_string())),
+            Place::Packed(archive, names) => {
+                let (member, bytes) = unpack(archive, names, MOST_BYTES)?;
+                let file = format!("{}:{member}", archive.display());
+                Ok((utf8(bytes, &file)?, file))
+            }
+        }
+    }
+}
+
+/// The folder or file of a data set; `wanted` is the file of it that is downloaded if it is on the hub.
 ///
 /// # Errors
-/// A subset without a file, a path with none of them, or a file that cannot be read.
-pub fn subsets(
-    path: &Path,
-    version: Version,
-    wanted: &[&'static Subset],
-) -> Result<Vec<(&'static Subset, String, String)>> {
+/// A data set that is none of LongBench's, or cannot be downloaded.
+pub fn path(dataset: &DataSource, wanted: &str, context: &PrepareContext<'_>) -> Result<PathBuf> {
+    match dataset {
+        DataSource::Path(path) => expand_home(path),
+        DataSource::Hub(repo) => {
+            let hub = Hub { settings: context.hub, progress: context.progress };
+            let mut found = hub.dataset_files(repo, |name| name == wanted)?;
+            let Some(file) = found.pop() else {
+                bail!("{repo} has no {wanted}, as LongBench's repository has it")
+            };
+            Ok(file)
+        }
+        other => bail!("{other} holds nothing of LongBench"),
+    }
+}
+
+/// The subsets' files. `wanted` are the subsets asked for; if it is empty, all that are found.
+///
+/// # Errors
+/// A subset without a file, a path with none of them, or an archive that cannot be read.
+pub fn subsets(path: &Path, version: Version, wanted: &[&str]) -> Result<Vec<(&'static str, Place)>> {
     let archive = path.join(ARCHIVE);
     let is_zip = |path: &Path| path.extension().is_some_and(|extension| extension == "zip") && path.is_file();
     if path.is_file() && !is_zip(path) {
-        let subset = of_file(path, version, wanted)?;
-        return Ok(vec![(subset, read(path)?, path.display().to_string())]);
+        return Ok(vec![(of_file(path, version, wanted)?, Place::File(path.to_path_buf()))]);
     }
     let packed = if is_zip(path) { Some(path) } else { Some(&*archive).filter(|archive| archive.is_file()) };
     let listed = packed.map(names).transpose()?.unwrap_or_default();
     let mut found = Vec::new();
-    for subset in SUBSETS.iter().filter(|subset| version != Version::E || subset.in_e) {
-        if !wanted.is_empty() && !wanted.iter().any(|other| other.name == subset.name) {
+    for (subset, _) in SUBSETS.iter().filter(|(_, in_e)| version != Version::E || *in_e) {
+        if !wanted.is_empty() && !wanted.contains(subset) {
             continue;
         }
         let file = file_name(subset, version);
         let places = [file.clone(), format!("data/{file}")];
         if let Some(file) = places.iter().map(|place| path.join(place)).find(|file| file.is_file()) {
-            found.push((subset, read(&file)?, file.display().to_string()));
+            found.push((*subset, Place::File(file)));
         } else if let Some(archive) = packed.filter(|_| places.iter().any(|place| listed.contains(place))) {
-            let (member, bytes) = unpack(archive, &places, MOST_BYTES)?;
-            let file = format!("{}:{member}", archive.display());
-            found.push((subset, utf8(bytes, &file)?, file));
+            found.push((*subset, Place::Packed(archive.to_path_buf(), places)));
         } else if !wanted.is_empty() {
             bail!(
-                "{} has no {file} for the subset {}; get it, or remove the subset from `subsets`",
-                path.display(),
-                subset.name
+                "{} has no {file} for the subset {subset}; get it, or remove the subset from `subsets`",
+                path.display()
             );
         }
     }
@@ -62,7 +98,7 @@ pub fn subsets(
         !found.is_empty(),
         "{} has none of LongBench's files, such as {}, and no {ARCHIVE} of them",
         path.display(),
-        file_name(&SUBSETS[1], version)
+        file_name(EXAMPLE, version)
     );
     Ok(found)
 }
@@ -77,27 +113,29 @@ pub fn v2(path: &Path) -> Result<(String, String)> {
 }
 
 /// The subset of a file that is named itself.
-fn of_file(path: &Path, version: Version, wanted: &[&'static Subset]) -> Result<&'static Subset> {
+fn of_file(path: &Path, version: Version, wanted: &[&str]) -> Result<&'static str> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let subset = SUBSETS.iter().find(|subset| name == file_name(subset, version));
-    let subset = subset.filter(|subset| version != Version::E || subset.in_e).ok_or_else(|| {
+    let known = SUBSETS.iter().filter(|(_, in_e)| version != Version::E || *in_e).map(|(subset, _)| *subset);
+    let subset = known.into_iter().find(|subset| name == file_name(subset, version)).ok_or_else(|| {
         anyhow!(
             "{} is not named after a subset, as {} is; rename it, or name its folder",
             path.display(),
-            file_name(&SUBSETS[1], version)
+            file_name(EXAMPLE, version)
         )
     })?;
     ensure!(
-        wanted.iter().all(|other| other.name == subset.name),
-        "{} is the file of {} alone, and `subsets` asks for others; name its folder",
-        path.display(),
-        subset.name
+        wanted.iter().all(|other| *other == subset),
+        "{} is the file of {subset} alone, and `subsets` asks for others; name its folder",
+        path.display()
     );
     Ok(subset)
 }
 
-fn file_name(subset: &Subset, version: Version) -> String {
-    format!("{}{}.jsonl", subset.name, if version == Version::E { "_e" } else { "" })
+/// A subset that all versions have, for errors.
+const EXAMPLE: &str = "qasper";
+
+fn file_name(subset: &str, version: Version) -> String {
+    format!("{subset}{}.jsonl", if version == Version::E { "_e" } else { "" })
 }
 
 fn read(file: &Path) -> Result<String> {

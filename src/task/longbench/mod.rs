@@ -1,146 +1,137 @@
 //! LongBench and LongBench-E (Bai et al. 2024, arXiv 2308.14508), and LongBench v2 (Bai et al. 2025, arXiv 2412.15204).
 //!
-//! Prompts, limits and scores are those of THUDM/LongBench. A prompt is one text, which loses its middle if it is too long.
+//! Prompts, limits and measures are in `configs/benchmarks/longbench*.yaml`. Here is what finds and reads the published files.
 
 mod files;
 mod rows;
 mod settings;
-mod subsets;
 #[cfg(test)]
 mod tests;
 mod v2;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 pub use self::settings::{LongBenchYaml, Version};
-use self::subsets::Subset;
-use super::data::{self, DataSource, digest_of};
-use super::generation::{self, Request, Scorer};
+pub use self::v2::letter;
+use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, without_options};
+use super::data::DataSource;
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
-use crate::lm::source::{Hub, expand_home};
 
-/// A benchmark of long contexts.
+/// All subsets that can be measured, in LongBench's order: the name, and whether LongBench-E has it too.
+const SUBSETS: [(&str, bool); 16] = [
+    ("narrativeqa", false),
+    ("qasper", true),
+    ("multifieldqa_en", true),
+    ("hotpotqa", true),
+    ("2wikimqa", true),
+    ("musique", false),
+    ("gov_report", true),
+    ("qmsum", false),
+    ("multi_news", true),
+    ("trec", true),
+    ("triviaqa", true),
+    ("samsum", true),
+    ("passage_count", true),
+    ("passage_retrieval_en", true),
+    ("lcc", true),
+    ("repobench-p", true),
+];
+
+/// Those in Chinese. The measures of most split Chinese words.
+const CHINESE: [&str; 5] = ["multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh"];
+
+/// Makes the rows of a subset of LongBench, which `dataset_name` names; with `_e` behind it, those of LongBench-E.
+///
+/// # Errors
+/// Options: there are none.
+pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
+    without_options(options)?;
+    Ok(Arc::new(Subset { most: usize::MAX }))
+}
+
+/// Makes the rows of LongBench v2.
+///
+/// # Errors
+/// Options: there are none.
+pub fn reader_v2(options: &Value) -> Result<Arc<dyn Reader>> {
+    without_options(options)?;
+    Ok(Arc::new(V2 { most: usize::MAX }))
+}
+
+/// The first rows of a subset.
 #[derive(Debug)]
-struct LongBench {
+struct Subset {
+    most: usize,
+}
+
+impl Reader for Subset {
+    fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
+        let name = asked.definition.dataset.name.as_deref().unwrap_or_default();
+        let (name, version) = name.strip_suffix("_e").map_or((name, Version::V1), |name| (name, Version::E));
+        let known = SUBSETS.iter().find(|(known, in_e)| *known == name && (*in_e || version == Version::V1));
+        let (subset, _) = known.with_context(|| {
+            let names: Vec<&str> = SUBSETS.iter().map(|(name, _)| *name).collect();
+            format!(
+                "`dataset_name` names no subset of LongBench; it is one of {}, with _e behind it for LongBench-E",
+                names.join(", ")
+            )
+        })?;
+        let path = files::path(&asked.dataset.parse()?, files::ARCHIVE, asked.context)?;
+        let found = files::subsets(&path, version, &[*subset])?;
+        let (_, place) = found.first().context("the subset has no file")?;
+        let (text, file) = place.read()?;
+        let rows = rows::rows(subset, without_mark(&text), &file, version == Version::E, self.most)?;
+        ensure!(!rows.rows.is_empty(), "{file} has no rows");
+        Ok(rows)
+    }
+}
+
+/// The first rows of LongBench v2.
+#[derive(Debug)]
+struct V2 {
+    most: usize,
+}
+
+impl Reader for V2 {
+    fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
+        let path = files::path(&asked.dataset.parse()?, files::V2_FILE, asked.context)?;
+        let (text, file) = files::v2(&path)?;
+        let rows = v2::rows(without_mark(&text), &file, self.most)?;
+        ensure!(!rows.rows.is_empty(), "{file} has no rows");
+        Ok(rows)
+    }
+}
+
+/// LongBench or LongBench-E: those of the subsets asked for that the data set has.
+#[derive(Debug)]
+struct Subsets {
     dataset: DataSource,
     version: Version,
-    /// Empty: all that there are.
-    subsets: Vec<&'static Subset>,
-    /// Of each subset.
+    /// The subset and the file of each.
+    subsets: Vec<(&'static str, Arc<Definition>)>,
+    /// Whether the sweep names them, so that each must be there.
+    are_named: bool,
+    /// Only the first rows of each.
     samples: Option<usize>,
-    /// Whether each subset has its own limit of new tokens.
-    own_limits: bool,
 }
 
-impl Task for LongBench {
+impl Task for Subsets {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let most = spec.generation()?.max_new_tokens;
-        let mut requests = self.requests(context)?;
-        rows::gather(&mut requests);
-        for request in &mut requests {
-            request.length = spec.length;
-            request.max_new_tokens =
-                request.max_new_tokens.filter(|_| self.own_limits).map(|limit| limit.min(most));
-        }
-        let digest = digest(&requests);
-        add_trivial(&mut requests);
-        let scorer = if self.version == Version::V2 { v2::scorer() } else { Scorer::new(score) };
-        generation::prepare(spec, context, requests, digest, scorer)
-    }
-}
-
-impl LongBench {
-    fn requests(&self, context: &PrepareContext<'_>) -> Result<Vec<Request>> {
-        let path = self.path(context)?;
-        let most = self.samples.unwrap_or(usize::MAX);
-        let mut requests = Vec::new();
-        if self.version == Version::V2 {
-            let (text, file) = files::v2(&path)?;
-            requests = v2::requests(without_mark(&text), &file, most)?;
-            ensure!(!requests.is_empty(), "{file} has no rows");
-        } else {
-            let by_length = self.version == Version::E;
-            for (subset, text, file) in files::subsets(&path, self.version, &self.subsets)? {
-                let rows = rows::requests(subset, without_mark(&text), &file, by_length, most)?;
-                ensure!(!rows.is_empty(), "{file} has no rows");
-                let asked = self.samples.unwrap_or(0);
-                data::note_fewer(
-                    context.progress,
-                    &self.dataset,
-                    &format!("rows of {}", subset.name),
-                    asked,
-                    rows.len(),
-                );
-                requests.extend(rows);
-            }
-        }
-        let mut names = HashSet::new();
-        for Request { name, .. } in &requests {
-            ensure!(names.insert(name), "two rows are named {name}; results could not tell them apart");
-        }
-        Ok(requests)
-    }
-
-    /// The folder or file, downloaded if it is on the hub.
-    fn path(&self, context: &PrepareContext<'_>) -> Result<PathBuf> {
-        match &self.dataset {
-            DataSource::Path(path) => expand_home(path),
-            DataSource::Hub(repo) => {
-                let wanted = if self.version == Version::V2 { files::V2_FILE } else { files::ARCHIVE };
-                let hub = Hub { settings: context.hub, progress: context.progress };
-                let mut found = hub.dataset_files(repo, |name| name == wanted)?;
-                let Some(file) = found.pop() else {
-                    bail!("{repo} has no {wanted}, as LongBench's repository has it")
-                };
-                Ok(file)
-            }
-            other => bail!("{other} holds nothing of LongBench"),
-        }
+        let path = files::path(&self.dataset, files::ARCHIVE, context)?;
+        let wanted: Vec<&str> = self.subsets.iter().filter(|_| self.are_named).map(|(name, _)| *name).collect();
+        let found = files::subsets(&path, self.version, &wanted)?;
+        let is_there = |subset: &str| found.iter().any(|(name, _)| *name == subset);
+        let there = self.subsets.iter().filter(|(name, _)| is_there(name));
+        let definitions = there.map(|(_, definition)| definition.clone()).collect();
+        let over = Some(self.dataset.to_string());
+        Benchmark { definitions, over, samples: self.samples }.prepare(spec, context)
     }
 }
 
 fn without_mark(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
-}
-
-/// The digest of all that prompts and scores depend on.
-fn digest(requests: &[Request]) -> String {
-    let parts = requests.iter().flat_map(|request| {
-        let Request { name, cluster, prompt, references, classes, slices, .. } = request;
-        let counts = format!("{} {} {}", references.len(), classes.len(), slices.len());
-        let texts = [name, cluster, &prompt.document, &counts];
-        texts.into_iter().chain(references).chain(classes).chain(slices).cloned().collect::<Vec<_>>()
-    });
-    digest_of(parts)
-}
-
-/// The reference that most rows of a subset have, the alphabetically first of equals; none where no two rows share one.
-fn add_trivial(requests: &mut [Request]) {
-    let mut counts: BTreeMap<String, BTreeMap<String, usize>> = BTreeMap::new();
-    for request in &*requests {
-        let different: BTreeSet<&String> = request.references.iter().collect();
-        let of_subset = counts.entry(subset_of(request).to_owned()).or_default();
-        different.into_iter().for_each(|answer| *of_subset.entry(answer.clone()).or_default() += 1);
-    }
-    for request in requests {
-        let of_subset = counts.get(subset_of(request)).into_iter().flatten().rev();
-        let commonest = of_subset.max_by_key(|(_, count)| **count).filter(|(_, count)| **count > 1);
-        request.trivial = commonest.map(|(answer, _)| answer.clone()).unwrap_or_default();
-    }
-}
-
-/// The name of a request's subset; empty in version 2.
-fn subset_of(request: &Request) -> &str {
-    request.slices.iter().find_map(|slice| slice.strip_prefix("subset:")).unwrap_or_default()
-}
-
-/// The score of an answer by its subset's measure, and that of the trivial answer.
-fn score(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
-    let Some(subset) = Subset::of(subset_of(request)) else { return Vec::new() };
-    let of = |answer: &str| subset.score(answer, &request.references, &request.classes);
-    vec![("longbench", of(text)), ("longbench_trivial", of(&request.trivial))]
 }

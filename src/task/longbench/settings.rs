@@ -1,13 +1,14 @@
 //! The settings of `longbench`, as read and as checked.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::subsets::{CHINESE, SUBSETS, Subset};
-use super::{LongBench, v2};
+use super::{CHINESE, SUBSETS, Subset, Subsets, V2};
 use crate::format::did_you_mean;
+use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
 use crate::task::data::{self, DataSource, Texts, check_source, published_sources};
 use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::{TaskSpec, limit_text};
@@ -98,39 +99,69 @@ impl LongBenchYaml {
         let length = data::length(&self.length)?;
         // The limit of a subset gives way to the sweep's own.
         let own_limits = self.write.max_new_tokens.is_none();
-        let limits = if subsets.is_empty() { SUBSETS.iter().collect() } else { subsets.clone() };
-        let longest = limits.iter().map(|subset| subset.max_new_tokens).max().unwrap_or(0);
-        let longest = if is_v2 { v2::MAX_NEW_TOKENS } else { longest };
-        let generation = Some(self.write.check(length, GenerationConfig::greedy(longest))?);
+        let files = if is_v2 { vec![("v2", builtin_definition("longbench_v2")?)] } else { of_subsets(&subsets)? };
+        let limits = files.iter().filter_map(|(_, definition)| definition.generation.max_new_tokens);
+        let longest = limits.max().unwrap_or(0);
+        let generation = self.write.check(length, GenerationConfig::greedy(longest))?;
         let samples = yaml::limit("`samples`", &self.samples)?;
-        let names: Vec<&str> = subsets.iter().map(|subset| subset.name).collect();
         let settings = vec![
             ("version", version.name().to_string()),
             ("length", length.to_string()),
             ("limits", if own_limits { "subset" } else { "sweep" }.to_string()),
         ];
-        let subset_names = if names.is_empty() { "all".to_owned() } else { names.join(",") };
+        let subset_names = if subsets.is_empty() { "all".to_owned() } else { subsets.join(",") };
         let selection = vec![("subsets", subset_names), ("samples", limit_text(samples))];
-        let task = LongBench { dataset: dataset.clone(), version, subsets, samples, own_limits };
-        let spec = TaskSpec::new("longbench", dataset, length, settings, task);
-        Ok(TaskSpec { generation, selection, ..spec })
+        let most = samples.unwrap_or(usize::MAX);
+        let prepared = |(name, mut definition): (&'static str, Definition)| {
+            if is_v2 {
+                definition.reader = Some(Arc::new(V2 { most }));
+                return (name, Arc::new(definition));
+            }
+            let of_e = if version == Version::E { "_e" } else { "" };
+            definition.dataset.name = Some(format!("{name}{of_e}"));
+            definition.reader = Some(Arc::new(Subset { most }));
+            definition.cache.is_plain = !definition.cache.chat_template;
+            if let Some(limit) = definition.generation.max_new_tokens.filter(|_| own_limits) {
+                definition.limit_answers(limit.min(generation.max_new_tokens));
+            }
+            (name, Arc::new(definition))
+        };
+        let files: Vec<_> = files.into_iter().map(prepared).collect();
+        let new = |dataset: &DataSource| {
+            if is_v2 {
+                let definitions = files.into_iter().map(|(_, definition)| definition).collect();
+                let task = Benchmark { definitions, over: Some(dataset.to_string()), samples };
+                return TaskSpec::new("longbench", dataset, length, settings, task);
+            }
+            let are_named = !subsets.is_empty();
+            let task = Subsets { dataset: dataset.clone(), version, subsets: files, are_named, samples };
+            TaskSpec::new("longbench", dataset, length, settings, task)
+        };
+        let spec = new(&dataset);
+        Ok(TaskSpec { generation: Some(generation), selection, ..spec })
     }
 }
 
+/// The files of some subsets; of all, where none are named.
+fn of_subsets(names: &[&'static str]) -> Result<Vec<(&'static str, Definition)>, ConfigError> {
+    let wanted = SUBSETS.iter().filter(|(name, _)| names.is_empty() || names.contains(name));
+    wanted.map(|(name, _)| Ok((*name, builtin_definition(&format!("longbench_{name}"))?))).collect()
+}
+
 fn subset_names(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<&str> = SUBSETS.iter().map(|subset| subset.name).collect();
+    let names: Vec<&str> = SUBSETS.iter().map(|(name, _)| *name).collect();
     json_schema!({"type": ["array", "null"], "items": {"enum": names}, "uniqueItems": true, "default": []})
 }
 
 /// The subsets of the sweep, in LongBench's order.
-fn chosen(names: &[Spanned<String>], version: Version) -> Result<Vec<&'static Subset>, ConfigError> {
+fn chosen(names: &[Spanned<String>], version: Version) -> Result<Vec<&'static str>, ConfigError> {
     let mut chosen = BTreeSet::new();
     for name in names {
         let place = name.referenced;
         if version == Version::V2 {
             return yaml::refuse(place, "LongBench v2 has no subsets", "remove `subsets`");
         }
-        let known = || SUBSETS.iter().filter(|subset| version != Version::E || subset.in_e);
+        let known = || SUBSETS.iter().filter(|(_, in_e)| version != Version::E || *in_e).map(|(name, _)| *name);
         if CHINESE.contains(&name.value.as_str()) {
             return yaml::refuse(
                 place,
@@ -138,21 +169,21 @@ fn chosen(names: &[Spanned<String>], version: Version) -> Result<Vec<&'static Su
                 "remove it: most of their measures count words as the Python package jieba splits them",
             );
         }
-        let Some(at) = SUBSETS.iter().position(|subset| subset.name == name.value) else {
-            let near = did_you_mean(&name.value, known().map(|subset| subset.name));
-            let all: Vec<&str> = known().map(|subset| subset.name).collect();
+        let Some(at) = SUBSETS.iter().position(|(known, _)| *known == name.value) else {
+            let near = did_you_mean(&name.value, known());
+            let all: Vec<&str> = known().collect();
             return yaml::refuse(
                 place,
                 format!("LongBench has no subset `{}`", name.value),
                 format!("{near}use some of {}", all.join(", ")),
             );
         };
-        if version == Version::E && !SUBSETS[at].in_e {
+        if version == Version::E && !SUBSETS[at].1 {
             return yaml::refuse(place, format!("LongBench-E has no `{}`", name.value), "remove it");
         }
         if !chosen.insert(at) {
             return yaml::refuse(place, format!("`{}` is listed twice", name.value), "remove one of them");
         }
     }
-    Ok(chosen.into_iter().map(|at| &SUBSETS[at]).collect())
+    Ok(chosen.into_iter().map(|at| SUBSETS[at].0).collect())
 }

@@ -6,14 +6,18 @@ mod latex;
 mod number;
 mod problems;
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition, without_options};
 use super::data::{self, DataSource, Texts, check_source, json_files, limit_embedded, problem_sources};
-use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
-use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
+use super::embedded::MOST_EMBEDDED_BOOKS;
+use super::generation::{GenerationConfig, WriteYaml};
+use super::spec::{TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Problems with a known answer, such as MATH-500 and AIME: reasoned about in writing, with the answer in a box.
@@ -76,42 +80,49 @@ impl MathYaml {
                 "write a `temperature` above 0 under `write`, or leave out `draws`",
             );
         }
-        let task = Math { problems: limit_embedded(&dataset, "`problems`", &self.problems)?, dataset, draws };
+        let problems = limit_embedded(&dataset, "`problems`", &self.problems)?;
         let settings = vec![("length", length.to_string())];
-        let selection = vec![("problems", limit_text(task.problems)), ("draws", draws.to_string())];
-        let spec = TaskSpec::new("math", task.dataset.clone(), length, settings, task);
+        let selection = vec![("problems", limit_text(problems)), ("draws", draws.to_string())];
+        let samples = problems.or(Some(EMBEDDED_PROBLEMS).filter(|_| dataset == DataSource::Embedded));
+        let mut definition = builtin_definition("math")?;
+        definition.repeats = Some(draws);
+        let over = Some(dataset.to_string());
+        let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples };
+        let spec = TaskSpec::new("math", dataset, length, settings, task);
         Ok(TaskSpec { generation: Some(generation), selection, ..spec })
     }
 }
 
-/// Problems, and how many answers each gets.
-#[derive(Debug)]
-struct Math {
-    dataset: DataSource,
-    problems: Option<usize>,
-    draws: usize,
+/// Makes the rows of problems: published ones, or arithmetic made in the program.
+///
+/// # Errors
+/// Options: there are none.
+pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
+    without_options(options)?;
+    Ok(Arc::new(Problems))
 }
 
-impl Task for Math {
-    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let mut problems = match &self.dataset {
-            DataSource::Embedded => arithmetic::problems(self.problems.unwrap_or(EMBEDDED_PROBLEMS)),
-            source => problems::read(&json_files(source, context)?)?,
-        };
-        data::note_fewer(context.progress, &self.dataset, "problems", self.problems.unwrap_or(0), problems.len());
-        problems.truncate(self.problems.unwrap_or(usize::MAX));
-        let digest = problems::digest(&problems);
-        let requests = problems::requests(&problems, self.draws, spec.length);
-        let scorer = Scorer { is_long: true, ..Scorer::new(right) };
-        generation::prepare(spec, context, requests, digest, scorer)
+/// Problems with a known answer.
+#[derive(Debug)]
+struct Problems;
+
+impl Reader for Problems {
+    fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
+        match asked.dataset.parse()? {
+            DataSource::Embedded => {
+                problems::rows(arithmetic::problems(MOST_EMBEDDED_BOOKS).into_iter().map(|problem| {
+                    let place = problem.name.clone();
+                    (problem, place)
+                }))
+            }
+            source => problems::rows(problems::read(&json_files(&source, asked.context)?)?),
+        }
     }
 }
 
-/// Whether the answer in the box is the reference, and whether there is a box at all. No box is no answer.
-fn right(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
+/// Whether the answer in a text's box is one of the targets, and whether there is a box at all. No box is no answer.
+pub fn right(text: &str, targets: &[String]) -> (bool, bool) {
     let answer = answer::boxed(text);
-    let is_right =
-        answer.is_some_and(|answer| request.references.iter().any(|reference| answer::equal(answer, reference)));
-    let share = |is_so: bool| f64::from(u8::from(is_so));
-    vec![("pass_at_1", share(is_right)), ("answered", share(answer.is_some()))]
+    let is_right = answer.is_some_and(|answer| targets.iter().any(|target| answer::equal(answer, target)));
+    (is_right, answer.is_some())
 }

@@ -1,14 +1,14 @@
-//! Problems as JSON lines, and the prompts made of them.
+//! Problems as JSON lines, and as rows.
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::task::data::{JsonRow, digest_of, json_rows};
-use crate::task::generation::{Prompt, Request};
+use crate::task::benchmark::Rows;
+use crate::task::data::{JsonRow, json_rows};
 
 /// A problem and its answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,9 +20,6 @@ pub struct Problem {
     pub subject: Option<String>,
     pub level: Option<String>,
 }
-
-/// What a prompt says after the problem, as the model cards of Qwen2.5-Math and DeepSeek-R1 ask for it.
-const INSTRUCTION: &str = "Please reason step by step, and put your final answer within \\boxed{}.";
 
 /// A line. Other fields, such as `solution`, are ignored.
 #[derive(Deserialize)]
@@ -37,11 +34,11 @@ struct Row {
     id: Option<Value>,
 }
 
-/// Reads the problems of files of JSON lines.
+/// Reads the problems of files of JSON lines, each with its file and line.
 ///
 /// # Errors
 /// A file or line that cannot be read, an empty problem or answer, or two problems of one name; file and line are named.
-pub fn read(files: &[PathBuf]) -> Result<Vec<Problem>> {
+pub fn read(files: &[PathBuf]) -> Result<Vec<(Problem, String)>> {
     let mut names = HashSet::new();
     let named = |JsonRow { row, place, number, file }| {
         let mut problem = problem(row, number).with_context(|| place.clone())?;
@@ -53,7 +50,7 @@ pub fn read(files: &[PathBuf]) -> Result<Vec<Problem>> {
             "{place}: another problem is named {}; results could not tell them apart",
             problem.name
         );
-        Ok(problem)
+        Ok((problem, place))
     };
     json_rows(files)?.into_iter().map(named).collect()
 }
@@ -88,50 +85,26 @@ fn plain(key: &str, value: &Value) -> Result<String> {
     Ok(text)
 }
 
-/// The digest of all problems and answers.
-pub fn digest(problems: &[Problem]) -> String {
-    digest_of(problems.iter().flat_map(|problem| {
-        let Problem { name, text, answer, subject, level } = problem.clone();
-        [name, text, answer, subject.unwrap_or_default(), level.unwrap_or_default()]
-    }))
+/// Problems and their places as rows. A subject or level that is not given is empty.
+///
+/// # Errors
+/// None: each is an object.
+pub fn rows(problems: impl IntoIterator<Item = (Problem, String)>) -> Result<Rows> {
+    let mut rows = Rows::default();
+    for (Problem { name, text, answer, subject, level }, place) in problems {
+        let (subject, level) = (subject.unwrap_or_default(), level.unwrap_or_default());
+        let row = json!({"name": name, "problem": text, "answer": answer, "subject": subject, "level": level});
+        rows.add(row, place)?;
+    }
+    Ok(rows)
 }
-
-/// A request for every draw of every problem. More draws or more problems leave the others' seeds as they are.
-pub fn requests(problems: &[Problem], draws: usize, length: usize) -> Vec<Request> {
-    let of_problem = |(number, problem): (usize, &Problem)| {
-        let slices = [("subject", &problem.subject), ("level", &problem.level)];
-        let slices = slices.into_iter().filter_map(|(key, value)| Some(format!("{key}:{}", value.as_ref()?)));
-        let request = Request {
-            cluster: problem.name.clone(),
-            // Nothing may be cut from a problem, so it is no document.
-            prompt: Prompt {
-                after: format!("{}\n\n{INSTRUCTION}{HEADER}", problem.text),
-                header: HEADER.len(),
-                ..Prompt::default()
-            },
-            references: vec![problem.answer.clone()],
-            slices: slices.collect(),
-            length,
-            ..Request::default()
-        };
-        let draw = move |draw: usize| Request {
-            name: format!("{}#{draw}", request.cluster),
-            seed: ((draw as u64) << 32) + number as u64,
-            ..request.clone()
-        };
-        (0..draws).map(draw)
-    };
-    problems.iter().enumerate().flat_map(of_problem).collect()
-}
-
-/// What follows the instruction where there is no chat template.
-const HEADER: &str = "\n\n";
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::benchmark::{builtin_definition, requests_of};
 
-    fn read_text(text: &str) -> Result<Vec<Problem>> {
+    fn read_text(text: &str) -> Result<Vec<(Problem, String)>> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.jsonl");
         std::fs::write(&file, text).unwrap();
@@ -157,7 +130,7 @@ mod tests {
             subject,
             level,
         });
-        assert_eq!(found, expected);
+        assert_eq!(found.into_iter().map(|(problem, _)| problem).collect::<Vec<_>>(), expected);
     }
 
     #[test]
@@ -167,7 +140,7 @@ mod tests {
         for file in &files {
             std::fs::write(file, r#"{"problem": "a", "answer": 1}"#).unwrap();
         }
-        let names: Vec<String> = read(&files).unwrap().into_iter().map(|problem| problem.name).collect();
+        let names: Vec<String> = read(&files).unwrap().into_iter().map(|(problem, _)| problem.name).collect();
         assert_eq!(names, ["i row 00000", "ii row 00000"]);
     }
 
@@ -200,17 +173,23 @@ mod tests {
             level: None,
         };
         let problems = [problem("a"), problem("b")];
-        let requests = requests(&problems, 3, 99);
-        let names: Vec<&str> = requests.iter().map(|request| request.name.as_str()).collect();
+        let requests = |problems: &[Problem], draws: usize| {
+            let mut definition = builtin_definition("math").unwrap();
+            definition.repeats = Some(draws);
+            let places = problems.iter().map(|problem| (problem.clone(), String::new()));
+            requests_of(&definition, &rows(places).unwrap()).unwrap()
+        };
+        let of_both = requests(&problems, 3);
+        let names: Vec<&str> = of_both.iter().map(|request| request.name.as_str()).collect();
         assert_eq!(names, ["a#0", "a#1", "a#2", "b#0", "b#1", "b#2"]);
-        let seeds: HashSet<u64> = requests.iter().map(|request| request.seed).collect();
-        assert_eq!(seeds.len(), 6);
-        assert_eq!(super::requests(&problems[..1], 2, 99), requests[..2]);
-        assert_eq!(
-            (requests[4].cluster.as_str(), &requests[4].slices[..]),
-            ("b", &["subject:sums".to_owned()][..])
-        );
+        let seeds: Vec<u64> = of_both.iter().map(|request| request.seed).collect();
+        assert_eq!(seeds, [0, 1 << 32, 2 << 32, 1, (1 << 32) + 1, (2 << 32) + 1]);
+        assert_eq!(requests(&problems[..1], 2), of_both[..2]);
+        assert_eq!((of_both[4].cluster.as_str(), &of_both[4].slices[..]), ("b", &["subject:sums".to_owned()][..]));
         let expected = "What is 1 + 1?\n\nPlease reason step by step, and put your final answer within \\boxed{}.";
-        assert_eq!(requests[0].prompt.without_header().whole(), expected);
+        assert_eq!(of_both[0].prompt.without_header().whole(), expected);
+        // Nothing may be cut from a problem, and a chat template opens the answer itself.
+        assert_eq!(of_both[0].prompt.question(), expected);
+        assert!(!of_both[0].keeps_header && of_both[0].prompt.before.is_empty());
     }
 }

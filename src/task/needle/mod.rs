@@ -1,16 +1,19 @@
 //! Needle in a haystack: one fact in a long text, asked for at the end.
 
-mod requests;
+mod rows;
 
-use anyhow::Result;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde_json::Value;
 
+use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition};
 use super::canonical::list;
 use super::data::{self, DataSource, Texts, check_source, limit_embedded, text_sources};
-use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml};
-use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, Task, TaskSpec};
+use super::generation::{GenerationConfig, WriteYaml};
+use super::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
@@ -65,7 +68,7 @@ impl NeedleYaml {
             lengths => yaml::distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 2)?,
         };
         let depths = match &*self.depths {
-            [] => vec![0, 25, 50, 75, 100],
+            [] => DEPTHS.to_vec(),
             depths => yaml::distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
         };
         if let Some(depth) = self.depths.iter().find(|depth| depth.value > 100) {
@@ -77,7 +80,7 @@ impl NeedleYaml {
         }
         let shortest = lengths.iter().copied().min().unwrap_or(0);
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        let texts = limit_embedded(&dataset, "`texts`", &self.texts)?.unwrap_or(10);
+        let texts = limit_embedded(&dataset, "`texts`", &self.texts)?.unwrap_or(TEXTS);
         let generation = Some(self.write.check(shortest, GenerationConfig::greedy(32))?);
         let mut selection =
             vec![("lengths", list(&lengths)), ("depths", list(&depths)), ("texts", texts.to_string())];
@@ -85,38 +88,59 @@ impl NeedleYaml {
             let parts = [("needle", needle), ("question", question), ("answer", answer)];
             selection.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));
         }
-        let name = dataset.to_string();
-        let task = Needle { dataset, lengths, depths, texts, fact: self.fact };
-        let spec = TaskSpec::new("needle", name, longest, Vec::new(), task);
+        let mut definition = builtin_definition("needle")?;
+        let hides = Needles { lengths, depths, texts, fact: self.fact };
+        definition.reader = Some(Arc::new(hides));
+        let over = Some(dataset.to_string());
+        let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples: None };
+        let spec = TaskSpec::new("needle", dataset, longest, Vec::new(), task);
         Ok(TaskSpec { generation, selection, ..spec })
     }
 }
 
-/// One fact in a long text, asked for at the end.
-#[derive(Clone, Debug)]
-struct Needle {
-    dataset: DataSource,
+/// Facts to hide: the options of the rows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Needles {
+    /// Tokens of prompt and answer together.
     lengths: Vec<usize>,
+    /// In percent of the text.
     depths: Vec<usize>,
     texts: usize,
     /// `None`: one of many made-up facts.
     fact: Option<Fact>,
 }
 
-impl Task for Needle {
-    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let tokenizer = context.files.tokenizer()?;
-        let books = data::read_books(&self.dataset, Some(self.texts), context.hub, context.progress)?;
-        data::note_fewer(context.progress, &self.dataset, "texts", self.texts, books.len());
-        let requests = requests::requests(self, &books, &tokenizer, spec.generation()?.max_new_tokens)?;
-        let scorer = Scorer::new(found);
-        generation::prepare(spec, context, requests, data::digest(&books), scorer)
+/// The depths that are measured unless others are asked for.
+const DEPTHS: [usize; 5] = [0, 25, 50, 75, 100];
+/// Texts unless another number is asked for.
+const TEXTS: usize = 10;
+
+impl Default for Needles {
+    fn default() -> Needles {
+        Needles { lengths: vec![Texts::DEFAULT_LENGTH], depths: DEPTHS.to_vec(), texts: TEXTS, fact: None }
     }
 }
 
-/// Whether an answer contains a reference, in any case of letters.
-fn found(text: &str, request: &Request) -> Vec<(&'static str, f64)> {
-    let text = text.to_lowercase();
-    let found = request.references.iter().any(|answer| text.contains(&answer.to_lowercase()));
-    vec![("found", f64::from(u8::from(found)))]
+/// Makes rows that ask for a fact hidden in a text, by length and depth.
+///
+/// # Errors
+/// Options that are unknown or out of range.
+pub fn reader(options: Value) -> Result<Arc<dyn Reader>> {
+    let needles: Needles = if options.is_null() { Needles::default() } else { serde_json::from_value(options)? };
+    ensure!(needles.depths.iter().all(|depth| *depth <= 100), "`depths` are from 0 to 100 percent of a text");
+    let is_some = !needles.lengths.is_empty() && !needles.depths.is_empty() && needles.texts > 0;
+    ensure!(is_some, "`lengths`, `depths` and `texts` name at least one each");
+    Ok(Arc::new(needles))
+}
+
+impl Reader for Needles {
+    fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
+        let Asked { definition, spec, context, .. } = *asked;
+        let dataset: DataSource = asked.dataset.parse()?;
+        let tokenizer = context.files.tokenizer()?;
+        let books = data::read_books(&dataset, Some(self.texts), context.hub, context.progress)?;
+        data::note_fewer(context.progress, &dataset, "texts", self.texts, books.len());
+        rows::rows(self, definition, &books, &tokenizer, spec.generation()?.max_new_tokens)
+    }
 }

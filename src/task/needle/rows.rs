@@ -1,12 +1,13 @@
 //! Hides facts in texts: the text is cut to the length, and the fact put between two sentences at the depth.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
 
-use super::{Fact, Needle};
+use super::{Fact, Needles};
 use crate::lm::Tokenizer;
+use crate::task::benchmark::{Definition, RowPrompt, Rows, alone};
 use crate::task::data::Book;
 use crate::task::embedded::stranger;
-use crate::task::generation::{Prompt, Request};
 
 /// A fact that the text does not state, in words that any model knows and that the pocket model was trained on.
 fn made_up(text: &str, number: usize) -> Fact {
@@ -18,30 +19,26 @@ fn made_up(text: &str, number: usize) -> Fact {
     }
 }
 
-/// A request for every length, depth and text.
+/// A row for every length, depth and text. `definition` has the prompt around them.
 ///
 /// # Errors
-/// A text shorter than a length; the book is named.
-pub fn requests(
-    task: &Needle,
+/// A text shorter than a length, or a prompt without the text; the book is named.
+pub fn rows(
+    needles: &Needles,
+    definition: &Definition,
     books: &[Book],
     tokenizer: &Tokenizer,
     max_new_tokens: usize,
-) -> Result<Vec<Request>> {
-    let mut requests = Vec::new();
+) -> Result<Rows> {
+    let mut rows = Rows::default();
+    let count = |text: &str| Ok::<_, anyhow::Error>(tokenizer.encode(text)?.ids.len());
     for (number, book) in books.iter().enumerate() {
         let tokens = tokenizer.encode(&book.text)?;
         let ends = sentence_ends(&book.text);
-        let fact = task.fact.clone().unwrap_or_else(|| made_up(&book.text, number));
-        let prompt = Prompt {
-            before: "Read the text and answer the question below it.\n\nText:\n".to_owned(),
-            after: format!("\n\nQuestion:\n{}{HEADER}", fact.question),
-            header: HEADER.len(),
-            ..Prompt::default()
-        };
-        let parts = [&prompt.before, &prompt.after, &fact.needle];
-        let spent = parts.iter().map(|part| Ok(tokenizer.encode(part)?.ids.len())).sum::<Result<usize>>()?;
-        for &length in &task.lengths {
+        let fact = needles.fact.clone().unwrap_or_else(|| made_up(&book.text, number));
+        let (before, after) = around(definition, &fact)?;
+        let spent = count(&before)? + count(&after)? + count(&fact.needle)?;
+        for &length in &needles.lengths {
             let room = length.saturating_sub(spent + max_new_tokens + JOINTS);
             ensure!(room > 0, "a length of {length} leaves no room for a text; use a larger one");
             ensure!(
@@ -52,29 +49,31 @@ pub fn requests(
             );
             let byte = |token: usize| tokens.places[token].start;
             let end = byte(room - 1);
-            for &depth in &task.depths {
+            for &depth in &needles.depths {
+                let name = format!("{}@{depth}%of{length}", book.name);
                 let document = hide(&fact.needle, &book.text, &ends, byte((room - 1) * depth / 100), end);
-                requests.push(Request {
-                    name: format!("{}@{depth}%of{length}", book.name),
-                    cluster: book.name.clone(),
-                    prompt: Prompt { document, ..prompt.clone() },
-                    references: vec![fact.answer.clone()],
-                    slices: vec![
-                        format!("depth:{depth}"),
-                        format!("length:{length}"),
-                        format!("length:{length} depth:{depth}"),
-                    ],
-                    length,
-                    ..Request::default()
+                let row = json!({
+                    "name": name, "text": book.name, "document": document, "question": fact.question,
+                    "answer": fact.answer, "length": length, "depth": depth,
+                    "lengths": [length.to_string(), format!("{length} depth:{depth}")],
                 });
+                rows.add(row, name)?;
             }
         }
     }
-    Ok(requests)
+    Ok(rows)
 }
 
-/// The header of the answer.
-const HEADER: &str = "\n\nAnswer:\n";
+/// What a prompt has before and after its text.
+fn around(definition: &Definition, fact: &Fact) -> Result<(String, String)> {
+    // No text has it.
+    const TEXT: &str = "\u{f8ff}text\u{f8ff}";
+    let row = json!({"document": TEXT, "question": fact.question, "answer": fact.answer});
+    let RowPrompt { before, text, prefix } = alone(definition, row)?;
+    let (own, after) = text.split_once(TEXT).context("`doc_to_text` of the task has no {{document}}")?;
+    Ok((before + own, after.to_owned() + &prefix))
+}
+
 /// Additional tokens that may appear where the parts of a prompt are joined.
 const JOINTS: usize = 8;
 
@@ -100,20 +99,17 @@ fn sentence_ends(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::benchmark::{builtin_definition, requests_of};
 
     #[test]
     fn the_fact_is_at_its_depth() {
         let text: String = (0..200).map(|n| format!("Sentence {n} is here. ")).collect();
         let book = Book { name: "b".into(), text, ..Book::default() };
-        let task = Needle {
-            dataset: "embedded".parse().unwrap(),
-            lengths: vec![1000, 2000],
-            depths: vec![0, 50, 100],
-            texts: 1,
-            fact: None,
-        };
+        let needles = Needles { lengths: vec![1000, 2000], depths: vec![0, 50, 100], texts: 1, fact: None };
         let tokenizer = Tokenizer::bytes().unwrap();
-        let requests = requests(&task, std::slice::from_ref(&book), &tokenizer, 20).unwrap();
+        let definition = builtin_definition("needle").unwrap();
+        let rows = |needles: &Needles| rows(needles, &definition, std::slice::from_ref(&book), &tokenizer, 20);
+        let requests = requests_of(&definition, &rows(&needles).unwrap()).unwrap();
         assert_eq!(requests.len(), 6);
         for request in &requests {
             let whole = request.prompt.whole();
@@ -131,7 +127,7 @@ mod tests {
             // No sentence is split.
             assert!(document.find(needle).unwrap() == 0 || document.contains(&format!(". {needle}")));
         }
-        let long = Needle { lengths: vec![10_000], ..task };
-        assert!(super::requests(&long, &[book], &tokenizer, 20).unwrap_err().to_string().contains("b has "));
+        let long = Needles { lengths: vec![10_000], ..needles };
+        assert!(rows(&long).unwrap_err().to_string().contains("b has "));
     }
 }
