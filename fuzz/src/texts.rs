@@ -1,7 +1,7 @@
 //! Sweeps and questions.
 
 use tova_bench::sweep::Sweep;
-use tova_bench::task::{Benchmark, PromptStyle, QASPER, Request, SQUALITY, Split, read_questions};
+use tova_bench::task::{PromptStyle, QASPER, Release, Request, SQUALITY, Split, read_questions};
 
 use super::scratch;
 
@@ -33,7 +33,7 @@ pub fn qasper(input: &[u8]) {
     questions(&QASPER, "qasper.json", input);
 }
 
-fn questions(benchmark: &Benchmark, name: &str, input: &[u8]) {
+fn questions(benchmark: &Release, name: &str, input: &[u8]) {
     let path = scratch::folder("questions").join(name);
     scratch::write(&path, Some(input));
     for style in [PromptStyle::ZeroScrolls, PromptStyle::Paper] {
