@@ -203,6 +203,31 @@ fn bad_questions_are_named_and_other_cells_still_run() {
     refused(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "no room for the document"]);
 }
 
+/// `- benchmark: qasper` with the same rows and limits is the same measurement as `- qasper:`.
+#[test]
+fn a_built_in_file_has_the_numbers_of_the_task_of_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let rows = [json!({}), json!({"id": "q2", "outputs": ["Mara", "mill"], "truncation_seperator": " [cut] "})];
+    fs::write(folder.join("rows.jsonl"), rows.each_ref().map(zeroscrolls_row).join("\n")).unwrap();
+    let numbers = |results: &str, task: &str| {
+        sweep(folder, "[128]", "", &[&format!("{task}, length: 300, write: {{max_new_tokens: 6}}}}")]);
+        answer(folder, results, &[]).with_code(0);
+        let mut numbers: Vec<String> = measured(&folder.join(results))
+            .into_iter()
+            .map(|row| {
+                let what = (row.task, row.policy, row.sample, row.cluster, row.metric, row.slice);
+                format!("{what:?} {} {} {:?} {:?}", row.value, row.weight, row.output, row.references)
+            })
+            .collect();
+        numbers.sort();
+        numbers
+    };
+    let of_task = numbers("task", "qasper: {dataset: ./rows.jsonl");
+    assert!(of_task.len() > 40);
+    assert_eq!(numbers("file", "benchmark: {task: qasper, dataset: ./rows.jsonl"), of_task);
+}
+
 #[test]
 fn questions_without_references_are_answered_and_exported() {
     let folder = tempfile::tempdir().unwrap();

@@ -111,7 +111,7 @@ impl fmt::Debug for Release {
 /// `kind` where the question has one. `from` names the file.
 ///
 /// # Errors
-/// None; rows are added as those of files are.
+/// As [`Rows::add`].
 pub fn rows(documents: Vec<Document>, from: &str) -> Result<Rows> {
     let mut rows = Rows::default();
     for Document { name: cluster, text, questions } in documents {
