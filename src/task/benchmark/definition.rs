@@ -247,7 +247,10 @@ fn repeats(file: &TaskFile, output: OutputType) -> Result<Option<usize>, ConfigE
         return refuse("only written answers can differ", "write `repeats: 1`");
     }
     if filters.contains("\"majority_vote\"") {
-        return refuse("each answer is scored by itself, so that there is no vote", "remove the filter `majority_vote`");
+        return refuse(
+            "each answer is scored by itself, so that there is no vote",
+            "remove the filter `majority_vote`",
+        );
     }
     Ok(Some(count))
 }

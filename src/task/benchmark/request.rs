@@ -26,7 +26,8 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     let context = optional(&block.context)?;
     let cluster = optional(&block.cluster)?;
     // Contexts are long, and the name is the first row's in the end.
-    let cluster = cluster.map(|cluster| if block.first_row_names_cluster { digest_of([cluster]) } else { cluster });
+    let cluster =
+        cluster.map(|cluster| if block.first_row_names_cluster { digest_of([cluster]) } else { cluster });
     let cluster = cluster.or(context.as_ref().map(|context| digest_of([context])));
     let number = |key: &str, template: &Option<Template>| {
         let text = optional(template)?.filter(|text| !text.is_empty());

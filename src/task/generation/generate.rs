@@ -50,7 +50,8 @@ impl Samples for EncodedPrompts {
         let continuations = &self.prompts[sample].continuations;
         let own = max_new_tokens.map_or(String::new(), |most| format!(" max_new_tokens={most}"));
         let classes = || quoted_list(&request.classes);
-        let likelihood = request.likelihood_after.as_deref().map(|opening| format!(" {} {}", quoted(opening), classes()));
+        let likelihood =
+            request.likelihood_after.as_deref().map(|opening| format!(" {} {}", quoted(opening), classes()));
         let likelihood = likelihood.unwrap_or_default();
         let choices =
             continuations.iter().map(|Continuation { tokens, first }| format!(" {first} {}", list(tokens)));

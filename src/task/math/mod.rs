@@ -109,10 +109,12 @@ struct Problems;
 impl Reader for Problems {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         match asked.dataset.parse()? {
-            DataSource::Embedded => problems::rows(arithmetic::problems(MOST_EMBEDDED_BOOKS).into_iter().map(|problem| {
-                let place = problem.name.clone();
-                (problem, place)
-            })),
+            DataSource::Embedded => {
+                problems::rows(arithmetic::problems(MOST_EMBEDDED_BOOKS).into_iter().map(|problem| {
+                    let place = problem.name.clone();
+                    (problem, place)
+                }))
+            }
             source => problems::rows(problems::read(&json_files(&source, asked.context)?)?),
         }
     }

@@ -127,8 +127,7 @@ impl Default for Needles {
 /// # Errors
 /// Options that are unknown or out of range.
 pub fn reader(options: Value) -> Result<Arc<dyn Reader>> {
-    let needles: Needles =
-        if options.is_null() { Needles::default() } else { serde_json::from_value(options)? };
+    let needles: Needles = if options.is_null() { Needles::default() } else { serde_json::from_value(options)? };
     ensure!(needles.depths.iter().all(|depth| *depth <= 100), "`depths` are from 0 to 100 percent of a text");
     let is_some = !needles.lengths.is_empty() && !needles.depths.is_empty() && needles.texts > 0;
     ensure!(is_some, "`lengths`, `depths` and `texts` name at least one each");

@@ -105,12 +105,7 @@ mod tests {
     fn the_fact_is_at_its_depth() {
         let text: String = (0..200).map(|n| format!("Sentence {n} is here. ")).collect();
         let book = Book { name: "b".into(), text, ..Book::default() };
-        let needles = Needles {
-            lengths: vec![1000, 2000],
-            depths: vec![0, 50, 100],
-            texts: 1,
-            fact: None,
-        };
+        let needles = Needles { lengths: vec![1000, 2000], depths: vec![0, 50, 100], texts: 1, fact: None };
         let tokenizer = Tokenizer::bytes().unwrap();
         let definition = builtin_definition("needle").unwrap();
         let rows = |needles: &Needles| rows(needles, &definition, std::slice::from_ref(&book), &tokenizer, 20);
