@@ -32,6 +32,8 @@ pub(super) use definition::Definition;
 pub use file::files_of;
 pub(super) use prompt::{RowPrompt, alone};
 pub(super) use reader::{Asked, Reader, without_options};
+#[cfg(test)]
+pub(super) use request::name_clusters;
 pub(super) use rows::Rows;
 #[cfg(test)]
 pub(super) use score::scorer;

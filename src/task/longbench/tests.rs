@@ -1,14 +1,15 @@
 //! LongBench's scores, prompts and letters against its own code (`scripts/longbench_goldens.py`), and files that are wrong.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::subsets::{CHINESE, SUBSETS, Subset};
 use super::*;
-use crate::task::generation::{Cut, Prompt};
+use crate::task::benchmark::{builtin_definition, name_clusters, requests_of, scorer};
+use crate::task::data::digest_of;
+use crate::task::generation::{Cut, Prompt, Request};
 
 /// A subset, an answer, the references, the classes, and the score.
 type Best = (String, String, Vec<String>, Vec<String>, f64);
@@ -66,21 +67,44 @@ fn folder(files: &[(&str, &[Value])]) -> tempfile::TempDir {
     folder
 }
 
+fn definition(subset: &str) -> Arc<Definition> {
+    Arc::new(builtin_definition(&format!("longbench_{subset}")).unwrap())
+}
+
+/// The requests of a text of rows, at most 9.
+fn requests(subset: &str, text: &str, by_length: bool) -> Result<Vec<Request>> {
+    requests_of(&definition(subset), &rows::rows(subset, text, "f.jsonl", by_length, 9)?)
+}
+
+/// The metrics of an answer as a whole.
+fn scores(definition: &Arc<Definition>, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
+    let sums = (scorer(std::slice::from_ref(definition)).score)(answer, request).into_iter();
+    sums.filter(|sum| sum.slice.is_none()).map(|sum| (sum.metric, sum.value)).collect()
+}
+
 #[test]
 fn scores_are_those_of_longbench() {
     let Goldens { scores, best, .. } = goldens();
     assert!(scores.len() > 300 && best.len() > 50);
+    let definitions: BTreeMap<&str, _> = SUBSETS.iter().map(|(name, _)| (*name, definition(name))).collect();
+    let score = |name: &str, answer: &str, references: Vec<String>, classes: Vec<String>| {
+        let request = Request { references, classes, ..Request::default() };
+        super::tests::scores(&definitions[name], answer, &request)[0]
+    };
+    // One reference, without taking the first line first.
+    let measure = |name: &str| definitions[name].metrics[0].options.measure.unwrap();
     for (name, answer, reference, classes, expected) in scores {
-        let found = Subset::of(&name).unwrap().measure.score(&answer, &reference, &classes);
+        let found = measure(&name).score(&answer, &reference, &classes);
         assert!(
             (found - expected).abs() < 1e-9,
             "{name}: {answer:?} {reference:?} {classes:?}: {found}, not {expected}"
         );
     }
     for (name, answer, references, classes, percent) in best {
-        let found = 100.0 * Subset::of(&name).unwrap().score(&answer, &references, &classes);
+        let (metric, found) = score(&name, &answer, references.clone(), classes);
+        assert_eq!(metric, "longbench");
         assert!(
-            (found - percent).abs() < 0.005 + 1e-9,
+            (100.0 * found - percent).abs() < 0.005 + 1e-9,
             "{name}: {answer:?} {references:?}: {found}, not {percent}"
         );
     }
@@ -89,40 +113,43 @@ fn scores_are_those_of_longbench() {
 #[test]
 fn prompts_and_limits_are_those_of_longbench() {
     let Goldens { row, prompts, v2_row: of_v2, v2, letters, .. } = goldens();
-    let text = |row: &Map<String, Value>, key: &str| row[key].as_str().unwrap().to_owned();
-    let filled = |subset: &Subset| subset.filled(&text(&row, "context"), &text(&row, "input"));
-    let found: BTreeMap<_, _> = SUBSETS
-        .iter()
-        .map(|subset| (subset.name.to_owned(), (digest_of([filled(subset)]), subset.max_new_tokens)))
-        .collect();
-    assert_eq!(found, prompts);
-    let requests = v2::requests(&v2_row(&of_v2.into()).to_string(), "f", 9).unwrap();
-    assert_eq!(digest_of([requests[0].prompt.whole()]), v2);
+    let filled = |name: &str| {
+        let changes = json!({"context": row["context"], "input": row["input"], "answers": ["Paragraph 1"], "all_classes": ["x"]});
+        requests(name, &super::tests::row(&changes).to_string(), false).unwrap()[0].prompt.whole()
+    };
+    let limit = |name: &str| definition(name).generation.max_new_tokens.unwrap();
+    let of = |name: &str| (name.to_owned(), (digest_of([filled(name)]), limit(name)));
+    assert_eq!(SUBSETS.iter().map(|(name, _)| of(name)).collect::<BTreeMap<_, _>>(), prompts);
+    let file = Arc::new(builtin_definition("longbench_v2").unwrap());
+    let request =
+        requests_of(&file, &v2::rows(&v2_row(&of_v2.into()).to_string(), "f", 9).unwrap()).unwrap().remove(0);
+    assert_eq!(digest_of([request.prompt.whole()]), v2);
+    assert_eq!(request.likelihood_after.as_deref(), Some("The correct answer is ("));
     for (answer, letter) in letters {
         for right in ["A", "B", "C", "D"] {
-            let request = Request { references: vec![right.to_owned()], ..Request::default() };
+            let request = Request { references: vec![right.to_owned()], ..request.clone() };
             let expected = f64::from(u8::from(letter.as_deref() == Some(right)));
-            let scores = (v2::scorer().score)(&answer, &request);
-            let scores: Vec<_> = scores.iter().map(|sum| (sum.metric, sum.value)).collect();
-            assert_eq!(scores, [("accuracy", expected), ("accuracy_chance", 0.25)], "{answer}");
+            let found = scores(&file, &answer, &request);
+            assert_eq!(found, [("accuracy", expected), ("accuracy_chance", 0.25)], "{answer}");
         }
     }
     // The lists in pred.py and eval.py.
-    let named = |is: fn(&Subset) -> bool| {
-        SUBSETS.iter().filter(|subset| is(subset)).map(|subset| subset.name).collect::<Vec<_>>()
+    let named = |is: fn(&Definition) -> bool| {
+        let names = SUBSETS.iter().map(|(name, _)| *name);
+        names.filter(|name| is(&definition(name))).collect::<Vec<_>>()
     };
-    assert_eq!(named(|subset| subset.is_plain), ["trec", "triviaqa", "samsum", "lcc", "repobench-p"]);
-    assert_eq!(named(|subset| subset.takes_first_line), ["trec", "triviaqa", "samsum"]);
-    assert_eq!(named(|subset| !subset.in_e), ["narrativeqa", "musique", "qmsum"]);
-    assert!(CHINESE.iter().all(|name| Subset::of(name).is_none()));
+    assert_eq!(named(|file| !file.cache.chat_template), ["trec", "triviaqa", "samsum", "lcc", "repobench-p"]);
+    assert_eq!(named(|file| file.metrics[0].options.first_line), ["trec", "triviaqa", "samsum"]);
+    let not_in_e: Vec<&str> = SUBSETS.iter().filter(|(_, in_e)| !in_e).map(|(name, _)| *name).collect();
+    assert_eq!(not_in_e, ["narrativeqa", "musique", "qmsum"]);
+    assert!(CHINESE.iter().all(|chinese| SUBSETS.iter().all(|(name, _)| name != chinese)));
 }
 
 #[test]
 fn a_long_prompt_loses_its_middle_wherever_that_is() {
-    let lcc = Subset::of("lcc").unwrap();
     let rows = row(&json!({"context": "int fox;\n".repeat(50)})).to_string();
-    let request = rows::requests(lcc, &rows, "f", false, 9).unwrap().remove(0);
-    assert!(request.is_plain && request.cut == Cut::Middle && request.max_new_tokens == Some(64));
+    let request = requests("lcc", &rows, false).unwrap().remove(0);
+    assert_eq!(request.cut, Cut::Middle);
     let bytes = |text: &str| Ok(text.bytes().map(u32::from).collect());
     // The first 29 and the last 29, also where this cuts into the instruction.
     let expected = ["Please complete the code given", "\nint fox;\nNext line of code:\n"];
@@ -139,13 +166,13 @@ fn a_long_prompt_loses_its_middle_wherever_that_is() {
 #[test]
 fn the_question_begins_after_the_context_whatever_is_lost() {
     let encode = |text: &str| Ok(text.bytes().map(u32::from).collect::<Vec<_>>());
-    for subset in &SUBSETS {
+    for (subset, _) in SUBSETS {
         let (context, input) = ("\u{1}".repeat(200), "\u{2}".repeat(90));
         let changes =
             json!({"context": context, "input": input, "all_classes": ["x"], "answers": ["Paragraph 1"]});
-        let request = rows::requests(subset, &row(&changes).to_string(), "f", false, 9).unwrap().remove(0);
+        let request = requests(subset, &row(&changes).to_string(), false).unwrap().remove(0);
         let prompt = Prompt { before: "<user>".into(), after: "</user>".into(), ..request.prompt };
-        let (before, _) = subset.prompt.split_once("{context}").unwrap();
+        let before = prompt.document.split_once('\u{1}').unwrap().0.to_owned();
         // Whether each byte of the whole prompt is before the question.
         let whole = prompt.whole().len();
         let is_before: Vec<bool> = (0..whole).map(|at| at < "<user>".len() + before.len() + 200).collect();
@@ -160,7 +187,7 @@ fn the_question_begins_after_the_context_whatever_is_lost() {
                 kept.filter(|is| **is).count()
             };
             let found = prompt.before_question(request.question_at.unwrap(), &fitted, &encode).unwrap();
-            assert_eq!(found, expected, "{} in {room} of {whole}", subset.name);
+            assert_eq!(found, expected, "{subset} in {room} of {whole}");
         }
     }
 }
@@ -170,43 +197,31 @@ fn rows_become_requests_by_context() {
     let other = json!({"_id": "r2", "context": "An owl sat.", "answers": ["owl"], "length": 8000});
     let third = json!({"_id": "r3", "length": 4000, "input": "Why?", "answers": ["owl", "the fox"]});
     let rows: String = [json!({}), other, third].iter().map(|changes| format!("{}\n\n", row(changes))).collect();
-    let mut requests = rows::requests(&SUBSETS[1], &rows, "f", true, 9).unwrap();
-    rows::gather(&mut requests);
-    add_trivial(&mut requests);
+    let file = definition("qasper");
+    let mut requests = requests("qasper", &rows, true).unwrap();
+    name_clusters(std::slice::from_ref(&file), &mut requests);
     let found: Vec<_> =
         requests.iter().map(|request| [&*request.name, &request.cluster, &request.trivial]).collect();
     // "owl" and "the fox" have two rows each; the first in the alphabet is taken.
     let expected =
         [["qasper/r1", "qasper/r1", "owl"], ["qasper/r3", "qasper/r1", "owl"], ["qasper/r2", "qasper/r2", "owl"]];
     assert_eq!(found, expected);
-    let slices: Vec<_> = requests.iter().map(|request| request.slices[1..].join(", ")).collect();
-    let of = |class: &str| format!("length:{class}, subset and length:qasper {class}");
+    let slices: Vec<_> = requests.iter().map(|request| request.slices.join(", ")).collect();
+    let of = |class: &str| format!("length:{class}, subset:qasper, subset and length:qasper {class}");
     assert_eq!(slices, [of("0-4k"), of("4-8k"), of("8k+")]);
-    assert_eq!(score("The fox.", &requests[0]), [("longbench", 1.0), ("longbench_trivial", 0.0)]);
-    assert_eq!(score("An owl.\nThe fox.", &requests[2]), [("longbench", 2.0 / 3.0), ("longbench_trivial", 1.0)]);
-    assert_eq!(rows::requests(&SUBSETS[1], &rows, "f", false, 2).unwrap().len(), 2);
-    // The digest depends on all that a score depends on.
-    let digest_with = |change: fn(&mut Request)| {
-        let mut requests = requests.clone();
-        change(&mut requests[0]);
-        digest(&requests)
-    };
-    let changes: [fn(&mut Request); 5] = [
-        |_| (),
-        |request| request.classes.push("x".into()),
-        |request| request.slices.truncate(2),
-        |request| request.references.truncate(1),
-        |request| request.prompt.document.push('!'),
-    ];
-    assert_eq!(changes.map(digest_with).into_iter().collect::<BTreeSet<_>>().len(), 5);
+    assert_eq!(scores(&file, "The fox.", &requests[0]), [("longbench", 1.0), ("longbench_trivial", 0.0)]);
+    let of_owl = scores(&file, "An owl.\nThe fox.", &requests[2]);
+    assert_eq!(of_owl, [("longbench", 2.0 / 3.0), ("longbench_trivial", 1.0)]);
+    assert_eq!(rows::rows("qasper", &rows, "f", false, 2).unwrap().rows.len(), 2);
 }
 
 #[test]
 fn files_are_found_under_their_published_names() {
     let found = |path: &Path, version, wanted: &[&str]| -> Result<String> {
-        let wanted: Vec<_> = wanted.iter().map(|name| Subset::of(name).unwrap()).collect();
-        let files = files::subsets(path, version, &wanted)?;
-        Ok(files.iter().map(|(subset, ..)| subset.name).collect::<Vec<_>>().join(" "))
+        let files = files::subsets(path, version, wanted)?;
+        let rows = |place: &files::Place| place.read().unwrap().0;
+        assert!(files.iter().all(|(_, place)| rows(place).contains("A fox ran.")));
+        Ok(files.iter().map(|(subset, _)| *subset).collect::<Vec<_>>().join(" "))
     };
     let rows = [row(&json!({}))];
     let files = ["data/qasper.jsonl", "trec.jsonl", "qasper_e.jsonl", "lsht.jsonl", "musique_e.jsonl"];
@@ -239,7 +254,7 @@ fn files_are_found_under_their_published_names() {
 fn rows_that_cannot_be_used_are_named() {
     let v1 = |name: &str, changes: &Value| {
         let text = format!("{}\n\n{}\n", row(&json!({"answers": [], "all_classes": ["x"]})), row(changes));
-        rows::requests(Subset::of(name).unwrap(), &text, "f.jsonl", true, 9)
+        requests(name, &text, true)
     };
     let cases = [
         ("qasper", json!({"context": null}), "missing field `context`"),
@@ -250,21 +265,22 @@ fn rows_that_cannot_be_used_are_named() {
     ];
     for (name, changes, expected) in cases {
         let message = format!("{:#}", v1(name, &changes).unwrap_err());
-        assert!(message.contains("f.jsonl, line 3: ") && message.contains(expected), "{message}");
+        assert!(message.contains("f.jsonl, line 3") && message.contains(expected), "{message}");
     }
     let broken = format!("{}\n{{\"_id\"\n", row(&json!({})));
-    let message = format!("{:#}", rows::requests(&SUBSETS[1], &broken, "f.jsonl", false, 9).unwrap_err());
+    let message = format!("{:#}", requests("qasper", &broken, false).unwrap_err());
     assert!(message.contains("f.jsonl, line 2: EOF"), "{message}");
     let rows = [v2_row(&json!({})), v2_row(&json!({"_id": "w2", "answer": "E"}))];
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
     let array = json!(rows).to_string();
     for (text, place) in [(&lines, "f, line 2"), (&array, "f, row w2")] {
-        let message = format!("{:#}", v2::requests(text, "f", 9).unwrap_err());
+        let message = format!("{:#}", v2::rows(text, "f", 9).unwrap_err());
         assert!(message.contains(&format!("{place}: the answer is \"E\"")), "{message}");
-        let found = v2::requests(text, "f", 1).unwrap();
-        assert_eq!(found[0].slices, ["difficulty:hard", "length:short", "domain:Code"]);
+        let found = v2::rows(text, "f", 1).unwrap();
+        let found = requests_of(&builtin_definition("longbench_v2").unwrap(), &found).unwrap();
+        assert_eq!(found[0].slices, ["difficulty:hard", "domain:Code", "length:short"]);
     }
     let array = json!([v2_row(&json!({"choice_B": null}))]).to_string();
-    let message = format!("{:#}", v2::requests(&array, "f", 9).unwrap_err());
+    let message = format!("{:#}", v2::rows(&array, "f", 9).unwrap_err());
     assert!(message.contains("f: missing field `choice_B` at line 1"), "{message}");
 }
