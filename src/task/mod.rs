@@ -26,7 +26,7 @@ mod story;
 mod timing;
 
 pub use benchmark::{
-    builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files,
+    RollingText, builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files,
     metrics as benchmark_metrics,
 };
 pub use cache::{CacheConfig, FullCachePrefix};
@@ -35,7 +35,10 @@ pub use data::{
     Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
 };
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
-pub use generation::{Cut, GenerationConfig, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request};
+pub use generation::{
+    Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request,
+    TokenAnswer, TokenRequest, TokenSettings, answer_tokens,
+};
 pub use perplexity::{Piece, measure, pieces};
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use qasper::QASPER;

@@ -22,6 +22,7 @@ mod tests;
 use std::path::Path;
 
 pub use file::files_of;
+pub use rolling::RollingText;
 pub use task::BenchmarkYaml;
 
 use crate::yaml::ConfigError;
