@@ -3,12 +3,13 @@
 
     pip install "lm_eval[hf]==0.4.13" "transformers>=5,<6" polars
     python3 scripts/lm_eval_witness.py models/pocket OUT [--rows 50] [--bench target/release/tova-bench]
+    python3 scripts/lm_eval_witness.py models/pocket OUT --bench target/release/tova-bench --client
     python3 scripts/lm_eval_witness.py models/pocket OUT --goldens tests/golden/lm_eval.json --rows 8
 
 The task files are those of the installed package, unchanged, or the program's own where theirs name Python; their rows are made
 up here, in the columns that each has. With the full cache prompts must be equal to the character, log-likelihoods to 1e-3,
-answers to the character, and metrics to all digits shown. --goldens writes what tests/benchmarks.rs compares the built-in files
-with.
+answers to the character, and metrics to all digits shown. --client runs the tasks once more with tova_bench.lm_eval, whose
+numbers must be those of the sweep. --goldens writes what tests/benchmarks.rs compares the built-in files with.
 """
 import argparse, hashlib, json, math, os, random, subprocess, sys
 from pathlib import Path
@@ -119,14 +120,17 @@ def write_rows(out, rows):
     return files
 
 
-def harness(model, files, length, out):
-    """What the harness measures: {task: {"samples": [...], "metrics": {...}}}."""
-    import lm_eval
+def hf(model, length):
     from lm_eval.models.huggingface import HFLM
 
-    folder = Path(lm_eval.__file__).parent / "tasks"
+    return HFLM(pretrained=model, device="cpu", dtype="float32", max_length=length, batch_size=1)
 
-    lm = HFLM(pretrained=model, device="cpu", dtype="float32", max_length=length, batch_size=1)
+
+def harness(lm, files, out):
+    """What the harness measures: {task: {"samples": [...], "metrics": {...}}}."""
+    import lm_eval
+
+    folder = Path(lm_eval.__file__).parent / "tasks"
     found = {}
     for task, splits in files.items():
         # The file itself, with other rows.
@@ -202,6 +206,77 @@ def compare(theirs, rows, polars):
     return wrong
 
 
+def client(model, length, rule, batch_size):
+    """The harness' model `tova-bench`, in the harness."""
+    import tova_bench.lm_eval  # noqa: F401
+    from lm_eval.api.registry import get_model
+
+    policy, size = rule
+    of_cache = {"policy": policy, "cache_size": size, "max_length": length, "batch_size": batch_size}
+    return get_model("tova-bench")(pretrained=model, dtype="float32", **of_cache)
+
+
+def answers_of(of_task):
+    """Each row's answers, without whether they are greedy."""
+    first = of_task["samples"][0]["filter"]
+    bare = lambda answer: answer[0] if isinstance(answer, (list, tuple)) else answer
+    return {s["doc"]: [bare(answer) for answer in s["answers"]] for s in of_task["samples"] if s["filter"] == first}
+
+
+def swept_answers(rows, task, rule, polars):
+    """The same of a sweep's rows."""
+    policy, size = rule
+    rows = rows.filter(polars.col("policy") == policy, polars.col("task") == task, polars.col("slice").is_null())
+    rows = rows.filter(polars.col("cache_size").is_null() if size is None else polars.col("cache_size") == size)
+    found = {}
+    for row in rows.iter_rows(named=True):
+        doc, metric = int(row["sample"]), row["metric"]
+        if metric == "loglikelihood":
+            found[doc] = json.loads(row["output"])
+        elif metric == "word_perplexity":
+            found[doc] = [-row["value"]]
+        elif metric == "new_tokens" and row["output"] is not None:
+            found[doc] = [row["output"]]
+    return found
+
+
+def compare_client(theirs, model, files, length, out, rows, polars):
+    """The client in the harness: with the full cache against `hf`, and under every rule to the bit against the sweep."""
+    wrong, full = 0, {}
+    for rule, batch_size in [(("full", None), 1), (("full", None), 8), (("tova", 64), 1), (("tova", 64), 8), (("tova", 16), 1)]:
+        found = harness(client(model, length, rule, batch_size), files, out)
+        for task, of_task in found.items():
+            mine, swept = answers_of(of_task), swept_answers(rows, task, rule, polars)
+            unequal = sum(mine[doc] != swept.get(doc) for doc in mine)
+            said = f"{task:22} {rule[0]} {rule[1]} batch {batch_size}: {len(mine) - unequal} of {len(mine)} rows equal the sweep's"
+            if rule[0] == "full":
+                full[task] = mine
+                worst, others = distance(mine, answers_of(theirs[task]))
+                unlike = [key for key, value in of_task["metrics"].items() if not alike(key, value, theirs[task]["metrics"][key])]
+                wrong += (worst > 1e-3) + bool(others) + len(unlike)
+                said += f"; hf: log-likelihoods within {worst:.1e}, {others} answers differ, metrics {unlike or 'equal'}"
+            else:
+                moved = sum(mine[doc] != full[task][doc] for doc in mine)
+                wrong += not moved
+                said += f"; {moved} of them are not the full cache's"
+            wrong += bool(unequal)
+            print(said + "; " + ", ".join(f"{key} {value:.6g}" for key, value in of_task["metrics"].items()), flush=True)
+    return wrong
+
+
+def distance(mine, theirs):
+    """The largest difference of numbers, and how many texts differ."""
+    pairs = [pair for doc in theirs for pair in zip(mine[doc], theirs[doc], strict=True)]
+    numbers = [abs(a - b) for a, b in pairs if not isinstance(a, str)]
+    return max(numbers, default=0.0), sum(a != b for a, b in pairs if isinstance(a, str))
+
+
+def alike(key, mine, theirs):
+    """Whether two of the harness' metrics are equal to all digits shown, or follow from log-likelihoods that are near."""
+    near = 1e-3 * abs(theirs) if "perplexity" in key or "bits_per_byte" in key else 0.0
+    return abs(mine - theirs) <= 1e-6 * max(1, abs(theirs)) + near
+
+
 def digest(text):
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -255,10 +330,11 @@ def main():
     a.add_argument("model"), a.add_argument("out", type=Path)
     a.add_argument("--rows", type=int, default=50), a.add_argument("--length", type=int, default=2048)
     a.add_argument("--bench"), a.add_argument("--goldens", type=Path)
+    a.add_argument("--client", action="store_true", help="also the harness' model tova-bench; needs this Python's tova_bench")
     a.add_argument("--tasks", nargs="+", default=list(TASKS), choices=list(TASKS), metavar="TASK")
     a = a.parse_args()
     files = {task: files for task, files in write_rows(a.out, a.rows).items() if task in a.tasks}
-    theirs = harness(a.model, files, a.length, a.out)
+    theirs = harness(hf(a.model, a.length), files, a.out)
     (a.out / "harness.json").write_text(json.dumps(theirs))
     if a.goldens:
         goldens(theirs, files, a.out, a.goldens)
@@ -266,6 +342,8 @@ def main():
         import polars
         rows = ours(a.model, a.bench, files, a.out, a.length, ["full", "tova"], [16, 64])
         wrong = compare(theirs, rows, polars)
+        if a.client:
+            wrong += compare_client(theirs, a.model, files, a.length, a.out, rows, polars)
         print(f"{wrong} differences")
         sys.exit(bool(wrong))
 

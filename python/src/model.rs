@@ -6,7 +6,8 @@ use pyo3::types::PyBytes;
 use tova_bench::eviction::{self, LocalLayers, Positions};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
-use tova_bench::text::{CacheSettings, Scored, TextModel, WriteSettings};
+use tova_bench::task::{CacheConfig, TokenAnswer, TokenRequest};
+use tova_bench::text::{CacheSettings, Scored, TextModel, TextRequests, WriteSettings};
 
 use crate::bytes;
 use crate::errors::exception;
@@ -54,6 +55,70 @@ impl Model {
         tokens.map_err(|error| exception(&error))
     }
 
+    /// The tokens of a text as it is, after BOS if that is asked for and the tokenizer adds it.
+    fn raw_tokens(&self, text: &str, adds_bos: bool) -> PyResult<Vec<u32>> {
+        self.model.raw_tokens(text, adds_bos).map_err(|error| exception(&error))
+    }
+
+    /// What a text is read after, the tokens that end texts, and the most tokens that the model takes.
+    fn limits(&self) -> PyResult<(u32, Vec<u32>, usize)> {
+        let limits = || {
+            let files = &self.model.files;
+            anyhow::Ok((self.model.prefix_token()?, files.stop_tokens()?, files.shape.max_positions))
+        };
+        limits().map_err(|error| exception(&error))
+    }
+
+    /// The model's chat template in Jinja; `None` if it has none.
+    fn chat_template(&self) -> PyResult<Option<String>> {
+        let template = self.model.files.chat_template().map_err(|error| exception(&error))?;
+        Ok(template.map(|template| template.source().to_owned()))
+    }
+
+    /// Messages, each a role and its text, inside the chat template.
+    fn render_chat(&self, messages: Vec<(String, String)>, opens_answer: bool) -> PyResult<String> {
+        let messages: Vec<_> = messages.iter().map(|(role, text)| (role.as_str(), text.as_str())).collect();
+        let rendered = self.model.chat_template().and_then(|template| template.render(&messages, opens_answer));
+        rendered.map_err(|error| exception(&error))
+    }
+
+    /// For each prompt its continuations' log-likelihoods and whether each is the greedy one.
+    fn likelihoods(
+        &self,
+        py: Python<'_>,
+        prompts: Vec<(Vec<u32>, Vec<Vec<u32>>)>,
+        length: usize,
+        cache: CacheArguments<'_>,
+    ) -> PyResult<Vec<Vec<(f64, bool)>>> {
+        let prompts = prompts.into_iter();
+        let request = |(prompt, continuations)| TokenRequest { prompt, continuations, max_new_tokens: 0 };
+        let requests = TextRequests { requests: prompts.map(request).collect(), length, stop: Vec::new() };
+        let answers = self.answer(py, requests, &cache)?.into_iter();
+        let pairs = |answer: TokenAnswer| answer.likelihoods.iter().map(|one| (one.log, one.is_greedy)).collect();
+        Ok(answers.map(pairs).collect())
+    }
+
+    /// A greedy answer to each prompt.
+    fn answers(
+        &self,
+        py: Python<'_>,
+        prompts: Vec<Vec<u32>>,
+        length: usize,
+        max_new_tokens: usize,
+        stop: Vec<String>,
+        cache: CacheArguments<'_>,
+    ) -> PyResult<Vec<String>> {
+        let request = |prompt| TokenRequest { prompt, continuations: Vec::new(), max_new_tokens };
+        let requests = TextRequests { requests: prompts.into_iter().map(request).collect(), length, stop };
+        Ok(self.answer(py, requests, &cache)?.into_iter().map(|answer| answer.text).collect())
+    }
+
+    /// The log-likelihood of a text's tokens in windows of `length`.
+    fn rolling(&self, py: Python<'_>, text: Vec<u32>, length: usize, cache: CacheArguments<'_>) -> PyResult<f64> {
+        let config = self.config(&cache)?;
+        detached(py, || self.pool.install(|| self.model.rolling_likelihood(&text, length, &config)))
+    }
+
     /// The text of each token.
     fn pieces(&self, tokens: Vec<u32>) -> PyResult<Vec<String>> {
         self.model.pieces(&tokens).map_err(|error| exception(&error))
@@ -93,6 +158,23 @@ impl Model {
     }
 }
 
+impl Model {
+    fn config(&self, cache: &CacheArguments<'_>) -> PyResult<CacheConfig> {
+        let (settings, own) = cache.settings()?;
+        settings.config(&own, self.model.model.shape().layers).map_err(|error| exception(&error.into()))
+    }
+
+    fn answer(
+        &self,
+        py: Python<'_>,
+        requests: TextRequests,
+        cache: &CacheArguments<'_>,
+    ) -> PyResult<Vec<TokenAnswer>> {
+        let config = self.config(cache)?;
+        detached(py, || self.pool.install(|| self.model.answer(requests, &config)))
+    }
+}
+
 /// The cache, as the Python part gives it.
 #[derive(FromPyObject)]
 struct CacheArguments<'py> {
@@ -116,6 +198,12 @@ enum NamedOrOwn<'py> {
 
 impl CacheArguments<'_> {
     fn plan(&self) -> PyResult<(MemoryPlan<'static>, Option<usize>)> {
+        let (settings, own) = self.settings()?;
+        settings.plan(&own).map_err(|error| exception(&error.into()))
+    }
+
+    /// The settings, and the policies that are defined beside presets.
+    fn settings(&self) -> PyResult<(CacheSettings, Vec<(String, eviction::Policy)>)> {
         let (policy, own): (String, Vec<(String, eviction::Policy)>) = match &self.policy {
             NamedOrOwn::Named(name) => (name.clone(), Vec::new()),
             NamedOrOwn::Own(policy) => ("own policy".to_owned(), vec![("own policy".to_owned(), policy.get().0)]),
@@ -133,7 +221,7 @@ impl CacheArguments<'_> {
             local_layers: local_layers.unwrap_or_default(),
             seed: self.seed,
         };
-        settings.plan(&own).map_err(|error| exception(&error.into()))
+        Ok((settings, own))
     }
 }
 

@@ -82,6 +82,11 @@ impl ChatTemplate {
         Ok(Some(ChatTemplate { source, bos: special("bos_token"), eos: special("eos_token") }))
     }
 
+    /// The template itself, in Jinja.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// 16 hex digits of the SHA-256 of the template.
     pub fn digest(&self) -> String {
         Sha256::digest(&self.source).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
@@ -94,7 +99,7 @@ impl ChatTemplate {
     pub fn format(&self) -> Result<ChatFormat> {
         let spaced = format!("\n {REQUEST} \n");
         let rendered = self
-            .render(&spaced)
+            .render(&[("user", spaced.as_str())], true)
             .map_err(|error| anyhow!("the model's chat template fails: {error}; use `chat_template: false`"))?;
         let (request, strip) = if rendered.contains(&spaced) { (&*spaced, false) } else { (REQUEST, true) };
         let (prefix, suffix) = rendered
@@ -104,17 +109,21 @@ impl ChatTemplate {
         Ok(ChatFormat { prefix: prefix.to_owned(), suffix: suffix.to_owned(), strip })
     }
 
-    /// Renders the template on a thread with a large stack.
-    fn render(&self, request: &str) -> Result<String> {
+    /// A conversation of messages, each a role and its text; with `opens_answer` up to where the next answer begins.
+    ///
+    /// # Errors
+    /// A template that fails or exceeds its limits.
+    pub fn render(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
+        // On a thread with a large stack.
         thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(STACK);
-            let thread = thread.spawn_scoped(scope, || self.render_here(request));
+            let thread = thread.spawn_scoped(scope, || self.render_here(messages, opens_answer));
             let rendered = thread.context("its thread cannot be started")?.join();
             rendered.unwrap_or_else(|_| bail!("the template engine panicked"))
         })
     }
 
-    fn render_here(&self, request: &str) -> Result<String> {
+    fn render_here(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
         let mut environment = Environment::new();
         environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
         environment.set_fuel(Some(FUEL));
@@ -123,8 +132,8 @@ impl ChatTemplate {
             Err(Error::new(ErrorKind::InvalidOperation, message))
         });
         let context = context! {
-            messages => [context! { role => "user", content => request }],
-            add_generation_prompt => true,
+            messages => messages.iter().map(|&(role, content)| context! { role, content }).collect::<Vec<_>>(),
+            add_generation_prompt => opens_answer,
             bos_token => &self.bos,
             eos_token => &self.eos,
             // A fixed date: two runs on different days must give the same prompt.

@@ -24,7 +24,7 @@ mod story;
 mod timing;
 
 pub use benchmark::{
-    builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files,
+    RollingText, builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files,
     json_schema as benchmark_schema, metrics as benchmark_metrics,
 };
 pub use cache::{CacheConfig, FullCachePrefix};
@@ -33,7 +33,10 @@ pub use data::{
     Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
 };
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
-pub use generation::{Cut, GenerationConfig, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request};
+pub use generation::{
+    Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request,
+    TokenAnswer, TokenRequest, TokenSettings, answer_tokens,
+};
 pub use perplexity::{Piece, measure, pieces};
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use questions::{PromptStyle, QASPER, Release, SQUALITY, Split, read_questions};

@@ -2,8 +2,9 @@
 
 use std::fmt::Display;
 
-use crate::eviction::{LocalLayers, Policy, Positions, presets};
+use crate::eviction::{CacheRule, LocalLayers, Policy, Positions, presets};
 use crate::lm::MemoryPlan;
+use crate::task::{CacheConfig, Prefill};
 
 /// Settings that exclude each other or have no meaning, with a hint on a line of its own.
 #[derive(Debug, thiserror::Error)]
@@ -34,20 +35,41 @@ impl CacheSettings {
     /// # Errors
     /// An unknown policy, or a size that it cannot have.
     pub fn plan(&self, own: &[(String, Policy)]) -> Result<(MemoryPlan<'static>, Option<usize>), InvalidSettings> {
-        let CacheSettings { policy: name, cache_size, positions, local_layers, seed } = self;
+        let (rule, CacheSettings { positions, local_layers, seed, .. }) = (self.rule(own)?, self);
+        let truncated = if let CacheRule::Truncate { size } = rule { Some(size) } else { None };
+        let (policy, positions, local_layers, seed) = (rule.sized(), *positions, *local_layers, *seed);
+        Ok((MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated))
+    }
+
+    /// The same for the samples of tasks, with a model of `layers`.
+    ///
+    /// # Errors
+    /// As [`plan`](Self::plan), or a policy that needs to know the whole text.
+    pub fn config(&self, own: &[(String, Policy)], layers: usize) -> Result<CacheConfig, InvalidSettings> {
+        let (rule, CacheSettings { positions, local_layers, seed, .. }) = (self.rule(own)?, self.clone());
+        if rule.knows_the_future().is_some() {
+            let message = format!("policy {} needs to know the whole text", self.policy);
+            return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
+        }
+        let (prefill, query_aware, compare) = (Prefill::Stream, true, false);
+        Ok(CacheConfig { rule, positions, prefill, query_aware, seed, compare, local_layers, layers })
+    }
+
+    fn rule(&self, own: &[(String, Policy)]) -> Result<CacheRule, InvalidSettings> {
+        let CacheSettings { policy: name, cache_size, .. } = self;
         let size = || {
             let needs = format!("policy {name} needs a cache size");
             cache_size.ok_or_else(|| InvalidSettings::new(needs, "add a cache size, such as 64"))
         };
-        let (policy, truncated) = match name.as_str() {
+        let rule = match name.as_str() {
             "full" if cache_size.is_some() => {
                 return Err(InvalidSettings::new(
                     "a cache size has no meaning for the policy full, whose cache is unbounded",
                     "leave out the cache size, or choose another policy, such as tova",
                 ));
             }
-            "full" => (None, None),
-            "truncate" => (None, Some(size()?)),
+            "full" => CacheRule::Unbounded,
+            "truncate" => CacheRule::Truncate { size: size()? },
             name => {
                 let own = own.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
                 let policy = own.or_else(|| presets::by_name(name)).ok_or_else(|| {
@@ -56,14 +78,15 @@ impl CacheSettings {
                         "see `tova-bench list policies`, or define it",
                     )
                 })?;
-                (Some(policy.at(size()?).map_err(|error| InvalidSettings(error.to_string()))?), None)
+                let size = size()?;
+                policy.at(size).map_err(|error| InvalidSettings(error.to_string()))?;
+                CacheRule::Evict { policy, size }
             }
         };
-        if let Some(size @ 0..2) = truncated {
+        if let CacheRule::Truncate { size: size @ 0..2 } = rule {
             let message = format!("with truncate to {size} tokens there is nothing to predict");
             return Err(InvalidSettings::new(message, "sizes start at 2"));
         }
-        let (positions, local_layers, seed) = (*positions, *local_layers, *seed);
-        Ok((MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated))
+        Ok(rule)
     }
 }

@@ -1,16 +1,20 @@
 //! One loaded model that reads and continues single texts: what `score`, `write` and the Python module do.
 
 mod cache;
+mod likelihood;
 mod score;
 mod write;
 
-use anyhow::{Result, bail, ensure};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
 
 pub use cache::{CacheSettings, InvalidSettings};
+pub use likelihood::TextRequests;
 pub use score::Scored;
 pub use write::{WriteSettings, Written};
 
-use crate::lm::{Device, LanguageModel, ModelFiles, Tokenizer, WeightType};
+use crate::lm::{ChatTemplate, Device, LanguageModel, ModelFiles, Tokenizer, WeightType};
 use crate::task::clean;
 
 /// A model, and the tokenizer that it has.
@@ -18,7 +22,7 @@ pub struct TextModel {
     pub files: ModelFiles,
     pub model: LanguageModel,
     /// Why there is none, where there is none: token ids can be read without one.
-    tokenizer: Result<Tokenizer, String>,
+    tokenizer: Result<Arc<Tokenizer>, String>,
 }
 
 impl TextModel {
@@ -27,7 +31,7 @@ impl TextModel {
     /// # Errors
     /// As [`ModelFiles::load`].
     pub fn load(files: ModelFiles, dtype: WeightType, device: &Device) -> Result<TextModel> {
-        let tokenizer = files.tokenizer().map_err(|error| format!("{error:#}"));
+        let tokenizer = files.tokenizer().map(Arc::new).map_err(|error| format!("{error:#}"));
         let model = files.load(dtype, device)?;
         Ok(TextModel { files, model, tokenizer })
     }
@@ -36,7 +40,7 @@ impl TextModel {
     ///
     /// # Errors
     /// A model without one.
-    pub fn tokenizer(&self) -> Result<&Tokenizer> {
+    pub fn tokenizer(&self) -> Result<&Arc<Tokenizer>> {
         self.tokenizer.as_ref().map_err(|error| anyhow::anyhow!("{error}"))
     }
 
@@ -46,7 +50,28 @@ impl TextModel {
     /// # Errors
     /// A model without a tokenizer, or a text without tokens.
     pub fn tokens(&self, text: &str) -> Result<Vec<u32>> {
-        with_bos(self.tokenizer()?, &clean(text.to_owned()))
+        self.some_tokens(&clean(text.to_owned()))
+    }
+
+    /// A text's tokens as lm-evaluation-harness reads it: neither cleaned nor refused where there are none, and with `adds_bos`
+    /// after BOS as in [`tokens`](Self::tokens).
+    ///
+    /// # Errors
+    /// A model without a tokenizer.
+    pub fn raw_tokens(&self, text: &str, adds_bos: bool) -> Result<Vec<u32>> {
+        let tokenizer = self.tokenizer()?;
+        let ids = tokenizer.encode(text)?.ids;
+        let bos = if adds_bos && tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
+        Ok(bos.filter(|bos| ids.first() != Some(bos)).into_iter().chain(ids).collect())
+    }
+
+    /// What a text is read after where nothing else is before it: BOS, or else the first token that ends texts.
+    ///
+    /// # Errors
+    /// A model without a tokenizer, or with neither token.
+    pub fn prefix_token(&self) -> Result<u32> {
+        let prefix = self.tokenizer()?.bos().ok().or(self.files.stop_tokens()?.first().copied());
+        prefix.context("the model has neither a BOS nor an end of text, after which a text begins")
     }
 
     /// The same for a text inside the model's chat template.
@@ -54,13 +79,27 @@ impl TextModel {
     /// # Errors
     /// As [`tokens`](Self::tokens), or a model without a template.
     pub fn chat_tokens(&self, text: &str) -> Result<Vec<u32>> {
+        let format = self.chat_template()?.format()?;
+        let text = clean(text.to_owned());
+        let text = if format.strip { text.trim() } else { &text };
+        self.some_tokens(&[format.prefix.as_str(), text, &format.suffix].concat())
+    }
+
+    fn some_tokens(&self, text: &str) -> Result<Vec<u32>> {
+        let tokens = self.raw_tokens(text, true)?;
+        ensure!(!tokens.is_empty(), "there is no token to read");
+        Ok(tokens)
+    }
+
+    /// The model's chat template.
+    ///
+    /// # Errors
+    /// A model without one.
+    pub fn chat_template(&self) -> Result<ChatTemplate> {
         let Some(template) = self.files.chat_template()? else {
             bail!("{} has no chat template", self.files.source)
         };
-        let format = template.format()?;
-        let text = clean(text.to_owned());
-        let text = if format.strip { text.trim() } else { &text };
-        with_bos(self.tokenizer()?, &[format.prefix.as_str(), text, &format.suffix].concat())
+        Ok(template)
     }
 
     /// The text of each token, with the space before it; of a special token its name. A part of a character is U+FFFD.
@@ -77,15 +116,7 @@ impl TextModel {
     /// Whether tokens begin with the model's BOS.
     pub fn begin_with_bos(&self, tokens: &[u32]) -> bool {
         // config.json may name BOS where there is no tokenizer.
-        let bos = self.tokenizer().and_then(Tokenizer::bos).ok().or(self.files.shape.bos);
+        let bos = self.tokenizer().and_then(|tokenizer| tokenizer.bos()).ok().or(self.files.shape.bos);
         bos.is_some() && tokens.first() == bos.as_ref()
     }
-}
-
-fn with_bos(tokenizer: &Tokenizer, text: &str) -> Result<Vec<u32>> {
-    let ids = tokenizer.encode(text)?.ids;
-    let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
-    let tokens: Vec<u32> = bos.filter(|bos| ids.first() != Some(bos)).into_iter().chain(ids).collect();
-    ensure!(!tokens.is_empty(), "there is no token to read");
-    Ok(tokens)
 }

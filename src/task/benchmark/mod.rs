@@ -34,6 +34,7 @@ pub(super) use prompt::{RowPrompt, alone};
 pub(super) use reader::{Asked, Reader, without_options};
 #[cfg(test)]
 pub(super) use request::name_clusters;
+pub use rolling::RollingText;
 pub(super) use rows::Rows;
 #[cfg(test)]
 pub(super) use score::scorer;

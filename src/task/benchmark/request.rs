@@ -161,6 +161,8 @@ fn prompt(
         Some(context) => {
             let (own, rest) =
                 text.split_once(context).context("`context` does not stand in doc_to_text as it is")?;
+            // Which of them the question follows would be a guess.
+            ensure!(!rest.contains(context), "`context` stands in doc_to_text more than once: {context:.60?}");
             (own, context, rest)
         }
     };

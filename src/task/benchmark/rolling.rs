@@ -17,12 +17,17 @@ use crate::task::perplexity::measure;
 use crate::task::prepared::{Batch, PreparedTask, Report, SampleResult, Samples, TokenCost};
 use crate::task::spec::{PrepareContext, TaskSpec};
 
-/// A text, and its windows. Each is read by itself.
+/// A text's windows. Each is read by itself.
+pub struct RollingText {
+    windows: Vec<TextSample>,
+}
+
+/// A row's text.
 struct Document {
     request: Request,
     /// Whose words and bytes are counted.
     counted: String,
-    windows: Vec<TextSample>,
+    text: RollingText,
 }
 
 struct Documents {
@@ -47,20 +52,44 @@ pub fn prepare(
         let [text, counted] =
             [request.references.first(), request.references.last()].map(|text| text.cloned().unwrap_or_default());
         let tokens: Vec<u32> = bos.into_iter().chain(tokenizer.encode(&text)?.ids).collect();
-        let windows = windows(&tokens, prefix, spec.length).into_iter().map(|(tokens, scored)| TextSample {
-            name: request.name.clone(),
-            cluster: request.cluster.clone(),
+        let text = RollingText::new(&tokens, prefix, spec.length, (&request.name, &request.cluster));
+        Ok(Document { text, counted, request })
+    };
+    let documents = requests.into_iter().map(document).collect::<Result<_>>()?;
+    let samples = Documents { definition: definition.clone(), documents };
+    Ok(PreparedTask { samples: Box::new(samples), digest, bos: bos.is_some() })
+}
+
+impl RollingText {
+    /// The windows of a text's tokens, BOS among them if there is one. `named` are the names of the text and its cluster.
+    pub fn new(text: &[u32], prefix: u32, length: usize, (name, cluster): (&str, &str)) -> RollingText {
+        let sample = |(tokens, scored)| TextSample {
+            name: name.to_owned(),
+            cluster: cluster.to_owned(),
             tokens,
             bos: None,
             scored,
             words: 0,
             recalls: Vec::new(),
-        });
-        Ok(Document { windows: windows.collect(), counted, request })
-    };
-    let documents = requests.into_iter().map(document).collect::<Result<_>>()?;
-    let samples = Documents { definition: definition.clone(), documents };
-    Ok(PreparedTask { samples: Box::new(samples), digest, bos: bos.is_some() })
+        };
+        RollingText { windows: windows(text, prefix, length).into_iter().map(sample).collect() }
+    }
+
+    /// The text's NLL in nats, the seconds that reading took, and the most bytes of a cache.
+    ///
+    /// # Errors
+    /// Tokens that the model does not have, a window that is too long for it, or an interruption.
+    pub fn read(&self, model: &LanguageModel, config: &CacheConfig) -> Result<(f64, f64, u64)> {
+        let (mut nll, mut seconds, mut peak) = (0.0, 0.0, 0);
+        for window in &self.windows {
+            let prefix = FullCachePrefix::read(model, &window.tokens, std::slice::from_ref(config))?;
+            let result = measure(model, window, config, prefix.as_ref())?;
+            let whole = result.sums.iter().filter(|sum| sum.metric == "nll" && sum.slice.is_none());
+            nll += whole.map(|sum| sum.value).sum::<f64>();
+            (seconds, peak) = (seconds + result.seconds, peak.max(result.peak_cache_bytes));
+        }
+        Ok((nll, seconds, peak))
+    }
 }
 
 /// The windows of a text: what is read and scored, and which of it is scored. Each reads at most `length` tokens and scores as
@@ -92,17 +121,17 @@ impl Samples for Documents {
     }
 
     fn content(&self, sample: usize) -> Option<String> {
-        let Document { request, counted, windows } = &self.documents[sample];
-        let windows: Vec<String> = windows.iter().map(TextSample::canonical).collect();
+        let Document { request, counted, text } = &self.documents[sample];
+        let windows: Vec<String> = text.windows.iter().map(TextSample::canonical).collect();
         Some([request.name.clone(), request.cluster.clone(), counted.clone(), windows.join("\n")].join("\n"))
     }
 
     fn tokens(&self, sample: usize) -> usize {
-        self.documents[sample].windows.iter().map(|window| window.tokens.len()).sum()
+        self.documents[sample].text.windows.iter().map(|window| window.tokens.len()).sum()
     }
 
     fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
-        let windows = self.documents.iter().flat_map(|document| &document.windows);
+        let windows = self.documents.iter().flat_map(|document| &document.text.windows);
         let longest = windows.map(|window| window.tokens.len()).max().unwrap_or(0);
         configs.iter().map(|config| config.needs(longest)).max().unwrap_or(0)
     }
@@ -118,7 +147,7 @@ impl Samples for Documents {
     }
 
     fn cost(&self, batch: &Batch<'_>) -> TokenCost {
-        let windows = || batch.samples.iter().flat_map(|sample| &self.documents[*sample].windows);
+        let windows = || batch.samples.iter().flat_map(|sample| &self.documents[*sample].text.windows);
         let tokens = |window: &TextSample| window.tokens.len();
         let read: usize = windows().map(tokens).sum();
         let attended: f64 =
@@ -135,20 +164,8 @@ impl Samples for Documents {
 
 impl Documents {
     fn result(&self, model: &LanguageModel, sample: usize, config: &CacheConfig) -> Result<SampleResult> {
-        let Document { request, counted, windows } = &self.documents[sample];
-        let (mut nll, mut seconds, mut peak, mut evicted) = (0.0, 0.0, 0, Vec::new());
-        for window in windows {
-            let prefix = FullCachePrefix::read(model, &window.tokens, std::slice::from_ref(config))?;
-            let result = measure(model, window, config, prefix.as_ref())?;
-            nll += result
-                .sums
-                .iter()
-                .filter(|sum| sum.metric == "nll" && sum.slice.is_none())
-                .map(|sum| sum.value)
-                .sum::<f64>();
-            evicted.extend(result.sums.into_iter().filter(|sum| sum.metric == "evicted_mass"));
-            (seconds, peak) = (seconds + result.seconds, peak.max(result.peak_cache_bytes));
-        }
+        let Document { request, counted, text } = &self.documents[sample];
+        let (nll, seconds, peak) = text.read(model, config)?;
         let metrics = self.definition.metrics.iter().filter_map(|metric| metric::of_text(metric, nll, counted));
         let sums = metrics.flat_map(|(id, value, weight)| {
             by_slice(request, id, value).map(move |sum| MetricSum { weight, ..sum }).collect::<Vec<_>>()

@@ -8,9 +8,11 @@ mod prompt;
 mod prompts;
 mod scorer;
 mod settings;
+mod tokens;
 
 pub use generate::prepare;
 pub use prompt::{Cut, Prompt};
 pub use prompts::{Continued, Request};
 pub use scorer::{Likelihood, Scorer, by_slice};
 pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};
+pub use tokens::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};

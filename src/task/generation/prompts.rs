@@ -1,6 +1,7 @@
 //! Prompts in a model's tokens: framed by its chat template, cut to the tokens there are, and put into batches.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use rayon::prelude::*;
@@ -99,7 +100,7 @@ pub struct EncodedPrompts {
     pub writing: GenerationSettings,
     /// Digest of the chat template around every prompt.
     pub template: Option<String>,
-    pub tokenizer: Tokenizer,
+    pub tokenizer: Arc<Tokenizer>,
     /// What prompts start with, if the model has it.
     pub bos: Option<u32>,
     pub scorer: Scorer,
@@ -176,7 +177,7 @@ impl EncodedPrompts {
             start += batch.len();
         }
         let template = template.as_ref().map(ChatTemplate::digest);
-        Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer, bos, scorer })
+        Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer: Arc::new(tokenizer), bos, scorer })
     }
 
     /// Tokens that all prompts of a batch begin with, in whole blocks. Each prompt has at least one more. The cache reads the

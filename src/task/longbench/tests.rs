@@ -1,6 +1,6 @@
 //! LongBench's scores, prompts and letters against its own code (`scripts/longbench_goldens.py`), and files that are wrong.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Deserialize;

@@ -1,0 +1,133 @@
+//! Prompts that come as tokens, measured at once as the samples of a task are.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+
+use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
+use super::scorer::{Likelihood, Scorer};
+use crate::eviction::CacheRule;
+use crate::lm::{GenerationSettings, LanguageModel, Tokenizer};
+use crate::metric::MetricSum;
+use crate::task::cache::CacheConfig;
+use crate::task::prepared::{Batch, Samples};
+
+/// A prompt, and what follows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenRequest {
+    /// At least one token, BOS included where there is one.
+    pub prompt: Vec<u32>,
+    /// Tokens whose likelihood after the prompt is asked for, at least one each; where there are none, an answer is written.
+    pub continuations: Vec<Vec<u32>>,
+    /// The most tokens of an answer.
+    pub max_new_tokens: usize,
+}
+
+/// What is measured of a [`TokenRequest`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TokenAnswer {
+    /// One for each continuation.
+    pub likelihoods: Vec<Likelihood>,
+    /// What was written.
+    pub text: String,
+}
+
+/// How [`TokenRequest`]s are measured.
+pub struct TokenSettings<'a> {
+    pub config: &'a CacheConfig,
+    /// The most tokens of prompt and answer together. A continuation's last token is not read, and does not count.
+    pub length: usize,
+    pub writing: GenerationSettings,
+    /// What prompts may begin with, which `truncate` keeps.
+    pub bos: Option<u32>,
+}
+
+/// Measures requests as one batch: what all prompts begin with is read once, each continuation goes on from a copy of the cache
+/// that has read its prompt, and answers are written side by side. Each is what it would be alone.
+///
+/// # Errors
+/// Tokens that are missing, outside the vocabulary or too many, or an interruption.
+pub fn answer_tokens(
+    model: &LanguageModel,
+    tokenizer: &Arc<Tokenizer>,
+    requests: Vec<TokenRequest>,
+    settings: TokenSettings<'_>,
+) -> Result<Vec<TokenAnswer>> {
+    if requests.is_empty() {
+        return Ok(Vec::new());
+    }
+    let TokenSettings { config, length, writing, bos } = settings;
+    let kept = if let CacheRule::Truncate { size } = config.rule { size } else { usize::MAX };
+    let prompts = requests.into_iter().enumerate();
+    let prompts = prompts.map(|(at, request)| encoded(at, request, (kept, bos), length)).collect::<Result<_>>()?;
+    let prompts: Vec<EncodedPrompt> = prompts;
+    let (all, samples) = (0..prompts.len(), (0..prompts.len()).collect::<Vec<_>>());
+    let choose = |likelihoods: &[Likelihood], _: &Request| likelihoods.iter().map(sum_of).collect();
+    let scorer = Scorer { choose: Arc::new(choose), ..Scorer::new(|_, _| Vec::new()) };
+    let (tokenizer, batches) = (Arc::clone(tokenizer), vec![all.clone()]);
+    let prompts = EncodedPrompts { prompts, batches, writing, template: None, tokenizer, bos, scorer };
+    let prefix = prompts.read_prefix(model, all.clone(), std::slice::from_ref(config))?;
+    let batch = Batch { all: all.clone(), samples: &samples, config: *config, side_by_side: samples.len() };
+    let mut answers = vec![TokenAnswer::default(); samples.len()];
+    let mut failed = None;
+    let _ = prompts.measure(model, &batch, prefix.as_ref(), &mut |sample, measured| match measured {
+        Ok(measured) => {
+            let is_text = prompts.prompts[sample].continuations.is_empty();
+            answers[sample] = answer(is_text, measured.sums);
+            ControlFlow::Continue(())
+        }
+        Err(error) => {
+            failed = Some(error);
+            ControlFlow::Break(())
+        }
+    });
+    failed.map_or(Ok(answers), Err)
+}
+
+/// A likelihood as a sum, which is what a scorer gives.
+fn sum_of(Likelihood { log, is_greedy }: &Likelihood) -> MetricSum {
+    MetricSum::new("loglikelihood", *log, f64::from(u8::from(*is_greedy)))
+}
+
+fn answer(is_text: bool, sums: Vec<MetricSum>) -> TokenAnswer {
+    if is_text {
+        let text = sums.into_iter().find_map(|sum| sum.output).unwrap_or_default();
+        return TokenAnswer { text, ..TokenAnswer::default() };
+    }
+    let likelihood = |sum: MetricSum| Likelihood { log: sum.value, is_greedy: sum.weight > 0.0 };
+    TokenAnswer { likelihoods: sums.into_iter().map(likelihood).collect(), ..TokenAnswer::default() }
+}
+
+/// A request whose prompt has at most `kept` tokens: BOS, and the last of the others.
+fn encoded(
+    at: usize,
+    request: TokenRequest,
+    (kept, bos): (usize, Option<u32>),
+    length: usize,
+) -> Result<EncodedPrompt> {
+    let TokenRequest { prompt: mut tokens, continuations, max_new_tokens } = request;
+    ensure!(!tokens.is_empty(), "prompt {at} has no token");
+    ensure!(continuations.iter().all(|tokens| !tokens.is_empty()), "a continuation of prompt {at} has no token");
+    let longest = continuations.iter().map(Vec::len).max();
+    let read = tokens.len() + longest.map_or(max_new_tokens, |longest| longest - 1);
+    ensure!(
+        read <= length,
+        "prompt {at} and what follows it have {read} tokens, and the length is {length}; shorten the prompt, or use a larger \
+         length"
+    );
+    if tokens.len() > kept {
+        let first = usize::from(bos.is_some() && tokens.first() == bos.as_ref()).min(kept);
+        tokens.drain(first..first + tokens.len() - kept);
+    }
+    let document = tokens.len();
+    let continuations = continuations.into_iter().map(|tokens| Continuation { tokens, first: 0 }).collect();
+    Ok(EncodedPrompt {
+        request: Request { name: at.to_string(), length, ..Request::default() },
+        tokens,
+        document,
+        before_question: document,
+        max_new_tokens,
+        continuations,
+    })
+}
