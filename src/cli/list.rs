@@ -95,7 +95,7 @@ fn scores() -> String {
 fn benchmarks() -> String {
     let mut text = String::from("Built-in benchmarks, for `- benchmark: NAME` in a sweep:\n");
     for (name, about) in task::builtin_benchmarks() {
-        text += &format!("  {name:<16} {about}\n");
+        text += &format!("  {name:<30} {about}\n");
     }
     text +=
         "\nA file of your own, or of lm-evaluation-harness, is named by its path. The metrics that it may name:\n";
