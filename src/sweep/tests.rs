@@ -655,3 +655,12 @@ fn every_committed_sweep_is_valid() {
     }
     assert!(seen >= 5, "{seen} sweeps in {}", folder.display());
 }
+
+#[test]
+fn an_unknown_benchmark_is_named_with_its_line() {
+    let sweep = |entry: &str| format!("models: [pocket]\npolicies: [full]\ntasks:\n  - benchmark: {entry}\n");
+    for (entry, place) in [("gsm9k", (4, 16)), ("{task: gsm9k}", (4, 23)), ("./none.yaml", (4, 16))] {
+        let error = Sweep::parse(&sweep(entry), "s.yaml").unwrap_err();
+        assert_eq!((error.file.as_str(), error.place), ("s.yaml", Some(place)), "{entry}: {error}");
+    }
+}

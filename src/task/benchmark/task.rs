@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
@@ -71,8 +70,21 @@ struct Keys {
 
 impl<'de> Deserialize<'de> for BenchmarkYaml {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BenchmarkYaml, D::Error> {
-        struct Either;
-        impl<'de> Visitor<'de> for Either {
+        let Spanned { value: Either(mut keys), referenced } = Spanned::<Either>::deserialize(deserializer)?;
+        if keys.task.referenced == Location::UNKNOWN {
+            keys.task.referenced = referenced;
+        }
+        Ok(BenchmarkYaml { keys })
+    }
+}
+
+/// The keys, also of a file or name alone.
+struct Either(Keys);
+
+impl<'de> Deserialize<'de> for Either {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Either, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
             type Value = Keys;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -89,7 +101,7 @@ impl<'de> Deserialize<'de> for BenchmarkYaml {
                 Keys::deserialize(MapAccessDeserializer::new(map))
             }
         }
-        Ok(BenchmarkYaml { keys: deserializer.deserialize_any(Either)? })
+        deserializer.deserialize_any(Read).map(Either)
     }
 }
 
@@ -132,7 +144,11 @@ fn named(task: &Spanned<String>) -> Result<Vec<Definition>, ConfigError> {
         return builtin::read(task);
     }
     let path = expand_home(&task.value).unwrap_or_else(|_| task.value.clone().into());
-    definition::read(Path::new(&path))
+    if !path.is_file() {
+        let hint = "write its path from the working directory, not from the sweep's folder";
+        return yaml::refuse(task.referenced, format!("there is no task file {}", path.display()), hint);
+    }
+    definition::read(&path)
 }
 
 fn spec(
