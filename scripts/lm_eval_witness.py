@@ -264,6 +264,31 @@ def compare_client(theirs, model, files, length, out, rows, polars):
     return wrong
 
 
+CHAT = """{% for message in messages %}<|{{ message.role }}|>{{ message.content TRIM }}</s>
+{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"""
+
+
+def compare_chat(model, out, length):
+    """Conversations in chat templates that keep and strip white space, as transformers renders them."""
+    import shutil
+    from transformers import AutoTokenizer
+
+    history = [("system", "Be brief."), ("user", " What  is it?\n"), ("assistant", "It is "), ("user", "Why?"), ("assistant", " Because ")]
+    history = [{"role": role, "content": content} for role, content in history]
+    wrong = 0
+    for trim in ["", "| trim"]:
+        folder = out / f"chat{trim[2:]}"
+        shutil.copytree(model, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("worlds"))
+        (folder / "chat_template.jinja").write_text(CHAT.replace("TRIM", trim))
+        mine, theirs = client(str(folder), length, ("full", None), 1), AutoTokenizer.from_pretrained(folder)
+        for count in range(1, len(history) + 1):
+            opens = history[count - 1]["role"] != "assistant"
+            expected = theirs.apply_chat_template(history[:count], tokenize=False, add_generation_prompt=opens, continue_final_message=not opens)
+            wrong += mine.apply_chat_template(history[:count], opens) != expected
+    print(f"chat templates: {wrong} of {2 * len(history)} conversations differ")
+    return wrong
+
+
 def distance(mine, theirs):
     """The largest difference of numbers, and how many texts differ."""
     pairs = [pair for doc in theirs for pair in zip(mine[doc], theirs[doc], strict=True)]
@@ -343,6 +368,7 @@ def main():
         rows = ours(a.model, a.bench, files, a.out, a.length, ["full", "tova"], [16, 64])
         wrong = compare(theirs, rows, polars)
         if a.client:
+            wrong += compare_chat(a.model, a.out, a.length)
             wrong += compare_client(theirs, a.model, files, a.length, a.out, rows, polars)
         print(f"{wrong} differences")
         sys.exit(bool(wrong))

@@ -177,6 +177,17 @@ mod tests {
     }
 
     #[test]
+    fn a_conversation_shows_every_message() {
+        let source = "{% for message in messages %}[{{ message.role }}]{{ message['content'] | trim }}{% endfor %}\
+            {% if add_generation_prompt %}[assistant]{% endif %}";
+        let messages = [("system", "be brief"), ("user", " a "), ("assistant", "b")];
+        let template = template(source);
+        assert_eq!(template.render(&messages[..2], true).unwrap(), "[system]be brief[user]a[assistant]");
+        assert_eq!(template.render(&messages, false).unwrap(), "[system]be brief[user]a[assistant]b");
+        assert!(template.render(&[], true).unwrap() == "[assistant]");
+    }
+
+    #[test]
     fn the_template_file_takes_precedence_and_lists_need_a_default() {
         let config = json!({"chat_template": [{"name": "tools", "template": "t"},
             {"name": "default", "template": "A{{ messages[0].content }}"}]});
