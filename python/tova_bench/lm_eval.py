@@ -49,11 +49,11 @@ class TovaBench(TemplateLM):
         super().__init__()
         source = os.path.abspath(pretrained) if os.path.exists(pretrained) else pretrained
         settings = {"tokenizer": tokenizer, "dtype": DTYPES.get(dtype, dtype)}
+        device = "auto" if device == "cuda:0" else device  # what the harness' command says unless it is told
         self._native = load(source, **settings, device=device, threads=threads)._native
         self._cache = _cache(policy, cache_size, positions, local_layers, seed)
-        self.tokenizer_name = source.replace("/", "__")
         self.prefix_token_id, stops, longest = self._native.limits()
-        self.eot_token_id = (stops or [self.prefix_token_id])[0]
+        self.eot_token_id, self.tokenizer_name = (stops or [self.prefix_token_id])[0], source.replace("/", "__")
         self.max_length, self.max_gen_toks = max_length or longest, max_gen_toks
         self.batch_size = max(1, int(max_batch_size if str(batch_size).startswith("auto") else batch_size))
         self._identity = repr((source, settings, self._cache, self.max_length))
