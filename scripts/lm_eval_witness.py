@@ -227,7 +227,8 @@ def swept_answers(rows, task, rule, polars):
     """The same of a sweep's rows."""
     policy, size = rule
     rows = rows.filter(polars.col("policy") == policy, polars.col("task") == task, polars.col("slice").is_null())
-    rows = rows.filter(polars.col("cache_size").is_null() if size is None else polars.col("cache_size") == size)
+    if size is not None:
+        rows = rows.filter(polars.col("cache_size") == size)
     found = {}
     for row in rows.iter_rows(named=True):
         doc, metric = int(row["sample"]), row["metric"]
