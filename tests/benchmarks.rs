@@ -217,3 +217,74 @@ fn rows_that_cannot_be_used_are_named_and_other_tasks_are_measured() {
     let rows = measured(&folder.join("out"));
     assert!(rows.iter().any(|row| row.metric == "f1") && rows.iter().all(|row| row.task == "good.jsonl"));
 }
+
+/// Built-in files with rows in the columns of their data sets, and what each asks, by hand.
+#[test]
+fn built_in_files_ask_what_their_rows_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let hotpot = json!({
+        "id": "5a", "question": "Where is the mill?", "answer": "Oakford", "type": "bridge", "level": "easy",
+        "context": {"title": ["Mill", "Owl"], "sentences": [["It turns. ", "It is in Oakford."], ["An owl flies."]]},
+    });
+    let ruler = json!({
+        "context": "The magic number for owls is 17.", "question": "\nWhat is it?", "answer_prefix": " It is",
+        "answer": ["17"], "task": "niah_single_1", "max_new_tokens": 5,
+    });
+    let babilong = json!({"input": " Mara went home. ", "question": "Where is Mara? ", "target": "home"});
+    let nolima = json!({
+        "haystack": "A book. Yuki lives next to the opera.", "question": "Who has been to Dresden?",
+        "gold_answers": ["Yuki"], "depth": 50,
+    });
+    let arc = json!({
+        "id": "m1", "question": "Why?", "answerKey": "2", "choices": {"text": ["rain", "sun"], "label": ["1", "2"]},
+    });
+    let cases = [
+        (
+            "hotpotqa",
+            "validation",
+            hotpot,
+            "Mill: It turns. It is in Oakford.\nOwl: An owl flies.\n",
+            "\nQuestion: Where is the mill?\nAnswer:",
+        ),
+        ("ruler_rows", "test", ruler, "The magic number for owls is 17.", "\nWhat is it? It is"),
+        ("babilong_qa1", "qa1", babilong, "Mara went home.", "\nWhere is Mara?"),
+        (
+            "nolima",
+            "test",
+            nolima,
+            "A book. Yuki lives next to the opera.",
+            "\n\nUse the information provided in the book snippet to answer the question.",
+        ),
+        ("arc_challenge", "test", arc, "", "Question: Why?\nAnswer:"),
+    ];
+    let mut sweep = "models: [pocket]\npolicies: [full]\ntasks:\n".to_owned();
+    for (task, split, row, ..) in &cases {
+        fs::create_dir_all(folder.join(task)).unwrap();
+        fs::write(folder.join(task).join(format!("{split}.jsonl")), format!("{row}\n")).unwrap();
+        writeln!(sweep, "  - benchmark: {{task: {task}, dataset: ./{task}/, length: 4096}}").unwrap();
+    }
+    fs::write(folder.join("sweep.yaml"), sweep).unwrap();
+    let prompts = run(folder, &["plan", "sweep.yaml", "--prompts", "1"]).with_code(0).stdout;
+    for (task, _, _, context, rest) in &cases {
+        let marked = if context.is_empty() {
+            (*rest).to_owned()
+        } else {
+            format!("[[context]]{context}[[/context]]{rest}")
+        };
+        assert!(prompts.contains(&marked), "{task}: {marked:?} is missing from\n{prompts}");
+    }
+    run(folder, &["run", "sweep.yaml", "--no-report", "--results", "out"]).with_code(0);
+    let rows = measured(&folder.join("out"));
+    for (task, metric) in [
+        ("hotpotqa", "f1"),
+        ("ruler_rows", "ruler"),
+        ("babilong_qa1", "found"),
+        ("nolima", "found"),
+        ("arc_challenge", "acc"),
+    ] {
+        assert!(rows.iter().any(|row| row.task == task && row.metric == metric), "{task}");
+    }
+    let written = rows.iter().find(|row| row.task == "ruler_rows" && row.output.is_some()).unwrap();
+    assert!(written.new_tokens <= 5 && written.references.as_deref().is_some_and(|text| text.contains("17")));
+}
