@@ -206,6 +206,10 @@ def compare(theirs, rows, polars):
     return wrong
 
 
+# Policies with their cache sizes, and how many prompts the client measures together.
+RULES = [(("full", None), 1), (("full", None), 8), (("tova", 64), 1), (("tova", 64), 8), (("tova", 16), 1)]
+
+
 def client(model, length, rule, batch_size):
     """The harness' model `tova-bench`, in the harness."""
     import tova_bench.lm_eval  # noqa: F401
@@ -227,8 +231,7 @@ def swept_answers(rows, task, rule, polars):
     """The same of a sweep's rows."""
     policy, size = rule
     rows = rows.filter(polars.col("policy") == policy, polars.col("task") == task, polars.col("slice").is_null())
-    if size is not None:
-        rows = rows.filter(polars.col("cache_size") == size)
+    rows = rows if size is None else rows.filter(polars.col("cache_size") == size)
     found = {}
     for row in rows.iter_rows(named=True):
         doc, metric = int(row["sample"]), row["metric"]
@@ -244,7 +247,7 @@ def swept_answers(rows, task, rule, polars):
 def compare_client(theirs, model, files, length, out, rows, polars):
     """The client in the harness: with the full cache against `hf`, and under every rule to the bit against the sweep."""
     wrong, full = 0, {}
-    for rule, batch_size in [(("full", None), 1), (("full", None), 8), (("tova", 64), 1), (("tova", 64), 8), (("tova", 16), 1)]:
+    for rule, batch_size in RULES:
         found = harness(client(model, length, rule, batch_size), files, out)
         for task, of_task in found.items():
             mine, swept = answers_of(of_task), swept_answers(rows, task, rule, polars)
@@ -257,9 +260,10 @@ def compare_client(theirs, model, files, length, out, rows, polars):
                 wrong += (worst > 1e-3) + bool(others) + len(unlike)
                 said += f"; hf: log-likelihoods within {worst:.1e}, {others} answers differ, metrics {unlike or 'equal'}"
             else:
-                # A prompt that fits into the cache loses nothing.
                 moved = sum(mine[doc] != full[task][doc] for doc in mine)
-                said += f"; {moved} of them are not the full cache's"
+                longest = rows.filter(polars.col("task") == task)["prompt_tokens"].max()
+                wrong += longest > rule[1] and not moved
+                said += f"; {moved} of them are not the full cache's, prompts have up to {longest} tokens"
             wrong += bool(unequal)
             print(said + "; " + ", ".join(f"{key} {value:.6g}" for key, value in of_task["metrics"].items()), flush=True)
     return wrong
