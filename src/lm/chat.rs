@@ -184,7 +184,7 @@ mod tests {
         let template = template(source);
         assert_eq!(template.render(&messages[..2], true).unwrap(), "[system]be brief[user]a[assistant]");
         assert_eq!(template.render(&messages, false).unwrap(), "[system]be brief[user]a[assistant]b");
-        assert!(template.render(&[], true).unwrap() == "[assistant]");
+        assert_eq!(template.render(&[], true).unwrap(), "[assistant]");
     }
 
     #[test]
