@@ -228,8 +228,11 @@ fn continued(
             let text = encode(text)?;
             return Ok((if text.first() == Some(&prefix) { text } else { [vec![prefix], text].concat() }, 1));
         }
-        let prompt = with_bos(encode(whole.trim_end())?).len();
-        Ok((with_bos(encode(&[&whole, text.as_str()].concat())?), prompt))
+        // The prompt is read as it is alone, also where the tokens of both would merge what meets.
+        let prompt = with_bos(encode(whole.trim_end())?);
+        let both = with_bos(encode(&[&whole, text.as_str()].concat())?);
+        let rest = both.get(prompt.len()..).unwrap_or_default();
+        Ok(([&prompt, rest].concat(), prompt.len()))
     };
     let mut texts = request.continuations.iter().map(tokens).collect::<Result<Vec<_>>>().with_context(named)?;
     for (asked, (tokens, prompt)) in request.continuations.iter().zip(&texts) {
