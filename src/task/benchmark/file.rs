@@ -140,12 +140,13 @@ impl TaskFile {
     /// # Errors
     /// As [`TaskFile::read`].
     pub fn read_by(text: &TextOf<'_>, path: &Path) -> Result<TaskFile, ConfigError> {
-        TaskFile::read_in(text, path, MOST_INCLUDES)
+        let own = text(path).unwrap_or_else(|| yaml::read_file(path))?;
+        TaskFile::read_in(text, &own, path, MOST_INCLUDES)
     }
 
-    fn read_in(text_of: &TextOf<'_>, path: &Path, depth: usize) -> Result<TaskFile, ConfigError> {
-        let text = text_of(path).unwrap_or_else(|| yaml::read_file(path))?;
-        let mut file = TaskFile::parse(&text, &path.display().to_string())?;
+    /// Reads the text of a file, and the files that it includes.
+    fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Result<TaskFile, ConfigError> {
+        let mut file = TaskFile::parse(text, &path.display().to_string())?;
         let Some(include) = file.include.take() else { return Ok(file) };
         let refuse = |message: String, hint: &str| {
             yaml::refuse(include.referenced, message, hint)
@@ -164,13 +165,13 @@ impl TaskFile {
                 return refuse("`include` names files".into(), "write a path relative to this file");
             };
             let included = path.parent().unwrap_or(Path::new("")).join(name);
-            if text_of(&included).is_none() {
+            let Some(text) = text_of(&included) else {
                 return refuse(
                     format!("{} is not there", included.display()),
                     "write a path relative to this file",
                 );
-            }
-            base = TaskFile::read_in(text_of, &included, depth - 1)?.over(base);
+            };
+            base = TaskFile::read_in(text_of, &text?, &included, depth - 1)?.over(base);
         }
         Ok(file.over(base))
     }

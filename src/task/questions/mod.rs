@@ -15,10 +15,10 @@ mod zeroscrolls;
 
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use serde_json::Value;
 
-use super::benchmark::Reader;
+use super::benchmark::{Reader, without_options};
 
 #[cfg(test)]
 pub use archive::tests;
@@ -30,7 +30,7 @@ pub use task::{QuestionsYaml, read_questions};
 
 /// The reader of a release, as a file names it; it has no options.
 pub fn reader(release: &'static Release, options: &Value) -> Result<Arc<dyn Reader>> {
-    ensure!(options.is_null(), "it has none; write its name alone");
+    without_options(options)?;
     Ok(Arc::new(reader::Questions { release, split: None, documents: None, questions: None }))
 }
 
