@@ -103,6 +103,12 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     if quoted.is_empty() { String::new() } else { format!("did you mean {}? ", quoted.join(" or ")) }
 }
 
+/// With a capital as its first letter.
+pub fn capital(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,7 +4,8 @@
 
 use super::comparison::Comparison;
 use super::table::{self, Section};
-use crate::report::{capital, escape, push_body};
+use crate::format::capital;
+use crate::report::{escape, push_body};
 
 /// Findings of each kind that are shown: GitHub allows 65,536 characters.
 const SHOWN: usize = 40;

@@ -41,7 +41,7 @@ pub use terminal::terminal;
 pub use threshold::{Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
-use crate::report::order;
+use crate::report::series::order;
 
 /// Compares results with a baseline; each side comes with its name.
 ///

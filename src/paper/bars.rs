@@ -1,11 +1,11 @@
 //! The paper's Figure 6: how often a judge preferred the story of a bounded cache, neither, or the full cache's, as
 //! stacked bars over the cache size.
 
-use crate::report::chart::{self, LABEL, MARGIN, TITLE};
-use crate::report::curve::{Page, TOP};
-use crate::report::font;
-use crate::report::scene::{Across, Pen, Scene, Spot};
-use crate::report::series_style::{BLACK, Color, GREY, PALE, SeriesStyles, WHITE};
+use crate::report::figure::chart::{self, LABEL, MARGIN, TITLE};
+use crate::report::figure::curve::{Page, TOP};
+use crate::report::figure::font;
+use crate::report::figure::scene::{Across, Pen, Scene, Spot};
+use crate::report::figure::series_style::{BLACK, Color, GREY, PALE, SeriesStyles, WHITE};
 
 /// Bars of one setting and policy.
 pub(super) struct Stack {
@@ -135,7 +135,7 @@ fn outline(scene: &mut Scene, mut points: Vec<Spot>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Plain, scene};
+    use crate::report::{Plain, figure::scene};
 
     #[test]
     fn shares_are_stacked_and_named() {

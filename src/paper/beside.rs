@@ -5,9 +5,10 @@
 use super::numbers::{self, LENGTH, MODEL, STORY_MODEL, TagSteps};
 use super::published::{speed, table_5_column};
 use super::{Evidence, Exhibit, TOVA, titles};
-use crate::report::retention::Section;
-use crate::report::throughput::{self, Throughput};
-use crate::report::{Entry, Estimate, Grid, Interval, Line, Panel, Sheet, table};
+use crate::report::document::table;
+use crate::report::sections::retention::Section;
+use crate::report::sections::throughput::{self, Throughput};
+use crate::report::{Entry, Estimate, Grid, Interval, Line, Panel, Sheet};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
 pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<u32>)> {

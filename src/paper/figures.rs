@@ -6,11 +6,13 @@ use std::ops::Range;
 
 use super::bars::{self, Bar, Stack};
 use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, beside, numbers, titles};
-use crate::report::axis::Scale;
-use crate::report::chart::{Chart, Printed, excess as excess_charts};
-use crate::report::scene::Scene;
-use crate::report::series_style::SeriesStyles;
-use crate::report::{Panel, Point, RUNNING, SeriesKey, breakdown, escape, heatmap};
+use crate::report::figure::axis::Scale;
+use crate::report::figure::chart::{Chart, Printed, excess as excess_charts};
+use crate::report::figure::heatmap;
+use crate::report::figure::scene::Scene;
+use crate::report::figure::series_style::SeriesStyles;
+use crate::report::series::breakdown;
+use crate::report::{Panel, Point, RUNNING, SeriesKey, escape};
 
 /// Charts of one page; more are drawn on further pages.
 const MOST: usize = 12;

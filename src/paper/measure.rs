@@ -9,8 +9,8 @@ use super::said::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
 use crate::ledger::IDENTICAL;
 use crate::metric::Better;
-use crate::report::layer_bounds::layer_bounds;
-use crate::report::retention::Section;
+use crate::report::sections::retention::Section;
+use crate::report::series::layer_bounds::layer_bounds;
 use crate::report::{
     Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, difference, median,
 };

@@ -30,10 +30,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::ledger::{Row, write_derived};
-use crate::report::curve::Page;
-use crate::report::retention::{self, Section};
-use crate::report::scene::Scene;
-use crate::report::{self, Format, Panel, Plain, RUNNING, Results, SeriesKey, Sheet, Written, order, table};
+use crate::report::document::table;
+use crate::report::figure::curve::Page;
+use crate::report::figure::scene::Scene;
+use crate::report::sections::retention::{self, Section};
+use crate::report::{self, Format, Panel, Plain, RUNNING, Results, SeriesKey, Sheet, Written, order};
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;

@@ -3,9 +3,9 @@
 use super::numbers::{NUMBERS, TagSteps};
 use super::published::Paper;
 use super::{Evidence, Exhibit, Pieces, TOVA, beside, titles};
-use crate::report::retention::Section;
-use crate::report::table::{self, Show};
-use crate::report::throughput;
+use crate::report::document::table::{self, Show};
+use crate::report::sections::retention::Section;
+use crate::report::sections::throughput;
 use crate::report::{Entry, Grid, Line, SeriesKey, Sheet, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {

@@ -2,7 +2,7 @@
 
 use super::fixture::{LLAMA, everything, row};
 use super::*;
-use crate::report::scene;
+use crate::report::figure::scene;
 
 #[test]
 fn differences_to_the_paper_s_own_numbers_are_none() {

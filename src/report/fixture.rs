@@ -1,10 +1,10 @@
 //! Rows for tests: a few by hand, the paper's Table 3 spread over books, and plausible recall.
 
-use super::Results;
-use super::points::Panel;
-use super::write_report::{Options, Report};
 use crate::ledger::Row;
 use crate::paper::ROWS;
+use crate::report::Results;
+use crate::report::series::panel::Panel;
+use crate::report::write_report::{Options, Report};
 
 pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
     Results::of(rows).unwrap().panels

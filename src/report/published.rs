@@ -2,9 +2,9 @@
 //!
 //! The report knows rows only. Modules that know a publication, such as `paper`, implement [`Published`].
 
-use super::results::Results;
-use super::series_key::SeriesKey;
-use super::table::{Entry, Sheet};
+use crate::report::document::table::{Entry, Sheet};
+use crate::report::series::key::SeriesKey;
+use crate::report::series::results::Results;
 
 /// Columns laid beside a table.
 pub struct Beside {

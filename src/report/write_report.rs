@@ -9,23 +9,26 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::asked::Asked;
-use super::breakdown::{self, Breakdown};
-use super::curve::{self, Figure, Figures};
-use super::distance::Distance;
-use super::format::{FORMATS, Format};
-use super::plain::Plain;
-use super::points::Panel;
-use super::published::Published;
-use super::results::Results;
-use super::retention::{self, Section};
-use super::scene::Scene;
-use super::series_key::SeriesKey;
-use super::series_style::SeriesStyles;
-use super::table::Sheet;
-use super::throughput::{self, Throughput};
-use super::{evicted, figure_title, summary, within};
 use crate::ledger::{Row, Text, write_derived};
+use crate::report::document::table::Sheet;
+use crate::report::figure::curve::{self, Figure, Figures};
+use crate::report::figure::figure_title;
+use crate::report::figure::plain::Plain;
+use crate::report::figure::scene::Scene;
+use crate::report::figure::series_style::SeriesStyles;
+use crate::report::format::summary;
+use crate::report::format::{FORMATS, Format};
+use crate::report::published::Published;
+use crate::report::sections::asked::Asked;
+use crate::report::sections::evicted;
+use crate::report::sections::retention::{self, Section};
+use crate::report::sections::throughput::{self, Throughput};
+use crate::report::sections::within;
+use crate::report::series::breakdown::{self, Breakdown};
+use crate::report::series::distance::Distance;
+use crate::report::series::key::SeriesKey;
+use crate::report::series::panel::Panel;
+use crate::report::series::results::Results;
 
 #[derive(Clone)]
 pub struct Options {
@@ -249,8 +252,8 @@ impl Folder<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{cell, changed, recall, table_3};
     use super::*;
+    use crate::report::fixture::{cell, changed, recall, table_3};
 
     fn write(rows: &[Row], options: &Options) -> Result<Written> {
         super::write(rows, options, &())

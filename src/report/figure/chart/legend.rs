@@ -1,0 +1,132 @@
+//! What is below the charts of a figure: samples of lines with their names, and captions.
+
+use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, Shown, printed};
+use crate::report::escape;
+use crate::report::figure::font;
+use crate::report::figure::scene::{Across, Pen, Scene, Spot};
+use crate::report::figure::series_style::{BLACK, GREY, Marker, SeriesStyle, SeriesStyles};
+
+/// Width of a line in the legend, in points.
+const SAMPLE: f64 = 16.0;
+
+/// What a line shows.
+#[derive(Clone, Copy)]
+pub(crate) enum Stroke {
+    Policy(SeriesStyle),
+    Full,
+    Chance,
+    Printed,
+    Limit,
+}
+
+impl Stroke {
+    /// Its class in the style sheet, and its pen in files.
+    pub(crate) fn look(self) -> (&'static str, Pen) {
+        match self {
+            Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),
+            Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
+            Self::Chance => ("reference chance", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
+            Self::Printed => ("printed", printed::pen()),
+            Self::Limit => ("reference limit", printed::pen()),
+        }
+    }
+}
+
+/// A name in a legend, and how much of its line can be seen.
+pub(crate) struct Entry {
+    pub(crate) name: String,
+    pub(crate) stroke: Stroke,
+    pub(crate) shown: Shown,
+}
+
+/// The legend of charts that share a figure.
+pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles) -> Vec<Entry> {
+    let entry = |name: &str, stroke| Entry { name: name.to_owned(), stroke, shown: Shown::All };
+    let full = charts.iter().any(|chart| chart.full.is_some()).then(|| entry("full", Stroke::Full));
+    let policies = styles.iter().filter_map(|(policy, style)| {
+        // The worst of the charts: one where it is missing must be explained.
+        let shown = charts.iter().filter_map(|chart| chart.shown(policy)).max()?;
+        Some(Entry { name: escape::plain(policy), stroke: Stroke::Policy(style), shown })
+    });
+    let is_recall = charts.iter().all(|chart| chart.quantity.id == "recall");
+    let chance = charts.iter().any(|chart| chart.chance.is_some());
+    let chance = chance.then(|| entry(if is_recall { "chance" } else { "trivial answer" }, Stroke::Chance));
+    let printed = charts.iter().find_map(|chart| chart.printed.as_ref());
+    let printed = printed.map(|printed| entry(&printed.source, Stroke::Printed));
+    full.into_iter().chain(policies).chain(chance).chain(printed).collect()
+}
+
+/// One marker, as in a line and in the legend.
+pub(crate) fn draw_marker(scene: &mut Scene, at: Spot, style: SeriesStyle) {
+    let (filled, outlines) = style.marker.strokes(at, MARKER_RADIUS);
+    for points in outlines {
+        if filled {
+            scene.fill("mark", &points, style.color(), 1.0);
+        } else {
+            scene.stroke("mark open", &points, Pen::new(style.color(), LINE_WIDTH));
+        }
+    }
+}
+
+/// A line as the legend shows it.
+fn draw_sample(scene: &mut Scene, (x, y): Spot, stroke: Stroke) {
+    let (ends, middle) = ([(x, y), (x + SAMPLE, y)], (x + SAMPLE / 2.0, y));
+    let (class, pen) = stroke.look();
+    match stroke {
+        Stroke::Policy(style) => scene.group(&format!("class=\"{}\"", style.class()), |scene| {
+            scene.stroke(class, &ends, pen);
+            draw_marker(scene, middle, style);
+        }),
+        _ => scene.stroke(class, &ends, pen),
+    }
+    if let Stroke::Printed = stroke {
+        printed::draw_hollow(scene, middle, Marker::Circle, GREY);
+    }
+}
+
+/// Ends a figure of charts: the names of their lines, then the caption.
+pub(crate) fn finish_charts(scene: &mut Scene, top: f64, legend: Vec<(String, Stroke)>, caption: &str) {
+    let (names, strokes): (Vec<String>, Vec<Stroke>) = legend.into_iter().unzip();
+    finish(scene, top, &names, (SAMPLE, |scene, at, i| draw_sample(scene, at, strokes[i])), caption);
+}
+
+/// A caption in as many lines as it needs; returns where it ends.
+pub(crate) fn draw_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -> f64 {
+    const ROW: f64 = 8.0;
+    let mut y = at.1;
+    for line in font::wrap(&escape::plain(text), SMALL - 0.5, room) {
+        scene.text((at.0, y), &line, SMALL - 0.5, GREY, Across::Left);
+        y += ROW;
+    }
+    y - ROW / 2.0
+}
+
+/// Ends a figure: the names below its charts, in as many columns as fit, then the caption. `sample` draws what is left of
+/// the i-th name.
+pub(crate) fn finish(
+    scene: &mut Scene,
+    top: f64,
+    names: &[String],
+    (sample_width, sample): (f64, impl Fn(&mut Scene, Spot, usize)),
+    caption: &str,
+) {
+    const ROW: f64 = 9.5;
+    let left = MARGIN + 4.0;
+    let room = scene.width - 2.0 * left;
+    let widest = names.iter().map(|name| font::width(name, SMALL)).fold(0.0, f64::max);
+    let column = (sample_width + 3.0 + widest + 8.0).min(room);
+    let columns = ((room / column) as usize).clamp(1, names.len().max(1));
+    let rows = names.len().div_ceil(columns);
+    for (i, name) in names.iter().enumerate() {
+        // Down first, so that a family of policies stays together.
+        let (x, y) = (left + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
+        sample(scene, (x, y), i);
+        let name = font::fit(name, SMALL, column - sample_width - 3.0);
+        scene.text((x + sample_width + 3.0, y), &name, SMALL, BLACK, Across::Left);
+    }
+    let mut bottom = top + rows as f64 * ROW + 1.0;
+    if !caption.is_empty() {
+        bottom = draw_caption(scene, (left, bottom + 3.5), scene.width - MARGIN - left, caption) + 0.5;
+    }
+    scene.height = bottom + MARGIN;
+}

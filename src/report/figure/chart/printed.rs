@@ -1,0 +1,76 @@
+//! Numbers that others published, drawn over a chart: grey, thin and dashed, with hollow markers, so that nobody mistakes
+//! them for what was measured.
+
+use super::draw::Plot;
+use super::{Chart, MARKER_RADIUS, Reference, axis_values, excess, values};
+use crate::report::figure::axis::Axis;
+use crate::report::figure::scene::{Pen, Scene, Spot};
+use crate::report::figure::series_style::{Color, GREY, Marker, SeriesStyles, WHITE};
+
+const WIDTH: f64 = 0.7;
+
+/// What numbers of others are drawn with.
+pub(crate) fn pen() -> Pen {
+    Pen::new(GREY, WIDTH).dashed((1.8, 1.4))
+}
+
+/// Lines that others published, by the names of policies, and the level of their full cache.
+#[derive(Clone)]
+pub(crate) struct Printed {
+    pub(crate) lines: Vec<(String, Vec<Spot>)>,
+    pub(crate) full: Option<f64>,
+    /// Who published them, for the legend.
+    pub(crate) source: String,
+}
+
+impl Chart {
+    /// The same with others' numbers drawn over it, and a value axis that has room for both.
+    pub(crate) fn beside(self, printed: Printed) -> Self {
+        let own = axis_values(&self.quantity, &self.lines, self.full.as_ref(), self.scale);
+        let full = printed.full.map(Reference::Level);
+        let lines = printed.lines.iter().map(|(_, spots)| spots.iter().map(|(_, value)| *value).collect());
+        let others = values(&self.quantity, lines.collect(), full.as_ref(), self.scale);
+        let edge = || {
+            let positive = others.iter().copied().filter(|value| *value > 0.0).map(excess::edge);
+            positive.fold(self.values.lowest(), f64::min)
+        };
+        let values = match self.is_excess {
+            true => Axis::above(edge(), &[&own[..], &others].concat()),
+            false => Axis::of_values(&[&own[..], &others].concat(), self.scale),
+        };
+        Self { values, printed: Some(printed), ..self }
+    }
+
+    pub(crate) fn draw_printed(&self, scene: &mut Scene, plot: Plot, printed: &Printed, styles: &SeriesStyles) {
+        if let Some(full) = printed.full.filter(|full| self.values.contains(*full)) {
+            let y = self.y(plot, full);
+            scene.stroke("printed", &[(plot.left, y), (plot.right, y)], pen());
+        }
+        for (policy, spots) in &printed.lines {
+            let Some(style) = styles.get(policy) else { continue };
+            let spots = spots.iter().map(|(across, value)| (self.x(plot, *across), self.y(plot, *value)));
+            let spots: Vec<Spot> = spots.collect();
+            let is_inside = |(_, y): &&Spot| (plot.top..=plot.bottom).contains(y);
+            // Of a line that is nearly all off the scale nothing can be read.
+            if 2 * spots.iter().filter(is_inside).count() < spots.len() {
+                continue;
+            }
+            plot.stroke(scene, "printed", &spots, pen());
+            for &spot in spots.iter().filter(is_inside) {
+                draw_hollow(scene, spot, style.marker, style.color());
+            }
+        }
+    }
+}
+
+/// A marker's outline around white.
+pub(crate) fn draw_hollow(scene: &mut Scene, at: Spot, marker: Marker, color: Color) {
+    let (filled, outlines) = marker.strokes(at, MARKER_RADIUS);
+    for mut points in outlines {
+        if filled {
+            scene.fill("printed", &points, WHITE, 1.0);
+            points.extend(points.first().copied());
+        }
+        scene.stroke("printed", &points, Pen::new(color, WIDTH));
+    }
+}

@@ -1,0 +1,70 @@
+//! Titles above plots, in as many lines as they need.
+
+use super::{TITLE, TITLE_ROW};
+use crate::report::escape;
+use crate::report::figure::font;
+use crate::report::figure::scene::{Across, Scene, Spot};
+use crate::report::figure::series_style::BLACK;
+
+/// The most lines of a title.
+const MOST: usize = 3;
+/// Between the parts of a title.
+const SIGN: &str = " \u{B7} ";
+/// From one line to the next, in points.
+const LINE: f64 = 9.5;
+
+/// A title in lines of some width, broken between its parts where that is enough; what is too much is cut.
+pub(crate) fn lines(title: &str, width: f64) -> Vec<String> {
+    let title = escape::plain(title);
+    let mut parts: Vec<String> = Vec::new();
+    for part in title.split(SIGN) {
+        match parts.last_mut() {
+            Some(line) if font::width(&format!("{line}{SIGN}{part}"), TITLE) <= width => {
+                line.push_str(SIGN);
+                line.push_str(part);
+            }
+            _ => parts.push(part.to_owned()),
+        }
+    }
+    let mut lines: Vec<String> = parts.iter().flat_map(|part| font::wrap(part, TITLE, width)).collect();
+    if lines.len() > MOST {
+        let rest = lines.split_off(MOST - 1).join(" ");
+        lines.push(font::fit(&rest, TITLE, width));
+    }
+    lines
+}
+
+/// The room of a title of so many lines.
+pub(super) fn room(lines: usize) -> f64 {
+    TITLE_ROW + lines.saturating_sub(1) as f64 * LINE
+}
+
+/// The lines of a title above a plot, centred on it unless that would run out of the chart.
+pub(crate) fn draw(scene: &mut Scene, lines: &[String], (left, right): (f64, f64), (centre, bottom): Spot) {
+    for (line, above) in lines.iter().rev().zip(0..) {
+        let half = font::width(line, TITLE) / 2.0;
+        let x = centre.clamp(left + half, (right - half).max(left + half));
+        let y = bottom - TITLE_ROW / 2.0 - 1.0 - f64::from(above) * LINE;
+        scene.text((x, y), line, TITLE, BLACK, Across::Centre);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn titles_never_are_wider_than_their_figure() {
+        let long =
+            "a-model-with-a-long-name \u{B7} a-data-set-with-a-long-name \u{B7} and one, two, three, four details";
+        for room in [30.0, 90.0, 150.0, 600.0] {
+            let lines = lines(long, room);
+            assert!((1..=3).contains(&lines.len()), "{lines:?}");
+            assert!(lines.iter().all(|line| font::width(line, TITLE) <= room), "{room}: {lines:?}");
+        }
+        assert_eq!(lines(long, 600.0), [long]);
+        // Parts stay whole, and no line ends in the sign between them.
+        let room = font::width("one two \u{B7} three", TITLE);
+        assert_eq!(lines("one two \u{B7} three four", room), ["one two", "three four"]);
+    }
+}

@@ -1,0 +1,94 @@
+//! What the tooltips of a chart say.
+
+use super::{Chart, Measurement};
+use crate::metric::Metric;
+use crate::report::escape;
+use crate::report::series::panel::Point;
+use crate::report::statistics::interval::Estimate;
+
+impl Chart {
+    /// What a point says; those `beside` it, which line and which of its points, have the same place.
+    pub(super) fn tooltip_of(&self, spot: &Measurement, beside: &[(usize, usize)]) -> String {
+        let policy = escape::plain(&spot.point.policy);
+        let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" with {size} entries"));
+        let is_over_sizes = self.across_name.starts_with("cache size");
+        let place = if is_over_sizes { String::new() } else { format!(", {}", self.place(spot.across)) };
+        let mut text = describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"));
+        let name = |&(line, spot): &(usize, usize)| {
+            let line = &self.lines[line];
+            format!("{} {}", escape::plain(&line.policy), digits(line.spots[spot].point.estimate.value))
+        };
+        if !beside.is_empty() {
+            let names: Vec<String> = beside.iter().map(name).collect();
+            text.push_str(&format!("; also here: {}", names.join(", ")));
+        }
+        text
+    }
+
+    pub(super) fn tooltip_of_full_at(&self, across: f64, value: f64) -> String {
+        format!("full, {}: {} {}", self.place(across), self.quantity.label, digits(value))
+    }
+
+    /// Where a point is: on a tick or a number, or, in the middle of an octave, between two ticks.
+    fn place(&self, across: f64) -> String {
+        let name = self.across_name;
+        let ticks = &self.across.ticks;
+        let between = ticks.windows(2).find(|pair| pair[0].value < across && across < pair[1].value);
+        match between {
+            Some([low, high]) if name.starts_with("distance") => {
+                format!("distance {} to {} tokens", low.label, high.value - 1.0)
+            }
+            _ => format!("{name} {across}"),
+        }
+    }
+}
+
+/// A point in words: the value, its interval, its difference to the full cache, and what it is over.
+pub(crate) fn describe(quantity: &Metric, point: &Point, place: &str) -> String {
+    let interval = |estimate: Estimate, name: &str| {
+        let ends = estimate.interval.map(|ends| format!(" ({name}{} to {})", digits(ends.low), digits(ends.high)));
+        ends.unwrap_or_default()
+    };
+    let (value, own) = (digits(point.estimate.value), interval(point.estimate, "95 % interval "));
+    let mut text = format!("{place}: {} {value}{own}", quantity.label);
+    if let Some(difference) = point.to_full.as_ref().map(|to_full| to_full.shown) {
+        let sign = if difference.value > 0.0 { "+" } else { "" };
+        text.push_str(&format!("; to full {sign}{}{}", digits(difference.value), interval(difference, "")));
+    }
+    let partial = if point.complete { "" } else { ", not all" };
+    text.push_str(&format!("; {} samples{partial}", point.samples));
+    text
+}
+
+/// Six significant digits: more than a table has, without the noise of all.
+fn digits(value: f64) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return value.to_string();
+    }
+    let whole = value.abs().log10().floor() as i32 + 1;
+    match whole {
+        -3..=9 => format!("{value:.*}", usize::try_from(6 - whole).unwrap_or(0)),
+        _ => format!("{value:.5e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_six_digits() {
+        for (value, expected) in [
+            (7.389_056_098_9, "7.38906"),
+            (4812.271, "4812.27"),
+            (0.012_345_678, "0.0123457"),
+            (-0.5, "-0.500000"),
+            (0.0, "0"),
+            (123_456.7, "123457"),
+            (1.5e12, "1.50000e12"),
+            (f64::INFINITY, "inf"),
+        ] {
+            assert_eq!(digits(value), expected);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! A figure's SVG as PNG, by resvg, and as PDF, by svg2pdf.
+//!
+//! Both know the embedded font only, so that files are the same on every machine; the text of a PDF can be searched.
+//! There is no date in a file, and no identifier.
+
+use std::sync::{Arc, OnceLock};
+
+use anyhow::{Context as _, Result, anyhow};
+use resvg::tiny_skia::{Pixmap, Transform};
+use resvg::usvg::fontdb::Database;
+use resvg::usvg::{Options, Tree};
+use svg2pdf::{ConversionOptions, PageOptions};
+
+use crate::report::figure::font;
+use crate::report::figure::scene::Scene;
+
+/// Pixels per inch that usvg assumes.
+const USVG_PIXELS: f32 = 96.0;
+
+impl Scene {
+    /// A PNG file of 300 pixels per inch.
+    pub(crate) fn png(&self) -> Result<Vec<u8>> {
+        let tree = self.tree()?;
+        let (width, height) = self.size();
+        let (width, height) = (width / 2, height / 2);
+        let mut pixels = Pixmap::new(width, height).ok_or_else(|| anyhow!("a picture of {width} x {height}"))?;
+        let (across, down) = (width as f32 / tree.size().width(), height as f32 / tree.size().height());
+        resvg::render(&tree, Transform::from_scale(across, down), &mut pixels.as_mut());
+        // The background is opaque, so colours without alpha are all there is.
+        let rgb: Vec<u8> = pixels.data().chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        // Most of a figure is white: the pixel beside another predicts it well.
+        encoder.set_adaptive_filter(png::AdaptiveFilterType::Adaptive);
+        let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&rgb));
+        written.context("encoding the PNG")?;
+        Ok(bytes)
+    }
+
+    /// A PDF file of one page.
+    pub(crate) fn pdf(&self) -> Result<Vec<u8>> {
+        let page = PageOptions { dpi: USVG_PIXELS };
+        let file = svg2pdf::to_pdf(&self.tree()?, ConversionOptions::default(), page);
+        file.map(|file| sorted(&file)).map_err(|error| anyhow!("making a PDF of the figure: {error}"))
+    }
+
+    fn tree(&self) -> Result<Tree> {
+        static FONTS: OnceLock<Arc<Database>> = OnceLock::new();
+        let fonts = FONTS.get_or_init(|| {
+            let mut fonts = Database::new();
+            fonts.load_font_data(font::FILE.to_vec());
+            Arc::new(fonts)
+        });
+        let options = Options { fontdb: Arc::clone(fonts), dpi: USVG_PIXELS, ..Options::default() };
+        Tree::from_str(&self.svg(), &options).context("reading the figure's SVG")
+    }
+}
+
+/// The PDF with its lists of resources sorted, which svg2pdf writes in the order of a hash map, so another each time. Lines
+/// change places within a list, so every object stays where the file's table says.
+fn sorted(file: &[u8]) -> Vec<u8> {
+    // Such as `/gs0 7 0 R`: names of resources are in small letters, all other names in a PDF begin with a capital.
+    let is_resource = |line: &[u8]| matches!(line.trim_ascii(), [b'/', b'a'..=b'z', .., b' ', b'0', b' ', b'R']);
+    let mut lines: Vec<&[u8]> = file.split_inclusive(|byte| *byte == b'\n').collect();
+    for list in lines.chunk_by_mut(|a, b| is_resource(a) && is_resource(b)) {
+        list.sort_unstable();
+    }
+    lines.concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::figure::scene::{Across, Pen};
+    use crate::report::figure::series_style::{BLACK, GREY};
+
+    /// A black square of 12 points at the left, a picture of two squares at the right, and a text below.
+    fn scene() -> Scene {
+        let mut scene = Scene::new("A (title) \u{1b} \\", 72.0);
+        scene.height = 36.0;
+        scene.fill("area", &[(0.0, 0.0), (12.0, 0.0), (12.0, 12.0), (0.0, 12.0)], BLACK, 1.0);
+        scene.image((48.0, 0.0), (24.0, 12.0), 2, &[100, 200]);
+        scene.image((60.0, 30.0), (4.0, 4.0), 1, &[50]);
+        for left in [1.0, 7.0, 13.0] {
+            scene.fill("band", &[(left, 30.0), (left + 5.0, 30.0), (left, 35.0)], GREY, 0.18);
+        }
+        scene.stroke("axis", &[(0.0, 14.0), (10.0, 14.0)], Pen::new(GREY, 1.0).dashed((4.0, 2.0)));
+        scene.text((36.0, 25.0), "tova ±4 模", 7.0, BLACK, Across::Centre);
+        scene
+    }
+
+    #[test]
+    fn shapes_pictures_and_letters_become_pixels() {
+        let file = scene().png().unwrap();
+        assert_eq!(file, scene().png().unwrap());
+        let mut reader = png::Decoder::new(&file[..]).read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size()];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        assert_eq!((info.width, info.height), (300, 150));
+        let at = |x: usize, y: usize| pixels[(y * 300 + x) * 3];
+        assert_eq!((at(25, 25), at(60, 25)), (0, 255));
+        assert_eq!([at(201, 25), at(249, 48), at(251, 1), at(298, 25)], [100, 100, 200, 200]);
+        // Letters are within 20 points of the middle, and nowhere else at their height.
+        let dark: Vec<usize> = (90..120)
+            .flat_map(|y| (0..300).map(move |x| (x, y)))
+            .filter(|&(x, y)| at(x, y) < 128)
+            .map(|(x, _)| x)
+            .collect();
+        assert!(dark.len() > 100 && dark.iter().all(|x| (65..235).contains(x)), "{dark:?}");
+    }
+
+    #[test]
+    fn a_pdf_has_its_page_and_repeats() {
+        let file = scene().pdf().unwrap();
+        assert_eq!(file, scene().pdf().unwrap());
+        let text: String = file.iter().map(|byte| char::from(*byte)).collect();
+        assert!(text.starts_with("%PDF-1.") && text.contains("/MediaBox [0 0 72 36]"), "{text:.300}");
+        // The font, the text's characters, and the picture are in the file; a date is not.
+        for part in ["DejaVuSans", "/ToUnicode", "/Subtype /Image", "/Width 2"] {
+            assert!(text.contains(part), "{part}");
+        }
+        assert!(!text.contains("Date"));
+        // Every object is where the table at the end says.
+        let (_, end) = text.rsplit_once("startxref\n").unwrap();
+        let start: usize = end.lines().next().unwrap().parse().unwrap();
+        let mut lines = String::from_utf8_lossy(&file[start..]).into_owned();
+        lines = lines.strip_prefix("xref\n0 ").unwrap().to_owned();
+        let count: usize = lines.lines().next().unwrap().parse().unwrap();
+        for (number, line) in lines.lines().skip(2).take(count - 1).enumerate() {
+            let place: usize = line[..10].parse().unwrap();
+            assert!(file[place..].starts_with(format!("{} 0 obj", number + 1).as_bytes()), "{number}: {line}");
+        }
+    }
+}

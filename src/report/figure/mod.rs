@@ -1,0 +1,12 @@
+pub(crate) mod axis;
+pub(crate) mod chart;
+pub(crate) mod curve;
+pub(crate) mod export;
+pub(crate) mod figure_title;
+pub(crate) mod font;
+pub(crate) mod heatmap;
+pub(crate) mod kept_by_position;
+pub(crate) mod needle_map;
+pub(crate) mod plain;
+pub(crate) mod scene;
+pub(crate) mod series_style;

@@ -1,0 +1,150 @@
+//! Draws maps of needles: squares with numbers, darker where more is found.
+
+use super::{NeedleMap, NeedleMaps, Square};
+use crate::report::escape;
+use crate::report::figure::chart::{self, LABEL, SMALL, TITLE, TITLE_ROW};
+use crate::report::figure::curve::TOP;
+use crate::report::figure::font;
+use crate::report::figure::plain::Plain;
+use crate::report::figure::scene::{Across, Pen, Scene, Spot};
+use crate::report::figure::series_style::{BLACK, Color, WHITE};
+
+/// Between maps, in points.
+const GAP: f64 = 8.0;
+const LABEL_ROOM: f64 = LABEL + 5.0;
+const SQUARE_HEIGHT: f64 = 14.0;
+/// Between squares.
+const LINE: f64 = 0.6;
+/// Longer titles are cut.
+const MOST_TITLE: f64 = 150.0;
+
+impl NeedleMaps {
+    /// All maps on one page.
+    pub(crate) fn scene(&self, title: &str, plain: Plain) -> Scene {
+        let width = |map: &NeedleMap| map.width(map.depth_room() + font::width(&map.title, TITLE).min(MOST_TITLE));
+        let wide = self.maps.iter().map(width).fold(0.0, f64::max) + GAP;
+        let abreast = self.rows().map(<[NeedleMap]>::len).max().unwrap_or(1);
+        let mut scene = Scene::new(title, LABEL_ROOM + abreast as f64 * wide);
+        let is_untitled = plain.title && self.maps.len() == 1;
+        let mut bottom = if is_untitled { 2.0 + TOP - TITLE_ROW } else { 2.0 };
+        for row in self.rows() {
+            let top = bottom;
+            for (column, map) in row.iter().enumerate() {
+                // The first map of a row also names the depths.
+                let (before, own) = if column == 0 { (0.0, LABEL_ROOM) } else { (LABEL_ROOM, 0.0) };
+                let corner = (column as f64 * wide + before, top);
+                let title = if is_untitled { None } else { Some(font::fit(&map.title, TITLE, wide - GAP)) };
+                map.draw(&mut scene, corner, own + wide - GAP, (title.as_slice(), column == 0));
+            }
+            bottom = top + row[0].height() + GAP;
+        }
+        let caption = format!("{title}; {}", self.about());
+        let room = scene.width - 12.0;
+        let end = match plain.footnote {
+            true => bottom - GAP,
+            false => chart::draw_caption(&mut scene, (6.0, bottom), room, &caption),
+        };
+        scene.height = end + 2.0;
+        scene
+    }
+}
+
+impl NeedleMap {
+    /// As wide as its columns need, without the name of the depths, and at least `least`.
+    pub(crate) fn width(&self, least: f64) -> f64 {
+        let column = self.columns.iter().map(|name| font::width(name, SMALL) + 4.0).fold(21.0, f64::max);
+        (self.depth_room() + column * self.columns.len() as f64).max(least)
+    }
+
+    /// Room for the depths on the left of the squares.
+    fn depth_room(&self) -> f64 {
+        self.depths.iter().map(|depth| font::width(&depth.to_string(), SMALL)).fold(0.0, f64::max) + 5.0
+    }
+
+    /// Draws it at `corner`; `labelled` is false where a map on the left names the depths.
+    pub(crate) fn draw(&self, scene: &mut Scene, corner: Spot, width: f64, (title, labelled): (&[String], bool)) {
+        let label = if labelled { LABEL_ROOM } else { 0.0 };
+        let left = corner.0 + label + self.depth_room();
+        let right = corner.0 + width;
+        let top = corner.1 + TITLE_ROW;
+        let bottom = top + SQUARE_HEIGHT * self.depths.len() as f64;
+        let centre = (left + right) / 2.0;
+        chart::title::draw(scene, title, (corner.0, right), (centre, top));
+        if labelled {
+            scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (top + bottom) / 2.0), "depth (%)", LABEL);
+        }
+        let wide = (right - left) / self.columns.len() as f64;
+        let x = |column: usize| left + wide * column as f64;
+        let y = |line: usize| top + SQUARE_HEIGHT * line as f64;
+        scene.group(&format!("class=\"line\" data-policy=\"{}\"", escape::xml(&self.policy)), |scene| {
+            for square in &self.squares {
+                let corner = (x(square.place.0), y(square.place.1));
+                square.draw(scene, corner, (wide, SQUARE_HEIGHT));
+            }
+        });
+        let frame = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
+        scene.stroke("axis", &frame, Pen::new(BLACK, 0.5));
+        for (line, depth) in self.depths.iter().enumerate() {
+            let middle = y(line) + SQUARE_HEIGHT / 2.0;
+            scene.text((left - 3.0, middle), &depth.to_string(), SMALL, BLACK, Across::Right);
+        }
+        for (column, name) in self.columns.iter().enumerate() {
+            scene.text((x(column) + wide / 2.0, bottom + 6.0), name, SMALL, BLACK, Across::Centre);
+        }
+        scene.text((centre, bottom + 15.0), self.across_name, LABEL, BLACK, Across::Centre);
+    }
+
+    /// Its height with a title of one line.
+    pub(crate) fn height(&self) -> f64 {
+        TITLE_ROW + SQUARE_HEIGHT * self.depths.len() as f64 + 19.0
+    }
+}
+
+impl Square {
+    fn draw(&self, scene: &mut Scene, (left, top): Spot, (wide, high): (f64, f64)) {
+        let color = color(self.found);
+        let (ink, class) = if is_dark(color) { (WHITE, "cell dark") } else { (BLACK, "cell") };
+        // A thin line of the background between squares.
+        let (left, top) = (left + LINE / 2.0, top + LINE / 2.0);
+        let (right, bottom) = (left + wide - LINE, top + high - LINE);
+        let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
+        let size = self.size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
+        scene.group(&format!("class=\"pt {class}\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
+            scene.fill("square", &[(left, top), (right, top), (right, bottom), (left, bottom)], color, 1.0);
+            scene.text(middle, &format!("{:.0}", self.found), SMALL, ink, Across::Centre);
+            scene.tooltip(middle, high / 2.0, &self.tooltip);
+        });
+    }
+}
+
+/// The colour of a share in percent: from nearly white over blue to dark blue, so that more is darker in print too.
+fn color(found: f64) -> Color {
+    const STOPS: [[f64; 3]; 3] = [[247.0, 251.0, 255.0], [107.0, 174.0, 214.0], [8.0, 48.0, 107.0]];
+    let along = if found.is_finite() { found.clamp(0.0, 100.0) / 50.0 } else { 0.0 };
+    let (from, share) = if along < 1.0 { (0, along) } else { (1, along - 1.0) };
+    let mixed = |i: usize| STOPS[from][i] + share * (STOPS[from + 1][i] - STOPS[from][i]);
+    let [red, green, blue] = [0, 1, 2].map(|i| mixed(i).round() as u8);
+    Color(red, green, blue)
+}
+
+/// Whether white stands out more than black does, by the luminance of WCAG 2.2.
+fn is_dark(Color(red, green, blue): Color) -> bool {
+    let linear = |part: u8| match f64::from(part) / 255.0 {
+        part if part <= 0.04045 => part / 12.92,
+        part => ((part + 0.055) / 1.055).powf(2.4),
+    };
+    0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue) < 0.179
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_is_darker_and_numbers_can_be_read_on_it() {
+        assert_eq!([0.0, 50.0, 100.0].map(color), [Color(247, 251, 255), Color(107, 174, 214), Color(8, 48, 107)]);
+        assert_eq!([0.0, 50.0, 100.0].map(|share| is_dark(color(share))), [false, false, true]);
+        let green: Vec<u8> = (0..=100).map(|share| color(f64::from(share)).1).collect();
+        assert!(green.is_sorted_by(|a, b| a > b), "{green:?}");
+    }
+}

@@ -1,0 +1,273 @@
+//! What the lines of policies look like: a colour that the colour-blind can tell apart, and a marker.
+//!
+//! A policy looks the same in every report, so that a reader learns it once: presets have fixed looks, and every other policy
+//! takes the first free look from a place that only its name decides. Colours are Okabe and Ito's, without their yellow (too
+//! pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
+
+use indexmap::IndexSet;
+use sha2::{Digest as _, Sha256};
+
+use crate::report::series::panel::Panel;
+
+pub(crate) use plotters::style::RGBColor as Color;
+
+pub(crate) const BLACK: Color = Color(0, 0, 0);
+pub(crate) const WHITE: Color = Color(255, 255, 255);
+pub(crate) const PALE: Color = Color(222, 222, 222);
+pub(crate) const GREY: Color = Color(110, 110, 110);
+/// The colours of lines. page.css has a class for each, with a shade of it for light and one for dark pages.
+pub(crate) const COLORS: [Color; 9] = [
+    Color(213, 94, 0),    // vermillion
+    Color(0, 114, 178),   // blue
+    Color(0, 158, 115),   // bluish green
+    Color(86, 180, 233),  // sky blue
+    Color(204, 121, 167), // reddish purple
+    Color(230, 159, 0),   // orange
+    Color(51, 34, 136),   // indigo
+    Color(136, 34, 85),   // wine
+    GREY,
+];
+/// The place of grey, which is for cut texts, random eviction and what knows the future.
+const GREY_AT: usize = COLORS.len() - 1;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Marker {
+    Circle,
+    Square,
+    Diamond,
+    Up,
+    Down,
+    Cross,
+    Plus,
+    Star,
+}
+
+const VERMILLION: usize = 0;
+const BLUE: usize = 1;
+const GREEN: usize = 2;
+const SKY: usize = 3;
+const PURPLE: usize = 4;
+const ORANGE: usize = 5;
+const INDIGO: usize = 6;
+const WINE: usize = 7;
+
+/// A place in [`COLORS`], and a marker.
+type Look = (usize, Marker);
+
+/// The policies of the paper's figures. They have colours of their own as long as few others are drawn.
+const PAPER: [(&str, Look); 5] = [
+    ("truncate", (GREY_AT, Marker::Cross)),
+    ("window", (SKY, Marker::Down)),
+    ("window+4", (BLUE, Marker::Square)),
+    ("h2o", (GREEN, Marker::Up)),
+    ("tova", (VERMILLION, Marker::Circle)),
+];
+
+/// The other presets and the paper's other policies. Those that are often drawn with the five above have other colours.
+const FIXED: [(&str, Look); 20] = [
+    ("tova-head", (PURPLE, Marker::Diamond)),
+    ("window+1", (INDIGO, Marker::Plus)),
+    ("tova+1", (ORANGE, Marker::Diamond)),
+    ("tova+4", (ORANGE, Marker::Star)),
+    ("h2o-layer", (WINE, Marker::Square)),
+    ("a2sf", (WINE, Marker::Up)),
+    ("roco", (INDIGO, Marker::Square)),
+    ("scissorhands", (SKY, Marker::Square)),
+    ("vatp", (PURPLE, Marker::Plus)),
+    ("caote", (ORANGE, Marker::Cross)),
+    ("caote-h2o", (BLUE, Marker::Diamond)),
+    ("keyformer", (VERMILLION, Marker::Diamond)),
+    ("morphkv-sum", (GREEN, Marker::Diamond)),
+    ("morphkv-max", (SKY, Marker::Star)),
+    ("keydiff", (VERMILLION, Marker::Up)),
+    ("knorm", (BLUE, Marker::Star)),
+    ("knorm-layer", (GREEN, Marker::Plus)),
+    ("random", (GREY_AT, Marker::Plus)),
+    ("clairvoyant", (GREY_AT, Marker::Star)),
+    ("clairvoyant-head", (GREY_AT, Marker::Diamond)),
+];
+
+/// The markers of policies without a fixed look; the paper's have the last four.
+const MARKERS: [Marker; 8] = {
+    use Marker::*;
+    [Star, Plus, Diamond, Cross, Circle, Square, Up, Down]
+};
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct SeriesStyle {
+    /// A place in [`COLORS`].
+    color: usize,
+    pub(crate) marker: Marker,
+    /// How many series before this one have its colour.
+    repeats: usize,
+}
+
+impl SeriesStyle {
+    pub(crate) fn color(self) -> Color {
+        COLORS[self.color]
+    }
+
+    /// `p3 d1`: the fourth colour, and the second series to have it, which the page draws dashed.
+    pub(crate) fn class(self) -> String {
+        format!("p{} d{}", self.color, self.repeats.min(3))
+    }
+}
+
+/// The styles of all series of a report, in their order.
+pub(crate) struct SeriesStyles(Vec<(String, SeriesStyle)>);
+
+impl SeriesStyles {
+    /// The policies of panels, in the order of tables.
+    pub(crate) fn of(panels: &[Panel]) -> Self {
+        let names = panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full");
+        let names: IndexSet<&str> = names.collect();
+        Self::of_names(&names.into_iter().collect::<Vec<_>>())
+    }
+
+    /// Policies with fixed looks have them; each other one takes the first of its candidates that none before it has.
+    pub(crate) fn of_names(names: &[&str]) -> Self {
+        let mut taken: Vec<Look> = Vec::new();
+        let look = |name: &&str| {
+            fixed(name).unwrap_or_else(|| {
+                let own = candidates(name);
+                let free = own.iter().find(|look| !taken.contains(look)).unwrap_or(&own[0]);
+                taken.push(*free);
+                *free
+            })
+        };
+        Self::with_looks(names, names.iter().map(look).collect())
+    }
+
+    /// For lines that are no policies: colours in their order.
+    pub(crate) fn in_order(names: &[&str]) -> Self {
+        use Marker::*;
+        let markers = [Circle, Square, Up, Diamond, Down, Star, Plus, Cross];
+        let look = |at| (at % GREY_AT, markers[(at + at / GREY_AT) % markers.len()]);
+        Self::with_looks(names, (0..names.len()).map(look).collect())
+    }
+
+    fn with_looks(names: &[&str], looks: Vec<Look>) -> Self {
+        let mut styles: Vec<(String, SeriesStyle)> = Vec::new();
+        for (name, (color, marker)) in names.iter().zip(looks) {
+            let repeats = styles.iter().filter(|(_, style)| style.color == color).count();
+            styles.push(((*name).to_owned(), SeriesStyle { color, marker, repeats }));
+        }
+        Self(styles)
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<SeriesStyle> {
+        self.0.iter().find(|(known, _)| known == name).map(|(_, style)| *style)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, SeriesStyle)> {
+        self.0.iter().map(|(name, style)| (name.as_str(), *style))
+    }
+}
+
+/// Whether a policy is in the paper's figures; drawn last, since lines of its variants often lie under it.
+pub(crate) fn is_of_the_paper(policy: &str) -> bool {
+    PAPER.iter().any(|(name, _)| *name == policy)
+}
+
+fn fixed(policy: &str) -> Option<Look> {
+    PAPER.iter().chain(&FIXED).find(|(name, _)| *name == policy).map(|(_, look)| *look)
+}
+
+/// The looks that are not fixed, from the one that a name decides: first each of the colours that the paper's policies leave,
+/// then the same with other markers, and the paper's colours last.
+fn candidates(name: &str) -> Vec<Look> {
+    let start = usize::from(Sha256::digest(name.as_bytes())[0]) % 4;
+    let looks = [PURPLE, VERMILLION].into_iter().flat_map(|first| {
+        (0..MARKERS.len()).flat_map(move |round| {
+            (start..start + 4).map(move |at| {
+                let at = at % 4;
+                // Two rounds have all eight markers, and a colour never has one twice.
+                (first + at, MARKERS[(4 * round + at + round / 2) % MARKERS.len()])
+            })
+        })
+    });
+    looks.filter(|look| PAPER.iter().chain(&FIXED).all(|(_, fixed)| fixed != look)).collect()
+}
+
+impl Marker {
+    /// The outlines around a place, of about equal area for every shape, and whether they are filled; others are lines.
+    pub(crate) fn strokes(self, at: (f64, f64), radius: f64) -> (bool, Vec<Vec<(f64, f64)>>) {
+        let around = |corners: u32, turn: f64, radius: f64| -> Vec<(f64, f64)> {
+            let angle = |i: u32| (turn + f64::from(i) / f64::from(corners)) * std::f64::consts::TAU;
+            (0..corners).map(|i| (at.0 + radius * angle(i).sin(), at.1 - radius * angle(i).cos())).collect()
+        };
+        let line = |(x, y): (f64, f64)| vec![(at.0 - x, at.1 - y), (at.0 + x, at.1 + y)];
+        let r = radius;
+        match self {
+            Self::Circle => (true, vec![around(32, 0.0, r)]),
+            Self::Square => (true, vec![around(4, 0.125, 1.25 * r)]),
+            Self::Diamond => (true, vec![around(4, 0.0, 1.3 * r)]),
+            Self::Up => (true, vec![around(3, 0.0, 1.35 * r)]),
+            Self::Down => (true, vec![around(3, 0.5, 1.35 * r)]),
+            Self::Star => {
+                let (outer, inner) = (around(5, 0.0, 1.4 * r), around(5, 0.1, 0.6 * r));
+                (true, vec![outer.into_iter().zip(inner).flat_map(|(tip, dent)| [tip, dent]).collect()])
+            }
+            Self::Cross => (false, vec![line((0.9 * r, 0.9 * r)), line((0.9 * r, -0.9 * r))]),
+            Self::Plus => (false, vec![line((1.2 * r, 0.0)), line((0.0, 1.2 * r))]),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::eviction::presets::PRESETS;
+
+    fn looks(names: &[&str]) -> Vec<Look> {
+        SeriesStyles::of_names(names).iter().map(|(_, style)| (style.color, style.marker)).collect()
+    }
+
+    #[test]
+    fn a_preset_looks_the_same_whatever_it_is_drawn_with() {
+        let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
+        for preset in &presets {
+            let alone = looks(&[preset])[0];
+            assert!(fixed(preset).is_some(), "{preset} has no look of its own");
+            assert_eq!(looks(&["mine", "window+9", preset, "other"])[2], alone, "{preset}");
+        }
+        let all: BTreeSet<String> = looks(&presets).iter().map(|look| format!("{look:?}")).collect();
+        assert_eq!(all.len(), presets.len());
+    }
+
+    #[test]
+    fn a_policy_of_one_s_own_keeps_its_look_when_others_come() {
+        let alone = looks(&["mine"])[0];
+        let presets = PRESETS.iter().map(|preset| preset.name);
+        assert_eq!(*looks(&presets.chain(["mine"]).collect::<Vec<_>>()).last().unwrap(), alone);
+        let later: Vec<String> = (0..20).map(|i| format!("later{i}")).collect();
+        let all: Vec<&str> = ["mine"].into_iter().chain(later.iter().map(String::as_str)).collect();
+        assert_eq!(looks(&all)[0], alone);
+        // One that comes later gives way only where the look is the same.
+        let [one, other] = [looks(&["later1"])[0], looks(&["mine", "later1"])[1]];
+        assert!(one == other || one == alone, "{one:?} {other:?} {alone:?}");
+    }
+
+    #[test]
+    fn no_two_policies_look_alike() {
+        let own: Vec<String> = (0..20).map(|i| format!("mine{i}")).collect();
+        let mut policies = vec!["truncate", "window", "window+4", "h2o", "tova"];
+        policies.extend(own.iter().map(String::as_str));
+        let looks = looks(&policies);
+        for (i, look) in looks.iter().enumerate() {
+            assert!(!looks[..i].contains(look), "{}: {look:?}", policies[i]);
+        }
+        // The paper's and four others have colours of their own.
+        let colors: BTreeSet<usize> = looks[..9].iter().map(|(color, _)| *color).collect();
+        assert_eq!(colors.len(), 9);
+        // Two of one colour are dashed differently on the page.
+        let styles = SeriesStyles::of_names(&policies);
+        assert_eq!(
+            (styles.get("tova").unwrap().class(), styles.get("window").unwrap().class()),
+            ("p0 d0".into(), "p3 d0".into())
+        );
+        assert!(styles.iter().any(|(_, style)| style.class().ends_with("d1")));
+    }
+}

@@ -1,0 +1,176 @@
+//! The points as CSV, and the pairs: one line each, with every digit and every field of the key.
+
+use anyhow::Result;
+
+use crate::report::document::table::{Entry, Sheet};
+use crate::report::escape;
+use crate::report::format::Files;
+use crate::report::series::key::SeriesKey;
+use crate::report::series::panel::Panel;
+use crate::report::statistics::interval::Estimate;
+use crate::report::write_report::Report;
+
+pub(crate) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.csv", points(&report.results.panels)), ("pairs.csv", pairs(&report.panels))])
+}
+
+/// The points, header included.
+fn points(panels: &[Panel]) -> String {
+    let mut file = header(
+        "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
+         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete",
+    );
+    for (panel, point) in panels.iter().flat_map(|panel| panel.points.iter().map(move |point| (panel, point))) {
+        let [value, low, high] = estimate(Some(point.estimate));
+        let [minus_full, minus_full_low, minus_full_high] =
+            estimate(point.to_full.as_ref().map(|to_full| to_full.shown));
+        let [nats, nats_low, nats_high] = estimate(point.to_full.as_ref().and_then(|to_full| to_full.nats));
+        let [to_ceiling, to_ceiling_low, to_ceiling_high] = estimate(point.to_ceiling);
+        let fields = [
+            panel.slice.clone().unwrap_or_default(),
+            panel.metric.label.to_string(),
+            point.policy.clone(),
+            shown(point.cache_size),
+            value,
+            low,
+            high,
+            minus_full,
+            minus_full_low,
+            minus_full_high,
+            nats,
+            nats_low,
+            nats_high,
+            to_ceiling,
+            to_ceiling_low,
+            to_ceiling_high,
+            shown(panel.chance),
+            point.samples.to_string(),
+            panel.samples.to_string(),
+            point.clusters.to_string(),
+            point.weight.to_string(),
+            point.complete.to_string(),
+        ];
+        push_line(&mut file, panel, fields);
+    }
+    file
+}
+
+/// Every two policies at each cache size, once: the later in the order of the tables minus the earlier.
+fn pairs(panels: &[Panel]) -> String {
+    let mut file = header(
+        "quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,samples,clusters",
+    );
+    for (panel, pair) in panels.iter().flat_map(|panel| panel.pairs.iter().map(move |pair| (panel, pair))) {
+        let [difference, low, high] = estimate(Some(pair.difference.shown));
+        let [nats, nats_low, nats_high] = estimate(pair.difference.nats);
+        let fields = [
+            panel.metric.label.to_string(),
+            pair.policy.clone(),
+            pair.against.clone(),
+            pair.cache_size.to_string(),
+            difference,
+            low,
+            high,
+            nats,
+            nats_low,
+            nats_high,
+            shown(pair.p.map(|p| p.own)),
+            shown(pair.p.map(|p| p.adjusted)),
+            pair.difference.samples.to_string(),
+            pair.difference.clusters.to_string(),
+        ];
+        push_line(&mut file, panel, fields);
+    }
+    file
+}
+
+/// Every line begins with the fields of its key.
+fn header(names: &str) -> String {
+    format!("{},metric,{names}\n", SeriesKey::names().join(","))
+}
+
+fn push_line<const N: usize>(file: &mut String, panel: &Panel, fields: [String; N]) {
+    let key = panel.key.fields().map(|(_, value)| value);
+    let all = key.into_iter().chain([panel.metric.id.to_string()]).chain(fields);
+    *file += &all.map(|field| escape::csv(&field)).collect::<Vec<_>>().join(",");
+    file.push('\n');
+}
+
+/// The number and the ends of its interval.
+fn estimate(estimate: Option<Estimate>) -> [String; 3] {
+    let interval = estimate.and_then(|estimate| estimate.interval);
+    let ends = [interval.map(|interval| interval.low), interval.map(|interval| interval.high)];
+    [estimate.map(|estimate| estimate.value), ends[0], ends[1]].map(shown)
+}
+
+fn shown(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |value| value.to_string())
+}
+
+/// Sheets in one file, a line for each number as it is shown, since sheets may differ in their columns.
+pub(crate) fn sheets(sheets: &[Sheet]) -> String {
+    let mut file = "table,line,column,shown,interval,bold,partial\n".to_owned();
+    for sheet in sheets {
+        for line in &sheet.grid.lines {
+            for (column, entry) in sheet.grid.columns.iter().zip(&line.cells) {
+                let Some(Entry { number, spread, bold, partial }) = entry else { continue };
+                let spread = spread.as_deref().unwrap_or_default();
+                let texts = [&sheet.title, &line.name, column, number, spread].map(escape::csv);
+                file += &format!("{},{bold},{partial}\n", texts.join(","));
+            }
+        }
+    }
+    file
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::document::table::{Grid, Line};
+    use crate::report::fixture::{cell, panels};
+
+    #[test]
+    fn one_line_per_point_with_every_digit() {
+        let at = |policy, size| cell("nll", policy, size, &[("a", 2.0, 1.0)]);
+        let file = points(&panels(&[at("full", None), at("my, \"own\"", Some(64))].concat()));
+        let lines: Vec<&str> = file.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(lines[0].starts_with("task,dataset,model,"));
+        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,,,,,,,1,1,1,1,true"), "{}", lines[1]);
+        assert!(
+            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,,,,1,1,1,1,true"),
+            "{}",
+            lines[2]
+        );
+    }
+
+    #[test]
+    fn one_line_per_pair_with_its_interval_and_p() {
+        let at = |policy, costs: [f64; 4]| {
+            let samples = ["a", "b", "c", "d"].into_iter().zip(costs).map(|(name, cost)| (name, cost, 1.0));
+            cell("cost", policy, Some(64), &samples.collect::<Vec<_>>())
+        };
+        let file = pairs(&panels(&[at("window", [1.0; 4]), at("my, \"own\"", [2.0, 4.0, 6.0, 4.0])].concat()));
+        let lines: Vec<&str> = file.lines().collect();
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].ends_with(",metric,quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,samples,clusters"));
+        // Of four books with differences 1, 3, 5 and 3 the ends are books, and all have one sign.
+        assert!(
+            lines[1].contains(",cost,cost,\"my, \"\"own\"\"\",window,64,3,1,5,,,,0.125,0.125,4,4"),
+            "{}",
+            lines[1]
+        );
+    }
+
+    #[test]
+    fn sheets_are_lines_of_single_numbers() {
+        let entry = Entry { spread: Some("[9, 10]".into()), bold: true, ..Entry::plain("9.5") };
+        let line = Line { name: "a,b".into(), cells: vec![None, Some(entry)] };
+        let grid = Grid { columns: vec!["64".into(), "128".into()], lines: vec![line] };
+        let sheet = Sheet::new("T", "", "policy", grid);
+        assert_eq!(
+            sheets(&[sheet]),
+            "table,line,column,shown,interval,bold,partial\nT,\"a,b\",128,9.5,\"[9, 10]\",true,false\n"
+        );
+    }
+}

@@ -1,0 +1,145 @@
+//! A figure of the page: one or several charts, linear and logarithmic, their legend and what is to be said of them.
+//!
+//! Charts are those of the files. Both scales are in the page and the style sheet shows one; the excess over the full cache is
+//! below them.
+
+use indexmap::IndexSet;
+use maud::{Markup, PreEscaped, html};
+
+use crate::format::capital;
+use crate::report::escape;
+use crate::report::figure::chart::{self, Chart, Entry, Shown, Stroke};
+use crate::report::figure::curve::Figure;
+use crate::report::figure::needle_map::{NeedleMap, NeedleMaps};
+use crate::report::figure::scene::Scene;
+use crate::report::figure::series_style::{Marker, SeriesStyle, SeriesStyles};
+
+/// Widths of a chart and heights of its plot, alone and among others. In points, of which the style sheet makes about two
+/// pixels each.
+const ALONE: (f64, f64) = (264.0, 145.0);
+const AMONG: (f64, f64) = (180.0, 105.0);
+
+/// The figure of one chart or several.
+pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
+    if let Some(maps) = &figure.maps {
+        return needle_maps(maps, &figure.title);
+    }
+    let Some((_, charts)) = figure.drawings.first() else { return html! {} };
+    let alone = charts.len() == 1;
+    html! {
+        figure.figure.both[figure.drawings.len() > 1] {
+            @for ((scale, charts), (_, title)) in figure.drawings.iter().zip(figure.files()) {
+                div class={ "scale " (scale) } {
+                    div.charts.alone[alone] {
+                        @for chart in charts { (one(chart, styles, &title, alone)) }
+                    }
+                    @let missing = off_scale(charts, styles);
+                    @if !missing.is_empty() { p.about { "Off this axis: " (missing) "." } }
+                }
+            }
+            (legend(charts, styles))
+            figcaption {
+                (capital(&escape::plain(&figure.title))) "."
+                @for note in notes(figure) { " " (capital(&note)) "." }
+            }
+        }
+    }
+}
+
+/// What is to be said of any of its charts, once.
+fn notes(figure: &Figure) -> IndexSet<String> {
+    figure.drawings.iter().flat_map(|(_, charts)| chart::notes(charts)).collect()
+}
+
+fn one(chart: &Chart, styles: &SeriesStyles, title: &str, alone: bool) -> Markup {
+    let label = format!("{title}; {}", chart.title);
+    let (width, plot) = if alone { ALONE } else { AMONG };
+    let mut scene = Scene::new(title, width);
+    scene.height = Chart::height(plot, 1);
+    // Titles are text of the page, which wraps; above a chart alone there is the heading of its setting.
+    chart.draw(&mut scene, (0.0, 0.0), (width, plot), styles, (&[], true));
+    html! {
+        div.chart {
+            @if !alone { p.chart-title { (escape::plain(&chart.title)) } }
+            (PreEscaped(scene.inline("", &label)))
+        }
+    }
+}
+
+fn needle_maps(maps: &NeedleMaps, title: &str) -> Markup {
+    html! {
+        figure.figure {
+            @for row in maps.rows() {
+                div.charts {
+                    @for map in row {
+                        div.chart {
+                            p.chart-title { (map.title) }
+                            (PreEscaped(needle_map(map).inline("", &format!("{title}; {}", map.title))))
+                        }
+                    }
+                }
+            }
+            figcaption { (escape::plain(title)) ". " (capital(&maps.about())) "." }
+        }
+    }
+}
+
+fn needle_map(map: &NeedleMap) -> Scene {
+    let width = map.width(AMONG.0);
+    let mut scene = Scene::new(&*map.title, width);
+    scene.height = map.height();
+    map.draw(&mut scene, (0.0, 0.0), width, (&[], true));
+    scene
+}
+
+/// What is measured but cannot be seen.
+fn off_scale(charts: &[Chart], styles: &SeriesStyles) -> String {
+    let names = chart::legend(charts, styles).into_iter().filter_map(|entry| match entry.shown {
+        Shown::All => None,
+        Shown::Part => Some(format!("{} (in part)", entry.name)),
+        Shown::Nothing => Some(entry.name),
+    });
+    names.collect::<Vec<_>>().join(", ")
+}
+
+fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
+    html! {
+        ul.legend {
+            @for Entry { name, stroke, .. } in chart::legend(charts, styles) {
+                @let style = match stroke { Stroke::Policy(style) => Some(style), _ => None };
+                @let is_policy = style.is_some() || matches!(stroke, Stroke::Full);
+                li class=[style.map(SeriesStyle::class)] data-policy=[is_policy.then_some(&name)] {
+                    svg.sample viewBox="0 0 32 14" aria-hidden="true" {
+                        path class=(stroke.look().0) d="M1 7H31" {}
+                        @if let Some(style) = style {
+                            @let (path, filled) = marker_path(style.marker);
+                            g transform="translate(16 7)" { path.mark.open[!filled] d=(path) {} }
+                        }
+                    }
+                    (name)
+                }
+            }
+        }
+    }
+}
+
+/// A marker's outline around the origin, in pixels, and whether it is filled.
+pub(super) fn marker_path(marker: Marker) -> (String, bool) {
+    let (filled, outlines) = marker.strokes((0.0, 0.0), 4.4);
+    let trace = |outline: &Vec<(f64, f64)>| {
+        let steps: Vec<String> = outline.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+        format!("M{}{}", steps.join("L"), if filled { "Z" } else { "" })
+    };
+    (outlines.iter().map(trace).collect(), filled)
+}
+
+/// A figure as it is in the files.
+pub(super) fn picture(scene: &Scene) -> Markup {
+    let title = escape::plain(&scene.title);
+    html! {
+        figure.figure {
+            div.box tabindex="0" role="region" aria-label=(title) { (PreEscaped(scene.inline("picture", &title))) }
+            figcaption { (title) "." }
+        }
+    }
+}

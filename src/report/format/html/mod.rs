@@ -1,0 +1,29 @@
+//! The report as one page, `report.html`: it opens from a file, loads nothing from a network, and works without a script.
+//!
+//! Tables are [`Sheet`](crate::report::document::table::Sheet)s, curves are the charts of the other formats drawn as SVG with classes, so
+//! that the style sheet chooses the colours; the data for looking at single samples is in the page as JSON. Every text is
+//! escaped, by `maud` or by the JSON writer in `json`.
+
+mod facts;
+mod figure;
+mod json;
+mod live;
+mod page;
+mod points;
+#[cfg(test)]
+mod reader;
+mod samples;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use anyhow::Result;
+
+pub use live::Live;
+
+use crate::report::format::Files;
+use crate::report::write_report::Report;
+
+pub(crate) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.html", page::page(report)?)])
+}

@@ -1,0 +1,185 @@
+//! The report's tables for a paper: sheets as booktabs, in one file that another document inputs.
+//!
+//! Every name is escaped, and characters that pdfLaTeX lacks are shown by code point, so that the file compiles with
+//! pdfLaTeX, LuaLaTeX and XeLaTeX (Tectonic) whatever names contain.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+
+use crate::format::capital;
+use crate::report::document::table::{Entry, Sheet};
+use crate::report::escape;
+use crate::report::format::Files;
+use crate::report::sections::sheets;
+use crate::report::write_report::Report;
+
+/// What stands before the tables: how to use the file, and its own few macros, which a document may define before.
+const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `tova-bench report` again writes this file anew.
+%
+% This is no document: \input it from one that has in its preamble
+%   \usepackage[T1]{fontenc}  % pdfLaTeX only
+%   \usepackage{booktabs,graphicx,xcolor}
+% Every table has a \label to \ref to, named in the comment above it. Between groups of tables stands \tovabenchpause,
+% which ends the page: so many floats in a row would be too many for LaTeX. Define it as empty to have none of that,
+% and \tovabenchspread to show intervals otherwise, or not at all.
+\providecommand{\tovabenchpause}{\clearpage}
+\providecommand{\tovabenchspread}[1]{{\scriptsize\color{gray}#1}}
+% A table wider than the text is made as narrow.
+\providecommand{\tovabenchfit}[1]{\sbox0{#1}\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi}
+% A letter beyond ASCII by its code point and itself: itself where the font has it.
+\ifdefined\tovabenchletter\else
+  \ifdefined\Umathchar
+    \protected\def\tovabenchletter#1#2{\iffontchar\font\string"#1 #2\else\texttt{U+#1}\fi}
+  \else
+    \protected\def\tovabenchletter#1#2{\ifcsname u8:\detokenize{#2}\endcsname#2\else\texttt{U+#1}\fi}
+  \fi
+\fi
+"##;
+
+/// Tables between two ends of a page.
+const TOGETHER: usize = 6;
+
+pub(crate) fn files(report: &Report<'_>) -> Result<Files> {
+    Ok(vec![("report.tex", file(&sheets::all(report)))])
+}
+
+/// One file of sheets.
+pub(crate) fn sheets(sheets: &[Sheet]) -> String {
+    file(&[(None, sheets.to_vec())])
+}
+
+/// The whole file: groups of sheets, each with what its tables have in common.
+fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
+    let mut file = HEADER.to_owned();
+    let mut labels: BTreeMap<String, usize> = BTreeMap::new();
+    for (title, sheets) in groups {
+        for together in sheets.chunks(TOGETHER) {
+            for sheet in together {
+                // How many claims hold is no part of a name.
+                let own = if sheet.has_sentences() { sheet.title.split(':').next() } else { None };
+                let own = own.unwrap_or(&sheet.title);
+                let words = title.iter().flat_map(|title| title.split(" \u{B7} ")).chain([own]);
+                let slug = words.map(escape::slug).collect::<Vec<_>>().join("-");
+                let seen = labels.entry(slug.clone()).or_default();
+                *seen += 1;
+                let label = if *seen == 1 { format!("tab:{slug}") } else { format!("tab:{slug}-{seen}") };
+                file.push_str(&table(sheet, title.as_deref(), &label));
+            }
+            file.push_str("\n\\tovabenchpause\n");
+        }
+    }
+    file
+}
+
+fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
+    let titled = |escape: fn(&str) -> String| {
+        let own = escape(&capital(&sheet.title));
+        title.map_or_else(|| own.clone(), |title| format!("{own} ({})", escape(title)))
+    };
+    let (short, mut long) = (titled(escape::latex_for_lists), titled(escape::latex));
+    if !sheet.about.is_empty() {
+        long.push_str(&format!(". {}", escape::latex(&sheet.about)));
+    }
+    let mut table = format!(
+        "\n% {label}\n\\begin{{table}}[htbp]\n  \\centering\\small\n  \\caption[{short}]{{{long}}}\n  \
+         \\label{{{label}}}\n  \\par\\smallskip\n"
+    );
+    if !sheet.grid.lines.is_empty() {
+        let columns = sheet.grid.columns.iter().map(|column| escape::latex(column));
+        let (first, others) = match sheet.has_sentences() {
+            true => ("p{.3\\linewidth}", "p{.2\\linewidth}"),
+            false => ("l", "r"),
+        };
+        let head: Vec<String> = std::iter::once(escape::latex(sheet.corner)).chain(columns).collect();
+        table.push_str(&format!(
+            "  \\tovabenchfit{{%\n  \\begin{{tabular}}{{@{{}}{first}*{{{}}}{{{others}}}@{{}}}}\n    \\toprule\n    {} \\\\\n    \
+             \\midrule\n",
+            sheet.grid.columns.len(),
+            head.join(" & ")
+        ));
+        for line in &sheet.grid.lines {
+            let numbers: Vec<String> =
+                line.cells.iter().map(|cell| cell.as_ref().map_or_else(|| "--".to_owned(), number)).collect();
+            // Intervals are below the numbers: beside them, seven sizes would be wider than a page.
+            let spread = |cell: &Option<Entry>| {
+                let spread = cell.as_ref().and_then(|entry| entry.spread.as_deref()).map(escape::latex);
+                spread.map_or_else(String::new, |spread| format!("\\tovabenchspread{{{spread}}}"))
+            };
+            let spreads: Vec<String> = line.cells.iter().map(spread).collect();
+            let has_spreads = spreads.iter().any(|spread| !spread.is_empty());
+            let closer = if has_spreads { "[-0.7ex]" } else { "" };
+            let name = escape::latex(&line.name);
+            table.push_str(&format!("    {name} & {} \\\\{closer}\n", numbers.join(" & ")));
+            if has_spreads {
+                table.push_str(&format!("     & {} \\\\\n", spreads.join(" & ")));
+            }
+        }
+        table.push_str("    \\bottomrule\n  \\end{tabular}}\n");
+    }
+    for note in &sheet.notes {
+        table.push_str(&format!("  \\par\\smallskip{{\\footnotesize {}\\par}}\n", escape::latex(note)));
+    }
+    table + "\\end{table}\n"
+}
+
+fn number(entry: &Entry) -> String {
+    let shown = signed(&entry.number);
+    let shown = if entry.bold { format!("\\textbf{{{shown}}}") } else { shown };
+    if entry.partial { shown + &escape::latex("†") } else { shown }
+}
+
+/// LaTeX distinguishes a minus from a hyphen.
+fn signed(number: &str) -> String {
+    let digits = number.strip_prefix('-').filter(|digits| digits.starts_with(|c: char| c.is_ascii_digit()));
+    digits.map_or_else(|| escape::latex(number), |digits| format!("\\ensuremath{{-}}{}", escape::latex(digits)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Row;
+    use crate::report::fixture::{cell, changed, table_3, with_report};
+
+    fn of(rows: &[Row]) -> String {
+        with_report(rows, |report| file(&sheets::all(report)))
+    }
+
+    #[test]
+    fn the_paper_s_table_as_booktabs() {
+        let file = of(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20));
+        for expected in [
+            "\n  \\label{tab:llama-2-7b-hf-pg19-perplexity}\n",
+            "\\caption[Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19)]{Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19). Lower is better",
+            "\\begin{tabular}{@{}l*{7}{r}@{}}\n    \\toprule\n    policy & 64 & 128 & 256 & 512 & 1024 & 2048 & 4096 \\\\\n",
+            "    tova & \\textbf{9.53} & \\textbf{8.32} & \\textbf{7.71} & \\textbf{7.41} & \\textbf{7.25} & \\textbf{7.17} & 7.16 \\\\[-0.7ex]\n",
+            "     & \\tovabenchspread{{[}6.",
+            "    window \\ensuremath{-} tova & \\textbf{+4803} & ",
+        ] {
+            assert!(file.contains(expected), "{expected}: {file}");
+        }
+        // It is to be input: it begins no document, and its environments are balanced.
+        assert!(!file.contains("documentclass") && !file.contains("begin{document}"));
+        for name in ["table", "tabular"] {
+            let count = |what: &str| file.matches(&format!("\\{what}{{{name}}}")).count();
+            assert!(count("begin") >= 3 && count("begin") == count("end"), "{file}");
+        }
+        // Every line of a table has as many cells as its head.
+        for line in file.lines().filter(|line| line.contains(" \\\\") && line.starts_with("    ")) {
+            assert!(matches!(line.matches(" & ").count(), 7 | 8), "{line}");
+        }
+    }
+
+    #[test]
+    fn labels_are_unique_and_names_escaped() {
+        let of_model = |model: &str| {
+            changed(cell("nll", "[50%]_{x}", Some(64), &[("a", 1.0, 1.0)]), |row| row.model = model.into())
+        };
+        let file = of(&[of_model("m"), of_model("M")].concat());
+        assert!(
+            file.contains("\\label{tab:m-pg19-perplexity}") && file.contains("\\label{tab:m-pg19-perplexity-2}"),
+            "{file}"
+        );
+        assert!(file.contains("    {[}50\\%{]}\\_\\{x\\} & 2.72 \\\\"), "{file}");
+    }
+}

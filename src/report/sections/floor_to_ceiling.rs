@@ -1,0 +1,201 @@
+//! How far each policy goes from the floor to the ceiling of its cache size.
+//!
+//! The floor is random eviction, the ceiling the best that was measured with the text's own future known (`clairvoyant`).
+//! Neither is a policy to choose, and both say what a difference between policies is worth. Perplexities are compared in
+//! nats. Rows tell which they are by their score, whatever their name is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::metric::{Better, Metric, Pooling};
+use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::report::sections::sheets::POLICY;
+use crate::report::series::panel::{Panel, Point};
+use crate::report::series::pool::{Cell, Pooled};
+use crate::report::statistics::interval::Estimate;
+
+/// The score of a policy that evicts at random.
+const FLOOR: &str = "random";
+/// The word of formulas that only one who knows the rest of the text can compute.
+const CEILING: &str = "future_attention";
+
+pub(crate) fn is_floor(score: &str) -> bool {
+    score == FLOOR
+}
+
+pub(crate) fn is_ceiling(score: &str) -> bool {
+    score.contains(CEILING)
+}
+
+/// Floor and ceiling by cache size.
+pub(crate) struct Ends<'p> {
+    metric: &'p Metric,
+    at: BTreeMap<u32, [&'p Pooled; 2]>,
+}
+
+impl<'p> Ends<'p> {
+    /// Of the sizes that have both, clearly apart, over all samples that any cell has. Of several the worst is the floor and the
+    /// best the ceiling.
+    pub(crate) fn of(metric: &'p Metric, cells: &'p [Cell<'p>], samples: usize) -> Self {
+        let mut at = BTreeMap::new();
+        let has_ends = metric.better != Better::Unknown && !metric.is_timed();
+        let complete = || cells.iter().filter(|cell| has_ends && cell.sums.samples.len() == samples);
+        let sizes: BTreeSet<u32> = complete().filter_map(|cell| cell.cache_size).collect();
+        for size in sizes {
+            let of_kind = |is_kind: fn(&str) -> bool| {
+                let own = complete().filter(move |cell| cell.cache_size == Some(size) && is_kind(cell.score()));
+                own.filter_map(|cell| cell.pooled.as_ref())
+            };
+            let by_loss = |a: &&Pooled, b: &&Pooled| loss(metric, a.value).total_cmp(&loss(metric, b.value));
+            let ends = of_kind(is_floor).max_by(by_loss).zip(of_kind(is_ceiling).min_by(by_loss));
+            let apart = |(floor, ceiling): &(&Pooled, &Pooled)| {
+                let lost = Pooled::function([floor, ceiling], |[floor, ceiling]| {
+                    loss(metric, floor) - loss(metric, ceiling)
+                });
+                floor.pairs_with(ceiling) && lost.interval.map_or(lost.value, |interval| interval.low) > 0.0
+            };
+            at.extend(ends.filter(apart).map(|(floor, ceiling)| (size, [floor, ceiling])));
+        }
+        Self { metric, at }
+    }
+
+    /// The share of the way that a cell goes: 0 as the floor, 1 as the ceiling. `None` without both, for cut texts and the full
+    /// cache, and for cells without some of the samples.
+    pub(crate) fn share(&self, cell: &Cell<'_>, point: &Point) -> Option<Estimate> {
+        let [floor, ceiling] = self.at.get(&cell.cache_size?)?;
+        let own =
+            cell.pooled.as_ref().filter(|own| point.complete && point.is_policy() && own.pairs_with(floor))?;
+        let share = Pooled::function([own, floor, ceiling], |all| {
+            let [own, floor, ceiling] = all.map(|value| loss(self.metric, value));
+            (floor - own) / (floor - ceiling)
+        });
+        share.value.is_finite().then_some(share)
+    }
+}
+
+/// What is worse is more, in the scale that shares are of.
+fn loss(metric: &Metric, value: f64) -> f64 {
+    match (metric.pooling, metric.better) {
+        (Pooling::Perplexity, _) => value.ln(),
+        (_, Better::Higher) => -value,
+        _ => value,
+    }
+}
+
+/// The shares of a panel in percent; `None` where floor and ceiling were not both measured.
+pub(crate) fn sheet(panel: &Panel) -> Option<Sheet> {
+    let sizes = panel.sizes();
+    let line = |policy: &str| {
+        let cell = |size: &u32| {
+            let Estimate { value, interval } = panel.point(policy, Some(*size))?.to_ceiling?;
+            let shown = |share: f64| format!("{:.1}", 100.0 * share);
+            let spread = interval.filter(|ends| ends.low < ends.high);
+            let spread = spread.map(|ends| format!("[{}, {}]", shown(ends.low), shown(ends.high)));
+            Some(Entry { spread, ..Entry::plain(shown(value)) })
+        };
+        Line { name: policy.to_owned(), cells: sizes.iter().map(cell).collect() }
+    };
+    let lines: Vec<Line> =
+        panel.policies().into_iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
+    let unit = if panel.metric.pooling == Pooling::Perplexity { ", in nats" } else { "" };
+    let about = format!(
+        "Of what lies between evicting at random (0) and evicting with the rest of the text known (100) at that size{unit}, the \
+         share that a policy gains. In brackets are paired 95 % intervals."
+    );
+    (!lines.is_empty()).then(|| {
+        let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines };
+        Sheet::new(format!("{}: way from floor to ceiling (%)", panel.metric.label), about, POLICY, grid)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eviction::presets::PRESETS;
+    use crate::ledger::Row;
+    use crate::report::fixture::{cell, changed, panels};
+
+    const BOOKS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
+
+    /// Rows of a policy with this score, whose six books of 10 tokens lose so much against the full cache.
+    fn lost(policy: &str, score: &str, lost: [f64; 6]) -> Vec<Row> {
+        let of_book = |(at, lost): (usize, f64)| (BOOKS[at], 10.0 * (2.0 + at as f64 + lost), 10.0);
+        let samples: Vec<_> = lost.into_iter().enumerate().map(of_book).collect();
+        changed(cell("nll", policy, Some(64), &samples), |row| row.score = Some(score.into()))
+    }
+
+    /// A share and the ends of its interval.
+    type Share = (f64, Option<(f64, f64)>);
+
+    fn shares(rows: &[Vec<Row>]) -> Vec<(String, Option<Share>)> {
+        let rounded = |number: f64| (number * 1e9).round() / 1e9;
+        let ends = |share: Estimate| share.interval.map(|ends| (rounded(ends.low), rounded(ends.high)));
+        let share = |share: Estimate| (rounded(share.value), ends(share));
+        let panel = panels(&rows.concat()).remove(0);
+        panel.points.iter().map(|point| (point.policy.clone(), point.to_ceiling.map(share))).collect()
+    }
+
+    #[test]
+    fn a_share_is_of_the_nats_between_floor_and_ceiling() {
+        let floor = lost("random", "random", [2.0; 6]);
+        let ceilings =
+            [lost("seer", "future_attention", [0.5; 6]), lost("other seer", "future_attention", [0.0; 6])];
+        let mine = lost("mine", "last_attention", [1.0, 0.5, 0.5, 0.5, 0.5, 0.0]);
+        let cut = changed(lost("truncate", "", [3.0; 6]), |row| row.score = None);
+        let full = changed(lost("full", "", [0.0; 6]), |row| (row.score, row.cache_size) = (None, None));
+        let found = shares(&[full, cut, floor.clone(), ceilings.concat(), mine.clone()]);
+        let of = |policy: &str| found.iter().find(|(name, _)| name == policy).unwrap().1;
+        assert_eq!(of("random"), Some((0.0, Some((0.0, 0.0)))));
+        // The better of those that know the future.
+        assert_eq!((of("seer").unwrap().0, of("other seer")), (0.75, Some((1.0, Some((1.0, 1.0))))));
+        // Half a nat of two; of 63 subsets of six books the 1.28th from either end, 0.28 from {f} or {a} to a pair with it.
+        let (value, ends) = of("mine").unwrap();
+        assert_eq!((value, ends), (0.75, Some((0.535, 0.965))));
+        assert_eq!((of("full"), of("truncate")), (None, None));
+        // A cell without a book, and sizes without one of the ends.
+        let part: Vec<Row> = mine.iter().filter(|row| row.sample != "c").cloned().collect();
+        let found = shares(&[floor.clone(), ceilings[0].clone(), part]);
+        assert!(found.iter().all(|(name, share)| share.is_some() == (name != "mine")), "{found:?}");
+        for one in [&floor, &ceilings[0]] {
+            assert!(shares(&[one.clone(), mine.clone()]).iter().all(|(_, share)| share.is_none()));
+        }
+    }
+
+    #[test]
+    fn ends_that_are_not_told_apart_give_no_share() {
+        let near = lost("random", "random", [0.6, 0.4, 0.6, 0.4, 0.6, 0.6]);
+        let found = shares(&[near, lost("clairvoyant", "future_attention", [0.5; 6])]);
+        assert!(found.iter().all(|(_, share)| share.is_none()), "{found:?}");
+    }
+
+    #[test]
+    fn the_sheet_has_percents_and_no_sheet_is_without_ends() {
+        let rows = [
+            lost("random", "random", [2.0; 6]),
+            lost("clairvoyant", "future_attention", [0.0; 6]),
+            lost("mine", "last_attention", [0.0, 0.0, 0.1, 0.1, 0.1, 0.3]),
+        ];
+        let of = |rows: &[Vec<Row>]| sheet(&panels(&rows.concat())[0]);
+        let shown = of(&rows).unwrap();
+        let line = |at: usize| {
+            let entry = shown.grid.lines[at].cells[0].as_ref().unwrap();
+            (shown.grid.lines[at].name.as_str(), entry.number.as_str(), entry.spread.is_some())
+        };
+        assert_eq!(
+            [line(0), line(1), line(2)],
+            [("random", "0.0", false), ("clairvoyant", "100.0", false), ("mine", "95.0", true)]
+        );
+        assert!(of(&rows[1..]).is_none());
+    }
+
+    #[test]
+    fn presets_have_a_floor_and_ceilings() {
+        let named = |is_kind: fn(&str) -> bool| -> Vec<&str> {
+            let of_kind = PRESETS.iter().filter(|preset| is_kind(preset.policy().score.name()));
+            of_kind.map(|preset| preset.name).collect()
+        };
+        assert_eq!(
+            (named(is_floor), named(is_ceiling)),
+            (vec!["random"], vec!["clairvoyant", "clairvoyant-head"])
+        );
+    }
+}

@@ -1,0 +1,12 @@
+pub(crate) mod asked;
+pub(crate) mod enough;
+pub(crate) mod evicted;
+pub(crate) mod floor_to_ceiling;
+pub(crate) mod kept_tokens;
+pub(crate) mod pairing;
+pub(crate) mod policy_words;
+pub(crate) mod provenance;
+pub(crate) mod retention;
+pub(crate) mod sheets;
+pub(crate) mod throughput;
+pub(crate) mod within;

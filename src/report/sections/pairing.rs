@@ -1,0 +1,205 @@
+//! Which differences between policies a report shows: one policy, the reference, against each other one.
+//!
+//! The reference is the one asked for, else the first policy of the sweep. Differences are computed in `pairs`, and all of
+//! them are in `pairs.csv`.
+
+use std::collections::BTreeSet;
+
+use crate::metric::{Better, Property};
+use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::report::series::pairs::{Outcome, Pair};
+use crate::report::series::panel::{self, Panel};
+use crate::report::statistics::sign_test::has_verdicts;
+
+/// The words for what a pair says of its first policy, in the order of lists.
+const OUTCOMES: [(Outcome, &str); 4] = [
+    (Outcome::Better, "better"),
+    (Outcome::Worse, "worse"),
+    (Outcome::Equal, "equal"),
+    (Outcome::NoClearDifference, "no clear difference"),
+];
+
+/// Pairs by the other policy, in the panel's order.
+type Others<'p> = Vec<(&'p str, Vec<Pair>)>;
+
+/// The reference policy of a panel and its pairs, each from its side: the policy `asked` for, else the first that the
+/// panel has; cut text is no policy. `None` where nothing is compared or neither way
+/// is better.
+fn reference<'p>(panel: &'p Panel, asked: Option<&str>) -> Option<(&'p str, Others<'p>)> {
+    if panel.metric.better == Better::Unknown {
+        return None;
+    }
+    let policies = || panel.policies().into_iter().filter(|policy| *policy != "full");
+    let reference = match asked {
+        Some(asked) => policies().find(|policy| *policy == asked)?,
+        None => policies().find(|policy| *policy != "truncate")?,
+    };
+    let others = policies().map(|other| {
+        let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
+            (first, second) if first == reference && second == other => Some(pair.clone()),
+            (first, second) if first == other && second == reference => Some(pair.turned()),
+            _ => None,
+        });
+        (other, own.collect::<Vec<_>>())
+    });
+    let others: Others<'_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
+    (!others.is_empty()).then_some((reference, others))
+}
+
+/// The number of pairs that were tested.
+fn comparisons(panel: &Panel) -> usize {
+    panel.pairs.iter().filter(|pair| pair.p.is_some()).count()
+}
+
+/// The table of one policy against each other.
+pub(crate) fn sheet(panel: &Panel, asked: Option<&str>) -> Option<Sheet> {
+    let (reference, others) = reference(panel, asked).filter(|_| !panel.metric.has(Property::Detail))?;
+    let sizes: BTreeSet<u32> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
+    let lines = others.iter().map(|(other, pairs)| {
+        let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
+        Line { name: format!("{reference} \u{2212} {other}"), cells: sizes.iter().map(at).collect() }
+    });
+    let mut about = "The first policy minus the second, over the samples both have.".to_owned();
+    let comparisons = comparisons(panel);
+    if comparisons > 0 {
+        about.push_str(&format!(
+            " In brackets are the pairs' own 95 % intervals{}. Bold differences are clear among all {comparisons} comparisons of this \
+             kind (every two policies at every size): p is 0.05 at most, from a sign-flip test over clusters, with max-|t| over \
+             the comparisons.",
+            panel::coverage(panel.clusters)
+        ));
+    }
+    if panel.pairs.iter().any(|pair| pair.is_equal) {
+        about.push_str(" Where it says equal, no cluster differs.");
+    }
+    Some(Sheet {
+        title: format!("{}: {reference} against the others", panel.metric.label),
+        about,
+        corner: "cache size",
+        grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
+        bold: "clear",
+        notes: panel::few_clusters(panel.clusters).filter(|_| !has_verdicts(panel.clusters)).into_iter().collect(),
+    })
+}
+
+fn entry(panel: &Panel, pair: &Pair) -> Entry {
+    if pair.is_equal {
+        return Entry::plain("equal");
+    }
+    let partial = pair.difference.samples < panel.samples;
+    Entry { bold: pair.is_clear(), partial, ..Entry::of_difference(&panel.metric, pair.difference.shown) }
+}
+
+/// The outcomes of the reference policy among all comparisons, a line for all policies with the same outcomes, and how to read
+/// them; `None` where nothing was compared or there are too few clusters to tell policies apart.
+pub(crate) fn outcomes(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>)> {
+    let comparisons = comparisons(panel);
+    let (reference, others) =
+        reference(panel, asked).filter(|_| comparisons > 0 && has_verdicts(panel.clusters))?;
+    let legend = format!("outcomes among all {comparisons} comparisons (95 %, sign-flip test with max-|t|)");
+    let sizes = panel.sizes();
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for (other, pairs) in &others {
+        let at = |size: u32| {
+            let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
+            Some(pair.outcome(panel.metric.better))
+        };
+        let outcomes = OUTCOMES.into_iter().filter_map(|(wanted, word)| {
+            let places = spans(&sizes, |size| at(size) == Some(wanted));
+            (!places.is_empty()).then(|| format!("{word} at {places}"))
+        });
+        let outcomes = outcomes.collect::<Vec<_>>().join("; ");
+        match lines.iter_mut().find(|(known, _)| *known == outcomes) {
+            Some((_, others)) => others.push(other),
+            None => lines.push((outcomes, vec![other])),
+        }
+    }
+    let line =
+        |(outcomes, others): (String, Vec<&str>)| format!("{reference} against {}: {outcomes}", others.join(", "));
+    Some((legend, lines.into_iter().map(line).collect()))
+}
+
+/// The wanted sizes, as `64–1024, 4096`.
+fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
+    let runs = sizes.chunk_by(|a, b| wanted(*a) == wanted(*b)).filter(|run| wanted(run[0]));
+    let span = |run: &[u32]| match run {
+        [first, .., last] => format!("{first}–{last}"),
+        one => one.iter().map(u32::to_string).collect(),
+    };
+    runs.map(span).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Row;
+    use crate::report::fixture::{cell, panels, table_3};
+
+    #[test]
+    fn the_paper_s_table_against_tova() {
+        let panels = panels(&table_3("m", 1.0, 100));
+        let sheet = sheet(&panels[0], Some("tova")).unwrap();
+        assert_eq!(sheet.title, "perplexity: tova against the others");
+        let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names.len(), 7);
+        assert_eq!((names[0], names[5]), ("tova − truncate", "tova − tova-head"));
+        let h2o = sheet.grid.lines.iter().find(|line| line.name == "tova − h2o").unwrap();
+        let at = |column: usize| h2o.cells[column].as_ref().unwrap();
+        // 9.53 - 10.22, 7.41 - 7.75, and the same 7.16.
+        assert_eq!(
+            (at(0).number.as_str(), at(3).number.as_str(), at(6).number.as_str()),
+            ("-0.69", "-0.34", "equal")
+        );
+        assert!(at(0).bold && !at(6).bold && at(6).spread.is_none(), "{h2o:?}", h2o = h2o.cells);
+        // 28 pairs at six sizes; at the seventh all are equal.
+        assert!(sheet.about.contains("all 168 comparisons"), "{}", sheet.about);
+        let (_, found) = outcomes(&panels[0], Some("tova")).unwrap();
+        let others = "truncate, window, window+1, window+4, h2o, tova-head";
+        let expected = [
+            format!("tova against {others}: better at 64–2048; equal at 4096"),
+            // 9.53 and 9.63 with 100 books are too near each other.
+            "tova against tova+4: equal at 4096; no clear difference at 64–2048".to_owned(),
+        ];
+        assert_eq!(found, expected);
+    }
+
+    fn scores(policy: &str, sizes: &[(u32, f64)]) -> Vec<Row> {
+        let names: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
+        let at = |(size, score): &(u32, f64)| {
+            let samples = names.iter().zip(0..).map(|(book, i)| (book.as_str(), score + 0.01 * f64::from(i), 1.0));
+            cell("f1", policy, Some(*size), &samples.collect::<Vec<_>>())
+        };
+        sizes.iter().flat_map(at).collect()
+    }
+
+    #[test]
+    fn higher_may_be_better_and_the_first_policy_is_the_reference() {
+        let all = [
+            scores("truncate", &[(8, 0.9)]),
+            scores("window", &[(8, 0.3), (16, 0.5), (32, 0.4)]),
+            scores("h2o", &[(8, 0.4), (16, 0.4), (32, 0.4)]),
+        ];
+        let panels = panels(&all.concat());
+        // The cut text comes first and is no policy.
+        assert_eq!(panels[0].policies(), ["truncate", "window", "h2o"]);
+        let (_, found) = outcomes(&panels[0], None).unwrap();
+        assert_eq!(found[0], "window against truncate: worse at 8");
+        assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
+        // Asked for, any of them is the reference, and the same pairs are told from its side.
+        let (_, turned) = outcomes(&panels[0], Some("h2o")).unwrap();
+        assert_eq!(turned[1], "h2o against window: better at 8; worse at 16; equal at 32");
+        assert!(sheet(&panels[0], Some("truncate")).unwrap().title.ends_with("truncate against the others"));
+        assert!(sheet(&panels[0], Some("tova")).is_none() && sheet(&panels[0], Some("full")).is_none());
+        assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
+    }
+
+    #[test]
+    fn one_policy_or_no_direction_makes_no_table() {
+        let sample = [("a", 1.0, 1.0)];
+        assert!(sheet(&panels(&cell("nll", "tova", Some(8), &sample))[0], None).is_none());
+        let unknown = ["tova", "window"].map(|policy| cell("cost", policy, Some(8), &sample));
+        let panels = panels(&unknown.concat());
+        assert!(sheet(&panels[0], None).is_none() && outcomes(&panels[0], None).is_none());
+        assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
+    }
+}

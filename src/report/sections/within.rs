@@ -1,0 +1,387 @@
+//! How much cache is enough, as a table and in lines: what `enough` finds for each policy, panel and distance.
+
+use std::collections::BTreeMap;
+
+use indexmap::IndexSet;
+
+use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::report::sections::enough::{Enough, enough, not_stated};
+use crate::report::series::distance::{Distance, Limit};
+use crate::report::series::key::SeriesKey;
+use crate::report::series::panel::Panel;
+
+/// What was asked of a panel: within how much of the full cache.
+type Wanted<'p> = (&'p Panel, &'p Distance, Limit);
+
+/// The panels of the keys that have a full cache and a metric of one of the distances.
+fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>> {
+    let with_full = panels.iter().filter(|panel| panel.full().is_some());
+    let of_panel = |panel: &'p Panel| {
+        distances.iter().filter_map(move |distance| Some((panel, distance, distance.of(panel)?)))
+    };
+    with_full.flat_map(of_panel).collect()
+}
+
+/// How much cache is enough in one panel within one distance.
+struct Answer<'p> {
+    panel: &'p Panel,
+    distance: String,
+    /// By policy, in the panel's order.
+    found: Vec<(&'p str, Enough<'p>)>,
+    /// Why the sizes are not stated.
+    not_stated: Option<String>,
+}
+
+fn answers<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Answer<'p>> {
+    let answer = |(panel, distance, limit): Wanted<'p>| Answer {
+        panel,
+        distance: distance.shown(panel),
+        found: panel
+            .policies()
+            .into_iter()
+            .filter_map(|policy| Some((policy, enough(panel, policy, limit)?)))
+            .collect(),
+        not_stated: not_stated(panel, limit),
+    };
+    wanted(panels, distances).into_iter().map(answer).filter(|answer| !answer.found.is_empty()).collect()
+}
+
+/// Whether titles must say what a panel is of.
+fn are_several(panels: &[Panel]) -> bool {
+    panels.iter().any(|panel| panel.key != panels[0].key)
+}
+
+impl Answer<'_> {
+    /// Whether sizes are stated that have intervals.
+    fn has_intervals(&self) -> bool {
+        self.not_stated.is_none() && self.found.iter().any(|(_, found)| found.not_excluded.is_some())
+    }
+
+    /// What is not known of stated sizes where there are no intervals.
+    fn without_intervals(&self) -> Option<String> {
+        let stated = || self.found.iter().filter(|(_, found)| found.measured.is_some());
+        let without: Vec<&str> =
+            stated().filter(|(_, found)| found.not_excluded.is_none()).map(|(policy, _)| *policy).collect();
+        let whose = match without.len() {
+            0 => return None,
+            all if all == stated().count() => String::new(),
+            _ => format!(" of {}", without.join(", ")),
+        };
+        Some(format!("how certain the sizes{whose} are is not known, as there are no intervals"))
+    }
+
+    /// The cell of a policy, in bold where no other that can be chosen needs less.
+    fn entry(&self, policy: &str) -> Option<Entry> {
+        let found = &self.found.iter().find(|(name, _)| *name == policy)?.1;
+        if self.not_stated.is_some() {
+            return Some(Entry::plain("not stated"));
+        }
+        let number = found.size().map(|size| with_share(size, self.panel.length));
+        Some(Entry {
+            number: number.unwrap_or_else(|| "no measured size is enough".to_owned()),
+            spread: found.not_excluded.as_ref().map(|sizes| match sizes.words() {
+                Some(sizes) => format!("not excluded: {sizes}"),
+                None => "all sizes excluded".to_owned(),
+            }),
+            bold: self.panel.is_choice(policy) && found.size().is_some() && found.size() == self.best(),
+            partial: found.measured.is_some_and(|point| !point.complete),
+        })
+    }
+
+    /// The smallest size, if some policies need more.
+    fn best(&self) -> Option<u32> {
+        let own = self.found.iter().filter(|(policy, _)| self.panel.is_choice(policy));
+        let sizes: Vec<Option<u32>> = own.map(|(_, found)| found.size()).collect();
+        let best = sizes.iter().copied().flatten().min();
+        best.filter(|_| sizes.iter().any(|size| *size != best))
+    }
+
+    /// Sizes ascending, each with the policies for which it is enough; those without any come last.
+    fn by_size(&self) -> String {
+        let mut by_size: BTreeMap<(bool, u32), Vec<String>> = BTreeMap::new();
+        for (policy, found) in &self.found {
+            let sizes =
+                found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
+            let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
+            let place = (found.size().is_none(), found.size().unwrap_or_default());
+            by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
+        }
+        let each = by_size.into_iter().map(|((is_none, size), policies)| match is_none {
+            true => format!("no measured size for {}", policies.join(", ")),
+            false => format!("{} for {}", with_share(size, self.panel.length), policies.join(", ")),
+        });
+        each.collect::<Vec<_>>().join("; ")
+    }
+}
+
+/// The sheet of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
+/// of the distances.
+pub(crate) fn sheet(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Sheet> {
+    let answers = answers(panels, distances);
+    let policies: IndexSet<&str> =
+        answers.iter().flat_map(|answer| answer.found.iter().map(|(policy, _)| *policy)).collect();
+    let (mut lines, mut notes) = (Vec::new(), IndexSet::new());
+    for answer in &answers {
+        let title = answer.panel.key.title(keys);
+        let titled = |text: String| if are_several(panels) { format!("{title}: {text}") } else { text };
+        let name = match are_several(panels) {
+            true => format!("{} \u{B7} {title}", answer.distance),
+            false => answer.distance.clone(),
+        };
+        match &answer.not_stated {
+            Some(why) => notes.extend([format!("{name}: not stated, because {why}")]),
+            None => {
+                // The table of values says what few clusters mean.
+                notes.extend(answer.without_intervals().map(titled));
+            }
+        }
+        lines.push(Line { name, cells: policies.iter().map(|policy| answer.entry(policy)).collect() });
+    }
+    let about_intervals = if answers.iter().any(Answer::has_intervals) { ABOUT_INTERVALS } else { "" };
+    (!lines.is_empty()).then(|| Sheet {
+        title: "How much cache is enough".to_owned(),
+        about: format!("{ABOUT}{about_intervals}"),
+        corner: "within",
+        grid: Grid { columns: policies.into_iter().map(str::to_owned).collect(), lines },
+        bold: "smallest",
+        notes: notes.into_iter().collect(),
+    })
+}
+
+const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
+                     cache, as do all larger ones, with its share of the sample's length. The smallest of each line is \
+                     bold.";
+const ABOUT_INTERVALS: &str = " Sizes that are not excluded could be the smallest that is enough, as far as the paired 95 % \
+                               interval of each loss says.";
+
+/// The distances within which nothing was measured, a sentence each.
+pub(crate) fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
+    let wanted = wanted(panels, distances);
+    let missing = distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked));
+    let note = |distance: &Distance| {
+        let unit = distance.unit.map_or("%", |unit| unit.name);
+        format!("within {}{unit}: no metric with this unit was measured beside a full cache", distance.amount)
+    };
+    missing.map(note).collect()
+}
+
+/// One line for each panel and distance; where sizes that are not excluded are in brackets, a last line says so.
+pub(crate) fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
+    let answers = answers(panels, distances);
+    let line = |answer: &Answer<'_>| {
+        let title = match are_several(panels) {
+            true => format!(" \u{B7} {}", answer.panel.key.title(keys)),
+            false => String::new(),
+        };
+        let sizes = match (&answer.not_stated, answer.without_intervals()) {
+            (Some(why), _) => format!("not stated, because {why}"),
+            (None, Some(without)) => format!("{}; {without}", answer.by_size()),
+            (None, None) => answer.by_size(),
+        };
+        format!("at most {} from full{title}: {sizes}", answer.distance)
+    };
+    let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
+    let brackets = answers.iter().any(Answer::has_intervals).then(|| brackets.to_owned());
+    answers.iter().map(line).chain(brackets).collect()
+}
+
+/// A size and, where the samples have one length, its share of that.
+fn with_share(size: u32, length: Option<u32>) -> String {
+    length.map_or_else(|| size.to_string(), |length| format!("{size} ({})", share(size, length)))
+}
+
+/// A share of the length: `1/8` where that is exact, else in percent.
+fn share(size: u32, length: u32) -> String {
+    match (size, length) {
+        (0, _) | (_, 0) => "0".to_owned(),
+        _ if size >= length => "whole text".to_owned(),
+        _ if length.is_multiple_of(size) => format!("1/{}", length / size),
+        _ => format!("{:.1} %", 100.0 * f64::from(size) / f64::from(length)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Row;
+    use crate::report::fixture::{cell, changed, panels, table_3};
+
+    fn distance(text: &str) -> Distance {
+        text.parse().unwrap()
+    }
+
+    /// By policy, what stands in the only line.
+    fn in_line(sheet: &Sheet) -> Vec<(&str, &str, Option<&str>)> {
+        let [line] = &sheet.grid.lines[..] else { panic!("one line expected") };
+        let cells = line.cells.iter().map(|cell| cell.as_ref().unwrap());
+        let answers = sheet.grid.columns.iter().zip(cells);
+        answers.map(|(policy, entry)| (policy.as_str(), entry.number.as_str(), entry.spread.as_deref())).collect()
+    }
+
+    /// The sizes of a table like the paper's, whose perplexities are multiplied.
+    fn like_the_paper(scale: f64, asked: &[Distance]) -> (String, Vec<(String, String)>) {
+        let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", scale, 100));
+        let sheet = sheet(&panels, &[panels[0].key.clone()], asked).unwrap();
+        let found = in_line(&sheet).into_iter().map(|(policy, size, _)| (policy.to_owned(), size.to_owned()));
+        (sheet.grid.lines[0].name.clone(), found.collect())
+    }
+
+    fn named<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {
+        expected.into_iter().map(|(policy, size)| (policy.to_owned(), size.to_owned())).collect()
+    }
+
+    #[test]
+    fn the_paper_s_table_says_an_eighth_for_tova() {
+        // At 7.16 the usual distance is 0.4 perplexity: ln(7.56 / 7.16) = 0.0544. 7.41 at 512 are ln(7.41 / 7.16) = 0.0343;
+        // 7.46, 7.49, 7.50 and 7.52 at 1024 from 0.0410 to 0.0491; 7.50 at 2048; window only at full size. The next smaller
+        // ones are 7.71 (0.0740), 7.73, 7.75, 7.76 (from 0.0766), 7.90, 8.04 and 240.
+        let expected = named([
+            ("truncate", "2048 (1/2)"),
+            ("window", "4096 (whole text)"),
+            ("window+1", "1024 (1/4)"),
+            ("window+4", "1024 (1/4)"),
+            ("h2o", "1024 (1/4)"),
+            ("tova-head", "1024 (1/4)"),
+            ("tova", "512 (1/8)"),
+            ("tova+4", "512 (1/8)"),
+        ]);
+        let usual = Distance::usual();
+        assert_eq!(like_the_paper(1.0, &usual), ("0.0544 nats (0.40 PPL here)".to_owned(), expected.clone()));
+        assert_eq!(like_the_paper(1.0, &[distance("0.4ppl")]), ("0.4 PPL".to_owned(), expected.clone()));
+        // The same losses where perplexities are twice as high: 0.4 of them would be half as much, 0.2 in the paper's.
+        assert_eq!(like_the_paper(2.0, &usual), ("0.0544 nats (0.80 PPL here)".to_owned(), expected));
+        let in_perplexity = named([
+            ("truncate", "4096 (whole text)"),
+            ("window", "4096 (whole text)"),
+            ("window+1", "2048 (1/2)"),
+            ("window+4", "2048 (1/2)"),
+            ("h2o", "2048 (1/2)"),
+            ("tova-head", "2048 (1/2)"),
+            ("tova", "1024 (1/4)"),
+            ("tova+4", "1024 (1/4)"),
+        ]);
+        assert_eq!(like_the_paper(2.0, &[distance("0.4ppl")]).1, in_perplexity);
+        // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
+        let (name, relative) = like_the_paper(1.0, &[distance("5%")]);
+        let sizes = [4, 5, 6].map(|policy: usize| relative[policy].1.as_str());
+        assert_eq!((name.as_str(), sizes), ("5 % of perplexity", ["1024 (1/4)", "2048 (1/2)", "512 (1/8)"]));
+    }
+
+    #[test]
+    fn a_line_names_sizes_and_those_not_excluded() {
+        let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 100);
+        let all = panels(&rows);
+        let keys = [all[0].key.clone()];
+        let sheet = sheet(&all, &keys, &Distance::usual()).unwrap();
+        let bold = sheet.grid.lines[0].cells.iter().flatten().filter(|entry| entry.bold).count();
+        assert_eq!(bold, 2, "tova and tova+4");
+        // A hundred books that lose between 0.75 and 1.25 of the mean: its interval is narrower than from one size to the next.
+        let tova = in_line(&sheet)[6];
+        assert_eq!(tova, ("tova", "512 (1/8)", Some("not excluded: 512")));
+        let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
+        assert_eq!(
+            in_short(&all, &keys, &Distance::usual()),
+            [
+                "at most 0.0544 nats (0.40 PPL here) from full: 512 (1/8) for tova [512], tova+4 [512]; 1024 (1/4) for \
+                 window+1 [1024], window+4 [1024], h2o [1024], tova-head [1024]; 2048 (1/2) for truncate [2048]; \
+                 4096 (whole text) for window [4096]",
+                brackets
+            ]
+        );
+        let small = |row: &Row| row.policy == "window" && row.cache_size < Some(4096);
+        let window: Vec<Row> = rows.into_iter().filter(|row| row.policy == "full" || small(row)).collect();
+        let expected = "at most 0.0544 nats (0.40 PPL here) from full: no measured size for window [none]";
+        assert_eq!(in_short(&panels(&window), &keys, &Distance::usual()), [expected, brackets]);
+    }
+
+    #[test]
+    fn several_keys_are_named_in_their_lines() {
+        let both = [table_3("a/one", 1.0, 20), table_3("b/two", 1.0, 20)].concat();
+        let panels = panels(&both);
+        let keys = [panels[0].key.clone(), panels[1].key.clone()];
+        let sheet = sheet(&panels, &keys, &Distance::usual()).unwrap();
+        let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["0.0544 nats (0.40 PPL here) · one · pg19", "0.0544 nats (0.40 PPL here) · two · pg19"]
+        );
+    }
+
+    /// F1 of a full cache, of `tova` at 512 and of the commonest answer; one value for each book.
+    fn answered(full: &[f64], tova: &[f64], commonest: &[f64]) -> Vec<Row> {
+        let at = |metric: &str, policy: &str, size, books: &[f64]| {
+            let named = ["a", "b", "c", "d"].into_iter().zip(books);
+            let samples: Vec<(&str, f64, f64)> = named.map(|(book, f1)| (book, f1 / 100.0, 1.0)).collect();
+            changed(cell(metric, policy, size, &samples), |row| row.length = 1000)
+        };
+        let full_size = [at("f1", "full", None, full), at("f1_trivial", "full", None, commonest)].concat();
+        [full_size, at("f1", "tova", Some(512), tova)].concat()
+    }
+
+    #[test]
+    fn without_intervals_the_sheet_says_that_certainty_is_not_known() {
+        let all = panels(&answered(&[80.0; 2], &[79.5, 80.0], &[5.0; 2]));
+        let keys = [all[0].key.clone()];
+        let sheet = sheet(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&sheet), [("tova", "512 (51.2 %)", None)]);
+        let [unknown] = &sheet.notes[..] else { panic!("one note expected: {:?}", sheet.notes) };
+        assert!(unknown.contains("is not known") && !sheet.about.contains("excluded"), "{sheet:?}");
+        let [line] = &in_short(&all, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert!(line.contains("512 (51.2 %) for tova; ") && line.contains(unknown), "{line}");
+    }
+
+    #[test]
+    fn a_full_cache_no_better_than_a_trivial_answer_has_no_smallest_cache() {
+        let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[12.0, 5.0, 5.0, 5.0]));
+        let keys = [all[0].key.clone()];
+        let sheet = sheet(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&sheet), [("tova", "not stated", None)]);
+        let why = "full (11.00) is not above the commonest answer (6.75) at 95 %: the difference is +4.25 [-1.00, +6.00]";
+        assert_eq!(sheet.notes, [format!("1 F1: not stated, because {why}")]);
+        assert!(!sheet.about.contains("excluded"), "{}", sheet.about);
+        let line = format!("at most 1 F1 from full: not stated, because {why}");
+        assert_eq!(in_short(&all, &keys, &Distance::usual()), [line]);
+        // Clearly above it, the size is stated.
+        let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[5.0; 4]));
+        let sheet = super::sheet(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&sheet), [("tova", "512 (51.2 %)", Some("not excluded: 512"))]);
+        assert!(sheet.notes.is_empty(), "{:?}", sheet.notes);
+    }
+
+    #[test]
+    fn a_share_is_of_the_sample_s_own_length() {
+        let needles = |lengths: &[u32]| {
+            let at = |policy: &str, size, slice: Option<String>| {
+                let samples = [("a", 1.0, 1.0), ("b", 1.0, 1.0)];
+                changed(cell("found", policy, size, &samples), |row| {
+                    (row.length, row.slice) = (1024, slice.as_deref().map(Into::into));
+                })
+            };
+            let slices = lengths.iter().map(|length| Some(format!("length:{length}")));
+            let slices = slices.chain([None, Some("length:1024 depth:0".to_owned())]);
+            slices
+                .flat_map(|slice| [at("full", None, slice.clone()), at("tova", Some(256), slice)].concat())
+                .collect()
+        };
+        let number = |rows: Vec<Row>| {
+            let panels = panels(&rows);
+            let whole: Vec<Panel> = panels.into_iter().filter(|panel| panel.slice.is_none()).collect();
+            let keys = [whole[0].key.clone()];
+            sheet(&whole, &keys, &Distance::usual()).unwrap().grid.lines[0].cells[0].clone().unwrap().number
+        };
+        assert_eq!(number(needles(&[1024])), "256 (1/4)");
+        // Of the shorter texts it is a half, so there is no share that is true of all.
+        assert_eq!(number(needles(&[512, 1024])), "256");
+    }
+
+    #[test]
+    fn distances_without_results_are_listed() {
+        let panels = panels(&table_3("m", 1.0, 10));
+        let asked = [distance("1f1"), distance("0.4ppl")];
+        let keys = [panels[0].key.clone()];
+        assert_eq!(sheet(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
+        let [note] = &unmeasured(&panels, &asked)[..] else { panic!("one note expected") };
+        assert!(note.starts_with("within 1f1: no metric"), "{note}");
+        assert!(sheet(&[], &[], &asked).is_none() && sheet(&panels, &keys, &asked[..1]).is_none());
+    }
+}

@@ -1,0 +1,13 @@
+pub(crate) mod breakdown;
+pub(crate) mod distance;
+mod distinct;
+pub use distinct::distinct;
+pub(crate) mod key;
+pub(crate) mod layer_bounds;
+pub mod order;
+pub(crate) mod pairs;
+pub(crate) mod panel;
+pub(crate) mod pool;
+pub(crate) mod results;
+pub(crate) mod show;
+pub(crate) mod sums;

@@ -1,0 +1,223 @@
+//! Every two policies of a panel against each other at each cache size, and which are told apart among all of them.
+//!
+//! A pair is compared over the samples both have. `sign_test` says how likely so large a difference is between equal policies,
+//! alone and among all pairs of the panel. `pairing` decides which pairs a report shows.
+
+use crate::metric::Better;
+use crate::report::series::pool::{Cell, Difference, Pool};
+use crate::report::statistics::sign_test::{self, PValue};
+
+/// Two policies at one cache size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pair {
+    pub policy: String,
+    pub against: String,
+    pub cache_size: u32,
+    /// The policy's value minus the other's.
+    pub difference: Difference,
+    /// Whether no cluster differs, as where nothing was evicted.
+    pub is_equal: bool,
+    /// `None` where they are equal or a number is not finite.
+    pub p: Option<PValue>,
+}
+
+/// What a pair says of its first policy, in the order of lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    Better,
+    Worse,
+    Equal,
+    /// Not told apart.
+    NoClearDifference,
+}
+
+impl Pair {
+    /// Whether the two are told apart, among all pairs of the panel (95 %).
+    pub fn is_clear(&self) -> bool {
+        self.p.is_some_and(|p| p.is_clear())
+    }
+
+    /// What it says of the first policy of a metric with this direction; of one without, never which is better.
+    pub fn outcome(&self, better: Better) -> Outcome {
+        match (self.is_clear(), self.difference.shown.value < 0.0, better) {
+            _ if self.is_equal => Outcome::Equal,
+            (false, ..) | (_, _, Better::Unknown) => Outcome::NoClearDifference,
+            (true, true, Better::Lower) | (true, false, Better::Higher) => Outcome::Better,
+            _ => Outcome::Worse,
+        }
+    }
+
+    /// The same comparison from the other side.
+    pub fn turned(&self) -> Pair {
+        Pair {
+            policy: self.against.clone(),
+            against: self.policy.clone(),
+            difference: self.difference.turned(),
+            ..*self
+        }
+    }
+}
+
+/// All pairs but those with `full`, the later of a panel's order minus the earlier.
+pub(crate) fn of(pool: &Pool<'_>, cells: &[Cell<'_>]) -> Vec<Pair> {
+    let (mut pairs, mut family) = (Vec::new(), Vec::new());
+    for (i, cell) in cells.iter().enumerate().filter(|(_, cell)| cell.policy != "full") {
+        let Some(cache_size) = cell.cache_size else { continue };
+        let others =
+            cells[..i].iter().filter(|other| other.policy != "full" && other.cache_size == cell.cache_size);
+        for other in others {
+            let Some(difference) = pool.difference(cell, other) else { continue };
+            let contributions = pool.contributions(cell, other);
+            pairs.push(Pair {
+                policy: cell.policy.to_owned(),
+                against: other.policy.to_owned(),
+                cache_size,
+                difference,
+                is_equal: contributions.as_ref().is_some_and(|parts| parts.iter().all(|part| *part == 0.0)),
+                p: None,
+            });
+            family.push(contributions);
+        }
+    }
+    for (pair, p) in pairs.iter_mut().zip(sign_test::p_values(&family)) {
+        pair.p = p;
+    }
+    pairs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Row;
+    use crate::report::fixture::{cell, panels, table_3};
+
+    /// A metric that is shown as it is, so that values can be told by hand.
+    fn costs(policy: &str, size: u32, values: &[(&str, f64)]) -> Vec<Row> {
+        let samples: Vec<_> = values.iter().map(|(name, value)| (*name, *value, 1.0)).collect();
+        cell("cost", policy, Some(size), &samples)
+    }
+
+    fn pair<'p>(pairs: &'p [Pair], policy: &str, against: &str, size: u32) -> &'p Pair {
+        let wanted = |pair: &&Pair| (&*pair.policy, &*pair.against, pair.cache_size) == (policy, against, size);
+        pairs.iter().find(wanted).unwrap()
+    }
+
+    fn six(values: [f64; 6]) -> Vec<(&'static str, f64)> {
+        ["a", "b", "c", "d", "e", "f"].into_iter().zip(values).collect()
+    }
+
+    #[test]
+    fn six_books_are_told_apart_only_if_all_differ_alike() {
+        let zeros = costs("window", 8, &six([0.0; 6]));
+        let of = |values| panels(&[zeros.clone(), costs("tova", 8, &six(values))].concat())[0].pairs[0].clone();
+        let pair = of([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]);
+        assert_eq!((&*pair.policy, &*pair.against, pair.cache_size), ("tova", "window", 8));
+        let Difference { shown, nats, samples, clusters } = pair.difference;
+        assert_eq!((shown.value, nats, samples, clusters), (4.0, None, 6, 6));
+        // Every cluster differs upwards: one of 32 patterns and its mirror image.
+        assert_eq!(pair.p, Some(PValue { own: 2.0 / 64.0, adjusted: 2.0 / 64.0 }));
+        assert!(pair.is_clear() && !pair.is_equal);
+        // One book the other way, by however little: twice as many patterns are as far.
+        let pair = of([1.0, 2.0, 3.0, 4.0, 5.0, -0.001]);
+        assert_eq!((pair.p.unwrap().own, pair.is_clear()), (4.0 / 64.0, false));
+    }
+
+    #[test]
+    fn among_many_comparisons_a_pair_must_be_farther_apart() {
+        // Sixteen books, and policies whose costs are the signs of its 15 orthogonal contrasts: each differs from window by
+        // a mean of signs. One of them is shifted, to three standard errors of such a mean.
+        let names: Vec<String> = (0..16).map(|book| format!("book{book:02}")).collect();
+        let contrast = |policy: usize, shift: f64| -> Vec<(&str, f64)> {
+            let sign = |book: usize| if (policy & book).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
+            (0..16).map(|book| (names[book].as_str(), sign(book) + shift)).collect()
+        };
+        let window = costs("window", 8, &contrast(0, -1.0));
+        let shifted = costs("p01", 8, &contrast(1, 0.9));
+        let others = (2..16).flat_map(|policy| costs(&format!("p{policy:02}"), 8, &contrast(policy, 0.0)));
+        let one = panels(&[window.clone(), shifted.clone()].concat())[0].pairs[0].clone();
+        let all = panels(&[window, shifted].concat().into_iter().chain(others).collect::<Vec<_>>());
+        let of_many = pair(&all[0].pairs, "p01", "window", 8);
+        assert_eq!(all[0].pairs.len(), 120);
+        assert_eq!(one.p.unwrap().own, of_many.p.unwrap().own);
+        assert!(one.is_clear() && of_many.p.unwrap().adjusted > 5.0 * one.p.unwrap().adjusted, "{of_many:?}");
+    }
+
+    #[test]
+    fn equal_policies_are_equal_and_constant_differences_are_clear() {
+        let books = |shift: f64| six([1.0, 4.0, 9.0, 2.0, 3.0, 7.0].map(|cost| cost + shift));
+        let all =
+            [costs("window", 8, &books(0.0)), costs("window+4", 8, &books(0.0)), costs("tova", 8, &books(0.1))];
+        let panels = panels(&all.concat());
+        let equal = pair(&panels[0].pairs, "window+4", "window", 8);
+        assert!(equal.is_equal && !equal.is_clear(), "{equal:?}");
+        let constant = pair(&panels[0].pairs, "tova", "window", 8);
+        let value = constant.difference.shown.value;
+        assert!((value - 0.1).abs() < 1e-12 && constant.is_clear(), "{constant:?}");
+        assert!(constant.turned().is_clear() && constant.turned().difference.shown.value < 0.0);
+        assert_eq!(constant.outcome(Better::Lower), Outcome::Worse);
+        assert_eq!(constant.turned().outcome(Better::Lower), Outcome::Better);
+        assert_eq!(constant.outcome(Better::Unknown), Outcome::NoClearDifference);
+    }
+
+    #[test]
+    fn differences_are_those_of_the_points() {
+        let panels = panels(&table_3("m", 1.0, 20));
+        let panel = &panels[0];
+        assert_eq!(panel.pairs.len(), 7 * 8 * 7 / 2, "all of eight at seven sizes");
+        let value = |policy: &str, size| panel.point(policy, Some(size)).unwrap().estimate.value;
+        for pair in &panel.pairs {
+            let [own, other] = [&pair.policy, &pair.against].map(|policy| value(policy, pair.cache_size));
+            let Difference { shown, nats, samples, clusters } = &pair.difference;
+            assert!((shown.value - (own - other)).abs() <= 1e-9, "{pair:?}");
+            assert!((nats.unwrap().value - (own / other).ln()).abs() <= 1e-9, "{pair:?}");
+            assert_eq!((*samples, *clusters), (20, 20));
+            let turned = pair.turned();
+            assert_eq!((turned.difference.shown.value, turned.turned()), (-shown.value, pair.clone()));
+            assert_eq!(turned.difference.shown.interval.unwrap().low, -shown.interval.unwrap().high);
+        }
+    }
+
+    #[test]
+    fn word_and_token_level_perplexity_have_one_verdict() {
+        // Books whose words have more or fewer tokens; the same nats.
+        let nats = six([210.0, 190.0, 205.0, 199.0, 220.0, 201.0]);
+        let rows = |metric: &str, weights: [f64; 6]| {
+            let of = |policy: &str, more: f64| {
+                let samples = nats.iter().zip(weights).map(|((name, nats), weight)| (*name, nats + more, weight));
+                cell(metric, policy, Some(8), &samples.collect::<Vec<_>>())
+            };
+            [of("window", 0.0), of("tova", 3.0)].concat()
+        };
+        let all = [rows("nll", [100.0; 6]), rows("nll_word", [80.0, 60.0, 75.0, 71.0, 90.0, 66.0])].concat();
+        let panels = panels(&all);
+        assert_eq!((panels.len(), panels[0].pairs[0].p), (2, panels[1].pairs[0].p));
+    }
+
+    #[test]
+    fn a_pair_is_over_the_samples_both_have() {
+        let all = [
+            costs("window", 8, &[("a", 1.0), ("b", 2.0), ("c", 3.0)]),
+            costs("h2o", 8, &[("b", 4.0), ("c", 6.0), ("d", 100.0)]),
+            costs("tova", 8, &[("a", 1.0)]),
+        ];
+        let panels = panels(&all.concat());
+        let h2o = &pair(&panels[0].pairs, "h2o", "window", 8).difference;
+        // (4 + 6) / 2 - (2 + 3) / 2.
+        assert_eq!((h2o.shown.value, h2o.samples, h2o.clusters), (2.5, 2, 2));
+        let tova = &pair(&panels[0].pairs, "tova", "window", 8).difference;
+        assert_eq!((tova.shown.value, tova.samples, tova.shown.interval), (0.0, 1, None));
+        assert!(!panels[0].pairs.iter().any(|pair| pair.policy == "tova" && pair.against == "h2o"));
+    }
+
+    #[test]
+    fn infinite_numbers_are_told_apart_from_nothing() {
+        let infinite = [
+            costs("window", 8, &six([f64::INFINITY, 1.0, 1.0, 1.0, 1.0, 1.0])),
+            costs("h2o", 8, &six([2.0; 6])),
+            costs("tova", 8, &six([3.0, 5.0, 3.0, 5.0, 3.0, 5.0])),
+        ];
+        let panels = panels(&infinite.concat());
+        assert_eq!(pair(&panels[0].pairs, "tova", "window", 8).p, None);
+        assert!(pair(&panels[0].pairs, "tova", "h2o", 8).is_clear(), "others are judged all the same");
+    }
+}

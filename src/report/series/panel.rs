@@ -1,0 +1,478 @@
+//! From series to points: pooled numbers with intervals and paired differences, panel by panel.
+//!
+//! A panel is everything that may stand in one table: one key, one metric, one slice of the samples. All its points are
+//! pooled over the same subsets of clusters. Warnings about the data behind a number are made here; nothing is drawn.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+use indexmap::IndexSet;
+
+use crate::metric::{Metric, Property};
+use crate::report::sections::floor_to_ceiling::{self, Ends};
+use crate::report::series::key::SeriesKey;
+use crate::report::series::order;
+use crate::report::series::pairs::{self, Pair};
+use crate::report::series::pool::{Cell, Difference, Pool};
+use crate::report::series::sums::{self, AllSeries, CellSums, SampleSum, Series};
+use crate::report::statistics::interval::{self, Estimate};
+use crate::report::statistics::sign_test::{has_verdicts, smallest_p};
+
+/// One number of a panel: a policy at a cache size, over all its samples.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    pub policy: String,
+    /// `None` for the full cache.
+    pub cache_size: Option<u32>,
+    /// In the unit shown: perplexity and not NLL.
+    pub estimate: Estimate,
+    /// Minus the full cache's value.
+    pub to_full: Option<Difference>,
+    pub samples: usize,
+    pub clusters: usize,
+    /// What the number is over: scored tokens, words.
+    pub weight: f64,
+    /// Whether it covers every sample of its panel.
+    pub complete: bool,
+    /// Of the way from random eviction to eviction with the future known, the share that it goes, where both were measured.
+    pub to_ceiling: Option<Estimate>,
+    /// Whether it evicts by what the rest of the text will need, so that nobody can choose it.
+    pub knows_the_future: bool,
+}
+
+impl Point {
+    pub fn is_full(&self) -> bool {
+        self.policy == "full"
+    }
+
+    /// Whether it is a policy in the sense of the paper: neither the full cache nor the cut text.
+    pub fn is_policy(&self) -> bool {
+        !matches!(self.policy.as_str(), "full" | "truncate")
+    }
+}
+
+/// What may stand in one table: one key, one metric, one slice of the samples, all policies and cache sizes.
+#[derive(Clone, Debug)]
+pub struct Panel {
+    pub key: SeriesKey,
+    /// Tokens of a sample; `None` where samples have several lengths, as needles may.
+    pub length: Option<u32>,
+    pub metric: Metric,
+    /// The slice of every sample that the panel is about, such as `distance:512-1023`; `None`: all of it.
+    pub slice: Option<String>,
+    /// What a guess would reach, where that is known.
+    pub chance: Option<f64>,
+    /// By how much the full cache is better than the guess.
+    pub above_chance: Option<Estimate>,
+    /// Ordered by policy, as the rows have them, then by cache size.
+    pub points: Vec<Point>,
+    /// Every two policies at one cache size, of whole samples only.
+    pub pairs: Vec<Pair>,
+    /// Samples and clusters that any point has.
+    pub samples: usize,
+    pub clusters: usize,
+    /// What a reader must know before trusting the numbers, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Every panel of the series, keys in the order of the rows, then by metric; whole samples before their slices.
+pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
+    let is_piece = |slice: Option<&str>| slice.is_some_and(|slice| slice.starts_with(PIECE));
+    let mut panels = Vec::new();
+    for ((key, id, slice), series) in all.iter().filter(|((_, _, slice), _)| !is_piece(*slice)) {
+        let metric = Metric::of(id);
+        if !metric.is_result() {
+            continue;
+        }
+        let guess = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
+        let chance = guess.and_then(level).map(|pooled| metric.of_pooled(pooled));
+        let above_chance = guess.and_then(|guess| above(&metric, series, guess));
+        panels.push(Panel { chance, above_chance, ..panel(key.clone(), metric, *slice, series) });
+    }
+    panels.extend(running(all).iter().map(average));
+    let several: BTreeSet<SeriesKey> = of_several_lengths(&panels);
+    panels.iter_mut().filter(|panel| several.contains(&panel.key)).for_each(|panel| panel.length = None);
+    let keys: IndexSet<&SeriesKey> = all.keys().map(|(key, ..)| key).collect();
+    panels.sort_by(|a, b| (keys.get_index_of(&a.key), a.order()).cmp(&(keys.get_index_of(&b.key), b.order())));
+    panels
+}
+
+/// The keys whose samples have several lengths.
+fn of_several_lengths(panels: &[Panel]) -> BTreeSet<SeriesKey> {
+    let mut lengths: BTreeMap<&SeriesKey, BTreeSet<&str>> = BTreeMap::new();
+    for panel in panels {
+        let length = panel.slice.as_deref().and_then(|slice| slice.strip_prefix("length:"));
+        // A length with a depth is a slice as well.
+        lengths.entry(&panel.key).or_default().extend(length.and_then(|length| length.split(' ').next()));
+    }
+    lengths.into_iter().filter(|(_, lengths)| lengths.len() > 1).map(|(key, _)| key.clone()).collect()
+}
+
+/// Rows of such a slice are about a piece of a long text.
+const PIECE: &str = "piece:";
+/// The kind of slice that pieces are summed to.
+pub(crate) const RUNNING: &str = "running";
+
+/// The sums of one key and metric over all tokens up to a place of a long text, of the samples that are that long.
+pub(crate) struct Running<'a> {
+    pub(crate) key: SeriesKey,
+    pub(crate) metric: &'a str,
+    pub(crate) end: u64,
+    pub(crate) series: Series<'a>,
+}
+
+/// Of long texts, the sums up to the end of each piece, ascending.
+pub(crate) fn running<'a>(all: &AllSeries<'a>) -> Vec<Running<'a>> {
+    let piece = |slice: &str| -> Option<[u64; 2]> {
+        let (first, last) = slice.strip_prefix(PIECE)?.split_once('-')?;
+        Some([first.parse().ok()?, last.parse().ok()?])
+    };
+    let pieces = all.iter().filter(|((_, id, _), _)| Metric::of(id).is_result());
+    let pieces = pieces.filter_map(|((key, id, slice), series)| Some(((key, *id), piece((*slice)?)?, series)));
+    let mut pieces: Vec<_> = pieces.collect();
+    pieces.sort_by_key(|(of, place, _)| (*of, *place));
+    let mut running = Vec::new();
+    for of_one in pieces.chunk_by(|a, b| a.0 == b.0) {
+        let mut sums = Series::new();
+        for ((key, id), [_, last], series) in of_one {
+            let long_enough = sums::accumulate(&mut sums, series);
+            let end = last.saturating_add(1).min(key.length.into());
+            running.push(Running { key: (*key).clone(), metric: id, end, series: long_enough });
+        }
+    }
+    running
+}
+
+/// The average over all tokens up to a place (the paper's Figure 7): a panel of a slice such as `running:8192`.
+fn average(running: &Running<'_>) -> Panel {
+    let slice = format!("{RUNNING}:{}", running.end);
+    panel(running.key.clone(), Metric::of(running.metric), Some(&slice), &running.series)
+}
+
+/// The pooled value of a guess, which is the same for every policy: of the cell with most samples.
+fn level(series: &Series) -> Option<[f64; 3]> {
+    series.values().max_by_key(|sums| sums.samples.len()).and_then(CellSums::pooled)
+}
+
+/// By how much the full cache is better than a guess.
+fn above(metric: &Metric, series: &Series, guess: &Series) -> Option<Estimate> {
+    let full = (Cow::Borrowed("full"), None);
+    let pool = Pool::of(metric, series.values());
+    let [own, guess] = [series, guess].map(|series| series.get(&full).map(|sums| pool.cell(&full, sums)));
+    Some(pool.difference(&own?, &guess?)?.loss(metric.better).turned().shown)
+}
+
+impl Panel {
+    fn order(&self) -> impl Ord + '_ {
+        (self.metric.order(), self.slice.as_deref().map(order::of_slice))
+    }
+
+    /// Whether the full cache is clearly better than a guess, or none is known. Where it is not, policies that are near it show
+    /// nothing.
+    pub fn beats_guess(&self) -> bool {
+        let least = |above: Estimate| above.interval.map_or(above.value, |interval| interval.low);
+        self.above_chance.is_none_or(|above| least(above) > 0.0)
+    }
+
+    pub fn full(&self) -> Option<&Point> {
+        self.points.iter().find(|point| point.is_full())
+    }
+
+    /// The cache sizes measured, ascending.
+    pub fn sizes(&self) -> Vec<u32> {
+        let sizes: BTreeSet<u32> = self.points.iter().filter_map(|point| point.cache_size).collect();
+        sizes.into_iter().collect()
+    }
+
+    /// The policies in order, `full` first where it was measured.
+    pub fn policies(&self) -> Vec<&str> {
+        let mut policies: Vec<&str> = self.points.iter().map(|point| point.policy.as_str()).collect();
+        policies.dedup();
+        policies
+    }
+
+    /// Whether a policy can be chosen: neither the full cache nor the cut text, and none that knows the future.
+    pub fn is_choice(&self, policy: &str) -> bool {
+        self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.knows_the_future)
+    }
+
+    pub fn point(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
+        self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
+    }
+
+    /// What tables show at a size: the full cache has none, so its point is at every one.
+    pub fn shown_at(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
+        self.point(policy, cache_size).or_else(|| self.point(policy, None))
+    }
+}
+
+fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
+    let mut notes = Vec::new();
+    let pool = Pool::of(&metric, series.values());
+    let mut cells: Vec<Cell<'_>> = series.iter().map(|(place, sums)| pool.cell(place, sums)).collect();
+    let policies: IndexSet<&str> = cells.iter().map(|cell| cell.policy).collect();
+    cells.sort_by_key(|cell| (policies.get_index_of(cell.policy), cell.cache_size));
+
+    let samples = cells.iter().flat_map(|cell| cell.sums.samples.keys()).collect::<BTreeSet<_>>().len();
+    let full = cells.iter().find(|cell| cell.policy == "full");
+    let ends = Ends::of(&metric, &cells, samples);
+    let mut points = Vec::new();
+    for cell in &cells {
+        let Some(own) = &cell.pooled else {
+            notes.push(format!("{}: nothing was scored", place(cell.policy, cell.cache_size)));
+            continue;
+        };
+        let compared = full.filter(|full| !metric.has(Property::NoDifference) && full.policy != cell.policy);
+        let to_full = compared.and_then(|full| pool.difference(cell, full));
+        let mut point = Point {
+            policy: cell.policy.to_owned(),
+            cache_size: cell.cache_size,
+            estimate: own.estimate(),
+            to_full,
+            samples: cell.sums.samples.len(),
+            clusters: own.clusters(),
+            weight: own.weight,
+            complete: cell.sums.samples.len() == samples,
+            to_ceiling: None,
+            knows_the_future: floor_to_ceiling::is_ceiling(cell.score()),
+        };
+        point.to_ceiling = ends.share(cell, &point);
+        notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights))));
+        points.push(point);
+    }
+    notes.extend(unfinished(&points, samples));
+    let clusters = pool.clusters.len();
+    // Repeats are not texts: their spread is shown as it is.
+    if !metric.is_timed() {
+        notes.extend(few_clusters(clusters));
+    }
+    // Repeats have a table of their own, and slices are too many to compare each.
+    let is_compared = slice.is_none() && !metric.is_timed();
+    let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
+    let slice = slice.map(str::to_owned);
+    let length = Some(key.length);
+    Panel { length, key, metric, slice, chance: None, above_chance: None, points, pairs, samples, clusters, notes }
+}
+
+/// Points without all samples, of which there are many while a run goes on.
+fn unfinished(points: &[Point], samples: usize) -> Option<String> {
+    const MOST_NAMED: usize = 4;
+    let unfinished: Vec<&Point> = points.iter().filter(|point| !point.complete).collect();
+    let named = unfinished.iter().take(MOST_NAMED);
+    let named = named.map(|point| format!("{} has {}", place(&point.policy, point.cache_size), point.samples));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let more = match unfinished.len().saturating_sub(MOST_NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more have fewer"),
+    };
+    (!unfinished.is_empty()).then(|| {
+        format!(
+            "of {samples} samples {named}{more}: these do not compare with the others, but their differences to full do"
+        )
+    })
+}
+
+/// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.
+fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>) -> Vec<String> {
+    let at = place(&point.policy, point.cache_size);
+    let mut warnings = Vec::new();
+    if !point.estimate.value.is_finite() {
+        warnings.push(format!("{at}: the value is not finite"));
+    }
+    // The cut text is read in shorter pieces and so scores fewer tokens; a policy must score the same ones as full.
+    let weighs_otherwise = |(sample, sum): (&&str, &SampleSum)| {
+        full.and_then(|full| full.sums.samples.get(sample)).is_some_and(|of| of.sums.weight != sum.sums.weight)
+    };
+    if point.is_policy() && cell.sums.samples.iter().any(weighs_otherwise) {
+        warnings.push(format!("{at}: weighs samples otherwise than full does"));
+    }
+    warnings
+}
+
+/// What so few clusters cannot tell.
+pub(crate) fn few_clusters(clusters: usize) -> Option<String> {
+    match clusters {
+        0 | 1 => Some("no intervals: all samples come from one cluster (one book, story or paper)".to_owned()),
+        _ if clusters < interval::FEWEST => {
+            Some(format!("no intervals: {clusters} clusters (books, stories or papers) are too few, 4 are needed"))
+        }
+        _ if !has_verdicts(clusters) => Some(format!(
+            "{clusters} clusters cannot tell policies apart: the smallest possible p is {}, and 6 clusters are needed",
+            smallest_p(clusters)
+        )),
+        _ => None,
+    }
+}
+
+/// What 95 % intervals over so few clusters cover, as a clause after their name; empty where they cover what they say.
+pub(crate) fn coverage(clusters: usize) -> String {
+    // Between the least and the largest cluster lie all but two of so many equally likely places.
+    let covered = 100.0 * (1.0 - smallest_p(clusters));
+    match clusters {
+        _ if !(interval::FEWEST..UNEVEN).contains(&clusters) => String::new(),
+        _ if !has_verdicts(clusters) => format!(", which cover {covered:.0} % at most with {clusters} clusters"),
+        _ => format!(", which with {clusters} clusters may cover less where a few differ much from the others"),
+    }
+}
+
+/// From so many clusters on, intervals cover what they say even where clusters are uneven.
+const UNEVEN: usize = 30;
+
+/// `tova at 64`, or `full`.
+pub fn place(policy: &str, cache_size: Option<u32>) -> String {
+    cache_size.map_or_else(|| policy.to_owned(), |size| format!("{policy} at {size}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Panel;
+    use crate::ledger::Row;
+    use crate::report::Results;
+    use crate::report::fixture::{cell, changed, panels};
+
+    /// Two samples from two books, two policies at 64.
+    fn two_books() -> Vec<Row> {
+        [
+            cell("nll", "full", None, &[("a", 4.0, 4.0), ("b", 4.0, 2.0)]),
+            cell("nll", "tova", Some(64), &[("a", 6.0, 4.0), ("b", 6.0, 2.0)]),
+        ]
+        .concat()
+    }
+
+    /// The only panel of some rows.
+    fn panel(rows: &[Row]) -> Panel {
+        let mut panels = panels(rows);
+        assert_eq!(panels.len(), 1);
+        panels.remove(0)
+    }
+
+    #[test]
+    fn a_point_pools_by_weight() {
+        let panel = panel(&two_books());
+        // exp((6 + 6) / (4 + 2)), not the mean of exp(6/4) and exp(6/2).
+        let tova = panel.point("tova", Some(64)).unwrap();
+        assert_eq!(tova.estimate.value, 2f64.exp());
+        assert_eq!((tova.samples, tova.clusters, tova.weight, tova.complete), (2, 2, 6.0, true));
+        // exp((4 + 4) / (4 + 2)).
+        assert_eq!(panel.full().unwrap().estimate.value, (8.0f64 / 6.0).exp());
+        assert_eq!(tova.to_full.as_ref().unwrap().shown.value, 2f64.exp() - (8.0f64 / 6.0).exp());
+        assert_eq!(panel.full().unwrap().to_full, None);
+        let nats = tova.to_full.as_ref().unwrap().nats.unwrap();
+        assert!((nats.value - 4.0 / 6.0).abs() < 1e-15 && tova.estimate.interval.is_none(), "{nats:?}");
+    }
+
+    #[test]
+    fn slices_have_panels_of_their_own_with_their_chance() {
+        let at = |metric: &str, slice: Option<&str>, value| {
+            changed(cell(metric, "tova", Some(64), &[("a", value, 8.0)]), |row| row.slice = slice.map(Into::into))
+        };
+        let all = [
+            at("recall", Some("kind:home"), 1.0),
+            at("recall", Some("distance:128-255"), 2.0),
+            at("recall", Some("distance:16-31"), 4.0),
+            at("recall", None, 6.0),
+            at("recall_chance", None, 2.0),
+            at("recall_chance", Some("distance:16-31"), 1.0),
+        ];
+        let panels = panels(&all.concat());
+        let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.chance);
+        let slice = |slice: &str| Some(slice.to_owned());
+        let expected = [
+            (None, 75.0, Some(25.0)),
+            (slice("distance:16-31"), 50.0, Some(12.5)),
+            (slice("distance:128-255"), 25.0, None),
+            (slice("kind:home"), 12.5, None),
+        ];
+        assert_eq!(panels.iter().map(shown).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn differences_pair() {
+        // Books differ widely, the policy costs each the same: a wide value, a difference without width.
+        let books: Vec<String> = (0..12).map(|book| format!("book{book:02}")).collect();
+        let at = |policy, size, shift: f64| {
+            let samples =
+                books.iter().zip(0..).map(|(book, level)| (book.as_str(), f64::from(level) + shift, 1.0));
+            cell("cost", policy, size, &samples.collect::<Vec<_>>())
+        };
+        let panel = panel(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat());
+        let tova = panel.point("tova", Some(64)).unwrap();
+        let (value, difference) = (tova.estimate.interval.unwrap(), tova.to_full.as_ref().unwrap().shown);
+        assert!(value.high - value.low > 2.0, "{value:?}");
+        assert_eq!(difference.value, 0.5);
+        let interval = difference.interval.unwrap();
+        assert!(interval.high - interval.low < 1e-12, "{difference:?}");
+    }
+
+    #[test]
+    fn a_cell_with_fewer_samples_is_compared_over_those_that_full_has_too() {
+        let panel = panel(&[two_books(), cell("nll", "h2o", Some(64), &[("b", 5.0, 2.0)])].concat());
+        let h2o = panel.point("h2o", Some(64)).unwrap();
+        assert_eq!((h2o.complete, h2o.to_full.as_ref().unwrap().shown.value), (false, 2.5f64.exp() - 2f64.exp()));
+        assert!(panel.point("tova", Some(64)).unwrap().complete);
+    }
+
+    #[test]
+    fn numbers_that_need_a_warning_have_one() {
+        let with = |policy, samples: &[_]| [two_books(), cell("nll", policy, Some(64), samples)].concat();
+        let other_weights = [("a", 5.0, 4.0), ("b", 5.0, 1.0)];
+        for (rows, note) in [
+            (
+                changed(two_books(), |row| row.cluster = "a".into()),
+                "no intervals: all samples come from one cluster",
+            ),
+            (with("h2o", &[("b", 5.0, 2.0)]), "of 2 samples h2o at 64 has 1: these do not compare"),
+            (with("window", &other_weights), "window at 64: weighs samples otherwise"),
+            (with("tova", &[("c", f64::NAN, 1.0)]), "tova at 64: the value is not finite"),
+            (with("mine", &[("a", 0.0, 0.0), ("b", 0.0, 0.0)]), "mine at 64: nothing was scored"),
+        ] {
+            let notes = panel(&rows).notes;
+            assert_eq!(notes.iter().filter(|found| found.starts_with(note)).count(), 1, "{note}: {notes:?}");
+        }
+        // A cut text is read in pieces and scores fewer tokens; a file read twice, NaN included, is no contradiction.
+        let nan = [with("mine", &[("a", f64::NAN, 4.0)]), cell("nll", "mine", Some(64), &[("a", f64::NAN, 4.0)])];
+        for (rows, word) in [
+            (with("truncate", &other_weights), "weighs"),
+            ([two_books(), two_books()].concat(), "twice"),
+            (nan.concat(), "twice"),
+        ] {
+            assert!(panel(&rows).notes.iter().all(|note| !note.contains(word)), "{word}");
+        }
+    }
+
+    #[test]
+    fn no_cell_counts_more_than_another() {
+        let refused = |rows: &[Row]| Results::of(rows).is_err();
+        let tova = |change: fn(&mut Row)| [two_books(), changed(two_books().split_off(2), change)].concat();
+        assert!(refused(&tova(|row| row.cell = "other".into())));
+        assert!(refused(&tova(|row| row.value += 1.0)));
+        assert!(!refused(&tova(|_| {})), "the same file twice");
+        // Another version of the engine has a table of its own.
+        let panels = panels(&tova(|row| (row.engine, row.value) = (2, 12.0)));
+        let values: Vec<f64> = panels.iter().map(|panel| panel.points.last().unwrap().estimate.value).collect();
+        assert_eq!(values, [2f64.exp(), 4f64.exp()]);
+    }
+
+    #[test]
+    fn full_is_shared_by_keys_that_differ_in_prefill_only() {
+        let tova = |change: fn(&mut Row)| changed(two_books().split_off(2), change);
+        let panels = panels(
+            &[
+                two_books(),
+                tova(|row| (row.positions, row.cell) = ("slot".into(), "slot".into())),
+                tova(|row| (row.prefill, row.cell) = ("one_shot".into(), "one_shot".into())),
+            ]
+            .concat(),
+        );
+        // Positions are part of a line's name; prefill is part of the table's key.
+        let policies: Vec<_> = panels.iter().map(|panel| panel.policies().join(" ")).collect();
+        assert_eq!(policies, ["full tova tova@slot", "full tova"]);
+    }
+
+    #[test]
+    fn policies_come_in_the_order_of_the_rows() {
+        let names = ["tova", "mine", "window+4", "h2o", "full"];
+        let all = names.map(|name| cell("nll", name, Some(64).filter(|_| name != "full"), &[("a", 1.0, 1.0)]));
+        assert_eq!(panel(&all.concat()).policies(), names);
+    }
+}

@@ -1,0 +1,2 @@
+pub(crate) mod interval;
+pub(crate) mod sign_test;
