@@ -11,11 +11,11 @@ use super::baseline;
 use super::error::UsageError;
 use super::output::print;
 use super::results::complete_rows;
-use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
+use crate::compare::{self, Comparison, Options, Shown, Threshold, Thresholds, metric_named, shown_name};
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
 use crate::metric::METRICS;
-use crate::report::distinct;
+use crate::report::{self, WIDTH, distinct};
 
 const REGRESSION: u8 = 3;
 
@@ -107,8 +107,11 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         arguments.baseline,
         arguments.results
     );
-    let texts: [fn(&Comparison) -> Result<String>; 3] =
-        [|of| Ok(compare::markdown(of)), |of| Ok(compare::json(of)?), |of| Ok(compare::junit(of)?)];
+    let texts: [fn(&Comparison) -> Result<String>; 3] = [
+        |of| Ok(report::markdown(&compare::document(of, FOR_COMMENT))),
+        |of| Ok(compare::json(of)?),
+        |of| Ok(compare::junit(of)?),
+    ];
     for (file, text) in outputs.into_iter().zip(texts) {
         match file {
             Some(file) if is_stdout(file) => {
@@ -120,10 +123,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     if to_stdout == 0 {
-        print(&compare::terminal(&comparison))?;
+        print(&report::terminal(&compare::document(&comparison, FOR_TERMINAL), WIDTH))?;
     }
     Ok(if comparison.failed() { ExitCode::from(REGRESSION) } else { ExitCode::SUCCESS })
 }
+
+/// What a terminal shows: numbers that moved within noise are in the counts only.
+const FOR_TERMINAL: Shown = Shown { most: 20, noise: false };
+const FOR_COMMENT: Shown = Shown { most: 40, noise: true };
 
 fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"

@@ -126,7 +126,7 @@ fn one_sided((slice, sample): Name<'_>, rows: [Option<&SampleSum>; 2]) -> Moved 
     let [weight_before, weight_after] = rows.map(|row| row.map(|row| row.sums.weight));
     Moved {
         sample: sample.to_owned(),
-        slice: slice.map(str::to_owned),
+        slice: slice.cloned(),
         before,
         after,
         change: f64::INFINITY,

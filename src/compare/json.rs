@@ -9,6 +9,7 @@ use serde::{Serialize, Serializer};
 use super::chance::Chance;
 use super::comparison::Comparison;
 use super::point::{Point, Verdict};
+use crate::metric::Slice;
 
 /// Version of the shape below.
 const SCHEMA_VERSION: u32 = 3;
@@ -76,7 +77,7 @@ impl Serialize for Record<'_> {
         map.serialize_entry("metric", &point.metric.id)?;
         map.serialize_entry("quantity", &point.metric.label)?;
         map.serialize_entry("better", &point.metric.better)?;
-        map.serialize_entry("slice", &point.slice)?;
+        map.serialize_entry("slice", &point.slice.as_ref().map(Slice::to_string))?;
         map.serialize_entry("baseline", &point.before)?;
         map.serialize_entry("results", &point.after)?;
         map.serialize_entry("difference", &point.difference.map(|difference| difference.value))?;

@@ -6,9 +6,9 @@
 use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite, XmlString};
 
 use super::comparison::Comparison;
+use super::document::in_cluster;
 use super::point::{Point, Verdict};
 use super::side::in_slice;
-use super::table::in_cluster;
 use crate::report::escape;
 
 /// Samples, and clusters, that are named in a failure's text.
@@ -50,7 +50,7 @@ fn status(point: &Point, comparison: &Comparison) -> TestCaseStatus {
     };
     let sentence = escape::plain(&point.sentence());
     let moved = point.moved.iter().take(SHOWN).map(|moved| {
-        let sample = in_slice(&moved.sample, moved.slice.as_deref());
+        let sample = in_slice(&moved.sample, moved.slice.as_ref());
         let shown = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
         format!("moved: {sample}: {} to {} ({})", shown(moved.before), shown(moved.after), moved.what())
     });

@@ -1,11 +1,12 @@
 //! Two sets of rows compared: what got worse, what is missing, what is exactly as it was.
 //!
-//! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`terminal`],
-//! [`markdown`], [`json`] and [`junit`] show the [`Comparison`]. It knows rows, and the series, metrics and intervals of a report.
+//! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`document`] is the [`Comparison`]
+//! for readers, [`json`] and [`junit`] are it for programs. It knows rows, and the series, metrics and intervals of a report.
 
 mod chance;
 mod cluster;
 mod comparison;
+mod document;
 mod exact;
 #[cfg(test)]
 mod exact_tests;
@@ -13,14 +14,11 @@ mod exact_tests;
 mod format_tests;
 mod json;
 mod junit;
-mod markdown;
 mod notes;
 mod point;
 mod pooled;
 mod rule;
 mod side;
-mod table;
-mod terminal;
 #[cfg(test)]
 mod tests;
 mod threshold;
@@ -31,13 +29,12 @@ use anyhow::{Context, Result};
 pub use chance::Chance;
 pub use cluster::Cluster;
 pub use comparison::{Comparison, Options, Origin};
+pub use document::{Shown, document};
 pub use json::json;
 pub use junit::junit;
-pub use markdown::markdown;
 pub use point::{Moved, Point, Verdict};
 pub use rule::{Margin, Rule};
 use side::{Numbers, Side, Subject};
-pub use terminal::terminal;
 pub use threshold::{Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
@@ -68,13 +65,7 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
 }
 
 fn order_of(point: &Point) -> impl Ord + '_ {
-    (
-        &point.key,
-        point.metric.order(),
-        point.slice.as_deref().map(order::of_slice),
-        order::of(&point.policy),
-        point.cache_size,
-    )
+    (&point.key, point.metric.order(), &point.slice, order::of(&point.policy), point.cache_size)
 }
 
 fn points(before: &Side<'_>, after: &Side<'_>, options: &Options) -> Vec<Point> {

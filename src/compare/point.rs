@@ -2,12 +2,12 @@
 //!
 //! It knows which verdicts fail a gate. Verdicts are reached in `pooled`, `times` and `exact`.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::cluster::Cluster;
 use super::side::Subject;
 use crate::format::counted;
-use crate::metric::{Better, Metric};
+use crate::metric::{Better, Metric, Slice};
 use crate::report::{Estimate, SeriesKey, place};
 
 /// The outcome for one number, the worst first.
@@ -61,7 +61,8 @@ impl Verdict {
 pub struct Moved {
     pub sample: String,
     /// The slice of the sample the number is about; `None`: all of it.
-    pub slice: Option<String>,
+    #[serde(serialize_with = "as_text")]
+    pub slice: Option<Slice>,
     /// `value / weight`, as the rows have them; the value itself where the weight is 0. `None` of a side that has no such row
     /// although it has the sample.
     pub before: Option<f64>,
@@ -99,7 +100,7 @@ pub struct Point {
     pub key: SeriesKey,
     pub metric: Metric,
     /// The slice of the samples; `None`: all of them.
-    pub slice: Option<String>,
+    pub slice: Option<Slice>,
     /// With its positions, where keys move: `tova@slot`.
     pub policy: String,
     pub cache_size: Option<u32>,
@@ -125,13 +126,18 @@ pub struct Point {
     pub moved: Vec<Moved>,
 }
 
+/// `distance:16-31`.
+fn as_text<S: Serializer>(slice: &Option<Slice>, serializer: S) -> Result<S::Ok, S::Error> {
+    slice.as_ref().map(Slice::to_string).serialize(serializer)
+}
+
 impl Point {
     /// A number that nothing is known of yet.
     pub(super) fn blank(subject: &Subject<'_>) -> Self {
         Self {
             key: subject.key.clone(),
             metric: Metric::of(subject.metric),
-            slice: subject.slice.map(str::to_owned),
+            slice: subject.slice.cloned(),
             policy: subject.policy.0.to_string(),
             cache_size: subject.policy.1,
             verdict: Verdict::Equal,

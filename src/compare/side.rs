@@ -10,7 +10,7 @@ use anyhow::{Result, bail, ensure};
 use super::comparison::Options;
 use super::exact;
 use crate::ledger::{Row, Text};
-use crate::metric::Metric;
+use crate::metric::{Metric, Slice};
 use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Unbounded, all_series, place, with_geometric_means};
 
 /// One number that two sides may both have: a metric, or a slice of it, of a policy at a size.
@@ -19,7 +19,7 @@ pub(super) struct Subject<'a> {
     pub(super) key: SeriesKey,
     pub(super) metric: &'a str,
     /// `None` where slices are not compared separately.
-    pub(super) slice: Option<&'a str>,
+    pub(super) slice: Option<&'a Slice>,
     pub(super) policy: PolicyAtSize<'a>,
 }
 
@@ -31,7 +31,7 @@ impl Subject<'_> {
 }
 
 /// A sample's name, after its slice where slices are listed with the whole.
-pub(super) type Name<'a> = (Option<&'a str>, &'a str);
+pub(super) type Name<'a> = (Option<&'a Slice>, &'a str);
 
 /// What was measured of a subject.
 #[derive(Clone, Debug)]
@@ -144,6 +144,6 @@ impl<'a> Numbers<'a> {
 }
 
 /// A sample with its slice in brackets.
-pub(super) fn in_slice(sample: &str, slice: Option<&str>) -> String {
+pub(super) fn in_slice(sample: &str, slice: Option<&Slice>) -> String {
     slice.map_or_else(|| sample.to_owned(), |slice| format!("{sample} ({slice})"))
 }

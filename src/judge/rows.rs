@@ -4,13 +4,13 @@
 //! judge's: `task` is `judge`; `dataset` is the story's data set and the judge's name, as in `paper judged by
 //! gpt-4-0613`, so that verdicts of two judges are never pooled; `device` is host and port of the endpoint.
 //!
-//! | metric | group | value | weight |
+//! | metric | slice | value | weight |
 //! |---|---|---|---|
 //! | `verdict` | `shown:first` or `shown:second` | 1 preferred, 0.5 equal, 0 not | 1, or 0 if unreadable |
 //! | `judge_win`, `judge_tie`, `judge_loss` | | 1 for the pair's result | 1 |
 //! | `judge_unreadable` | | 1 if an answer could not be read | 1 |
 //!
-//! A verdict's group is the position of the bounded cache's story in the question. A pair with an unreadable answer has no
+//! A verdict's slice is the position of the bounded cache's story in the question. A pair with an unreadable answer has no
 //! win, tie or loss; rates are over the other pairs. A pair of identical stories is a tie about which nobody is asked: it has
 //! no verdicts, and its row of `judge_tie` has the output `identical`. A verdict's row holds the answer, the tokens of all attempts, and
 //! the seconds.
@@ -22,11 +22,12 @@ use super::client::Answer;
 use super::pairing::{JUDGE, Pair, PairedCell};
 use super::verdict::{Verdict, result_of};
 use crate::ledger::{IDENTICAL, JUDGED_BY, Row, Text, date};
+use crate::metric::Slice;
 
 const VERDICT: &str = "verdict";
 const RESULTS: [&str; 3] = ["judge_win", "judge_tie", "judge_loss"];
 const UNREADABLE: &str = "judge_unreadable";
-const SHOWN: [&str; 2] = ["shown:first", "shown:second"];
+const SHOWN: [&str; 2] = ["first", "second"];
 
 /// A question and its answer.
 pub(super) struct Call {
@@ -51,7 +52,7 @@ pub(super) fn rows(
     // Without weight, an unreadable verdict does not move the mean.
     let (value, weight) = call.verdict.map_or((0.0, 0.0), |value| (value, 1.0));
     let mut rows = vec![Row {
-        slice: Some(SHOWN[call.place].into()),
+        slice: Some(Slice::named("shown", SHOWN[call.place])),
         output: Some(call.answer.text),
         prompt_tokens: call.answer.prompt_tokens,
         new_tokens: call.answer.new_tokens,
@@ -118,7 +119,8 @@ fn of_story(settings: &Settings, cell: &PairedCell, bounded: &Row, metric: &str,
 /// The verdicts on each pair among a cell's rows, with its story shown first and second.
 pub(super) fn verdicts(rows: &[Row], pairs: &[Pair]) -> Vec<[Option<Verdict>; 2]> {
     let verdicts = rows.iter().filter(|row| row.metric == VERDICT).map(|row| {
-        let place = (row.sample.as_str(), row.slice.as_deref().unwrap_or_default());
+        let shown = row.slice.as_ref().and_then(|slice| slice.name.as_deref());
+        let place = (row.sample.as_str(), shown.unwrap_or_default());
         (place, (row.weight > 0.0).then_some(row.value))
     });
     let verdicts: HashMap<(&str, &str), Verdict> = verdicts.collect();

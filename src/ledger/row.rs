@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::columns::Table;
 pub use crate::columns::Text;
+use crate::metric::Slice;
 
 /// The current time in UTC, RFC 3339. It works with clocks before 1970 too; nothing is ordered by it.
 pub fn date() -> Text {
@@ -20,21 +21,28 @@ const FORMER_NAMES: [(&str, &str); 2] = [("asked", "generation"), ("group", "sli
 
 /// Makes the struct, the list of columns and both conversions from one list of fields.
 macro_rules! row {
-    ($($(#[$attribute:meta])* $name:ident: $type:ty,)*) => {
+    ($($(#[$attribute:meta])* $name:ident: $type:ty,)* --- $($(#[$attribute2:meta])* $after:ident: $type2:ty,)*) => {
         /// One metric of one sample of one cell.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Row {
             $($(#[$attribute])* pub $name: $type,)*
+            /// The part of the sample the number covers; `None`: all of it.
+            pub slice: Option<Slice>,
+            $($(#[$attribute2])* pub $after: $type2,)*
         }
 
         /// The columns, in order.
-        pub const COLUMNS: &[&str] = &[$(stringify!($name)),*];
+        pub const COLUMNS: &[&str] = &[
+            $(stringify!($name),)* "slice", "slice_name", "slice_low", "slice_high", "slice_second", $(stringify!($after)),*
+        ];
 
         /// Rows as a table, one column per field.
         pub(super) fn to_table(rows: &[Row]) -> Table {
             let mut table = Table::default();
             $(table.push(stringify!($name), rows.iter().map(|row| row.$name.clone()).collect());)*
+            push_slices(&mut table, rows);
+            $(table.push(stringify!($after), rows.iter().map(|row| row.$after.clone()).collect());)*
             // A null would make integers floats in pandas, and `groupby` would drop the full cache.
             let sizes = rows.iter().map(|row| row.cache_size.unwrap_or(row.length)).collect::<Vec<u32>>();
             table.replace("cache_size", sizes);
@@ -57,8 +65,15 @@ macro_rules! row {
                 table.push_missing(name, || vec![None::<Text>; height]);
             }
             $(let mut $name = table.column(stringify!($name))?.into_iter();)*
+            let mut slice = slices(&table)?.into_iter();
+            $(let mut $after = table.column(stringify!($after))?.into_iter();)*
             let next = |_| {
-                let mut row = Row { $($name: $name.next().context("a column is too short")?),* };
+                const SHORT: &str = "a column is too short";
+                let mut row = Row {
+                    $($name: $name.next().context(SHORT)?,)*
+                    slice: slice.next().context(SHORT)?,
+                    $($after: $after.next().context(SHORT)?),*
+                };
                 row.cache_size = row.cache_size.filter(|_| row.policy != "full");
                 Ok(row)
             };
@@ -134,8 +149,7 @@ row! {
     // --- what
     /// `nll`, `nll_word`, `kl_to_full`, `top1_agreement`, `evicted_mass`, `recall`, `lifetime`, `f1`, `rouge1`, ...
     metric: Text,
-    /// The part of the sample the number covers, such as `distance:512-1023` or `kind:home`; `None`: all of it.
-    slice: Option<Text>,
+    ---
     /// Sum over the sample; a pooled metric is `sum(value) / sum(weight)`.
     #[serde(with = "any_f64")]
     value: f64,
@@ -170,6 +184,34 @@ row! {
     peak_cache_bytes: u64,
     /// UTC, RFC 3339.
     date: Text,
+}
+
+/// The five columns of slices.
+fn push_slices(table: &mut Table, rows: &[Row]) {
+    let texts = |of: fn(&Slice) -> Option<Text>| rows.iter().map(|row| row.slice.as_ref().and_then(of)).collect();
+    let numbers = |of: fn(&Slice) -> Option<u64>| rows.iter().map(|row| row.slice.as_ref().and_then(of)).collect();
+    table.push::<Option<Text>>("slice", texts(|slice| Some(slice.kind.clone())));
+    table.push::<Option<Text>>("slice_name", texts(|slice| slice.name.clone()));
+    table.push::<Option<u64>>("slice_low", numbers(|slice| slice.low));
+    table.push::<Option<u64>>("slice_high", numbers(|slice| slice.high));
+    table.push::<Option<u64>>("slice_second", numbers(|slice| slice.second));
+}
+
+/// The slices of a table's rows; in files of earlier versions `slice` has all of it as one text.
+fn slices(table: &Table) -> Result<Vec<Option<Slice>>> {
+    let kinds = table.column::<Option<Text>>("slice")?;
+    if !table.names().contains(&"slice_name") {
+        return Ok(kinds.iter().map(|text| text.as_deref().map(Slice::of_former_text)).collect());
+    }
+    let [low, high, second] =
+        ["slice_low", "slice_high", "slice_second"].map(|name| table.column::<Option<u64>>(name));
+    let numbers = low?.into_iter().zip(high?).zip(second?);
+    let names = table.column::<Option<Text>>("slice_name")?;
+    let slices = kinds.into_iter().zip(names).zip(numbers);
+    let slice = |((kind, name), ((low, high), second)): ((Option<Text>, _), ((_, _), _))| {
+        kind.map(|kind| Slice { kind, name, low, high, second })
+    };
+    Ok(slices.map(slice).collect())
 }
 
 /// JSON has no NaN and no infinity, so they are written as strings.
@@ -209,7 +251,7 @@ pub(super) mod tests {
             generation: Some("temperature=0".into()),
             sample: format!("book#{sample}").into(),
             metric: "nll".into(),
-            slice: Some("kind:home".into()),
+            slice: Some(Slice::named("kind", "home")),
             value: 0.1 + f64::from(sample),
             weight: 127.0,
             seconds: 0.25,

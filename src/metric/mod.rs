@@ -10,20 +10,22 @@ mod f1;
 mod longbench;
 mod overlap;
 mod rouge;
+mod slice;
 mod table;
 
 pub use diversity::diversity;
 pub use f1::{Letters, best_exact_match, best_f1};
 pub use longbench::LongBenchMeasure;
 pub use rouge::{Rouge, best_rouge};
+pub use slice::Slice;
 pub use table::{Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling, Property};
 
 /// One metric of one sample.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricSum {
     pub metric: &'static str,
-    /// The slice of the sample it is about, such as `kind:home`; `None`: all of it.
-    pub slice: Option<String>,
+    /// The slice of the sample it is about; `None`: all of it.
+    pub slice: Option<Slice>,
     /// The sum over the sample.
     pub value: f64,
     /// What it is a sum over.
@@ -40,7 +42,7 @@ impl MetricSum {
 
     /// The same sum over a slice.
     #[must_use]
-    pub fn of_slice(self, slice: Option<String>) -> MetricSum {
+    pub fn of_slice(self, slice: Option<Slice>) -> MetricSum {
         MetricSum { slice, ..self }
     }
 }

@@ -2,8 +2,8 @@
 //! stacked bars over the cache size.
 
 use crate::report::figure::chart::{self, LABEL, MARGIN, TITLE};
-use crate::report::figure::curve::{Page, TOP};
 use crate::report::figure::font;
+use crate::report::figure::page::{Page, TOP};
 use crate::report::figure::scene::{Across, Pen, Scene, Spot};
 use crate::report::figure::series_style::{BLACK, Color, GREY, PALE, SeriesStyles, WHITE};
 

@@ -5,10 +5,10 @@
 use super::numbers::{self, LENGTH, MODEL, STORY_MODEL, TagSteps};
 use super::published::{speed, table_5_column};
 use super::{Evidence, Exhibit, TOVA, titles};
-use crate::report::document::table;
-use crate::report::sections::retention::Section;
-use crate::report::sections::throughput::{self, Throughput};
-use crate::report::{Entry, Estimate, Grid, Interval, Line, Panel, Sheet};
+use crate::report::sections::kept::{self, Kept};
+use crate::report::sections::speed::{self as timing, Speeds};
+use crate::report::series::show::signed;
+use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Panel, Table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
 pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<u32>)> {
@@ -30,13 +30,13 @@ pub(super) fn not_compared(title: &str, length: u32) -> String {
 
 /// A difference to a printed number with so many digits, and its interval.
 fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
-    let minus = |value: f64| table::signed(value - theirs, digits);
+    let minus = |value: f64| signed(value - theirs, digits);
     let spread = own.interval.map(|interval| format!("[{}, {}]", minus(interval.low), minus(interval.high)));
     Entry { spread, ..Entry::plain(minus(own.value)) }
 }
 
 /// A panel minus Table 3.
-pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
+pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
     let (paper, sizes) = panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let cell = |size: &u32| {
@@ -53,23 +53,22 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Sheet> {
                 ..Entry::plain(panel.metric.show_difference(value - theirs))
             })
         };
-        Line { name: policy.to_owned(), cells: sizes.iter().map(cell).collect() }
+        Line::of_policy(policy, sizes.iter().map(cell).collect())
     };
     let known = panel.policies().into_iter().filter(|policy| paper.policies().contains(policy));
     let about = format!(
         "What was measured minus the paper's numbers, which are {MODEL}'s on PG-19; in brackets are 95 % intervals. Of another model or other texts the shape compares, not the level."
     );
-    let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: known.map(line).collect() };
-    Some(Sheet::new(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
+    let grid = Grid::by_size(sizes.iter().copied(), known.map(line).collect());
+    Some(Table::new(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
 }
 
 /// The excess over the full cache of a panel and of Table 3, line by line. It compares between models, which perplexities do not.
-pub(super) fn excess(panel: &Panel, title: &str) -> Option<Sheet> {
+pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
     let (paper, sizes) = panel_and_sizes(panel)?;
     let nats = |panel: &Panel, policy: &str, size: u32| panel.point(policy, Some(size))?.to_full.as_ref()?.nats;
-    let line = |name: String, cell: &dyn Fn(u32) -> Option<Entry>| Line {
-        name,
-        cells: sizes.iter().map(|size| cell(*size)).collect(),
+    let line = |name: String, cell: &dyn Fn(u32) -> Option<Entry>| {
+        Line::new(name, sizes.iter().map(|size| cell(*size)).collect())
     };
     let both = |policy: &str| {
         let own = line(policy.to_owned(), &|size| Some(minus(nats(panel, policy, size)?, 0.0, 3)));
@@ -79,25 +78,25 @@ pub(super) fn excess(panel: &Panel, title: &str) -> Option<Sheet> {
     let known =
         panel.policies().into_iter().filter(|policy| *policy != "full" && paper.policies().contains(policy));
     let lines: Vec<Line> = known.flat_map(both).collect();
-    let is_measured = lines.iter().flat_map(|line| &line.cells).any(Option::is_some);
+    let is_measured = lines.iter().any(Line::has_any);
     let about = format!(
         "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. Beside each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
     );
-    let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines };
+    let grid = Grid::by_size(sizes.iter().copied(), lines);
     is_measured.then(|| {
-        Sheet::new(format!("Excess over the full cache, beside the paper's \u{B7} {title}"), about, "policy", grid)
+        Table::new(format!("Excess over the full cache, beside the paper's \u{B7} {title}"), about, "policy", grid)
     })
 }
 
 /// A setting's wins, ties and losses minus Figure 6; `None` where no size or length is the paper's.
-pub(super) fn preferences(panels: &[Panel; 3], title: &str) -> Option<Sheet> {
+pub(super) fn preferences(panels: &[Panel; 3], title: &str) -> Option<Table> {
     let title = format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}");
     let names = ["TOVA preferred", "equal", "full preferred"];
     by_size(title, "the paper's shares", &names, panels, &[256, 512, 1024].map(Some))
 }
 
 /// The lengths of stories minus those of Figure 6.
-pub(super) fn story_lengths(evidence: &Evidence<'_>) -> Vec<Sheet> {
+pub(super) fn story_lengths(evidence: &Evidence<'_>) -> Vec<Table> {
     let panels = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
     let sizes = [None, Some(256), Some(512), Some(1024)];
     let sheet = |(panel, title): (&Panel, String)| {
@@ -108,23 +107,23 @@ pub(super) fn story_lengths(evidence: &Evidence<'_>) -> Vec<Sheet> {
 }
 
 /// Panels minus the paper's, each a line over cache sizes: of TOVA, and without a size of the full cache.
-fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &[Option<u32>]) -> Option<Sheet> {
+fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &[Option<u32>]) -> Option<Table> {
     let line = |(name, panel): (&&str, &Panel)| {
         let cell = |size: &Option<u32>| {
             let point = |panel: &Panel| panel.point(size.map_or("full", |_| TOVA), *size).cloned();
             Some(minus(point(panel)?.estimate, point(numbers::panel_like(panel)?)?.estimate.value, 1))
         };
-        Line { name: (*name).to_owned(), cells: sizes.iter().map(cell).collect() }
+        Line::new(*name, sizes.iter().map(cell).collect())
     };
-    let columns = sizes.iter().map(|size| size.map_or_else(|| "full".to_owned(), |size| size.to_string()));
+    let columns = sizes.iter().map(|size| size.map_or_else(|| "full".into(), Column::of_size));
     let grid = Grid { columns: columns.collect(), lines: names.iter().zip(panels).map(line).collect() };
     let about = format!("What was measured minus {what} (TOVA, {STORY_MODEL}); in brackets are 95 % intervals.");
-    let is_measured = grid.lines.iter().flat_map(|line| &line.cells).any(Option::is_some);
-    is_measured.then(|| Sheet::new(title, about, "cache size", grid))
+    let is_measured = grid.lines.iter().any(Line::has_any);
+    is_measured.then(|| Table::new(title, about, "cache size", grid))
 }
 
 /// What was measured minus Table 1; `None` where it has none of the sizes.
-pub(super) fn speeds(table: &Throughput, title: &str) -> Option<Sheet> {
+pub(super) fn speeds(table: &Speeds, title: &str) -> Option<Table> {
     let lines = table.lines().iter().filter_map(|line| {
         let paper = speed(&table.key, &line.policy, line.size)?;
         let cell = |own: Option<f64>, theirs: f64, digits: usize| {
@@ -135,37 +134,38 @@ pub(super) fn speeds(table: &Throughput, title: &str) -> Option<Sheet> {
             cell(line.median("batch"), f64::from(paper.batch), 0),
             cell(table.relative(&line.policy, line.size).0, paper.throughput, 2),
         ];
-        Some(Line { name: line.name(), cells })
+        Some(Line::new(line.name(), cells))
     });
     let grid =
-        Grid { columns: ["cache (GB)", "batch", "relative"].map(str::to_owned).to_vec(), lines: lines.collect() };
+        Grid { columns: ["cache (GB)", "batch", "relative"].map(Column::from).to_vec(), lines: lines.collect() };
     let about = format!(
         "What was measured minus the paper's numbers ({MODEL} in bfloat16 on a V100): of another model or another machine \
          only relative throughput compares."
     );
     let title = format!("Table 1 minus the paper's \u{B7} {title}");
-    (!grid.lines.is_empty()).then(|| Sheet::new(title, about, throughput::CORNER, grid))
+    (!grid.lines.is_empty()).then(|| Table::new(title, about, timing::CORNER, grid))
 }
 
 /// Steps by tag minus lines of Table 5; `None` where no size or length is the paper's.
-pub(super) fn steps(exhibit: Exhibit, section: &Section<'_>, lines: &[TagSteps]) -> Option<Sheet> {
+pub(super) fn steps(exhibit: Exhibit, section: &Kept<'_>, lines: &[TagSteps]) -> Option<Table> {
     let column = |size: u32| Some((size, table_5_column(section.key().length, size)?));
     let sizes: Vec<(u32, usize)> = section.sizes_of(TOVA).into_iter().filter_map(column).collect();
     let line = |TagSteps(tag, slice, theirs): &TagSteps| {
-        let cell =
-            |&(size, column): &(u32, usize)| Some(minus(section.steps(slice, TOVA, size)?, theirs[column], 0));
-        let name = match slice.as_str() {
-            "" => "all tokens".to_owned(),
-            slice => format!("{tag} ({})", slice.replace(':', " ")),
+        let cell = |&(size, column): &(u32, usize)| {
+            Some(minus(section.steps(slice.as_ref(), TOVA, size)?, theirs[column], 0))
         };
-        Line { name, cells: sizes.iter().map(cell).collect() }
+        let name = match slice {
+            None => "all tokens".to_owned(),
+            of_tag => format!("{tag} ({})", kept::name(of_tag.as_ref())),
+        };
+        Line::new(name, sizes.iter().map(cell).collect())
     };
-    let lines = lines.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
-    let grid = Grid { columns: sizes.iter().map(|(size, _)| size.to_string()).collect(), lines };
+    let lines = lines.iter().map(line).filter(Line::has_any).collect();
+    let grid = Grid::by_size(sizes.iter().map(|(size, _)| *size), lines);
     let about = format!(
         "What was measured of the class or tag in brackets minus the paper's number of the Penn tag (TOVA, {MODEL}); in \
          brackets are 95 % intervals."
     );
     let title = format!("Steps kept minus the paper's {exhibit} \u{B7} {}", section.title());
-    (!grid.lines.is_empty()).then(|| Sheet::new(title, about, "tag", grid))
+    (!grid.lines.is_empty()).then(|| Table::new(title, about, "tag", grid))
 }

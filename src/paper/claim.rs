@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::claims::CLAIMS;
 use super::exhibit::Sweeps;
 use super::{Evidence, numbers};
-use crate::report::{CLAIM, Entry, Estimate, Grid, Interval, Line, Sheet};
+use crate::report::{Cells, Column, Entry, Estimate, Grid, Interval, Line, Table};
 
 /// What rows say of a claim; of several verdicts the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,10 +75,10 @@ pub(super) fn check(rows: &Evidence<'_>) -> Vec<Checked> {
 }
 
 /// What was measured of the claims, for a report; none where nothing was.
-pub(super) fn sheets(rows: &Evidence<'_>) -> Vec<Sheet> {
+pub(super) fn measured(rows: &Evidence<'_>) -> Option<Table> {
     let claims = check(rows);
     let is_measured = claims.iter().any(|claim| !claim.findings.is_empty());
-    is_measured.then(|| sheet(&claims)).into_iter().collect()
+    is_measured.then(|| table(&claims))
 }
 
 impl Verdict {
@@ -142,7 +142,7 @@ impl Checked {
             Some(Entry::plain(here)),
             self.printed.as_ref().map(|printed| Entry::plain(&printed.said)),
         ];
-        Line { name: self.claim.statement.to_owned(), cells }
+        Line::new(self.claim.statement, cells)
     }
 }
 
@@ -160,7 +160,7 @@ fn counted(claims: &[Checked]) -> String {
 }
 
 /// The measured claims as a table of sentences, with the sweeps that would measure the others.
-fn sheet(claims: &[Checked]) -> Sheet {
+fn table(claims: &[Checked]) -> Table {
     let findings = claims.iter().flat_map(|claim| &claim.findings);
     let titles: BTreeSet<&str> = findings.map(|(title, _)| title.as_str()).collect();
     let several = titles.len() > 1;
@@ -173,23 +173,19 @@ fn sheet(claims: &[Checked]) -> Sheet {
         let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement).collect();
         format!("Not measured here, but by {}: {}", of_sweep[0].sweeps.1[0], statements.join(" "))
     };
-    Sheet {
-        title: format!("Claims of the paper: {}", counted(claims)),
-        about: "What \"Transformers are Multi-State RNNs\" (arXiv 2401.06104) says of its models, and what these rows say of \
+    let about = "What \"Transformers are Multi-State RNNs\" (arXiv 2401.06104) says of its models, and what these rows say of \
                 theirs. Held: the whole 95 % interval, in brackets, is inside the limit. Not held: all of it is outside. Not \
                 decided: the limit is in the interval, or there are too few clusters (4 for an interval, 6 to tell policies \
                 apart). A claim that one policy is better than others is held where it is told apart from each of them \
                 (sign-flip test among all pairs of the table, while an interval is of one pair), not held where one of them \
                 is told apart as better, and not decided where one was not measured. A claim counts as held if it is in every \
-                setting that measured it. The limits leave room around the paper's numbers."
-            .to_owned(),
-        corner: CLAIM,
-        grid: Grid {
-            columns: ["verdict", "measured here", "in the paper's own tables"].map(str::to_owned).to_vec(),
-            lines: lines.collect(),
-        },
-        bold: "",
+                setting that measured it. The limits leave room around the paper's numbers.";
+    let columns = ["verdict", "measured here", "in the paper's own tables"].map(Column::from).to_vec();
+    let grid = Grid { columns, lines: lines.collect() };
+    Table {
+        cells: Cells::Sentences,
         notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),
+        ..Table::new(format!("Claims of the paper: {}", counted(claims)), about, "claim", grid)
     }
 }
 

@@ -7,7 +7,7 @@ use crate::report::fixture::table_3;
 use crate::report::{Estimate, Interval, Published as _};
 
 /// The sheet of claims, where any was measured.
-fn claims(rows: &[Row]) -> Option<Sheet> {
+fn claims(rows: &[Row]) -> Option<Table> {
     Paper.extra(&Results::of(rows).unwrap()).pop()
 }
 

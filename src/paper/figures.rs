@@ -8,9 +8,9 @@ use super::bars::{self, Bar, Stack};
 use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, beside, numbers, titles};
 use crate::report::figure::axis::Scale;
 use crate::report::figure::chart::{Chart, Printed, excess as excess_charts};
-use crate::report::figure::heatmap;
 use crate::report::figure::scene::Scene;
 use crate::report::figure::series_style::SeriesStyles;
+use crate::report::figure::{heatmap, slices};
 use crate::report::series::breakdown;
 use crate::report::{Panel, Point, RUNNING, SeriesKey, escape};
 
@@ -172,12 +172,13 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
     let breakdowns = breakdown::breakdowns(&panels);
     let running: Vec<_> = breakdowns.iter().filter(|parts| parts.by == RUNNING).collect();
     let settings: Vec<SeriesKey> = running.iter().map(|parts| parts.key().clone()).collect();
-    let is_running = |panel: &&Panel| panel.slice.as_deref().is_some_and(|slice| slice.starts_with(RUNNING));
+    let is_running = |panel: &&Panel| panel.slice.as_ref().is_some_and(|slice| slice.is(RUNNING));
     let long: Vec<Panel> = panels.iter().filter(is_running).cloned().collect();
     let mut pieces = Pieces { left_out: evidence.left_out(&long), ..Pieces::default() };
     for parts in &running {
         let title = parts.key().title(&settings);
-        let charts: Option<Vec<Chart>> = parts.sizes().into_iter().map(|size| parts.running(size)).collect();
+        let charts: Option<Vec<Chart>> =
+            parts.sizes().into_iter().map(|size| slices::over_text(parts, size)).collect();
         let Some(charts) = charts.filter(|charts| !charts.is_empty()) else { continue };
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
@@ -229,7 +230,8 @@ pub(super) fn places(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Stri
     let mut pieces = Pieces::default();
     let width = if evidence.columns == Some(2) { TWO_COLUMNS } else { COLUMN };
     for section in &kept {
-        let scene = section.places_of(TOVA, width, evidence.plain);
+        let places = section.by_position(&[(TOVA, section.sizes_of(TOVA))]);
+        let scene = places.map(|places| places.scene(Some(width), evidence.plain));
         pieces.scenes.extend(scene.map(|scene| (end_of(section.title(), kept.len()), scene)));
     }
     pieces.or_missing("no steps that tova keeps a token were measured")

@@ -8,8 +8,8 @@ use super::leads::{BASELINES, natural};
 use super::said::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
 use crate::ledger::IDENTICAL;
-use crate::metric::Better;
-use crate::report::sections::retention::Section;
+use crate::metric::{Better, Slice};
+use crate::report::sections::kept::Kept;
 use crate::report::series::layer_bounds::layer_bounds;
 use crate::report::{
     Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, difference, median,
@@ -271,10 +271,10 @@ pub(super) fn recent(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
 
 /// The share of a sample's steps at which its first token is there, in percent.
 pub(super) fn first_token(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
-    let found = evidence.kept().into_iter().filter_map(|section: &Section<'_>| {
+    let found = evidence.kept().into_iter().filter_map(|section: &Kept<'_>| {
         let share = |steps: f64| 100.0 * steps / f64::from(section.key().length.max(1));
         let sizes = section.sizes_of(TOVA).into_iter().filter_map(|size| {
-            let estimate = scaled(section.steps("position:0", TOVA, size)?, share);
+            let estimate = scaled(section.steps(Some(&Slice::number("position", 0)), TOVA, size)?, share);
             let (kept, range) = (percent(estimate.value), interval(estimate, percent));
             let said = format!("{} keeps it least, for {kept}{range} of the steps", with(TOVA, size));
             Some(limit.observe(estimate, said))

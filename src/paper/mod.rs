@@ -30,11 +30,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::ledger::{Row, write_derived};
-use crate::report::document::table;
-use crate::report::figure::curve::Page;
+use crate::report::figure::page::Page;
 use crate::report::figure::scene::Scene;
-use crate::report::sections::retention::{self, Section};
-use crate::report::{self, Format, Panel, Plain, RUNNING, Results, SeriesKey, Sheet, Written, order};
+use crate::report::sections::kept::{self, Kept};
+use crate::report::{
+    self, Block, Document, Format, Panel, Plain, RUNNING, Results, SeriesKey, Table, WIDTH, Written, order,
+};
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
@@ -71,7 +72,7 @@ pub struct Drawn {
 /// Rows, reduced, as exhibits and claims take them.
 struct Evidence<'a> {
     results: &'a Results<'a>,
-    sections: Vec<Section<'a>>,
+    kept: Vec<Kept<'a>>,
     columns: Option<u8>,
     beside_paper: bool,
     plain: Plain,
@@ -81,8 +82,8 @@ struct Evidence<'a> {
 #[derive(Default)]
 struct Pieces {
     scenes: Vec<(String, Scene)>,
-    tables: Vec<Sheet>,
-    differences: Vec<Sheet>,
+    tables: Vec<Table>,
+    differences: Vec<Table>,
     /// On the paper's numbers.
     notes: Vec<String>,
     /// Which policies it does not show.
@@ -127,21 +128,24 @@ fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn
             }
         }
     }
-    for (stem, sheets) in [(stem.clone(), &pieces.tables), (format!("{stem}-minus-paper"), &pieces.differences)] {
-        if sheets.is_empty() {
+    let minus = format!("{exhibit} minus the paper's");
+    for (stem, title, tables) in [
+        (stem.clone(), exhibit.title(), &pieces.tables),
+        (format!("{stem}-minus-paper"), minus, &pieces.differences),
+    ] {
+        if tables.is_empty() {
             continue;
         }
+        let document = Document { title, blocks: tables.iter().cloned().map(Block::Table).collect() };
         for format in &options.formats {
-            if let Some(write) = format.sheets {
-                put(&folder, &stem, format, write(sheets).as_bytes(), drawn)?;
+            if let Some(render) = format.document {
+                put(&folder, &stem, format, render(&document).as_bytes(), drawn)?;
             }
         }
-        for sheet in sheets {
-            if !drawn.terminal.is_empty() {
-                drawn.terminal.push('\n');
-            }
-            drawn.terminal.push_str(&table::sheet_text(sheet));
+        if !drawn.terminal.is_empty() {
+            drawn.terminal.push('\n');
         }
+        drawn.terminal.push_str(&report::terminal(&document, WIDTH));
     }
     drawn.notes.extend(pieces.left_out.iter().chain(&pieces.notes).map(|note| format!("{exhibit}: {note}")));
     Ok(())
@@ -161,7 +165,7 @@ impl Pieces {
     }
 
     /// Adds differences to the paper's numbers, or why there are none.
-    fn compare(&mut self, differences: Option<Sheet>, title: &str, length: u32) {
+    fn compare(&mut self, differences: Option<Table>, title: &str, length: u32) {
         match differences {
             Some(sheet) => self.differences.push(sheet),
             None => self.notes.push(beside::not_compared(title, length)),
@@ -173,7 +177,7 @@ impl<'a> Evidence<'a> {
     fn of(results: &'a Results<'_>) -> Self {
         Self {
             results,
-            sections: retention::sections(results, &Paper),
+            kept: kept::all(results, &Paper),
             columns: None,
             beside_paper: false,
             plain: Plain::default(),
@@ -217,13 +221,13 @@ impl<'a> Evidence<'a> {
 
     /// Whether a key is of texts far longer than a usual sample, as in Figure 7.
     fn is_long(&self, key: &SeriesKey) -> bool {
-        let running = |panel: &&Panel| panel.slice.as_deref().is_some_and(|group| group.starts_with(RUNNING));
+        let running = |panel: &&Panel| panel.slice.as_ref().is_some_and(|slice| slice.is(RUNNING));
         self.results.panels.iter().filter(running).any(|panel| panel.key == *key)
     }
 
     /// Sections on what TOVA keeps.
-    fn kept(&self) -> Vec<&Section<'a>> {
-        self.sections.iter().filter(|section| !section.sizes_of(TOVA).is_empty()).collect()
+    fn kept(&self) -> Vec<&Kept<'a>> {
+        self.kept.iter().filter(|kept| !kept.sizes_of(TOVA).is_empty()).collect()
     }
 
     /// The page for a number of charts.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use super::TOVA;
 use crate::ledger::{Row, Text};
+use crate::metric::Slice;
 use crate::report::{Panel, Results};
 
 /// The model of Tables 1, 2, 3 and 5 and Figures 7 to 9, 12 and 13.
@@ -60,11 +61,11 @@ pub(super) struct BySize {
     pub(super) rows: Vec<(String, Vec<f64>)>,
 }
 
-/// A Penn tag (NLTK's), the slice here that corresponds to it (empty for all tokens), and steps by [`TABLE_5_SIZES`].
+/// A Penn tag (NLTK's), the slice here that corresponds to it (`None`: all tokens), and steps by [`TABLE_5_SIZES`].
 /// results/README.md says where the two taggings differ. Foreign words (FW) have the tag X in the treebanks, which the
 /// tagger was not trained on.
 #[derive(Deserialize)]
-pub(super) struct TagSteps(pub(super) String, pub(super) String, pub(super) [f64; 4]);
+pub(super) struct TagSteps(pub(super) String, pub(super) Option<Slice>, pub(super) [f64; 4]);
 
 pub(super) static NUMBERS: LazyLock<Numbers> =
     LazyLock::new(|| serde_json::from_str(include_str!("numbers.json")).expect("the file is part of the program"));

@@ -2,7 +2,8 @@
 
 use super::numbers::{self, LENGTH, NUMBERS, RECENT_SHARE, Speed, TABLE_5_SIZES, TagSteps};
 use super::{Evidence, TOVA, claim};
-use crate::report::{Beside, Entry, Published, Results, SeriesKey, Sheet};
+use crate::metric::Slice;
+use crate::report::{Beside, Block, Entry, Published, Results, Section, SeriesKey};
 
 /// The paper's numbers.
 pub(super) struct Paper;
@@ -22,11 +23,11 @@ impl Published for Paper {
         })
     }
 
-    fn beside_lifetimes(&self, key: &SeriesKey, size: u32, slices: &[&str]) -> Option<Beside> {
+    fn beside_lifetimes(&self, key: &SeriesKey, size: u32, slices: &[Option<&Slice>]) -> Option<Beside> {
         let column = table_5_column(key.length, size)?;
         Some(Beside {
             columns: vec!["Penn tags in the paper"],
-            cells: slices.iter().map(|slice| vec![Some(Entry::plain(penn_tags(slice, column)))]).collect(),
+            cells: slices.iter().map(|slice| vec![Some(Entry::plain(penn_tags(*slice, column)))]).collect(),
             source: format!(
                 "The last column has the paper's Table 5 at {size} (TOVA, LLaMA-2-7B) for the Penn tags whose tokens \
                  have this class or tag here; results/README.md says what is alike and what is not."
@@ -43,8 +44,9 @@ impl Published for Paper {
         )
     }
 
-    fn extra(&self, results: &Results<'_>) -> Vec<Sheet> {
-        claim::sheets(&Evidence::of(results))
+    fn blocks(&self, results: &Results<'_>) -> Vec<Block> {
+        let claims = claim::measured(&Evidence::of(results)).map(Block::folded);
+        Section::of("Compared with the paper", claims.into_iter().collect()).into_iter().collect()
     }
 }
 
@@ -64,8 +66,8 @@ pub(super) fn table_5_column(length: u32, size: u32) -> Option<usize> {
 }
 
 /// A column's lines of a class or tag, as `NN 270, NNS 270`; empty where there are none.
-fn penn_tags(slice: &str, column: usize) -> String {
-    let lines = NUMBERS.table_5.iter().filter(|TagSteps(_, known, _)| known == slice);
+fn penn_tags(slice: Option<&Slice>, column: usize) -> String {
+    let lines = NUMBERS.table_5.iter().filter(|TagSteps(_, known, _)| known.as_ref() == slice);
     lines.map(|TagSteps(tag, _, steps)| format!("{tag} {}", steps[column])).collect::<Vec<_>>().join(", ")
 }
 
@@ -77,6 +79,12 @@ mod tests {
     fn penn_tags_are_listed_with_their_class() {
         assert_eq!(table_5_column(LENGTH, 512), Some(1));
         assert_eq!((table_5_column(LENGTH, 100), table_5_column(2048, 512)), (None, None));
-        assert_eq!((penn_tags("tag:NOUN", 1), penn_tags("class:first", 1)), ("NN 527, NNS 526".into(), "".into()));
+        assert_eq!(
+            (
+                penn_tags(Some(&Slice::named("tag", "NOUN")), 1),
+                penn_tags(Some(&Slice::named("class", "first")), 1)
+            ),
+            ("NN 527, NNS 526".into(), "".into())
+        );
     }
 }

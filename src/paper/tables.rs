@@ -3,19 +3,21 @@
 use super::numbers::{NUMBERS, TagSteps};
 use super::published::Paper;
 use super::{Evidence, Exhibit, Pieces, TOVA, beside, titles};
-use crate::report::document::table::{self, Show};
-use crate::report::sections::retention::Section;
-use crate::report::sections::throughput;
-use crate::report::{Entry, Grid, Line, SeriesKey, Sheet, coverage};
+use crate::metric::Slice;
+use crate::report::sections::kept;
+use crate::report::sections::kept::Kept;
+use crate::report::sections::speed as timing;
+use crate::report::sections::values::{self, Show};
+use crate::report::{Entry, Grid, Line, SeriesKey, Table, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    let timed = throughput::tables(&evidence.results.series, &Paper);
+    let timed = timing::all(&evidence.results.series, &Paper);
     let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
     let mut pieces = Pieces::default();
     for table in &timed {
         let title = format!("{} \u{B7} {}", table.key.title(&keys), table.key.device);
         let heading = format!("Memory, batch and throughput \u{B7} {title}");
-        pieces.tables.push(Sheet::new(heading, table.legend(), throughput::CORNER, table.grid()));
+        pieces.tables.push(Table::new(heading, table.legend(), timing::CORNER, table.grid()));
         pieces.compare(beside::speeds(table, &title), &title, table.key.length);
     }
     pieces.or_missing("nothing was timed")
@@ -26,7 +28,7 @@ pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, St
         .panels_of("perplexity", "nll", &|policy| NUMBERS.table_3.rows.iter().any(|(known, _)| known == policy));
     let mut pieces = Pieces { left_out: evidence.left_out(&panels), ..Pieces::default() };
     for (panel, title) in panels.iter().zip(titles(&panels)) {
-        let Some(grid) = table::grid(panel, Show::Value) else { continue };
+        let Some(grid) = values::grid(panel, Show::Value) else { continue };
         pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
         pieces.differences.extend(beside::excess(panel, &title));
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
@@ -37,7 +39,7 @@ pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, St
             panel.clusters,
             coverage(panel.clusters)
         );
-        pieces.tables.push(Sheet { notes: panel.notes.clone(), ..Sheet::new(title, about, "policy", grid) });
+        pieces.tables.push(Table { notes: panel.notes.clone(), ..Table::new(title, about, "policy", grid) });
     }
     pieces.or_missing("no perplexity of the paper's policies was measured")
 }
@@ -54,34 +56,34 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
                      Penn tags whose tokens have the class or tag here; results/README.md says what is alike and what is not. \
                      In brackets are 95 % intervals.";
         let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title());
-        pieces.tables.push(Sheet::new(title, about, "class or tag", grid));
+        pieces.tables.push(Table::new(title, about, "class or tag", grid));
         pieces.compare(beside::steps(exhibit, section, lines), section.title(), section.key().length);
     }
     pieces.or_missing("no steps that tova keeps a token were measured")
 }
 
 /// A line for each class or tag that corresponds to some of the paper's tags.
-fn steps(section: &Section<'_>, lines: &[TagSteps]) -> Grid {
+fn steps(section: &Kept<'_>, lines: &[TagSteps]) -> Grid {
     let sizes = section.sizes_of(TOVA);
-    let mut slices: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut slices: Vec<(&Option<Slice>, Vec<&str>)> = Vec::new();
     for TagSteps(tag, slice, _) in lines {
-        match slices.iter_mut().find(|(known, _)| known == slice) {
+        match slices.iter_mut().find(|(known, _)| *known == slice) {
             Some((_, tags)) => tags.push(tag),
             None => slices.push((slice, vec![tag])),
         }
     }
-    let line = |(slice, tags): &(&str, Vec<&str>)| {
+    let line = |(slice, tags): &(&Option<Slice>, Vec<&str>)| {
         let cell = |size: &u32| {
-            let steps = section.steps(slice, TOVA, *size)?;
+            let steps = section.steps(slice.as_ref(), TOVA, *size)?;
             let spread = steps.interval.map(|interval| format!("[{:.0}, {:.0}]", interval.low, interval.high));
             Some(Entry { spread, ..Entry::plain(format!("{:.0}", steps.value)) })
         };
-        let name = match *slice {
-            "" => "all tokens".to_owned(),
-            slice => format!("{} ({})", slice.replace(':', " "), tags.join(" ")),
+        let name = match slice {
+            None => "all tokens".to_owned(),
+            of_tags => format!("{} ({})", kept::name(of_tags.as_ref()), tags.join(" ")),
         };
-        Line { name, cells: sizes.iter().map(cell).collect() }
+        Line::new(name, sizes.iter().map(cell).collect())
     };
-    let lines = slices.iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
-    Grid { columns: sizes.iter().map(u32::to_string).collect(), lines }
+    let lines = slices.iter().map(line).filter(Line::has_any).collect();
+    Grid::by_size(sizes.iter().copied(), lines)
 }

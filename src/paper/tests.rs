@@ -10,7 +10,7 @@ fn differences_to_the_paper_s_own_numbers_are_none() {
     let results = Results::of(&all).unwrap();
     let evidence = Evidence { beside_paper: true, ..Evidence::of(&results) };
     let of = |text: &str| Exhibit::parse(text).unwrap().pieces(&evidence).unwrap().differences;
-    let numbers = |sheet: &Sheet| -> Vec<String> {
+    let numbers = |sheet: &Table| -> Vec<String> {
         let entries = sheet.grid.lines.iter().flat_map(|line| line.cells.iter().flatten());
         entries.map(|entry| entry.number.clone()).collect()
     };
@@ -21,7 +21,7 @@ fn differences_to_the_paper_s_own_numbers_are_none() {
     assert_eq!(numbers(llama), vec!["0.00"; 9 * 7]);
     assert_eq!(numbers(yi)[0], "+2.15", "7.16 x 0.3");
     // Perplexities 1.3 times as high are as far above their full cache in nats: TOVA at 512 by ln(7.41 / 7.16).
-    let is_of_yi = |sheet: &&Sheet| sheet.title.starts_with("Excess") && sheet.title.contains("Yi");
+    let is_of_yi = |sheet: &&Table| sheet.title.starts_with("Excess") && sheet.title.contains("Yi");
     let excess = &tables.iter().find(is_of_yi).unwrap().grid.lines;
     let shown =
         |line: &report::Line| line.cells.iter().flatten().map(|entry| entry.number.clone()).collect::<Vec<_>>();

@@ -21,6 +21,10 @@ pub fn markdown(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '&' => escaped.push_str("&amp;"),
+            // `@somebody` would notify them on GitHub; `tova@slot` would not.
+            '@' if !escaped.ends_with(|before: char| before.is_ascii_alphanumeric()) => {
+                escaped.push_str("@<!-- -->")
+            }
             other => escaped.push(other),
         }
     }

@@ -3,8 +3,9 @@
 use crate::ledger::Row;
 use crate::paper::ROWS;
 use crate::report::Results;
+use crate::report::document::Document;
+use crate::report::sections::{self, Report};
 use crate::report::series::panel::Panel;
-use crate::report::write_report::{Options, Report};
 
 pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
     Results::of(rows).unwrap().panels
@@ -12,7 +13,12 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
 
 /// Calls a function with the report of some rows.
 pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
-    f(&Report::of(&Results::of(rows).unwrap(), &Options::everything(""), &()))
+    f(&Report::of(&Results::of(rows).unwrap(), &[], None, &()))
+}
+
+/// The report of some rows, and the short answer.
+pub(super) fn documents(rows: &[Row]) -> [Document; 2] {
+    with_report(rows, |report| [sections::document(report), sections::summary(report)])
 }
 
 /// The rows of one cell and metric. Each sample has a name, a value and a weight, and is a cluster of its own.
@@ -137,5 +143,23 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
         add_cell("h2o", Some(size), &move |first| 0.8 * fades(first));
         add_cell("truncate", Some(size), &move |first| 0.6 * holds(first));
     }
+    all
+}
+
+/// Recall of two facts in each of two octaves and of one kind.
+pub(super) fn recalls() -> Vec<Row> {
+    let at = |policy: &str, size, metric: &str, slice: &str, value| {
+        let slice = |row: &mut Row| row.slice = (!slice.is_empty()).then(|| slice.into());
+        changed(cell(metric, policy, size, &[("a", value, 2.0)]), slice)
+    };
+    let mut all = Vec::new();
+    for group in ["", "distance:16-31", "distance:64-127", "kind:home"] {
+        all.extend(at("full", None, "recall", group, 2.0));
+        all.extend(at("full", None, "recall_chance", group, 0.5));
+        for size in [32, 4096] {
+            all.extend(at("tova", Some(size), "recall", group, 1.0));
+        }
+    }
+    all.extend(at("window", Some(32), "recall", "distance:16-31", 2.0));
     all
 }

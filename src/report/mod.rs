@@ -4,7 +4,7 @@
 //! differences; [`write()`] puts a page, a Markdown report, CSV, LaTeX and figures into a folder, with what a caller has
 //! [`Published`] beside them. It needs no model, no network and no system fonts, and knows rows, not how they were measured.
 
-pub(crate) mod document;
+pub mod document;
 pub mod escape;
 pub(crate) mod figure;
 #[cfg(test)]
@@ -15,15 +15,17 @@ pub(crate) mod sections;
 pub mod series;
 mod special_tokens;
 pub(crate) mod statistics;
-mod write_report;
+mod write;
 
-pub use document::table::{CLAIM, Entry, Grid, Line, Sheet, text_under};
+pub use document::table::{Cells, Column, Entry, Grid, Line, Table};
+pub use document::{Block, Document, Group, Section};
 pub use figure::plain::Plain;
 pub use format::html::Live;
-pub use format::markdown::push_body;
+pub use format::markdown::render as markdown;
+pub use format::terminal::{WIDTH, render as terminal};
 pub use format::{FORMATS, Format};
 pub use published::{Beside, Published};
-pub use sections::throughput::median;
+pub use sections::speed::median;
 pub use series::distance::Distance;
 pub use series::distinct;
 pub use series::key::{SeriesKey, prefill_words};
@@ -41,4 +43,4 @@ pub use series::sums::{
 pub use statistics::interval::{Estimate, Interval, Sums, error_on_one_side};
 pub use statistics::sign_test::{PValue, has_verdicts};
 
-pub use write_report::{Options, WIDTH, Written, write};
+pub use write::{Options, Written, write};

@@ -1,8 +1,10 @@
-//! What a caller adds to a report: published numbers beside its tables, and sheets after them.
+//! What a caller adds to a report: published numbers beside its tables, and blocks after them.
 //!
 //! The report knows rows only. Modules that know a publication, such as `paper`, implement [`Published`].
 
-use crate::report::document::table::{Entry, Sheet};
+use crate::metric::Slice;
+use crate::report::document::Block;
+use crate::report::document::table::{Entry, Grid};
 use crate::report::series::key::SeriesKey;
 use crate::report::series::results::Results;
 
@@ -15,6 +17,16 @@ pub struct Beside {
     pub source: String,
 }
 
+impl Beside {
+    /// Adds the columns on the right.
+    pub(crate) fn append_to(&self, grid: &mut Grid) {
+        grid.columns.extend(self.columns.iter().map(|column| (*column).into()));
+        for (line, cells) in grid.lines.iter_mut().zip(&self.cells) {
+            line.cells.extend(cells.iter().cloned());
+        }
+    }
+}
+
 /// Published results that a report shows beside what was measured. By default there are none.
 pub trait Published {
     /// Beside the table of decoding speed, whose lines are policies at sizes.
@@ -22,8 +34,8 @@ pub trait Published {
         None
     }
 
-    /// Beside a table of lifetimes, sorted by a cache size, whose lines are slices of tokens; the first, empty one is all.
-    fn beside_lifetimes(&self, _key: &SeriesKey, _size: u32, _slices: &[&str]) -> Option<Beside> {
+    /// Beside a table of lifetimes, sorted by a cache size, whose lines are slices of tokens; `None` is all.
+    fn beside_lifetimes(&self, _key: &SeriesKey, _size: u32, _slices: &[Option<&Slice>]) -> Option<Beside> {
         None
     }
 
@@ -32,8 +44,8 @@ pub trait Published {
         String::new()
     }
 
-    /// Sheets of its own about the results, which come after the report's.
-    fn extra(&self, _results: &Results<'_>) -> Vec<Sheet> {
+    /// Blocks of its own about the results, which come after the settings.
+    fn blocks(&self, _results: &Results<'_>) -> Vec<Block> {
         Vec::new()
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn reused(
     let scores = text.map_or_else(Vec::new, |text| model_task.samples.rescored(sample, text));
     let head = place(sweep, model_task, named, sample);
     let rows = measured.iter().map(|&old| {
-        let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice.as_deref() == old.slice.as_deref();
+        let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice == old.slice;
         let [value, weight] =
             scores.iter().find(is_same).map_or([old.value, old.weight], |sum| [sum.value, sum.weight]);
         let has_text = old.metric == TEXT;
@@ -91,7 +91,7 @@ fn row(head: &Row, sum: &MetricSum) -> Row {
     let has_text = sum.metric == TEXT;
     Row {
         metric: sum.metric.into(),
-        slice: sum.slice.as_deref().map(Text::from),
+        slice: sum.slice.clone(),
         value: sum.value,
         weight: sum.weight,
         question: head.question.clone().filter(|_| has_text),

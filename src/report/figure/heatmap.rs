@@ -15,6 +15,7 @@ use crate::report::figure::scene::{Across, Pen, Scene};
 use crate::report::figure::series_style::BLACK;
 
 /// One layer of one sample.
+#[derive(Clone)]
 pub(crate) struct Map {
     pub(crate) layer: usize,
     sample: String,
@@ -40,7 +41,8 @@ pub(crate) fn maps(rows: Vec<&Row>) -> Vec<Map> {
     for row in mapped().filter(|row| row.sample == sample) {
         let numbers =
             |text: &str| text.split(' ').map(|number| number.parse().ok()).collect::<Option<Vec<usize>>>();
-        let layer = row.slice.as_deref().and_then(|slice| layer_of(slice)?.parse().ok());
+        // A layer, or a layer and a head.
+        let layer = row.slice.as_ref().and_then(|slice| usize::try_from(slice.single()?).ok());
         let (Some(layer), Some(evicted)) = (layer, row.output.as_deref().and_then(numbers)) else { continue };
         let tokens = evicted.len();
         let map =
@@ -50,11 +52,6 @@ pub(crate) fn maps(rows: Vec<&Row>) -> Vec<Map> {
         }
     }
     maps.into_values().collect()
-}
-
-/// The number in `layer:3` and `layer:3 head:1`.
-fn layer_of(slice: &str) -> Option<&str> {
-    slice.strip_prefix("layer:")?.split(' ').next()
 }
 
 impl Map {
@@ -199,13 +196,5 @@ mod tests {
         // Heads that evict by themselves are averaged.
         let heads = map(vec![vec![4, 2, 4, 4], vec![4, 4, 4, 4]]).grey(4);
         assert_eq!(heads[13], 128);
-    }
-
-    #[test]
-    fn groups_name_their_layer() {
-        assert_eq!(
-            (layer_of("layer:12"), layer_of("layer:3 head:1"), layer_of("kind:x")),
-            (Some("12"), Some("3"), None)
-        );
     }
 }

@@ -1,12 +1,15 @@
 pub(crate) mod axis;
+pub(crate) mod by_size;
 pub(crate) mod chart;
-pub(crate) mod curve;
+pub(crate) mod drawing;
 pub(crate) mod export;
 pub(crate) mod figure_title;
 pub(crate) mod font;
 pub(crate) mod heatmap;
 pub(crate) mod kept_by_position;
 pub(crate) mod needle_map;
+pub(crate) mod page;
 pub(crate) mod plain;
 pub(crate) mod scene;
 pub(crate) mod series_style;
+pub(crate) mod slices;

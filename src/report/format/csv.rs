@@ -2,15 +2,18 @@
 
 use anyhow::Result;
 
-use crate::report::document::table::{Entry, Sheet};
+use super::{Files, Parts};
+use crate::metric::Slice;
+use crate::report::document::Document;
+use crate::report::document::table::Entry;
 use crate::report::escape;
-use crate::report::format::Files;
+
 use crate::report::series::key::SeriesKey;
 use crate::report::series::panel::Panel;
 use crate::report::statistics::interval::Estimate;
-use crate::report::write_report::Report;
 
-pub(crate) fn files(report: &Report<'_>) -> Result<Files> {
+pub(super) fn files(parts: &Parts<'_>) -> Result<Files> {
+    let report = parts.report;
     Ok(vec![("report.csv", points(&report.results.panels)), ("pairs.csv", pairs(&report.panels))])
 }
 
@@ -27,7 +30,7 @@ fn points(panels: &[Panel]) -> String {
         let [nats, nats_low, nats_high] = estimate(point.to_full.as_ref().and_then(|to_full| to_full.nats));
         let [to_ceiling, to_ceiling_low, to_ceiling_high] = estimate(point.to_ceiling);
         let fields = [
-            panel.slice.clone().unwrap_or_default(),
+            panel.slice.as_ref().map_or_else(String::new, Slice::to_string),
             panel.metric.label.to_string(),
             point.policy.clone(),
             shown(point.cache_size),
@@ -107,15 +110,15 @@ fn shown(value: Option<impl ToString>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// Sheets in one file, a line for each number as it is shown, since sheets may differ in their columns.
-pub(crate) fn sheets(sheets: &[Sheet]) -> String {
+/// The tables of a document in one file, a line for each number as it is shown, since tables may differ in their columns.
+pub(super) fn render(document: &Document) -> String {
     let mut file = "table,line,column,shown,interval,bold,partial\n".to_owned();
-    for sheet in sheets {
-        for line in &sheet.grid.lines {
-            for (column, entry) in sheet.grid.columns.iter().zip(&line.cells) {
+    for (_, table) in document.tables() {
+        for line in &table.grid.lines {
+            for (column, entry) in table.grid.columns.iter().zip(&line.cells) {
                 let Some(Entry { number, spread, bold, partial }) = entry else { continue };
                 let spread = spread.as_deref().unwrap_or_default();
-                let texts = [&sheet.title, &line.name, column, number, spread].map(escape::csv);
+                let texts = [&table.title, &line.name, &column.name, number, spread].map(escape::csv);
                 file += &format!("{},{bold},{partial}\n", texts.join(","));
             }
         }
@@ -126,7 +129,8 @@ pub(crate) fn sheets(sheets: &[Sheet]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::document::table::{Grid, Line};
+    use crate::report::document::Block;
+    use crate::report::document::table::{Grid, Line, Table};
     use crate::report::fixture::{cell, panels};
 
     #[test]
@@ -163,13 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn sheets_are_lines_of_single_numbers() {
+    fn tables_are_lines_of_single_numbers() {
         let entry = Entry { spread: Some("[9, 10]".into()), bold: true, ..Entry::plain("9.5") };
-        let line = Line { name: "a,b".into(), cells: vec![None, Some(entry)] };
-        let grid = Grid { columns: vec!["64".into(), "128".into()], lines: vec![line] };
-        let sheet = Sheet::new("T", "", "policy", grid);
+        let grid = Grid::by_size([64, 128], vec![Line::new("a,b", vec![None, Some(entry)])]);
+        let blocks = vec![Block::Table(Table::new("T", "", "policy", grid))];
         assert_eq!(
-            sheets(&[sheet]),
+            render(&Document { title: String::new(), blocks }),
             "table,line,column,shown,interval,bold,partial\nT,\"a,b\",128,9.5,\"[9, 10]\",true,false\n"
         );
     }

@@ -7,12 +7,11 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
+use super::{Files, Parts};
 use crate::format::capital;
-use crate::report::document::table::{Entry, Sheet};
+use crate::report::document::Document;
+use crate::report::document::table::{Entry, Table};
 use crate::report::escape;
-use crate::report::format::Files;
-use crate::report::sections::sheets;
-use crate::report::write_report::Report;
 
 /// What stands before the tables: how to use the file, and its own few macros, which a document may define before.
 const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `tova-bench report` again writes this file anew.
@@ -40,31 +39,26 @@ const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `to
 /// Tables between two ends of a page.
 const TOGETHER: usize = 6;
 
-pub(crate) fn files(report: &Report<'_>) -> Result<Files> {
-    Ok(vec![("report.tex", file(&sheets::all(report)))])
+pub(super) fn files(parts: &Parts<'_>) -> Result<Files> {
+    Ok(vec![("report.tex", render(parts.document))])
 }
 
-/// One file of sheets.
-pub(crate) fn sheets(sheets: &[Sheet]) -> String {
-    file(&[(None, sheets.to_vec())])
-}
-
-/// The whole file: groups of sheets, each with what its tables have in common.
-fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
+/// The tables of a document, those of a setting together.
+pub(super) fn render(document: &Document) -> String {
     let mut file = HEADER.to_owned();
     let mut labels: BTreeMap<String, usize> = BTreeMap::new();
-    for (title, sheets) in groups {
-        for together in sheets.chunks(TOGETHER) {
-            for sheet in together {
+    for of_setting in document.tables().chunk_by(|(a, _), (b, _)| a == b) {
+        for together in of_setting.chunks(TOGETHER) {
+            for (setting, table) in together {
                 // How many claims hold is no part of a name.
-                let own = if sheet.has_sentences() { sheet.title.split(':').next() } else { None };
-                let own = own.unwrap_or(&sheet.title);
-                let words = title.iter().flat_map(|title| title.split(" \u{B7} ")).chain([own]);
+                let own = if table.has_sentences() { table.title.split(':').next() } else { None };
+                let own = own.unwrap_or(&table.title);
+                let words = setting.iter().flat_map(|title| title.split(" \u{B7} ")).chain([own]);
                 let slug = words.map(escape::slug).collect::<Vec<_>>().join("-");
                 let seen = labels.entry(slug.clone()).or_default();
                 *seen += 1;
                 let label = if *seen == 1 { format!("tab:{slug}") } else { format!("tab:{slug}-{seen}") };
-                file.push_str(&table(sheet, title.as_deref(), &label));
+                file.push_str(&float(table, *setting, &label));
             }
             file.push_str("\n\\tovabenchpause\n");
         }
@@ -72,33 +66,33 @@ fn file(groups: &[(Option<String>, Vec<Sheet>)]) -> String {
     file
 }
 
-fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
+fn float(table: &Table, title: Option<&str>, label: &str) -> String {
     let titled = |escape: fn(&str) -> String| {
-        let own = escape(&capital(&sheet.title));
+        let own = escape(&capital(&table.title));
         title.map_or_else(|| own.clone(), |title| format!("{own} ({})", escape(title)))
     };
     let (short, mut long) = (titled(escape::latex_for_lists), titled(escape::latex));
-    if !sheet.about.is_empty() {
-        long.push_str(&format!(". {}", escape::latex(&sheet.about)));
+    if !table.about.is_empty() {
+        long.push_str(&format!(". {}", escape::latex(&table.about)));
     }
-    let mut table = format!(
+    let mut float = format!(
         "\n% {label}\n\\begin{{table}}[htbp]\n  \\centering\\small\n  \\caption[{short}]{{{long}}}\n  \
          \\label{{{label}}}\n  \\par\\smallskip\n"
     );
-    if !sheet.grid.lines.is_empty() {
-        let columns = sheet.grid.columns.iter().map(|column| escape::latex(column));
-        let (first, others) = match sheet.has_sentences() {
+    if !table.grid.lines.is_empty() {
+        let columns = table.grid.columns.iter().map(|column| escape::latex(&column.name));
+        let (first, others) = match table.has_sentences() {
             true => ("p{.3\\linewidth}", "p{.2\\linewidth}"),
             false => ("l", "r"),
         };
-        let head: Vec<String> = std::iter::once(escape::latex(sheet.corner)).chain(columns).collect();
-        table.push_str(&format!(
+        let head: Vec<String> = std::iter::once(escape::latex(table.corner)).chain(columns).collect();
+        float.push_str(&format!(
             "  \\tovabenchfit{{%\n  \\begin{{tabular}}{{@{{}}{first}*{{{}}}{{{others}}}@{{}}}}\n    \\toprule\n    {} \\\\\n    \
              \\midrule\n",
-            sheet.grid.columns.len(),
+            table.grid.columns.len(),
             head.join(" & ")
         ));
-        for line in &sheet.grid.lines {
+        for line in &table.grid.lines {
             let numbers: Vec<String> =
                 line.cells.iter().map(|cell| cell.as_ref().map_or_else(|| "--".to_owned(), number)).collect();
             // Intervals are below the numbers: beside them, seven sizes would be wider than a page.
@@ -110,17 +104,17 @@ fn table(sheet: &Sheet, title: Option<&str>, label: &str) -> String {
             let has_spreads = spreads.iter().any(|spread| !spread.is_empty());
             let closer = if has_spreads { "[-0.7ex]" } else { "" };
             let name = escape::latex(&line.name);
-            table.push_str(&format!("    {name} & {} \\\\{closer}\n", numbers.join(" & ")));
+            float.push_str(&format!("    {name} & {} \\\\{closer}\n", numbers.join(" & ")));
             if has_spreads {
-                table.push_str(&format!("     & {} \\\\\n", spreads.join(" & ")));
+                float.push_str(&format!("     & {} \\\\\n", spreads.join(" & ")));
             }
         }
-        table.push_str("    \\bottomrule\n  \\end{tabular}}\n");
+        float.push_str("    \\bottomrule\n  \\end{tabular}}\n");
     }
-    for note in &sheet.notes {
-        table.push_str(&format!("  \\par\\smallskip{{\\footnotesize {}\\par}}\n", escape::latex(note)));
+    for note in &table.notes {
+        float.push_str(&format!("  \\par\\smallskip{{\\footnotesize {}\\par}}\n", escape::latex(note)));
     }
-    table + "\\end{table}\n"
+    float + "\\end{table}\n"
 }
 
 fn number(entry: &Entry) -> String {
@@ -139,10 +133,10 @@ fn signed(number: &str) -> String {
 mod tests {
     use super::*;
     use crate::ledger::Row;
-    use crate::report::fixture::{cell, changed, table_3, with_report};
+    use crate::report::fixture::{cell, changed, documents, table_3};
 
     fn of(rows: &[Row]) -> String {
-        with_report(rows, |report| file(&sheets::all(report)))
+        render(&documents(rows)[0])
     }
 
     #[test]

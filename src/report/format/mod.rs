@@ -1,24 +1,33 @@
-//! The formats of a report: one line each.
+//! The formats of a report: one line each, and one file each that renders blocks.
 
-pub(crate) mod csv;
+mod csv;
 pub(crate) mod html;
-pub(crate) mod latex;
+mod latex;
 pub(crate) mod markdown;
-pub(crate) mod pr_summary;
-pub(crate) mod summary;
+pub(crate) mod terminal;
 
 use anyhow::Result;
 
-use crate::report::document::table::Sheet;
-use crate::report::figure::scene::Scene;
-use crate::report::write_report::Report;
+use super::document::Document;
+use super::figure::scene::Scene;
+use super::sections::Report;
 
 /// Files by name, with their contents.
 pub(super) type Files = Vec<(&'static str, String)>;
 
 type Draw = fn(&Scene) -> Result<Vec<u8>>;
 
-/// A format, by what it makes of reports, sheets and figures.
+/// What formats make files of.
+pub(super) struct Parts<'a> {
+    pub(super) document: &'a Document,
+    pub(super) summary: &'a Document,
+    /// The numbers themselves, for formats that hold data.
+    pub(super) report: &'a Report<'a>,
+    /// The ending of the figures that Markdown links, where any are on disk.
+    pub(super) linked: Option<&'static str>,
+}
+
+/// A format, by what it makes of reports, documents and figures.
 #[derive(Debug)]
 pub struct Format {
     /// As it is typed, and the ending of its files.
@@ -28,9 +37,9 @@ pub struct Format {
     /// Whether a report has it where no format is named.
     pub is_usual: bool,
     /// The files of a whole report.
-    pub(super) report: Option<fn(&Report<'_>) -> Result<Files>>,
-    /// One file of some sheets.
-    pub(crate) sheets: Option<fn(&[Sheet]) -> String>,
+    pub(super) report: Option<fn(&Parts<'_>) -> Result<Files>>,
+    /// One file of a document's tables.
+    pub(crate) document: Option<fn(&Document) -> String>,
     /// One file of a figure.
     pub(crate) figure: Option<Draw>,
 }
@@ -39,7 +48,7 @@ pub struct Format {
 pub static FORMATS: &[Format] = &[
     Format {
         report: Some(markdown::files),
-        sheets: Some(markdown::sheets),
+        document: Some(markdown::render),
         ..named(
             "md",
             "report.md: tables, warnings and links to the figures; summary.md, the short answer for a pull request",
@@ -48,12 +57,12 @@ pub static FORMATS: &[Format] = &[
     Format { report: Some(html::files), ..named("html", "report.html: one page with all of it, for a browser") },
     Format {
         report: Some(csv::files),
-        sheets: Some(csv::sheets),
+        document: Some(csv::render),
         ..named("csv", "report.csv, one line for each point, and pairs.csv, one for each two policies")
     },
     Format {
         report: Some(latex::files),
-        sheets: Some(latex::sheets),
+        document: Some(latex::render),
         ..named("tex", "report.tex: every table, to be read into a paper with \\input")
     },
     Format { figure: Some(|scene| Ok(scene.svg().into_bytes())), ..named("svg", "Figures, sharp at any size") },
@@ -62,7 +71,7 @@ pub static FORMATS: &[Format] = &[
 ];
 
 const fn named(name: &'static str, about: &'static str) -> Format {
-    Format { name, about, is_usual: true, report: None, sheets: None, figure: None }
+    Format { name, about, is_usual: true, report: None, document: None, figure: None }
 }
 
 impl Format {

@@ -1,218 +1,421 @@
-//! The smallest cache of a policy that stays within a distance of the full cache, and which measured sizes could be it.
-//!
-//! Larger caches need not be better, so a size counts only if all larger ones that were measured count as well. Nothing is said
-//! where a guess is as good as the full cache.
+//! How much cache is enough, as a table and in lines: what `enough` finds for each policy, panel and distance.
 
-use crate::report::series::distance::Limit;
-use crate::report::series::panel::{Panel, Point};
-use crate::report::statistics::interval::Estimate;
+use std::collections::BTreeMap;
 
-/// How much cache is enough for one policy.
-pub(crate) struct Enough<'p> {
-    /// The smallest that loses no more than the distance, as do all larger ones.
-    pub(crate) measured: Option<&'p Point>,
-    /// `None` where there are no intervals.
-    pub(crate) not_excluded: Option<Sizes>,
+use indexmap::IndexSet;
+
+use super::Report;
+use super::setting::Measured;
+use crate::report::document::table::{Column, Entry, Grid, Line, Table};
+use crate::report::document::{Block, Group, Section};
+use crate::report::series::distance::{Distance, Limit};
+use crate::report::series::enough::{Enough, enough, not_stated};
+use crate::report::series::key::SeriesKey;
+use crate::report::series::panel::Panel;
+
+/// Of the setting's metrics, after the first of them.
+pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
+    let (setting, report) = (measured.setting, measured.setting.report);
+    if !measured.is_first {
+        return Vec::new();
+    }
+    let panels: Vec<Panel> = setting.panels.iter().map(|panel| (*panel).clone()).collect();
+    table(&panels, &report.keys, &report.distances).map(Block::Table).into_iter().collect()
 }
 
-/// The measured sizes that could be enough, as far as the interval of each loss says.
-pub(crate) struct Sizes {
-    /// The smallest whose interval is not wholly beyond the distance, nor that of any larger one; `None`: not even the largest.
-    from: Option<u32>,
-    /// The smallest whose interval is wholly within the distance, as is that of all larger ones.
-    to: Option<u32>,
+/// Of all settings together, where several have an answer; and the distances asked for that nothing was measured in.
+pub(super) fn of_all_settings(report: &Report<'_>) -> Vec<Block> {
+    let answered = answers(&report.panels, &report.distances);
+    let settings: IndexSet<&SeriesKey> = answered.iter().map(|answer| &answer.panel.key).collect();
+    let table = table(&report.panels, &report.keys, &report.distances).filter(|_| settings.len() > 1);
+    let blocks = table.map(Block::Table).into_iter().chain(of_unmeasured(report)).collect();
+    Section::of("All settings together", blocks).into_iter().collect()
 }
 
-impl Sizes {
-    /// `128 to 512`; `None` where all are excluded.
-    pub(crate) fn words(&self) -> Option<String> {
-        let from = self.from?;
-        Some(match self.to {
-            None => format!("{from} or more"),
-            Some(to) if to == from => from.to_string(),
-            Some(to) => format!("{from} to {to}"),
+/// In a line for each setting and distance.
+pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
+    let lines = in_short(&report.panels, &report.keys, &report.distances);
+    let lines = (!lines.is_empty()).then(|| Block::Group(Group::open(TITLE, vec![Block::List(lines)])));
+    lines.into_iter().chain(of_unmeasured(report)).collect()
+}
+
+fn of_unmeasured(report: &Report<'_>) -> Option<Block> {
+    let asked = if report.are_asked { &report.distances[..] } else { &[] };
+    let notes = unmeasured(&report.panels, asked);
+    (!notes.is_empty()).then_some(Block::List(notes))
+}
+
+/// What was asked of a panel: within how much of the full cache.
+type Wanted<'p> = (&'p Panel, &'p Distance, Limit);
+
+/// The panels of the keys that have a full cache and a metric of one of the distances.
+fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>> {
+    let with_full = panels.iter().filter(|panel| panel.full().is_some());
+    let of_panel = |panel: &'p Panel| {
+        distances.iter().filter_map(move |distance| Some((panel, distance, distance.of(panel)?)))
+    };
+    with_full.flat_map(of_panel).collect()
+}
+
+/// How much cache is enough in one panel within one distance.
+struct Answer<'p> {
+    panel: &'p Panel,
+    distance: String,
+    /// By policy, in the panel's order.
+    found: Vec<(&'p str, Enough<'p>)>,
+    /// Why the sizes are not stated.
+    not_stated: Option<String>,
+}
+
+fn answers<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Answer<'p>> {
+    let answer = |(panel, distance, limit): Wanted<'p>| Answer {
+        panel,
+        distance: distance.shown(panel),
+        found: panel
+            .policies()
+            .into_iter()
+            .filter_map(|policy| Some((policy, enough(panel, policy, limit)?)))
+            .collect(),
+        not_stated: not_stated(panel, limit),
+    };
+    wanted(panels, distances).into_iter().map(answer).filter(|answer| !answer.found.is_empty()).collect()
+}
+
+/// Whether titles must say what a panel is of.
+fn are_several(panels: &[Panel]) -> bool {
+    panels.iter().any(|panel| panel.key != panels[0].key)
+}
+
+impl Answer<'_> {
+    /// Whether sizes are stated that have intervals.
+    fn has_intervals(&self) -> bool {
+        self.not_stated.is_none() && self.found.iter().any(|(_, found)| found.not_excluded.is_some())
+    }
+
+    /// What is not known of stated sizes where there are no intervals.
+    fn without_intervals(&self) -> Option<String> {
+        let stated = || self.found.iter().filter(|(_, found)| found.measured.is_some());
+        let without: Vec<&str> =
+            stated().filter(|(_, found)| found.not_excluded.is_none()).map(|(policy, _)| *policy).collect();
+        let whose = match without.len() {
+            0 => return None,
+            all if all == stated().count() => String::new(),
+            _ => format!(" of {}", without.join(", ")),
+        };
+        Some(format!("how certain the sizes{whose} are is not known, as there are no intervals"))
+    }
+
+    /// The cell of a policy, in bold where no other that can be chosen needs less.
+    fn entry(&self, policy: &str) -> Option<Entry> {
+        let found = &self.found.iter().find(|(name, _)| *name == policy)?.1;
+        if self.not_stated.is_some() {
+            return Some(Entry::plain("not stated"));
+        }
+        let number = found.size().map(|size| with_share(size, self.panel.length));
+        Some(Entry {
+            number: number.unwrap_or_else(|| "no measured size is enough".to_owned()),
+            spread: found.not_excluded.as_ref().map(|sizes| match sizes.words() {
+                Some(sizes) => format!("not excluded: {sizes}"),
+                None => "all sizes excluded".to_owned(),
+            }),
+            bold: self.panel.is_choice(policy) && found.size().is_some() && found.size() == self.best(),
+            partial: found.measured.is_some_and(|point| !point.complete),
         })
     }
-}
 
-impl Enough<'_> {
-    pub(crate) fn size(&self) -> Option<u32> {
-        self.measured.and_then(|point| point.cache_size)
+    /// The smallest size, if some policies need more.
+    fn best(&self) -> Option<u32> {
+        let own = self.found.iter().filter(|(policy, _)| self.panel.is_choice(policy));
+        let sizes: Vec<Option<u32>> = own.map(|(_, found)| found.size()).collect();
+        let best = sizes.iter().copied().flatten().min();
+        best.filter(|_| sizes.iter().any(|size| *size != best))
+    }
+
+    /// Sizes ascending, each with the policies for which it is enough; those without any come last.
+    fn by_size(&self) -> String {
+        let mut by_size: BTreeMap<(bool, u32), Vec<String>> = BTreeMap::new();
+        for (policy, found) in &self.found {
+            let sizes =
+                found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
+            let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
+            let place = (found.size().is_none(), found.size().unwrap_or_default());
+            by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
+        }
+        let each = by_size.into_iter().map(|((is_none, size), policies)| match is_none {
+            true => format!("no measured size for {}", policies.join(", ")),
+            false => format!("{} for {}", with_share(size, self.panel.length), policies.join(", ")),
+        });
+        each.collect::<Vec<_>>().join("; ")
     }
 }
 
-/// `None` where the policy has no size that compares with the full cache.
-pub(crate) fn enough<'p>(panel: &'p Panel, policy: &str, limit: Limit) -> Option<Enough<'p>> {
-    let of_policy = panel.points.iter().filter(|point| point.policy == policy);
-    let losses = of_policy.filter_map(|point| Some((point.cache_size?, point, limit.loss(panel, point)?)));
-    let losses: Vec<(u32, &Point, Estimate)> = losses.collect();
-    losses.first()?;
-    // Points come by size, so from the largest down.
-    let smallest = |holds: &dyn Fn(&Estimate) -> bool| {
-        losses.iter().rev().take_while(|(.., loss)| holds(loss)).last().map(|(size, point, _)| (*size, *point))
-    };
-    let could_be = |loss: &Estimate| loss.interval.is_none_or(|interval| limit.allows(interval.low));
-    let must_be = |loss: &Estimate| loss.interval.is_some_and(|interval| limit.allows(interval.high));
-    let has_intervals = losses.iter().any(|(.., loss)| loss.interval.is_some());
-    Some(Enough {
-        measured: smallest(&|loss| limit.allows(loss.value)).map(|(_, point)| point),
-        not_excluded: has_intervals.then(|| Sizes {
-            from: smallest(&could_be).map(|(size, _)| size),
-            to: smallest(&must_be).map(|(size, _)| size),
-        }),
+/// The table of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
+/// of the distances.
+fn table(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Table> {
+    let answers = answers(panels, distances);
+    let policies: IndexSet<&str> =
+        answers.iter().flat_map(|answer| answer.found.iter().map(|(policy, _)| *policy)).collect();
+    let (mut lines, mut notes) = (Vec::new(), IndexSet::new());
+    for answer in &answers {
+        let title = answer.panel.key.title(keys);
+        let titled = |text: String| if are_several(panels) { format!("{title}: {text}") } else { text };
+        let name = match are_several(panels) {
+            true => format!("{} \u{B7} {title}", answer.distance),
+            false => answer.distance.clone(),
+        };
+        match &answer.not_stated {
+            Some(why) => notes.extend([format!("{name}: not stated, because {why}")]),
+            None => {
+                // The table of values says what few clusters mean.
+                notes.extend(answer.without_intervals().map(titled));
+            }
+        }
+        lines.push(Line::new(name, policies.iter().map(|policy| answer.entry(policy)).collect()));
+    }
+    let about_intervals = if answers.iter().any(Answer::has_intervals) { ABOUT_INTERVALS } else { "" };
+    let grid = Grid { columns: policies.into_iter().map(Column::from).collect(), lines };
+    (!grid.lines.is_empty()).then(|| Table {
+        bold: "smallest",
+        notes: notes.into_iter().collect(),
+        ..Table::new(TITLE, format!("{ABOUT}{about_intervals}"), "within", grid)
     })
 }
 
-/// Why no size of a panel can be called enough, where a guess is not known to be worse than the full cache, or is itself
-/// within the distance of it.
-pub(crate) fn not_stated(panel: &Panel, limit: Limit) -> Option<String> {
-    let (guess, chance, above) = (panel.metric.guess?, panel.chance?, panel.above_chance?);
-    let [full, chance] = [panel.full()?.estimate.value, chance].map(|value| panel.metric.show(value));
-    if !panel.beats_guess() {
-        let (difference, metric) = (panel.metric.show_difference(above.value), &panel.metric);
-        let range = above.interval.map_or_else(String::new, |interval| {
-            format!(" at 95 %: the difference is {difference} {}", metric.show_interval_of_difference(interval))
-        });
-        return Some(format!("full ({full}) is not above {} ({chance}){range}", guess.by));
+const TITLE: &str = "How much cache is enough";
+const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
+                     cache, as do all larger ones, with its share of the sample's length. The smallest of each line is \
+                     bold.";
+const ABOUT_INTERVALS: &str = " Sizes that are not excluded could be the smallest that is enough, as far as the paired 95 % \
+                               interval of each loss says.";
+
+/// The distances within which nothing was measured, a sentence each.
+fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
+    let wanted = wanted(panels, distances);
+    let missing = distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked));
+    let note = |distance: &Distance| {
+        let unit = distance.unit.map_or("%", |unit| unit.name);
+        format!("within {}{unit}: no metric with this unit was measured beside a full cache", distance.amount)
+    };
+    missing.map(note).collect()
+}
+
+/// One line for each panel and distance; where sizes that are not excluded are in brackets, a last line says so.
+fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
+    let answers = answers(panels, distances);
+    let line = |answer: &Answer<'_>| {
+        let title = match are_several(panels) {
+            true => format!(" \u{B7} {}", answer.panel.key.title(keys)),
+            false => String::new(),
+        };
+        let sizes = match (&answer.not_stated, answer.without_intervals()) {
+            (Some(why), _) => format!("not stated, because {why}"),
+            (None, Some(without)) => format!("{}; {without}", answer.by_size()),
+            (None, None) => answer.by_size(),
+        };
+        format!("at most {} from full{title}: {sizes}", answer.distance)
+    };
+    let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
+    let brackets = answers.iter().any(Answer::has_intervals).then(|| brackets.to_owned());
+    answers.iter().map(line).chain(brackets).collect()
+}
+
+/// A size and, where the samples have one length, its share of that.
+fn with_share(size: u32, length: Option<u32>) -> String {
+    length.map_or_else(|| size.to_string(), |length| format!("{size} ({})", share(size, length)))
+}
+
+/// A share of the length: `1/8` where that is exact, else in percent.
+fn share(size: u32, length: u32) -> String {
+    match (size, length) {
+        (0, _) | (_, 0) => "0".to_owned(),
+        _ if size >= length => "whole text".to_owned(),
+        _ if length.is_multiple_of(size) => format!("1/{}", length / size),
+        _ => format!("{:.1} %", 100.0 * f64::from(size) / f64::from(length)),
     }
-    let is_near = limit.allows(above.value);
-    is_near.then(|| format!("{} ({chance}) is within this distance of full ({full}) as well", guess.by))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ledger::Row;
-    use crate::report::fixture::{cell, changed, panels};
-    use crate::report::series::distance::Distance;
+    use crate::report::fixture::{cell, changed, panels, table_3};
 
-    /// Of four equal books the ends of an interval are the least and the greatest book, so they can be told by hand.
-    const BOOKS: [&str; 4] = ["a", "b", "c", "d"];
-
-    /// F1 of a policy, or of `full` without a size, in percent of each book.
-    fn f1(metric: &str, policy: &str, size: Option<u32>, books: &[f64]) -> Vec<Row> {
-        let samples: Vec<(&str, f64, f64)> =
-            BOOKS.into_iter().zip(books).map(|(book, percent)| (book, percent / 100.0, 1.0)).collect();
-        cell(metric, policy, size, &samples)
+    fn distance(text: &str) -> Distance {
+        text.parse().unwrap()
     }
 
-    /// The only panel of a policy with these losses of F1 against a full cache of 80 %.
-    fn of_losses<const N: usize>(losses: &[(u32, [f64; N])]) -> Panel {
-        let of_size =
-            |(size, books): &(u32, [f64; N])| f1("f1", "tova", Some(*size), &books.map(|lost| 80.0 - lost));
-        let mut all = f1("f1", "full", None, &[80.0; N]);
-        all.extend(losses.iter().flat_map(of_size));
-        panels(&all).remove(0)
+    /// By policy, what stands in the only line.
+    fn in_line(table: &Table) -> Vec<(&str, &str, Option<&str>)> {
+        let [line] = &table.grid.lines[..] else { panic!("one line expected") };
+        let cells = line.cells.iter().map(|cell| cell.as_ref().unwrap());
+        let answers = table.grid.columns.iter().zip(cells);
+        answers.map(|(policy, entry)| (policy.as_str(), entry.number.as_str(), entry.spread.as_deref())).collect()
     }
 
-    fn limit(panel: &Panel, distance: &str) -> Limit {
-        distance.parse::<Distance>().unwrap().of(panel).unwrap()
+    /// The sizes of a table like the paper's, whose perplexities are multiplied.
+    fn like_the_paper(scale: f64, asked: &[Distance]) -> (String, Vec<(String, String)>) {
+        let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", scale, 100));
+        let table = super::table(&panels, &[panels[0].key.clone()], asked).unwrap();
+        let found = in_line(&table).into_iter().map(|(policy, size, _)| (policy.to_owned(), size.to_owned()));
+        (table.grid.lines[0].name.clone(), found.collect())
     }
 
-    /// The smallest measured size within a distance, and the sizes not excluded where there are intervals.
-    fn found(panel: &Panel, distance: &str) -> (Option<u32>, Option<String>) {
-        let found = enough(panel, "tova", limit(panel, distance)).unwrap();
-        (found.size(), found.not_excluded.map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned())))
-    }
-
-    fn sizes(measured: Option<u32>, not_excluded: &str) -> (Option<u32>, Option<String>) {
-        (measured, Some(not_excluded.to_owned()))
+    fn named<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {
+        expected.into_iter().map(|(policy, size)| (policy.to_owned(), size.to_owned())).collect()
     }
 
     #[test]
-    fn a_size_counts_only_if_all_larger_ones_do() {
-        let all = [
-            // Within by luck: 128 is not.
-            (64, [0.2; 4]),
-            (128, [5.0, 4.0, 5.0, 4.0]),
-            // 2 on average, in [0.5, 2.5].
-            (256, [0.5, 2.5, 2.5, 2.5]),
-            // 0.5 on average, in [-1, 2].
-            (512, [-1.0, 2.0, 0.5, 0.5]),
-            (600, [0.5; 4]),
-            (1024, [0.0; 4]),
-        ];
-        assert_eq!(found(&of_losses(&all), "1f1"), sizes(Some(512), "256 to 600"));
-        // Without the sizes whose intervals are wholly within, it may be that none is enough.
-        assert_eq!(found(&of_losses(&all[..4]), "1f1"), sizes(Some(512), "256 or more"));
-        assert_eq!(found(&of_losses(&all[..3]), "1f1"), sizes(None, "256 or more"));
-        assert_eq!(found(&of_losses(&all[..2]), "1f1"), sizes(None, "none"));
-        assert_eq!(found(&of_losses(&all[..1]), "1f1"), sizes(Some(64), "64"));
-        // An end of an interval that is the distance itself is within, whatever 79.0 / 100 is in binary.
-        assert_eq!(found(&of_losses(&[(64, [1.0, 0.9, 0.8, 1.0])]), "1f1"), sizes(Some(64), "64"));
-        // A gain is never too far.
-        assert_eq!(found(&of_losses(&[(64, [-9.0; 4])]), "0f1"), sizes(Some(64), "64"));
+    fn the_paper_s_table_says_an_eighth_for_tova() {
+        // At 7.16 the usual distance is 0.4 perplexity: ln(7.56 / 7.16) = 0.0544. 7.41 at 512 are ln(7.41 / 7.16) = 0.0343;
+        // 7.46, 7.49, 7.50 and 7.52 at 1024 from 0.0410 to 0.0491; 7.50 at 2048; window only at full size. The next smaller
+        // ones are 7.71 (0.0740), 7.73, 7.75, 7.76 (from 0.0766), 7.90, 8.04 and 240.
+        let expected = named([
+            ("truncate", "2048 (1/2)"),
+            ("window", "4096 (whole text)"),
+            ("window+1", "1024 (1/4)"),
+            ("window+4", "1024 (1/4)"),
+            ("h2o", "1024 (1/4)"),
+            ("tova-head", "1024 (1/4)"),
+            ("tova", "512 (1/8)"),
+            ("tova+4", "512 (1/8)"),
+        ]);
+        let usual = Distance::usual();
+        assert_eq!(like_the_paper(1.0, &usual), ("0.0544 nats (0.40 PPL here)".to_owned(), expected.clone()));
+        assert_eq!(like_the_paper(1.0, &[distance("0.4ppl")]), ("0.4 PPL".to_owned(), expected.clone()));
+        // The same losses where perplexities are twice as high: 0.4 of them would be half as much, 0.2 in the paper's.
+        assert_eq!(like_the_paper(2.0, &usual), ("0.0544 nats (0.80 PPL here)".to_owned(), expected));
+        let in_perplexity = named([
+            ("truncate", "4096 (whole text)"),
+            ("window", "4096 (whole text)"),
+            ("window+1", "2048 (1/2)"),
+            ("window+4", "2048 (1/2)"),
+            ("h2o", "2048 (1/2)"),
+            ("tova-head", "2048 (1/2)"),
+            ("tova", "1024 (1/4)"),
+            ("tova+4", "1024 (1/4)"),
+        ]);
+        assert_eq!(like_the_paper(2.0, &[distance("0.4ppl")]).1, in_perplexity);
+        // 5 % of 7.16 are 0.358: 7.49 and 7.50 are still within, 7.52 is not.
+        let (name, relative) = like_the_paper(1.0, &[distance("5%")]);
+        let sizes = [4, 5, 6].map(|policy: usize| relative[policy].1.as_str());
+        assert_eq!((name.as_str(), sizes), ("5 % of perplexity", ["1024 (1/4)", "2048 (1/2)", "512 (1/8)"]));
     }
 
     #[test]
-    fn three_books_exclude_no_size() {
-        let all = [(64, [5.0, 5.0, 5.0]), (128, [0.0, 0.0, 0.0])];
-        assert_eq!(found(&of_losses(&all), "1f1"), (Some(128), None));
-        // A size that only three books have has no interval, so it is neither excluded nor wholly within.
-        let mut rows = f1("f1", "full", None, &[80.0; 4]);
-        rows.extend(f1("f1", "tova", Some(64), &[60.0; 3]));
-        rows.extend(f1("f1", "tova", Some(128), &[80.0; 4]));
-        assert_eq!(found(&panels(&rows)[0], "1f1"), sizes(Some(128), "64 to 128"));
-    }
-
-    #[test]
-    fn percent_of_perplexity_are_a_ratio_in_every_book() {
-        // Perplexities from e to e^4; each book loses 0.04 nats, which are 4.08 %.
-        let nats = |more: f64| {
-            [("a", 1.0 + more, 1.0), ("b", 2.0 + more, 1.0), ("c", 3.0 + more, 1.0), ("d", 4.0 + more, 1.0)]
-        };
-        let rows = [cell("nll", "full", None, &nats(0.0)), cell("nll", "tova", Some(64), &nats(0.04))].concat();
-        let panel = &panels(&rows)[0];
-        assert_eq!(found(panel, "5%"), sizes(Some(64), "64"));
-        assert_eq!(found(panel, "4%"), sizes(None, "none"));
-        assert_eq!(found(panel, "0.04nats"), sizes(Some(64), "64"));
-        assert_eq!(found(panel, "0.039nats"), sizes(None, "none"));
-        // e^2.5 is 12.18 and 4.08 % of it 0.50, from 0.11 in the first book to 2.23 in the last.
-        assert_eq!(found(panel, "0.6ppl"), sizes(Some(64), "64 or more"));
-    }
-
-    /// Why nothing is stated, where F1 of the commonest answer and of the full cache are these, in percent of each book.
-    fn why_not(full: &[f64], guess: &[f64], distance: &str) -> Option<String> {
-        let mut rows = f1("f1", "full", None, full);
-        rows.extend(f1("f1_trivial", "full", None, guess));
-        rows.extend(f1("f1", "tova", Some(64), full));
-        let panel = &panels(&rows)[0];
-        not_stated(panel, limit(panel, distance))
-    }
-
-    #[test]
-    fn nothing_is_stated_where_a_guess_is_as_good_as_full() {
-        let worse = why_not(&[11.0; 4], &[12.0, 13.0, 12.0, 13.0], "1f1").unwrap();
-        let expected = "full (11.00) is not above the commonest answer (12.50) at 95 %: the difference is -1.50 [-2.00, -1.00]";
-        assert_eq!(worse, expected);
-        let unclear = why_not(&[11.0; 4], &[12.0, 5.0, 5.0, 5.0], "1f1").unwrap();
-        assert!(unclear.ends_with("the difference is +4.25 [-1.00, +6.00]"), "{unclear}");
-        // 4.75 more, in [1, 6].
-        let above = |distance| why_not(&[11.0; 4], &[10.0, 5.0, 5.0, 5.0], distance);
-        assert_eq!(above("1f1"), None);
+    fn a_line_names_sizes_and_those_not_excluded() {
+        let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 100);
+        let all = panels(&rows);
+        let keys = [all[0].key.clone()];
+        let table = table(&all, &keys, &Distance::usual()).unwrap();
+        let bold = table.grid.lines[0].cells.iter().flatten().filter(|entry| entry.bold).count();
+        assert_eq!(bold, 2, "tova and tova+4");
+        // A hundred books that lose between 0.75 and 1.25 of the mean: its interval is narrower than from one size to the next.
+        let tova = in_line(&table)[6];
+        assert_eq!(tova, ("tova", "512 (1/8)", Some("not excluded: 512")));
+        let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
         assert_eq!(
-            above("5f1").unwrap(),
-            "the commonest answer (6.25) is within this distance of full (11.00) as well"
+            in_short(&all, &keys, &Distance::usual()),
+            [
+                "at most 0.0544 nats (0.40 PPL here) from full: 512 (1/8) for tova [512], tova+4 [512]; 1024 (1/4) for \
+                 window+1 [1024], window+4 [1024], h2o [1024], tova-head [1024]; 2048 (1/2) for truncate [2048]; \
+                 4096 (whole text) for window [4096]",
+                brackets
+            ]
         );
-        // 50 % of 11 are 5.5.
-        assert!(above("40%").is_none() && above("50%").is_some());
+        let small = |row: &Row| row.policy == "window" && row.cache_size < Some(4096);
+        let window: Vec<Row> = rows.into_iter().filter(|row| row.policy == "full" || small(row)).collect();
+        let expected = "at most 0.0544 nats (0.40 PPL here) from full: no measured size for window [none]";
+        assert_eq!(in_short(&panels(&window), &keys, &Distance::usual()), [expected, brackets]);
     }
 
     #[test]
-    fn without_intervals_full_must_be_above_a_guess_as_measured() {
-        assert_eq!(why_not(&[11.0; 3], &[12.0, 5.0, 5.0], "1f1"), None);
-        let below = why_not(&[11.0; 3], &[5.0, 16.0, 12.0], "1f1");
-        assert_eq!(below.as_deref(), Some("full (11.00) is not above the commonest answer (11.00)"));
-        // Metrics without a guess have nothing to be above.
-        let panel = of_losses(&[(64, [0.0; 4])]);
-        assert_eq!(not_stated(&panel, limit(&panel, "1f1")), None);
+    fn several_keys_are_named_in_their_lines() {
+        let both = [table_3("a/one", 1.0, 20), table_3("b/two", 1.0, 20)].concat();
+        let panels = panels(&both);
+        let keys = [panels[0].key.clone(), panels[1].key.clone()];
+        let table = table(&panels, &keys, &Distance::usual()).unwrap();
+        let names: Vec<&str> = table.grid.lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(
+            names,
+            ["0.0544 nats (0.40 PPL here) · one · pg19", "0.0544 nats (0.40 PPL here) · two · pg19"]
+        );
+    }
+
+    /// F1 of a full cache, of `tova` at 512 and of the commonest answer; one value for each book.
+    fn answered(full: &[f64], tova: &[f64], commonest: &[f64]) -> Vec<Row> {
+        let at = |metric: &str, policy: &str, size, books: &[f64]| {
+            let named = ["a", "b", "c", "d"].into_iter().zip(books);
+            let samples: Vec<(&str, f64, f64)> = named.map(|(book, f1)| (book, f1 / 100.0, 1.0)).collect();
+            changed(cell(metric, policy, size, &samples), |row| row.length = 1000)
+        };
+        let full_size = [at("f1", "full", None, full), at("f1_trivial", "full", None, commonest)].concat();
+        [full_size, at("f1", "tova", Some(512), tova)].concat()
     }
 
     #[test]
-    fn whole_texts_only() {
-        let rows = f1("f1", "tova", Some(64), &[80.0; 4]);
-        let all = [f1("f1", "full", None, &[80.0; 4]), changed(rows, |row| row.slice = Some("kind:home".into()))];
-        let panels = panels(&all.concat());
-        assert!(enough(&panels[0], "tova", limit(&panels[0], "1f1")).is_none());
+    fn without_intervals_the_sheet_says_that_certainty_is_not_known() {
+        let all = panels(&answered(&[80.0; 2], &[79.5, 80.0], &[5.0; 2]));
+        let keys = [all[0].key.clone()];
+        let table = table(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", None)]);
+        let [unknown] = &table.notes[..] else { panic!("one note expected: {:?}", table.notes) };
+        assert!(unknown.contains("is not known") && !table.about.contains("excluded"), "{table:?}");
+        let [line] = &in_short(&all, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert!(line.contains("512 (51.2 %) for tova; ") && line.contains(unknown), "{line}");
+    }
+
+    #[test]
+    fn a_full_cache_no_better_than_a_trivial_answer_has_no_smallest_cache() {
+        let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[12.0, 5.0, 5.0, 5.0]));
+        let keys = [all[0].key.clone()];
+        let table = table(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&table), [("tova", "not stated", None)]);
+        let why = "full (11.00) is not above the commonest answer (6.75) at 95 %: the difference is +4.25 [-1.00, +6.00]";
+        assert_eq!(table.notes, [format!("1 F1: not stated, because {why}")]);
+        assert!(!table.about.contains("excluded"), "{}", table.about);
+        let line = format!("at most 1 F1 from full: not stated, because {why}");
+        assert_eq!(in_short(&all, &keys, &Distance::usual()), [line]);
+        // Clearly above it, the size is stated.
+        let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[5.0; 4]));
+        let table = super::table(&all, &keys, &Distance::usual()).unwrap();
+        assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", Some("not excluded: 512"))]);
+        assert!(table.notes.is_empty(), "{:?}", table.notes);
+    }
+
+    #[test]
+    fn a_share_is_of_the_sample_s_own_length() {
+        let needles = |lengths: &[u32]| {
+            let at = |policy: &str, size, slice: Option<String>| {
+                let samples = [("a", 1.0, 1.0), ("b", 1.0, 1.0)];
+                changed(cell("found", policy, size, &samples), |row| {
+                    (row.length, row.slice) = (1024, slice.as_deref().map(Into::into));
+                })
+            };
+            let slices = lengths.iter().map(|length| Some(format!("length:{length}")));
+            let slices = slices.chain([None, Some("length:1024 depth:0".to_owned())]);
+            slices
+                .flat_map(|slice| [at("full", None, slice.clone()), at("tova", Some(256), slice)].concat())
+                .collect()
+        };
+        let number = |rows: Vec<Row>| {
+            let panels = panels(&rows);
+            let whole: Vec<Panel> = panels.into_iter().filter(|panel| panel.slice.is_none()).collect();
+            let keys = [whole[0].key.clone()];
+            table(&whole, &keys, &Distance::usual()).unwrap().grid.lines[0].cells[0].clone().unwrap().number
+        };
+        assert_eq!(number(needles(&[1024])), "256 (1/4)");
+        // Of the shorter texts it is a half, so there is no share that is true of all.
+        assert_eq!(number(needles(&[512, 1024])), "256");
+    }
+
+    #[test]
+    fn distances_without_results_are_listed() {
+        let panels = panels(&table_3("m", 1.0, 10));
+        let asked = [distance("1f1"), distance("0.4ppl")];
+        let keys = [panels[0].key.clone()];
+        assert_eq!(table(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
+        let [note] = &unmeasured(&panels, &asked)[..] else { panic!("one note expected") };
+        assert!(note.starts_with("within 1f1: no metric"), "{note}");
+        assert!(table(&[], &[], &asked).is_none() && table(&panels, &keys, &asked[..1]).is_none());
     }
 }

@@ -5,13 +5,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::setting::Setting;
 use crate::format::{Bytes, counted};
 use crate::ledger::Row;
 use crate::metric::Metric;
-use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::report::document::Block;
+use crate::report::document::table::{Column, Entry, Grid, Line, Table};
 use crate::report::series::key::SeriesKey;
 use crate::report::series::layer_bounds::{LayerBound, layer_bounds};
 use crate::report::series::sums::AllSeries;
+
+pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
+    table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
+}
 
 /// Of one policy at one size, over all samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,7 +60,7 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
 }
 
 /// The table of a key; `None` where nothing is evicted or cut, and for timings, whose texts are random.
-pub(crate) fn sheet(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Sheet> {
+fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
     let of_key = all
         .iter()
         .filter(|((other, metric, slice), _)| other == key && slice.is_none() && !Metric::of(metric).is_timed());
@@ -116,7 +122,7 @@ pub(crate) fn sheet(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Sheet> {
     let line = |(name, number): (&str, Number)| {
         let cell = |of: &AtSize| range(of.policies.iter().filter_map(number), |share| format!("{share:.1}"));
         let cells: Vec<Option<Entry>> = sizes.values().map(cell).chain([None]).collect();
-        cells.iter().any(Option::is_some).then(|| Line { name: name.into(), cells })
+        Some(Line::new(name, cells)).filter(Line::has_any)
     };
     let mut lines: Vec<Line> = shares.into_iter().filter_map(line).collect();
     let show = |bytes: u64| Bytes(bytes).to_string();
@@ -125,10 +131,7 @@ pub(crate) fn sheet(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Sheet> {
         range(bytes, |bytes| show(bytes as u64))
     };
     let of_full = (unbounded > 0).then(|| Entry::plain(show(unbounded)));
-    lines.push(Line {
-        name: "largest cache".into(),
-        cells: sizes.values().map(of_policies).chain([of_full]).collect(),
-    });
+    lines.push(Line::new("largest cache", sizes.values().map(of_policies).chain([of_full]).collect()));
     let of_truncate = |of: &AtSize| of.truncate.map(|(bytes, _)| Entry::plain(show(bytes)));
     let of_truncate: Vec<Option<Entry>> = sizes.values().map(of_truncate).chain([None]).collect();
     let mut about = "By cache size. Tokens beyond the size are evicted, one for each further token. Keys and values of the largest cache are in \
@@ -138,13 +141,13 @@ pub(crate) fn sheet(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Sheet> {
                   the full cache too.";
     }
     if of_truncate.iter().any(Option::is_some) {
-        lines.push(Line { name: "largest cache, truncate".into(), cells: of_truncate });
+        lines.push(Line::new("largest cache, truncate", of_truncate));
         if is_written {
             about += " Truncate cuts the prompt to the size and holds what is written beside it.";
         }
     }
-    let columns = sizes.keys().map(u32::to_string).chain(["full".into()]).collect();
-    let mut sheet = Sheet::new("what was evicted", about, "", Grid { columns, lines });
+    let columns = sizes.keys().copied().map(Column::of_size).chain(["full".into()]).collect();
+    let mut table = Table::new("what was evicted", about, "", Grid { columns, lines });
     let listed = |is_it: &dyn Fn(&AtSize) -> bool| {
         let sizes = sizes.iter().filter(|(_, of)| is_it(of)).map(|(size, _)| size.to_string());
         sizes.collect::<Vec<_>>().join(", ")
@@ -155,15 +158,15 @@ pub(crate) fn sheet(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Sheet> {
             seen_tokens if seen < longest => format!("No layer sees more than {seen_tokens}"),
             tokens => format!("No sample has more than {tokens}"),
         };
-        sheet
+        table
             .notes
             .push(format!("{why}, so nothing was evicted at {idle}: every policy is the full cache there."));
     }
     let uncut = listed(&|of| of.truncate.is_some_and(|(_, cuts)| !cuts));
     if !uncut.is_empty() {
-        sheet.notes.push(format!("No prompt is longer than {uncut}: truncate is the full cache there."));
+        table.notes.push(format!("No prompt is longer than {uncut}: truncate is the full cache there."));
     }
-    Some(sheet)
+    Some(table)
 }
 
 /// The number that all policies share, or the smallest and the largest; `None` of none.
@@ -181,15 +184,15 @@ mod tests {
     use crate::report::fixture::{cell, changed};
     use crate::report::series::results::Results;
 
-    /// The lines of the only sheet, as `name: cells`, and its notes.
+    /// The lines of the only table, as `name: cells`, and its notes.
     fn shown(rows: &[Row]) -> (Vec<String>, Vec<String>, String) {
         let results = Results::of(rows).unwrap();
         let whole = results.whole();
-        let sheet = whole.iter().find_map(|panel| sheet(&results.series, &panel.key)).unwrap();
+        let found = whole.iter().find_map(|panel| table(&results.series, &panel.key)).unwrap();
         let number = |cell: &Option<Entry>| cell.as_ref().map_or("-".to_owned(), |cell| cell.number.clone());
-        let lines = sheet.grid.lines.iter();
+        let lines = found.grid.lines.iter();
         let lines = lines.map(|line| (line.name.as_str(), line.cells.iter().map(number).collect::<Vec<_>>()));
-        (lines.map(|(name, cells)| format!("{name}: {}", cells.join(" "))).collect(), sheet.notes, sheet.about)
+        (lines.map(|(name, cells)| format!("{name}: {}", cells.join(" "))).collect(), found.notes, found.about)
     }
 
     #[test]
@@ -219,7 +222,7 @@ mod tests {
         // Rows of earlier versions do not say the windows.
         let old = changed(all, |row| row.windows = None);
         let results = Results::of(&old).unwrap();
-        assert!(results.whole().iter().all(|panel| sheet(&results.series, &panel.key).is_none()));
+        assert!(results.whole().iter().all(|panel| table(&results.series, &panel.key).is_none()));
     }
 
     #[test]

@@ -1,12 +1,123 @@
-pub(crate) mod asked;
-pub(crate) mod enough;
-pub(crate) mod evicted;
-pub(crate) mod floor_to_ceiling;
-pub(crate) mod kept_tokens;
-pub(crate) mod pairing;
-pub(crate) mod policy_words;
-pub(crate) mod provenance;
-pub(crate) mod retention;
-pub(crate) mod sheets;
-pub(crate) mod throughput;
-pub(crate) mod within;
+//! The sections of a report: each file yields blocks from the results, and each is one line in a list below.
+//!
+//! [`document`] is the whole report, [`summary`] the short answer for a terminal and for a pull request.
+
+pub(crate) mod ceiling;
+mod enough;
+mod evicted;
+pub(crate) mod kept;
+mod overview;
+pub(crate) mod pairs;
+mod policies;
+mod provenance;
+pub(crate) mod question;
+mod setting;
+mod slices;
+pub(crate) mod speed;
+pub(crate) mod values;
+
+use std::rc::Rc;
+
+use super::document::{Block, Document};
+use super::figure::by_size::{self, Figures};
+use super::figure::drawing::Figure;
+use super::figure::series_style::SeriesStyles;
+use super::published::Published;
+use super::series::distance::Distance;
+use super::series::key::SeriesKey;
+use super::series::panel::Panel;
+use super::series::results::Results;
+use kept::Kept;
+use setting::{Measured, Setting};
+use speed::Speeds;
+
+/// The parts of a report, in order.
+const REPORT: [fn(&Report<'_>) -> Vec<Block>; 7] = [
+    question::blocks,
+    overview::blocks,
+    setting::blocks,
+    enough::of_all_settings,
+    published,
+    |_| vec![Block::Samples],
+    provenance::blocks,
+];
+
+/// The parts of a setting, which is one model, task and data set.
+const SETTING: [fn(&Setting<'_>) -> Vec<Block>; 5] =
+    [speed::blocks, setting::metrics, kept::blocks, evicted::blocks, setting::facts];
+
+/// The parts of a metric in a setting.
+const METRIC: [fn(&Measured<'_>) -> Vec<Block>; 6] =
+    [setting::figure, values::lead, enough::of_setting, values::rest, ceiling::blocks, pairs::blocks];
+
+/// The parts of the short answer.
+const SUMMARY: [fn(&Report<'_>) -> Vec<Block>; 4] =
+    [question::blocks, setting::summary, enough::summary, kept::summary];
+
+/// Results with what a reader asked for, as all sections take them.
+pub(crate) struct Report<'a> {
+    pub(crate) results: &'a Results<'a>,
+    /// The panels of whole samples.
+    pub(crate) panels: Vec<Panel>,
+    /// Their keys: the settings.
+    pub(crate) keys: Vec<SeriesKey>,
+    pub(crate) styles: SeriesStyles,
+    figures: Figures,
+    speeds: Vec<Speeds>,
+    kept: Vec<Kept<'a>>,
+    /// How far from the full cache a cache that is enough may be: as asked for, or as in the paper's claims.
+    distances: Vec<Distance>,
+    /// Whether they were asked for.
+    are_asked: bool,
+    /// The policy that pairs are shown against, where one was asked for.
+    reference: Option<String>,
+    published: &'a dyn Published,
+}
+
+impl<'a> Report<'a> {
+    /// Of results, with distances and a reference that may have been asked for.
+    pub(crate) fn of(
+        results: &'a Results<'a>,
+        distances: &[Distance],
+        reference: Option<&str>,
+        published: &'a dyn Published,
+    ) -> Self {
+        let panels = results.whole();
+        let mut keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
+        keys.dedup();
+        Self {
+            results,
+            styles: SeriesStyles::of(&panels),
+            figures: by_size::figures(&panels),
+            speeds: speed::all(&results.series, published),
+            kept: kept::all(results, published),
+            distances: if distances.is_empty() { Distance::usual() } else { distances.to_vec() },
+            are_asked: !distances.is_empty(),
+            reference: reference.map(str::to_owned),
+            published,
+            panels,
+            keys,
+        }
+    }
+
+    /// The figure of a panel alone.
+    fn figure_of(&self, panel: &Panel) -> Option<&Rc<Figure>> {
+        let at = self.panels.iter().position(|own| (&own.key, &own.metric) == (&panel.key, &panel.metric))?;
+        self.figures.single[at].as_ref()
+    }
+}
+
+/// The whole report.
+pub(crate) fn document(report: &Report<'_>) -> Document {
+    Document { title: question::title(report), blocks: REPORT.iter().flat_map(|blocks| blocks(report)).collect() }
+}
+
+/// The short answer.
+pub(crate) fn summary(report: &Report<'_>) -> Document {
+    Document { title: question::title(report), blocks: SUMMARY.iter().flat_map(|blocks| blocks(report)).collect() }
+}
+
+/// What the caller adds.
+fn published(report: &Report<'_>) -> Vec<Block> {
+    report.published.blocks(report.results)
+}

@@ -1,12 +1,39 @@
-//! Where the numbers come from: sweeps, models, data, engine, commits, devices, dates and the time they took.
+//! Where the numbers come from: sweeps, models, data, engine, commits, devices, dates and the time they took; and what the
+//! words of a report mean.
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::Report;
 use crate::format;
 use crate::report::Results;
+use crate::report::document::{Block, Fact, Group, Item, Section};
+
+const GLOSSARY: &str = include_str!("../../../docs/glossary.md");
+
+pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
+    let all = Provenance::of(report.results);
+    let facts = all.facts().into_iter().map(|(name, values)| Fact::new(name, values));
+    let facts = facts.filter(|fact| !fact.items.is_empty()).collect();
+    let numbers = Group::folded(all.counted(), vec![Block::Facts(facts)]);
+    let words = Group::folded("Words of this report", vec![Block::Facts(glossary())]);
+    Section::of("Where the numbers come from", vec![Block::Group(numbers), Block::Group(words)])
+        .into_iter()
+        .collect()
+}
+
+/// The words of docs/glossary.md with their meanings, without Markdown.
+fn glossary() -> Vec<Fact> {
+    let entries = GLOSSARY.split("\n* **").skip(1).filter_map(|entry| entry.split_once("**:"));
+    let fact = |(word, meaning): (&str, &str)| {
+        let words: Vec<&str> = meaning.split_whitespace().collect();
+        let words = words.join(" ").replace('`', "");
+        Fact { name: word.replace('`', ""), items: vec![Item { words, ..Item::default() }] }
+    };
+    entries.map(fact).collect()
+}
 
 #[derive(Default)]
-pub(crate) struct Provenance<'a> {
+struct Provenance<'a> {
     /// Of complete cells, and of the others, whose rows no other program sees yet.
     counts: [Count<'a>; 2],
     samples: usize,
@@ -27,7 +54,7 @@ struct Count<'a> {
 }
 
 impl<'a> Provenance<'a> {
-    pub(crate) fn of(results: &'a Results<'_>) -> Self {
+    fn of(results: &'a Results<'_>) -> Self {
         let mut all = Self::default();
         // Each row of a sample repeats its seconds.
         let mut timed: HashSet<(&str, &str)> = HashSet::new();
@@ -56,7 +83,7 @@ impl<'a> Provenance<'a> {
     }
 
     /// `120 rows of 3 cells`; or `80 rows of 2 complete cells, and 40 rows of 1 incomplete cell`.
-    pub(crate) fn counted(&self) -> String {
+    fn counted(&self) -> String {
         let counted = |count: &Count<'_>, cell: &str| {
             format!("{} of {}", format::counted(count.rows, "row"), format::counted(count.cells.len(), cell))
         };
@@ -68,7 +95,7 @@ impl<'a> Provenance<'a> {
     }
 
     /// Everything else by name, as plain values that are not escaped.
-    pub(crate) fn facts(&self) -> Vec<(&'static str, Vec<String>)> {
+    fn facts(&self) -> Vec<(&'static str, Vec<String>)> {
         let texts = |texts: &BTreeSet<&str>| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
         let model = |(model, revision, dtype): &(&str, &str, &str)| match revision.is_empty() {
             true => format!("{model}, {dtype}"),

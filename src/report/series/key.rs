@@ -158,12 +158,6 @@ impl SeriesKey {
         head.map(|(name, value)| (name, value.to_string())).into_iter().chain(self.details())
     }
 
-    /// Everything that the numbers of a key have in common, in one line.
-    pub(crate) fn line(&self, escape: fn(&str) -> String) -> String {
-        let fields = self.headed_details().map(|(name, value)| format!("{name} {}", escape(&value)));
-        fields.collect::<Vec<_>>().join(" \u{B7} ")
-    }
-
     /// Model and data set, and whatever else differs `among` all keys of the report. Of a key that is not finished always how
     /// many samples it has.
     pub fn title(&self, among: &[SeriesKey]) -> String {

@@ -1,6 +1,8 @@
 pub(crate) mod breakdown;
+pub(crate) mod ceiling;
 pub(crate) mod distance;
 mod distinct;
+pub(crate) mod enough;
 pub use distinct::distinct;
 pub(crate) mod key;
 pub(crate) mod layer_bounds;

@@ -1,5 +1,4 @@
-//! The order of policies in tables and legends: the paper's, then whatever a user defined; and of slices of
-//! samples. Only names are known here.
+//! The order of policies in tables and legends: the paper's, then whatever a user defined. Only names are known here.
 
 /// Baselines first, each family together, sinks ascending, keys that move last: compares as (family, variant, sinks,
 /// name).
@@ -10,11 +9,4 @@ pub fn of(policy: &str) -> (usize, bool, u32, &str) {
     let (family, variant) = base.split_once('-').map_or((base, false), |(family, _)| (family, true));
     let rank = FAMILIES.iter().position(|known| *known == family).unwrap_or(FAMILIES.len());
     (rank, variant, sinks.parse().unwrap_or(u32::MAX), policy)
-}
-
-/// Slices of one kind together, by their first number where they have one: compares as (kind, number, name).
-pub fn of_slice(slice: &str) -> (&str, u64, &str) {
-    let (kind, name) = slice.split_once(':').unwrap_or((slice, ""));
-    let digits = name.find(|c: char| !c.is_ascii_digit()).map_or(name, |end| &name[..end]);
-    (kind, digits.parse().unwrap_or(u64::MAX), name)
 }

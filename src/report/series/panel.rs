@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexSet;
 
-use crate::metric::{Metric, Property};
-use crate::report::sections::floor_to_ceiling::{self, Ends};
+use crate::metric::{Metric, Property, Slice};
+use crate::report::series::ceiling::{self, Ends};
 use crate::report::series::key::SeriesKey;
-use crate::report::series::order;
 use crate::report::series::pairs::{self, Pair};
 use crate::report::series::pool::{Cell, Difference, Pool};
 use crate::report::series::sums::{self, AllSeries, CellSums, SampleSum, Series};
@@ -58,8 +57,8 @@ pub struct Panel {
     /// Tokens of a sample; `None` where samples have several lengths, as needles may.
     pub length: Option<u32>,
     pub metric: Metric,
-    /// The slice of every sample that the panel is about, such as `distance:512-1023`; `None`: all of it.
-    pub slice: Option<String>,
+    /// The slice of every sample that the panel is about; `None`: all of it.
+    pub slice: Option<Slice>,
     /// What a guess would reach, where that is known.
     pub chance: Option<f64>,
     /// By how much the full cache is better than the guess.
@@ -77,7 +76,7 @@ pub struct Panel {
 
 /// Every panel of the series, keys in the order of the rows, then by metric; whole samples before their slices.
 pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
-    let is_piece = |slice: Option<&str>| slice.is_some_and(|slice| slice.starts_with(PIECE));
+    let is_piece = |slice: Option<&Slice>| slice.is_some_and(|slice| slice.is(PIECE));
     let mut panels = Vec::new();
     for ((key, id, slice), series) in all.iter().filter(|((_, _, slice), _)| !is_piece(*slice)) {
         let metric = Metric::of(id);
@@ -99,17 +98,18 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
 
 /// The keys whose samples have several lengths.
 fn of_several_lengths(panels: &[Panel]) -> BTreeSet<SeriesKey> {
-    let mut lengths: BTreeMap<&SeriesKey, BTreeSet<&str>> = BTreeMap::new();
+    let mut lengths: BTreeMap<&SeriesKey, BTreeSet<_>> = BTreeMap::new();
     for panel in panels {
-        let length = panel.slice.as_deref().and_then(|slice| slice.strip_prefix("length:"));
-        // A length with a depth is a slice as well.
-        lengths.entry(&panel.key).or_default().extend(length.and_then(|length| length.split(' ').next()));
+        let length = panel.slice.as_ref().filter(|slice| slice.is("length") || slice.is(LENGTH_AND_DEPTH));
+        lengths.entry(&panel.key).or_default().extend(length.map(|slice| (&slice.name, slice.low)));
     }
     lengths.into_iter().filter(|(_, lengths)| lengths.len() > 1).map(|(key, _)| key.clone()).collect()
 }
 
 /// Rows of such a slice are about a piece of a long text.
-const PIECE: &str = "piece:";
+pub(crate) const PIECE: &str = "piece";
+/// The kind of slices of needles by both.
+pub(crate) const LENGTH_AND_DEPTH: &str = "length and depth";
 /// The kind of slice that pieces are summed to.
 pub(crate) const RUNNING: &str = "running";
 
@@ -123,10 +123,7 @@ pub(crate) struct Running<'a> {
 
 /// Of long texts, the sums up to the end of each piece, ascending.
 pub(crate) fn running<'a>(all: &AllSeries<'a>) -> Vec<Running<'a>> {
-    let piece = |slice: &str| -> Option<[u64; 2]> {
-        let (first, last) = slice.strip_prefix(PIECE)?.split_once('-')?;
-        Some([first.parse().ok()?, last.parse().ok()?])
-    };
+    let piece = |slice: &Slice| Some([slice.low?, slice.high?]).filter(|_| slice.is(PIECE));
     let pieces = all.iter().filter(|((_, id, _), _)| Metric::of(id).is_result());
     let pieces = pieces.filter_map(|((key, id, slice), series)| Some(((key, *id), piece((*slice)?)?, series)));
     let mut pieces: Vec<_> = pieces.collect();
@@ -143,9 +140,9 @@ pub(crate) fn running<'a>(all: &AllSeries<'a>) -> Vec<Running<'a>> {
     running
 }
 
-/// The average over all tokens up to a place (the paper's Figure 7): a panel of a slice such as `running:8192`.
+/// The average over all tokens up to a place (the paper's Figure 7): a panel of the slice `running` up to there.
 fn average(running: &Running<'_>) -> Panel {
-    let slice = format!("{RUNNING}:{}", running.end);
+    let slice = Slice::number(RUNNING, running.end);
     panel(running.key.clone(), Metric::of(running.metric), Some(&slice), &running.series)
 }
 
@@ -164,7 +161,7 @@ fn above(metric: &Metric, series: &Series, guess: &Series) -> Option<Estimate> {
 
 impl Panel {
     fn order(&self) -> impl Ord + '_ {
-        (self.metric.order(), self.slice.as_deref().map(order::of_slice))
+        (self.metric.order(), self.slice.as_ref())
     }
 
     /// Whether the full cache is clearly better than a guess, or none is known. Where it is not, policies that are near it show
@@ -206,7 +203,7 @@ impl Panel {
     }
 }
 
-fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -> Panel {
+fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series) -> Panel {
     let mut notes = Vec::new();
     let pool = Pool::of(&metric, series.values());
     let mut cells: Vec<Cell<'_>> = series.iter().map(|(place, sums)| pool.cell(place, sums)).collect();
@@ -234,7 +231,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
             weight: own.weight,
             complete: cell.sums.samples.len() == samples,
             to_ceiling: None,
-            knows_the_future: floor_to_ceiling::is_ceiling(cell.score()),
+            knows_the_future: ceiling::is_ceiling(cell.score()),
         };
         point.to_ceiling = ends.share(cell, &point);
         notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights))));
@@ -249,7 +246,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&str>, series: &Series) -
     // Repeats have a table of their own, and slices are too many to compare each.
     let is_compared = slice.is_none() && !metric.is_timed();
     let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
-    let slice = slice.map(str::to_owned);
+    let slice = slice.cloned();
     let length = Some(key.length);
     Panel { length, key, metric, slice, chance: None, above_chance: None, points, pairs, samples, clusters, notes }
 }
@@ -376,7 +373,7 @@ mod tests {
         ];
         let panels = panels(&all.concat());
         let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.chance);
-        let slice = |slice: &str| Some(slice.to_owned());
+        let slice = |slice: &str| Some(slice.into());
         let expected = [
             (None, 75.0, Some(25.0)),
             (slice("distance:16-31"), 50.0, Some(12.5)),

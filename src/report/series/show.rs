@@ -69,6 +69,15 @@ impl Metric {
     }
 }
 
+/// A difference with its sign; "-0.00" would claim a direction that the digits shown do not have.
+pub(crate) fn signed(difference: f64, digits: usize) -> String {
+    let shown = format!("{difference:+.digits$}");
+    match shown.chars().any(|c| ('1'..='9').contains(&c)) || !difference.is_finite() {
+        true => shown,
+        false => shown.replace(['+', '-'], ""),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use indexmap::{IndexMap, IndexSet};
 
 use crate::ledger::Row;
-use crate::metric::GEOMETRIC_MEANS;
+use crate::metric::{GEOMETRIC_MEANS, Slice};
 use crate::report::series::key::SeriesKey;
 use crate::report::series::panel::place;
 use crate::report::statistics::interval::Sums;
@@ -21,7 +21,7 @@ use crate::report::statistics::interval::Sums;
 pub type PolicyAtSize<'a> = (Cow<'a, str>, Option<u32>);
 
 /// A series by what it is about: its key, the metric, and the slice of every sample; `None` is all of it.
-pub type SeriesId<'a> = (SeriesKey, &'a str, Option<&'a str>);
+pub type SeriesId<'a> = (SeriesKey, &'a str, Option<&'a Slice>);
 
 /// The places of one series.
 pub type Series<'a> = IndexMap<PolicyAtSize<'a>, CellSums<'a>>;
@@ -103,7 +103,7 @@ pub fn with_geometric_means(mut all: AllSeries<'_>) -> AllSeries<'_> {
 }
 
 /// Rows of one cell, metric and slice that follow each other, with their key.
-type Part<'a> = (SeriesKey, (&'a str, Option<&'a str>), Vec<&'a Row>);
+type Part<'a> = (SeriesKey, (&'a str, Option<&'a Slice>), Vec<&'a Row>);
 
 /// The rows by cell, metric and slice. Rows of a cell follow each other in a ledger, so comparing neighbours avoids most of
 /// the look-ups, which matters with a million rows.
@@ -112,7 +112,7 @@ fn cells<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Vec<Part<'a>> {
     for rows in rows.chunk_by(is_of_one_cell) {
         let mut metrics: BTreeMap<_, Vec<&Row>> = BTreeMap::new();
         for row in rows {
-            metrics.entry((row.metric.as_str(), row.slice.as_deref())).or_default().push(row);
+            metrics.entry((row.metric.as_str(), row.slice.as_ref())).or_default().push(row);
         }
         let wanted = metrics.into_iter().filter(|(_, rows)| wanted(rows[0]));
         cells.extend(wanted.map(|(of, rows)| (SeriesKey::of(rows[0]), of, rows)));

@@ -12,6 +12,9 @@ use crate::task::generation::Request;
 use crate::task::{longbench, math};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
+/// The tasks of RULER that ask a question, whose answer is right if it contains any of the targets.
+const QUESTIONS: [&str; 2] = ["qa_1", "qa_2"];
+
 /// A metric of a task, with its options.
 #[derive(Clone, Debug)]
 pub struct TaskMetric {
@@ -41,8 +44,7 @@ pub enum Kind {
     Rouge,
     /// Token F1 with letters as written and as ASCII, and exact match, as SQuAD's script has them.
     Squad,
-    /// The share of the targets that a written answer contains; whether it contains any in rows whose slice `task` begins with
-    /// `qa`.
+    /// The share of the targets that a written answer contains; whether it contains any in rows of the tasks `qa_1` and `qa_2`.
     Ruler,
     /// A measure of LongBench, the best over the targets.
     LongBench,
@@ -274,7 +276,9 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
             let answer: String = answer.trim().chars().map(|c| if c < ' ' { '\n' } else { c }).collect();
             let answer = answer.trim().to_lowercase();
             let found = targets.iter().filter(|target| answer.contains(&target.to_lowercase())).count();
-            let is_question = request.slices.iter().any(|slice| slice.starts_with("task:qa"));
+            let is_question = request.slices.iter().any(|slice| {
+                slice.is("task") && slice.name.as_deref().is_some_and(|name| QUESTIONS.contains(&name))
+            });
             let score = if is_question { share(found > 0) } else { found as f64 / targets.len().max(1) as f64 };
             vec![("ruler", score)]
         }

@@ -11,6 +11,7 @@ use super::prompt::{Prompts, Question, RowPrompt};
 use super::python;
 use super::rows::Rows;
 use super::template::Template;
+use crate::metric::Slice;
 use crate::task::canonical::list;
 use crate::task::data::digest_of;
 use crate::task::generation::{Continued, Cut, Prompt, Request};
@@ -51,7 +52,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
             one => vec![one],
         };
         let values = values.iter().map(python::str).filter(|value| !value.is_empty());
-        slices.extend(values.map(|value| format!("{name}:{value}")));
+        slices.extend(values.map(|value| Slice::of_value(name, &value)));
     }
     let (separator, header) = (optional(&block.separator)?.unwrap_or_default(), optional(&block.answer_header)?);
     let Question { prompts: texts, target, choices, right_context } = question;
@@ -262,7 +263,8 @@ pub fn digest(requests: &[Request]) -> String {
         );
         let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
         let asked = continuations.iter().flat_map(|Continued { context, text }| [context.clone(), text.clone()]);
-        let lists = [references, classes, slices].map(|list| list.iter().cloned()).into_iter().flatten();
+        let slices: Vec<String> = slices.iter().map(Slice::to_string).collect();
+        let lists = [references, classes, &slices].map(|list| list.iter().cloned()).into_iter().flatten();
         texts.into_iter().chain(lists).chain(asked).collect::<Vec<_>>()
     });
     digest_of(parts)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::definition::{Definition, OutputType};
 use super::filter::filtered;
 use super::metric::{self, Choice};
-use crate::metric::MetricSum;
+use crate::metric::{MetricSum, Slice};
 use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
 
 /// Scores each request as the file does that it is of.
@@ -33,7 +33,9 @@ fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSu
                     sums.extend(by_slice(request, id, value));
                 }
                 if definition.filters.len() > 1 {
-                    sums.push(MetricSum::new(id, value, 1.0).of_slice(Some(format!("filter:{name}"))));
+                    sums.push(
+                        MetricSum::new(id, value, 1.0).of_slice(Some(Slice::named("filter", name.as_str()))),
+                    );
                 }
             }
         }

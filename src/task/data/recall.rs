@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::lm::Tokens;
-use crate::metric::MetricSum;
+use crate::metric::{MetricSum, Slice};
 use crate::task::canonical::quoted;
 use crate::task::embedded::Recall;
 
@@ -53,13 +53,13 @@ pub fn locate(recalls: &[Recall], text: &Tokens) -> Vec<LocatedRecall> {
 /// between fact and answer. `hits` says of each
 /// token whether it was the most likely one, and is `None` for tokens that were not predicted.
 pub fn recall_sums(recalls: &[LocatedRecall], hits: &[Option<bool>]) -> Vec<MetricSum> {
-    let mut sums: BTreeMap<Option<String>, [f64; 3]> = BTreeMap::new();
+    let mut sums: BTreeMap<Option<Slice>, [f64; 3]> = BTreeMap::new();
     for recall in recalls {
         let hits: Option<Vec<bool>> = hits[recall.answer.clone()].iter().copied().collect();
         let Some(hits) = hits else { continue };
         let found = f64::from(u8::from(hits.iter().all(|hit| *hit)));
-        let distance = format!("distance:{}", octave(recall.distance()));
-        for slice in [None, Some(distance), Some(format!("kind:{}", recall.kind))] {
+        let distance = octave("distance", recall.distance());
+        for slice in [None, Some(distance), Some(Slice::named("kind", recall.kind))] {
             let sum = sums.entry(slice).or_default();
             let more = [found, 1.0 / f64::from(recall.choices), 1.0];
             sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
@@ -72,10 +72,10 @@ pub fn recall_sums(recalls: &[LocatedRecall], hits: &[Option<bool>]) -> Vec<Metr
     sums.collect()
 }
 
-/// The range between powers of two that holds a number, such as `512-1023`.
-pub fn octave(number: usize) -> String {
-    let first = 1usize << number.max(1).ilog2();
-    format!("{first}-{}", 2 * first - 1)
+/// The range between powers of two that holds a number, such as 512 to 1023.
+pub fn octave(kind: &str, number: usize) -> Slice {
+    let first = 1 << number.max(1).ilog2();
+    Slice::range(kind, first, 2 * first - 1)
 }
 
 #[cfg(test)]
@@ -120,7 +120,9 @@ mod tests {
         }
         let mut found: Vec<(&str, String, f64, f64)> = recall_sums(&recalls, &hits)
             .into_iter()
-            .map(|sum| (sum.metric, sum.slice.unwrap_or_default(), sum.value, sum.weight))
+            .map(|sum| {
+                (sum.metric, sum.slice.map_or_else(String::new, |slice| slice.to_string()), sum.value, sum.weight)
+            })
             .collect();
         found.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
         let expected = [
@@ -145,7 +147,7 @@ mod tests {
     #[test]
     fn octaves_meet() {
         for (number, name) in [(1, "1-1"), (2, "2-3"), (3, "2-3"), (511, "256-511"), (512, "512-1023")] {
-            assert_eq!(octave(number), name);
+            assert_eq!(octave("distance", number).value(), name);
         }
     }
 }

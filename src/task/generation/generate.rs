@@ -9,7 +9,7 @@ use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
-use crate::metric::MetricSum;
+use crate::metric::{MetricSum, Slice};
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
@@ -57,7 +57,11 @@ impl Samples for EncodedPrompts {
             continuations.iter().map(|Continuation { tokens, first }| format!(" {first} {}", list(tokens)));
         let choices: String = choices.collect();
         let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
-        let (references, slices, tokens) = (quoted_list(references), quoted_list(slices), list(tokens));
+        let (references, slices, tokens) = (
+            quoted_list(references),
+            quoted_list(&slices.iter().map(Slice::to_string).collect::<Vec<_>>()),
+            list(tokens),
+        );
         Some(format!(
             "Request {{ name: {name}, cluster: {cluster}, prompt: {prompt}, references: {references}, \
              trivial: \"\", slices: {slices}, length: {length}, seed: {seed} }} {tokens} {document}{own}{likelihood}{choices}"

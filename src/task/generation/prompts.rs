@@ -10,6 +10,7 @@ use super::prompt::{Cut, Prompt, shared};
 use super::scorer::Scorer;
 use super::settings::GenerationConfig;
 use crate::lm::{BLOCK, ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
+use crate::metric::Slice;
 
 /// One prompt, and what is known about its answer.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,8 +26,8 @@ pub struct Request {
     pub classes: Vec<String>,
     /// An answer that needs no reading, for comparison; empty if there is none.
     pub trivial: String,
-    /// The slices that the answer counts for, such as `kind:yes_no` or `depth:50`.
-    pub slices: Vec<String>,
+    /// The slices that the answer counts for.
+    pub slices: Vec<Slice>,
     /// Tokens of prompt and answer together, BOS included.
     pub length: usize,
     /// Added to the sweep's seed.

@@ -55,7 +55,8 @@ pub fn rows(
                 let row = json!({
                     "name": name, "text": book.name, "document": document, "question": fact.question,
                     "answer": fact.answer, "length": length, "depth": depth,
-                    "lengths": [length.to_string(), format!("{length} depth:{depth}")],
+                    "length": length,
+                    "length_and_depth": format!("{length} {depth}"),
                 });
                 rows.add(row, name)?;
             }

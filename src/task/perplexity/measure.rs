@@ -11,7 +11,7 @@ use anyhow::Result;
 use super::pieces::{Piece, pieces};
 use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
-use crate::metric::MetricSum;
+use crate::metric::{MetricSum, Slice};
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::data::{TextSample, octave, recall_sums};
 use crate::task::prepared::{CHUNK, SampleResult};
@@ -155,7 +155,7 @@ impl<'a> Tally<'a> {
     /// The metrics of everything that was scored.
     fn sums(self, config: &CacheConfig) -> Vec<MetricSum> {
         let sum = |nlls: &[(usize, f64)]| nlls.iter().fold(0.0, |sum, (_, nll)| sum + nll);
-        let part = |slice: String, nlls: &[(usize, f64)]| {
+        let part = |slice: Slice, nlls: &[(usize, f64)]| {
             MetricSum::new("nll", sum(nlls), nlls.len() as f64).of_slice(Some(slice))
         };
         let (nll, weight) = (sum(&self.nlls), self.nlls.len() as f64);
@@ -165,8 +165,11 @@ impl<'a> Tally<'a> {
         if octaves.len() > 1 {
             sums.extend(octaves.into_iter().map(|nlls| {
                 let first = octave_of(nlls[0].0);
-                let name = if first == 0 { format!("0-{}", FIRST_RANGE - 1) } else { octave(first) };
-                part(format!("position:{name}"), nlls)
+                let slice = match first {
+                    0 => Slice::range("position", 0, FIRST_RANGE as u64 - 1),
+                    first => octave("position", first),
+                };
+                part(slice, nlls)
             }));
         }
         // Longer texts are drawn as a curve.
@@ -174,7 +177,7 @@ impl<'a> Tally<'a> {
         if sample.tokens.len() > WHOLE_OCTAVES {
             sums.extend(self.nlls.chunk_by(|(a, _), (b, _)| piece_of(*a) == piece_of(*b)).map(|nlls| {
                 let piece = piece_of(nlls[0].0);
-                part(format!("piece:{}-{}", piece.start, piece.end - 1), nlls)
+                part(Slice::range("piece", piece.start as u64, piece.end as u64 - 1), nlls)
             }));
         }
         // If some tokens of the words are not scored, the word-level figure would be too good.

@@ -13,7 +13,7 @@ use super::lifetimes::Lifetimes;
 use crate::columns::Table;
 use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, MemoryPlan};
-use crate::metric::MetricSum;
+use crate::metric::{MetricSum, Slice};
 use crate::task::cache::CacheConfig;
 use crate::task::data::octave;
 use crate::task::prepared::{CHUNK, SampleResult, SideFile};
@@ -92,34 +92,38 @@ fn read(
 fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
     let layers = lifetimes.layers() as f64;
     let mut sums = Vec::new();
-    let mut push = |slice: Option<String>, steps: f64, tokens: f64| {
+    let mut push = |slice: Option<Slice>, steps: f64, tokens: f64| {
         sums.push(MetricSum::new("lifetime", steps, tokens).of_slice(slice));
     };
     let steps = lifetimes.by_token();
     push(None, steps.iter().sum(), steps.len() as f64 * layers);
     for layer in 0..lifetimes.layers() {
-        push(Some(format!("layer:{layer}")), lifetimes.of_layer(layer).iter().sum(), steps.len() as f64);
+        push(
+            Some(Slice::number("layer", layer as u64)),
+            lifetimes.of_layer(layer).iter().sum(),
+            steps.len() as f64,
+        );
     }
     // The key orders the slices.
-    let mut slices: BTreeMap<(u8, usize), (String, [f64; 2])> = BTreeMap::new();
-    let mut add = |key: (u8, usize), name: String, steps: f64| {
-        let (_, [sum, tokens]) = slices.entry(key).or_insert((name, [0.0; 2]));
+    let mut slices: BTreeMap<(u8, usize), (Slice, [f64; 2])> = BTreeMap::new();
+    let mut add = |key: (u8, usize), slice: Slice, steps: f64| {
+        let (_, [sum, tokens]) = slices.entry(key).or_insert((slice, [0.0; 2]));
         *sum += steps;
         *tokens += 1.0;
     };
     for (position, (label, steps)) in labels.iter().zip(steps).enumerate() {
-        let (first, name) = match position {
-            0..SINGLE => (position, position.to_string()),
-            _ => (1 << position.ilog2(), octave(1 << position.ilog2())),
+        let slice = match position {
+            0..SINGLE => Slice::number("position", position as u64),
+            _ => octave("position", position),
         };
-        add((0, first), format!("position:{name}"), steps);
-        add((1, label.class as usize), format!("class:{}", label.class.name()), steps);
+        add((0, slice.low.unwrap_or(0) as usize), slice, steps);
+        add((1, label.class as usize), Slice::named("class", label.class.name()), steps);
         if let Some(tag) = label.tag {
-            add((2, tag.index()), format!("tag:{}", tag.name()), steps);
+            add((2, tag.index()), Slice::named("tag", tag.name()), steps);
         }
     }
-    for (name, [steps, tokens]) in slices.into_values() {
-        push(Some(name), steps, tokens * layers);
+    for (slice, [steps, tokens]) in slices.into_values() {
+        push(Some(slice), steps, tokens * layers);
     }
     sums
 }
@@ -132,7 +136,7 @@ fn recent_shares(lifetimes: &Lifetimes, sizes: &[usize]) -> Vec<MetricSum> {
     let recent = of_layers.iter().map(|[recent, _]| recent).sum();
     let whole = MetricSum::new("recent_share", recent, of_layers.iter().map(|[_, kept]| kept).sum());
     let of_layer = |(layer, [recent, kept]): (usize, &[f64; 2])| {
-        MetricSum::new("recent_share", *recent, *kept).of_slice(Some(format!("layer:{layer}")))
+        MetricSum::new("recent_share", *recent, *kept).of_slice(Some(Slice::number("layer", layer as u64)))
     };
     let evicting = of_layers.iter().enumerate().filter(|(_, [_, kept])| *kept > 0.0);
     std::iter::once(whole).chain(evicting.map(of_layer)).collect()
@@ -169,8 +173,8 @@ fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<MetricSum> {
     for layer in (0..lifetimes.layers()).filter(|layer| layers.is_none_or(|layers| layers.contains(layer))) {
         let groups = lifetimes.left(layer);
         for (head, left) in groups.iter().enumerate() {
-            let slice =
-                if groups.len() == 1 { format!("layer:{layer}") } else { format!("layer:{layer} head:{head}") };
+            let slice = Slice::number("layer", layer as u64);
+            let slice = if groups.len() == 1 { slice } else { slice.and("head", head as u64) };
             let steps: u64 = (0..left.len()).map(|token| lifetimes.steps(left, token)).sum();
             let list: Vec<String> = left.iter().map(u32::to_string).collect();
             let sum = MetricSum::new("kept_until", steps as f64, left.len() as f64).of_slice(Some(slice));

@@ -123,7 +123,8 @@ fn group(
         let example = generator.fill(size, sample, room, count, &mut rng(&sample.to_string()))?;
         let mut row = example.columns();
         row["name"] = format!("{}#{sample}@{length}", task.name).into();
-        row["tasks"] = vec![task.name.to_owned(), format!("{} length:{length}", task.name)].into();
+        row["task"] = task.name.into();
+        row["task_and_length"] = format!("{} {length}", task.name).into();
         row["length"] = length.into();
         if wanted.answer.is_none() {
             row["answer_tokens"] = task.answer.into();

@@ -3,8 +3,8 @@
 use super::{NeedleMap, NeedleMaps, Square};
 use crate::report::escape;
 use crate::report::figure::chart::{self, LABEL, SMALL, TITLE, TITLE_ROW};
-use crate::report::figure::curve::TOP;
 use crate::report::figure::font;
+use crate::report::figure::page::TOP;
 use crate::report::figure::plain::Plain;
 use crate::report::figure::scene::{Across, Pen, Scene, Spot};
 use crate::report::figure::series_style::{BLACK, Color, WHITE};

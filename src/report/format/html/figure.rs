@@ -9,8 +9,9 @@ use maud::{Markup, PreEscaped, html};
 use crate::format::capital;
 use crate::report::escape;
 use crate::report::figure::chart::{self, Chart, Entry, Shown, Stroke};
-use crate::report::figure::curve::Figure;
+use crate::report::figure::drawing::{Content, Figure};
 use crate::report::figure::needle_map::{NeedleMap, NeedleMaps};
+use crate::report::figure::plain::Plain;
 use crate::report::figure::scene::Scene;
 use crate::report::figure::series_style::{Marker, SeriesStyle, SeriesStyles};
 
@@ -21,14 +22,16 @@ const AMONG: (f64, f64) = (180.0, 105.0);
 
 /// The figure of one chart or several.
 pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
-    if let Some(maps) = &figure.maps {
-        return needle_maps(maps, &figure.title);
-    }
-    let Some((_, charts)) = figure.drawings.first() else { return html! {} };
+    let drawings = match &figure.content {
+        Content::Charts(drawings) => drawings,
+        Content::Needles(maps) => return needle_maps(maps, &figure.title),
+        Content::Picture(draw) => return picture(&draw(Plain::default())),
+    };
+    let Some((_, charts)) = drawings.first() else { return html! {} };
     let alone = charts.len() == 1;
     html! {
-        figure.figure.both[figure.drawings.len() > 1] {
-            @for ((scale, charts), (_, title)) in figure.drawings.iter().zip(figure.files()) {
+        figure.figure.both[drawings.len() > 1] {
+            @for ((scale, charts), (_, title)) in drawings.iter().zip(figure.files()) {
                 div class={ "scale " (scale) } {
                     div.charts.alone[alone] {
                         @for chart in charts { (one(chart, styles, &title, alone)) }
@@ -40,15 +43,15 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
             (legend(charts, styles))
             figcaption {
                 (capital(&escape::plain(&figure.title))) "."
-                @for note in notes(figure) { " " (capital(&note)) "." }
+                @for note in notes(drawings) { " " (capital(&note)) "." }
             }
         }
     }
 }
 
 /// What is to be said of any of its charts, once.
-fn notes(figure: &Figure) -> IndexSet<String> {
-    figure.drawings.iter().flat_map(|(_, charts)| chart::notes(charts)).collect()
+fn notes(drawings: &[(&str, Vec<Chart>)]) -> IndexSet<String> {
+    drawings.iter().flat_map(|(_, charts)| chart::notes(charts)).collect()
 }
 
 fn one(chart: &Chart, styles: &SeriesStyles, title: &str, alone: bool) -> Markup {
@@ -134,7 +137,7 @@ pub(super) fn marker_path(marker: Marker) -> (String, bool) {
 }
 
 /// A figure as it is in the files.
-pub(super) fn picture(scene: &Scene) -> Markup {
+fn picture(scene: &Scene) -> Markup {
     let title = escape::plain(&scene.title);
     html! {
         figure.figure {

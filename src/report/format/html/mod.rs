@@ -4,7 +4,7 @@
 //! that the style sheet chooses the colours; the data for looking at single samples is in the page as JSON. Every text is
 //! escaped, by `maud` or by the JSON writer in `json`.
 
-mod facts;
+mod blocks;
 mod figure;
 mod json;
 mod live;
@@ -21,9 +21,8 @@ use anyhow::Result;
 
 pub use live::Live;
 
-use crate::report::format::Files;
-use crate::report::write_report::Report;
+use super::{Files, Parts};
 
-pub(crate) fn files(report: &Report<'_>) -> Result<Files> {
-    Ok(vec![("report.html", page::page(report)?)])
+pub(super) fn files(parts: &Parts<'_>) -> Result<Files> {
+    Ok(vec![("report.html", page::page(parts)?)])
 }

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::figure::marker_path;
 use super::json::{Exact, inside_script};
+use crate::metric::Slice;
 use crate::report::escape;
 use crate::report::figure::series_style::{SeriesStyle, SeriesStyles};
 use crate::report::series::key::SeriesKey;
@@ -39,7 +40,7 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], styles: &SeriesStyles) 
         json!({
             "setting": keys.iter().position(|key| *key == panel.key).unwrap_or(0),
             "metric": escape::plain(&panel.metric.id),
-            "slice": escape::plain(panel.slice.as_deref().unwrap_or_default()),
+            "slice": escape::plain(&panel.slice.as_ref().map_or_else(String::new, Slice::to_string)),
             "quantity": panel.metric.label,
             "chance": panel.chance.map(Exact),
             "samples": panel.samples,

@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 
 use super::json::{Exact, inside_script};
 use crate::ledger::Row;
-use crate::metric::{Metric, Pooling};
+use crate::metric::{Metric, Pooling, Slice};
 use crate::report::escape;
 use crate::report::series::key::SeriesKey;
-use crate::report::series::order;
+use crate::report::series::panel::PIECE;
 use crate::report::series::sums::{AllSeries, CellSums, PolicyAtSize, SampleSum};
 use crate::report::special_tokens::marked;
 
@@ -27,7 +27,7 @@ pub(super) const BUDGET: usize = 8_000_000;
 const MOST_SAMPLES: usize = 10_000;
 
 /// A metric and the slice of the sample it is about.
-type Column<'a> = (&'a str, Option<&'a str>);
+type Column<'a> = (&'a str, Option<&'a Slice>);
 
 /// What one cell measured.
 type Columns<'a> = BTreeMap<Column<'a>, &'a CellSums<'a>>;
@@ -118,7 +118,7 @@ fn places<'a>(all: &'a AllSeries<'a>, key: &SeriesKey, policies: &[(String, Stri
     let mut places: IndexMap<PolicyAtSize<'a>, Columns<'a>> = IndexMap::new();
     for ((_, id, slice), series) in all.iter().filter(|((other, ..), _)| other == key) {
         let metric = Metric::of(id);
-        let is_course = |slice: &str| slice.starts_with("position:") || slice.starts_with("piece:");
+        let is_course = |slice: &Slice| slice.is("position") || slice.is(PIECE);
         if !metric.is_result() || metric.pooling == Pooling::GeometricShare || !slice.is_none_or(is_course) {
             continue;
         }
@@ -149,7 +149,7 @@ impl<'a> KeySamples<'a> {
         let mut columns: Vec<Column> = columns.into_iter().collect();
         columns.sort_by_cached_key(|(metric, slice)| {
             let (rank, id) = (Metric::of(metric).order().0, (*metric).to_owned());
-            (rank, id, slice.map(order::of_slice))
+            (rank, id, *slice)
         });
         Self { title, places, samples, columns, weights: Vec::new(), left_out }
     }
@@ -238,7 +238,7 @@ impl<'a> KeySamples<'a> {
             let metric = Metric::of(metric);
             json!({
                 "metric": escape::plain(&metric.id),
-                "slice": escape::plain(slice.unwrap_or_default()),
+                "slice": escape::plain(&slice.map_or_else(String::new, Slice::to_string)),
                 "quantity": metric.label,
                 "transform": metric.transform(),
             })

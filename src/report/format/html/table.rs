@@ -5,47 +5,44 @@
 use maud::{Markup, html};
 
 use crate::format::capital;
-use crate::report::document::table::{Entry, Sheet};
+use crate::report::document::table::{Entry, Table};
 use crate::report::escape;
 
-/// The table in a box of its own scroll bar, with its text; `known` are the names of policies, and `size` is the
-/// cache size of the whole table.
-pub(super) fn sheet(sheet: &Sheet, known: &[&str], size: Option<u32>) -> Markup {
-    let title = capital(&escape::plain(&sheet.title));
-    let sizes: Vec<Option<u32>> = sheet.grid.columns.iter().map(|column| size_of(sheet, column)).collect();
-    let has_partial =
-        sheet.grid.lines.iter().flat_map(|line| line.cells.iter().flatten()).any(|entry| entry.partial);
+/// The table in a box of its own scroll bar, with its text.
+pub(super) fn table(of: &Table) -> Markup {
+    let title = capital(&escape::plain(&of.title));
+    let columns = &of.grid.columns;
+    let has_partial = of.grid.entries().any(|entry| entry.partial);
     html! {
-        div.sheet data-size=[size] {
+        div.sheet data-size=[of.size] {
             div.box tabindex="0" role="region" aria-label=(title) {
-                table.sentences[sheet.has_sentences()] {
+                table.sentences[of.has_sentences()] {
                     caption { (title) }
                     thead {
                         tr {
-                            th scope="col" { (sheet.corner) }
-                            @for (column, size) in sheet.grid.columns.iter().zip(&sizes) {
-                                th scope="col" data-size=[size] { (escape::plain(column)) }
+                            th scope="col" { (of.corner) }
+                            @for column in columns {
+                                th scope="col" data-size=[column.size] { (escape::plain(&column.name)) }
                             }
                         }
                     }
                     tbody {
-                        @for line in &sheet.grid.lines {
-                            @let (policy, size) = subject(&line.name, known);
-                            tr data-policy=[policy.map(escape::plain)] data-size=[size] {
+                        @for line in &of.grid.lines {
+                            tr data-policy=[line.policy.as_deref().map(escape::plain)] data-size=[line.size] {
                                 th scope="row" { span.called { (escape::plain(&line.name)) } }
-                                @for (at, (entry, size)) in line.cells.iter().zip(&sizes).enumerate() {
-                                    @let label = sheet.grid.columns.get(at).filter(|_| sheet.has_sentences());
-                                    (cell(entry.as_ref(), *size, label.map(String::as_str), sheet.bold))
+                                @for (entry, column) in line.cells.iter().zip(columns) {
+                                    @let label = of.has_sentences().then_some(&*column.name);
+                                    (cell(entry.as_ref(), column.size, label, of.bold))
                                 }
                             }
                         }
                     }
                 }
             }
-            @if !sheet.about.is_empty() { p.about { (escape::plain(&sheet.about)) } }
-            @if has_partial && !sheet.notes.iter().any(|note| note.starts_with('†')) { p.about { "† not over all samples of this table" } }
-            @if !sheet.notes.is_empty() {
-                ul.notes { @for note in &sheet.notes { li { (escape::plain(note)) } } }
+            @if !of.about.is_empty() { p.about { (escape::plain(&of.about)) } }
+            @if has_partial && !of.notes.iter().any(|note| note.starts_with('†')) { p.about { "† not over all samples of this table" } }
+            @if !of.notes.is_empty() {
+                ul.notes { @for note in &of.notes { li { (escape::plain(note)) } } }
             }
         }
     }
@@ -63,22 +60,6 @@ fn cell(entry: Option<&Entry>, size: Option<u32>, label: Option<&str>, bold: &st
             @if entry.partial { "†" }
             @if let Some(spread) = &entry.spread { " " span.spread { (escape::plain(spread)) } }
         }
-    }
-}
-
-/// The cache size that a column is of: where lines are policies and columns numbers.
-fn size_of(sheet: &Sheet, column: &str) -> Option<u32> {
-    ["policy", "cache size"].contains(&sheet.corner).then(|| column.parse().ok()).flatten()
-}
-
-/// The policy and size of a line: `tova`, `tova 512`, or `tova, ...`.
-fn subject<'a>(name: &'a str, known: &[&str]) -> (Option<&'a str>, Option<u32>) {
-    if known.contains(&name) {
-        return (Some(name), None);
-    }
-    match name.rsplit_once(' ').map(|(policy, size)| (policy, size.parse())) {
-        Some((policy, Ok(size))) if known.contains(&policy) => (Some(policy), Some(size)),
-        _ => (name.split_once(", ").map(|(policy, _)| policy).filter(|policy| known.contains(policy)), None),
     }
 }
 
@@ -103,7 +84,7 @@ fn number(shown: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::document::table::{Grid, Line};
+    use crate::report::document::table::{Column, Grid, Line};
 
     fn entry(number: &str) -> Option<Entry> {
         Some(Entry::plain(number))
@@ -129,22 +110,25 @@ mod tests {
     }
 
     #[test]
-    fn a_sheet_is_a_table_with_a_caption_and_scopes() {
-        let line = |name: &str, cells| Line { name: name.into(), cells };
+    fn a_table_has_a_caption_and_scopes_and_says_what_it_is_about() {
         let best =
             Some(Entry { bold: true, partial: true, spread: Some("[9, 10]".into()), ..entry("9.5").unwrap() });
-        let made = Sheet {
-            title: "A <title>".into(),
-            about: "about & more".into(),
-            corner: "policy",
-            grid: Grid {
-                columns: vec!["64".into(), "<all>".into()],
-                lines: vec![line("tova", vec![best, None]), line("\"x\" 64", vec![entry("1"), entry("2")])],
+        let lines = vec![
+            Line::of_policy("tova", vec![best, None]),
+            Line {
+                name: "\"x\" 64".into(),
+                size: Some(64),
+                ..Line::of_policy("\"x\"", vec![entry("1"), entry("2")])
             },
+        ];
+        let grid = Grid { columns: vec![Column::of_size(64), "<all>".into()], lines };
+        let made = Table {
             bold: "not worse than any",
             notes: vec!["<b>warning".into()],
+            size: Some(32),
+            ..Table::new("A <title>", "about & more", "policy", grid)
         };
-        let shown = sheet(&made, &["tova", "\"x\""], Some(32)).into_string();
+        let shown = table(&made).into_string();
         for part in [
             "<caption>A &lt;title&gt;</caption>",
             r#"<th scope="col" data-size="64">64</th><th scope="col">&lt;all&gt;</th>"#,
@@ -158,8 +142,5 @@ mod tests {
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        // Under another corner numbers are no cache sizes.
-        let other = Sheet { corner: "class", ..made };
-        assert!(!sheet(&other, &[], None).into_string().contains("data-size"));
     }
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::ledger::Row;
-use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::report::document::table::{Column, Entry, Grid, Line, Table};
 use crate::report::special_tokens;
 
 /// Tokens that occur less often are left out: the first of these for which enough are left.
@@ -17,7 +17,7 @@ const MOST: usize = 15;
 
 /// The tokens kept longest and those kept shortest, from the rows of one cell, which `of` names; none where no row has a table of
 /// tokens.
-pub(crate) fn sheets(rows: &[&Row], of: &str) -> Vec<Sheet> {
+pub(super) fn tables(rows: &[&Row], of: &str) -> Vec<Table> {
     // By text, occurrences and steps.
     let mut pooled: BTreeMap<String, (u64, f64)> = BTreeMap::new();
     let tables =
@@ -37,24 +37,24 @@ pub(crate) fn sheets(rows: &[&Row], of: &str) -> Vec<Sheet> {
     let mut tokens: Vec<(String, u64, f64)> = pooled.into_iter().map(mean).collect();
     tokens.sort_by(|a, b| b.2.total_cmp(&a.2).then(a.0.cmp(&b.0)));
     let how = if least == 1 { "at all".to_owned() } else { format!("at least {least} times") };
-    let line = |(text, times, steps): &(String, u64, f64)| Line {
-        name: visible(text),
-        cells: [format!("{steps:.0}"), times.to_string()].map(|number| Some(Entry::plain(number))).to_vec(),
+    let line = |(text, times, steps): &(String, u64, f64)| {
+        let cells = [format!("{steps:.0}"), times.to_string()].map(|number| Some(Entry::plain(number)));
+        Line::new(visible(text), cells.to_vec())
     };
     let about = format!(
         "Of {} different tokens that occur {how} in the first half of a sample, for at most half a sample's steps: how long tokens \
          near the end would be kept is not known. A space is shown as ␣, a special token by its name in ⟨⟩.",
         tokens.len()
     );
-    let sheet = |end: &str, lines: Vec<Line>| {
-        let grid = Grid { columns: ["steps", "times"].map(str::to_owned).to_vec(), lines };
-        Sheet::new(format!("Tokens kept {end}: {of}"), &about, "token", grid)
+    let table = |end: &str, lines: Vec<Line>| {
+        let grid = Grid { columns: ["steps", "times"].map(Column::from).to_vec(), lines };
+        Table::new(format!("Tokens kept {end}: {of}"), &about, "token", grid)
     };
-    let sheets = [
-        sheet("longest", tokens.iter().take(MOST).map(line).collect()),
-        sheet("shortest", tokens.iter().rev().take(MOST).map(line).collect()),
+    let tables = [
+        table("longest", tokens.iter().take(MOST).map(line).collect()),
+        table("shortest", tokens.iter().rev().take(MOST).map(line).collect()),
     ];
-    sheets.into_iter().filter(|sheet| !sheet.grid.lines.is_empty()).collect()
+    tables.into_iter().filter(|table| !table.grid.lines.is_empty()).collect()
 }
 
 /// White space and control characters made visible, and special tokens as marks.

@@ -1,6 +1,6 @@
-//! A comparison as sections: the verdict, failures first, then other changes.
+//! A comparison as a document: the verdict, failures in full view, the worst first, then other changes.
 //!
-//! Plain text, which formats escape, limited to a readable length. The JSON has everything.
+//! It is limited to a readable length: GitHub allows 65,536 characters in a comment. The JSON has everything.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,102 @@ use super::chance::Chance;
 use super::cluster::{Cluster, NAMED};
 use super::comparison::{Comparison, Origin};
 use super::point::{Moved, Point, Verdict};
-use crate::format::counted;
-use crate::report::{Entry, Grid, Line, SeriesKey, Sheet};
+use crate::format::{capital, counted};
+use crate::report::{Block, Document, Entry, Grid, Group, Line, SeriesKey, Table};
 
-/// One kind of finding, as a table or, without numbers, as a list of notes.
-pub(super) struct Section {
-    pub(super) sheet: Sheet,
-    /// Whether it is why the comparison failed.
-    pub(super) fails: bool,
-    /// How many findings are not shown.
-    pub(super) left_out: usize,
+/// Longest name shown, in characters.
+const LONGEST: usize = 160;
+/// Longest sentence, which may name several things.
+const LONGEST_NOTE: usize = 300;
+
+/// What is shown of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// Findings of each kind.
+    pub most: usize,
+    /// Numbers that moved within noise too.
+    pub noise: bool,
+}
+
+/// The verdict, what was compared, and the findings.
+pub fn document(comparison: &Comparison, shown: Shown) -> Document {
+    let mut blocks = vec![Block::Paragraph(cut(&sides(comparison), LONGEST_NOTE))];
+    blocks.extend(findings(comparison, shown));
+    blocks.extend(chance(comparison).map(|chance| Block::Paragraph(format!("{}.", capital(&chance)))));
+    let notes: Vec<String> = comparison.notes.iter().map(|note| cut(note, LONGEST_NOTE)).collect();
+    blocks.extend((!notes.is_empty()).then(|| Block::Group(Group::open("Notes", vec![Block::List(notes)]))));
+    Document { title: headline(comparison), blocks }
+}
+
+/// Everything worth showing.
+fn findings(comparison: &Comparison, Shown { most, noise }: Shown) -> Vec<Block> {
+    let titles = comparison.titles();
+    let fails =
+        |verdict: Verdict| comparison.worst(verdict).iter().any(|point| point.fails(comparison.allow_missing));
+    let finding = |title: &str, fails: bool, count: usize, block: Block| {
+        let group = Group::folded(format!("{title} ({count})"), vec![block]);
+        (count > 0).then_some(Block::Group(Group { is_open: fails, ..group }))
+    };
+    let table = |about: &str, corner: &'static str, columns: &[&str], lines: Vec<Line>, notes: Vec<String>| {
+        let left_out = lines.len().saturating_sub(most);
+        let columns = columns.iter().map(|column| (*column).into()).collect();
+        let lines =
+            lines.into_iter().take(most).map(|line| Line { name: cut(&line.name, LONGEST), ..line }).collect();
+        let notes = notes.into_iter().take(most).chain(more(left_out)).collect();
+        Block::Table(Table { notes, ..Table::new("", about, corner, Grid { columns, lines }) })
+    };
+    let list = |items: Vec<String>| {
+        let left_out = items.len().saturating_sub(most);
+        let items = items.into_iter().take(most).map(|item| cut(&item, LONGEST_NOTE));
+        Block::List(items.chain(more(left_out)).collect())
+    };
+    let numbers = |verdict: Verdict, title: &str, fails: bool| {
+        let points = comparison.worst(verdict);
+        let lines = points.iter().map(|point| number(point, &titles[&point.key])).collect();
+        let columns = ["baseline", "results", "difference", "threshold"];
+        let about = "Differences are results minus baseline, over the samples both have, with 95 % intervals of the pairs.";
+        let notes = points.iter().filter_map(|point| clusters(point, &titles[&point.key]));
+        let notes = notes.map(|note| cut(&note, LONGEST_NOTE)).collect();
+        finding(title, fails, points.len(), table(about, "number", &columns, lines, notes))
+    };
+    let places = |verdict: Verdict, title: &str, fails: bool| {
+        let of_verdict = comparison.points.iter().filter(|point| point.verdict == verdict);
+        finding(title, fails, comparison.count(verdict), list(places(of_verdict, &titles)))
+    };
+    let moved: Vec<Line> = comparison.moved().into_iter().map(|(point, moved)| movement(point, moved)).collect();
+    let about = "Numbers are value / weight of a sample, as the rows have them.";
+    let (moves, moved) = (moved.len(), table(about, "sample", &["before", "after", "change"], moved, Vec::new()));
+    let incomplete = comparison.points.iter().filter(|point| lacks_samples(point));
+    let lacking: Vec<String> = incomplete.map(|point| lacking(point, &titles[&point.key])).collect();
+    let findings = [
+        numbers(Verdict::Regressed, "regressed", true),
+        finding("samples that moved", true, moves, moved),
+        places(Verdict::AnotherEngine, "measured by another engine", true),
+        places(Verdict::Missing, "missing: in the baseline, not in the results", fails(Verdict::Missing)),
+        finding("samples missing", !comparison.allow_missing, lacking.len(), list(lacking)),
+        numbers(Verdict::Improved, "improved", false),
+        numbers(Verdict::Changed, "changed; which way is better is not known", false),
+        places(Verdict::NotComparable, "not comparable", false),
+        places(Verdict::New, "new: in the results, not in the baseline", false),
+        numbers(Verdict::WithinNoise, "within noise", false).filter(|_| noise),
+    ];
+    findings.into_iter().flatten().collect()
+}
+
+/// How many findings are not shown.
+fn more(left_out: usize) -> Option<String> {
+    (left_out > 0).then(|| format!("and {left_out} more, which --json FILE names"))
+}
+
+fn cut(text: &str, longest: usize) -> String {
+    if text.chars().count() <= longest {
+        return text.to_owned();
+    }
+    text.chars().take(longest).chain(['\u{2026}']).collect()
 }
 
 /// The verdict with its counts, in a line.
-pub(super) fn headline(comparison: &Comparison) -> String {
+fn headline(comparison: &Comparison) -> String {
     let verdict = match (comparison.failed(), comparison.exact.is_some()) {
         (true, true) => "NOT THE SAME",
         (false, true) => "the same",
@@ -39,7 +121,7 @@ pub(super) fn headline(comparison: &Comparison) -> String {
 }
 
 /// What was compared with what, in a line.
-pub(super) fn sides(comparison: &Comparison) -> String {
+fn sides(comparison: &Comparison) -> String {
     let side = |origin: &Origin| {
         let engines: Vec<String> = origin.engines.iter().map(u32::to_string).collect();
         let cells = counted(origin.cells, "cell");
@@ -58,7 +140,7 @@ pub(super) fn sides(comparison: &Comparison) -> String {
 }
 
 /// How many numbers chance alone makes worse.
-pub(super) fn chance(comparison: &Comparison) -> Option<String> {
+fn chance(comparison: &Comparison) -> Option<String> {
     let Chance { intervals, worse, expected, any } = comparison.chance();
     let (digits, percent) = (1 + usize::from(expected < 1.0), 100.0 * any);
     (intervals > 0).then(|| {
@@ -73,57 +155,6 @@ fn lacks_samples(point: &Point) -> bool {
     point.verdict != Verdict::Missing && !point.missing_samples.is_empty()
 }
 
-/// Everything worth showing, `limit` findings of each kind.
-pub(super) fn sections(comparison: &Comparison, limit: usize) -> Vec<Section> {
-    let titles = comparison.titles();
-    let fails =
-        |verdict: Verdict| comparison.worst(verdict).iter().any(|point| point.fails(comparison.allow_missing));
-    let section = |title: &str, fails: bool, count: usize, mut sheet: Sheet| {
-        // A table's notes are about its lines.
-        let left_out = sheet.grid.lines.len().max(sheet.notes.len()).saturating_sub(limit);
-        sheet.grid.lines.truncate(limit);
-        sheet.notes.truncate(limit);
-        sheet.title = format!("{title} ({count})");
-        (count > 0).then_some(Section { sheet, fails, left_out })
-    };
-    let numbers = |verdict: Verdict, title: &str, fails: bool| {
-        let points = comparison.worst(verdict);
-        let lines = points.iter().map(|point| number(point, &titles[&point.key]));
-        let columns = ["baseline", "results", "difference", "threshold"];
-        let about = "Differences are results minus baseline, over the samples both have, with 95 % intervals of the pairs.";
-        let notes = points.iter().filter_map(|point| clusters(point, &titles[&point.key])).collect();
-        section(title, fails, points.len(), Sheet { notes, ..sheet(about, "number", &columns, lines.collect()) })
-    };
-    let list = |notes: Vec<String>| Sheet { notes, ..sheet("", "", &[], Vec::new()) };
-    let places = |verdict: Verdict, title: &str, fails: bool| {
-        let of_verdict = comparison.points.iter().filter(|point| point.verdict == verdict);
-        section(title, fails, comparison.count(verdict), list(places(of_verdict, &titles)))
-    };
-    let moved: Vec<Line> = comparison.moved().into_iter().map(|(point, moved)| movement(point, moved)).collect();
-    let about = "Numbers are value / weight of a sample, as the rows have them.";
-    let (moves, moved) = (moved.len(), sheet(about, "sample", &["before", "after", "change"], moved));
-    let incomplete = comparison.points.iter().filter(|point| lacks_samples(point));
-    let lacking: Vec<String> = incomplete.map(|point| lacking(point, &titles[&point.key])).collect();
-    let sections = [
-        numbers(Verdict::Regressed, "regressed", true),
-        section("samples that moved", true, moves, moved),
-        places(Verdict::AnotherEngine, "measured by another engine", true),
-        places(Verdict::Missing, "missing: in the baseline, not in the results", fails(Verdict::Missing)),
-        section("samples missing", !comparison.allow_missing, lacking.len(), list(lacking)),
-        numbers(Verdict::Improved, "improved", false),
-        numbers(Verdict::Changed, "changed; which way is better is not known", false),
-        places(Verdict::NotComparable, "not comparable", false),
-        places(Verdict::New, "new: in the results, not in the baseline", false),
-        numbers(Verdict::WithinNoise, "within noise", false),
-    ];
-    sections.into_iter().flatten().collect()
-}
-
-fn sheet(about: &str, corner: &'static str, columns: &[&str], lines: Vec<Line>) -> Sheet {
-    let columns = columns.iter().map(|column| (*column).to_owned()).collect();
-    Sheet::new("", about, corner, Grid { columns, lines })
-}
-
 fn number(point: &Point, title: &str) -> Line {
     let value = |value: Option<f64>| value.map(|value| Entry::plain(point.metric.show(value)));
     let difference = point.difference.map(|difference| Entry {
@@ -134,10 +165,8 @@ fn number(point: &Point, title: &str) -> Line {
         ..Entry::plain(point.show_difference(difference.value))
     });
     let threshold = point.threshold.clone().map(Entry::plain);
-    Line {
-        name: format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label),
-        cells: vec![value(point.before), value(point.after), difference, threshold],
-    }
+    let name = format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label);
+    Line::new(name, vec![value(point.before), value(point.after), difference, threshold])
 }
 
 /// The clusters that a number moved by, in a line.
@@ -159,7 +188,7 @@ fn movement(point: &Point, moved: &Moved) -> Line {
     let metric = format!("{}{slice}", point.metric.id);
     let name = [&*point.key.model, &point.place(), &point.key.task, &moved.sample, &metric].join(" \u{B7} ");
     let cells = [moved.before.map(digits), moved.after.map(digits), Some(moved.what())];
-    Line { name, cells: cells.map(|shown| shown.map(Entry::plain)).into() }
+    Line::new(name, cells.map(|shown| shown.map(Entry::plain)).into())
 }
 
 /// A line for each policy at a size, with its metrics.

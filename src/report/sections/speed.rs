@@ -4,18 +4,21 @@
 //! metrics that are timed and what each column shows of them.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use indexmap::{IndexMap, IndexSet};
 
-use crate::format::Bytes;
+use super::setting::Setting;
+use crate::format::{Bytes, capital};
 use crate::metric::Metric;
-use crate::report::document::table::{Entry, Grid, Line};
+use crate::report::document::Block;
+use crate::report::document::table::{Entry, Grid, Line, Table};
 use crate::report::published::{Beside, Published};
 use crate::report::series::key::SeriesKey;
 use crate::report::series::sums::AllSeries;
 
 /// Policies and sizes of one key, each with its repeats.
-pub(crate) struct Throughput {
+pub(crate) struct Speeds {
     pub(crate) key: SeriesKey,
     lines: Vec<Repeats>,
     beside: Option<Beside>,
@@ -32,11 +35,26 @@ pub(crate) struct Repeats {
 /// The header above the names of policies.
 pub(crate) const CORNER: &str = "policy, size";
 
+/// The table of a setting that was timed, beside the curve of its first metric.
+pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
+    let Some(table) = table(setting) else { return Vec::new() };
+    let figure = setting.panels.first().and_then(|panel| setting.report.figure_of(panel));
+    figure.map(|figure| Block::Figure(Rc::clone(figure))).into_iter().chain([Block::Table(table)]).collect()
+}
+
+/// The table of decoding speed and memory; `None` where nothing was timed.
+pub(super) fn table(setting: &Setting<'_>) -> Option<Table> {
+    let timed = setting.report.speeds.iter().find(|speeds| speeds.key == *setting.key)?;
+    let about = format!("{}.", capital(&timed.legend()));
+    let title = format!("what decoding costs on {}", timed.key.device);
+    Some(Table::new(title, about, CORNER, timed.grid()))
+}
+
 /// How a column shows a line.
 type Cell<'a> = &'a dyn Fn(&Repeats) -> Option<Entry>;
 
 /// The tables of all keys that were timed.
-pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Throughput> {
+pub(crate) fn all(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Speeds> {
     let mut keys: IndexMap<SeriesKey, IndexMap<_, Repeats>> = IndexMap::new();
     for ((key, metric, _), series) in all.iter().filter(|((_, metric, _), _)| Metric::of(metric).is_timed()) {
         let lines = keys.entry(key.clone()).or_default();
@@ -58,12 +76,12 @@ pub(crate) fn tables(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Thro
         lines.sort_by_key(|line| (policies.get_index_of(&line.policy), line.size));
         let names: Vec<(&str, Option<u32>)> = lines.iter().map(|line| (line.policy.as_str(), line.size)).collect();
         let beside = published.beside_decoding(&key, &names);
-        Throughput { key, lines, beside }
+        Speeds { key, lines, beside }
     };
     keys.into_iter().map(table).collect()
 }
 
-impl Throughput {
+impl Speeds {
     pub(crate) fn grid(&self) -> Grid {
         let of_full = |line: &Repeats, metric| self.of_full(line, metric);
         let bytes = |line: &Repeats, metric| {
@@ -81,19 +99,14 @@ impl Throughput {
             ("first token", &|line| line.spread("first_token", |n| format!("{:.1} ms", 1e3 * n))),
             ("prompt tokens/s", &|line| per_second(line, "prefill")),
         ];
-        let mut grid = Grid {
-            columns: columns.iter().map(|(name, _)| (*name).to_owned()).collect(),
-            lines: self
-                .lines
-                .iter()
-                .map(|line| Line {
-                    name: line.name(),
-                    cells: columns.iter().map(|(_, cell)| cell(line)).collect(),
-                })
-                .collect(),
+        let line = |line: &Repeats| {
+            let cells = columns.iter().map(|(_, cell)| cell(line)).collect();
+            Line { name: line.name(), size: line.size, ..Line::of_policy(&line.policy, cells) }
         };
+        let columns = columns.iter().map(|(name, _)| (*name).into()).collect();
+        let mut grid = Grid { columns, lines: self.lines.iter().map(line).collect() };
         if let Some(beside) = &self.beside {
-            grid.append(beside);
+            beside.append_to(&mut grid);
         }
         grid
     }
@@ -185,7 +198,7 @@ mod tests {
     use crate::report::fixture::{cell, changed};
     use crate::report::series::results::Results;
 
-    fn tables_of(rows: &[Row]) -> Vec<Throughput> {
+    fn tables_of(rows: &[Row]) -> Vec<Speeds> {
         tables(&Results::of(rows).unwrap().series, &())
     }
 

@@ -5,8 +5,11 @@
 
 use std::collections::BTreeSet;
 
+use super::setting::Measured;
+use crate::format::capital;
 use crate::metric::{Better, Property};
-use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::report::document::table::{Entry, Grid, Line, Table};
+use crate::report::document::{Block, Group};
 use crate::report::series::pairs::{Outcome, Pair};
 use crate::report::series::panel::{self, Panel};
 use crate::report::statistics::sign_test::has_verdicts;
@@ -18,6 +21,22 @@ const OUTCOMES: [(Outcome, &str); 4] = [
     (Outcome::Equal, "equal"),
     (Outcome::NoClearDifference, "no clear difference"),
 ];
+
+pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
+    let (panel, asked) = (measured.panel, measured.setting.report.reference.as_deref());
+    let group = |table: Table| {
+        let title = table.title.clone();
+        let blocks = std::iter::once(Block::Table(table)).chain(outcomes(panel, asked)).collect();
+        Block::Group(Group::folded(title, blocks))
+    };
+    table(panel, asked).map(group).into_iter().collect()
+}
+
+/// The outcomes in words, as a list.
+pub(super) fn outcomes(panel: &Panel, asked: Option<&str>) -> Option<Block> {
+    let (legend, outcomes) = told_apart(panel, asked)?;
+    Some(Block::Group(Group::folded(capital(&legend), vec![Block::List(outcomes)])))
+}
 
 /// Pairs by the other policy, in the panel's order.
 type Others<'p> = Vec<(&'p str, Vec<Pair>)>;
@@ -52,12 +71,12 @@ fn comparisons(panel: &Panel) -> usize {
 }
 
 /// The table of one policy against each other.
-pub(crate) fn sheet(panel: &Panel, asked: Option<&str>) -> Option<Sheet> {
+fn table(panel: &Panel, asked: Option<&str>) -> Option<Table> {
     let (reference, others) = reference(panel, asked).filter(|_| !panel.metric.has(Property::Detail))?;
     let sizes: BTreeSet<u32> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
     let lines = others.iter().map(|(other, pairs)| {
         let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
-        Line { name: format!("{reference} \u{2212} {other}"), cells: sizes.iter().map(at).collect() }
+        Line::new(format!("{reference} \u{2212} {other}"), sizes.iter().map(at).collect())
     });
     let mut about = "The first policy minus the second, over the samples both have.".to_owned();
     let comparisons = comparisons(panel);
@@ -72,14 +91,10 @@ pub(crate) fn sheet(panel: &Panel, asked: Option<&str>) -> Option<Sheet> {
     if panel.pairs.iter().any(|pair| pair.is_equal) {
         about.push_str(" Where it says equal, no cluster differs.");
     }
-    Some(Sheet {
-        title: format!("{}: {reference} against the others", panel.metric.label),
-        about,
-        corner: "cache size",
-        grid: Grid { columns: sizes.iter().map(u32::to_string).collect(), lines: lines.collect() },
-        bold: "clear",
-        notes: panel::few_clusters(panel.clusters).filter(|_| !has_verdicts(panel.clusters)).into_iter().collect(),
-    })
+    let title = format!("{}: {reference} against the others", panel.metric.label);
+    let few = panel::few_clusters(panel.clusters).filter(|_| !has_verdicts(panel.clusters));
+    let grid = Grid::by_size(sizes.iter().copied(), lines.collect());
+    Some(Table { bold: "clear", notes: few.into_iter().collect(), ..Table::new(title, about, "cache size", grid) })
 }
 
 fn entry(panel: &Panel, pair: &Pair) -> Entry {
@@ -92,7 +107,7 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
 
 /// The outcomes of the reference policy among all comparisons, a line for all policies with the same outcomes, and how to read
 /// them; `None` where nothing was compared or there are too few clusters to tell policies apart.
-pub(crate) fn outcomes(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>)> {
+fn told_apart(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>)> {
     let comparisons = comparisons(panel);
     let (reference, others) =
         reference(panel, asked).filter(|_| comparisons > 0 && has_verdicts(panel.clusters))?;
@@ -138,12 +153,12 @@ mod tests {
     #[test]
     fn the_paper_s_table_against_tova() {
         let panels = panels(&table_3("m", 1.0, 100));
-        let sheet = sheet(&panels[0], Some("tova")).unwrap();
-        assert_eq!(sheet.title, "perplexity: tova against the others");
-        let names: Vec<&str> = sheet.grid.lines.iter().map(|line| line.name.as_str()).collect();
+        let table = table(&panels[0], Some("tova")).unwrap();
+        assert_eq!(table.title, "perplexity: tova against the others");
+        let names: Vec<&str> = table.grid.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names.len(), 7);
         assert_eq!((names[0], names[5]), ("tova − truncate", "tova − tova-head"));
-        let h2o = sheet.grid.lines.iter().find(|line| line.name == "tova − h2o").unwrap();
+        let h2o = table.grid.lines.iter().find(|line| line.name == "tova − h2o").unwrap();
         let at = |column: usize| h2o.cells[column].as_ref().unwrap();
         // 9.53 - 10.22, 7.41 - 7.75, and the same 7.16.
         assert_eq!(
@@ -152,8 +167,8 @@ mod tests {
         );
         assert!(at(0).bold && !at(6).bold && at(6).spread.is_none(), "{h2o:?}", h2o = h2o.cells);
         // 28 pairs at six sizes; at the seventh all are equal.
-        assert!(sheet.about.contains("all 168 comparisons"), "{}", sheet.about);
-        let (_, found) = outcomes(&panels[0], Some("tova")).unwrap();
+        assert!(table.about.contains("all 168 comparisons"), "{}", table.about);
+        let (_, found) = told_apart(&panels[0], Some("tova")).unwrap();
         let others = "truncate, window, window+1, window+4, h2o, tova-head";
         let expected = [
             format!("tova against {others}: better at 64–2048; equal at 4096"),
@@ -182,24 +197,24 @@ mod tests {
         let panels = panels(&all.concat());
         // The cut text comes first and is no policy.
         assert_eq!(panels[0].policies(), ["truncate", "window", "h2o"]);
-        let (_, found) = outcomes(&panels[0], None).unwrap();
+        let (_, found) = told_apart(&panels[0], None).unwrap();
         assert_eq!(found[0], "window against truncate: worse at 8");
         assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
         // Asked for, any of them is the reference, and the same pairs are told from its side.
-        let (_, turned) = outcomes(&panels[0], Some("h2o")).unwrap();
+        let (_, turned) = told_apart(&panels[0], Some("h2o")).unwrap();
         assert_eq!(turned[1], "h2o against window: better at 8; worse at 16; equal at 32");
-        assert!(sheet(&panels[0], Some("truncate")).unwrap().title.ends_with("truncate against the others"));
-        assert!(sheet(&panels[0], Some("tova")).is_none() && sheet(&panels[0], Some("full")).is_none());
+        assert!(table(&panels[0], Some("truncate")).unwrap().title.ends_with("truncate against the others"));
+        assert!(table(&panels[0], Some("tova")).is_none() && table(&panels[0], Some("full")).is_none());
         assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
     }
 
     #[test]
     fn one_policy_or_no_direction_makes_no_table() {
         let sample = [("a", 1.0, 1.0)];
-        assert!(sheet(&panels(&cell("nll", "tova", Some(8), &sample))[0], None).is_none());
+        assert!(table(&panels(&cell("nll", "tova", Some(8), &sample))[0], None).is_none());
         let unknown = ["tova", "window"].map(|policy| cell("cost", policy, Some(8), &sample));
         let panels = panels(&unknown.concat());
-        assert!(sheet(&panels[0], None).is_none() && outcomes(&panels[0], None).is_none());
+        assert!(table(&panels[0], None).is_none() && told_apart(&panels[0], None).is_none());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }
 }

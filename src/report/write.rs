@@ -9,26 +9,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::figure::plain::Plain;
+use super::figure::scene::Scene;
+use super::format::terminal::{self, WIDTH};
+use super::format::{FORMATS, Format, Parts};
+use super::published::Published;
+use super::sections::{self, Report};
+use super::series::distance::Distance;
+use super::series::results::Results;
 use crate::ledger::{Row, Text, write_derived};
-use crate::report::document::table::Sheet;
-use crate::report::figure::curve::{self, Figure, Figures};
-use crate::report::figure::figure_title;
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::Scene;
-use crate::report::figure::series_style::SeriesStyles;
-use crate::report::format::summary;
-use crate::report::format::{FORMATS, Format};
-use crate::report::published::Published;
-use crate::report::sections::asked::Asked;
-use crate::report::sections::evicted;
-use crate::report::sections::retention::{self, Section};
-use crate::report::sections::throughput::{self, Throughput};
-use crate::report::sections::within;
-use crate::report::series::breakdown::{self, Breakdown};
-use crate::report::series::distance::Distance;
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::Panel;
-use crate::report::series::results::Results;
 
 #[derive(Clone)]
 pub struct Options {
@@ -48,9 +37,6 @@ pub struct Options {
     /// What the files of figures are drawn without; the page has all of it.
     pub plain: Plain,
 }
-
-/// Columns where there is no terminal.
-pub const WIDTH: usize = 110;
 
 impl Options {
     /// The usual formats.
@@ -84,124 +70,34 @@ impl Written {
     }
 }
 
-/// Everything a report is made of, whatever its format.
-pub(super) struct Report<'a> {
-    pub(super) results: &'a Results<'a>,
-    pub(super) asked: Asked,
-    /// Columns of the terminal.
-    pub(super) width: usize,
-    /// The panels of whole samples.
-    pub(super) panels: Vec<Panel>,
-    /// Their keys, for titles.
-    pub(super) keys: Vec<SeriesKey>,
-    pub(super) figures: Figures,
-    /// Each with its figure, if it has one.
-    pub(super) breakdowns: Vec<(Breakdown<'a>, Option<Figure>)>,
-    pub(super) timings: Vec<Throughput>,
-    pub(super) sections: Vec<Section<'a>>,
-    /// Of each section, with the names of their files.
-    pub(super) section_figures: Vec<Vec<(String, Scene)>>,
-    pub(super) styles: SeriesStyles,
-    /// How much cache is enough: of each key, and of all together where there are several.
-    pub(super) enough_of: Vec<Option<Sheet>>,
-    pub(super) enough: Option<Sheet>,
-    /// What was evicted, of each key.
-    pub(super) evicted: Vec<Option<Sheet>>,
-    /// The same in a line for each key.
-    pub(super) enough_in_short: Vec<String>,
-    /// Distances asked for that nothing was measured in, a sentence each.
-    pub(super) unmeasured: Vec<String>,
-    /// The policy asked for as the one that pairs are shown against.
-    pub(super) reference: Option<String>,
-    /// Sheets of the caller, which come last.
-    pub(super) extra: Vec<Sheet>,
-    /// The ending of the figures that Markdown links, where any are on disk.
-    pub(super) linked: Option<&'static str>,
-}
-
-impl<'a> Report<'a> {
-    pub(super) fn of(results: &'a Results<'a>, options: &Options, published: &'a dyn Published) -> Self {
-        let panels = results.whole();
-        let mut keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
-        keys.dedup();
-        let figures = curve::figures(&panels);
-        let with_figure = |parts: Breakdown<'a>| {
-            let mut wholes = panels.iter().zip(&figures.single);
-            let figure = wholes.find(|(panel, _)| parts.is_of(panel)).and_then(|(panel, figure)| {
-                let title = figure_title::of(&panel.metric, &panel.key, &keys);
-                curve::of_parts(&parts, figure.as_ref()?, &title)
-            });
-            (parts, figure)
-        };
-        let breakdowns = breakdown::breakdowns(&results.panels).into_iter().map(with_figure).collect();
-        let sections = retention::sections(results, published);
-        let usual = Distance::usual();
-        let distances = if options.within.is_empty() { &usual } else { &options.within };
-        let of_key = |key: &SeriesKey| {
-            let own: Vec<Panel> = panels.iter().filter(|panel| panel.key == *key).cloned().collect();
-            within::sheet(&own, &keys, distances)
-        };
-        let enough_of: Vec<Option<Sheet>> = keys.iter().map(of_key).collect();
-        let several = enough_of.iter().flatten().count() > 1;
-        Self {
-            results,
-            width: options.width,
-            asked: Asked::of(results.rows, &panels, &keys),
-            enough: within::sheet(&panels, &keys, distances).filter(|_| several),
-            enough_of,
-            evicted: keys.iter().map(|key| evicted::sheet(&results.series, key)).collect(),
-            enough_in_short: within::in_short(&panels, &keys, distances),
-            unmeasured: within::unmeasured(&panels, &options.within),
-            reference: options.reference.clone(),
-            keys,
-            figures,
-            breakdowns,
-            timings: throughput::tables(&results.series, published),
-            section_figures: sections.iter().map(|section| section.figures(Plain::default())).collect(),
-            sections,
-            styles: SeriesStyles::of(&panels),
-            panels,
-            extra: Vec::new(),
-            linked: None,
-        }
-    }
-
-    pub(super) fn timing(&self, key: &SeriesKey) -> Option<&Throughput> {
-        self.timings.iter().find(|timing| timing.key == *key)
-    }
-
-    pub(super) fn breakdowns_of(&self, panel: &Panel) -> impl Iterator<Item = &(Breakdown<'a>, Option<Figure>)> {
-        self.breakdowns.iter().filter(|(parts, _)| parts.is_of(panel))
-    }
-
-    /// The figures of a panel and of its breakdowns.
-    pub(super) fn figures_of(&self, at: usize) -> impl Iterator<Item = &Figure> {
-        let parts = self.breakdowns_of(&self.panels[at]).filter_map(|(_, figure)| figure.as_ref());
-        self.figures.single[at].iter().chain(parts)
-    }
-}
-
 /// Writes the report of the rows, with what is `published` beside them.
 pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Result<Written> {
     let results = Results::of_unfinished(rows, &options.unfinished)?;
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let extra = published.extra(&results);
-    let mut report = Report::of(&results, options, published);
-    report.extra = extra;
+    let report = Report::of(&results, &options.within, options.reference.as_deref(), published);
+    let (document, summary) = (sections::document(&report), sections::summary(&report));
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
     let mut folder = Folder { out: &options.out, formats: &formats, files: Vec::new() };
-    folder.write_figures(&report, options.plain)?;
+    for figure in document.figures() {
+        for ((stem, _), scene) in figure.files().iter().zip(figure.scenes(&report.styles, options.plain)) {
+            folder.write_scene(stem, &scene)?;
+        }
+    }
     let mut linkable = formats.iter().filter(|format| format.figure.is_some() && format.name != "pdf");
-    report.linked = linkable.next().map(|format| format.name);
+    let linked = linkable.next().map(|format| format.name);
+    let parts = Parts { document: &document, summary: &summary, report: &report, linked };
     for files in formats.iter().filter_map(|format| format.report) {
-        for (name, content) in files(&report)? {
+        for (name, content) in files(&parts)? {
             folder.write_file(name, content)?;
         }
     }
-    let terminal = if options.all { summary::everything(&report) } else { summary::text(&report) };
+    let terminal = match options.all {
+        true => terminal::render(&document, options.width),
+        false => terminal::summary(&summary, options.width),
+    };
     Ok(Written { files: folder.files, terminal })
 }
 
@@ -213,21 +109,6 @@ struct Folder<'a> {
 }
 
 impl Folder<'_> {
-    fn write_figures(&mut self, report: &Report<'_>, plain: Plain) -> Result<()> {
-        let of_panels = (0..report.panels.len()).flat_map(|at| report.figures_of(at));
-        for figure in report.figures.combined.iter().chain(of_panels) {
-            for ((stem, _), scene) in figure.files().iter().zip(figure.scenes(&report.styles, plain)) {
-                self.write_scene(stem, &scene)?;
-            }
-        }
-        let mut drawn = report.section_figures.iter().flatten();
-        if plain == Plain::default() {
-            return drawn.try_for_each(|(stem, scene)| self.write_scene(stem, scene));
-        }
-        let mut again = report.sections.iter().flat_map(|section| section.figures(plain));
-        again.try_for_each(|(stem, scene)| self.write_scene(&stem, &scene))
-    }
-
     /// A figure in the formats asked for.
     fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<()> {
         for format in self.formats {

@@ -1,20 +1,26 @@
 //! Which tokens are kept, and for how long: tables by class and part of speech, by position, by token, and maps.
 //!
-//! It chooses what a section shows, as sheets and in Markdown; the drawings are made elsewhere. Everything comes from rows:
+//! It chooses what is shown; the drawings are made elsewhere. Everything comes from rows:
 //! the pooled panels, and for single samples the tables that rows carry as text.
 
+mod tokens;
+
+use std::rc::Rc;
+
+use super::Report;
+use super::setting::Setting;
 use crate::ledger::Row;
-use crate::metric::{Metric, Property};
-use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::metric::{Metric, Property, Slice};
+use crate::report::document::table::{Column, Entry, Grid, Line, Table};
+use crate::report::document::{Block, Group};
 use crate::report::escape;
+use crate::report::figure::drawing::{Content, Figure};
 use crate::report::figure::heatmap;
-use crate::report::figure::kept_by_position;
+use crate::report::figure::kept_by_position::{self, KeptByPosition};
 use crate::report::figure::plain::Plain;
 use crate::report::figure::scene::Scene;
 use crate::report::published::Published;
-use crate::report::sections::kept_tokens;
 use crate::report::series::key::SeriesKey;
-use crate::report::series::order;
 use crate::report::series::panel::Panel;
 use crate::report::series::results::Results;
 use crate::report::series::sums::{AllSeries, label};
@@ -25,7 +31,7 @@ const ABOUT: &str = "Steps at which a token is visible, its own included, in the
      a tag as well.";
 
 /// Everything that results of one key say about which tokens are kept.
-pub(crate) struct Section<'a> {
+pub(crate) struct Kept<'a> {
     key: &'a SeriesKey,
     title: String,
     /// The beginning of its figures' names.
@@ -47,8 +53,8 @@ const MOST_NAMED: usize = 4;
 /// The metric of the whole section.
 const LIFETIME: &str = "lifetime";
 
-/// A section for each key that measured lifetimes.
-pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Published) -> Vec<Section<'a>> {
+/// Of each setting that measured lifetimes.
+pub(crate) fn all<'a>(results: &'a Results<'_>, published: &'a dyn Published) -> Vec<Kept<'a>> {
     let lifetimes = |panel: &&Panel| panel.metric.id == LIFETIME;
     let panels = &results.panels;
     let whole: Vec<&Panel> = panels.iter().filter(lifetimes).filter(|panel| panel.slice.is_none()).collect();
@@ -71,7 +77,7 @@ pub(crate) fn sections<'a>(results: &'a Results<'_>, published: &'a dyn Publishe
         };
         let policies = whole.policies().into_iter().map(sizes);
         let shared = stems.iter().filter(|other| *other == own).count() > 1;
-        Section {
+        Kept {
             key,
             title: key.title(&keys),
             stem: if shared { format!("{own}-{}", escape::fingerprint(&key.described())) } else { own.clone() },
@@ -91,21 +97,39 @@ fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, u32)) -> boo
     of_budgets.any(|row| label(row) == policy && SeriesKey::of(row) == key.of_rows())
 }
 
+pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
+    let Some(kept) = setting.report.kept.iter().find(|kept| kept.key() == setting.key) else { return Vec::new() };
+    let figures = kept.figures().into_iter().enumerate().map(|(at, figure)| match at {
+        0 => Block::Figure(Rc::new(figure)),
+        _ => Block::Group(Group::folded(figure.title.clone(), vec![Block::Figure(Rc::new(figure))])),
+    });
+    let tables = kept.tables().into_iter().map(|table| {
+        let group = Group::folded(table.title.clone(), vec![Block::Table(table)]);
+        Block::Group(group.of_metric(&Metric::of(LIFETIME)))
+    });
+    let blocks = std::iter::once(Block::Paragraph(kept.about())).chain(figures).chain(tables).collect();
+    vec![Block::Group(Group::open("What is kept", blocks))]
+}
+
 /// The tokens kept longest, a line for each policy.
-pub(crate) fn terminal(sections: &[Section<'_>]) -> String {
-    let mut text = String::new();
-    for section in sections {
-        let title = if sections.len() > 1 { format!("{} \u{B7} ", section.title) } else { String::new() };
-        for (policy, sizes) in &section.policies {
+pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
+    let mut lines = Vec::new();
+    for kept in &report.kept {
+        let title = if report.kept.len() > 1 { format!("{} \u{B7} ", kept.title) } else { String::new() };
+        for (policy, sizes) in &kept.policies {
             let size = reference(sizes);
-            let slices = section.kinds_at(policy, size).into_iter().take(MOST_NAMED);
+            let slices = kept.kinds_at(policy, size).into_iter().take(MOST_NAMED);
             let named: Vec<String> =
-                slices.map(|(slice, steps)| format!("{} {}", slice.replace(':', " "), show(steps))).collect();
-            let (policy, named) = (escape::plain(policy), named.join(", "));
-            text.push_str(&format!("{title}kept longest by {policy} at {size}, in steps: {named}\n"));
+                slices.map(|(slice, steps)| format!("{} {}", name(Some(slice)), show(steps))).collect();
+            lines.push(format!("{title}kept longest by {policy} at {size}, in steps: {}", named.join(", ")));
         }
     }
-    text
+    if lines.is_empty() { Vec::new() } else { vec![Block::List(lines)] }
+}
+
+/// `class digits`; `None` is all tokens.
+pub(crate) fn name(slice: Option<&Slice>) -> String {
+    slice.map_or_else(|| "all tokens".to_owned(), |slice| format!("{} {}", slice.kind, slice.value()))
 }
 
 /// The size that maps are drawn at and tables sorted by: the usual one, or one in the middle.
@@ -121,13 +145,9 @@ fn show(steps: f64) -> String {
     Metric::of(LIFETIME).show(steps)
 }
 
-impl<'a> Section<'a> {
-    pub(crate) fn heading(&self) -> String {
-        format!("What is kept \u{B7} {}", self.title)
-    }
-
-    /// How to read the section.
-    pub(crate) fn about(&self) -> String {
+impl<'a> Kept<'a> {
+    /// How to read the numbers.
+    fn about(&self) -> String {
         format!("{ABOUT} {}", self.published.on_lifetimes()).trim_end().to_owned()
     }
 
@@ -153,59 +173,61 @@ impl<'a> Section<'a> {
         maps.find(|(_, maps)| !maps.is_empty())
     }
 
-    /// The mean steps of a policy's tokens, of a class, tag or position, or of all where the slice is empty.
-    pub(crate) fn steps(&self, slice: &str, policy: &str, size: u32) -> Option<Estimate> {
+    /// The mean steps of a policy's tokens, of a class, tag or position, or of all.
+    pub(crate) fn steps(&self, slice: Option<&Slice>, policy: &str, size: u32) -> Option<Estimate> {
         self.panel(slice)?.point(policy, Some(size)).map(|point| point.estimate)
     }
 
-    /// A policy's steps by place, at each of its sizes, on a page of some width in points.
-    pub(crate) fn places_of(&self, policy: &'a str, width: f64, plain: Plain) -> Option<Scene> {
-        let sizes = self.sizes_of(policy);
-        if sizes.is_empty() {
-            return None;
-        }
-        self.by_position(&[(policy, sizes)], Some(width), plain)
-    }
-
-    fn by_position(&self, policies: &[(&str, Vec<u32>)], width: Option<f64>, plain: Plain) -> Option<Scene> {
-        let panel = |position: u32| Some((position, self.panel(&format!("position:{position}"))?));
+    /// Steps by place, of policies at some sizes.
+    pub(crate) fn by_position(&self, policies: &[(&str, Vec<u32>)]) -> Option<KeptByPosition> {
+        let panel =
+            |position: u32| Some((position, self.panel(Some(&Slice::number("position", position.into())))?));
         let positions: Vec<(u32, &Panel)> = (0..kept_by_position::MOST).filter_map(panel).collect();
-        kept_by_position::scene(&self.title, &positions, policies, self.key.length, width, plain)
+        KeptByPosition::of(&self.title, &positions, policies, self.key.length)
     }
 
-    /// The panel of a slice, or of all tokens where it is empty.
-    fn panel(&self, slice: &str) -> Option<&'a Panel> {
-        self.panels.iter().find(|panel| panel.slice.as_deref().unwrap_or_default() == slice).copied()
+    /// The panel of a slice, or of all tokens.
+    fn panel(&self, slice: Option<&Slice>) -> Option<&'a Panel> {
+        self.panels.iter().find(|panel| panel.slice.as_ref() == slice).copied()
     }
 
     /// Classes and tags with their mean steps at a size, the longest kept first.
-    fn kinds_at(&self, policy: &str, size: u32) -> Vec<(&'a str, f64)> {
+    fn kinds_at(&self, policy: &str, size: u32) -> Vec<(&'a Slice, f64)> {
         let slices = self.panels.iter().filter_map(|panel| {
-            let slice = panel.slice.as_deref().filter(|slice| is_kind(slice))?;
+            let slice = panel.slice.as_ref().filter(|slice| slice.is("class") || slice.is("tag"))?;
             Some((slice, panel.point(policy, Some(size))?.estimate.value))
         });
-        let mut slices: Vec<(&str, f64)> = slices.collect();
-        slices.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(b.0)));
+        let mut slices: Vec<(&Slice, f64)> = slices.collect();
+        slices.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
         slices
     }
 
-    /// The section's figures with the names of their files.
-    pub(crate) fn figures(&self, plain: Plain) -> Vec<(String, Scene)> {
+    fn figures(&self) -> Vec<Figure> {
+        let figure = |stem: String, title: String, draw: Box<dyn Fn(Plain) -> Scene>| Figure {
+            stem,
+            title,
+            content: Content::Picture(draw),
+            subject: None,
+        };
         let mut figures = Vec::new();
-        if let Some(scene) = self.by_position(&self.policies, None, plain) {
-            figures.push((format!("{}-by-position", self.stem), scene));
+        if let Some(kept) = self.by_position(&self.policies) {
+            let title = format!("Steps kept by position: {}", self.title);
+            let draw = move |plain: Plain| kept.scene(None, plain);
+            figures.push(figure(format!("{}-by-position", self.stem), title, Box::new(draw)));
         }
         for (policy, sizes) in &self.policies {
             let size = reference(sizes);
             let maps = heatmap::maps(self.rows_at(policy, size));
             let stem = format!("{}-{}-{size}", self.stem, escape::slug(policy));
             let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(policy));
+            let mut push = |stem: String, what: String, maps: Vec<heatmap::Map>| {
+                let title = format!("Tokens kept in the cache: {what}");
+                let draw = move |plain: Plain| heatmap::scene(&what, &maps, plain);
+                figures.push(figure(stem, title, Box::new(draw)));
+            };
             if let Some(last) = maps.last() {
-                let title = format!("{what} \u{B7} layer {}", last.layer);
-                figures.push((
-                    format!("{stem}-last-layer"),
-                    heatmap::scene(&title, std::slice::from_ref(last), plain),
-                ));
+                let what = format!("{what} \u{B7} layer {}", last.layer);
+                push(format!("{stem}-last-layer"), what, vec![last.clone()]);
             }
             for page in maps.chunks(heatmap::MOST).filter(|_| maps.len() > 1) {
                 let layers = match page {
@@ -213,7 +235,7 @@ impl<'a> Section<'a> {
                     [only] => format!("-{0}-{0}", only.layer),
                     _ => String::new(),
                 };
-                figures.push((format!("{stem}-layers{layers}"), heatmap::scene(&what, page, plain)));
+                push(format!("{stem}-layers{layers}"), what.clone(), page.to_vec());
             }
         }
         figures
@@ -228,44 +250,39 @@ impl<'a> Section<'a> {
         self.rows.iter().filter(here).copied().collect()
     }
 
-    /// All tables of the section.
-    pub(crate) fn sheets(&self) -> Vec<Sheet> {
+    fn tables(&self) -> Vec<Table> {
         let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes));
         let tokens = self.policies.iter().flat_map(|(policy, sizes)| {
             let size = reference(sizes);
-            kept_tokens::sheets(&self.rows_at(policy, size), &format!("{policy} with {size} entries"))
+            tokens::tables(&self.rows_at(policy, size), &format!("{policy} with {size} entries"))
         });
         kinds.chain(tokens).collect()
     }
 
     /// A policy's table by class and tag.
-    fn kinds_of(&self, policy: &str, sizes: &[u32]) -> Sheet {
+    fn kinds_of(&self, policy: &str, sizes: &[u32]) -> Table {
         let size = reference(sizes);
-        let columns = std::iter::once("tokens (%)".to_owned()).chain(sizes.iter().map(u32::to_string)).collect();
-        let point = |slice: &str, size: u32| self.panel(slice)?.point(policy, Some(size));
-        let all = point("", size).map_or(1.0, |point| point.weight);
+        let columns =
+            std::iter::once("tokens (%)".into()).chain(sizes.iter().copied().map(Column::of_size)).collect();
+        let point = |slice: Option<&Slice>, size: u32| self.panel(slice)?.point(policy, Some(size));
+        let all = point(None, size).map_or(1.0, |point| point.weight);
         let kinds = self.kinds_at(policy, size);
-        let slices: Vec<&str> = std::iter::once("").chain(kinds.iter().map(|(slice, _)| *slice)).collect();
-        let line = |slice: &str| {
-            let share = point(slice, size).map_or(0.0, |point| 100.0 * point.weight / all);
-            let steps = |size: &u32| point(slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
+        let slices: Vec<Option<&Slice>> =
+            std::iter::once(None).chain(kinds.iter().map(|(slice, _)| Some(*slice))).collect();
+        let line = |slice: &Option<&Slice>| {
+            let share = point(*slice, size).map_or(0.0, |point| 100.0 * point.weight / all);
+            let steps = |size: &u32| point(*slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
             let share = Some(Entry::plain(format!("{share:.2}")));
-            let name = if slice.is_empty() { "all tokens".to_owned() } else { slice.replace(':', " ") };
-            Line { name, cells: std::iter::once(share).chain(sizes.iter().map(steps)).collect() }
+            Line::new(name(*slice), std::iter::once(share).chain(sizes.iter().map(steps)).collect())
         };
-        let mut grid = Grid { lines: slices.iter().map(|slice| line(slice)).collect(), columns };
+        let mut grid = Grid { lines: slices.iter().map(line).collect(), columns };
         let mut about = format!("Sorted by size {size}.");
         if let Some(beside) = self.published.beside_lifetimes(self.key, size, &slices) {
-            grid.append(&beside);
+            beside.append_to(&mut grid);
             about.push_str(&format!(" {}", beside.source));
         }
-        Sheet::new(format!("Steps kept by class and part of speech: {policy}"), about, "class or tag", grid)
+        Table::new(format!("Steps kept by class and part of speech: {policy}"), about, "class or tag", grid)
     }
-}
-
-/// Whether a slice is of tokens by what they are.
-fn is_kind(slice: &str) -> bool {
-    matches!(order::of_slice(slice).0, "class" | "tag")
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How far each policy goes from the floor to the ceiling of its cache size.
+//! The floor and the ceiling of each cache size, and how far a policy goes from one to the other.
 //!
 //! The floor is random eviction, the ceiling the best that was measured with the text's own future known (`clairvoyant`).
 //! Neither is a policy to choose, and both say what a difference between policies is worth. Perplexities are compared in
@@ -7,9 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::metric::{Better, Metric, Pooling};
-use crate::report::document::table::{Entry, Grid, Line, Sheet};
-use crate::report::sections::sheets::POLICY;
-use crate::report::series::panel::{Panel, Point};
+use crate::report::series::panel::Point;
 use crate::report::series::pool::{Cell, Pooled};
 use crate::report::statistics::interval::Estimate;
 
@@ -81,32 +79,6 @@ fn loss(metric: &Metric, value: f64) -> f64 {
     }
 }
 
-/// The shares of a panel in percent; `None` where floor and ceiling were not both measured.
-pub(crate) fn sheet(panel: &Panel) -> Option<Sheet> {
-    let sizes = panel.sizes();
-    let line = |policy: &str| {
-        let cell = |size: &u32| {
-            let Estimate { value, interval } = panel.point(policy, Some(*size))?.to_ceiling?;
-            let shown = |share: f64| format!("{:.1}", 100.0 * share);
-            let spread = interval.filter(|ends| ends.low < ends.high);
-            let spread = spread.map(|ends| format!("[{}, {}]", shown(ends.low), shown(ends.high)));
-            Some(Entry { spread, ..Entry::plain(shown(value)) })
-        };
-        Line { name: policy.to_owned(), cells: sizes.iter().map(cell).collect() }
-    };
-    let lines: Vec<Line> =
-        panel.policies().into_iter().map(line).filter(|line| line.cells.iter().any(Option::is_some)).collect();
-    let unit = if panel.metric.pooling == Pooling::Perplexity { ", in nats" } else { "" };
-    let about = format!(
-        "Of what lies between evicting at random (0) and evicting with the rest of the text known (100) at that size{unit}, the \
-         share that a policy gains. In brackets are paired 95 % intervals."
-    );
-    (!lines.is_empty()).then(|| {
-        let grid = Grid { columns: sizes.iter().map(u32::to_string).collect(), lines };
-        Sheet::new(format!("{}: way from floor to ceiling (%)", panel.metric.label), about, POLICY, grid)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,7 +146,7 @@ mod tests {
             lost("clairvoyant", "future_attention", [0.0; 6]),
             lost("mine", "last_attention", [0.0, 0.0, 0.1, 0.1, 0.1, 0.3]),
         ];
-        let of = |rows: &[Vec<Row>]| sheet(&panels(&rows.concat())[0]);
+        let of = |rows: &[Vec<Row>]| table(&panels(&rows.concat())[0]);
         let shown = of(&rows).unwrap();
         let line = |at: usize| {
             let entry = shown.grid.lines[at].cells[0].as_ref().unwrap();

@@ -1,0 +1,181 @@
+//! The figures over the cache size: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3, each
+//! linear, logarithmic and as excess over the full cache.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::format::capital;
+use crate::metric::Property;
+use crate::report::escape;
+use crate::report::figure::axis::Scale;
+use crate::report::figure::chart::{Chart, excess};
+use crate::report::figure::drawing::{Content, EXCESS, Figure};
+use crate::report::figure::{figure_title, slices};
+use crate::report::series::key::SeriesKey;
+use crate::report::series::panel::Panel;
+
+/// A figure of more panels than this gives no overview.
+const MOST_TOGETHER: usize = 12;
+
+/// The figure of each panel that has a curve to show, and those of several panels.
+pub(crate) struct Figures {
+    /// In the order of the panels; `None` where only the full cache was measured, and for details.
+    pub(crate) single: Vec<Option<Rc<Figure>>>,
+    /// For each quantity with two to twelve panels.
+    pub(crate) combined: Vec<Rc<Figure>>,
+}
+
+pub(crate) fn figures(panels: &[Panel]) -> Figures {
+    let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
+    let stems = stems(panels, &settings);
+    let mut together: BTreeMap<(usize, &str), Vec<(&Panel, String)>> = BTreeMap::new();
+    let mut single = Vec::new();
+    for (panel, stem) in panels.iter().zip(stems) {
+        let title = panel.key.title(&settings);
+        single.push((!panel.sizes().is_empty() && !panel.metric.has(Property::Detail)).then(|| {
+            together.entry(panel.metric.order()).or_default().push((panel, title));
+            let title = figure_title::of(&panel.metric, &panel.key, &settings);
+            Rc::new(by_size(stem, format!("{title}, by cache size"), &[(panel, title)]))
+        }));
+    }
+    let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
+    let combined = combined.map(|panels| {
+        let quantity = &panels[0].0.metric;
+        let title = format!("{} by cache size", capital(&figure_title::name(quantity)));
+        let figure = by_size(format!("{}-all", quantity.slug()), title.clone(), &panels);
+        Rc::new(Figure { subject: Some(title), ..figure })
+    });
+    Figures { combined: combined.collect(), single }
+}
+
+/// Panels over the cache size, in the scales worth drawing.
+fn by_size(stem: String, title: String, panels: &[(&Panel, String)]) -> Figure {
+    let log = panels.iter().all(|(panel, _)| panel.metric.has_log_axis());
+    let scales = [(Scale::Linear, "linear"), (Scale::Log, "log")];
+    let drawings = scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
+        (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
+    });
+    let excess = excess::charts(panels).map(|charts| (EXCESS, charts));
+    Figure { stem, title, content: Content::Charts(drawings.chain(excess).collect()), subject: None }
+}
+
+/// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.
+fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
+    let plain: Vec<String> = panels
+        .iter()
+        .map(|panel| format!("{}-{}", panel.metric.slug(), escape::slugs(&panel.key.title(settings))))
+        .collect();
+    let reserved = |stem: &str| {
+        plain.iter().filter(|other| *other == stem).count() > 1
+            || stem.ends_with("-all")
+            || slices::ENDS.iter().any(|end| stem.ends_with(end))
+    };
+    let distinct = |(stem, panel): (&String, &Panel)| {
+        if reserved(stem) {
+            format!("{stem}-{}", escape::fingerprint(&format!("{} {}", panel.key.described(), panel.metric.id)))
+        } else {
+            stem.clone()
+        }
+    };
+    plain.iter().zip(panels).map(distinct).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Row;
+    use crate::report::figure::plain::Plain;
+    use crate::report::figure::scene::Scene;
+    use crate::report::figure::scene::texts;
+    use crate::report::figure::series_style::SeriesStyles;
+    use crate::report::fixture::{cell, panels};
+
+    /// Perplexities at sizes, of one sample each.
+    fn line(policy: &str, points: &[(u32, f64)]) -> Vec<Row> {
+        let at =
+            |(size, perplexity): &(u32, f64)| cell("nll", policy, Some(*size), &[("a", perplexity.ln(), 1.0)]);
+        points.iter().flat_map(at).collect()
+    }
+
+    #[test]
+    fn policies_off_the_scale_are_named_in_the_legend() {
+        let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
+        let window = line("window", &[(8, 900.0), (16, 400.0)]);
+        let all =
+            [full, window, line("h2o", &[(8, 9.0), (16, 7.0)]), line("tova", &[(8, 8.0), (16, 6.0)])].concat();
+        let panels = panels(&all);
+        let styles = SeriesStyles::of(&panels);
+        let figures = figures(&panels);
+        let figure = figures.single[0].as_ref().unwrap();
+        let [linear, log, excess] = &figure.scenes(&styles, Plain::default())[..] else {
+            panic!("two scales and the excess expected")
+        };
+        let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
+        assert!(has(linear, "window (off scale)"), "{:?}", texts(linear));
+        assert!(has(log, "window") && has(log, "5.00"), "{:?}", texts(log));
+        // ln(900 / 5) = 5.2 is on the axis of the excess.
+        assert!(has(excess, "window") && has(excess, "5"), "{:?}", texts(excess));
+        assert!(figures.combined.is_empty());
+    }
+
+    #[test]
+    fn nothing_leaves_the_page() {
+        let names: Vec<String> =
+            (0..20).map(|i| format!("a policy with quite a long name, number {i}, and more")).collect();
+        let all: Vec<Row> = names.iter().flat_map(|name| line(name, &[(1, 3.0), (1_000_000, 2.0)])).collect();
+        let all: Vec<Row> = all.into_iter().map(|row| Row { model: "m".repeat(300).into(), ..row }).collect();
+        let panels = panels(&all);
+        let styles = SeriesStyles::of(&panels);
+        let figures = figures(&panels);
+        let scene = &figures.single[0].as_ref().unwrap().scenes(&styles, Plain::default())[1];
+        let placed = texts(scene);
+        assert!(placed.len() > 25);
+        for text in placed {
+            assert!(text.is_inside(scene), "{text:?} is outside {} x {}", scene.width, scene.height);
+        }
+        // No coordinate of a line or an area is outside either.
+        let svg = scene.svg();
+        let (width, height) = scene.size();
+        for path in svg.split(" d=\"").skip(1).map(|rest| rest.split('"').next().unwrap()) {
+            for point in path.trim_end_matches('Z').split(['M', 'L']).skip(1) {
+                let (x, y) = point.split_once(' ').unwrap();
+                let (x, y): (i64, i64) = (x.parse().unwrap(), y.parse().unwrap());
+                assert!((0..=i64::from(width)).contains(&x) && (0..=i64::from(height)).contains(&y), "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_excess_follows_the_perplexity_in_files_named_like_its() {
+        let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
+        let one = [full, line("tova", &[(8, 8.0), (16, 6.0)])].concat();
+        let other =
+            one.iter().map(|row| Row { model: "b/other".into(), cell: row.cell.to_uppercase(), ..row.clone() });
+        let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()));
+        let stem = "perplexity-llama-2-7b-hf-pg19";
+        let title = "Perplexity of Llama-2-7b-hf on pg19, by cache size";
+        let expected = [("linear", ", linear axis"), ("log", ", log axis"), ("excess", ", excess over full")];
+        let expected = expected.map(|(end, how)| (format!("{stem}-{end}"), format!("{title}{how}")));
+        assert_eq!(figures.single[0].as_ref().unwrap().files(), expected);
+        // Models that were measured alike are beside one another on one axis.
+        let [together] = &figures.combined[..] else { panic!("one figure expected") };
+        let files: Vec<String> = together.files().into_iter().map(|(stem, _)| stem).collect();
+        assert_eq!(files, ["perplexity-all-linear", "perplexity-all-log", "perplexity-all-excess"]);
+    }
+
+    #[test]
+    fn files_of_different_settings_never_collide() {
+        let rows = |model: &str| {
+            line("tova", &[(8, 2.0)]).into_iter().map(|row| Row { model: model.into(), ..row }).collect()
+        };
+        let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
+        let panels = panels(&all.concat());
+        let figures = figures(&panels);
+        let mut stems: Vec<&str> = figures.single.iter().flatten().map(|figure| figure.stem.as_str()).collect();
+        stems.extend(figures.combined.iter().map(|figure| figure.stem.as_str()));
+        let all = stems.len();
+        stems.sort_unstable();
+        stems.dedup();
+        assert_eq!((stems.len(), all), (6, 6), "{stems:?}");
+    }
+}

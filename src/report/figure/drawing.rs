@@ -1,0 +1,63 @@
+//! One figure before it is drawn: what is on it, the names of its files, and its scenes.
+
+use crate::report::figure::chart::Chart;
+use crate::report::figure::needle_map::NeedleMaps;
+use crate::report::figure::page::Page;
+use crate::report::figure::plain::Plain;
+use crate::report::figure::scene::Scene;
+use crate::report::figure::series_style::SeriesStyles;
+
+/// The ends of the names of files that show excess over the full cache.
+pub(crate) const EXCESS: &str = "excess";
+
+/// One figure, not yet drawn.
+pub struct Figure {
+    /// The file name without `-linear.svg` and its like.
+    pub(crate) stem: String,
+    pub(crate) title: String,
+    pub(crate) content: Content,
+    /// What the titles of the charts do not say.
+    pub(crate) subject: Option<String>,
+}
+
+/// What is on a figure.
+pub enum Content {
+    /// The same charts with one scale or another, or as excess over the full cache, and the ends of the file names.
+    Charts(Vec<(&'static str, Vec<Chart>)>),
+    /// Needles found by length and depth.
+    Needles(NeedleMaps),
+    /// A picture that looks alike in files and on the page.
+    Picture(Box<dyn Fn(Plain) -> Scene>),
+}
+
+impl Figure {
+    /// Its files without their endings, and what each shows.
+    pub(crate) fn files(&self) -> Vec<(String, String)> {
+        let Content::Charts(drawings) = &self.content else {
+            return vec![(self.stem.clone(), self.title.clone())];
+        };
+        let of_scale = |(scale, _): &(&str, Vec<Chart>)| {
+            let how = match *scale {
+                EXCESS => ", excess over full".to_owned(),
+                _ if drawings.len() > 1 => format!(", {scale} axis"),
+                _ => String::new(),
+            };
+            (format!("{}-{scale}", self.stem), format!("{}{how}", self.title))
+        };
+        drawings.iter().map(of_scale).collect()
+    }
+
+    /// What is drawn in those files, in the same order.
+    pub(crate) fn scenes(&self, styles: &SeriesStyles, plain: Plain) -> Vec<Scene> {
+        let drawings = match &self.content {
+            Content::Charts(drawings) => drawings,
+            Content::Needles(maps) => return vec![maps.scene(&self.title, plain)],
+            Content::Picture(draw) => return vec![draw(plain)],
+        };
+        let titles = self.files().into_iter().map(|(_, title)| title);
+        let scene = |((_, charts), title): (&(&str, Vec<Chart>), String)| {
+            Page::usual(charts.len(), plain).curves(&title, charts, styles, self.subject.as_deref())
+        };
+        drawings.iter().zip(titles).map(scene).collect()
+    }
+}

@@ -1,0 +1,96 @@
+//! How charts stand on a figure: rows of plots, below them the legend, where it cannot cover data, and a caption.
+
+use crate::report::figure::chart::{self, Chart, MARGIN, Shown, Stroke};
+use crate::report::figure::plain::Plain;
+use crate::report::figure::scene::Scene;
+use crate::report::figure::series_style::SeriesStyles;
+
+/// One column of a paper, in points.
+const COLUMN: f64 = 3.3 * 72.0;
+/// A chart among others, three of which fill a page.
+const SIDE: f64 = 2.3 * 72.0;
+const MOST_ABREAST: usize = 3;
+const GAP: f64 = 6.0;
+
+/// How wide a figure is, and what stands side by side on it; lengths in points.
+#[derive(Clone, Copy)]
+pub(crate) struct Page {
+    pub(crate) width: f64,
+    pub(crate) abreast: usize,
+    /// The height of a plot.
+    pub(crate) plot: f64,
+    pub(crate) plain: Plain,
+}
+
+impl Page {
+    /// A chart fills a column, or three a page.
+    pub(crate) fn usual(charts: usize, plain: Plain) -> Self {
+        let abreast = charts.clamp(1, MOST_ABREAST);
+        match abreast {
+            1 => Self { width: COLUMN, abreast, plot: 122.0, plain },
+            _ => Self { width: SIDE * abreast as f64 + LABEL, abreast, plot: 108.0, plain },
+        }
+    }
+
+    /// Charts of policies, with their legend, and the `subject` and what the bands are in the caption.
+    pub(crate) fn curves(
+        &self,
+        title: &str,
+        charts: &[Chart],
+        styles: &SeriesStyles,
+        subject: Option<&str>,
+    ) -> Scene {
+        let note = |shown| match shown {
+            Shown::All => "",
+            Shown::Part => " (partly off scale)",
+            Shown::Nothing => " (off scale)",
+        };
+        let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
+        let charts: Vec<Chart> = charts.iter().map(|chart| chart.plain(self.plain)).collect();
+        let legend = chart::legend(&charts, styles).into_iter().map(named).collect();
+        let caption: Vec<String> = subject.map(str::to_owned).into_iter().chain(chart::notes(&charts)).collect();
+        self.scene(title, &charts, styles, legend, &caption.join("; "))
+    }
+
+    /// Draws charts, plain ones, in rows, and below them the legend and a caption.
+    pub(crate) fn scene(
+        &self,
+        title: &str,
+        charts: &[Chart],
+        styles: &SeriesStyles,
+        legend: Vec<(String, Stroke)>,
+        caption: &str,
+    ) -> Scene {
+        let mut scene = Scene::new(title, self.width);
+        let abreast = self.abreast;
+        let extra = if abreast > 1 { LABEL } else { 0.0 };
+        let chart_width = (self.width - extra) / abreast as f64;
+        let room = chart_width - 2.0 * MARGIN;
+        let is_untitled = self.plain.title && charts.len() == 1;
+        let saved = if is_untitled { chart::TITLE_ROW - TOP } else { 0.0 };
+        let title_of =
+            |chart: &Chart| if is_untitled { Vec::new() } else { chart::title::lines(&chart.title, room) };
+        let titles: Vec<Vec<String>> = charts.iter().map(title_of).collect();
+        // Titles of a row, and so their plots, are in line.
+        let lines = titles.iter().map(Vec::len).max().unwrap_or(1);
+        let row_height = Chart::height(self.plot, lines) - saved + GAP;
+        for (i, (chart, mut title)) in charts.iter().zip(titles).enumerate() {
+            let (column, row) = (i % abreast, i / abreast);
+            let (before, own) = if column == 0 { (0.0, extra) } else { (extra, 0.0) };
+            let corner = (column as f64 * chart_width + before + MARGIN, row as f64 * row_height + MARGIN - saved);
+            title.splice(0..0, std::iter::repeat_n(String::new(), lines - title.len()));
+            let room = (chart_width + own - 2.0 * MARGIN, self.plot);
+            // Panels of one figure share their quantity, so its name is written once per row.
+            chart.draw(&mut scene, corner, room, styles, (&title, column == 0));
+        }
+        let bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
+        chart::finish_charts(&mut scene, bottom, legend, if self.plain.footnote { "" } else { caption });
+        scene
+    }
+}
+
+/// Above a plot without a title, for the half of a tick's label that is above it.
+pub(crate) const TOP: f64 = 5.0;
+
+/// The first chart of a row also names the axis; its plot is as wide as the others' all the same.
+const LABEL: f64 = chart::LABEL_ROOM - MARGIN;

@@ -1,0 +1,136 @@
+//! Blocks as HTML.
+//!
+//! Elements carry what the page's script filters by: settings their model, task and data set, groups their metric, tables their
+//! cache size. A figure and the table after it stand side by side where there is room.
+
+use maud::{Markup, html};
+
+use super::{figure, table};
+use crate::format::capital;
+use crate::report::document::{Block, Fact, Group, Item, Section};
+use crate::report::escape;
+use crate::report::sections::Report;
+
+/// Values of one fact that are shown; more are counted.
+const MOST_VALUES: usize = 12;
+
+pub(super) struct Renderer<'a> {
+    pub(super) report: &'a Report<'a>,
+}
+
+impl Renderer<'_> {
+    pub(super) fn blocks(&self, blocks: &[Block]) -> Markup {
+        let mut parts = Vec::new();
+        let mut rest = blocks;
+        while let Some((first, after)) = rest.split_first() {
+            let tables = rest.iter().take_while(|block| matches!(block, Block::Table(_))).count();
+            rest = match (first, after.first()) {
+                (Block::Figure(_), Some(second @ Block::Table(_))) if !is_of_size(second) => {
+                    parts.push(html! { div.pair { (self.block(first)) (self.block(second)) } });
+                    &after[1..]
+                }
+                // Tables of several cache sizes are small.
+                (Block::Table(_), _) if tables > 1 && is_of_size(first) => {
+                    let (together, after) = rest.split_at(tables);
+                    parts.push(html! { div.sheets { @for table in together { (self.block(table)) } } });
+                    after
+                }
+                _ => {
+                    parts.push(self.block(first));
+                    after
+                }
+            };
+        }
+        html! { @for part in parts { (part) } }
+    }
+
+    fn block(&self, block: &Block) -> Markup {
+        match block {
+            Block::Section(section) => self.section(section),
+            Block::Group(group) => self.group(group),
+            Block::Facts(all) => facts(all),
+            Block::Table(of) => table::table(of),
+            Block::Figure(of) => figure::figure(of, &self.report.styles),
+            Block::Paragraph(text) => html! { p.about { (escape::plain(text)) } },
+            Block::List(items) => html! { ul.notes { @for item in items { li { (escape::plain(item)) } } } },
+            Block::Samples => samples(),
+        }
+    }
+
+    fn section(&self, Section { title, setting, blocks }: &Section) -> Markup {
+        let id = setting.map_or_else(|| escape::slug(title), |at| format!("setting-{at}"));
+        let key = setting.map(|at| &self.report.keys[at]);
+        html! {
+            section.part.key[key.is_some()] id=(id) aria-labelledby={ (id) "-title" }
+                data-task=[key.map(|key| escape::plain(&key.task))]
+                data-model=[key.map(|key| escape::plain(&key.model))]
+                data-dataset=[key.map(|key| escape::plain(&key.dataset))] {
+                h2 id={ (id) "-title" } { (escape::plain(title)) }
+                (self.blocks(blocks))
+            }
+        }
+    }
+
+    fn group(&self, Group { title, is_open, metric, blocks }: &Group) -> Markup {
+        let (inside, metric) = (self.blocks(blocks), metric.as_deref().map(escape::plain));
+        let Some(title) = title.as_deref().map(|title| capital(&escape::plain(title))) else {
+            return html! { div.panel[metric.is_some()] data-metric=[metric] { (inside) } };
+        };
+        html! {
+            details.fold.panel[metric.is_some()] open[*is_open] data-metric=[metric] { summary { (title) } (inside) }
+        }
+    }
+}
+
+fn is_of_size(block: &Block) -> bool {
+    matches!(block, Block::Table(table) if table.size.is_some())
+}
+
+fn facts(facts: &[Fact]) -> Markup {
+    html! {
+        dl.facts {
+            @for Fact { name, items } in facts {
+                dt { (capital(&escape::plain(name))) }
+                @if items.iter().all(|item| item.name.is_empty()) {
+                    dd {
+                        @for item in items.iter().take(MOST_VALUES) { span { (escape::plain(&item.words)) } }
+                        @if items.len() > MOST_VALUES { span { "and " (items.len() - MOST_VALUES) " more" } }
+                    }
+                } @else {
+                    @let names: Vec<String> = items.iter().map(|item| escape::plain(&item.name)).collect();
+                    dd {
+                        details.names open {
+                            summary { (names.join(", ")) }
+                            ul { @for (name, item) in names.iter().zip(items) { li { (named(name, item)) } } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn named(name: &str, Item { words, setting, .. }: &Item) -> Markup {
+    html! {
+        @match setting {
+            Some(at) => { a href={ "#setting-" (at) } { (name) } ":" },
+            None => b { (name) },
+        }
+        " " (escape::plain(words))
+    }
+}
+
+/// Where the script shows single samples.
+fn samples() -> Markup {
+    html! {
+        section.part #samples aria-labelledby="samples-title" {
+            h2 #samples-title { "Sample by sample" }
+            p.lead {
+                "One text under every policy and size: its own numbers (its sum over its weight, not pooled with others), how they \
+                 develop along the text where that was measured, and the text that was generated, if any."
+            }
+            noscript { p { "This part needs JavaScript; everything above works without it." } }
+            div #drill {}
+        }
+    }
+}

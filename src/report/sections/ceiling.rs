@@ -1,0 +1,38 @@
+//! How far each policy goes from the floor to the ceiling of its cache size.
+
+use super::setting::Measured;
+use super::values::POLICY;
+use crate::metric::Pooling;
+use crate::report::document::Block;
+use crate::report::document::table::{Entry, Grid, Line, Table};
+use crate::report::series::panel::Panel;
+use crate::report::statistics::interval::Estimate;
+
+pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
+    table(measured.panel).map(Block::Table).into_iter().collect()
+}
+
+/// The shares of a panel in percent; `None` where floor and ceiling were not both measured.
+pub(crate) fn table(panel: &Panel) -> Option<Table> {
+    let sizes = panel.sizes();
+    let line = |policy: &str| {
+        let cell = |size: &u32| {
+            let Estimate { value, interval } = panel.point(policy, Some(*size))?.to_ceiling?;
+            let shown = |share: f64| format!("{:.1}", 100.0 * share);
+            let spread = interval.filter(|ends| ends.low < ends.high);
+            let spread = spread.map(|ends| format!("[{}, {}]", shown(ends.low), shown(ends.high)));
+            Some(Entry { spread, ..Entry::plain(shown(value)) })
+        };
+        Line::of_policy(policy, sizes.iter().map(cell).collect())
+    };
+    let lines: Vec<Line> = panel.policies().into_iter().map(line).filter(Line::has_any).collect();
+    let unit = if panel.metric.pooling == Pooling::Perplexity { ", in nats" } else { "" };
+    let about = format!(
+        "Of what lies between evicting at random (0) and evicting with the rest of the text known (100) at that size{unit}, the \
+         share that a policy gains. In brackets are paired 95 % intervals."
+    );
+    (!lines.is_empty()).then(|| {
+        let grid = Grid::by_size(sizes.iter().copied(), lines);
+        Table::new(format!("{}: way from floor to ceiling (%)", panel.metric.label), about, POLICY, grid)
+    })
+}

@@ -1,0 +1,97 @@
+//! A setting, which is one model, task and data set: its metrics, the first in full view, and everything its numbers have in common.
+
+use std::rc::Rc;
+
+use super::{METRIC, Report, SETTING, pairs, slices, speed, values};
+use crate::format::capital;
+use crate::metric::Property;
+use crate::report::document::table::Table;
+use crate::report::document::{Block, Fact, Group, Section};
+use crate::report::series::key::SeriesKey;
+use crate::report::series::panel::Panel;
+
+/// One setting of a report.
+pub(crate) struct Setting<'r> {
+    pub(crate) report: &'r Report<'r>,
+    pub(crate) key: &'r SeriesKey,
+    /// The panels of its metrics.
+    pub(crate) panels: Vec<&'r Panel>,
+}
+
+/// A metric in a setting.
+pub(crate) struct Measured<'r> {
+    pub(crate) setting: &'r Setting<'r>,
+    pub(crate) panel: &'r Panel,
+    /// Whether it is the setting's first, which says how much cache is enough for all.
+    pub(crate) is_first: bool,
+}
+
+impl<'r> Setting<'r> {
+    fn all(report: &'r Report<'r>) -> impl Iterator<Item = Setting<'r>> {
+        let panels = |key: &SeriesKey| report.panels.iter().filter(|panel| panel.key == *key).collect();
+        report.keys.iter().map(move |key| Setting { report, key, panels: panels(key) })
+    }
+
+    pub(crate) fn title(&self) -> String {
+        self.key.title(&self.report.keys)
+    }
+
+    /// Whether its metrics are times and memory, of which one table shows everything.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.report.speeds.iter().any(|speeds| speeds.key == *self.key)
+    }
+}
+
+pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
+    let section = |(at, setting): (usize, Setting<'_>)| {
+        let blocks = SETTING.iter().flat_map(|blocks| blocks(&setting)).collect();
+        Block::Section(Section { title: setting.title(), setting: Some(at), blocks })
+    };
+    Setting::all(report).enumerate().map(section).collect()
+}
+
+/// The metrics: the first in full view, each with its slices after it.
+pub(super) fn metrics(setting: &Setting<'_>) -> Vec<Block> {
+    let report = setting.report;
+    let mut panels = setting.panels.clone();
+    // Metrics that show which tokens are kept in detail come last.
+    let has_kept = report.kept.iter().any(|kept| kept.key() == setting.key);
+    panels
+        .sort_by_key(|panel| has_kept && report.figure_of(panel).is_none() && panel.metric.has(Property::Detail));
+    let mut all = Vec::new();
+    for (place, panel) in panels.into_iter().enumerate() {
+        let measured = Measured { setting, panel, is_first: place == 0 };
+        let blocks: Vec<Block> = METRIC.iter().flat_map(|blocks| blocks(&measured)).collect();
+        let group = Group::folded(capital(&panel.metric.label), blocks).of_metric(&panel.metric);
+        let is_in_view = measured.is_first && !setting.is_timed();
+        all.push(Block::Group(if is_in_view { Group { title: None, is_open: true, ..group } } else { group }));
+        all.extend(slices::blocks(&measured));
+    }
+    all
+}
+
+/// The curve of a metric; of timed ones the first is beside the table of all.
+pub(super) fn figure(measured: &Measured<'_>) -> Vec<Block> {
+    let figure = measured.setting.report.figure_of(measured.panel);
+    let figure = figure.filter(|_| !(measured.is_first && measured.setting.is_timed()));
+    figure.map(|figure| Block::Figure(Rc::clone(figure))).into_iter().collect()
+}
+
+/// Everything that the numbers have in common.
+pub(super) fn facts(setting: &Setting<'_>) -> Vec<Block> {
+    let facts = setting.key.headed_details().map(|(name, value)| Fact::new(name, [value]));
+    let revision = Fact::new("whole revision", [setting.key.model_revision.to_string()]);
+    let facts = facts.chain([revision]).filter(|fact| !fact.items.is_empty()).collect();
+    vec![Block::Group(Group::folded("All settings of these numbers", vec![Block::Facts(facts)]))]
+}
+
+/// Of each setting the table of its first metric, or of a timing its one table.
+pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
+    let of_setting = |setting: Setting<'_>| {
+        let first = speed::table(&setting).or_else(|| values::headline(setting.panels[0]).into_iter().next());
+        let title = |table: Table| Table { title: format!("{} \u{B7} {}", table.title, setting.title()), ..table };
+        let table = first.map(|table| Block::Table(title(table)));
+        table.into_iter().chain(pairs::outcomes(setting.panels[0], report.reference.as_deref()))
+    };
+    Setting::all(report).filter(|setting| !setting.panels.is_empty()).flat_map(of_setting).collect()
+}

@@ -1,0 +1,183 @@
+//! The numbers of a metric: how far the policies are from the full cache, which pairs samples, and then the values.
+
+use super::setting::Measured;
+use crate::format::{capital, counted};
+use crate::metric::{Better, Metric};
+use crate::report::document::Block;
+use crate::report::document::table::{Column, Entry, Grid, Line, Table};
+use crate::report::series::pairs::{Outcome, Pair};
+use crate::report::series::panel::{self, Panel, Point};
+
+/// The header above the names of policies.
+pub(crate) const POLICY: &str = "policy";
+
+pub(super) fn lead(measured: &Measured<'_>) -> Vec<Block> {
+    headline(measured.panel).into_iter().take(1).map(Block::Table).collect()
+}
+
+/// What follows, which a reader opens where the metric is in full view.
+pub(super) fn rest(measured: &Measured<'_>) -> Vec<Block> {
+    let is_in_view = measured.is_first && !measured.setting.is_timed();
+    let block = if is_in_view { Block::folded } else { Block::Table };
+    headline(measured.panel).into_iter().skip(1).map(block).collect()
+}
+
+/// What a panel leads with, and what follows: how far the policies are from the full cache, which pairs samples, and then the
+/// values. The values alone where there is no full cache; values first where repeats are timed.
+pub(crate) fn headline(panel: &Panel) -> Vec<Table> {
+    let Some(difference) = difference(panel) else { return value(panel).into_iter().collect() };
+    let mut tables: Vec<Table> = value(panel).into_iter().collect();
+    if panel.metric.is_timed() {
+        tables.push(difference);
+    } else {
+        // What a reader must know of the samples is said where they are first seen.
+        let notes = tables.iter_mut().flat_map(|value| std::mem::take(&mut value.notes)).collect();
+        tables.insert(0, Table { notes, ..difference });
+    }
+    tables
+}
+
+fn value(panel: &Panel) -> Option<Table> {
+    let grid = grid(panel, Show::Value)?;
+    Some(Table {
+        notes: notes(panel),
+        bold: BOLD,
+        ..Table::new(&*panel.metric.label, meaning(panel), POLICY, grid)
+    })
+}
+
+/// What is bold in tables of policies.
+const BOLD: &str = "not worse than any";
+
+/// `perplexity: excess over full (nats/token)`, or of other metrics `recall (%): difference to full`.
+pub(crate) fn name_of_difference(metric: &Metric) -> String {
+    let excess = metric.excess();
+    format!("{}: {}", metric.label, excess.as_ref().map_or("difference to full", |excess| &excess.label))
+}
+
+/// What an excess in nats is.
+pub(crate) const NATS: &str = "nats: ln(perplexity / the full cache's), so that 0.01 is 1 %";
+
+fn difference(panel: &Panel) -> Option<Table> {
+    let has_interval =
+        |point: &Point| point.to_full.as_ref().is_some_and(|to_full| to_full.shown.interval.is_some());
+    let paired = match panel.points.iter().any(has_interval) {
+        true => format!("; in brackets are paired 95 % intervals{}", panel::coverage(panel.clusters)),
+        false => String::new(),
+    };
+    let nats = panel.metric.excess().map_or_else(String::new, |_| format!(" {}.", capital(NATS)));
+    let full = full(panel).map_or_else(String::new, |full| format!(" {}.", capital(&full)));
+    let about = format!("{}{}, over those that both have{paired}.{full}{nats}", better(panel), counts(panel));
+    let grid = grid(panel, Show::Difference)?;
+    Some(Table { bold: BOLD, ..Table::new(name_of_difference(&panel.metric), about, POLICY, grid) })
+}
+
+/// `full cache: perplexity 7.16`.
+pub(crate) fn full(panel: &Panel) -> Option<String> {
+    Some(format!("full cache: {} {}", panel.metric.label, panel.metric.show(panel.full()?.estimate.value)))
+}
+
+/// Which number of a point is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Show {
+    Value,
+    /// How far it is from the full cache: of a perplexity the excess in nats.
+    Difference,
+}
+
+/// The table of a panel; `None` where it would be empty, as differences are without a full cache.
+pub(crate) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
+    let sizes = panel.sizes();
+    let columns: Vec<(&Panel, Option<u32>)> = match sizes.is_empty() {
+        true => vec![(panel, None)],
+        false => sizes.iter().map(|size| (panel, Some(*size))).collect(),
+    };
+    let name = |(_, size): &(&Panel, Option<u32>)| size.map_or_else(|| "all".into(), Column::of_size);
+    let lines = lines(&panel.policies(), &columns, show);
+    (!lines.is_empty()).then(|| Grid { columns: columns.iter().map(name).collect(), lines })
+}
+
+/// A line for each policy that was measured in any column, which is a panel at a cache size.
+pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: Show) -> Vec<Line> {
+    let best: Vec<Vec<&str>> = columns.iter().map(|(panel, size)| best(panel, *size)).collect();
+    let line = |policy: &&str| {
+        let cell = |(&(panel, size), best): (&(&Panel, Option<u32>), &Vec<&str>)| {
+            let point = panel.shown_at(policy, size)?;
+            let mut entry = match show {
+                Show::Value => Entry::of(&panel.metric, point.estimate),
+                Show::Difference => {
+                    let to_full = point.to_full.as_ref()?;
+                    let nats = to_full.nats.filter(|_| panel.metric.excess().is_some());
+                    nats.map_or_else(|| Entry::of_difference(&panel.metric, to_full.shown), Entry::of_excess)
+                }
+            };
+            entry.bold = best.contains(policy);
+            entry.partial = !point.complete;
+            Some(entry)
+        };
+        Line::of_policy(policy, columns.iter().zip(&best).map(cell).collect())
+    };
+    policies.iter().map(line).filter(Line::has_any).collect()
+}
+
+/// The policies at a size that no other is better than, as far as the panel's pairs are told apart; none where that leaves
+/// all of them.
+fn best(panel: &Panel, size: Option<u32>) -> Vec<&str> {
+    let at_size = |point: &&Point| panel.is_choice(&point.policy) && point.cache_size == size;
+    let all: Vec<&str> = panel.points.iter().filter(at_size).map(|point| point.policy.as_str()).collect();
+    let worse = |pair: &Pair| match pair.outcome(panel.metric.better) {
+        Outcome::Better => Some(pair.against.clone()),
+        Outcome::Worse => Some(pair.policy.clone()),
+        _ => None,
+    };
+    let is_policy = |policy: &String| all.contains(&policy.as_str());
+    let pairs = panel.pairs.iter().filter(|pair| Some(pair.cache_size) == size);
+    let pairs = pairs.filter(|pair| is_policy(&pair.policy) && is_policy(&pair.against));
+    let worse: Vec<String> = pairs.filter_map(worse).collect();
+    if worse.is_empty() {
+        return Vec::new();
+    }
+    all.into_iter().filter(|policy| worse.iter().all(|worse| worse != policy)).collect()
+}
+
+/// How to read the table of a panel.
+pub(crate) fn meaning(panel: &Panel) -> String {
+    let spread = match panel.points.iter().any(|point| point.estimate.interval.is_some()) {
+        true => format!("; in brackets are 95 % intervals over clusters{}", panel::coverage(panel.clusters)),
+        false => String::new(),
+    };
+    let chance = guess(panel).map_or_else(String::new, |guess| format!(" For comparison, {guess}."));
+    format!("{}{}{spread}.{chance}", better(panel), counts(panel))
+}
+
+/// Which way is better, and what is bold; as a sentence.
+fn better(panel: &Panel) -> String {
+    let better = match panel.metric.better {
+        Better::Lower => "Lower is better",
+        Better::Higher => "Higher is better",
+        Better::Unknown => return String::new(),
+    };
+    let bold = match panel.pairs.iter().any(|pair| pair.is_clear()) {
+        true => {
+            "; in bold (or with *) are those that no other policy of that size is better than, as far as they can be told apart (95 %)"
+        }
+        false => "",
+    };
+    format!("{better}{bold}. ")
+}
+
+fn counts(panel: &Panel) -> String {
+    format!("{} from {}", counted(panel.samples, "sample"), counted(panel.clusters, "cluster"))
+}
+
+/// `the commonest answer would reach 12.5`, where a guess is known.
+pub(crate) fn guess(panel: &Panel) -> Option<String> {
+    let guess = panel.metric.guess?;
+    Some(format!("{} would reach {}", guess.by, panel.metric.show(panel.chance?)))
+}
+
+fn notes(panel: &Panel) -> Vec<String> {
+    let partial = panel.points.iter().any(|point| !point.complete);
+    let dagger = partial.then(|| "† not over all samples of this table".to_owned());
+    dagger.into_iter().chain(panel.notes.iter().cloned()).collect()
+}
