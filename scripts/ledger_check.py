@@ -36,7 +36,8 @@ README = Path(__file__).parent.parent / "results" / "README.md"
 SETTING = (
     "task dataset model model_revision dtype length stride bos tail generation compare_to_full selection data seed prefill engine device"
 ).split()
-READ = [*SETTING, *"cell policy cache_size score positions sample cluster metric slice value weight".split()]
+SLICE = "slice slice_name slice_low slice_high slice_second".split()
+READ = [*SETTING, *"cell policy cache_size score positions sample cluster metric value weight".split(), *SLICE]
 
 PERPLEXITIES = {"nll", "nll_word", "nll_written"}
 RATES = {"decode", "decode_batch", "prefill"}
@@ -120,6 +121,17 @@ def apart(a, b, scale=None):
     return abs(a - b) / max(abs(a), abs(b), scale or 0.0)
 
 
+def slice_text(kind, name, low, high, second):
+    """A slice as report.csv has it: `distance:16-31`, `length:512 depth:25`."""
+    if kind is None:
+        return None
+    value = name if name is not None else low if low == high else f"{low}-{high}"
+    if second is None:
+        return f"{kind}:{value}"
+    first, other = kind.split(" and ")
+    return f"{first}:{value} {other}:{second}"
+
+
 def read(results):
     """The rows, after all four readers agreed on them; and what is wrong."""
     files, wrong = files_of(results), []
@@ -148,6 +160,7 @@ def read(results):
             if count != expected[key][2] or off > TOLERANCE:
                 wrong.append(f"{name} sums {key} to {value}, {weight} over {count} rows, not {expected[key]}")
     print(f"  {len(set(rows['cell']))} cells, {len(rows['cell'])} rows; sums of {len(expected)} groups by four readers: largest difference {worst:.1e}")
+    rows["slice"] = [slice_text(*parts) for parts in zip(*(rows[column] for column in SLICE), strict=True)]
     return [dict(zip(READ, row, strict=True)) for row in zip(*(rows[column] for column in READ), strict=True)], wrong
 
 

@@ -192,7 +192,7 @@ def compare(theirs, rows, polars):
             name, chain = key.split(",")
             name = SAME.get(name, name)
             here = mine.filter(polars.col("metric") == name)
-            sliced = here.filter(polars.col("slice") == f"filter:{chain}")
+            sliced = here.filter(polars.col("slice") == "filter", polars.col("slice_name") == chain)
             here = sliced if len(sliced) else here.filter(polars.col("slice").is_null())
             pooled = here["value"].sum() / here["weight"].sum()
             pooled = POOLED.get(name, float)(pooled)

@@ -45,6 +45,13 @@ def sizes(row, layers):
     return [size if window == "-" else int(window) if exempt else min(size, int(window)) for window in windows]
 
 
+def slice_of(row):
+    """The slice as text: `layer:3`, `position:32-63`, `class:digits`; None for all tokens."""
+    low, high = row["slice_low"], row["slice_high"]
+    value = row["slice_name"] or (low if low == high else f"{low}-{high}")
+    return None if row["slice"] is None else f"{row['slice']}:{value}"
+
+
 def counts(folder, sizes):
     """(metric, group) -> [value, weight], summed over the samples."""
     sums = defaultdict(lambda: np.zeros(2))
@@ -81,8 +88,8 @@ def main():
         measured = defaultdict(lambda: np.zeros(2))
         for row in rows:
             if row["metric"] in ("lifetime", "recent_share"):
-                measured[row["metric"], row["slice"]] += (row["value"], row["weight"])
-        layers = len({row["slice"] for row in rows if row["metric"] == "lifetime" and "layer:" in (row["slice"] or "")})
+                measured[row["metric"], slice_of(row)] += (row["value"], row["weight"])
+        layers = len({row["slice_low"] for row in rows if row["metric"] == "lifetime" and row["slice"] == "layer"})
         own = counts(folder, sizes(rows[0], layers))
         if own.keys() != measured.keys():
             sys.exit(f"{folder.name}: other groups: {sorted(map(str, own.keys() ^ measured.keys()))}")

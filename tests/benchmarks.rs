@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use support::program::run;
 use support::rows::measured;
 use tova_bench::ledger::Row;
+use tova_bench::metric::Slice;
 
 /// What the harness measured of a task.
 #[derive(Deserialize)]
@@ -135,8 +136,8 @@ fn metric(samples: &[Vec<&Row>], name: &str) -> f64 {
     let (metric, filter) = name.split_once(',').unwrap();
     let id = if metric == "perplexity" { "target_perplexity" } else { metric };
     let all = || samples.iter().flatten().filter(|row| row.metric == id);
-    let slice = format!("filter:{filter}");
-    let by_filter: Vec<_> = all().filter(|row| row.slice.as_deref() == Some(&slice)).collect();
+    let slice = Slice::named("filter", filter);
+    let by_filter: Vec<_> = all().filter(|row| row.slice.as_ref() == Some(&slice)).collect();
     let chosen = if by_filter.is_empty() { all().filter(|row| row.slice.is_none()).collect() } else { by_filter };
     let mean = chosen.iter().map(|row| row.value).sum::<f64>() / chosen.iter().map(|row| row.weight).sum::<f64>();
     if metric.ends_with("perplexity") { mean.exp() } else { mean }

@@ -12,6 +12,7 @@ use support::rows::measured;
 use tova_bench::eviction::{Budget, Policy, Positions, SizedPolicy, presets};
 use tova_bench::ledger::{Row, read_rows};
 use tova_bench::lm::{LanguageModel, MemoryPlan, Tensor};
+use tova_bench::metric::Slice;
 
 const POLICIES: [&str; 8] = ["window+4", "tova", "tova-head", "tova+3", "h2o", "h2o-layer", "knorm", "random"];
 
@@ -138,8 +139,11 @@ tasks:
 ";
 
 /// The only row of a metric, by policy and size.
-fn only<'r>(rows: &'r [Row], (task, metric, slice): (&str, &str, Option<&str>)) -> impl Fn(&str, u32) -> &'r Row {
-    let is_it = |row: &&Row| row.task == task && row.metric == metric && row.slice.as_deref() == slice;
+fn only<'r>(
+    rows: &'r [Row],
+    (task, metric, slice): (&str, &str, Option<&Slice>),
+) -> impl Fn(&str, u32) -> &'r Row {
+    let is_it = |row: &&Row| row.task == task && row.metric == metric && row.slice.as_ref() == slice;
     let found: Vec<&Row> = rows.iter().filter(is_it).collect();
     move |policy, size| {
         let mut here =
@@ -202,11 +206,11 @@ fn a_sweep_measures_budgets_and_its_report_names_them() {
         ("tova", 64, [64; 4]),
     ] {
         for (layer, entries) in sizes.into_iter().enumerate() {
-            let slice = format!("layer:{layer}");
+            let slice = Slice::number("layer", layer as u64);
             let lifetime = only(&rows, ("retention", "lifetime", Some(&slice)))(policy, size);
             assert_eq!(lifetime.value, identity(entries), "{policy} {size} {slice}");
             let recent = rows.iter().find(|row| {
-                (&*row.metric, row.slice.as_deref()) == ("recent_share", Some(&*slice))
+                (&*row.metric, row.slice.as_ref()) == ("recent_share", Some(&slice))
                     && (&*row.policy, row.cache_size) == (policy, Some(size))
             });
             // After the cache is full, all its entries at every step.

@@ -13,6 +13,7 @@ use support::program::{Ended, command, finish, run};
 use support::rows::{assert_same, measured};
 use support::sweep::{SMALL, Sweep, write_texts};
 use tova_bench::ledger::{Row, Text};
+use tova_bench::metric::Slice;
 
 // --- the same numbers however the work is split ---
 
@@ -287,8 +288,8 @@ fn recall_does_not_depend_on_how_the_work_is_split() {
         samples.entry((&row.cell, &row.sample)).or_default().push(row);
     }
     for (place, rows) in samples {
-        let weight = |row: &&Row| (row.slice.clone().unwrap_or_default(), row.weight);
-        let found: Vec<(Text, f64)> = rows.iter().map(weight).collect();
+        let weight = |row: &&Row| (Slice::text(row.slice.as_ref()), row.weight);
+        let found: Vec<(String, f64)> = rows.iter().map(weight).collect();
         let (all, first) = if place.1.ends_with("#0") { (511.0, 127.0) } else { (400.0, 16.0) };
         let weights =
             [("", all), ("position:0-127", first), ("position:128-255", 128.0), ("position:256-511", 256.0)];
@@ -300,7 +301,7 @@ fn recall_does_not_depend_on_how_the_work_is_split() {
     // Every recall is of one kind and one distance, so parts sum to the whole.
     let mut sums: BTreeMap<(Text, Text, Text), BTreeMap<String, [f64; 2]>> = BTreeMap::new();
     for row in expected.iter().filter(|row| row.metric.starts_with("recall")) {
-        let by = row.slice.as_deref().map_or("", |group| group.split_once(':').unwrap().0).to_string();
+        let by = row.slice.as_ref().map_or("", |slice| &slice.kind).to_string();
         let place = (row.cell.clone(), row.sample.clone(), row.metric.clone());
         let sum = sums.entry(place).or_default().entry(by).or_default();
         sum[0] += row.value;

@@ -21,6 +21,7 @@ use support::rows::kept;
 use tempfile::TempDir;
 use tova_bench::ledger::{CellId, CellName};
 use tova_bench::ledger::{Ledger, Opened, Row, Text};
+use tova_bench::metric::Slice;
 
 const KEY: &str = "sk-test-0123456789/abcdef";
 
@@ -168,7 +169,7 @@ fn journalled(results: &Path) -> BTreeSet<(String, String, bool)> {
             let line: Value = serde_json::from_str(line).unwrap();
             for row in line["sample"]["rows"].as_array().unwrap().iter().filter(|row| row["metric"] == "verdict") {
                 let writer = format!("{}-{}", row["policy"].as_str().unwrap(), row["cache_size"]);
-                let first = row["slice"] == "shown:first";
+                let first = row["slice"]["name"] == "first";
                 assert!(
                     found.insert((writer, row["sample"].as_str().unwrap().to_string(), first)),
                     "twice: {row}"
@@ -287,12 +288,14 @@ fn both_orders_decide_a_pair() {
         let found: Vec<&Row> = rows
             .iter()
             .filter(|row| row.cache_size == Some(size) && row.sample == sample)
-            .filter(|row| row.metric == metric && row.slice.as_deref() == group)
+            .filter(|row| {
+                row.metric == metric && row.slice.as_ref().and_then(|slice| slice.name.as_deref()) == group
+            })
             .collect();
         assert!(found.len() < 2, "{found:?}");
         found.first().map(|row| (row.value, row.weight))
     };
-    let (first, second) = (Some("shown:first"), Some("shown:second"));
+    let (first, second) = (Some("first"), Some("second"));
     for (sample, verdicts, ending) in [
         ("seed-0", [(1.0, 1.0), (1.0, 1.0)], "judge_win"),
         ("seed-1", [(0.0, 1.0), (0.0, 1.0)], "judge_loss"),
@@ -332,7 +335,9 @@ fn both_orders_decide_a_pair() {
         assert!(row.metric == "verdict" || (row.prompt_tokens, row.new_tokens) == (0, 0));
     }
     let raw = |sample: &str| {
-        let row = rows.iter().find(|row| row.sample == sample && row.slice.as_deref() == first);
+        let row = rows.iter().find(|row| {
+            row.sample == sample && row.slice.as_ref().and_then(|slice| slice.name.as_deref()) == first
+        });
         row.map(|row| (row.output.clone().unwrap(), row.prompt_tokens, row.new_tokens)).unwrap()
     };
     assert_eq!(raw("seed-1"), ("Response (B) is better.".to_string(), 100, 3));
@@ -618,7 +623,7 @@ fn killed_runs_resume_without_repeating_written_calls() {
         let mut now = journalled(&results);
         for row in verdict_rows(folder).iter().filter(|row| row.metric == "verdict") {
             let writer = format!("tova-{}", row.cache_size.unwrap());
-            now.insert((writer, row.sample.to_string(), row.slice.as_deref() == Some("shown:first")));
+            now.insert((writer, row.sample.to_string(), row.slice == Some(Slice::named("shown", "first"))));
         }
         assert!(written.is_subset(&now), "a kill lost verdicts");
         assert!(now.len() + 4 * kills >= unique.len(), "{} asked, {} written down", unique.len(), now.len());

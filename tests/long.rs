@@ -31,10 +31,10 @@ fn in_one_read(model: &LanguageModel, tokens: &[u32], policy: &str, positions: P
     model.nll(&states.narrow(0, 0, tokens.len() - 1).unwrap(), &tokens[1..]).unwrap()
 }
 
-/// The positions of a group `kind:first-last`.
+/// The positions of a slice.
 fn positions_of(row: &Row, kind: &str) -> Option<Range<usize>> {
-    let (first, last) = row.slice.as_deref()?.strip_prefix(kind)?.split_once('-')?;
-    Some(first.parse().unwrap()..last.parse::<usize>().unwrap() + 1)
+    let slice = row.slice.as_ref().filter(|slice| slice.is(kind))?;
+    Some(slice.low? as usize..slice.high? as usize + 1)
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_long_text_is_scored_chunk_by_chunk_as_a_whole() {
         let mine: Vec<&Row> = rows.iter().filter(of_cell).collect();
         let mut seen = [0usize; 3];
         for row in mine {
-            let (kind, range) = match (positions_of(row, "position:"), positions_of(row, "piece:")) {
+            let (kind, range) = match (positions_of(row, "position"), positions_of(row, "piece")) {
                 (Some(range), _) => (1, range),
                 (_, Some(range)) => (2, range),
                 _ => (0, 0..LENGTH),
@@ -99,7 +99,7 @@ fn a_long_text_is_scored_chunk_by_chunk_as_a_whole() {
         assert_eq!(bytes(policy, 9000), bytes(policy, 500), "{policy}");
     }
     assert!(bytes("full", 9000) > 10 * bytes("full", 500));
-    assert!(rows.iter().all(|row| row.length == 9000 || positions_of(row, "piece:").is_none()));
+    assert!(rows.iter().all(|row| row.length == 9000 || positions_of(row, "piece").is_none()));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn the_report_draws_the_running_average() {
             };
             let line = fields.iter().find(wanted).unwrap_or_else(|| panic!("{label} {group}:\n{report}"));
             let pieces = rows.iter().filter(|row| row.policy == policy && row.metric == "nll");
-            let before = pieces.filter(|row| positions_of(row, "piece:").is_some_and(|place| place.start < end));
+            let before = pieces.filter(|row| positions_of(row, "piece").is_some_and(|place| place.start < end));
             let (nll, tokens) = before.fold((0.0, 0.0), |sum, row| (sum.0 + row.value, sum.1 + row.weight));
             let shown: f64 = line[column("value")].parse().unwrap();
             assert!((shown - f64::exp(nll / tokens)).abs() < 1e-9 * shown, "{label} {group}: {shown}");

@@ -43,8 +43,11 @@ fn answer(folder: &Path, tasks: &[&str]) -> Ended {
 }
 
 /// The slices of a metric.
-fn slices<'r>(rows: &'r [Row], metric: &str) -> BTreeSet<&'r str> {
-    rows.iter().filter(|row| row.metric == metric).filter_map(|row| row.slice.as_deref()).collect()
+fn slices(rows: &[Row], metric: &str) -> BTreeSet<String> {
+    rows.iter()
+        .filter(|row| row.metric == metric)
+        .filter_map(|row| Some(row.slice.as_ref()?.to_string()))
+        .collect()
 }
 
 #[test]

@@ -132,9 +132,11 @@ fn qasper_in_both_forms() {
         folded += usize::from(references != question.references);
         assert_eq!(row.references, references, "{}", row.name);
     }
-    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-    original.iter().for_each(|question| *kinds.entry(question.slices[0].as_str()).or_default() += 1);
-    assert!(kinds.keys().all(|kind| ["kind:abstractive", "kind:extractive", "kind:unanswerable", "kind:yes_no"].contains(kind)));
+    let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+    original.iter().for_each(|question| *kinds.entry(question.slices[0].to_string()).or_default() += 1);
+    assert!(kinds.keys().all(|kind| {
+        ["kind:abstractive", "kind:extractive", "kind:unanswerable", "kind:yes_no"].contains(&kind.as_str())
+    }));
     eprintln!(
         "qasper train: {} articles, {} questions, {} references, {kinds:?}, {folded} with other references in the \
          rows, {wide} with characters of many bytes",

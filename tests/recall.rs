@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tova_bench::eviction::{CacheRule, LocalLayers, Positions, presets};
 use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape};
+use tova_bench::metric::Slice;
 use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, Prefill, SampleResult, TextSample, measure};
 
 const TOKENS: usize = 400;
@@ -98,7 +99,7 @@ fn read(model: &LanguageModel, sample: &TextSample, configs: &[CacheConfig]) -> 
 fn table(measured: &SampleResult) -> Table {
     let mut table = Table::new();
     for sum in measured.sums.iter().filter(|sum| sum.metric.starts_with("recall")) {
-        let sums = table.entry(sum.slice.clone().unwrap_or_default()).or_default();
+        let sums = table.entry(Slice::text(sum.slice.as_ref())).or_default();
         sums[if sum.metric == "recall" { 0 } else { 2 }] = sum.value;
         sums[1] = sum.weight;
     }

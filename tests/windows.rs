@@ -12,6 +12,7 @@ use support::rows::measured;
 use support::sweep::{Sweep, write_texts};
 use tova_bench::columns::Table;
 use tova_bench::ledger::Row;
+use tova_bench::metric::Slice;
 
 /// Puts models into a folder: a name, the golden it is, and the size of its vocabulary.
 fn copy_models(path: &Path, models: &[(&str, &str, usize)]) {
@@ -175,10 +176,10 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
             if row.metric != "lifetime" {
                 continue;
             }
-            let number = |metric: &str, slice: Option<String>| {
-                let mut found = rows.iter().filter(|other| {
-                    other.cell == row.cell && other.metric == metric && other.slice.as_deref() == slice.as_deref()
-                });
+            let number = |metric: &str, slice: Option<Slice>| {
+                let mut found = rows
+                    .iter()
+                    .filter(|other| other.cell == row.cell && other.metric == metric && other.slice == slice);
                 found.next().map(|row| [row.value, row.weight])
             };
             let visible = |most: usize| (1..=TOKENS).map(|t| t.min(most)).sum::<usize>() as f64;
@@ -220,7 +221,7 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
                     let is_near = found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-6);
                     assert!(is_near, "{what} layer {layer}: {found:?} {expected:?}");
                 };
-                let slice = Some(format!("layer:{layer}"));
+                let slice = Some(Slice::number("layer", layer as u64));
                 near(number("lifetime", slice.clone()), [sums[0], TOKENS as f64]);
                 near(number("recent_share", slice), [sums[2], sums[1]]);
                 // By counting, whatever the log says. A window may take an entry before the policy has to.

@@ -1,6 +1,6 @@
 //! Exact comparisons: which samples moved, and which columns are looked at.
 
-use super::tests::{cell, compared, only, timed};
+use super::tests::{cell, compared, only, terminal, timed};
 use super::*;
 use crate::report::fixture::changed;
 

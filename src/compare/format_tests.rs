@@ -1,6 +1,6 @@
 //! Formats read back with other parsers, with hostile names and with many findings.
 
-use super::tests::{cell, compared};
+use super::tests::{cell, compared, markdown, terminal};
 use super::*;
 use crate::report::fixture::changed;
 
@@ -56,7 +56,7 @@ fn markdown_stays_below_github_s_limit() {
         let found = compared(&many(0.0), &many(1.0), &Options { exact, ..Options::default() });
         let file = markdown(&found);
         assert!(file.chars().count() < 65_536, "{}", file.chars().count());
-        assert!(file.contains("more, which the JSON names"), "{file}");
+        assert!(file.contains("more, which --json FILE names"), "{file}");
         assert!(terminal(&found).contains("more, which --json FILE names"));
     }
 }

@@ -15,6 +15,15 @@ pub(super) fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
     samples.iter().map(|sample| row("tova", Some(64), metric, *sample)).collect()
 }
 
+/// What a terminal shows, and a comment.
+pub(super) fn terminal(comparison: &Comparison) -> String {
+    crate::report::terminal(&document(comparison, Shown { most: 20, noise: false }), 200)
+}
+
+pub(super) fn markdown(comparison: &Comparison) -> String {
+    crate::report::markdown(&document(comparison, Shown { most: 40, noise: true }))
+}
+
 /// A cell of a sample in each of some clusters, which are called a, b, c, ...
 fn books(metric: &str, values: &[f64], weights: &[f64]) -> Vec<Row> {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"];
@@ -294,8 +303,8 @@ fn slices_are_compared_when_asked_for() {
     let (before, after) = (with_parts(4.0), with_parts(1.0));
     assert_eq!(only(&compared(&before, &after, &Options::default())).verdict, Verdict::Equal);
     let found = compared(&before, &after, &Options { parts: true, ..Options::default() });
-    let verdicts: Vec<_> = found.points.iter().map(|point| (point.slice.as_deref(), point.verdict)).collect();
-    assert_eq!(verdicts, [(None, Verdict::Equal), (Some("kind:home"), Verdict::Regressed)]);
+    let verdicts: Vec<_> = found.points.iter().map(|point| (point.slice.clone(), point.verdict)).collect();
+    assert_eq!(verdicts, [(None, Verdict::Equal), (Some("kind:home".into()), Verdict::Regressed)]);
 }
 
 #[test]

@@ -70,6 +70,11 @@ impl Slice {
         }
     }
 
+    /// The slice as text; empty for all of a sample.
+    pub fn text(slice: Option<&Self>) -> String {
+        slice.map_or_else(String::new, Self::to_string)
+    }
+
     /// Whether it is of one kind, and that kind.
     pub fn is(&self, kind: &str) -> bool {
         self.kind == kind

@@ -4,11 +4,11 @@ use super::claim::{Checked, Observation, Verdict};
 use super::fixture::{LLAMA, LONG, answers, everything, kept, long, named, row, six};
 use super::*;
 use crate::report::fixture::table_3;
-use crate::report::{Estimate, Interval, Published as _};
+use crate::report::{Estimate, Interval};
 
-/// The sheet of claims, where any was measured.
+/// The table of claims, where any was measured.
 fn claims(rows: &[Row]) -> Option<Table> {
-    Paper.extra(&Results::of(rows).unwrap()).pop()
+    claim::measured(&Evidence::of(&Results::of(rows).unwrap()))
 }
 
 /// The statement of each claim that was measured, and what was found.
@@ -117,7 +117,7 @@ fn only_measured_claims_are_counted_each_in_sentences() {
     let compared = "(0.13 perplexity) worse than tova; compared: truncate, window, window+4, h2o and window+1, at 64, 128, \
                     256, 512, 1024 and 2048";
     assert!(cells(1)[1].ends_with(compared), "{}", cells(1)[1]);
-    let file = Format::named("md").unwrap().sheets.unwrap()(&[sheet]);
+    let file = report::markdown(&Document { title: String::new(), blocks: vec![Block::Table(sheet)] });
     let missing =
         "- Not measured here, but by configs/qasper-instruct.yaml: On QASPER TOVA's F1 is within 1 point";
     assert!(file.contains(missing), "{file}");
@@ -424,7 +424,7 @@ fn contradicting() -> Vec<Row> {
     ];
     // A step more than there are, all recent, and the first token gone half way.
     let of_kept = kept().into_iter().filter(|row| row.metric != "kept_until").map(|row| {
-        match (&*row.metric, row.slice.as_deref()) {
+        match (&*row.metric, row.slice.as_ref().map(ToString::to_string).as_deref()) {
             ("lifetime", None) => Row { value: row.value + 1.0, ..row },
             ("lifetime", Some("position:0")) => Row { value: 2048.0, ..row },
             ("recent_share", _) => Row { value: 0.99, ..row },

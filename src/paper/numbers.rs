@@ -175,6 +175,10 @@ mod tests {
         }
         let sums = (0..3).map(|size| figure_6.rows.iter().map(|(_, shares)| shares[size]).sum::<f64>());
         assert_eq!(sums.collect::<Vec<_>>(), [100.0, 100.0, 99.0]);
-        assert_eq!(table_5.iter().filter(|TagSteps(_, slice, _)| slice == "tag:X").count(), 1, "FW alone");
+        assert_eq!(
+            table_5.iter().filter(|TagSteps(_, slice, _)| *slice == Some("tag:X".into())).count(),
+            1,
+            "FW alone"
+        );
     }
 }

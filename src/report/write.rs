@@ -180,7 +180,7 @@ mod tests {
             "| tova | **9.5",
             "(figures/perplexity-all-linear.svg)",
             "(figures/perplexity-all-excess.svg)",
-            "#### Recall (%) by distance",
+            "<details><summary>Recall (%) by distance",
         ] {
             assert!(report.contains(part), "{part}: {report}");
         }

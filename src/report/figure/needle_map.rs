@@ -159,8 +159,10 @@ mod tests {
     use crate::ledger::Row;
     use crate::report::figure::plain::Plain;
     use crate::report::figure::scene::texts;
+    use crate::report::figure::slices;
     use crate::report::fixture::{cell, changed, panels};
     use crate::report::series::breakdown;
+    use crate::report::series::panel::LENGTH_AND_DEPTH;
 
     /// Whether each of two needles was found, by length and depth.
     fn found(policy: &str, size: Option<u32>, places: &[(u32, u32, [f64; 2])]) -> Vec<Row> {
@@ -182,8 +184,8 @@ mod tests {
         let panels = panels(rows);
         let breakdowns = breakdown::breakdowns(&panels);
         let [parts] = &breakdowns[..] else { panic!("one breakdown expected") };
-        assert_eq!(parts.by, breakdown::LENGTH_AND_DEPTH);
-        parts.needle_maps()
+        assert_eq!(parts.by, LENGTH_AND_DEPTH);
+        slices::needles(parts)
     }
 
     /// (column, line, percent)

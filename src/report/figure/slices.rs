@@ -35,7 +35,7 @@ pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> 
 }
 
 /// A map for each policy and cache size.
-fn needles(breakdown: &Breakdown<'_>) -> NeedleMaps {
+pub(crate) fn needles(breakdown: &Breakdown<'_>) -> NeedleMaps {
     let place = |&(slice, panel): &(&Slice, _)| {
         Some((u32::try_from(slice.single()?).ok()?, u32::try_from(slice.second?).ok()?, panel))
     };

@@ -30,7 +30,7 @@ fn points(panels: &[Panel]) -> String {
         let [nats, nats_low, nats_high] = estimate(point.to_full.as_ref().and_then(|to_full| to_full.nats));
         let [to_ceiling, to_ceiling_low, to_ceiling_high] = estimate(point.to_ceiling);
         let fields = [
-            panel.slice.as_ref().map_or_else(String::new, Slice::to_string),
+            Slice::text(panel.slice.as_ref()),
             panel.metric.label.to_string(),
             point.policy.clone(),
             shown(point.cache_size),

@@ -36,7 +36,7 @@ impl Renderer {
         for block in blocks {
             match block {
                 Block::Section(section) => {
-                    file.push_str(&heading(&section.title));
+                    *file += &format!("{} {}\n\n", "#".repeat(level), escape::markdown(&section.title));
                     self.push(file, &section.blocks, level + 1, None);
                 }
                 Block::Group(group) => match &group.title {
@@ -149,7 +149,7 @@ mod tests {
             "pg19** perplexity, 12 samples of 4096 tokens",
             "### Perplexity: excess over full (nats/token)\n",
             "### How much cache is enough",
-            "### Perplexity\n",
+            "<details><summary>Perplexity</summary>",
             "<details><summary>Perplexity: window against the others",
             "## Where the numbers come from",
         ];

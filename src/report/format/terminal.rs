@@ -178,7 +178,7 @@ fn fits(text: &str, width: usize) -> bool {
 
 /// A grid under a header, in aligned columns, with intervals on a second line under each policy. No line ends in a
 /// space.
-fn text_under(corner: &str, grid: &Grid) -> String {
+pub(crate) fn text_under(corner: &str, grid: &Grid) -> String {
     let plain = |text: &str| (text.to_owned(), String::new());
     let mut rows: Vec<(String, Vec<(String, String)>)> =
         vec![(corner.to_owned(), grid.columns.iter().map(|column| plain(&column.name)).collect())];
@@ -237,4 +237,144 @@ fn with_entries(grid: &Grid, change: impl Fn(&Entry) -> Entry) -> Grid {
         Line { cells, ..line.clone() }
     };
     Grid { columns: grid.columns.clone(), lines: grid.lines.iter().map(line).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Row;
+    use crate::report::fixture::{cell, changed, documents, panels, table_3};
+    use crate::report::sections::values::{self, Show};
+
+    /// The short answer, and everything.
+    fn short(rows: &[Row], width: usize) -> String {
+        summary(&documents(rows)[1], width)
+    }
+
+    /// Words, wherever lines break.
+    fn words(text: &str) -> String {
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    fn everything(rows: &[Row]) -> String {
+        render(&documents(rows)[0], WIDTH)
+    }
+
+    #[test]
+    fn the_short_answer_has_one_table_and_how_much_is_enough() {
+        let text = short(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20), WIDTH);
+        for expected in [
+            "Perplexity: excess over full (nats/token) · Llama-2-7b-hf · pg19",
+            "20 samples from 20 clusters",
+            "Full cache: perplexity 7.16",
+            // ln(9.53 / 7.16), and not 9.53 with the interval between books.
+            " 0.286* [0.",
+            "may cover less where a few",
+            "How much cache is enough",
+            "at most 0.0544 nats (0.40 PPL here) from full",
+        ] {
+            assert!(words(&text).contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("9.53") && text.lines().count() < 40, "{text}");
+        assert!(fits(&text, WIDTH), "{text}");
+    }
+
+    #[test]
+    fn intervals_stand_beside_the_numbers_where_they_fit() {
+        let samples = |value: f64| {
+            ["a", "b", "c", "d"].map(|name| (name, value + 0.1 * f64::from(u8::from(name < "c")), 1.0))
+        };
+        let rows = |sizes: u32| -> Vec<Row> {
+            (1..=sizes).flat_map(|size| cell("nll", "tova", Some(100 * size), &samples(1.0))).collect()
+        };
+        let few = short(&rows(3), WIDTH);
+        assert!(
+            words(&few).contains("2.86 [2.72, 3.00]")
+                && words(&few).contains("in brackets are 95 % intervals over clusters, which cover 88 % at most"),
+            "{few}"
+        );
+        assert!(few.contains("note: 4 clusters cannot tell policies apart"), "{few}");
+        // Where that is too wide, the sizes stand in several rows, and where that is too long, in the report.
+        let many = short(&rows(12), WIDTH);
+        let sizes: Vec<&str> =
+            many.lines().filter_map(|line| line.strip_prefix("policy")).flat_map(str::split_whitespace).collect();
+        assert_eq!(sizes, (1..=12).map(|size| (100 * size).to_string()).collect::<Vec<_>>(), "{many}");
+        assert!(many.matches("2.86 [2.72, 3.00]").count() == 12 && fits(&many, WIDTH), "{many}");
+        let policies = (0..20).map(|i| {
+            changed(rows(12), |row| {
+                (row.policy, row.cell) = (format!("p{i}").into(), format!("{i}-{}", row.cell).into());
+            })
+        });
+        let long = short(&policies.collect::<Vec<_>>().concat(), WIDTH);
+        assert!(!long.contains("[2.72") && long.contains("Intervals are in the report."), "{long}");
+        // All of them are in the other answer.
+        assert!(everything(&rows(12)).contains("[2.72, 3.00]"));
+    }
+
+    #[test]
+    fn the_difference_to_the_full_cache_pairs_books() {
+        // Books from 1 to 6 nats, of which the policy costs each 0.5 to 0.51: perplexities overlap, differences do not.
+        let books = ["a", "b", "c", "d", "e", "f"].into_iter().zip([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let at = |policy, size, more: f64| {
+            let samples = books
+                .clone()
+                .map(|(book, nats)| (book, nats + more + if nats > 3.0 { more / 50.0 } else { 0.0 }, 1.0));
+            cell("nll", policy, size, &samples.collect::<Vec<_>>())
+        };
+        let shown = short(&[at("full", None, 0.0), at("tova", Some(64), 0.5)].concat(), WIDTH);
+        let tova = shown.lines().find(|line| line.starts_with("tova")).unwrap();
+        let numbers: Vec<f64> =
+            tova.split(|c: char| !(c.is_ascii_digit() || c == '.')).filter_map(|n| n.parse().ok()).collect();
+        let [value, low, high] = numbers[..] else { panic!("{shown}") };
+        assert!(value == 0.505 && 0.5 <= low && low < value && value < high && high <= 0.51, "{tova}");
+        // exp(3.5).
+        assert!(words(&shown).contains("Full cache: perplexity 33.12"), "{shown}");
+        // A policy that is better than the full cache is below it.
+        let better = short(&[at("full", None, 0.0), at("tova", Some(64), -0.25)].concat(), WIDTH);
+        assert!(better.contains("-0.25"), "{better}");
+    }
+
+    #[test]
+    fn a_narrow_terminal_has_narrow_lines() {
+        let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 20);
+        let narrow = short(&rows, 70);
+        assert!(fits(&narrow, 70) && narrow.contains("How much cache is enough"), "{narrow}");
+    }
+
+    #[test]
+    fn more_keys_than_fit_a_screen_are_counted() {
+        let of_model = |model: usize| {
+            changed(cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]), |row| row.model = format!("m{model}").into())
+        };
+        let rows: Vec<Row> = (0..9).flat_map(of_model).collect();
+        let short = short(&rows, WIDTH);
+        assert!(
+            short.contains(" · m5 · ") && !short.contains(" · m6 · ") && short.contains("3 tables more"),
+            "{short}"
+        );
+        assert!(everything(&rows).contains("m8"));
+    }
+
+    #[test]
+    fn names_cannot_drive_the_terminal() {
+        let rows = cell("nll", "\u{1b}[2Jmine", Some(8), &[("a", 1.0, 1.0)]);
+        for text in [short(&rows, WIDTH), everything(&rows)] {
+            assert!(!text.contains('\u{1b}') && text.contains("[2Jmine"), "{text}");
+        }
+    }
+
+    #[test]
+    fn columns_align() {
+        let panels = panels(&table_3("m", 1.0, 20));
+        let shown = text_under("cache size", &values::grid(&panels[0], Show::Value).unwrap());
+        let numbers = || shown.lines().filter(|line| !line.starts_with(' '));
+        let end_of = |number: &str| {
+            let line = numbers().find(|line| line.contains(number)).unwrap();
+            line[..line.find(number).unwrap() + number.len()].chars().count()
+        };
+        // The first column, at 64: a header, short and long numbers, and a marked one.
+        let ends = ["64", "7.16", "17.65", "4812", "10.28", "9.53"].map(end_of);
+        assert!(ends.iter().all(|end| *end == ends[0]), "{ends:?} {shown}");
+        assert!(shown.lines().all(|line| !line.ends_with(' ')) && shown.contains('['), "{shown}");
+    }
 }

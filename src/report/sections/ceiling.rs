@@ -36,3 +36,31 @@ pub(crate) fn table(panel: &Panel) -> Option<Table> {
         Table::new(format!("{}: way from floor to ceiling (%)", panel.metric.label), about, POLICY, grid)
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::Row;
+    use crate::report::fixture::panels;
+    use crate::report::series::ceiling::tests::lost;
+
+    #[test]
+    fn the_table_has_percents_and_there_is_none_without_ends() {
+        let rows = [
+            lost("random", "random", [2.0; 6]),
+            lost("clairvoyant", "future_attention", [0.0; 6]),
+            lost("mine", "last_attention", [0.0, 0.0, 0.1, 0.1, 0.1, 0.3]),
+        ];
+        let of = |rows: &[Vec<Row>]| table(&panels(&rows.concat())[0]);
+        let shown = of(&rows).unwrap();
+        let line = |at: usize| {
+            let entry = shown.grid.lines[at].cells[0].as_ref().unwrap();
+            (shown.grid.lines[at].name.as_str(), entry.number.as_str(), entry.spread.is_some())
+        };
+        assert_eq!(
+            [line(0), line(1), line(2)],
+            [("random", "0.0", false), ("clairvoyant", "100.0", false), ("mine", "95.0", true)]
+        );
+        assert!(of(&rows[1..]).is_none());
+    }
+}

@@ -249,7 +249,7 @@ mod tests {
         let [line] = &table.grid.lines[..] else { panic!("one line expected") };
         let cells = line.cells.iter().map(|cell| cell.as_ref().unwrap());
         let answers = table.grid.columns.iter().zip(cells);
-        answers.map(|(policy, entry)| (policy.as_str(), entry.number.as_str(), entry.spread.as_deref())).collect()
+        answers.map(|(policy, entry)| (&*policy.name, &*entry.number, entry.spread.as_deref())).collect()
     }
 
     /// The sizes of a table like the paper's, whose perplexities are multiplied.

@@ -27,7 +27,7 @@ fn glossary() -> Vec<Fact> {
     let fact = |(word, meaning): (&str, &str)| {
         let words: Vec<&str> = meaning.split_whitespace().collect();
         let words = words.join(" ").replace('`', "");
-        Fact { name: word.replace('`', ""), items: vec![Item { words, ..Item::default() }] }
+        Fact { name: word.replace(['`', '*'], ""), items: vec![Item { words, ..Item::default() }] }
     };
     entries.map(fact).collect()
 }

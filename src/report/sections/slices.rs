@@ -141,12 +141,12 @@ mod tests {
     use crate::report::fixture::{cell, changed, panels, recalls};
 
     fn words(grid: &Grid) -> Vec<Vec<&str>> {
-        let line = |line: &Line| -> Vec<&str> {
+        fn words_of(line: &Line) -> Vec<&str> {
             let cells = line.cells.iter().map(|entry| entry.as_ref().map_or("-", |entry| &entry.number));
             std::iter::once(line.name.as_str()).chain(cells).collect()
-        };
+        }
         let head = grid.columns.iter().map(|column| column.name.as_str()).collect();
-        std::iter::once(head).chain(grid.lines.iter().map(line)).collect()
+        std::iter::once(head).chain(grid.lines.iter().map(words_of)).collect()
     }
 
     #[test]

@@ -194,12 +194,12 @@ fn rate(per_second: f64) -> String {
 mod tests {
     use super::*;
     use crate::ledger::Row;
-    use crate::report::document::table;
     use crate::report::fixture::{cell, changed};
+    use crate::report::format::terminal::text_under;
     use crate::report::series::results::Results;
 
     fn tables_of(rows: &[Row]) -> Vec<Speeds> {
-        tables(&Results::of(rows).unwrap().series, &())
+        all(&Results::of(rows).unwrap().series, &())
     }
 
     /// Three repeats of one metric.
@@ -226,7 +226,7 @@ mod tests {
     fn medians_and_ratios_by_hand() {
         let tables = tables_of(&table_1());
         let [table] = &tables[..] else { panic!("one table expected") };
-        let shown = table::text_under(CORNER, &table.grid());
+        let shown = text_under(CORNER, &table.grid());
         let lines: Vec<Vec<&str>> = shown.lines().map(|line| line.split_whitespace().collect()).collect();
         // 8,000 tokens in 100 s in the mean; between 140 and 90 s.
         let full = ["full", "2.00", "GB", "100.0", "%", "-", "8", "-", "80.0", "1.00", "600.0", "ms", "-"];

@@ -80,7 +80,7 @@ fn loss(metric: &Metric, value: f64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::eviction::presets::PRESETS;
     use crate::ledger::Row;
@@ -89,7 +89,7 @@ mod tests {
     const BOOKS: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
     /// Rows of a policy with this score, whose six books of 10 tokens lose so much against the full cache.
-    fn lost(policy: &str, score: &str, lost: [f64; 6]) -> Vec<Row> {
+    pub(crate) fn lost(policy: &str, score: &str, lost: [f64; 6]) -> Vec<Row> {
         let of_book = |(at, lost): (usize, f64)| (BOOKS[at], 10.0 * (2.0 + at as f64 + lost), 10.0);
         let samples: Vec<_> = lost.into_iter().enumerate().map(of_book).collect();
         changed(cell("nll", policy, Some(64), &samples), |row| row.score = Some(score.into()))
@@ -137,26 +137,6 @@ mod tests {
         let near = lost("random", "random", [0.6, 0.4, 0.6, 0.4, 0.6, 0.6]);
         let found = shares(&[near, lost("clairvoyant", "future_attention", [0.5; 6])]);
         assert!(found.iter().all(|(_, share)| share.is_none()), "{found:?}");
-    }
-
-    #[test]
-    fn the_sheet_has_percents_and_no_sheet_is_without_ends() {
-        let rows = [
-            lost("random", "random", [2.0; 6]),
-            lost("clairvoyant", "future_attention", [0.0; 6]),
-            lost("mine", "last_attention", [0.0, 0.0, 0.1, 0.1, 0.1, 0.3]),
-        ];
-        let of = |rows: &[Vec<Row>]| table(&panels(&rows.concat())[0]);
-        let shown = of(&rows).unwrap();
-        let line = |at: usize| {
-            let entry = shown.grid.lines[at].cells[0].as_ref().unwrap();
-            (shown.grid.lines[at].name.as_str(), entry.number.as_str(), entry.spread.is_some())
-        };
-        assert_eq!(
-            [line(0), line(1), line(2)],
-            [("random", "0.0", false), ("clairvoyant", "100.0", false), ("mine", "95.0", true)]
-        );
-        assert!(of(&rows[1..]).is_none());
     }
 
     #[test]

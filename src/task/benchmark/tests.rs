@@ -99,7 +99,7 @@ fn answers_are_filtered_and_scored_as_in_the_harness() {
             assert_eq!(filtered(chain, answer), *left, "{task} {filter} {answer:?}");
             let of = |filter: &str| {
                 let sums = (scorer(std::slice::from_ref(&definition)).score)(answer, &requests[*at]);
-                let slice = (definition.filters.len() > 1).then(|| Slice::named("filter", filter.as_str()));
+                let slice = (definition.filters.len() > 1).then(|| Slice::named("filter", filter));
                 let own = sums.into_iter().find(|sum| sum.metric == "exact_match" && sum.slice == slice);
                 own.unwrap().value
             };

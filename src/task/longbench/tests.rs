@@ -1,5 +1,6 @@
 //! LongBench's scores, prompts and letters against its own code (`scripts/longbench_goldens.py`), and files that are wrong.
 
+use crate::metric::Slice;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -206,7 +207,10 @@ fn rows_become_requests_by_context() {
     let expected =
         [["qasper/r1", "qasper/r1", "owl"], ["qasper/r3", "qasper/r1", "owl"], ["qasper/r2", "qasper/r2", "owl"]];
     assert_eq!(found, expected);
-    let slices: Vec<_> = requests.iter().map(|request| request.slices.join(", ")).collect();
+    let slices: Vec<_> = requests
+        .iter()
+        .map(|request| request.slices.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        .collect();
     let of = |class: &str| format!("length:{class}, subset:qasper, subset and length:qasper {class}");
     assert_eq!(slices, [of("0-4k"), of("4-8k"), of("8k+")]);
     assert_eq!(scores(&file, "The fox.", &requests[0]), [("longbench", 1.0), ("longbench_trivial", 0.0)]);
@@ -278,7 +282,7 @@ fn rows_that_cannot_be_used_are_named() {
         assert!(message.contains(&format!("{place}: the answer is \"E\"")), "{message}");
         let found = v2::rows(text, "f", 1).unwrap();
         let found = requests_of(&builtin_definition("longbench_v2").unwrap(), &found).unwrap();
-        assert_eq!(found[0].slices, ["difficulty:hard", "domain:Code", "length:short"]);
+        assert_eq!(found[0].slices, ["difficulty:hard", "domain:Code", "length:short"].map(Slice::from));
     }
     let array = json!([v2_row(&json!({"choice_B": null}))]).to_string();
     let message = format!("{:#}", v2::rows(&array, "f", 9).unwrap_err());

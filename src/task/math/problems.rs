@@ -185,7 +185,10 @@ mod tests {
         let seeds: Vec<u64> = of_both.iter().map(|request| request.seed).collect();
         assert_eq!(seeds, [0, 1 << 32, 2 << 32, 1, (1 << 32) + 1, (2 << 32) + 1]);
         assert_eq!(requests(&problems[..1], 2), of_both[..2]);
-        assert_eq!((of_both[4].cluster.as_str(), &of_both[4].slices[..]), ("b", &["subject:sums".to_owned()][..]));
+        assert_eq!(
+            (of_both[4].cluster.as_str(), &of_both[4].slices[..]),
+            ("b", &[crate::metric::Slice::named("subject", "sums")][..])
+        );
         let expected = "What is 1 + 1?\n\nPlease reason step by step, and put your final answer within \\boxed{}.";
         assert_eq!(of_both[0].prompt.without_header().whole(), expected);
         // Nothing may be cut from a problem, and a chat template opens the answer itself.

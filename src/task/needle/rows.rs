@@ -100,6 +100,7 @@ fn sentence_ends(text: &str) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metric::Slice;
     use crate::task::benchmark::{builtin_definition, requests_of};
 
     #[test]
@@ -120,11 +121,11 @@ mod tests {
             assert_eq!(whole.matches(needle).count(), 1);
             let document = &request.prompt.document;
             let share = document.find(needle).unwrap() * 100 / (document.len() - needle.len());
-            let depth: usize = request.slices[0].strip_prefix("depth:").unwrap().parse().unwrap();
+            let depth = request.slices[0].single().unwrap() as usize;
             assert!(share.abs_diff(depth) <= 4, "{share} {depth}");
             // An answer counts for its depth, its length, and both together.
-            let length = format!("length:{}", request.length);
-            assert_eq!(request.slices[1..], [length.clone(), format!("{length} depth:{depth}")]);
+            let length = Slice::number("length", request.length as u64);
+            assert_eq!(request.slices[1..], [length.clone(), length.and("depth", depth as u64)]);
             // No sentence is split.
             assert!(document.find(needle).unwrap() == 0 || document.contains(&format!(". {needle}")));
         }

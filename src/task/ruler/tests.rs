@@ -1,5 +1,6 @@
 //! Tests against RULER's own generator and scorer, by numbers that `scripts/ruler_goldens.py` wrote.
 
+use crate::metric::Slice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -413,7 +414,7 @@ fn scores_are_those_of_ruler() {
         let text = row[0].as_str().unwrap();
         let references: Vec<String> = serde_json::from_value(row[1].clone()).unwrap();
         for (task, expected) in [("vt", &row[2]), ("qa_1", &row[3])] {
-            let slices = vec![format!("task:{task}")];
+            let slices = vec![Slice::named("task", task)];
             let request = Request { slices, references: references.clone(), ..Request::default() };
             let sums = score(text, &request);
             let (metric, value) = (sums[0].metric, sums[0].value);

@@ -52,7 +52,7 @@ pub(super) fn page(parts: &Parts<'_>) -> Result<String> {
             }
             body {
                 a.skip href="#main" { "Skip to the results" }
-                header.top { h1 { (title) } div.question { (renderer.blocks(head)) } }
+                header.top { h1 { (title) } (renderer.blocks(head)) }
                 // Filled by the script.
                 div #controls.controls role="region" aria-label="What is shown" hidden {}
                 main #main tabindex="-1" { (renderer.blocks(body)) }

@@ -40,7 +40,7 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], styles: &SeriesStyles) 
         json!({
             "setting": keys.iter().position(|key| *key == panel.key).unwrap_or(0),
             "metric": escape::plain(&panel.metric.id),
-            "slice": escape::plain(&panel.slice.as_ref().map_or_else(String::new, Slice::to_string)),
+            "slice": escape::plain(&Slice::text(panel.slice.as_ref())),
             "quantity": panel.metric.label,
             "chance": panel.chance.map(Exact),
             "samples": panel.samples,

@@ -238,7 +238,7 @@ impl<'a> KeySamples<'a> {
             let metric = Metric::of(metric);
             json!({
                 "metric": escape::plain(&metric.id),
-                "slice": escape::plain(&slice.map_or_else(String::new, Slice::to_string)),
+                "slice": escape::plain(&Slice::text(*slice)),
                 "quantity": metric.label,
                 "transform": metric.transform(),
             })

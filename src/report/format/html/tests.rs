@@ -6,24 +6,29 @@ use sha2::{Digest as _, Sha256};
 use super::reader::{Piece, attribute, json, number, pieces, raw, tags};
 use super::*;
 use crate::ledger::Row;
+use crate::metric::Slice;
 use crate::report::Results;
-use crate::report::document::table::{Entry, Grid, Line, Sheet};
+use crate::report::document::Block;
+use crate::report::document::table::{Cells, Entry, Grid, Line, Table};
 use crate::report::figure::series_style::COLORS;
 use crate::report::fixture::{cell, recall, table_3};
+use crate::report::sections::{self, Report};
 use crate::report::series::panel::Panel;
-use crate::report::write_report::Options;
 
 const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
 
-fn page_with(rows: &[Row], extra: &[Sheet]) -> (String, Vec<Panel>) {
+fn page_with(rows: &[Row], more: Vec<Block>) -> (String, Vec<Panel>) {
     let results = Results::of(rows).unwrap();
-    let report = Report { extra: extra.to_vec(), ..Report::of(&results, &Options::everything(""), &()) };
-    (page::page(&report).unwrap(), results.panels.clone())
+    let report = Report::of(&results, &[], None, &());
+    let (mut document, summary) = (sections::document(&report), sections::summary(&report));
+    document.blocks.extend(more);
+    let parts = Parts { document: &document, summary: &summary, report: &report, linked: None };
+    (page::page(&parts).unwrap(), results.panels.clone())
 }
 
 fn page(rows: &[Row]) -> (String, Vec<Panel>) {
-    page_with(rows, &[])
+    page_with(rows, Vec::new())
 }
 
 /// Two models with Table 3, recall by distance, and questions with answers.
@@ -218,7 +223,7 @@ fn the_page_answers_first() {
         "<summary>Perplexity</summary>",
         "Sample by sample",
         "Where the numbers come from",
-        "<dt>cluster</dt>",
+        "<dt>Cluster</dt>",
     ];
     let places: Vec<Option<usize>> = order.iter().map(|part| main.find(part)).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{order:?} at {places:?}");
@@ -259,7 +264,7 @@ fn hostile_texts_are_escaped() {
             commit: Some(HOSTILE.into()),
             device: HOSTILE.into(),
             date: HOSTILE.into(),
-            slice: row.slice.map(|group| format!("{group}{HOSTILE}").into()),
+            slice: row.slice.map(|slice| Slice { name: Some(HOSTILE.into()), ..slice }),
             ..row
         })
         .collect();
@@ -301,8 +306,8 @@ fn samples_are_in_the_page_bit_by_bit() {
     let is_course = |slice: &str| slice.is_empty() || slice.starts_with("position");
     let mut expected = 0;
     for row in all.iter().filter(|row| !row.metric.ends_with("_chance")) {
-        let slice = row.slice.as_deref().unwrap_or_default();
-        if !is_course(slice) {
+        let slice = Slice::text(row.slice.as_ref());
+        if !is_course(&slice) {
             continue;
         }
         let title = crate::report::SeriesKey::of(row).title(&settings);
@@ -364,23 +369,19 @@ fn cells_beyond_the_budget_are_left_out_and_listed() {
 }
 
 #[test]
-fn sheets_of_the_caller_are_shown() {
-    let sheet = Sheet {
-        title: "Claims <of> the paper".into(),
-        about: "What the paper says.".into(),
-        corner: "claim",
-        grid: Grid {
-            columns: vec!["holds".into()],
-            lines: vec![Line { name: "first".into(), cells: vec![Some(Entry::plain("0.25"))] }],
-        },
-        bold: "",
+fn sentences_stand_on_their_own_on_a_narrow_screen() {
+    let grid =
+        Grid { columns: vec!["holds".into()], lines: vec![Line::new("first", vec![Some(Entry::plain("0.25"))])] };
+    let table = Table {
+        cells: Cells::Sentences,
         notes: vec!["a warning".into()],
+        ..Table::new("Claims <of> the paper", "What the paper says.", "claim", grid)
     };
-    let (page, _) = page_with(&questions(), &[sheet]);
+    let (page, _) = page_with(&questions(), vec![Block::folded(table)]);
     for part in [
         "<caption>Claims &lt;of&gt; the paper</caption>",
         "What the paper says.",
-        // Claims are sentences: on a narrow screen each cell stands on its own, with the name of its column.
+        // Each cell has the name of its column.
         r#"<table class="sentences">"#,
         r#"data-v="0.25" data-label="holds""#,
         "a warning",

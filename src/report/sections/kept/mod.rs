@@ -288,8 +288,8 @@ impl<'a> Kept<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture::cell;
-    use crate::report::format::markdown::push_section;
+    use crate::report::figure::series_style::SeriesStyles;
+    use crate::report::fixture::{cell, documents};
 
     /// Lifetimes of a policy at two sizes: of all tokens and of two kinds, and what rows carry as text.
     fn kept(policy: &str) -> Vec<Row> {
@@ -324,24 +324,22 @@ mod tests {
     }
 
     #[test]
-    fn a_section_has_its_tables_and_figures() {
+    fn kept_tokens_have_tables_and_figures() {
         let rows = [kept("tova"), kept("window")].concat();
         let results = Results::of(&rows).unwrap();
-        let sections = sections(&results, &());
-        let [section] = &sections[..] else { panic!("one section expected") };
-        let figures = section.figures(Plain::default());
-        let stems: Vec<&str> = figures.iter().map(|(stem, _)| stem.as_str()).collect();
+        let all = all(&results, &());
+        let [kept] = &all[..] else { panic!("one setting expected") };
+        let figures = kept.figures();
+        let stems: Vec<&str> = figures.iter().map(|figure| figure.stem.as_str()).collect();
         assert_eq!(stems.len(), 3, "{stems:?}");
         assert!(
             stems[0].ends_with("-by-position") && stems[1].ends_with("-tova-8-last-layer")
                 || stems[1].ends_with("-window-8-last-layer")
         );
-        for (_, scene) in &figures {
-            assert!(scene.svg().contains("<svg"));
-        }
-        assert!(figures[1].1.svg().contains("<image "));
-        let mut text = String::new();
-        push_section(&mut text, section, &[], None);
+        let svg = |figure: &Figure| figure.scenes(&SeriesStyles::of(&[]), Plain::default())[0].svg();
+        assert!(svg(&figures[0]).contains("<svg") && svg(&figures[1]).contains("<image "));
+        let [report, summary] = documents(&rows).each_ref().map(crate::report::markdown);
+        let text = report;
         for line in [
             "| class or tag | tokens (%) | 4 | 8 |",
             "| all tokens | 100.00 | 0.2500 | 0.5000 |",
@@ -356,18 +354,17 @@ mod tests {
             text.contains("| \\\\n | 8 | 1 |") && !text.contains("| end |") && text.contains("␣a\\|b"),
             "{text}"
         );
-        let text = terminal(&sections);
         assert!(
-            text.contains("kept longest by tova at 8, in steps: class digits 6.0000, tag NOUN 0.5000"),
-            "{text}"
+            summary.contains("kept longest by tova at 8, in steps: class digits 6.0000, tag NOUN 0.5000"),
+            "{summary}"
         );
         // Tables of samples make no panels.
         assert!(results.panels.iter().all(|panel| panel.metric.id == "lifetime"));
     }
 
     #[test]
-    fn rows_of_other_tasks_make_no_section() {
+    fn rows_of_other_tasks_say_nothing_of_what_is_kept() {
         let rows = cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]);
-        assert!(sections(&Results::of(&rows).unwrap(), &()).is_empty() && terminal(&[]).is_empty());
+        assert!(all(&Results::of(&rows).unwrap(), &()).is_empty());
     }
 }
