@@ -1,11 +1,10 @@
 //! The paper's Figure 6: how often a judge preferred the story of a bounded cache, neither, or the full cache's, as
 //! stacked bars over the cache size.
 
-use crate::report::figure::chart::{self, LABEL, MARGIN, TITLE};
-use crate::report::figure::font;
-use crate::report::figure::page::{Page, TOP};
-use crate::report::figure::scene::{Across, Pen, Scene, Spot};
-use crate::report::figure::series_style::{BLACK, Color, GREY, PALE, SeriesStyles, WHITE};
+use crate::report::figure::{
+    Across, BLACK, Color, GREY, LABEL, MARGIN, PALE, Page, Pen, Scene, SeriesStyles, Spot, TITLE, TOP, WHITE,
+    chart, font,
+};
 
 /// Bars of one setting and policy.
 pub(super) struct Stack {

@@ -7,7 +7,7 @@ use super::published::{speed, table_5_column};
 use super::{Evidence, Exhibit, TOVA, titles};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::sections::speed::{self as timing, Speeds};
-use crate::report::series::show::signed;
+use crate::report::series::signed;
 use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Panel, Table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.

@@ -6,11 +6,9 @@ use std::ops::Range;
 
 use super::bars::{self, Bar, Stack};
 use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, beside, numbers, titles};
-use crate::report::figure::axis::Scale;
-use crate::report::figure::chart::{Chart, Printed, excess as excess_charts};
-use crate::report::figure::scene::Scene;
-use crate::report::figure::series_style::SeriesStyles;
-use crate::report::figure::{heatmap, slices};
+use crate::report::figure::{
+    Chart, Printed, Scale, Scene, SeriesStyles, chart::excess as excess_charts, heatmap, slices,
+};
 use crate::report::series::breakdown;
 use crate::report::{Panel, Point, RUNNING, SeriesKey, escape};
 

@@ -30,8 +30,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::ledger::{Row, write_derived};
-use crate::report::figure::page::Page;
-use crate::report::figure::scene::Scene;
+use crate::report::figure::{Page, Scene};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::{
     self, Block, Document, Format, Panel, Plain, RUNNING, Results, SeriesKey, Table, WIDTH, Written, order,

@@ -149,7 +149,7 @@ impl BySize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::series::layer_bounds::LayerBound;
+    use crate::report::series::LayerBound;
 
     #[test]
     fn the_average_is_the_counting_identity() {

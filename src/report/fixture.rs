@@ -5,7 +5,7 @@ use crate::paper::ROWS;
 use crate::report::Results;
 use crate::report::document::Document;
 use crate::report::sections::{self, Report};
-use crate::report::series::panel::Panel;
+use crate::report::series::Panel;
 
 pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
     Results::of(rows).unwrap().panels

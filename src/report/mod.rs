@@ -17,8 +17,7 @@ mod special_tokens;
 pub(crate) mod statistics;
 mod write;
 
-pub use document::table::{Cells, Column, Entry, Grid, Line, Table};
-pub use document::{Block, Document, Group, Section};
+pub use document::{Block, Cells, Column, Document, Entry, Grid, Group, Line, Section, Table};
 pub use figure::plain::Plain;
 pub use format::html::Live;
 pub use format::markdown::render as markdown;

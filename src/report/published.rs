@@ -3,10 +3,8 @@
 //! The report knows rows only. Modules that know a publication, such as `paper`, implement [`Published`].
 
 use crate::metric::Slice;
-use crate::report::document::Block;
-use crate::report::document::table::{Entry, Grid};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::results::Results;
+use crate::report::document::{Block, Entry, Grid};
+use crate::report::series::{Results, SeriesKey};
 
 /// Columns laid beside a table.
 pub struct Beside {

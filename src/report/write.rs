@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, bail};
 use super::figure::plain::Plain;
 use super::figure::scene::Scene;
 use super::format::terminal::{self, WIDTH};
-use super::format::{FORMATS, Format, Parts};
+use super::format::{FORMATS, Format, Sources};
 use super::published::Published;
 use super::sections::{self, Report};
 use super::series::distance::Distance;
@@ -88,9 +88,9 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
     }
     let mut linkable = formats.iter().filter(|format| format.figure.is_some() && format.name != "pdf");
     let linked = linkable.next().map(|format| format.name);
-    let parts = Parts { document: &document, summary: &summary, report: &report, linked };
+    let sources = Sources { document: &document, summary: &summary, report: &report, linked };
     for files in formats.iter().filter_map(|format| format.report) {
-        for (name, content) in files(&parts)? {
+        for (name, content) in files(&sources)? {
             folder.write_file(name, content)?;
         }
     }

@@ -7,8 +7,8 @@ pub(crate) mod table;
 use std::rc::Rc;
 
 use crate::metric::Metric;
-use crate::report::figure::drawing::Figure;
-use table::Table;
+use crate::report::figure::Figure;
+pub use table::{Cells, Column, Entry, Grid, Line, Table};
 
 /// A whole report, comparison or exhibit.
 pub struct Document {

@@ -1,7 +1,7 @@
 //! A table before it has a format: numbers as they are shown, with what each line and column is about.
 
 use crate::metric::Metric;
-use crate::report::statistics::interval::Estimate;
+use crate::report::statistics::Estimate;
 
 /// A table with its title and explanations.
 #[derive(Clone, Debug)]

@@ -7,12 +7,8 @@ use std::rc::Rc;
 use crate::format::capital;
 use crate::metric::Property;
 use crate::report::escape;
-use crate::report::figure::axis::Scale;
-use crate::report::figure::chart::{Chart, excess};
-use crate::report::figure::drawing::{Content, EXCESS, Figure};
-use crate::report::figure::{figure_title, slices};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::Panel;
+use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess, figure_title, slices};
+use crate::report::series::{Panel, SeriesKey};
 
 /// A figure of more panels than this gives no overview.
 const MOST_TOGETHER: usize = 12;
@@ -84,10 +80,7 @@ fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::ledger::Row;
-    use crate::report::figure::plain::Plain;
-    use crate::report::figure::scene::Scene;
-    use crate::report::figure::scene::texts;
-    use crate::report::figure::series_style::SeriesStyles;
+    use crate::report::figure::{Plain, Scene, SeriesStyles, texts};
     use crate::report::fixture::{cell, panels};
 
     /// Perplexities at sizes, of one sample each.

@@ -13,10 +13,8 @@ pub(crate) mod title;
 mod tooltip;
 
 use crate::metric::{Metric, Pooling, Property};
-use crate::report::figure::axis::{self, Axis, Scale, values_to_show};
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::Spot;
-use crate::report::series::panel::{Panel, Point};
+use crate::report::figure::{Axis, Plain, Scale, Spot, axis, values_to_show};
+use crate::report::series::{Panel, Point};
 pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
 pub(crate) use printed::{Printed, pen as printed_pen};
 pub(crate) use tooltip::describe;

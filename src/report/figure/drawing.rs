@@ -1,11 +1,6 @@
 //! One figure before it is drawn: what is on it, the names of its files, and its scenes.
 
-use crate::report::figure::chart::Chart;
-use crate::report::figure::needle_map::NeedleMaps;
-use crate::report::figure::page::Page;
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::Scene;
-use crate::report::figure::series_style::SeriesStyles;
+use crate::report::figure::{Chart, NeedleMaps, Page, Plain, Scene, SeriesStyles};
 
 /// The ends of the names of files that show excess over the full cache.
 pub(crate) const EXCESS: &str = "excess";

@@ -11,8 +11,7 @@ use resvg::usvg::fontdb::Database;
 use resvg::usvg::{Options, Tree};
 use svg2pdf::{ConversionOptions, PageOptions};
 
-use crate::report::figure::font;
-use crate::report::figure::scene::Scene;
+use crate::report::figure::{Scene, font};
 
 /// Pixels per inch that usvg assumes.
 const USVG_PIXELS: f32 = 96.0;
@@ -73,8 +72,7 @@ fn sorted(file: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::figure::scene::{Across, Pen};
-    use crate::report::figure::series_style::{BLACK, GREY};
+    use crate::report::figure::{Across, BLACK, GREY, Pen};
 
     /// A black square of 12 points at the left, a picture of two squares at the right, and a text below.
     fn scene() -> Scene {

@@ -3,7 +3,7 @@
 use crate::format::capital;
 use crate::metric::Metric;
 use crate::report::escape;
-use crate::report::series::key::SeriesKey;
+use crate::report::series::SeriesKey;
 
 /// What a figure of a metric and a key shows; what else tells the key apart `among` all of the report follows.
 pub(crate) fn of(metric: &Metric, key: &SeriesKey, among: &[SeriesKey]) -> String {

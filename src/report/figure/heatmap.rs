@@ -8,11 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::ledger::Row;
 use crate::report::escape;
-use crate::report::figure::chart::{self, LABEL, SMALL, TITLE};
-use crate::report::figure::font;
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::{Across, Pen, Scene};
-use crate::report::figure::series_style::BLACK;
+use crate::report::figure::{Across, BLACK, LABEL, Pen, Plain, SMALL, Scene, TITLE, chart, font};
 
 /// One layer of one sample.
 #[derive(Clone)]

@@ -3,13 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::report::escape;
-use crate::report::figure::axis::{Axis, Scale};
-use crate::report::figure::chart::{self, Chart, Line, Reference, Stroke};
-use crate::report::figure::page::Page;
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::Scene;
-use crate::report::figure::series_style::SeriesStyles;
-use crate::report::series::panel::Panel;
+use crate::report::figure::{
+    Axis, Chart, Line, Page, Plain, Reference, Scale, Scene, SeriesStyles, Stroke, chart,
+};
+use crate::report::series::Panel;
 
 /// Positions 0 to 25, as in the paper.
 pub(crate) const MOST: u32 = 26;

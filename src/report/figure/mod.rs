@@ -1,3 +1,5 @@
+//! Figures: one description of each, drawn by one writer of SVG. Knows series; nothing of texts around a figure.
+
 pub(crate) mod axis;
 pub(crate) mod by_size;
 pub(crate) mod chart;
@@ -13,3 +15,17 @@ pub(crate) mod plain;
 pub(crate) mod scene;
 pub(crate) mod series_style;
 pub(crate) mod slices;
+
+pub(crate) use axis::{Axis, Scale, Tick, values_to_show};
+pub(crate) use chart::{
+    Chart, Entry, LABEL, Line, MARGIN, Printed, Reference, SMALL, Shown, Stroke, TITLE, TITLE_ROW, excess,
+};
+pub(crate) use drawing::{Content, EXCESS, Figure};
+pub(crate) use kept_by_position::KeptByPosition;
+pub(crate) use needle_map::{NeedleMap, NeedleMaps, Place};
+pub(crate) use page::{Page, TOP};
+pub(crate) use plain::Plain;
+#[cfg(test)]
+pub(crate) use scene::texts;
+pub(crate) use scene::{Across, Pen, Scene, Spot};
+pub(crate) use series_style::{BLACK, Color, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};

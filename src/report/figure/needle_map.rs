@@ -6,7 +6,7 @@ mod draw;
 use crate::metric::Metric;
 use crate::report::escape;
 use crate::report::figure::chart;
-use crate::report::series::panel::{Panel, Point};
+use crate::report::series::{Panel, Point};
 
 /// The maps of one key.
 pub(crate) struct NeedleMaps {
@@ -157,12 +157,9 @@ fn tooltip(metric: &Metric, point: &Point, length: u32, depth: u32) -> String {
 mod tests {
     use super::*;
     use crate::ledger::Row;
-    use crate::report::figure::plain::Plain;
-    use crate::report::figure::scene::texts;
-    use crate::report::figure::slices;
+    use crate::report::figure::{Plain, slices, texts};
     use crate::report::fixture::{cell, changed, panels};
-    use crate::report::series::breakdown;
-    use crate::report::series::panel::LENGTH_AND_DEPTH;
+    use crate::report::series::{LENGTH_AND_DEPTH, breakdown};
 
     /// Whether each of two needles was found, by length and depth.
     fn found(policy: &str, size: Option<u32>, places: &[(u32, u32, [f64; 2])]) -> Vec<Row> {

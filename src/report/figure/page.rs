@@ -1,9 +1,6 @@
 //! How charts stand on a figure: rows of plots, below them the legend, where it cannot cover data, and a caption.
 
-use crate::report::figure::chart::{self, Chart, MARGIN, Shown, Stroke};
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::Scene;
-use crate::report::figure::series_style::SeriesStyles;
+use crate::report::figure::{Chart, MARGIN, Plain, Scene, SeriesStyles, Shown, Stroke, chart};
 
 /// One column of a paper, in points.
 const COLUMN: f64 = 3.3 * 72.0;

@@ -13,8 +13,7 @@ use plotters::prelude::{Color as _, IntoDrawingArea as _, ShapeStyle};
 use plotters_backend::{BackendColor, BackendCoord, BackendStyle, DrawingBackend, DrawingErrorKind};
 
 use crate::report::escape;
-use crate::report::figure::font;
-use crate::report::figure::series_style::{BLACK, Color, WHITE};
+use crate::report::figure::{BLACK, Color, WHITE, font};
 
 /// A position in points: across and down.
 pub(crate) type Spot = (f64, f64);
@@ -299,7 +298,7 @@ pub(crate) fn texts(scene: &Scene) -> Vec<PlacedText> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::figure::series_style::GREY;
+    use crate::report::figure::GREY;
 
     #[test]
     fn elements_have_their_colour_class_and_place() {

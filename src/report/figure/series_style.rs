@@ -7,7 +7,7 @@
 use indexmap::IndexSet;
 use sha2::{Digest as _, Sha256};
 
-use crate::report::series::panel::Panel;
+use crate::report::series::Panel;
 
 pub(crate) use plotters::style::RGBColor as Color;
 

@@ -2,12 +2,8 @@
 //! policy and cache size.
 
 use crate::metric::Slice;
-use crate::report::figure::axis::{Axis, Scale};
-use crate::report::figure::chart::{self, Chart, Line, Reference};
-use crate::report::figure::drawing::{Content, Figure};
-use crate::report::figure::needle_map::{NeedleMaps, Place};
-use crate::report::series::breakdown::Breakdown;
-use crate::report::series::panel::{LENGTH_AND_DEPTH, Panel, Point, RUNNING};
+use crate::report::figure::{Axis, Chart, Content, Figure, Line, NeedleMaps, Place, Reference, Scale, chart};
+use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, Point, RUNNING};
 
 /// More markers on a curve would hide it.
 const MOST_SPOTS: u64 = 24;

@@ -2,18 +2,15 @@
 
 use anyhow::Result;
 
-use super::{Files, Parts};
+use super::{Files, Sources};
 use crate::metric::Slice;
-use crate::report::document::Document;
-use crate::report::document::table::Entry;
+use crate::report::document::{Document, Entry};
 use crate::report::escape;
+use crate::report::series::{Panel, SeriesKey};
+use crate::report::statistics::Estimate;
 
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::Panel;
-use crate::report::statistics::interval::Estimate;
-
-pub(super) fn files(parts: &Parts<'_>) -> Result<Files> {
-    let report = parts.report;
+pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
+    let report = sources.report;
     Ok(vec![("report.csv", points(&report.results.panels)), ("pairs.csv", pairs(&report.panels))])
 }
 
@@ -129,8 +126,7 @@ pub(super) fn render(document: &Document) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::document::Block;
-    use crate::report::document::table::{Grid, Line, Table};
+    use crate::report::document::{Block, Grid, Line, Table};
     use crate::report::fixture::{cell, panels};
 
     #[test]

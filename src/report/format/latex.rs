@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::{Files, Parts};
+use super::{Files, Sources};
 use crate::format::capital;
-use crate::report::document::Document;
-use crate::report::document::table::{Entry, Table};
+use crate::report::document::{Document, Entry, Table};
 use crate::report::escape;
 
 /// What stands before the tables: how to use the file, and its own few macros, which a document may define before.
@@ -39,8 +38,8 @@ const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `to
 /// Tables between two ends of a page.
 const TOGETHER: usize = 6;
 
-pub(super) fn files(parts: &Parts<'_>) -> Result<Files> {
-    Ok(vec![("report.tex", render(parts.document))])
+pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
+    Ok(vec![("report.tex", render(sources.document))])
 }
 
 /// The tables of a document, those of a setting together.

@@ -2,15 +2,14 @@
 
 use anyhow::Result;
 
-use super::{Files, Parts};
+use super::{Files, Sources};
 use crate::format::capital;
-use crate::report::document::table::{Entry, Table};
-use crate::report::document::{Block, Document, Fact, Item};
+use crate::report::document::{Block, Document, Entry, Fact, Item, Table};
 use crate::report::escape;
 
-pub(super) fn files(parts: &Parts<'_>) -> Result<Files> {
-    let linked = Renderer { linked: parts.linked };
-    Ok(vec![("report.md", linked.document(parts.document)), ("summary.md", render(parts.summary))])
+pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
+    let linked = Renderer { linked: sources.linked };
+    Ok(vec![("report.md", linked.document(sources.document)), ("summary.md", render(sources.summary))])
 }
 
 /// The file, without figures.
@@ -125,7 +124,7 @@ fn cell(entry: &Entry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::document::table::{Grid, Line};
+    use crate::report::document::{Grid, Line};
     use crate::report::fixture::{cell, documents, table_3};
 
     #[test]

@@ -18,7 +18,7 @@ pub(super) type Files = Vec<(&'static str, String)>;
 type Draw = fn(&Scene) -> Result<Vec<u8>>;
 
 /// What formats make files of.
-pub(super) struct Parts<'a> {
+pub(super) struct Sources<'a> {
     pub(super) document: &'a Document,
     pub(super) summary: &'a Document,
     /// The numbers themselves, for formats that hold data.
@@ -37,7 +37,7 @@ pub struct Format {
     /// Whether a report has it where no format is named.
     pub is_usual: bool,
     /// The files of a whole report.
-    pub(super) report: Option<fn(&Parts<'_>) -> Result<Files>>,
+    pub(super) report: Option<fn(&Sources<'_>) -> Result<Files>>,
     /// One file of a document's tables.
     pub(crate) document: Option<fn(&Document) -> String>,
     /// One file of a figure.

@@ -6,8 +6,7 @@
 use std::ops::Range;
 
 use crate::format::{capital, counted};
-use crate::report::document::table::{Entry, Grid, Line, Table};
-use crate::report::document::{Block, Document};
+use crate::report::document::{Block, Document, Entry, Grid, Line, Table};
 use crate::report::escape;
 
 /// Columns where there is no terminal.

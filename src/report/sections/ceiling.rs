@@ -3,10 +3,9 @@
 use super::setting::Measured;
 use super::values::POLICY;
 use crate::metric::Pooling;
-use crate::report::document::Block;
-use crate::report::document::table::{Entry, Grid, Line, Table};
-use crate::report::series::panel::Panel;
-use crate::report::statistics::interval::Estimate;
+use crate::report::document::{Block, Entry, Grid, Line, Table};
+use crate::report::series::Panel;
+use crate::report::statistics::Estimate;
 
 pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
     table(measured.panel).map(Block::Table).into_iter().collect()

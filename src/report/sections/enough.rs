@@ -6,12 +6,8 @@ use indexmap::IndexSet;
 
 use super::Report;
 use super::setting::Measured;
-use crate::report::document::table::{Column, Entry, Grid, Line, Table};
-use crate::report::document::{Block, Group, Section};
-use crate::report::series::distance::{Distance, Limit};
-use crate::report::series::enough::{Enough, enough, not_stated};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::Panel;
+use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Section, Table};
+use crate::report::series::{Distance, Enough, Limit, Panel, SeriesKey, enough::enough, not_stated};
 
 /// Of the setting's metrics, after the first of them.
 pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {

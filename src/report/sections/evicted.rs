@@ -9,11 +9,8 @@ use super::setting::Setting;
 use crate::format::{Bytes, counted};
 use crate::ledger::Row;
 use crate::metric::Metric;
-use crate::report::document::Block;
-use crate::report::document::table::{Column, Entry, Grid, Line, Table};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::layer_bounds::{LayerBound, layer_bounds};
-use crate::report::series::sums::AllSeries;
+use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
+use crate::report::series::{AllSeries, LayerBound, SeriesKey, layer_bounds::layer_bounds};
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
@@ -182,7 +179,7 @@ fn range(numbers: impl Iterator<Item = f64>, show: impl Fn(f64) -> String) -> Op
 mod tests {
     use super::*;
     use crate::report::fixture::{cell, changed};
-    use crate::report::series::results::Results;
+    use crate::report::series::Results;
 
     /// The lines of the only table, as `name: cells`, and its notes.
     fn shown(rows: &[Row]) -> (Vec<String>, Vec<String>, String) {

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::Report;
 use crate::report::document::{Block, Group, Section};
-use crate::report::figure::drawing::Figure;
+use crate::report::figure::Figure;
 
 pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
     let group = |(at, figure): (usize, &Rc<Figure>)| {

@@ -8,11 +8,9 @@ use std::collections::BTreeSet;
 use super::setting::Measured;
 use crate::format::capital;
 use crate::metric::{Better, Property};
-use crate::report::document::table::{Entry, Grid, Line, Table};
-use crate::report::document::{Block, Group};
-use crate::report::series::pairs::{Outcome, Pair};
-use crate::report::series::panel::{self, Panel};
-use crate::report::statistics::sign_test::has_verdicts;
+use crate::report::document::{Block, Entry, Grid, Group, Line, Table};
+use crate::report::series::{Outcome, Pair, Panel, panel};
+use crate::report::statistics::has_verdicts;
 
 /// The words for what a pair says of its first policy, in the order of lists.
 const OUTCOMES: [(Outcome, &str); 4] = [

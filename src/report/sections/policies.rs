@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ledger::Row;
-use crate::report::series::sums::{is_shared, label};
+use crate::report::series::{is_shared, label};
 
 /// The scores of rows, and what each evicts.
 const SCORES: [(&str, &str); 7] = [

@@ -9,8 +9,7 @@ use super::{Report, policies};
 use crate::format::counted;
 use crate::ledger::Row;
 use crate::report::document::{Block, Fact, Item};
-use crate::report::series::key::prefill_words;
-use crate::report::series::panel::Panel;
+use crate::report::series::{Panel, prefill_words};
 
 /// What was asked.
 pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {

@@ -5,10 +5,8 @@ use std::rc::Rc;
 use super::{METRIC, Report, SETTING, pairs, slices, speed, values};
 use crate::format::capital;
 use crate::metric::Property;
-use crate::report::document::table::Table;
-use crate::report::document::{Block, Fact, Group, Section};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::Panel;
+use crate::report::document::{Block, Fact, Group, Section, Table};
+use crate::report::series::{Panel, SeriesKey};
 
 /// One setting of a report.
 pub(crate) struct Setting<'r> {

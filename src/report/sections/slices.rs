@@ -9,11 +9,9 @@ use super::setting::Measured;
 use super::values::{self, Show};
 use crate::format::capital;
 use crate::metric::{Property, Slice};
-use crate::report::document::table::{Column, Entry, Grid, Line, Table};
-use crate::report::document::{Block, Group};
+use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::figure::{figure_title, slices};
-use crate::report::series::breakdown::{self, Breakdown, TASK_AND_LENGTH};
-use crate::report::series::panel::{LENGTH_AND_DEPTH, Panel, RUNNING};
+use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, RUNNING, TASK_AND_LENGTH, breakdown};
 
 /// Most columns of a table.
 const MOST_COLUMNS: usize = 8;

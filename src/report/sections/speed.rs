@@ -11,11 +11,9 @@ use indexmap::{IndexMap, IndexSet};
 use super::setting::Setting;
 use crate::format::{Bytes, capital};
 use crate::metric::Metric;
-use crate::report::document::Block;
-use crate::report::document::table::{Entry, Grid, Line, Table};
+use crate::report::document::{Block, Entry, Grid, Line, Table};
 use crate::report::published::{Beside, Published};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::sums::AllSeries;
+use crate::report::series::{AllSeries, SeriesKey};
 
 /// Policies and sizes of one key, each with its repeats.
 pub(crate) struct Speeds {
@@ -196,7 +194,7 @@ mod tests {
     use crate::ledger::Row;
     use crate::report::fixture::{cell, changed};
     use crate::report::format::terminal::text_under;
-    use crate::report::series::results::Results;
+    use crate::report::series::Results;
 
     fn tables_of(rows: &[Row]) -> Vec<Speeds> {
         all(&Results::of(rows).unwrap().series, &())

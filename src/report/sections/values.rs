@@ -3,10 +3,8 @@
 use super::setting::Measured;
 use crate::format::{capital, counted};
 use crate::metric::{Better, Metric};
-use crate::report::document::Block;
-use crate::report::document::table::{Column, Entry, Grid, Line, Table};
-use crate::report::series::pairs::{Outcome, Pair};
-use crate::report::series::panel::{self, Panel, Point};
+use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
+use crate::report::series::{Outcome, Pair, Panel, Point, panel};
 
 /// The header above the names of policies.
 pub(crate) const POLICY: &str = "policy";

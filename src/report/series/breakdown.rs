@@ -5,8 +5,7 @@
 use indexmap::IndexSet;
 
 use crate::metric::{Metric, Property, Slice};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::{LENGTH_AND_DEPTH, Panel};
+use crate::report::series::{LENGTH_AND_DEPTH, Panel, SeriesKey};
 
 /// Panels of one key and metric whose slices are of one kind.
 pub(crate) struct Breakdown<'a> {

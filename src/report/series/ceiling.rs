@@ -7,9 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::metric::{Better, Metric, Pooling};
-use crate::report::series::panel::Point;
-use crate::report::series::pool::{Cell, Pooled};
-use crate::report::statistics::interval::Estimate;
+use crate::report::series::{Cell, Point, Pooled};
+use crate::report::statistics::Estimate;
 
 /// The score of a policy that evicts at random.
 const FLOOR: &str = "random";

@@ -5,8 +5,8 @@
 use std::str::FromStr;
 
 use crate::metric::{Better, Pooling, Property};
-use crate::report::series::panel::{Panel, Point};
-use crate::report::statistics::interval::Estimate;
+use crate::report::series::{Panel, Point};
+use crate::report::statistics::Estimate;
 
 /// The unit of a distance.
 #[derive(Debug, PartialEq)]

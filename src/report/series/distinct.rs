@@ -6,8 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::ledger::{Row, Text};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::sums::label;
+use crate::report::series::{SeriesKey, label};
 
 /// The rows with distinct names. Two cells that differ in nothing a row says keep one name, and no table takes both.
 pub fn distinct(mut rows: Vec<Row>) -> Vec<Row> {

@@ -3,9 +3,8 @@
 //! Larger caches need not be better, so a size counts only if all larger ones that were measured count as well. Nothing is said
 //! where a guess is as good as the full cache.
 
-use crate::report::series::distance::Limit;
-use crate::report::series::panel::{Panel, Point};
-use crate::report::statistics::interval::Estimate;
+use crate::report::series::{Limit, Panel, Point};
+use crate::report::statistics::Estimate;
 
 /// How much cache is enough for one policy.
 pub(crate) struct Enough<'p> {
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
     use crate::ledger::Row;
     use crate::report::fixture::{cell, changed, panels};
-    use crate::report::series::distance::Distance;
+    use crate::report::series::Distance;
 
     /// Of four equal books the ends of an interval are the least and the greatest book, so they can be told by hand.
     const BOOKS: [&str; 4] = ["a", "b", "c", "d"];

@@ -1,7 +1,7 @@
 //! What bounds the cache of each layer, from the columns of a row: the policy's size or the window that the layer has.
 
 use crate::ledger::Row;
-use crate::report::series::sums::is_shared;
+use crate::report::series::is_shared;
 
 /// One layer's cache.
 #[derive(Clone, Copy, Debug, PartialEq)]

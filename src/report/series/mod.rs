@@ -1,3 +1,5 @@
+//! From rows to numbers: sums by sample, pooled points with their differences, and how much cache is enough.
+
 pub(crate) mod breakdown;
 pub(crate) mod ceiling;
 pub(crate) mod distance;
@@ -13,3 +15,19 @@ pub(crate) mod pool;
 pub(crate) mod results;
 pub(crate) mod show;
 pub(crate) mod sums;
+
+pub(crate) use breakdown::{Breakdown, TASK_AND_LENGTH};
+pub(crate) use ceiling::Ends;
+pub(crate) use distance::{Distance, Limit};
+pub(crate) use enough::{Enough, not_stated};
+pub(crate) use key::{SeriesKey, prefill_words};
+pub(crate) use layer_bounds::LayerBound;
+pub(crate) use pairs::{Outcome, Pair};
+pub(crate) use panel::{LENGTH_AND_DEPTH, PIECE, Panel, Point, RUNNING, place};
+pub(crate) use pool::{Cell, Difference, Pool, Pooled};
+pub(crate) use results::Results;
+pub(crate) use show::signed;
+pub(crate) use sums::{
+    AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, is_shared, label,
+    with_geometric_means,
+};

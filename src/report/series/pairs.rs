@@ -4,8 +4,8 @@
 //! alone and among all pairs of the panel. `pairing` decides which pairs a report shows.
 
 use crate::metric::Better;
-use crate::report::series::pool::{Cell, Difference, Pool};
-use crate::report::statistics::sign_test::{self, PValue};
+use crate::report::series::{Cell, Difference, Pool};
+use crate::report::statistics::{PValue, sign_test};
 
 /// Two policies at one cache size.
 #[derive(Clone, Debug, PartialEq)]

@@ -9,13 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use indexmap::IndexSet;
 
 use crate::metric::{Metric, Property, Slice};
-use crate::report::series::ceiling::{self, Ends};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::pairs::{self, Pair};
-use crate::report::series::pool::{Cell, Difference, Pool};
-use crate::report::series::sums::{self, AllSeries, CellSums, SampleSum, Series};
-use crate::report::statistics::interval::{self, Estimate};
-use crate::report::statistics::sign_test::{has_verdicts, smallest_p};
+use crate::report::series::{
+    AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, ceiling, pairs, sums,
+};
+use crate::report::statistics::{Estimate, has_verdicts, interval, smallest_p};
 
 /// One number of a panel: a policy at a cache size, over all its samples.
 #[derive(Clone, Debug, PartialEq)]

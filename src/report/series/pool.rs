@@ -4,9 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::metric::{Better, Metric, Pooling};
-use crate::report::series::sums::{CellSums, PolicyAtSize};
-use crate::report::statistics::interval::{self, Estimate, Sums};
-use crate::report::statistics::sign_test;
+use crate::report::series::{CellSums, PolicyAtSize};
+use crate::report::statistics::{Estimate, Sums, interval, sign_test};
 
 /// A policy at a cache size, with what was measured.
 pub(crate) struct Cell<'a> {

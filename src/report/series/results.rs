@@ -5,9 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::Result;
 
 use crate::ledger::{Row, Text};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::{self, Panel};
-use crate::report::series::sums::{AllSeries, Unbounded, all_series, with_geometric_means};
+use crate::report::series::{AllSeries, Panel, SeriesKey, Unbounded, all_series, panel, with_geometric_means};
 
 /// Rows with their series and panels.
 pub struct Results<'a> {

@@ -2,7 +2,7 @@
 
 use crate::metric::{Metric, Pooling};
 use crate::report::escape;
-use crate::report::statistics::interval::Interval;
+use crate::report::statistics::Interval;
 
 impl Metric {
     /// How a pooled `sum(value) / sum(weight)` becomes the value shown, by a name that scripts can act on.

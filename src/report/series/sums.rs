@@ -13,9 +13,8 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::ledger::Row;
 use crate::metric::{GEOMETRIC_MEANS, Slice};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::place;
-use crate::report::statistics::interval::Sums;
+use crate::report::series::{SeriesKey, place};
+use crate::report::statistics::Sums;
 
 /// A policy, as lines of tables call it, at a cache size; `None` is the unbounded cache.
 pub type PolicyAtSize<'a> = (Cow<'a, str>, Option<u32>);

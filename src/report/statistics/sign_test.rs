@@ -7,7 +7,7 @@
 //! 2005). Every pattern of signs is taken up to 12 clusters, beyond that random ones.
 
 use crate::metric::{Metric, Pooling};
-use crate::report::statistics::interval::{ABREAST, CONFIDENCE, ENUMERATED, Sums, count, for_subsets};
+use crate::report::statistics::{ABREAST, CONFIDENCE, ENUMERATED, Sums, count, for_subsets};
 
 /// How likely so large a difference is between equal policies.
 #[derive(Clone, Copy, Debug, PartialEq)]

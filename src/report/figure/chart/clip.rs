@@ -1,6 +1,6 @@
 //! What of a line or an area lies between two heights of a plot, cut where it leaves them.
 
-use crate::report::figure::scene::Spot;
+use crate::report::figure::Spot;
 
 /// The parts of a line between two heights. A spot without a height, as zero is on a logarithmic axis, interrupts it.
 pub(super) fn line(spots: &[Spot], (top, bottom): (f64, f64)) -> Vec<Vec<Spot>> {

@@ -6,10 +6,7 @@ use super::{
     Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Reference, SMALL, TICK_ROW, clip, title, tooltip,
 };
 use crate::report::escape;
-use crate::report::figure::axis::Tick;
-use crate::report::figure::font;
-use crate::report::figure::scene::{Across, Pen, Scene, Spot};
-use crate::report::figure::series_style::{self, BLACK, PALE, SeriesStyles};
+use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font, series_style};
 
 const TICK: f64 = 6.0;
 /// Of the circle around a point that shows its tooltip.
@@ -254,7 +251,7 @@ fn of_policy(line: &Line) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::figure::axis::Scale;
+    use crate::report::figure::Scale;
     use crate::report::fixture::{cell, panels};
 
     /// The places of a path, in units of a figure.

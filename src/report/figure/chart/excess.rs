@@ -4,9 +4,8 @@
 //! is marked at its lower edge.
 
 use super::Chart;
-use crate::report::figure::axis::{self, Axis, Scale};
-use crate::report::series::distance::Distance;
-use crate::report::series::panel::{Panel, Point};
+use crate::report::figure::{Axis, Scale, axis};
+use crate::report::series::{Distance, Panel, Point};
 
 /// Axes begin here at the lowest: 0.01 % of perplexity.
 const LEAST: f64 = 1e-4;
@@ -89,10 +88,9 @@ pub(super) fn notes(charts: &[Chart]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::ledger::Row;
-    use crate::report::figure::scene::Scene;
-    use crate::report::figure::series_style::SeriesStyles;
+    use crate::report::figure::{Scene, SeriesStyles};
     use crate::report::fixture::{cell, panels};
-    use crate::report::statistics::interval::Interval;
+    use crate::report::statistics::Interval;
 
     /// Four books of two tokens, whose NLL is so far above the full cache's.
     fn at(policy: &str, size: Option<u32>, above: [f64; 4]) -> Vec<Row> {

@@ -2,9 +2,7 @@
 
 use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, Shown, printed};
 use crate::report::escape;
-use crate::report::figure::font;
-use crate::report::figure::scene::{Across, Pen, Scene, Spot};
-use crate::report::figure::series_style::{BLACK, GREY, Marker, SeriesStyle, SeriesStyles};
+use crate::report::figure::{Across, BLACK, GREY, Marker, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
 
 /// Width of a line in the legend, in points.
 const SAMPLE: f64 = 16.0;

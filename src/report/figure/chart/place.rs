@@ -2,7 +2,7 @@
 
 use super::draw::Plot;
 use super::{Chart, MARKER_RADIUS};
-use crate::report::figure::scene::Spot;
+use crate::report::figure::Spot;
 
 /// A point of a line in the plot.
 pub(super) struct Place {
@@ -78,7 +78,7 @@ fn side_by_side(markers: usize, room: f64) -> impl Iterator<Item = f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::figure::axis::Scale;
+    use crate::report::figure::Scale;
     use crate::report::fixture::{cell, panels};
 
     const PLOT: Plot = Plot { left: 0.0, right: 220.0, top: 0.0, bottom: 100.0 };

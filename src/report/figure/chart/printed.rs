@@ -3,9 +3,7 @@
 
 use super::draw::Plot;
 use super::{Chart, MARKER_RADIUS, Reference, axis_values, excess, values};
-use crate::report::figure::axis::Axis;
-use crate::report::figure::scene::{Pen, Scene, Spot};
-use crate::report::figure::series_style::{Color, GREY, Marker, SeriesStyles, WHITE};
+use crate::report::figure::{Axis, Color, GREY, Marker, Pen, Scene, SeriesStyles, Spot, WHITE};
 
 const WIDTH: f64 = 0.7;
 

@@ -2,9 +2,7 @@
 
 use super::{TITLE, TITLE_ROW};
 use crate::report::escape;
-use crate::report::figure::font;
-use crate::report::figure::scene::{Across, Scene, Spot};
-use crate::report::figure::series_style::BLACK;
+use crate::report::figure::{Across, BLACK, Scene, Spot, font};
 
 /// The most lines of a title.
 const MOST: usize = 3;

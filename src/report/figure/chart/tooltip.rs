@@ -3,8 +3,8 @@
 use super::{Chart, Measurement};
 use crate::metric::Metric;
 use crate::report::escape;
-use crate::report::series::panel::Point;
-use crate::report::statistics::interval::Estimate;
+use crate::report::series::Point;
+use crate::report::statistics::Estimate;
 
 impl Chart {
     /// What a point says; those `beside` it, which line and which of its points, have the same place.

@@ -2,12 +2,9 @@
 
 use super::{NeedleMap, NeedleMaps, Square};
 use crate::report::escape;
-use crate::report::figure::chart::{self, LABEL, SMALL, TITLE, TITLE_ROW};
-use crate::report::figure::font;
-use crate::report::figure::page::TOP;
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::{Across, Pen, Scene, Spot};
-use crate::report::figure::series_style::{BLACK, Color, WHITE};
+use crate::report::figure::{
+    Across, BLACK, Color, LABEL, Pen, Plain, SMALL, Scene, Spot, TITLE, TITLE_ROW, TOP, WHITE, chart, font,
+};
 
 /// Between maps, in points.
 const GAP: f64 = 8.0;

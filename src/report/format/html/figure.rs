@@ -8,12 +8,10 @@ use maud::{Markup, PreEscaped, html};
 
 use crate::format::capital;
 use crate::report::escape;
-use crate::report::figure::chart::{self, Chart, Entry, Shown, Stroke};
-use crate::report::figure::drawing::{Content, Figure};
-use crate::report::figure::needle_map::{NeedleMap, NeedleMaps};
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::Scene;
-use crate::report::figure::series_style::{Marker, SeriesStyle, SeriesStyles};
+use crate::report::figure::{
+    Chart, Content, Entry, Figure, Marker, NeedleMap, NeedleMaps, Plain, Scene, SeriesStyle, SeriesStyles, Shown,
+    Stroke, chart,
+};
 
 /// Widths of a chart and heights of its plot, alone and among others. In points, of which the style sheet makes about two
 /// pixels each.

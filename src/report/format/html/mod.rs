@@ -21,8 +21,8 @@ use anyhow::Result;
 
 pub use live::Live;
 
-use super::{Files, Parts};
+use super::{Files, Sources};
 
-pub(super) fn files(parts: &Parts<'_>) -> Result<Files> {
-    Ok(vec![("report.html", page::page(parts)?)])
+pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
+    Ok(vec![("report.html", page::page(sources)?)])
 }

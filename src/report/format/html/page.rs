@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use maud::{DOCTYPE, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
-use super::super::Parts;
+use super::super::Sources;
 use super::{blocks, points, samples};
 use crate::report::document::Block;
 use crate::report::escape;
@@ -24,8 +24,8 @@ const SCRIPT: &str = concat!(
     include_str!("page.js")
 );
 
-pub(super) fn page(parts: &Parts<'_>) -> Result<String> {
-    let (report, title) = (parts.report, escape::plain(&parts.document.title));
+pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
+    let (report, title) = (sources.report, escape::plain(&sources.document.title));
     let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         digest(STYLE),
@@ -35,7 +35,7 @@ pub(super) fn page(parts: &Parts<'_>) -> Result<String> {
     // What was asked stands above the controls.
     let is_facts = |block: &Block| matches!(block, Block::Facts(_));
     let (head, body) =
-        parts.document.blocks.split_at(parts.document.blocks.iter().take_while(|b| is_facts(b)).count());
+        sources.document.blocks.split_at(sources.document.blocks.iter().take_while(|b| is_facts(b)).count());
     let policies = question::policies(report.results.rows, &report.panels);
     let whole = html! {
         (DOCTYPE)

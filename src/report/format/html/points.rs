@@ -11,9 +11,8 @@ use super::figure::marker_path;
 use super::json::{Exact, inside_script};
 use crate::metric::Slice;
 use crate::report::escape;
-use crate::report::figure::series_style::{SeriesStyle, SeriesStyles};
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::{Panel, Point};
+use crate::report::figure::{SeriesStyle, SeriesStyles};
+use crate::report::series::{Panel, Point, SeriesKey};
 
 const COLUMNS: [&str; 12] = [
     "policy",

@@ -16,9 +16,7 @@ use super::json::{Exact, inside_script};
 use crate::ledger::Row;
 use crate::metric::{Metric, Pooling, Slice};
 use crate::report::escape;
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::PIECE;
-use crate::report::series::sums::{AllSeries, CellSums, PolicyAtSize, SampleSum};
+use crate::report::series::{AllSeries, CellSums, PIECE, PolicyAtSize, SampleSum, SeriesKey};
 use crate::report::special_tokens::marked;
 
 /// Bytes of JSON with which a page still opens quickly.

@@ -5,7 +5,7 @@
 use maud::{Markup, html};
 
 use crate::format::capital;
-use crate::report::document::table::{Entry, Table};
+use crate::report::document::{Entry, Table};
 use crate::report::escape;
 
 /// The table in a box of its own scroll bar, with its text.
@@ -84,7 +84,7 @@ fn number(shown: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::document::table::{Column, Grid, Line};
+    use crate::report::document::{Column, Grid, Line};
 
     fn entry(number: &str) -> Option<Entry> {
         Some(Entry::plain(number))

@@ -8,12 +8,11 @@ use super::*;
 use crate::ledger::Row;
 use crate::metric::Slice;
 use crate::report::Results;
-use crate::report::document::Block;
-use crate::report::document::table::{Cells, Entry, Grid, Line, Table};
+use crate::report::document::{Block, Cells, Entry, Grid, Line, Table};
 use crate::report::figure::series_style::COLORS;
 use crate::report::fixture::{cell, recall, table_3};
 use crate::report::sections::{self, Report};
-use crate::report::series::panel::Panel;
+use crate::report::series::Panel;
 
 const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
@@ -23,8 +22,8 @@ fn page_with(rows: &[Row], more: Vec<Block>) -> (String, Vec<Panel>) {
     let report = Report::of(&results, &[], None, &());
     let (mut document, summary) = (sections::document(&report), sections::summary(&report));
     document.blocks.extend(more);
-    let parts = Parts { document: &document, summary: &summary, report: &report, linked: None };
-    (page::page(&parts).unwrap(), results.panels.clone())
+    let sources = Sources { document: &document, summary: &summary, report: &report, linked: None };
+    (page::page(&sources).unwrap(), results.panels.clone())
 }
 
 fn page(rows: &[Row]) -> (String, Vec<Panel>) {

@@ -11,20 +11,12 @@ use super::Report;
 use super::setting::Setting;
 use crate::ledger::Row;
 use crate::metric::{Metric, Property, Slice};
-use crate::report::document::table::{Column, Entry, Grid, Line, Table};
-use crate::report::document::{Block, Group};
+use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
-use crate::report::figure::drawing::{Content, Figure};
-use crate::report::figure::heatmap;
-use crate::report::figure::kept_by_position::{self, KeptByPosition};
-use crate::report::figure::plain::Plain;
-use crate::report::figure::scene::Scene;
+use crate::report::figure::{Content, Figure, KeptByPosition, Plain, Scene, heatmap, kept_by_position};
 use crate::report::published::Published;
-use crate::report::series::key::SeriesKey;
-use crate::report::series::panel::Panel;
-use crate::report::series::results::Results;
-use crate::report::series::sums::{AllSeries, label};
-use crate::report::statistics::interval::Estimate;
+use crate::report::series::{AllSeries, Panel, Results, SeriesKey, label};
+use crate::report::statistics::Estimate;
 
 const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
      all tokens of a layer of k entries it is the mean of min(t, k + 1), whatever the policy. Every token has one class, and the tokens of words have \
@@ -288,7 +280,7 @@ impl<'a> Kept<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::figure::series_style::SeriesStyles;
+    use crate::report::figure::SeriesStyles;
     use crate::report::fixture::{cell, documents};
 
     /// Lifetimes of a policy at two sizes: of all tokens and of two kinds, and what rows carry as text.

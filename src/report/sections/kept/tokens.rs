@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use crate::ledger::Row;
-use crate::report::document::table::{Column, Entry, Grid, Line, Table};
+use crate::report::document::{Column, Entry, Grid, Line, Table};
 use crate::report::special_tokens;
 
 /// Tokens that occur less often are left out: the first of these for which enough are left.
