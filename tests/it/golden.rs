@@ -1,0 +1,261 @@
+//! The engine against a slow, plain definition (float64, one token at a time, entries deleted): NLLs within 1e-4
+//! and equal survivors, however the text is split into reads.
+//!
+//! `tests/golden/README.md` says where the expected results come from. `TOVA_BENCH_TEST_DATA` has more of them;
+//! without it that test prints that it is skipped.
+
+use std::path::{Path, PathBuf};
+
+use crate::support::checkpoint::{configure, load, load_as};
+use serde::Deserialize;
+use tova_bench::eviction::formula::Pool;
+use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Scope, Score, presets};
+use tova_bench::lm::source::{HubSettings, ModelSource};
+use tova_bench::lm::{
+    Device, LanguageModel, MemoryPlan, ModelFiles, Real, RopeOverride, RopeOverrideKind, WeightType,
+};
+
+#[derive(Deserialize)]
+struct Golden {
+    cases: Vec<Case>,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    /// A preset; none where the score is given.
+    #[serde(default)]
+    policy: String,
+    #[serde(flatten)]
+    defined: Option<Defined>,
+    size: Option<usize>,
+    positions: Positions,
+    #[serde(default)]
+    local_layers: LocalLayers,
+    nll: Vec<f64>,
+    survivors: Vec<Vec<Vec<u32>>>,
+}
+
+/// A policy of a score's formula.
+#[derive(Deserialize)]
+struct Defined {
+    score: String,
+    scope: Scope,
+    pool: Pool,
+    keep_first: serde_json::Value,
+    keep_recent: serde_json::Value,
+    budget: Option<LayerBudget>,
+}
+
+/// As sweeps spell it.
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum LayerBudget {
+    Pyramid(u32),
+    Layers(Vec<f64>),
+}
+
+impl Defined {
+    fn policy(&self) -> Policy {
+        let amount = |value: &serde_json::Value| match value.as_str() {
+            Some(percent) => Amount::Percent(percent.trim_end_matches('%').parse().unwrap()),
+            None => Amount::Tokens(value.as_u64().unwrap() as usize),
+        };
+        let budget = match &self.budget {
+            None => Budget::Uniform,
+            Some(LayerBudget::Pyramid(beta)) => Budget::Pyramid(*beta),
+            Some(LayerBudget::Layers(shares)) => Budget::of_layers(shares).unwrap(),
+        };
+        Policy {
+            score: Score::new(&self.score, self.pool).unwrap_or_else(|error| panic!("{error}")),
+            scope: self.scope,
+            keep_first: amount(&self.keep_first),
+            keep_recent: amount(&self.keep_recent),
+            budget,
+        }
+    }
+}
+
+const TOLERANCE: f64 = 1e-4;
+
+/// NLLs and survivors of a text read `chunk` tokens at a time.
+fn read(
+    model: &LanguageModel,
+    tokens: &[u32],
+    plan: &MemoryPlan<'_>,
+    chunk: usize,
+) -> (Vec<f32>, Vec<Vec<Vec<u32>>>) {
+    let mut memory = model.new_memory(plan);
+    let mut nll = Vec::new();
+    for (i, piece) in tokens.chunks(chunk).enumerate() {
+        let states = model.read(piece, &mut memory).unwrap();
+        let start = i * chunk + 1;
+        let targets = &tokens[start..(start + piece.len()).min(tokens.len())];
+        if !targets.is_empty() {
+            nll.extend(model.nll(&states.narrow(0, 0, targets.len()).unwrap(), targets).unwrap());
+        }
+    }
+    let survivors = memory.survivors();
+    (nll, survivors.iter().map(|groups| groups.iter().map(|born| born.to_vec()).collect()).collect())
+}
+
+/// Every case of `golden`, for every chunk length. Returns the number of cases and the largest difference.
+fn check(golden: &Path, checkpoint: &Path, chunks: &[usize]) -> (usize, f64) {
+    check_model(&load(checkpoint), golden, chunks)
+}
+
+fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize, f64) {
+    let read_json = |name: &str| std::fs::read_to_string(golden.join(name)).unwrap();
+    let tokens: Vec<u32> = serde_json::from_str(&read_json("tokens.json")).unwrap();
+    let answers: Golden = serde_json::from_str(&read_json("golden.json")).unwrap();
+    // Emulated kernels are slow; their own tests cut texts at random.
+    let chunks = if std::env::var_os("TOVA_BENCH_TEST_DEVICE").is_some() { &[usize::MAX] } else { chunks };
+    let mut worst = 0f64;
+    for case in &answers.cases {
+        let policy = case.defined.as_ref().map(Defined::policy).or_else(|| presets::by_name(&case.policy));
+        assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
+        let shown = policy.map_or_else(|| case.policy.clone(), |policy| format!("{} {policy}", case.policy));
+        let policy = policy.map(|policy| policy.at(case.size.unwrap()).unwrap());
+        let (positions, local_layers, text) = (case.positions, case.local_layers, tokens.len());
+        let knows = policy.filter(|policy| policy.score.knows_the_future());
+        let future = knows.map(|policy| model.record_attention(&tokens, policy.scope).unwrap());
+        let future = future.as_deref();
+        let plan = MemoryPlan { policy, positions, local_layers, text, future, ..MemoryPlan::unbounded() };
+        for &chunk in chunks {
+            let chunk = chunk.min(tokens.len());
+            let name = format!(
+                "{} {} {:?} {} {} in reads of {chunk}",
+                golden.display(),
+                shown,
+                case.size,
+                case.positions.name(),
+                case.local_layers.name()
+            );
+            let (nll, survivors) = read(model, &tokens, &plan, chunk);
+            assert_eq!(nll.len(), case.nll.len(), "{name}");
+            for (t, (got, want)) in nll.iter().zip(&case.nll).enumerate() {
+                let difference = (f64::from(*got) - want).abs();
+                assert!(difference < TOLERANCE, "{name}: NLL of token {} is {got}, not {want}", t + 1);
+                worst = worst.max(difference);
+            }
+            assert_eq!(survivors.len(), case.survivors.len(), "{name}: layers");
+            for (layer, (got, want)) in survivors.iter().zip(&case.survivors).enumerate() {
+                // A layer without a policy has one group, whose entries every head holds.
+                let got = if got.len() == 1 { vec![got[0].clone(); want.len()] } else { got.clone() };
+                assert_eq!(&got, want, "{name}: survivors of layer {layer}");
+            }
+        }
+    }
+    (answers.cases.len(), worst)
+}
+
+/// Three checkpoints with random weights, and variants: rope scaling, biases, tied matrices under either name, f16
+/// and bf16 files, shards.
+#[test]
+fn goldens() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for name in [
+        "llama-mha",
+        "mistral-gqa",
+        "yi-gqa",
+        "variants/llama3-rope",
+        "variants/linear-rope-mqa-bf16",
+        "variants/qwen2-f16",
+        "variants/mistral-sharded",
+        "variants/llama-bias-tied",
+    ] {
+        let golden = folder.join(name);
+        let (cases, worst) = check(&golden, &golden, &[1, 7, 64, usize::MAX]);
+        assert!(cases >= 18, "{name} has only {cases} cases");
+        eprintln!("{name}: {cases} cases, largest NLL difference {worst:.1e}");
+    }
+}
+
+/// Other families than Llama, against transformers' own models with entries deleted one by one.
+#[test]
+fn families() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/families");
+    let mut golden: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    golden.sort();
+    for golden in golden {
+        let other = std::fs::read_to_string(golden.join("checkpoint")).ok();
+        let checkpoint = other.map_or_else(|| golden.clone(), |name| folder.with_file_name(name.trim()));
+        let (cases, worst) = check(&golden, &checkpoint, &[1, 7, usize::MAX]);
+        // The same settings under the keys of transformers 4.
+        if checkpoint.join("config.v4.json").exists() {
+            check_model(&load_as(&checkpoint, "config.v4.json"), &golden, &[usize::MAX]);
+        }
+        assert!(cases >= 25, "{} has only {cases} cases", golden.display());
+        eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
+    }
+}
+
+/// Every preset and other formulas, by layer and by head, against the definition in `scripts/oracle.py`.
+#[test]
+fn policies() {
+    check_policies("policies", 60);
+}
+
+/// What knows the rest of the text, and sizes that differ by layer, against the same definition.
+#[test]
+fn yardsticks() {
+    check_policies("yardsticks", 20);
+}
+
+fn check_policies(name: &str, least: usize) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    let mut golden: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    golden.sort();
+    assert!(golden.len() >= 3);
+    for golden in golden {
+        let checkpoint = std::fs::read_to_string(golden.join("checkpoint")).unwrap();
+        let (cases, worst) = check(&golden, &folder.with_file_name(checkpoint.trim()), &[1, 7, usize::MAX]);
+        assert!(cases >= least, "{} has only {cases} cases", golden.display());
+        eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
+    }
+}
+
+/// 4,096 tokens with a small cache: gaps of thousands of tokens, in one read and one token at a time.
+#[test]
+fn a_long_text() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let golden = folder.join("long-text");
+    let checkpoint = std::fs::read_to_string(golden.join("checkpoint")).unwrap();
+    let (cases, worst) = check(&golden, &folder.join(checkpoint.trim()), &[1, 1000, usize::MAX]);
+    assert!(cases >= 5, "only {cases} cases");
+    eprintln!("long-text: {cases} cases, largest NLL difference {worst:.1e}");
+}
+
+/// A checkpoint whose config divides its positions by 4, and the same one without that line, scaled by the caller.
+#[test]
+fn scaled_positions() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/variants/linear-rope-mqa-bf16");
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(golden.join(file), folder.path().join(file)).unwrap();
+    }
+    configure(folder.path(), serde_json::json!({"rope_scaling": null}));
+    let find = |path: &Path| {
+        let source: ModelSource = path.display().to_string().parse().unwrap();
+        ModelFiles::find(&source, None, &HubSettings::with_cache_dir("nowhere"), &()).unwrap()
+    };
+    let rope_override = RopeOverride { kind: RopeOverrideKind::Linear, factor: Real(4.0) };
+    let plain = find(folder.path()).revision().unwrap();
+    let files = find(folder.path()).with_rope_override(rope_override).unwrap();
+    assert_ne!(files.revision().unwrap(), plain);
+    let (cases, _) = check_model(&files.load(WeightType::Auto, &Device::CPU).unwrap(), &golden, &[64]);
+    assert!(cases >= 18, "only {cases} cases");
+    assert!(find(&golden).with_rope_override(rope_override).is_err(), "it has a scaling of its own");
+}
+
+#[test]
+fn shared_goldens() {
+    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
+        eprintln!("SKIPPED: shared_goldens needs TOVA_BENCH_TEST_DATA");
+        return;
+    };
+    // A trained checkpoint; those with random weights are committed.
+    let (golden, checkpoint) =
+        (data.join("golden/tinystories-656k"), data.join("data/checkpoints/TinyStories-656K"));
+    let (cases, worst) = check(&golden, &checkpoint, &[1, 7, 64, usize::MAX]);
+    eprintln!("tinystories-656k: {cases} cases, largest NLL difference {worst:.1e}");
+}
