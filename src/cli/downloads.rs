@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::events::Line;
+use serde_json::json;
+
+use super::events;
 use super::progress::{Mode, Progress};
 use crate::format::Bytes;
 use crate::lm::source::DownloadProgress;
@@ -33,9 +35,9 @@ impl DownloadProgress for Downloads {
         name.clone_into(current);
         progress.start(bytes, 0);
         match self.mode {
-            Mode::Json => Line::Download { file: name, bytes_done: 0, bytes }.write(),
+            Mode::Json => write(name, 0, bytes),
             Mode::None => {}
-            _ if progress.bar.is_hidden() => eprintln!("fetching {name} ({})", Bytes(bytes)),
+            _ if !progress.has_bar() => eprintln!("fetching {name} ({})", Bytes(bytes)),
             _ => {}
         }
     }
@@ -46,11 +48,11 @@ impl DownloadProgress for Downloads {
         let total = progress.bar.length().unwrap_or(done);
         if self.mode != Mode::Json {
             let summary = format!("{name}: {} of {}", Bytes(done), Bytes(total));
-            return progress.update(done, summary, &[]);
+            return progress.update(done, summary);
         }
-        progress.advance(done);
+        progress.bar.set_position(done);
         if progress.is_line_due() || done == total {
-            Line::Download { file: name, bytes_done: done, bytes: total }.write();
+            write(name, done, total);
         }
     }
 
@@ -63,4 +65,8 @@ impl DownloadProgress for Downloads {
             self.mode.note(message);
         }
     }
+}
+
+fn write(file: &str, bytes_done: u64, bytes: u64) {
+    events::write("download", json!({ "file": file, "bytes_done": bytes_done, "bytes": bytes }));
 }

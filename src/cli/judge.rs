@@ -214,7 +214,7 @@ impl JudgeProgress {
                 let JudgeProgress { done, calls, tokens, unreadable, .. } = self;
                 let summary = format!("{done} of {calls} calls, {tokens} tokens, {unreadable} unreadable");
                 let size = cell.cache_size.map_or(String::new(), |size| format!(" {size}"));
-                self.progress.update(self.done as u64, summary, &[format!("  {}{size}", cell.policy)]);
+                self.progress.update(self.done as u64, format!("{}{size}: {summary}", cell.policy));
             }
             Event::Waiting(cause, wait) => {
                 if self.last_wait.is_none_or(|last| last.elapsed() >= BETWEEN_WAITS) {

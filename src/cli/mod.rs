@@ -21,7 +21,6 @@ mod score;
 mod worlds;
 mod write;
 
-mod cells;
 mod downloads;
 mod error;
 mod events;

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use serde_json::json;
 
 use super::downloads::Downloads;
-use super::error;
-use super::events::Line;
 use super::machine_args::open;
 use super::output::print;
 use super::progress::Mode;
@@ -20,6 +19,7 @@ use super::serve::{Address, Site, Source};
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use super::terminal;
+use super::{error, events};
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Status, Wanted};
 use crate::lm::source::HubSettings;
@@ -54,7 +54,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match ended {
         Err(error) if arguments.progress == Mode::Json => {
             let exit_code = error::code(&error);
-            Line::Error { message: format!("{error:#}"), exit_code }.write();
+            events::write("error", json!({ "message": format!("{error:#}"), "exit_code": exit_code }));
             Ok(ExitCode::from(exit_code))
         }
         ended => ended,

@@ -1,12 +1,21 @@
 //! The events of a run on stderr: as text, or as lines of JSON.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::cells::Cells;
-use super::events::{Cell, Line, Totals, rounded};
+use indicatif::ProgressBar;
+use serde_json::{Value, json};
+
+use super::events::{self, cell};
 use super::progress::{Mode, Progress};
 use crate::format::counted;
-use crate::run::{Event, Outcome, Started};
+use crate::ledger::CellId;
+use crate::run::{Event, NamedCell, Outcome, Started};
+
+/// Most cells that have a bar of their own.
+const MOST_CELLS: usize = 8;
+
+const CELL: &str = "  {msg}  {pos}/{len} samples, {eta} left";
 
 /// Shows the events of a run.
 pub(super) struct RunProgress {
@@ -18,15 +27,22 @@ pub(super) struct RunProgress {
     samples: usize,
     seconds: f64,
     cells_done: usize,
-    /// Those that have a line below the bar.
-    cells: Cells,
+    /// The bars of cells in progress.
+    cells: BTreeMap<CellId, ProgressBar>,
 }
 
 impl RunProgress {
     pub(super) fn new(mode: Mode) -> RunProgress {
-        let (progress, started) = (Progress::new(mode), Started::default());
-        let cells = Cells::default();
-        RunProgress { mode, progress, started, tokens: 0, samples: 0, seconds: 0.0, cells_done: 0, cells }
+        RunProgress {
+            mode,
+            progress: Progress::new(mode),
+            started: Started::default(),
+            tokens: 0,
+            samples: 0,
+            seconds: 0.0,
+            cells_done: 0,
+            cells: BTreeMap::new(),
+        }
     }
 
     /// Shows an event.
@@ -40,7 +56,6 @@ impl RunProgress {
                 self.tokens += tokens;
                 self.samples += 1;
                 self.seconds += seconds;
-                self.progress.advance(milliseconds(self.started.kept_seconds + self.seconds));
             }
             Event::CellDone(_) => self.cells_done += 1,
             _ => {}
@@ -56,34 +71,33 @@ impl RunProgress {
     }
 
     /// Shows what became of the run; the page was written to `report`.
-    pub(super) fn finish(&self, outcome: &Outcome, elsewhere: usize, results: &Path, report: Option<&Path>) {
+    pub(super) fn finish(&self, outcome: &Outcome, in_other_shards: usize, results: &Path, report: Option<&Path>) {
         if self.mode == Mode::Json {
-            let Outcome { done, skipped, failed, taken, interrupted } = *outcome;
-            let line = Line::Finished {
-                interrupted,
-                cells_measured: done,
-                cells_skipped: skipped,
-                cells_failed: failed,
-                cells_taken: taken,
-                cells_elsewhere: elsewhere,
-                run: self.totals(),
-                results: results.display().to_string(),
-                report: report.map(|page| page.display().to_string()),
-            };
-            return line.write();
+            let keys = json!({
+                "interrupted": outcome.interrupted,
+                "cells_measured": outcome.done,
+                "cells_skipped": outcome.skipped,
+                "cells_failed": outcome.failed,
+                "cells_taken": outcome.taken,
+                "cells_elsewhere": in_other_shards,
+                "run": self.totals(),
+                "results": results.display().to_string(),
+                "report": report.map(|page| page.display().to_string()),
+            });
+            return events::write("finished", keys);
         }
         if outcome.interrupted {
             eprintln!("{}", self.kept());
         }
         if !outcome.interrupted || outcome.done + outcome.skipped + outcome.failed > 0 {
-            eprintln!("{}", summary(outcome, elsewhere));
+            eprintln!("{}", summary(outcome, in_other_shards));
         }
     }
 
     fn say(&mut self, event: &Event<'_>) {
         let print = |line: &str| self.progress.print(line);
         match event {
-            Event::Started(_) if self.mode == Mode::None => {}
+            Event::Started(_) | Event::Loading(_) if self.mode == Mode::None => {}
             Event::Started(started) => {
                 if started.skipped > 0 {
                     print(&format!("{} measured already, skipped", counted(started.skipped, "cell")));
@@ -92,23 +106,24 @@ impl RunProgress {
                     print(&self.kept());
                 }
             }
-            Event::Loading(_) if self.mode == Mode::None => {}
             Event::Loading(model) => print(&format!("loading {model}")),
-            Event::Sample { cell, tokens: moved, samples_left, samples: all, .. } => {
-                let Totals { samples_done, samples, cells_done, cells, tokens, seconds, .. } = self.totals();
-                let rate = tokens as f64 / seconds / 1e3;
-                let summary =
-                    format!("{samples_done}/{samples} samples, {cells_done}/{cells} cells, {rate:.1} k tokens/s");
-                if self.progress.has_bar() {
-                    self.cells.moved(cell, all - samples_left, *all, *moved, seconds);
-                }
-                self.progress.display(summary, &self.cells.lines());
+            Event::Sample { cell, samples_left, samples, .. } => {
+                self.show_cell(cell, samples - samples_left, *samples);
+                let summary = format!(
+                    "{}/{} samples, {}/{} cells, {:.1} k tokens/s",
+                    self.started.kept + self.samples,
+                    self.started.samples,
+                    self.cells_done,
+                    self.started.cells,
+                    self.tokens as f64 / self.progress.seconds() / 1e3
+                );
+                self.progress.update(self.milliseconds_done(), summary);
             }
-            Event::CellDone(cell) => self.cells.ended(cell, true),
+            Event::CellDone(cell) => self.end_cell(cell),
             Event::CellFailed { cell, error } => {
                 // The error names the cell.
                 print(&format!("failed: {error:#}"));
-                self.cells.ended(cell, false);
+                self.end_cell(cell);
             }
             Event::CellsFailed { model, task, count, error, .. } => {
                 print(&format!("failed: {} of {task} with {model}: {error:#}", counted(*count, "cell")));
@@ -118,64 +133,94 @@ impl RunProgress {
         }
     }
 
-    fn write(&self, event: &Event<'_>) {
-        let line = match event {
-            Event::Started(started) => Line::Started { cells_skipped: started.skipped, run: self.totals() },
-            Event::Loading(model) => Line::Loading { model },
-            Event::Sample { cell, sample, tokens, samples_left, samples, .. } => Line::Sample {
-                cell: Cell::of(cell),
-                sample,
-                tokens: *tokens,
-                samples_done: samples - samples_left,
-                samples: *samples,
-                run: self.totals(),
-            },
-            Event::CellDone(cell) => Line::CellDone { cell: Cell::of(cell), run: self.totals() },
-            Event::CellFailed { cell, error } => {
-                Line::CellFailed { cell: Cell::of(cell), error: format!("{error:#}") }
-            }
-            Event::CellsFailed { model, task, count, cells: [], error } => {
-                Line::CellsFailed { model, task, cells: *count, error: format!("{error:#}") }
-            }
-            Event::CellsFailed { cells, error, .. } => {
-                for cell in *cells {
-                    Line::CellFailed { cell: Cell::of(cell), error: format!("{error:#}") }.write();
-                }
-                return;
-            }
-            Event::CellTaken(cell) => Line::CellTaken { cell: Cell::of(cell) },
-            Event::Warning(message) => Line::Warning { message },
-        };
-        line.write();
+    /// Moves the bar of a cell. Of the cells that are measured side by side, the first have one.
+    fn show_cell(&mut self, cell: &NamedCell, done: usize, samples: usize) {
+        let id = cell.name.id();
+        if self.progress.has_bar() && !self.cells.contains_key(&id) && self.cells.len() < MOST_CELLS {
+            let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
+            let bar = self.progress.below(samples as u64, CELL);
+            bar.set_message(format!("{}{size}, {}", cell.cell.policy, cell.cell.task.name));
+            self.cells.insert(id, bar);
+        }
+        if let Some(bar) = self.cells.get(&id) {
+            bar.set_position(done as u64);
+        }
     }
 
-    fn totals(&self) -> Totals {
-        Totals {
-            samples_done: self.started.kept + self.samples,
-            samples: self.started.samples,
-            cells_done: self.cells_done,
-            cells: self.started.cells,
-            tokens: self.tokens,
-            seconds: rounded(self.progress.seconds()),
-            seconds_left: self.progress.seconds_left().map(rounded),
+    fn end_cell(&mut self, cell: &NamedCell) {
+        if let Some(bar) = self.cells.remove(&cell.name.id()) {
+            bar.finish_and_clear();
         }
+    }
+
+    fn write(&self, event: &Event<'_>) {
+        let (name, keys) = match event {
+            Event::Started(started) => {
+                ("started", json!({ "cells_skipped": started.skipped, "run": self.totals() }))
+            }
+            Event::Loading(model) => ("loading", json!({ "model": model })),
+            Event::Sample { cell: of, sample, tokens, samples_left, samples, .. } => {
+                self.progress.bar.set_position(self.milliseconds_done());
+                let keys = json!({
+                    "cell": cell(of),
+                    "sample": sample,
+                    "tokens": tokens,
+                    "samples_done": samples - samples_left,
+                    "samples": samples,
+                    "run": self.totals(),
+                });
+                ("sample", keys)
+            }
+            Event::CellDone(of) => ("cell_done", json!({ "cell": cell(of), "run": self.totals() })),
+            Event::CellFailed { cell: of, error } => {
+                ("cell_failed", json!({ "cell": cell(of), "error": format!("{error:#}") }))
+            }
+            Event::CellsFailed { model, task, count, cells: [], error } => {
+                let error = format!("{error:#}");
+                ("cells_failed", json!({ "model": model, "task": task, "cells": count, "error": error }))
+            }
+            Event::CellsFailed { cells, error, .. } => {
+                return cells.iter().for_each(|cell| self.write(&Event::CellFailed { cell, error }));
+            }
+            Event::CellTaken(of) => ("cell_taken", json!({ "cell": cell(of) })),
+            Event::Warning(message) => ("warning", json!({ "message": message })),
+        };
+        events::write(name, keys);
+    }
+
+    /// How far all cells of the run together are.
+    fn totals(&self) -> Value {
+        let rounded = |seconds: f64| (1e3 * seconds).round() / 1e3;
+        json!({
+            "samples_done": self.started.kept + self.samples,
+            "samples": self.started.samples,
+            "cells_done": self.cells_done,
+            "cells": self.started.cells,
+            "tokens": self.tokens,
+            "seconds": rounded(self.progress.seconds()),
+            "seconds_left": self.progress.seconds_left().map(rounded),
+        })
+    }
+
+    fn milliseconds_done(&self) -> u64 {
+        milliseconds(self.started.kept_seconds + self.seconds)
     }
 
     /// What this run and earlier ones have measured.
     fn kept(&self) -> String {
-        let Totals { samples_done, samples, .. } = self.totals();
-        format!("kept: {samples_done} of {samples} samples ({} %)", 100 * samples_done / samples.max(1))
+        let (done, all) = (self.started.kept + self.samples, self.started.samples);
+        format!("kept: {done} of {all} samples ({} %)", 100 * done / all.max(1))
     }
 }
 
-fn summary(outcome: &Outcome, elsewhere: usize) -> String {
+fn summary(outcome: &Outcome, in_other_shards: usize) -> String {
     let Outcome { done, skipped, failed, taken, .. } = outcome;
     let mut text = format!("{done} cells measured, {skipped} were there already, {failed} failed");
     if *taken > 0 {
         text += &format!(", {taken} measured by another process");
     }
-    if elsewhere > 0 {
-        text += &format!(", {elsewhere} left to other shards");
+    if in_other_shards > 0 {
+        text += &format!(", {in_other_shards} left to other shards");
     }
     text
 }

@@ -195,11 +195,6 @@ impl LanguageModel {
         (self.embedding.bytes() + head + bytes_of(&self.norm) + layers) as u64
     }
 
-    /// Tokens per thread that go through the layers together.
-    pub(super) fn segment(&self) -> usize {
-        SEGMENT
-    }
-
     /// The device that products with weights run on.
     pub fn device(&self) -> &Device {
         &self.device

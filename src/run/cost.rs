@@ -1,17 +1,34 @@
-//! Estimates the run time of cells: the tokens that a task counts, at measured or nominal rates.
-
-use std::ops::ControlFlow;
-use std::time::Instant;
+//! Estimates the run time of cells: the tokens that a task counts, at the speed of a machine.
+//!
+//! An estimate may be a third off. Shards are balanced with the nominal speed, because all machines must split a sweep in the
+//! same way, and so is progress counted, whose time left follows from the observed pace. `plan` measures the speed.
 
 use anyhow::Result;
 
-use super::machine::{MOST_SIDE_BY_SIDE, workers};
+use super::machine::{MOST_SIDE_BY_SIDE, Workers, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
-use super::rates::{CacheRates, Rates};
-use crate::eviction::CacheRule;
+use crate::eviction::{CacheRule, Positions};
 use crate::ledger::Status;
-use crate::lm::{Device, Probe};
-use crate::task::{Batch, CacheConfig, Prefill, TokenCost, sequences_that_fit};
+use crate::lm::{Device, ModelShape};
+use crate::task::{CacheConfig, TokenCost, sequences_that_fit};
+
+/// Multiplications and additions a second of the nominal machine, in large products.
+const PRODUCTS: f64 = 60e9;
+
+/// Bytes a second that generating gets from memory.
+const MEMORY: f64 = 15e9;
+
+/// Products for one token are this much slower while generating than while reading.
+const FEW_ROWS: f64 = 1.5;
+
+/// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
+const SCAN: f64 = 0.3e-9;
+
+/// Seconds of a token beside its products, for each layer and number of its state: rotation, norms, copies.
+const REST: f64 = 4.0e-9;
+
+/// A read takes as long as so many more tokens, because products prepare the weights.
+const BEGINNING: f64 = 32.0;
 
 /// Bytes of weights that are read and converted a second.
 const LOADING: f64 = 5e9;
@@ -28,12 +45,134 @@ pub struct Cost {
     pub shared: f64,
 }
 
+/// Seconds that work takes on a machine, in units of those of the nominal machine.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Speed {
+    pub reading: f64,
+    pub generating: f64,
+}
+
+/// Seconds of the parts of a model's work on the nominal machine.
+pub(super) struct Seconds {
+    /// A token through all layers, without attention.
+    token: f64,
+    /// Attention of a token to one entry of each layer.
+    entry: f64,
+    /// The probabilities after a token.
+    pub logits: f64,
+    /// Reading all weights from memory.
+    weights: f64,
+}
+
+impl Speed {
+    const NOMINAL: Speed = Speed { reading: 1.0, generating: 1.0 };
+}
+
+impl Seconds {
+    pub fn nominal(shape: &ModelShape) -> Seconds {
+        let layers = (shape.layers * shape.layer_weights()) as f64;
+        let output = (shape.vocab * shape.hidden) as f64;
+        let heads = (shape.layers * shape.heads.heads) as f64;
+        Seconds {
+            token: 2.0 * layers / PRODUCTS + REST * (shape.layers * shape.hidden) as f64,
+            entry: heads * (4.0 * shape.head_dim as f64 / PRODUCTS + SCAN),
+            logits: 2.0 * output / PRODUCTS + SCAN * shape.vocab as f64,
+            weights: 4.0 * (layers + output) / MEMORY,
+        }
+    }
+
+    /// Reads of so many tokens in all, each of which attends to so many entries.
+    pub fn read(&self, reads: usize, tokens: usize, entries: f64) -> f64 {
+        let tokens = tokens as f64;
+        (BEGINNING * reads as f64 + tokens) * self.token + tokens * entries * self.entry
+    }
+
+    /// A token of each of some texts that are generated side by side.
+    pub fn step(&self, texts: usize, entries: f64) -> f64 {
+        self.weights + texts as f64 * (FEW_ROWS * (self.token + self.logits) + entries * self.entry)
+    }
+}
+
 impl Cost {
+    /// The cost of all samples of a cell on the nominal machine, if texts are generated to their full length.
+    pub(super) fn nominal(model_task: &ModelTask, cell: &NamedCell) -> Cost {
+        Cost::at(Speed::NOMINAL, model_task, cell, &Device::CPU)
+    }
+
+    fn at(speed: Speed, model_task: &ModelTask, cell: &NamedCell, device: &Device) -> Cost {
+        let config = cell.cache_config();
+        let seconds = Seconds::nominal(&model_task.files.shape);
+        let mut cost = Cost { own: FILE, shared: 0.0 };
+        for batch in model_task.samples.batches() {
+            let texts = batch.len();
+            let tokens = model_task.samples.cost(batch, &config);
+            let reading = speed.reading * (slowness(cell) * seconds.of_parts(&tokens, &config));
+            let again = seconds.read(texts, tokens.read_again, tokens.read_again as f64 / 2.0 / texts as f64);
+            let scored = if config.compare { 2 * tokens.scored } else { tokens.scored };
+            let reading = reading + speed.reading * (again + scored as f64 * seconds.logits);
+            let entries = entries(&tokens, &config, texts);
+            let step = |texts: usize| speed.generating * seconds.step(texts, entries);
+            cost.own += if model_task.task.is_timed() {
+                // One sequence, twice, then as many as fit. Without room for one the cell fails, and takes no time.
+                sequences(model_task, cell, device).map_or(0.0, |together| {
+                    (2 + together) as f64 * reading + tokens.written as f64 * (step(1) + step(together))
+                })
+            } else {
+                // Texts join where others have ended, so there are always about as many.
+                let side_by_side = texts.min(MOST_SIDE_BY_SIDE);
+                reading + tokens.written.div_ceil(side_by_side) as f64 * step(side_by_side)
+            };
+            cost.shared += speed.reading * seconds.read(1, tokens.shared, tokens.shared as f64 / 2.0);
+        }
+        cost
+    }
+
     /// What is left of a cell, without the samples that are measured already.
     pub fn left(self, model_task: &ModelTask, cell: &NamedCell) -> Cost {
         let share = 1.0 - model_task.measured(cell).1;
         Cost { own: self.own * share, shared: self.shared * share }
     }
+}
+
+impl Seconds {
+    /// The parts of texts that a cell reads for itself.
+    fn of_parts(&self, tokens: &TokenCost, config: &CacheConfig) -> f64 {
+        let of_part = |part: &std::ops::Range<usize>| {
+            // What evicted entries would have received is about half of full attention.
+            let lost = if config.compare { (part.start + part.end) as f64 / 4.0 } else { 0.0 };
+            self.read(1, part.len(), config.attended(part.clone()) + lost)
+        };
+        tokens.parts.iter().map(of_part).sum()
+    }
+}
+
+/// Logits row by row, and products in f64, take longer.
+fn slowness(cell: &NamedCell) -> f64 {
+    match cell.cell.rule {
+        CacheRule::Evict { policy, .. } if policy.score.compares_norms() => 4.0,
+        CacheRule::Evict { .. } if cell.cell.positions != Positions::Absolute => 2.0,
+        _ => 1.0,
+    }
+}
+
+/// Entries that a generated token attends to, on average.
+fn entries(tokens: &TokenCost, config: &CacheConfig, texts: usize) -> f64 {
+    let read: usize = tokens.parts.iter().map(|part| part.end).sum();
+    let held = read as f64 / tokens.parts.len().max(1) as f64 + (tokens.written / texts) as f64 / 2.0;
+    config.rule.sized().map_or(held, |policy| config.mean(policy, |size| held.min(size as f64)))
+}
+
+/// Sequences of a timed task that fit into the memory that it grants.
+fn sequences(model_task: &ModelTask, cell: &NamedCell, device: &Device) -> Option<usize> {
+    let shape = &model_task.files.shape;
+    let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
+    let weights = model_task.files.held_bytes(model_task.model.dtype, device);
+    sequences_that_fit(model_task.task.granted_memory?, weights, shape.cache_bytes_by_layer(&entries))
+}
+
+/// The seconds of loading a task's model, which its first cell takes.
+pub(super) fn loading(model_task: &ModelTask) -> f64 {
+    model_task.files.weight_bytes() as f64 / LOADING
 }
 
 /// The seconds of each cell of a model and a task that are measured together: the longest prefix counts once, for the first
@@ -48,13 +187,12 @@ pub fn one_after_another(costs: &[Cost]) -> Vec<f64> {
     seconds.collect()
 }
 
-/// The costs on this machine of all cells, by model and task. Short pieces of work are timed for it, where anything is left
-/// to do.
+/// The costs on this machine of all cells, by model and task. Its speed is measured for each model with anything left to do.
 ///
 /// # Errors
 /// Threads that cannot be started, errors of the device.
 pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<Vec<Vec<Cost>>> {
-    let mut found: Option<(&ModelTask, (usize, usize), Probe)> = None;
+    let mut measured: Option<(&ModelTask, Workers, Speed)> = None;
     let mut costs = Vec::new();
     for model_task in &prepared.model_tasks {
         if model_task.cells.iter().all(|cell| cell.status == Status::Done) {
@@ -62,28 +200,24 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
             continue;
         }
         let machine = workers(model_task, &Device::CPU, threads, 1);
-        let device = if model_task.task.is_timed() { device } else { &Device::CPU };
-        let is_known = found.as_ref().is_some_and(|(other, split, _)| {
-            other.model == model_task.model
-                && other.task.is_timed() == model_task.task.is_timed()
-                && *split == (machine.workers, machine.threads)
-        });
-        if !is_known {
-            // Two models are not in memory at once.
-            drop(found.take());
-            let files = &model_task.files;
-            let bytes = files.held_bytes(model_task.model.dtype, device) / files.shape.parameters().max(1);
-            let split = (machine.workers, machine.threads);
-            found = Some((model_task, split, Probe::new(&files.shape, bytes, device, split)?));
-        }
-        let Some((.., probe)) = &found else { continue };
-        let rates = Rates::measured(model_task, probe)?;
-        let written = share_written(model_task, &rates);
+        let is_timed = model_task.task.is_timed();
+        let device = if is_timed { device } else { &Device::CPU };
+        let speed = match measured {
+            Some((other, workers, speed))
+                if other.model == model_task.model
+                    && other.task.is_timed() == is_timed
+                    && (workers.workers, workers.threads) == (machine.workers, machine.threads) =>
+            {
+                speed
+            }
+            _ => Speed::measured(model_task, device, machine)?,
+        };
+        measured = Some((model_task, machine, speed));
         // Workers measure the cells of a batch side by side once one of them has read its prefix. Batches are split where there
         // are too few.
         let parallel = |pieces: usize| machine.workers.min(pieces).max(1) as f64;
         let of_cell = |cell: &NamedCell| {
-            let Cost { own, shared } = cost_of(model_task, cell, device, (&rates, written));
+            let Cost { own, shared } = Cost::at(speed, model_task, cell, device);
             let own = own / parallel(model_task.samples.len() * model_task.cells.len());
             Cost { own, shared: shared / parallel(model_task.samples.batches().len()) }
         };
@@ -92,223 +226,90 @@ pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<
     Ok(costs)
 }
 
-/// A few texts are written with the model itself, for about so many seconds, to see how long they become.
-const WRITING: f64 = 0.15;
-
-/// The part of the tokens that a task may write which its texts have, on average: models may end their texts earlier. The
-/// first samples are written with the full cache, if that is a matter of moments; otherwise all tokens count.
-fn share_written(model_task: &ModelTask, rates: &Rates) -> f64 {
-    let (Some(generation), Some(cell)) = (&model_task.task.generation, model_task.cells.first()) else {
-        return 1.0;
-    };
-    let samples = &model_task.samples;
-    let batches = samples.batches();
-    let config = CacheConfig { rule: CacheRule::Unbounded, ..cell.cache_config() };
-    let Cost { own, shared } = whole(model_task, cell, &Device::CPU, rates);
-    let each = own / samples.len() as f64 + shared / batches.len() as f64;
-    if loading(model_task) + each > 2.0 * WRITING {
-        return 1.0;
-    }
-    // If this model cannot be loaded, the run says so.
-    let Ok(model) = model_task.files.load(model_task.model.dtype, &Device::CPU) else { return 1.0 };
-    let started = Instant::now();
-    let (mut written, mut most) = (0, 0);
-    for all in batches.into_iter().take_while(|_| started.elapsed().as_secs_f64() < WRITING) {
-        let Ok(prefix) = samples.read_prefix(&model, all.clone(), &[config]) else { break };
-        let some: Vec<usize> = all.clone().collect();
-        let batch = Batch { all, samples: &some, config, side_by_side: 1 };
-        let _ = samples.measure(&model, &batch, prefix.as_ref(), &mut |_, result| {
-            if let Ok(result) = result {
-                written += result.new_tokens;
-                most += generation.max_new_tokens;
-            }
-            if started.elapsed().as_secs_f64() < WRITING {
-                ControlFlow::Continue(())
-            } else {
-                ControlFlow::Break(())
-            }
-        });
-    }
-    if most > 0 { written as f64 / most as f64 } else { 1.0 }
-}
-
-/// The cost of all samples of a cell, if texts are written to their full length.
-pub(super) fn whole(model_task: &ModelTask, cell: &NamedCell, device: &Device, rates: &Rates) -> Cost {
-    cost_of(model_task, cell, device, (rates, 1.0))
-}
-
-/// The cost of all samples of a cell, if texts have a part of the tokens they may have.
-fn cost_of(model_task: &ModelTask, cell: &NamedCell, device: &Device, (rates, written): (&Rates, f64)) -> Cost {
-    let config = cell.cache_config();
-    let tokens = Tokens { rates, cache: rates.of(cell), config };
-    let mut cost = Cost { own: FILE, shared: 0.0 };
-    for batch in model_task.samples.batches() {
-        let samples: Vec<usize> = batch.clone().collect();
-        // The same on every machine, because shards depend on it.
-        let side_by_side = MOST_SIDE_BY_SIDE;
-        let mut counts = model_task.samples.cost(&Batch { all: batch, samples: &samples, config, side_by_side });
-        if written < 1.0 {
-            counts = counts.with_steps((written * counts.steps as f64).ceil() as usize);
-        }
-        if model_task.task.is_timed() {
-            cost.own += timed(&tokens, &counts, model_task, cell, device);
-        } else {
-            cost.own += tokens.own(&counts);
-            cost.shared += tokens.shared(&counts);
-        }
-    }
-    cost
-}
-
-/// The seconds of loading a task's model, which its first cell takes.
-pub(super) fn loading(model_task: &ModelTask) -> f64 {
-    model_task.files.weight_bytes() as f64 / LOADING
-}
-
-/// The cost of tokens in seconds.
-struct Tokens<'a> {
-    rates: &'a Rates,
-    cache: CacheRates,
-    config: CacheConfig,
-}
-
-impl Tokens<'_> {
-    fn own(&self, tokens: &TokenCost) -> f64 {
-        let Tokens { rates, cache, config } = self;
-        // A prompt that is read whole is cut only then.
-        let attention = if config.prefill == Prefill::OneShot { rates.full.attention } else { cache.attention };
-        let attention = attention.at(tokens.attended) + rates.losing * tokens.lost_of;
-        let reading = self.dense(cache, tokens.reads, tokens.read) + tokens.read as f64 * attention;
-        let comparing =
-            if config.compare && tokens.read > 0 { rates.comparing * tokens.scored as f64 } else { 0.0 };
-        let scoring = self.scoring(tokens.reads, tokens.scored) + comparing;
-        let steps = tokens.steps as f64;
-        reading + scoring + steps * self.step(tokens.side_by_side, tokens.entries) + self.again(tokens)
-    }
-
-    fn shared(&self, tokens: &TokenCost) -> f64 {
-        self.full(1, tokens.shared)
-    }
-
-    /// Texts that are read with the full cache.
-    fn full(&self, texts: usize, tokens: usize) -> f64 {
-        let full = self.rates.full;
-        let attended = tokens as f64 / 2.0 / texts.max(1) as f64;
-        self.dense(&full, texts, tokens) + tokens as f64 * full.attention.at(attended)
-    }
-
-    /// Some reads without their attention.
-    fn dense(&self, cache: &CacheRates, reads: usize, tokens: usize) -> f64 {
-        let segments = reads.max(tokens.div_ceil(self.rates.segment));
-        if tokens == 0 { 0.0 } else { cache.dense.start * segments as f64 + cache.dense.slope * tokens as f64 }
-    }
-
-    fn scoring(&self, reads: usize, tokens: usize) -> f64 {
-        let blocks = reads.max(tokens.div_ceil(SCORED_AT_ONCE));
-        if tokens == 0 {
-            0.0
-        } else {
-            self.rates.scoring.start * blocks as f64 + self.rates.scoring.slope * tokens as f64
-        }
-    }
-
-    /// A token of each of some texts that are generated side by side.
-    fn step(&self, texts: usize, entries: f64) -> f64 {
-        self.rates.step.at(texts as f64) + texts as f64 * self.cache.generating.at(entries)
-    }
-
-    /// Generated texts are read with their prompts, and scored.
-    fn again(&self, tokens: &TokenCost) -> f64 {
-        let texts = tokens.side_by_side;
-        let scored = if tokens.read_again > 0 { texts * tokens.steps } else { 0 };
-        self.full(texts, tokens.read_again) + self.scoring(texts, scored)
-    }
-}
-
-/// Tokens that a thread scores in one product.
-const SCORED_AT_ONCE: usize = 512;
-
-/// A repeat of a timed task: one sequence, twice, then as many as fit.
-fn timed(
-    tokens: &Tokens<'_>,
-    counts: &TokenCost,
-    model_task: &ModelTask,
-    cell: &NamedCell,
-    device: &Device,
-) -> f64 {
-    let weights = model_task.files.held_bytes(model_task.model.dtype, device);
-    let shape = &model_task.files.shape;
-    let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
-    let cache = shape.cache_bytes_by_layer(&entries);
-    // Without room for one sequence the cell fails, and takes no time.
-    let granted = model_task.task.granted_memory;
-    let Some(texts) = granted.and_then(|memory| sequences_that_fit(memory, weights, cache)) else { return 0.0 };
-    let prompt = tokens.own(&TokenCost { steps: 0, ..*counts });
-    let steps = tokens.step(1, counts.entries) + tokens.step(texts, counts.entries);
-    (2 + texts) as f64 * prompt + counts.steps as f64 * steps
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::prepare;
-    use super::super::rates::Line;
+    use super::super::{Started, prepare};
     use super::*;
     use crate::lm::source::HubSettings;
     use crate::sweep::{Selection, Sweep};
 
-    /// The costs of a sweep's cells, without writing their files.
-    fn costs(sweep: &str, rates: &Rates) -> Vec<Cost> {
+    fn prepared(sweep: &str) -> Prepared {
         let sweep = Sweep::parse(sweep, "a.yaml").unwrap();
         let hub = HubSettings::with_cache_dir("nowhere");
-        let prepared = prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
-        let model_task = &prepared.model_tasks[0];
-        let cost = |cell| whole(model_task, cell, &Device::CPU, rates);
-        model_task.cells.iter().map(cost).map(|cost| Cost { own: cost.own - FILE, ..cost }).collect()
+        prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap()
+    }
+
+    /// The nominal costs of the cells of a sweep's first task, without writing their files.
+    fn costs(prepared: &Prepared) -> Vec<Cost> {
+        let cells = prepared.model_tasks[0].cells.iter();
+        cells.map(|cell| Cost { own: cell.cost.own - FILE, ..cell.cost }).collect()
+    }
+
+    #[track_caller]
+    fn assert_near(a: f64, b: f64) {
+        assert!((a - b).abs() <= 1e-9 * b.abs(), "{a} for {b}");
     }
 
     #[test]
     fn the_cells_of_a_text_by_hand() {
-        let line = |start, slope| Line { start, slope };
-        let cache = CacheRates { dense: line(1.0, 2.0), attention: line(0.0, 1.0), ..CacheRates::default() };
-        let rates = Rates::of_all(cache, 16, line(3.0, 0.5), Line::default());
-        let sweep = "models: [random-tiny]\npolicies: [full, truncate, tova]\ncache_sizes: [8, 32]\n\
-            tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 1}}]\n";
-        // 32 tokens in two segments, which attend to 16 entries on average. One block of 31 tokens is scored.
-        let full = Cost { own: 3.0 + 15.5, shared: 2.0 + 64.0 + 32.0 * 16.0 };
+        let prepared = prepared(
+            "models: [random-tiny]\npolicies: [full, truncate, tova]\ncache_sizes: [8, 32]\n\
+             tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 1}}]\n",
+        );
+        let Seconds { token, entry, logits, .. } = Seconds::nominal(&prepared.model_tasks[0].files.shape);
+        // 32 tokens, which attend to 16 entries on average; 31 are scored.
+        let full = (31.0 * logits, 64.0 * token + 32.0 * 16.0 * entry);
         // Four pieces, each with its own beginning, and 4 entries on average.
-        let truncate = Cost { own: 4.0 + 64.0 + 32.0 * 4.0 + 4.0 * 3.0 + 15.5, shared: 0.0 };
+        let truncate = (4.0 * 40.0 * token + 32.0 * 4.0 * entry + 31.0 * logits, 0.0);
         // 8 tokens attend to 4 entries on average, and 24 to 8.
-        let tova = Cost { own: 2.0 + 64.0 + 8.0 * 4.0 + 24.0 * 8.0 + 3.0 + 15.5, shared: 0.0 };
+        let tova = (64.0 * token + (8.0 * 4.0 + 24.0 * 8.0) * entry + 31.0 * logits, 0.0);
         // Caches as large as the text are the full cache.
-        let expected = [full, truncate, full, tova, full].map(|cost| (2.0 * cost.own, 2.0 * cost.shared));
-        let costs = costs(sweep, &rates);
+        let expected = [full, truncate, full, tova, full];
+        let costs = costs(&prepared);
         assert_eq!(costs.len(), expected.len());
         for (cost, (own, shared)) in costs.iter().zip(expected) {
-            assert!(
-                (cost.own - own).abs() < 1e-9 && (cost.shared - shared).abs() < 1e-9,
-                "{cost:?} {own} {shared}"
-            );
+            assert_near(cost.own, 2.0 * own);
+            assert_near(cost.shared, 2.0 * shared);
         }
     }
 
     #[test]
-    fn texts_that_are_written_by_hand() {
-        let line = |start, slope| Line { start, slope };
-        let cache = CacheRates { generating: line(0.0, 0.25), ..CacheRates::default() };
-        let rates = Rates::of_all(cache, 16, Line::default(), line(5.0, 1.0));
-        let sweep = "models: [random-tiny]\npolicies: [full, tova]\ncache_sizes: [8]\n\
-            tasks: [{needle: {dataset: random-words, lengths: [200], depths: [50], texts: 2, \
-            write: {max_new_tokens: 10}}}]\n";
-        let costs = costs(sweep, &rates);
-        // A step takes 5 and 1 for its text, and a quarter for each entry: 8, or the prompt and half of the 10 tokens.
-        assert!((costs[1].own - 2.0 * 10.0 * (6.0 + 2.0)).abs() < 1e-9, "{costs:?}");
-        let entries = (costs[0].own / 2.0 / 10.0 - 6.0) * 4.0 - 5.0;
-        assert!((150.0..=190.0).contains(&entries), "{entries}");
+    fn generated_texts_by_hand() {
+        let prepared = prepared(
+            "models: [random-tiny]\npolicies: [tova]\ncache_sizes: [8]\n\
+             tasks: [{needle: {dataset: random-words, lengths: [200], depths: [50], texts: 2, \
+             write: {max_new_tokens: 10}}}]\n",
+        );
+        let model_task = &prepared.model_tasks[0];
+        let Seconds { token, entry, logits, weights } = Seconds::nominal(&model_task.files.shape);
+        let prompt = |sample: usize| (model_task.samples.tokens(sample) - 10) as f64;
+        // The prompt grows to 8 entries and is read on with them; then 10 steps of one text each.
+        let read = |tokens: f64| (32.0 + tokens) * token + (8.0 * 4.0 + (tokens - 8.0) * 8.0) * entry;
+        let step = weights + 1.5 * (token + logits) + 8.0 * entry;
+        assert_near(costs(&prepared)[0].own, read(prompt(0)) + read(prompt(1)) + 20.0 * step);
+    }
+
+    #[test]
+    fn what_is_kept_and_what_is_left_are_the_whole() {
+        let mut prepared = prepared(
+            "models: [random-tiny]\npolicies: [tova]\ncache_sizes: [8]\ntasks: [{needle: {\
+             dataset: random-words, lengths: [200, 1800], depths: [50], texts: 1, write: {max_new_tokens: 4}}}]\n",
+        );
+        for (measured, part) in [(0, 0.1), (1, 0.9)] {
+            prepared.model_tasks[0].cells[0].status = Status::Partial { samples: [measured].into() };
+            let Started { samples, kept, seconds, kept_seconds, .. } = Started::of(&prepared);
+            assert_eq!((samples, kept), (2, 1));
+            assert!((kept_seconds / seconds - part).abs() < 0.02, "{kept_seconds} of {seconds}");
+            let model_task = &prepared.model_tasks[0];
+            let left = model_task.seconds(&model_task.cells[0]) * model_task.share(1 - measured);
+            assert_near(kept_seconds + left, seconds);
+        }
     }
 
     #[test]
     fn every_kind_of_cell_has_an_estimate() {
-        let sweep = "models: [random-tiny]\npolicies: [full, window, h2o, knorm, tova@squeezed, random]\n\
+        let prepared = prepared(
+            "models: [random-tiny]\npolicies: [full, window, h2o, knorm, tova@squeezed, random]\n\
             cache_sizes: [4, 40, 5000]\ntasks:\n\
             - perplexity: {dataset: random-words, length: 64, books: 2, chunks_per_book: 1}\n\
             - perplexity: {dataset: random-words, length: 96, books: 1, chunks_per_book: 1, compare_to_full: true}\n\
@@ -316,10 +317,8 @@ mod tests {
             - needle: {dataset: random-words, lengths: [200], depths: [50], texts: 1, \
             write: {max_new_tokens: 4, prefill: stream}}\n\
             - story: {request: embedded, stories: 2, length: 512, write: {max_new_tokens: 4}}\n\
-            - timing: {memory: 10 MB, length: 64, prompt: 16, repeats: 1}\n";
-        let sweep = Sweep::parse(sweep, "a.yaml").unwrap();
-        let hub = HubSettings::with_cache_dir("nowhere");
-        let prepared = prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+            - timing: {memory: 10 MB, length: 64, prompt: 16, repeats: 1}\n",
+        );
         assert!(prepared.unavailable.is_empty());
         let costs = estimate(&prepared, &Device::CPU, 2).unwrap();
         assert_eq!(costs.len(), prepared.model_tasks.len());

@@ -1,6 +1,7 @@
 //! The events of a run, and its outcome.
 
-use super::prepare::NamedCell;
+use super::prepare::{NamedCell, Prepared};
+use crate::ledger::Status;
 
 /// What happens during a run.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub enum Event<'a> {
         cell: &'a NamedCell,
         sample: &'a str,
         tokens: u64,
-        /// That it was estimated to take.
+        /// That it takes on the nominal machine.
         seconds: f64,
         samples_left: usize,
         /// Of the whole cell.
@@ -48,9 +49,30 @@ pub struct Started {
     /// Samples of all cells, and those that are measured.
     pub samples: usize,
     pub kept: usize,
-    /// The estimated seconds of both.
+    /// The seconds of both on the nominal machine, in which progress is counted.
     pub seconds: f64,
     pub kept_seconds: f64,
+}
+
+impl Started {
+    /// What is to be done, and what is done already.
+    pub(super) fn of(prepared: &Prepared) -> Started {
+        let mut started = Started::default();
+        for model_task in &prepared.model_tasks {
+            for cell in &model_task.cells {
+                let ((kept, share), seconds) = (model_task.measured(cell), model_task.seconds(cell));
+                started.samples += model_task.samples.len();
+                started.kept += kept;
+                started.seconds += seconds;
+                started.kept_seconds += seconds * share;
+                match cell.status {
+                    Status::Done => started.skipped += 1,
+                    _ => started.cells += 1,
+                }
+            }
+        }
+        started
+    }
 }
 
 /// The outcome of a run, in cells.

@@ -6,17 +6,16 @@
 mod changed;
 mod cost;
 mod event;
-mod expected;
 #[cfg(test)]
 mod golden_ids;
 mod machine;
 mod missing;
 mod models;
 mod prepare;
-mod rates;
 mod rows;
 mod schedule;
 mod shards;
+mod speed;
 mod work;
 
 use std::sync::atomic::Ordering;
@@ -27,7 +26,6 @@ use anyhow::Result;
 pub use changed::changed_models;
 pub use cost::{Cost, estimate, one_after_another};
 pub use event::{Event, Outcome, Started};
-use expected::Expected;
 pub use machine::{Machine, bytes_per_worker};
 pub use missing::MissingPath;
 use models::Models;
@@ -55,20 +53,11 @@ pub fn run(
         let Unavailable { model, task, cells: count, error } = unavailable;
         observe(Event::CellsFailed { model, task, count: *count, cells: &[], error });
     }
-    let expected = Expected::new(prepared, &machine.devices[0], machine.threads)?;
-    let started = expected.start(prepared);
+    let started = Started::of(prepared);
     outcome.skipped = started.skipped;
     observe(Event::Started(started));
     let outcome = Mutex::new(outcome);
-    let work = Work {
-        sweep,
-        prepared,
-        ledger,
-        models: Models::default(),
-        expected: &expected,
-        outcome: &outcome,
-        observe,
-    };
+    let work = Work { sweep, prepared, ledger, models: Models::default(), outcome: &outcome, observe };
     work.measure(machine.jobs(1), true)?;
     work.measure(machine.jobs(machine.devices.len()), false)?;
     let mut outcome = outcome.into_inner().unwrap_or_else(PoisonError::into_inner);

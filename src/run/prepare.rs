@@ -8,12 +8,11 @@ use anyhow::Result;
 
 use super::cost::{self, Cost};
 use super::missing::MissingPath;
-use super::rates::Rates;
 use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
+use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, HubSettings};
-use crate::lm::{Device, ModelFiles};
 use crate::sweep::{Cell, ModelSpec, Selection, Shard, Sweep};
 use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
@@ -53,6 +52,8 @@ pub struct NamedCell {
     /// Layers of its model.
     pub layers: usize,
     pub status: Status,
+    /// On the nominal machine.
+    pub cost: Cost,
     /// Samples that another cell of the ledger has: their numbers, and the files they are in.
     pub reusable: BTreeMap<usize, PathBuf>,
 }
@@ -115,6 +116,16 @@ impl ModelTask {
         (measured.len(), work as f64 / self.total_work().max(1) as f64)
     }
 
+    /// The part of a sample in the work of all.
+    pub(super) fn share(&self, sample: usize) -> f64 {
+        self.work[sample] as f64 / self.total_work().max(1) as f64
+    }
+
+    /// The seconds of a cell on the nominal machine, with its part of the prefix.
+    pub(super) fn seconds(&self, cell: &NamedCell) -> f64 {
+        cell.cost.own + cell.cost.shared / self.cells.len().max(1) as f64
+    }
+
     /// The work of all samples, in tokens.
     pub fn total_work(&self) -> usize {
         self.work.iter().sum()
@@ -172,7 +183,7 @@ pub fn prepare(
                         ids.insert(id, cell.label());
                         let name = cell.name(id);
                         let (status, reusable) = (Status::Missing, BTreeMap::new());
-                        named.push(NamedCell { cell, name, layers, status, reusable });
+                        named.push(NamedCell { cell, name, layers, status, cost: Cost::default(), reusable });
                     }
                 }
             }
@@ -189,7 +200,12 @@ pub fn prepare(
             Unavailable { model, task, cells: 1, error }
         }));
         match model_task {
-            Ok(model_task) => prepared.model_tasks.push(model_task),
+            Ok(mut model_task) => {
+                let costs: Vec<Cost> =
+                    model_task.cells.iter().map(|cell| Cost::nominal(&model_task, cell)).collect();
+                model_task.cells.iter_mut().zip(costs).for_each(|(cell, cost)| cell.cost = cost);
+                prepared.model_tasks.push(model_task);
+            }
             Err(error) => {
                 let error = MissingPath::or(error, sweep, &first.model, &first.task);
                 prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error });
@@ -251,10 +267,7 @@ impl Prepared {
     /// Keeps the cells of one shard. Shards depend neither on the machine nor on what is already measured, so the tasks of
     /// an array job need no communication.
     fn keep_shard(&mut self, shard: Shard) {
-        let cost = |model_task: &ModelTask, cell: &NamedCell| {
-            cost::whole(model_task, cell, &Device::CPU, &Rates::nominal(model_task))
-        };
-        let shards = self.shards(shard.count, cost);
+        let shards = self.shards(shard.count, |_, cell| cell.cost);
         for model_task in &mut self.model_tasks {
             let all = model_task.cells.len();
             model_task.cells.retain(|named| shards[&named.name.id()] == shard.index);

@@ -11,17 +11,15 @@ use std::thread::ScopedJoinHandle;
 
 use anyhow::Result;
 
-use super::cost::{Cost, whole};
+use super::cost::Cost;
 use super::event::{Event, Outcome};
-use super::expected::Expected;
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
-use super::rates::Rates;
 use super::rows::{self, Provenance};
 use super::schedule::{self, BatchJob, GoOn};
 use crate::ledger::{Journal, Ledger, Opened, Status, is_disk_full, rows_in};
-use crate::lm::{Device, Interrupted, LanguageModel, device_name, machine_name};
+use crate::lm::{Interrupted, LanguageModel, device_name, machine_name};
 use crate::task::SampleResult;
 
 /// A cell that is being measured.
@@ -38,7 +36,6 @@ pub(super) struct Work<'a> {
     pub prepared: &'a Prepared,
     pub ledger: &'a Ledger,
     pub models: Models,
-    pub expected: &'a Expected,
     pub outcome: &'a Mutex<Outcome>,
     pub observe: &'a (dyn Fn(Event<'_>) + Sync),
 }
@@ -48,11 +45,7 @@ impl Work<'_> {
     /// time for each job, and measures all shards at once. The first error ends all of them.
     pub fn measure<'a>(&self, jobs: impl ExactSizeIterator<Item = Job<'a>>, timed: bool) -> Result<()> {
         let cost_left = |model_task: &ModelTask, cell: &NamedCell| {
-            if model_task.task.is_timed() == timed {
-                whole(model_task, cell, &Device::CPU, &Rates::nominal(model_task)).left(model_task, cell)
-            } else {
-                Cost::default()
-            }
+            if model_task.task.is_timed() == timed { cell.cost.left(model_task, cell) } else { Cost::default() }
         };
         let shards = &self.prepared.shards(jobs.len(), cost_left);
         let outcomes: Vec<Result<()>> = std::thread::scope(|scope| {
@@ -171,7 +164,7 @@ impl Work<'_> {
                 cell,
                 sample: name,
                 tokens: model_task.work[sample] as u64,
-                seconds: self.expected.of_sample(model_task, cell, sample),
+                seconds: model_task.seconds(cell) * model_task.share(sample),
                 samples_left: left,
                 samples: model_task.samples.len(),
             });

@@ -75,7 +75,7 @@ impl CacheConfig {
     }
 
     /// Entries that these tokens of a text attend to, on average over tokens and layers, while the text is read.
-    pub(super) fn attended(&self, tokens: Range<usize>) -> f64 {
+    pub fn attended(&self, tokens: Range<usize>) -> f64 {
         let of_layer = |size: usize| {
             let growing = tokens.start..tokens.end.min(size).max(tokens.start);
             let (full, all) = ((tokens.end - growing.end) as f64, tokens.len().max(1) as f64);
@@ -89,7 +89,7 @@ impl CacheConfig {
     }
 
     /// The mean over layers of something that depends on a layer's size.
-    pub(super) fn mean(&self, policy: SizedPolicy, of_layer: impl Fn(usize) -> f64) -> f64 {
+    pub fn mean(&self, policy: SizedPolicy, of_layer: impl Fn(usize) -> f64) -> f64 {
         let sizes = policy.sizes(self.layers);
         sizes.iter().map(|size| of_layer(*size)).sum::<f64>() / sizes.len().max(1) as f64
     }

@@ -88,8 +88,8 @@ pub trait Samples: Send + Sync {
         report: Report<'_>,
     ) -> ControlFlow<()>;
 
-    /// What measuring some samples of a batch costs; of a timed task, one repeat of a single sequence.
-    fn cost(&self, batch: &Batch<'_>) -> TokenCost;
+    /// The tokens that measuring a batch takes; of a timed task, one repeat of a single sequence.
+    fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost;
 }
 
 /// Receives each sample's number and what was measured; may end the work.
@@ -107,37 +107,18 @@ pub struct Batch<'a> {
 }
 
 /// Tokens that the samples of one batch take under one cache configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TokenCost {
-    /// Tokens of the full-cache prefix; the configurations of a batch share it.
+    /// Tokens of the full-cache prefix, which the configurations of a batch share.
     pub shared: usize,
-    /// Reads for this configuration alone, and their tokens.
-    pub reads: usize,
-    pub read: usize,
-    /// Entries that a token of `read` attends to, on average.
-    pub attended: f64,
-    /// Entries of the full cache that such a token would attend to, on average, if what evicted entries would have
-    /// received is measured; otherwise 0.
-    pub lost_of: f64,
+    /// Parts of the texts that are read for this configuration alone.
+    pub parts: Vec<Range<usize>>,
     /// Tokens whose probabilities are computed from states that were read.
     pub scored: usize,
-    /// Tokens generated one after the other, at most.
-    pub steps: usize,
-    /// Texts generated side by side.
-    pub side_by_side: usize,
-    /// Entries that a generated token attends to, on average.
-    pub entries: f64,
-    /// Tokens read once more with the full cache, to score a generated text.
+    /// Tokens generated at most, of all texts together.
+    pub written: usize,
+    /// Tokens read once more with the full cache, to score generated texts.
     pub read_again: usize,
-}
-
-impl TokenCost {
-    /// The same with fewer steps.
-    #[must_use]
-    pub fn with_steps(self, steps: usize) -> TokenCost {
-        let fewer = (self.steps - steps.min(self.steps)) * self.side_by_side;
-        TokenCost { steps, read_again: self.read_again.saturating_sub(fewer), ..self }
-    }
 }
 
 impl dyn Samples {

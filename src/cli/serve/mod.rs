@@ -13,12 +13,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
+use serde_json::json;
 
 pub(super) use http::Address;
 use http::{Asked, Content};
 use listener::Answer;
 
-use super::events::Line;
+use super::events;
 use super::progress::Mode;
 use crate::ledger::State;
 use crate::report::Written;
@@ -87,7 +88,7 @@ impl Site {
         thread::spawn(move || listener::serve(&listener, move |request| answers.answer(request)));
         let drawing = thread::spawn(move || draws.watch(source));
         match mode {
-            Mode::Json => Line::Serving { url: &url }.write(),
+            Mode::Json => events::write("serving", json!({ "url": url })),
             _ => eprintln!("the report is served at {url}"),
         }
         Ok(Site { shared, drawing: Some(drawing) })

@@ -146,16 +146,10 @@ impl Samples for Documents {
         batch.samples.iter().try_for_each(|sample| report(*sample, self.result(model, *sample, &batch.config)))
     }
 
-    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
-        let windows = || batch.samples.iter().flat_map(|sample| &self.documents[*sample].text.windows);
-        let tokens = |window: &TextSample| window.tokens.len();
-        let read: usize = windows().map(tokens).sum();
-        let attended: f64 =
-            windows().map(|window| batch.config.attended(0..tokens(window)) * tokens(window) as f64).sum();
+    fn cost(&self, batch: Range<usize>, _: &CacheConfig) -> TokenCost {
+        let windows = || self.documents[batch.clone()].iter().flat_map(|document| &document.text.windows);
         TokenCost {
-            reads: windows().count(),
-            read,
-            attended: attended / read.max(1) as f64,
+            parts: windows().map(|window| 0..window.tokens.len()).collect(),
             scored: windows().map(|window| window.scored.len()).sum(),
             ..TokenCost::default()
         }

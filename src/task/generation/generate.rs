@@ -127,45 +127,23 @@ impl Samples for EncodedPrompts {
         Generation { model, prompts: self, config: &batch.config, prefix }.measure(batch, report)
     }
 
-    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
-        let config = &batch.config;
-        let common = self.common(batch.all.clone());
-        let count = batch.samples.len();
-        let lengths = batch.samples.iter().map(|sample| self.prompts[*sample].tokens.len());
-        let all: usize = lengths.clone().sum();
-        // Texts join where others have ended, so there are always about as many.
-        let side_by_side = count.min(batch.side_by_side).max(1);
-        let written: usize = batch.samples.iter().map(|sample| self.prompts[*sample].max_new_tokens).sum();
-        let steps = written.div_ceil(side_by_side);
-        let mean = all / count.max(1);
+    fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
+        let common = self.common(batch.clone());
+        let prompts = &self.prompts[batch];
         // What all prompts begin with is read once, then the rest of each.
-        let (parts, entries): (Vec<Range<usize>>, f64) = match config.rule {
-            CacheRule::Truncate { size } => {
-                (lengths.map(|length| 0..length.min(size)).collect(), mean.min(size) as f64)
-            }
-            CacheRule::Unbounded => (lengths.map(|length| common..length).collect(), mean as f64),
-            CacheRule::Evict { .. } => {
-                let first = std::iter::once(config.start(common)..common).filter(|part| !part.is_empty());
-                let rest = lengths.map(|length| common..length);
-                let held = |policy| config.mean(policy, |size| mean.min(size) as f64);
-                (first.chain(rest).collect(), config.sized().map_or(mean as f64, held))
-            }
-        };
-        let continued: usize = batch.samples.iter().map(|sample| self.prompts[*sample].continued()).sum();
-        let read: usize = parts.iter().map(ExactSizeIterator::len).sum::<usize>() + continued;
-        let attended = parts.iter().map(|part| config.attended(part.clone()) * part.len() as f64).sum::<f64>();
-        let grows = config.sized().is_none();
+        let first = Some(config.start(common)..common).filter(|part| config.sized().is_some() && !part.is_empty());
+        let rest = prompts.iter().map(|prompt| match config.rule {
+            CacheRule::Truncate { size } => 0..prompt.tokens.len().min(size),
+            _ => common..prompt.tokens.len() + prompt.continued(),
+        });
+        let written = prompts.iter().map(|prompt| prompt.max_new_tokens).sum();
+        let read: usize = prompts.iter().map(|prompt| prompt.tokens.len()).sum();
         TokenCost {
             shared: config.needs_to_go_on(common),
-            reads: parts.len(),
-            read,
-            attended: attended / read.max(1) as f64,
-            scored: continued,
-            steps,
-            side_by_side,
-            entries: entries + if grows { (written / count.max(1)) as f64 / 2.0 } else { 0.0 },
-            read_again: if self.scorer.rescore { all + written } else { 0 },
-            ..TokenCost::default()
+            parts: first.into_iter().chain(rest).collect(),
+            scored: prompts.iter().map(EncodedPrompt::continued).sum(),
+            written,
+            read_again: if self.scorer.rescore { read + written } else { 0 },
         }
     }
 }

@@ -16,7 +16,7 @@ use super::cache::{CacheConfig, FullCachePrefix};
 use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
-use crate::eviction::{CacheRule, Positions};
+use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::yaml::{ConfigError, Spanned};
 
@@ -124,32 +124,20 @@ impl Samples for PerplexitySamples {
         samples.try_for_each(|sample| report(*sample, measure(model, &self.0[*sample], &batch.config, prefix)))
     }
 
-    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
-        let config = &batch.config;
-        let sample = &self.0[batch.all.start];
+    fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
+        let sample = &self.0[batch.start];
         let tokens = sample.tokens.len();
-        let start = config.start(tokens);
-        let (reads, read, attended) = match config.rule {
+        let mut parts: Vec<Range<usize>> = match config.rule {
             CacheRule::Truncate { size } if size < tokens => {
-                (tokens.div_ceil(size), tokens, config.attended(0..size))
+                (0..tokens).step_by(size).map(|start| 0..size.min(tokens - start)).collect()
             }
-            _ if config.evicting(tokens).is_some() => (1, tokens - start, config.attended(start..tokens)),
-            _ => (0, 0, 0.0),
+            _ if config.evicting(tokens).is_some() => vec![config.start(tokens)..tokens],
+            _ => Vec::new(),
         };
-        let (reads, read, attended) = match config.rule.knows_the_future() {
-            // Before it, the whole text with the full cache.
-            Some(_) if read > 0 => (reads + 1, 2 * read, (attended + tokens as f64 / 2.0) / 2.0),
-            _ => (reads, read, attended),
-        };
-        let measures_loss = config.compare && config.positions == Positions::Absolute;
-        TokenCost {
-            shared: config.needs(tokens),
-            reads,
-            read,
-            attended,
-            lost_of: if measures_loss { (start + tokens) as f64 / 2.0 } else { 0.0 },
-            scored: sample.scored.len(),
-            ..TokenCost::default()
+        // Before it, the whole text with the full cache.
+        if config.rule.knows_the_future().is_some() && !parts.is_empty() {
+            parts.push(0..tokens);
         }
+        TokenCost { shared: config.needs(tokens), parts, scored: sample.scored.len(), ..TokenCost::default() }
     }
 }

@@ -6,7 +6,7 @@ mod lifetimes;
 mod measure;
 mod parts_of_speech;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use anyhow::{Result, bail};
 use schemars::JsonSchema;
@@ -15,7 +15,7 @@ use serde::Deserialize;
 pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSamples;
-use super::cache::FullCachePrefix;
+use super::cache::{CacheConfig, FullCachePrefix};
 use super::canonical::{list, option};
 use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
@@ -146,15 +146,10 @@ impl Samples for RetentionSamples {
         samples.try_for_each(|sample| report(*sample, self.measure_sample(model, *sample, &batch.config)))
     }
 
-    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
-        let tokens = self.tokens(batch.all.start);
+    fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
+        let tokens = self.tokens(batch.start);
         // From the first token on. Where nothing is evicted, nothing is read.
-        match batch.config.evicting(tokens) {
-            Some(_) => {
-                let attended = batch.config.attended(0..tokens);
-                TokenCost { reads: 1, read: tokens, attended, ..TokenCost::default() }
-            }
-            None => TokenCost::default(),
-        }
+        let parts = config.evicting(tokens).map(|_| 0..tokens).into_iter().collect();
+        TokenCost { parts, ..TokenCost::default() }
     }
 }

@@ -4,13 +4,13 @@
 
 mod decoding;
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use anyhow::{Context, Result};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::cache::FullCachePrefix;
+use super::cache::{CacheConfig, FullCachePrefix};
 use super::data::{self, RANDOM_TOKENS, Texts};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
@@ -174,17 +174,9 @@ impl Samples for Repeats {
         samples.try_for_each(|sample| report(*sample, decoding::measure(model, &self.timing, &batch.config)))
     }
 
-    fn cost(&self, batch: &Batch<'_>) -> TokenCost {
-        let Timing { length, prompt, .. } = self.timing;
-        TokenCost {
-            reads: 1,
-            read: prompt,
-            attended: batch.config.attended(0..prompt),
-            steps: self.timing.decoded(),
-            side_by_side: 1,
-            entries: batch.config.attended(prompt..length),
-            ..TokenCost::default()
-        }
+    fn cost(&self, _: Range<usize>, _: &CacheConfig) -> TokenCost {
+        let prompt = 0..self.timing.prompt;
+        TokenCost { parts: vec![prompt], written: self.timing.decoded(), ..TokenCost::default() }
     }
 }
 
