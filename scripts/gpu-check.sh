@@ -44,7 +44,7 @@ step build cargo build --release --features "$feature" || exit 1
 target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
 program=$target/release/tova-bench
 step doctor "$program" doctor --device "$device" --offline --json
-step golden env TOVA_BENCH_TEST_DEVICE="$device" cargo test --release --features "$feature" --test golden $golden
+step golden env TOVA_BENCH_TEST_DEVICE="$device" cargo test --release --features "$feature" --test device $golden
 
 python3 -c "import json, random; random.seed(1); print(json.dumps([random.randrange(3, 500) for _ in range($tokens)]))" > "$work/tokens.json"
 score() {

@@ -20,5 +20,5 @@ export TOVA_BENCH_KILL_SWEEP TOVA_BENCH_KILL_FROM=$PWD TOVA_BENCH_KILLS=${2:-20}
 export TOVA_BENCH_KILL_CREWS=${CREWS:-} TOVA_BENCH_KILL_ARGUMENTS=${*:3}
 TOVA_BENCH_KILL_SWEEP=$(realpath -- "$sweep")
 cd "$(dirname "$0")/.."
-exec cargo test --release ${FEATURES:+--features "$FEATURES"} --test faults -- --exact --nocapture \
-    kills::kills_of_a_chosen_sweep
+exec cargo test --release ${FEATURES:+--features "$FEATURES"} --test it -- --exact --nocapture \
+    faults::kills::kills_of_a_chosen_sweep

@@ -9,7 +9,7 @@
 The task files are those of the installed package, unchanged, or the program's own where theirs name Python; their rows are made
 up here, in the columns that each has. With the full cache prompts must be equal to the character, log-likelihoods to 1e-3,
 answers to the character, and metrics to all digits shown. --client runs the tasks once more with tova_bench.lm_eval, whose
-numbers must be those of the sweep. --goldens writes what tests/benchmarks.rs compares the built-in files with.
+numbers must be those of the sweep. --goldens writes what tests/it/benchmarks.rs compares the built-in files with.
 """
 import argparse, hashlib, json, math, os, random, subprocess, sys
 from pathlib import Path

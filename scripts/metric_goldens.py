@@ -7,7 +7,7 @@
 
 DATA   a folder with squality/test.jsonl (SQuALITY v1.3) and qasper/*.json, *.jsonl
 make   scores answers of the data against each other, and writes where to find them but none of their text
-score  prints the scores of a text, for the edge cases in tests/metrics.rs
+score  prints the scores of a text, for the edge cases in tests/it/metrics.rs
 
 Each file is a list of texts: SQuALITY's responses in order; QASPER's answers by sorted paper id, formed as its evaluator
 forms them; the `outputs` of prompts. A case is [file, text, change, number, references, scores]: the text with this index

@@ -1,8 +1,9 @@
 //! Tasks that generate text, through the command line: answers do not depend on how the work is split, and bad input is
 //! named.
 
+use crate::support::material;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::support::checkpoint::{copy, load};
 use crate::support::program::{Ended, run};
@@ -96,8 +97,9 @@ fn a_large_cache_answers_like_the_full_cache() {
 /// Both benchmarks, from both kinds of files, in both wordings, at three sizes.
 #[test]
 fn questions_of_real_files_are_answered_and_scored() {
-    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(|data| PathBuf::from(data).join("data")) else {
-        eprintln!("SKIPPED: questions_of_real_files_are_answered_and_scored needs TOVA_BENCH_TEST_DATA");
+    let Some(data) =
+        material::data("questions_of_real_files_are_answered_and_scored").map(|data| data.join("data"))
+    else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();

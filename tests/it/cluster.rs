@@ -1,8 +1,6 @@
 //! One sweep on many machines: shards for the tasks of an array job, jobs side by side, merged folders, models fetched
 //! beforehand. However the work is split, the rows are the same, bit for bit.
 
-// Its faults are the business of tests/hub.rs.
-#[allow(dead_code)]
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -216,7 +214,7 @@ fn measured_of(results: &Path, cell: &Path) -> Vec<tova_bench::ledger::Row> {
 /// A line of a journal as the module describes it: a checksum over the cell's id and the sample.
 fn journal_line(rows: &[tova_bench::ledger::Row]) -> String {
     let sample = format!("{{\"index\":0,\"rows\":{}}}", serde_json::to_string(rows).unwrap());
-    let digest = hub_server::sha256(format!("{}\n{sample}", rows[0].cell).as_bytes());
+    let digest = crate::support::hub_server::sha256(format!("{}\n{sample}", rows[0].cell).as_bytes());
     format!("{{\"sha256\":\"{}\",\"sample\":{sample}}}\n", &digest[..16])
 }
 

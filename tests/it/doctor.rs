@@ -1,6 +1,5 @@
 //! `doctor` end to end: problems come with advice and exit code 1, and secrets are never shown.
 
-#[expect(dead_code, reason = "its faults are for the tests of downloads")]
 use std::fs;
 use std::net::TcpListener;
 use std::path::Path;

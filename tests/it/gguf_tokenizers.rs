@@ -277,7 +277,11 @@ fn tokenizers_that_would_give_other_tokens_are_refused_by_field() {
 #[test]
 fn tokens_equal_those_of_the_original_tokenizers() {
     let Some(folder) = std::env::var_os("TOVA_BENCH_TOKENIZER_WITNESS") else {
-        eprintln!("skipped: TOVA_BENCH_TOKENIZER_WITNESS is not set");
+        crate::support::material::skip(
+            "tokens_equal_those_of_the_original_tokenizers",
+            "witness",
+            "TOVA_BENCH_TOKENIZER_WITNESS",
+        );
         return;
     };
     let entries = |path: &Path| {

@@ -4,7 +4,8 @@
 //! `tests/golden/README.md` says where the expected results come from. `TOVA_BENCH_TEST_DATA` has more of them;
 //! without it that test prints that it is skipped.
 
-use std::path::{Path, PathBuf};
+use crate::support::material;
+use std::path::Path;
 
 use crate::support::checkpoint::{configure, load, load_as};
 use serde::Deserialize;
@@ -249,10 +250,7 @@ fn scaled_positions() {
 
 #[test]
 fn shared_goldens() {
-    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
-        eprintln!("SKIPPED: shared_goldens needs TOVA_BENCH_TEST_DATA");
-        return;
-    };
+    let Some(data) = material::data("shared_goldens") else { return };
     // A trained checkpoint; those with random weights are committed.
     let (golden, checkpoint) =
         (data.join("golden/tinystories-656k"), data.join("data/checkpoints/TinyStories-656K"));

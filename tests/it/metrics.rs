@@ -4,9 +4,10 @@
 //! `scripts/metric_goldens.py` makes the goldens. The real answers are found through `TOVA_BENCH_TEST_DATA`;
 //! without it that part is skipped aloud.
 
+use crate::support::material;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
@@ -236,10 +237,7 @@ fn changed(text: &str, story: &str, change: &str, number: usize) -> String {
 
 #[test]
 fn real_answers() {
-    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
-        eprintln!("SKIPPED: real_answers needs TOVA_BENCH_TEST_DATA");
-        return;
-    };
+    let Some(data) = material::data("real_answers") else { return };
     let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/metrics.json");
     let goldens: Goldens = serde_json::from_str(&fs::read_to_string(goldens).unwrap()).unwrap();
     let mut files: HashMap<&str, Vec<(String, String)>> = HashMap::new();

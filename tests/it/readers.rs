@@ -13,11 +13,7 @@ use tova_bench::task::{Cut, Prompt, PromptStyle, QASPER, Release, Request, SQUAL
 
 /// The folder of data sets, or `None` and a line that says what is skipped.
 fn data(test: &str) -> Option<PathBuf> {
-    let data = std::env::var_os("TOVA_BENCH_TEST_DATA").map(|data| PathBuf::from(data).join("data"));
-    if data.is_none() {
-        eprintln!("SKIPPED: {test} needs TOVA_BENCH_TEST_DATA");
-    }
-    data
+    Some(crate::support::material::data(test)?.join("data"))
 }
 
 fn read(benchmark: &Release, path: &Path, style: PromptStyle) -> Vec<Request> {

@@ -4,8 +4,8 @@
 //! Books differ as 12 PG-19 books did under SmolLM2-135M with caches of 64 to 512 entries: the perplexity of a book is
 //! log-normal, and so is what a policy costs it, with a factor that all policies and sizes of a book share.
 //!
-//!     cargo test --release --test statistics                                     # a few hundred sweeps, half a minute
-//!     cargo test --release --test statistics -- --ignored --nocapture            # thousands, with a table
+//!     cargo test --release --test it statistics                                  # a few hundred sweeps, half a minute
+//!     cargo test --release --test it statistics -- --ignored --nocapture            # thousands, with a table
 
 use std::thread;
 

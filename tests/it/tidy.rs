@@ -17,13 +17,13 @@ const MODULES: [(&str, &[&str]); 18] = [
     ("columns", &[]),
     ("eviction", &["vector", "format"]),
     ("metric", &["format"]),
-    ("ledger", &["columns", "bounded_read", "format"]),
+    ("ledger", &["columns", "bounded_read", "format", "metric"]),
     ("lm", &["eviction", "vector", "bounded_read", "format"]),
     ("task", &["lm", "metric", "eviction", "columns", "vector", "yaml", "bounded_read", "format"]),
     ("text", &["task", "lm", "eviction"]),
     ("sweep", &["ledger", "task", "lm", "eviction", "yaml", "format"]),
     ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
-    ("judge", &["ledger", "task"]),
+    ("judge", &["ledger", "task", "metric"]),
     ("report", &["ledger", "metric", "format"]),
     ("compare", &["report", "ledger", "metric", "format"]),
     ("paper", &["report", "ledger", "metric"]),
@@ -100,9 +100,23 @@ impl Source {
         lines.filter(|(_, line)| !line.trim_start().starts_with("//"))
     }
 
-    /// The code before the unit tests at the end of the file; nothing of a test file.
+    /// The code without the items under `#[cfg(test)]`; nothing of a test file.
     fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.code().take_while(|(_, line)| !self.is_test && line.trim_start() != "#[cfg(test)]")
+        // The indentation of the test item that a line belongs to: rustfmt ends an item at the indentation where it began.
+        let mut of_test: Option<usize> = None;
+        self.code().filter(move |(_, line)| {
+            let (code, indentation) = (line.trim(), line.len() - line.trim_start().len());
+            let begins = code.starts_with("#[cfg(test)]") || code.starts_with("#[cfg(all(test");
+            if of_test.is_none() && begins {
+                of_test = Some(indentation);
+            }
+            let is_test = of_test.is_some();
+            let ends = code.starts_with('}') || code.ends_with([';', ',', '}']);
+            if of_test == Some(indentation) && !code.starts_with("#[") && ends {
+                of_test = None;
+            }
+            !is_test && !self.is_test
+        })
     }
 }
 
@@ -155,6 +169,27 @@ fn uses(sources: &[Source], pattern: &str) -> Vec<(String, String, String)> {
         }
     }
     found
+}
+
+/// The parts of `report`, lowest first.
+const REPORT: [&str; 8] =
+    ["escape", "special_tokens", "statistics", "series", "figure", "document", "sections", "format"];
+
+#[test]
+fn parts_of_the_report_use_only_lower_ones() {
+    let used = Regex::new(r"crate::report::(\w+)").unwrap();
+    let place = |name: &str| REPORT.iter().position(|part| *part == name);
+    let mut wrong = Vec::new();
+    for source in sources() {
+        let mut folders = source.path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs"));
+        let Some(part) = folders.nth(2).filter(|_| source.module == "report").and_then(place) else { continue };
+        for (number, line) in source.shipped() {
+            let higher =
+                used.captures_iter(line).filter(|found| place(&found[1]).is_some_and(|other| other > part));
+            wrong.extend(higher.map(|found| format!("{}:{number} uses {}", source.path.display(), &found[1])));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Generation against an obvious definition (and, for the full cache, against transformers, see `tests/golden/README.md`):
 //! the same tokens, however the prompt is split into reads and whatever is generated beside it.
 
+use crate::support::material;
 use std::path::{Path, PathBuf};
 
 use crate::support::checkpoint::load;
@@ -130,10 +131,7 @@ fn the_pocket_model_generates_the_same_as_transformers() {
 
 #[test]
 fn generated_texts_equal_the_shared_goldens() {
-    let Some(data) = std::env::var_os("TOVA_BENCH_TEST_DATA").map(PathBuf::from) else {
-        eprintln!("SKIPPED: generated_texts_equal_the_shared_goldens needs TOVA_BENCH_TEST_DATA");
-        return;
-    };
+    let Some(data) = material::data("generated_texts_equal_the_shared_goldens") else { return };
     let checkpoint = data.join("data/checkpoints/TinyStories-656K");
     let tokenizer = Tokenizer::read(&checkpoint.join("tokenizer.json"), None, None).unwrap();
     let (cases, tokens) = check(&golden().join("tinystories-656k"), &checkpoint, &tokenizer);

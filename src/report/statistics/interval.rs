@@ -12,7 +12,7 @@ use std::ops::AddAssign;
 pub const CONFIDENCE: f64 = 0.95;
 /// The share of subsets that an interval leaves out at either end. For symmetric clusters 2.5 % would be enough. What a policy
 /// costs is skewed, since some books suffer much more than others, and then 2.5 % cover 92 to 93 %; this covers 93 to 97 % of
-/// both (tests/statistics.rs).
+/// both (tests/it/statistics.rs).
 const LEFT_OUT: f64 = 0.02;
 /// Fewer clusters have no intervals.
 pub const FEWEST: usize = 4;

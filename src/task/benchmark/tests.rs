@@ -1,4 +1,4 @@
-//! Task files against values of CPython and against hand-computed tables; `tests/benchmarks.rs` has those against the harness.
+//! Task files against values of CPython and against hand-computed tables; `tests/it/benchmarks.rs` has those against the harness.
 
 use std::collections::BTreeMap;
 use std::path::Path;

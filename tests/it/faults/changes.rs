@@ -7,7 +7,8 @@ use tempfile::TempDir;
 use tova_bench::ledger::Row;
 
 use crate::support::checkpoint;
-use crate::support::program::{command, finish, run, say, start};
+use crate::support::material::skip;
+use crate::support::program::{command, finish, run, start};
 use crate::support::rows::{assert_same, kept, measured};
 use crate::support::sweep::{SMALL, Sweep, write_texts};
 
@@ -129,7 +130,11 @@ fn faketime() -> Option<PathBuf> {
 #[test]
 fn wrong_or_jumping_clocks_change_only_dates() {
     let Some(library) = faketime() else {
-        say("SKIPPED: clocks_that_stand_wrong_or_jump needs libfaketime (Debian: apt-get install faketime)");
+        skip(
+            "wrong_or_jumping_clocks_change_only_dates",
+            "faketime",
+            "libfaketime (Debian: apt-get install faketime)",
+        );
         return;
     };
     let folder = scene("[random-tiny]");

@@ -5,7 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::scene::skipped;
-use crate::support::program::{Ended, finish, isolated, run, say};
+use crate::support::material::skip;
+use crate::support::program::{Ended, finish, isolated, run};
 use crate::support::rows::{assert_same, measured};
 use crate::support::sweep::{SMALL, Sweep};
 
@@ -67,11 +68,12 @@ pub fn with_mounts(test: &str, folder: &Path, script: &str) -> Option<Ended> {
     match probe.output() {
         Ok(output) if output.status.success() => Some(finish(shell(&format!("set -e\n{script}")))),
         Ok(output) => {
-            say(&format!("SKIPPED: {test} cannot mount here: {}", String::from_utf8_lossy(&output.stderr).trim()));
+            let why = String::from_utf8_lossy(&output.stderr);
+            skip(test, "mounts", &format!("to mount a file system: {}", why.trim()));
             None
         }
         Err(error) => {
-            say(&format!("SKIPPED: {test} needs the command unshare: {error}"));
+            skip(test, "mounts", &format!("the command unshare: {error}"));
             None
         }
     }

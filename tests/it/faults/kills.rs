@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::scene::{Scene, leftovers, skipped, under_way};
+use crate::support::material::skip;
 use crate::support::program::{Running, command, plain, say, start};
 use crate::support::rows::{Kept, kept};
 use crate::support::sweep::{SMALL, Sweep, write_texts};
@@ -100,7 +101,7 @@ fn kills_at_random_moments_change_no_row() {
 fn kills_of_a_chosen_sweep() {
     let variable = |name: &str| std::env::var_os(format!("TOVA_BENCH_KILL{name}"));
     let Some(sweep) = variable("_SWEEP") else {
-        say("SKIPPED: kills_of_a_chosen_sweep is for scripts/kill-test.sh, which names a sweep");
+        skip("kills_of_a_chosen_sweep", "kills", "a sweep that scripts/kill-test.sh names");
         return;
     };
     let text = |name: &str| variable(name).unwrap_or_default().into_string().unwrap();

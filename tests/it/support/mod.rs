@@ -11,6 +11,7 @@ pub mod http;
 pub mod hub_server;
 #[cfg(unix)]
 pub mod judge_server;
+pub mod material;
 pub mod program;
 pub mod rows;
 pub mod sweep;

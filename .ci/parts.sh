@@ -1,0 +1,58 @@
+# Checks that take long and rarely break, one function each. .ci/nightly runs all of them, .ci/run those whose files changed.
+
+# Attention's CUDA kernels, compiled for this machine by a C++ compiler: random rules, sanitizers, and the goldens. The kernels use
+# one thread, so that two tests run side by side.
+emulated() {
+    RAYON_NUM_THREADS=1 TOVA_BENCH_TEST_DEVICE=emulated \
+        cargo test --release --locked --features emulate --test device
+}
+
+# The Python module: the wheel and its tests in a fresh virtual environment.
+wheel() {
+    local venv
+    venv=$(mktemp -d)
+    if python3 -m venv "$venv" 2>/dev/null && "$venv/bin/pip" download --quiet --no-deps --dest "$venv" maturin 2>/dev/null; then
+        bash scripts/wheel.sh "$venv"
+    else
+        echo "SKIPPED: no Python with venv, or no PyPI, so the Python module is untested" >&2
+    fi
+    rm -rf "$venv"
+}
+
+# The templates for clusters on a real Slurm, all of it on this machine.
+slurm() {
+    if ! command -v slurmctld >/dev/null && [ "$(id -u)" = 0 ]; then
+        (apt-get update -qq && apt-get install -y -qq slurmctld slurmd slurm-client munge) >/dev/null 2>&1 || true
+    fi
+    TOVA_BENCH=$CARGO_TARGET_DIR/release/tova-bench bash scripts/slurm/try.sh --quick || {
+        [ $? = 77 ] && echo "SKIPPED: Slurm is not here or does not start, so scripts/slurm is untried" >&2
+    }
+}
+
+# Licences, bans, sources and advisories of dependencies. cargo-deny is compiled once, four minutes on two cores, and kept outside
+# the checkout.
+dependencies() {
+    local deny=0.20.2 tools=${HOME:-/tmp}/.cache/tova-bench/tools
+    local PATH="$tools/bin:$PATH"
+    if ! cargo deny --version 2>/dev/null | grep -qxF "cargo-deny $deny"; then
+        # Its own target folder is a temporary one; the binary is all that stays.
+        env -u CARGO_TARGET_DIR cargo install --quiet cargo-deny --version "$deny" --locked --root "$tools" || {
+            echo "SKIPPED: cargo-deny could not be installed, so licences, bans, sources and advisories are unchecked" >&2
+            return 0
+        }
+    fi
+    # It reads the manifests of all crates in the lock file, those of features that were not built too.
+    cargo fetch --locked
+    cargo deny --offline check licenses bans sources
+    # The advisories come from GitHub, which not every machine reaches.
+    if timeout 120 cargo deny fetch db >/dev/null 2>&1; then
+        cargo deny --offline check advisories
+    else
+        echo "SKIPPED: the advisory database (github.com/RustSec/advisory-db) cannot be fetched here" >&2
+    fi
+}
+
+# The error rates of verdicts and intervals, and of the gate.
+simulations() {
+    cargo test --release --locked --test it statistics -- --ignored --nocapture
+}

@@ -1,0 +1,23 @@
+# What both scripts need: the toolchain, a target folder, and what tests may skip.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Outside the checkout, so that a fresh clone finds what an earlier one has compiled.
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${HOME:-/tmp}/.cache/tova-bench/target}
+
+# A test whose material is missing fails, except for these: a tool, a right and files that few machines have.
+export TOVA_BENCH_CI=1
+export TOVA_BENCH_MAY_SKIP=faketime,mounts,kills,witness
+# More data lies beside the checkout where it exists.
+if [ -z "${TOVA_BENCH_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
+    TOVA_BENCH_TEST_DATA=$(cd ../shared && pwd)
+    export TOVA_BENCH_TEST_DATA
+fi
+if [ -z "${TOVA_BENCH_TEST_DATA:-}" ]; then
+    echo "SKIPPED: tests that need the data sets, because TOVA_BENCH_TEST_DATA names no folder and ../shared/data is not there" >&2
+    TOVA_BENCH_MAY_SKIP+=,data
+fi
+
+command -v cargo >/dev/null || { echo "cargo is needed (https://rustup.rs)" >&2; exit 1; }
+{ command -v cc && command -v c++; } >/dev/null || { apt-get update && apt-get install -y build-essential; }
+rustup component add rustfmt clippy >/dev/null 2>&1 || true
