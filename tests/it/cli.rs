@@ -144,7 +144,7 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
     let near = ["report", "results/smoke", "--out", "elsewhere", "--within", "5%", "--within", "2recall"];
     let near = run(folder.path(), &near).with_code(0);
     assert!(near.stdout.contains("at most 5 % of perplexity from full \u{B7} "), "{near:?}");
-    assert!(!near.stdout.contains(" nats") && near.stdout.contains("note: within 2recall: "), "{near:?}");
+    assert!(!near.stdout.contains(" nats") && near.stdout.contains("  within 2recall: "), "{near:?}");
     let short = first.stdout.lines().count();
     let all = run(folder.path(), &["report", "results/smoke", "--out", "elsewhere", "--all"]).with_code(0).stdout;
     assert!(short < 50 && all.lines().count() > 3 * short, "{short} lines, and {all}");
@@ -245,12 +245,13 @@ fn the_default_sweep_needs_no_network() {
     let only = ["run", "--only", "policy=full,window", "--only", "size=64", "--limit", "1"];
     let ended = offline(&only);
     ended.says(&["1 cells measured", "written to results/pocket"]);
-    assert!(ended.stdout.contains("perplexity, lower is better · pocket · embedded"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("Perplexity · pocket · embedded"), "{}", ended.stdout);
     let all = offline(&["report", "results/pocket", "--all"]);
-    assert!(all.stdout.contains("recall (%) · pocket · embedded"), "{}", all.stdout);
+    assert!(all.stdout.contains("Recall (%) · pocket · embedded"), "{}", all.stdout);
     let report = fs::read_to_string(folder.path().join("results/pocket/report.md")).unwrap();
     assert!(
-        report.contains("#### Recall (%) by distance") && report.contains("#### Recall (%) by kind"),
+        report.contains("<summary>Recall (%) by distance</summary>")
+            && report.contains("<summary>Recall (%) by kind</summary>"),
         "{report}"
     );
     assert!(folder.path().join("results/pocket/figures/recall-pocket-embedded-by-distance-linear.svg").is_file());
