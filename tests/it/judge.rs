@@ -362,7 +362,7 @@ fn both_orders_decide_a_pair() {
         report.args(["report", "r"]);
         report
     });
-    assert!(report.with_code(0).stdout.contains("judged better than full (%)"));
+    assert!(report.with_code(0).stdout.contains("Judged better than full (%)"));
     let lines = fs::read_to_string(folder.join("r/report.csv")).unwrap();
     let names: Vec<&str> = lines.lines().next().unwrap().split(',').collect();
     let at =

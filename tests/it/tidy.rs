@@ -102,19 +102,21 @@ impl Source {
 
     /// The code without the items under `#[cfg(test)]`; nothing of a test file.
     fn shipped(&self) -> impl Iterator<Item = (usize, &str)> {
-        // The indentation of the test item that a line belongs to: rustfmt ends an item at the indentation where it began.
-        let mut of_test: Option<usize> = None;
+        // The indentation of the test item that a line belongs to, and whether the item has begun: rustfmt ends one of several
+        // lines with a brace at the indentation where it began.
+        let mut of_test: Option<(usize, bool)> = None;
         self.code().filter(move |(_, line)| {
             let (code, indentation) = (line.trim(), line.len() - line.trim_start().len());
-            let begins = code.starts_with("#[cfg(test)]") || code.starts_with("#[cfg(all(test");
-            if of_test.is_none() && begins {
-                of_test = Some(indentation);
+            let is_attribute = code.starts_with("#[");
+            if of_test.is_none() && (code.starts_with("#[cfg(test)]") || code.starts_with("#[cfg(all(test")) {
+                of_test = Some((indentation, false));
             }
             let is_test = of_test.is_some();
-            let ends = code.starts_with('}') || code.ends_with([';', ',', '}']);
-            if of_test == Some(indentation) && !code.starts_with("#[") && ends {
-                of_test = None;
-            }
+            of_test = of_test.filter(|(of_item, has_begun)| {
+                let ends_at_once = !has_begun && !is_attribute && code.ends_with([';', ',', '}']);
+                !ends_at_once && !(indentation == *of_item && code.starts_with('}'))
+            });
+            of_test = of_test.map(|(of_item, has_begun)| (of_item, has_begun || !is_attribute));
             !is_test && !self.is_test
         })
     }
