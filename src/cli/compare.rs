@@ -11,6 +11,7 @@ use super::baseline;
 use super::error::UsageError;
 use super::output::print;
 use super::results::complete_rows;
+use super::terminal;
 use crate::compare::{self, Comparison, Options, Shown, Threshold, Thresholds, metric_named, shown_name};
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
@@ -123,7 +124,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         }
     }
     if to_stdout == 0 {
-        print(&report::terminal(&compare::document(&comparison, FOR_TERMINAL), WIDTH))?;
+        print(&report::terminal(&compare::document(&comparison, FOR_TERMINAL), terminal::columns(WIDTH)))?;
     }
     Ok(if comparison.failed() { ExitCode::from(REGRESSION) } else { ExitCode::SUCCESS })
 }

@@ -19,28 +19,29 @@ pub fn date() -> Text {
 /// Columns that were called otherwise up to schema 4, and their names.
 const FORMER_NAMES: [(&str, &str); 2] = [("asked", "generation"), ("group", "slice")];
 
-/// Makes the struct, the list of columns and both conversions from one list of fields.
+/// Makes the struct, the list of columns and both conversions from one list of fields, in which `---` is the slice: one field, five
+/// columns.
 macro_rules! row {
-    ($($(#[$attribute:meta])* $name:ident: $type:ty,)* --- $($(#[$attribute2:meta])* $after:ident: $type2:ty,)*) => {
+    ($($(#[$of_before:meta])* $before:ident: $type:ty,)* --- $($(#[$of_after:meta])* $after:ident: $after_type:ty,)*) => {
         /// One metric of one sample of one cell.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct Row {
-            $($(#[$attribute])* pub $name: $type,)*
+            $($(#[$of_before])* pub $before: $type,)*
             /// The part of the sample the number covers; `None`: all of it.
             pub slice: Option<Slice>,
-            $($(#[$attribute2])* pub $after: $type2,)*
+            $($(#[$of_after])* pub $after: $after_type,)*
         }
 
         /// The columns, in order.
         pub const COLUMNS: &[&str] = &[
-            $(stringify!($name),)* "slice", "slice_name", "slice_low", "slice_high", "slice_second", $(stringify!($after)),*
+            $(stringify!($before),)* "slice", "slice_name", "slice_low", "slice_high", "slice_second", $(stringify!($after)),*
         ];
 
         /// Rows as a table, one column per field.
         pub(super) fn to_table(rows: &[Row]) -> Table {
             let mut table = Table::default();
-            $(table.push(stringify!($name), rows.iter().map(|row| row.$name.clone()).collect());)*
+            $(table.push(stringify!($before), rows.iter().map(|row| row.$before.clone()).collect());)*
             push_slices(&mut table, rows);
             $(table.push(stringify!($after), rows.iter().map(|row| row.$after.clone()).collect());)*
             // A null would make integers floats in pandas, and `groupby` would drop the full cache.
@@ -64,13 +65,13 @@ macro_rules! row {
             for name in ["local_layers", "windows", "budget"] {
                 table.push_missing(name, || vec![None::<Text>; height]);
             }
-            $(let mut $name = table.column(stringify!($name))?.into_iter();)*
+            $(let mut $before = table.column(stringify!($before))?.into_iter();)*
             let mut slice = slices(&table)?.into_iter();
             $(let mut $after = table.column(stringify!($after))?.into_iter();)*
             let next = |_| {
                 const SHORT: &str = "a column is too short";
                 let mut row = Row {
-                    $($name: $name.next().context(SHORT)?,)*
+                    $($before: $before.next().context(SHORT)?,)*
                     slice: slice.next().context(SHORT)?,
                     $($after: $after.next().context(SHORT)?),*
                 };

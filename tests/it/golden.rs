@@ -7,7 +7,7 @@
 use crate::support::material;
 use std::path::Path;
 
-use crate::support::checkpoint::{configure, load, load_as};
+use crate::support::checkpoint::{GOLDENS, configure, load, load_as};
 use serde::Deserialize;
 use tova_bench::eviction::formula::Pool;
 use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Scope, Score, presets};
@@ -149,21 +149,10 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
     (answers.cases.len(), worst)
 }
 
-/// Three checkpoints with random weights, and variants: rope scaling, biases, tied matrices under either name, f16
-/// and bf16 files, shards.
 #[test]
 fn goldens() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
-    for name in [
-        "llama-mha",
-        "mistral-gqa",
-        "yi-gqa",
-        "variants/llama3-rope",
-        "variants/linear-rope-mqa-bf16",
-        "variants/qwen2-f16",
-        "variants/mistral-sharded",
-        "variants/llama-bias-tied",
-    ] {
+    for name in GOLDENS {
         let golden = folder.join(name);
         let (cases, worst) = check(&golden, &golden, &[1, 7, 64, usize::MAX]);
         assert!(cases >= 18, "{name} has only {cases} cases");

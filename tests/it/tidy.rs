@@ -114,7 +114,8 @@ impl Source {
             let is_test = of_test.is_some();
             of_test = of_test.filter(|(of_item, has_begun)| {
                 let ends_at_once = !has_begun && !is_attribute && code.ends_with([';', ',', '}']);
-                !ends_at_once && !(indentation == *of_item && code.starts_with('}'))
+                let ends_here = indentation == *of_item && code.starts_with('}');
+                !(ends_at_once || ends_here)
             });
             of_test = of_test.map(|(of_item, has_begun)| (of_item, has_begun || !is_attribute));
             !is_test && !self.is_test

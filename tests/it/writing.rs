@@ -4,7 +4,7 @@
 use crate::support::material;
 use std::path::{Path, PathBuf};
 
-use crate::support::checkpoint::load;
+use crate::support::checkpoint::{GOLDENS, load};
 use serde::Deserialize;
 use tova_bench::eviction::presets;
 use tova_bench::lm::{
@@ -104,16 +104,7 @@ fn golden() -> PathBuf {
 #[test]
 fn generated_texts_equal_the_goldens() {
     let bytes = Tokenizer::bytes().unwrap();
-    for name in [
-        "llama-mha",
-        "mistral-gqa",
-        "yi-gqa",
-        "variants/llama3-rope",
-        "variants/linear-rope-mqa-bf16",
-        "variants/qwen2-f16",
-        "variants/mistral-sharded",
-        "variants/llama-bias-tied",
-    ] {
+    for name in GOLDENS {
         let folder = golden().join(name);
         let (cases, tokens) = check(&folder, &folder, &bytes);
         assert!(cases >= 18, "{name} has only {cases} cases");

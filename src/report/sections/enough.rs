@@ -16,14 +16,14 @@ pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
         return Vec::new();
     }
     let panels: Vec<Panel> = setting.panels.iter().map(|panel| (*panel).clone()).collect();
-    table(&panels, &report.keys, &report.distances).map(Block::Table).into_iter().collect()
+    table(&panels, &report.keys, &answers(&panels, &report.distances)).map(Block::Table).into_iter().collect()
 }
 
 /// Of all settings together, where several have an answer; and the distances asked for that nothing was measured in.
 pub(super) fn of_all_settings(report: &Report<'_>) -> Vec<Block> {
     let answered = answers(&report.panels, &report.distances);
     let settings: IndexSet<&SeriesKey> = answered.iter().map(|answer| &answer.panel.key).collect();
-    let table = table(&report.panels, &report.keys, &report.distances).filter(|_| settings.len() > 1);
+    let table = table(&report.panels, &report.keys, &answered).filter(|_| settings.len() > 1);
     let blocks = table.map(Block::Table).into_iter().chain(of_unmeasured(report)).collect();
     Section::of("All settings together", blocks).into_iter().collect()
 }
@@ -147,12 +147,11 @@ impl Answer<'_> {
 
 /// The table of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
 /// of the distances.
-fn table(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Table> {
-    let answers = answers(panels, distances);
+fn table(panels: &[Panel], keys: &[SeriesKey], answers: &[Answer<'_>]) -> Option<Table> {
     let policies: IndexSet<&str> =
         answers.iter().flat_map(|answer| answer.found.iter().map(|(policy, _)| *policy)).collect();
     let (mut lines, mut notes) = (Vec::new(), IndexSet::new());
-    for answer in &answers {
+    for answer in answers {
         let title = answer.panel.key.title(keys);
         let titled = |text: String| if are_several(panels) { format!("{title}: {text}") } else { text };
         let name = match are_several(panels) {
@@ -236,6 +235,10 @@ mod tests {
     use crate::ledger::Row;
     use crate::report::fixture::{cell, changed, panels, table_3};
 
+    fn table_of(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Table> {
+        table(panels, keys, &answers(panels, distances))
+    }
+
     fn distance(text: &str) -> Distance {
         text.parse().unwrap()
     }
@@ -251,7 +254,7 @@ mod tests {
     /// The sizes of a table like the paper's, whose perplexities are multiplied.
     fn like_the_paper(scale: f64, asked: &[Distance]) -> (String, Vec<(String, String)>) {
         let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", scale, 100));
-        let table = super::table(&panels, &[panels[0].key.clone()], asked).unwrap();
+        let table = table_of(&panels, &[panels[0].key.clone()], asked).unwrap();
         let found = in_line(&table).into_iter().map(|(policy, size, _)| (policy.to_owned(), size.to_owned()));
         (table.grid.lines[0].name.clone(), found.collect())
     }
@@ -302,7 +305,7 @@ mod tests {
         let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 100);
         let all = panels(&rows);
         let keys = [all[0].key.clone()];
-        let table = table(&all, &keys, &Distance::usual()).unwrap();
+        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
         let bold = table.grid.lines[0].cells.iter().flatten().filter(|entry| entry.bold).count();
         assert_eq!(bold, 2, "tova and tova+4");
         // A hundred books that lose between 0.75 and 1.25 of the mean: its interval is narrower than from one size to the next.
@@ -329,7 +332,7 @@ mod tests {
         let both = [table_3("a/one", 1.0, 20), table_3("b/two", 1.0, 20)].concat();
         let panels = panels(&both);
         let keys = [panels[0].key.clone(), panels[1].key.clone()];
-        let table = table(&panels, &keys, &Distance::usual()).unwrap();
+        let table = table_of(&panels, &keys, &Distance::usual()).unwrap();
         let names: Vec<&str> = table.grid.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(
             names,
@@ -352,7 +355,7 @@ mod tests {
     fn without_intervals_the_sheet_says_that_certainty_is_not_known() {
         let all = panels(&answered(&[80.0; 2], &[79.5, 80.0], &[5.0; 2]));
         let keys = [all[0].key.clone()];
-        let table = table(&all, &keys, &Distance::usual()).unwrap();
+        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
         assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", None)]);
         let [unknown] = &table.notes[..] else { panic!("one note expected: {:?}", table.notes) };
         assert!(unknown.contains("is not known") && !table.about.contains("excluded"), "{table:?}");
@@ -364,7 +367,7 @@ mod tests {
     fn a_full_cache_no_better_than_a_trivial_answer_has_no_smallest_cache() {
         let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[12.0, 5.0, 5.0, 5.0]));
         let keys = [all[0].key.clone()];
-        let table = table(&all, &keys, &Distance::usual()).unwrap();
+        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
         assert_eq!(in_line(&table), [("tova", "not stated", None)]);
         let why = "full (11.00) is not above the commonest answer (6.75) at 95 %: the difference is +4.25 [-1.00, +6.00]";
         assert_eq!(table.notes, [format!("1 F1: not stated, because {why}")]);
@@ -373,7 +376,7 @@ mod tests {
         assert_eq!(in_short(&all, &keys, &Distance::usual()), [line]);
         // Clearly above it, the size is stated.
         let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[5.0; 4]));
-        let table = super::table(&all, &keys, &Distance::usual()).unwrap();
+        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
         assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", Some("not excluded: 512"))]);
         assert!(table.notes.is_empty(), "{:?}", table.notes);
     }
@@ -397,7 +400,7 @@ mod tests {
             let panels = panels(&rows);
             let whole: Vec<Panel> = panels.into_iter().filter(|panel| panel.slice.is_none()).collect();
             let keys = [whole[0].key.clone()];
-            table(&whole, &keys, &Distance::usual()).unwrap().grid.lines[0].cells[0].clone().unwrap().number
+            table_of(&whole, &keys, &Distance::usual()).unwrap().grid.lines[0].cells[0].clone().unwrap().number
         };
         assert_eq!(number(needles(&[1024])), "256 (1/4)");
         // Of the shorter texts it is a half, so there is no share that is true of all.
@@ -409,9 +412,9 @@ mod tests {
         let panels = panels(&table_3("m", 1.0, 10));
         let asked = [distance("1f1"), distance("0.4ppl")];
         let keys = [panels[0].key.clone()];
-        assert_eq!(table(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
+        assert_eq!(table_of(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
         let [note] = &unmeasured(&panels, &asked)[..] else { panic!("one note expected") };
         assert!(note.starts_with("within 1f1: no metric"), "{note}");
-        assert!(table(&[], &[], &asked).is_none() && table(&panels, &keys, &asked[..1]).is_none());
+        assert!(table_of(&[], &[], &asked).is_none() && table_of(&panels, &keys, &asked[..1]).is_none());
     }
 }

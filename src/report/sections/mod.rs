@@ -10,7 +10,7 @@ mod overview;
 pub(crate) mod pairs;
 mod policies;
 mod provenance;
-pub(crate) mod question;
+mod question;
 mod setting;
 mod slices;
 pub(crate) mod speed;
@@ -20,13 +20,10 @@ use std::rc::Rc;
 
 use super::document::{Block, Document};
 use super::figure::by_size::{self, Figures};
-use super::figure::drawing::Figure;
-use super::figure::series_style::SeriesStyles;
+use super::figure::{Figure, SeriesStyles};
 use super::published::Published;
-use super::series::distance::Distance;
-use super::series::key::SeriesKey;
-use super::series::panel::Panel;
-use super::series::results::Results;
+use super::series::breakdown::{Breakdown, breakdowns};
+use super::series::{Distance, Panel, Results, SeriesKey};
 use kept::Kept;
 use setting::{Measured, Setting};
 use speed::Speeds;
@@ -61,8 +58,11 @@ pub(crate) struct Report<'a> {
     pub(crate) panels: Vec<Panel>,
     /// Their keys: the settings.
     pub(crate) keys: Vec<SeriesKey>,
+    /// The policies with their definitions.
+    pub(crate) policies: Vec<(String, String)>,
     pub(crate) styles: SeriesStyles,
     figures: Figures,
+    breakdowns: Vec<Breakdown<'a>>,
     speeds: Vec<Speeds>,
     kept: Vec<Kept<'a>>,
     /// How far from the full cache a cache that is enough may be: as asked for, or as in the paper's claims.
@@ -87,8 +87,10 @@ impl<'a> Report<'a> {
         keys.dedup();
         Self {
             results,
+            policies: question::policies(results.rows, &panels),
             styles: SeriesStyles::of(&panels),
             figures: by_size::figures(&panels),
+            breakdowns: breakdowns(&results.panels),
             speeds: speed::all(&results.series, published),
             kept: kept::all(results, published),
             distances: if distances.is_empty() { Distance::usual() } else { distances.to_vec() },

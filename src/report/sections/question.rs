@@ -30,10 +30,7 @@ pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
     let name = if models.len() == 1 { "Model" } else { "Models" };
     let facts = vec![
         Fact::new(name, models),
-        Fact {
-            name: "Policies".into(),
-            items: policies(report.results.rows, panels).into_iter().map(named).collect(),
-        },
+        Fact { name: "Policies".into(), items: report.policies.iter().cloned().map(named).collect() },
         Fact::new("Cache sizes", [sizes.join(", ")]),
         Fact { name: "Data".into(), items: data.collect() },
     ];
@@ -41,7 +38,7 @@ pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
 }
 
 /// The policies of panels with their definitions, `full` and `truncate` too.
-pub(crate) fn policies(rows: &[Row], panels: &[Panel]) -> Vec<(String, String)> {
+pub(super) fn policies(rows: &[Row], panels: &[Panel]) -> Vec<(String, String)> {
     let mut definitions = policies::definitions(rows);
     // Not every metric has every policy; the panel with most of them gives the order.
     let mut fullest: Vec<&Panel> = panels.iter().collect();

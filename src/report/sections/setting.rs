@@ -22,6 +22,8 @@ pub(crate) struct Measured<'r> {
     pub(crate) panel: &'r Panel,
     /// Whether it is the setting's first, which says how much cache is enough for all.
     pub(crate) is_first: bool,
+    /// The tables of its numbers.
+    pub(crate) tables: Vec<Table>,
 }
 
 impl<'r> Setting<'r> {
@@ -58,7 +60,7 @@ pub(super) fn metrics(setting: &Setting<'_>) -> Vec<Block> {
         .sort_by_key(|panel| has_kept && report.figure_of(panel).is_none() && panel.metric.has(Property::Detail));
     let mut all = Vec::new();
     for (place, panel) in panels.into_iter().enumerate() {
-        let measured = Measured { setting, panel, is_first: place == 0 };
+        let measured = Measured { setting, panel, is_first: place == 0, tables: values::headline(panel) };
         let blocks: Vec<Block> = METRIC.iter().flat_map(|blocks| blocks(&measured)).collect();
         let group = Group::folded(capital(&panel.metric.label), blocks).of_metric(&panel.metric);
         let is_in_view = measured.is_first && !setting.is_timed();

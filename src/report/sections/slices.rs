@@ -11,21 +11,21 @@ use crate::format::capital;
 use crate::metric::{Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::figure::{figure_title, slices};
-use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, RUNNING, TASK_AND_LENGTH, breakdown};
+use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, RUNNING, TASK_AND_LENGTH};
 
 /// Most columns of a table.
 const MOST_COLUMNS: usize = 8;
 
 pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
     let (report, panel) = (measured.setting.report, measured.panel);
-    let of_panel = breakdown::breakdowns(&report.results.panels).into_iter().filter(|parts| parts.is_of(panel));
-    let group = |parts: Breakdown<'_>| {
+    let of_panel = report.breakdowns.iter().filter(|parts| parts.is_of(panel));
+    let group = |parts: &Breakdown<'_>| {
         let title = figure_title::of(&panel.metric, &panel.key, &report.keys);
         let whole = report.figure_of(panel);
-        let figure = whole.and_then(|whole| slices::figure(&parts, whole, &title));
-        let tables = tables(&parts).into_iter().map(Block::Table);
+        let figure = whole.and_then(|whole| slices::figure(parts, whole, &title));
+        let tables = tables(parts).into_iter().map(Block::Table);
         let blocks = figure.map(|figure| Block::Figure(Rc::new(figure))).into_iter().chain(tables).collect();
-        let group = Group::folded(capital(&title_of(&parts)), blocks).of_metric(&panel.metric);
+        let group = Group::folded(capital(&title_of(parts)), blocks).of_metric(&panel.metric);
         // A map of needles is what such a task is about.
         Block::Group(Group { is_open: parts.by == LENGTH_AND_DEPTH, ..group })
     };
@@ -137,6 +137,7 @@ fn by_length(parts: &Breakdown<'_>, size: u32, places: &[(u64, String, &Panel)])
 mod tests {
     use super::*;
     use crate::report::fixture::{cell, changed, panels, recalls};
+    use crate::report::series::breakdown::breakdowns;
 
     fn words(grid: &Grid) -> Vec<Vec<&str>> {
         fn words_of(line: &Line) -> Vec<&str> {
@@ -150,8 +151,8 @@ mod tests {
     #[test]
     fn slices_become_tables() {
         let panels = panels(&recalls());
-        let breakdowns = breakdown::breakdowns(&panels);
-        let grid = grid(&breakdowns[0], 32);
+        let parts = breakdowns(&panels);
+        let grid = grid(&parts[0], 32);
         let expected = [
             &["16-31", "64-127"][..],
             &["full", "100.0", "100.0"],
@@ -177,10 +178,10 @@ mod tests {
             at("full", None, "length:512", 0.7),
         ];
         let panels = panels(&rows.concat());
-        let breakdowns = breakdown::breakdowns(&panels);
-        let kinds: Vec<&str> = breakdowns.iter().map(|parts| parts.by).collect();
+        let parts = breakdowns(&panels);
+        let kinds: Vec<&str> = parts.iter().map(|parts| parts.by).collect();
         assert_eq!(kinds, ["task and length", "length", "task"]);
-        let grid = grid(&breakdowns[0], 32);
+        let grid = grid(&parts[0], 32);
         let expected = [
             &["512", "8192"][..],
             &["full, cwe", "40.00", "-"],

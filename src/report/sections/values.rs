@@ -10,14 +10,14 @@ use crate::report::series::{Outcome, Pair, Panel, Point, panel};
 pub(crate) const POLICY: &str = "policy";
 
 pub(super) fn lead(measured: &Measured<'_>) -> Vec<Block> {
-    headline(measured.panel).into_iter().take(1).map(Block::Table).collect()
+    measured.tables.first().cloned().map(Block::Table).into_iter().collect()
 }
 
 /// What follows, which a reader opens where the metric is in full view.
 pub(super) fn rest(measured: &Measured<'_>) -> Vec<Block> {
     let is_in_view = measured.is_first && !measured.setting.is_timed();
     let block = if is_in_view { Block::folded } else { Block::Table };
-    headline(measured.panel).into_iter().skip(1).map(block).collect()
+    measured.tables.iter().skip(1).cloned().map(block).collect()
 }
 
 /// What a panel leads with, and what follows: how far the policies are from the full cache, which pairs samples, and then the

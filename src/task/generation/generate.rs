@@ -59,7 +59,7 @@ impl Samples for EncodedPrompts {
         let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
         let (references, slices, tokens) = (
             quoted_list(references),
-            quoted_list(&slices.iter().map(Slice::to_string).collect::<Vec<_>>()),
+            quoted_list(slices.iter().map(Slice::to_string).collect::<Vec<_>>()),
             list(tokens),
         );
         Some(format!(

@@ -131,8 +131,7 @@ impl Samples for PerplexitySamples {
             CacheRule::Truncate { size } if size < tokens => {
                 (0..tokens).step_by(size).map(|start| 0..size.min(tokens - start)).collect()
             }
-            _ if config.evicting(tokens).is_some() => vec![config.start(tokens)..tokens],
-            _ => Vec::new(),
+            _ => config.evicting(tokens).map(|_| config.start(tokens)..tokens).into_iter().collect(),
         };
         // Before it, the whole text with the full cache.
         if config.rule.knows_the_future().is_some() && !parts.is_empty() {

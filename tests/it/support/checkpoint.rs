@@ -6,6 +6,19 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use tova_bench::lm::{Device, DeviceChoice, LanguageModel, ModelShape, WeightType};
 
+/// The checkpoints of `tests/golden`: three with random weights, and variants: rope scaling, biases, tied matrices under either
+/// name, f16 and bf16 files, shards.
+pub const GOLDENS: [&str; 8] = [
+    "llama-mha",
+    "mistral-gqa",
+    "yi-gqa",
+    "variants/llama3-rope",
+    "variants/linear-rope-mqa-bf16",
+    "variants/qwen2-f16",
+    "variants/mistral-sharded",
+    "variants/llama-bias-tied",
+];
+
 /// A golden checkpoint, as committed. It has no tokenizer.
 pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)

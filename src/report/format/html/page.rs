@@ -13,7 +13,6 @@ use super::super::Sources;
 use super::{blocks, points, samples};
 use crate::report::document::Block;
 use crate::report::escape;
-use crate::report::sections::question;
 
 const STYLE: &str = include_str!("page.css");
 /// One script, in the order of use.
@@ -36,7 +35,6 @@ pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
     let is_facts = |block: &Block| matches!(block, Block::Facts(_));
     let (head, body) =
         sources.document.blocks.split_at(sources.document.blocks.iter().take_while(|b| is_facts(b)).count());
-    let policies = question::policies(report.results.rows, &report.panels);
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
@@ -59,7 +57,7 @@ pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
                 script #points type="application/json" { (PreEscaped(points::json(&report.results.panels, &report.keys, &report.styles)?)) }
-                script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, &policies, samples::BUDGET)?)) }
+                script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, &report.policies, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }
         }
