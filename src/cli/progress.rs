@@ -1,9 +1,10 @@
 //! Progress on stderr: bars on a terminal, elsewhere a line now and then.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde_json::json;
 
 use super::{events, terminal};
@@ -77,9 +78,14 @@ impl Progress {
         }
     }
 
-    /// A further bar below the others.
+    /// A further bar below the others; its template may have the time `{left}`, where that is known.
     pub(super) fn below(&self, total: u64, template: &str) -> ProgressBar {
-        let style = ProgressStyle::with_template(template).expect("the templates are constants");
+        let left = |state: &ProgressState, text: &mut dyn fmt::Write| {
+            let seconds = state.eta().as_secs_f64();
+            let _ = if seconds > 0.0 { write!(text, ", {} left", duration(seconds)) } else { Ok(()) };
+        };
+        let style =
+            ProgressStyle::with_template(template).expect("the templates are constants").with_key("left", left);
         self.bars.add(ProgressBar::new(total).with_style(style.progress_chars("=> ")))
     }
 

@@ -15,7 +15,7 @@ use crate::run::{Event, NamedCell, Outcome, Started};
 /// Most cells that have a bar of their own.
 const MOST_CELLS: usize = 8;
 
-const CELL: &str = "  {msg}  {pos}/{len} samples, {eta} left";
+const CELL: &str = "  {msg}  {pos}/{len} samples{left}";
 
 /// Shows the events of a run.
 pub(super) struct RunProgress {
@@ -140,9 +140,11 @@ impl RunProgress {
             let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
             let bar = self.progress.below(samples as u64, CELL);
             bar.set_message(format!("{}{size}, {}", cell.cell.policy, cell.cell.task.name));
+            bar.set_position(done as u64);
+            // Its time begins now.
+            bar.reset_eta();
             self.cells.insert(id, bar);
-        }
-        if let Some(bar) = self.cells.get(&id) {
+        } else if let Some(bar) = self.cells.get(&id) {
             bar.set_position(done as u64);
         }
     }

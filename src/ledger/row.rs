@@ -4,7 +4,9 @@
 //! (who measured it, when, on what). Settings that change numbers are columns, so a row explains itself without its sweep.
 
 use anyhow::{Context, Result};
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
 
 use crate::columns::Table;
 pub use crate::columns::Text;
@@ -29,6 +31,7 @@ macro_rules! row {
         pub struct Row {
             $($(#[$of_before])* pub $before: $type,)*
             /// The part of the sample the number covers; `None`: all of it.
+            #[serde(deserialize_with = "slice_or_text")]
             pub slice: Option<Slice>,
             $($(#[$of_after])* pub $after: $after_type,)*
         }
@@ -215,6 +218,14 @@ fn slices(table: &Table) -> Result<Vec<Option<Slice>>> {
     Ok(slices.map(slice).collect())
 }
 
+/// In journals of earlier versions a slice is one text.
+fn slice_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Slice>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(Some(Slice::of_former_text(&text))),
+        value => serde_json::from_value(value).map_err(D::Error::custom),
+    }
+}
+
 /// JSON has no NaN and no infinity, so they are written as strings.
 mod any_f64 {
     use serde::de::Error;
@@ -257,6 +268,20 @@ pub(super) mod tests {
             weight: 127.0,
             seconds: 0.25,
             ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_slice_of_an_earlier_journal_is_read() {
+        let mut written = serde_json::to_value(row(0)).unwrap();
+        for (text, slice) in [
+            (Value::from("length:512 depth:25"), Some(Slice::number("length", 512).and("depth", 25))),
+            (Value::Null, None),
+            (written["slice"].clone(), Some(Slice::named("kind", "home"))),
+        ] {
+            written["slice"] = text;
+            let read: Row = serde_json::from_value(written.clone()).unwrap();
+            assert_eq!(read, Row { slice, ..row(0) });
         }
     }
 

@@ -81,9 +81,9 @@ impl Seconds {
         }
     }
 
-    /// Reads of so many tokens in all, each of which attends to so many entries.
+    /// Reads of so many tokens in all, each of which attends to so many entries; nothing is read for no tokens.
     pub fn read(&self, reads: usize, tokens: usize, entries: f64) -> f64 {
-        let tokens = tokens as f64;
+        let (reads, tokens) = (if tokens == 0 { 0 } else { reads }, tokens as f64);
         (BEGINNING * reads as f64 + tokens) * self.token + tokens * entries * self.entry
     }
 
@@ -283,8 +283,9 @@ mod tests {
         let model_task = &prepared.model_tasks[0];
         let Seconds { token, entry, logits, weights } = Seconds::nominal(&model_task.files.shape);
         let prompt = |sample: usize| (model_task.samples.tokens(sample) - 10) as f64;
-        // The prompt grows to 8 entries and is read on with them; then 10 steps of one text each.
-        let read = |tokens: f64| (32.0 + tokens) * token + (8.0 * 4.0 + (tokens - 8.0) * 8.0) * entry;
+        // A prompt is read in two parts, its first block of 128 tokens and the rest. The cache grows to 8 entries and stays so; then
+        // 10 steps of one text each.
+        let read = |tokens: f64| (2.0 * 32.0 + tokens) * token + (8.0 * 4.0 + (tokens - 8.0) * 8.0) * entry;
         let step = weights + 1.5 * (token + logits) + 8.0 * entry;
         assert_near(costs(&prepared)[0].own, read(prompt(0)) + read(prompt(1)) + 20.0 * step);
     }

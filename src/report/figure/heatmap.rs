@@ -74,6 +74,11 @@ impl Map {
     }
 }
 
+/// The title of a figure.
+pub(crate) fn title(what: &str) -> String {
+    format!("Tokens kept in the cache: {what}")
+}
+
 /// The figure of one map, or of several in a grid.
 pub(crate) fn scene(title: &str, maps: &[Map], plain: Plain) -> Scene {
     let abreast = maps.len().clamp(1, ABREAST);
@@ -95,7 +100,7 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize, pl
     let (left, top, gap) = (LEFT, if is_untitled { 6.0 } else { 16.0 }, gap(maps));
     let side = (width - left) / abreast as f64 - gap;
     let rows = maps.len().div_ceil(abreast);
-    let mut scene = Scene::new(format!("Tokens kept in the cache: {title}"), width);
+    let mut scene = Scene::new(self::title(title), width);
     for (i, map) in maps.iter().enumerate() {
         let (column, row) = (i % abreast, i / abreast);
         let corner = (left + column as f64 * (side + gap), top + row as f64 * (side + gap + 8.0));

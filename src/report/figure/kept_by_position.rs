@@ -16,7 +16,7 @@ const PLOT: f64 = 108.0;
 
 /// Steps kept by position, ready to be drawn.
 pub(crate) struct KeptByPosition {
-    title: String,
+    pub(crate) title: String,
     charts: Vec<Chart>,
     /// Of cache sizes.
     styles: SeriesStyles,

@@ -1,6 +1,6 @@
 //! The report as one page, `report.html`: it opens from a file, loads nothing from a network, and works without a script.
 //!
-//! Tables are [`Sheet`](crate::report::document::table::Sheet)s, curves are the charts of the other formats drawn as SVG with classes, so
+//! [`Block`](crate::report::document::Block)s become elements, figures are the charts of the other formats drawn as SVG with classes, so
 //! that the style sheet chooses the colours; the data for looking at single samples is in the page as JSON. Every text is
 //! escaped, by `maud` or by the JSON writer in `json`.
 

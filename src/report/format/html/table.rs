@@ -1,4 +1,4 @@
-//! A [`Sheet`] as an HTML table; all tables of the page are made here.
+//! A [`Table`] as an HTML table; all tables of the page are made here.
 //!
 //! Lines of policies and columns of cache sizes carry attributes for the page's filter, and cells the number they sort by.
 

@@ -203,9 +203,9 @@ impl<'a> Kept<'a> {
         };
         let mut figures = Vec::new();
         if let Some(kept) = self.by_position(&self.policies) {
-            let title = format!("Steps kept by position: {}", self.title);
+            let (stem, title) = (format!("{}-by-position", self.stem), kept.title.clone());
             let draw = move |plain: Plain| kept.scene(None, plain);
-            figures.push(figure(format!("{}-by-position", self.stem), title, Box::new(draw)));
+            figures.push(figure(stem, title, Box::new(draw)));
         }
         for (policy, sizes) in &self.policies {
             let size = reference(sizes);
@@ -213,7 +213,7 @@ impl<'a> Kept<'a> {
             let stem = format!("{}-{}-{size}", self.stem, escape::slug(policy));
             let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(policy));
             let mut push = |stem: String, what: String, maps: Vec<heatmap::Map>| {
-                let title = format!("Tokens kept in the cache: {what}");
+                let title = heatmap::title(&what);
                 let draw = move |plain: Plain| heatmap::scene(&what, &maps, plain);
                 figures.push(figure(stem, title, Box::new(draw)));
             };
