@@ -27,5 +27,5 @@ pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors};
-pub use scoring::{SCORES, Score};
+pub use scoring::{NamedScore, SCORES, Score};
 pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};

@@ -286,7 +286,7 @@ impl Memory {
             is_long,
             known: plan
                 .policy
-                .filter(|policy| policy.score.knows_the_future())
+                .filter(|policy| policy.score.reads_future())
                 .map(|_| plan.future.and_then(<[_]>::first).map_or(0, |layer| layer.tokens())),
         }
     }

@@ -220,8 +220,8 @@ impl Kind {
         match cell.cell.rule {
             CacheRule::Evict { policy: Policy { score, scope, .. }, .. } => {
                 // Knowing the future takes hardly longer than TOVA, once it is known. What a function takes nobody knows.
-                let is_like_tova = score.knows_the_future() || matches!(score, Score::Custom(_));
-                let score = if is_like_tova { Score::LastAttention } else { score };
+                let is_like_tova = score.reads_future() || matches!(score, Score::Custom(_));
+                let score = if is_like_tova { Score::last_attention() } else { score };
                 Some(Kind { score, scope, positions: cell.cell.positions })
             }
             _ => None,
@@ -254,7 +254,7 @@ impl Kind {
 /// The scopes over which attention is summed for cells that branch off the full cache.
 fn summed_scopes(model_task: &ModelTask) -> Vec<Scope> {
     let summed = |cell: &NamedCell| match cell.cell.rule {
-        CacheRule::Evict { policy, .. } if policy.score == Score::AccumulatedAttention => Some(policy.scope),
+        CacheRule::Evict { policy, .. } if policy.score.sums_attention() => Some(policy.scope),
         _ => None,
     };
     let mut scopes: Vec<Scope> = model_task.cells.iter().filter_map(summed).collect();

@@ -136,7 +136,7 @@ impl Samples for PerplexitySamples {
             _ if config.evicting(tokens).is_some() => (1, tokens - start, config.attended(start..tokens)),
             _ => (0, 0, 0.0),
         };
-        let (reads, read, attended) = match config.rule.knows_the_future() {
+        let (reads, read, attended) = match config.rule.reads_future() {
             // Before it, the whole text with the full cache.
             Some(_) if read > 0 => (reads + 1, 2 * read, (attended + tokens as f64 / 2.0) / 2.0),
             _ => (reads, read, attended),

@@ -4,7 +4,7 @@ use super::entries::{CacheEntries, HeadGroup};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
 use super::scan::Eviction;
-use super::scoring::{SAME_NORM, Score};
+use super::scoring::SAME_NORM;
 
 /// How a bounded cache is walked.
 #[derive(Clone, Debug, Default)]
@@ -52,10 +52,10 @@ impl CacheEntries {
             keep_recent: policy.keep_recent,
             groups: self.groups.len(),
             score: lower(policy.score, policy.size, self.heads, policy.scope)?,
-            same_priority: if policy.score == Score::KeyNorm { SAME_NORM } else { 0.0 },
+            same_priority: if policy.score.compares_norms() { SAME_NORM } else { 0.0 },
             salt: self.salt,
             wants_scores: !self.newest.is_empty(),
-            keeps_received: policy.score == Score::AccumulatedAttention,
+            keeps_received: policy.score.sums_attention(),
         })
     }
 
