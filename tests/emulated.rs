@@ -290,11 +290,11 @@ fn error_of(emulation: &Emulation) -> String {
 
 #[test]
 fn a_barrier_that_not_all_threads_reach_is_an_error() {
-    let line = "    walk.entries++;\n    __syncthreads();";
+    let line = "    scan.entries++;\n    __syncthreads();";
     let (_folder, emulation) =
-        broken("decide.h", line, "    walk.entries++;\n    if (threadIdx.x < 40) __syncthreads();");
+        broken("decide.h", line, "    scan.entries++;\n    if (threadIdx.x < 40) __syncthreads();");
     let error = error_of(&emulation);
-    assert!(error.contains("walk") && error.contains("diverge"), "{error}");
+    assert!(error.contains("scan") && error.contains("diverge"), "{error}");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use support::program::run;
 use support::rows::{assert_same, measured};
-use tova_bench::columns::Table;
 use tova_bench::eviction::presets::{self, PRESETS};
 use tova_bench::eviction::{Positions, SizedPolicy};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, WeightType, tiny_shape};
+use tova_bench::parquet::Table;
 use tova_bench::task::Lifetimes;
 
 fn tokens(count: usize) -> Vec<u32> {

@@ -10,8 +10,8 @@ use support::checkpoint::{YI_VOCABULARY, golden, write_tokenizer};
 use support::program::run;
 use support::rows::measured;
 use support::sweep::{Sweep, write_texts};
-use tova_bench::columns::Table;
 use tova_bench::ledger::Row;
+use tova_bench::parquet::Table;
 
 /// Puts models into a folder: a name, the golden it is, and the size of its vocabulary.
 fn copy_models(path: &Path, models: &[(&str, &str, usize)]) {

@@ -93,6 +93,12 @@ impl Score {
         Formula::new(named.map_or(text, |score| score.formula), pool).map(Score::Formula)
     }
 
+    /// The score that the column `score` of a row says; `None` for a function, and for rows of other versions. Rows of earlier
+    /// versions have `key_norm` for `-key_norm`; now `(key_norm)` is the word itself.
+    pub fn of_row(column: &str) -> Option<Score> {
+        Score::new(if column == "key_norm" { "-key_norm" } else { column }, Pool::Mean).ok()
+    }
+
     /// Attention that the newest query pays (arXiv 2401.06104, section 4).
     pub fn last_attention() -> Score {
         Score::new("last_attention", Pool::Mean).expect("a name")
@@ -137,6 +143,11 @@ impl Score {
     /// Whether it needs the attention of the whole text.
     pub fn reads_future(self) -> bool {
         matches!(self, Score::Formula(formula) if formula.reads_future())
+    }
+
+    /// Whether it is `random`, so that a uniform sample of the text survives.
+    pub fn is_random(self) -> bool {
+        self.method() == Method::RandomPriority
     }
 
     /// Whether it draws numbers, which depend on the seed.

@@ -6,8 +6,8 @@
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::columns::Table;
-pub use crate::columns::Text;
+use crate::parquet::Table;
+pub use crate::parquet::Text;
 
 /// The current time in UTC, RFC 3339. It works with clocks before 1970 too; nothing is ordered by it.
 pub fn date() -> Text {

@@ -11,19 +11,17 @@ use super::points::{Panel, Point};
 use super::pool::{Cell, Pooled};
 use super::sheets::POLICY;
 use super::table::{Entry, Grid, Line, Sheet};
+use crate::eviction::Score;
 use crate::metric::{Better, Metric, Pooling};
 
-/// The score of a policy that evicts at random.
-const FLOOR: &str = "random";
-/// The word of formulas that only one who knows the rest of the text can compute.
-const CEILING: &str = "future_attention";
-
+/// Whether the column `score` says that a policy evicts at random.
 pub(super) fn is_floor(score: &str) -> bool {
-    score == FLOOR
+    Score::of_row(score).is_some_and(Score::is_random)
 }
 
+/// Whether it says that a policy needs the rest of the text.
 pub(super) fn is_ceiling(score: &str) -> bool {
-    score.contains(CEILING)
+    Score::of_row(score).is_some_and(Score::reads_future)
 }
 
 /// Floor and ceiling by cache size.

@@ -68,7 +68,7 @@ pub(super) struct Workers {
     pub side_by_side: usize,
 }
 
-/// The most texts at once on a GPU, where the walk through a few dozen takes as long as their products.
+/// The most texts at once on a GPU, where the scan of a few dozen takes as long as their products.
 const MOST_ON_GPU: usize = 64;
 
 /// The most texts that a worker of the CPU generates at once. More share hardly more of the work of reading a weight.

@@ -51,7 +51,7 @@ struct Text {
     float *keys, *values;
     float *raw_keys;                 // before rotation (kv_heads, dim, capacity); only where positions change
     double *coordinates;             // (groups, capacity), of these keys
-    int *turns;                      // (groups, 2): since the last rotation from raw keys, and columns before this one turned
+    int *rotations;                      // (groups, 2): since the last rotation from raw keys, and columns before this one rotated
     float *all_keys;                 // every key ever read (kv_heads, all_capacity, dim), where lost attention is measured
 
     // The block's projections, unrotated: (rows, heads or kv_heads, dim).
