@@ -7,7 +7,6 @@
 
 pub mod bounded_read;
 pub mod cli;
-pub mod columns;
 pub mod compare;
 pub mod eviction;
 pub mod format;
@@ -16,6 +15,7 @@ pub mod ledger;
 pub mod lm;
 pub mod metric;
 pub mod paper;
+pub mod parquet;
 pub mod report;
 pub mod run;
 pub mod sweep;

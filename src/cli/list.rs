@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use serde_json::Value;
 
 use super::output::print;
-use crate::eviction::formula::{FUNCTIONS, WORDS};
+use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::{SCORES, presets::PRESETS};
 use crate::sweep::{BUILT_IN, json_schema};
 use crate::task;
@@ -77,7 +77,7 @@ fn scores() -> String {
         "A policy is {score, scope: layer | head, keep_first, keep_recent, pool: mean | max}. A score is one of these names\n\n",
     );
     for score in SCORES {
-        text += &format!("  {:<22} {:<16} {}\n", score.name, score.value.formula(), score.meaning);
+        text += &format!("  {:<22} {:<16} {}\n", score.name, score.formula, score.meaning);
     }
     text += "\nor a formula, such as 0.7 * attention + 0.3 * ema(attention, 0.9). The entry with the lowest value is evicted, the\n\
              oldest of equal ones. Formulas have numbers, + - * /, < <= > >= == != (1 or 0), parentheses, words and functions. A\n\
@@ -86,7 +86,7 @@ fn scores() -> String {
         text += &format!("  {:<22} {}\n", word.name, word.meaning);
     }
     text += "\n";
-    for function in FUNCTIONS {
+    for function in calls() {
         text += &format!("  {}{}\n", function.name, function.meaning);
     }
     text

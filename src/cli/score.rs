@@ -91,7 +91,7 @@ fn timing(model: &LanguageModel, tokens: usize, mut readings: Vec<Scored>) -> Va
         "tokens_per_second": tokens as f64 / median,
         "cache_bytes": reading.cache_bytes,
         "parts_in_seconds": {
-            "walk": work.scan.as_secs_f64(),
+            "scan": work.scan.as_secs_f64(),
             "attention_products": work.attention_products.as_secs_f64(),
             "attention_rest": work.attention_rest.as_secs_f64(),
             "dense": work.dense.as_secs_f64(),

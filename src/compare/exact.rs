@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::point::{Moved, Point, Verdict};
 use super::side::{Name, Numbers, Side, Subject, in_slice};
+use crate::eviction::Score;
 use crate::ledger::Row;
 use crate::metric::{Metric, Property};
 use crate::report::{Estimate, PolicyAtSize, SampleSum, SeriesKey, Sums};
@@ -148,7 +149,7 @@ pub(super) fn has_comparable_ids(a: &Row, b: &Row) -> bool {
 fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
     let (a, b) = (before, after);
     let has_ids = has_comparable_ids(a, b);
-    let is_random = a.score.as_deref() == Some("random");
+    let draws = a.score.as_deref().and_then(Score::of_row).is_some_and(Score::draws);
     let columns = [
         ("output", a.output == b.output),
         ("question", a.question == b.question),
@@ -160,7 +161,7 @@ fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
         ("keep_first", a.keep_first == b.keep_first),
         ("keep_recent", a.keep_recent == b.keep_recent),
         ("budget", a.budget == b.budget),
-        ("seed", a.seed == b.seed || !is_random),
+        ("seed", a.seed == b.seed || !draws),
         ("cluster", a.cluster == b.cluster),
         ("sample_id", a.sample_id == b.sample_id || !has_ids),
         ("peak_cache_bytes", a.peak_cache_bytes == b.peak_cache_bytes),

@@ -59,6 +59,25 @@ impl Budget {
         Ok(Budget::Layers(list))
     }
 
+    /// The budget that the column `budget` of a row says; `None` for rows of other versions.
+    pub fn of_row(column: &str) -> Option<Budget> {
+        let (kind, numbers) = column.split_once(' ')?;
+        match kind {
+            "pyramid" => Some(Budget::Pyramid(numbers.parse().ok()?)),
+            "layers" => {
+                let shares: Option<Vec<f64>> = numbers.split(' ').map(|share| share.parse().ok()).collect();
+                Budget::of_layers(&shares?).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// The shares of the layers, if they are listed.
+    pub fn shares(self) -> impl Iterator<Item = f64> {
+        let shares = if let Budget::Layers(shares) = self { shares } else { &[] };
+        shares.iter().map(|share| f64::from_bits(share.0))
+    }
+
     /// Checks that the budget says something about a model of so many layers.
     pub(super) fn check(self, layers: usize) -> Result<()> {
         if let Budget::Layers(shares) = self {
@@ -86,9 +105,8 @@ impl Budget {
                 rounded(&(0..layers).map(target).collect::<Vec<_>>(), all)
             }
             Budget::Layers(shares) if shares.len() == layers => {
-                let shares: Vec<f64> = shares.iter().map(|share| f64::from_bits(share.0)).collect();
-                let sum: f64 = shares.iter().sum();
-                rounded(&shares.iter().map(|share| all as f64 * share / sum).collect::<Vec<_>>(), all)
+                let sum: f64 = self.shares().sum();
+                rounded(&self.shares().map(|share| all as f64 * share / sum).collect::<Vec<_>>(), all)
             }
             _ => vec![size; layers],
         }
@@ -115,9 +133,9 @@ impl fmt::Display for Budget {
         match self {
             Budget::Uniform => write!(f, "uniform"),
             Budget::Pyramid(beta) => write!(f, "pyramid {beta}"),
-            Budget::Layers(shares) => {
+            Budget::Layers(_) => {
                 write!(f, "layers")?;
-                shares.iter().try_for_each(|share| write!(f, " {}", f64::from_bits(share.0)))
+                self.shares().try_for_each(|share| write!(f, " {share}"))
             }
         }
     }
@@ -195,6 +213,13 @@ mod tests {
         assert_ne!(a, layers(&[2.5, 3.0]));
         assert!(matches!((a, b), (Budget::Layers(a), Budget::Layers(b)) if std::ptr::eq(a, b)));
         assert_eq!([a.to_string(), Budget::Pyramid(20).to_string()], ["layers 3 2.5", "pyramid 20"]);
+        assert_eq!(
+            [a, Budget::Pyramid(20)].map(|own| Budget::of_row(&own.to_string())),
+            [Some(a), Some(Budget::Pyramid(20))]
+        );
+        for unknown in ["uniform", "pyramid", "pyramid x", "layers ", "layers 3 0", "another 3"] {
+            assert_eq!(Budget::of_row(unknown), None, "{unknown}");
+        }
         for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, -0.0, 1e10] {
             assert!(Budget::of_layers(&[1.0, wrong]).is_err(), "{wrong}");
         }

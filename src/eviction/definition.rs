@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use super::formula::canonical::{Expr, Pool};
 use super::formula::words::{Function, Word};
 use super::scan::Eviction;
-use super::scoring::Score;
 use super::settings::Scope;
 use super::tests::Case;
 
@@ -269,16 +268,15 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
             }
             let norm = |kv_head: usize, i: usize| f64::from(case.norm(kv_head, cache[i].position));
             let mean = |i: usize| rows[members.clone()].iter().map(|row| row[cache[i].position]).sum::<f64>();
-            let score = |i: usize| match (policy.score, policy.scope) {
-                (Score::Recency, _) => cache[i].position as f64,
-                (Score::LastAttention, _) => mean(i),
-                (Score::AccumulatedAttention, _) => cache[i].received,
-                (Score::KeyNorm, Scope::Head) => -norm(group, i),
-                (Score::KeyNorm, Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),
-                (Score::Random, _) => draw(group, cache[i].position),
-                (Score::Custom(_), _) => unreachable!("a function has no definition"),
-                (Score::Formula(_), _) => {
-                    let (expr, pool) = case.formula.as_ref().unwrap();
+            let score = |i: usize| match (policy.score.name(), policy.scope) {
+                ("recency", _) => cache[i].position as f64,
+                ("last_attention", _) => mean(i),
+                ("accumulated_attention", _) => cache[i].received,
+                ("-key_norm", Scope::Head) => -norm(group, i),
+                ("-key_norm", Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),
+                ("random", _) => draw(group, cache[i].position),
+                _ => {
+                    let (expr, pool) = case.formula.as_ref().expect("a formula without a name");
                     let score = past[group].pooled(expr, *pool, cache[i].position, t);
                     highest_if_nan(score).max(f64::from(f32::MIN))
                 }
@@ -294,7 +292,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                 let (a, b) = (score(i), score(victim));
                 a != b && (a - b).abs() <= 1e-5 * b.abs()
             };
-            let is_rounded = !matches!(policy.score, Score::Recency | Score::Formula(_));
+            let is_rounded = case.formula.is_none() && policy.score.name() != "recency";
             answer.ambiguous |= is_rounded && candidates.iter().any(|&i| close(i));
             let victim = cache.remove(victim).position as u32;
             answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim });

@@ -8,7 +8,7 @@ use super::formula::Scorer;
 use super::future::RecordedAttention;
 use super::policy::SizedPolicy;
 use super::scan::{BlockScan, NewEntries};
-use super::scoring::Score;
+use super::scoring::{Method, Score};
 use super::settings::Scope;
 
 /// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
@@ -83,7 +83,7 @@ pub struct CacheEntries {
     /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
     pub(super) fork_points: Vec<usize>,
     pub(super) saved: Vec<(usize, Vec<Received>)>,
-    /// Seeds the priorities of [`Score::Random`].
+    /// Seeds what the score draws.
     pub(super) salt: u64,
     pub(super) layer: usize,
 }
@@ -160,7 +160,7 @@ impl CacheEntries {
 
     /// An empty bounded cache. `salt` differs between layers and seeds.
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
-        let scopes: &[Scope] = if policy.score == Score::AccumulatedAttention { &[policy.scope] } else { &[] };
+        let scopes: &[Scope] = if policy.score.sums_attention() { &[policy.scope] } else { &[] };
         let unbounded = CacheEntries::unbounded(heads, scopes, &[]);
         unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy")
     }
@@ -168,7 +168,8 @@ impl CacheEntries {
     /// A cache that evicts nothing until [`cut`](Self::cut): for a prompt that is read in one shot.
     pub fn one_shot(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let bounded = CacheEntries::bounded(heads, policy, salt);
-        let ranks_by_newest = matches!(policy.score, Score::LastAttention | Score::Formula(_) | Score::Custom(_));
+        let ranks_by_newest =
+            matches!(policy.score.method(), Method::NewestAttention | Method::Instructions | Method::Function(_));
         let newest = if ranks_by_newest { bounded.groups.len() } else { 0 };
         CacheEntries { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
     }
@@ -241,7 +242,7 @@ impl CacheEntries {
             return None;
         }
         let received = match policy {
-            Some(policy) if policy.score == Score::AccumulatedAttention => {
+            Some(policy) if policy.score.sums_attention() => {
                 let at = if len == self.seen {
                     &self.received
                 } else {
@@ -259,7 +260,9 @@ impl CacheEntries {
             groups: vec![HeadGroup::default(); groups],
             received,
             scorer: policy.and_then(|policy| match policy.score {
-                Score::Formula(formula) => Some(Scorer::new(formula, policy.size, self.heads, policy.scope, salt)),
+                Score::Formula(formula) if formula.method() == Method::Instructions => {
+                    Some(Scorer::new(formula, policy.size, self.heads, policy.scope, salt))
+                }
                 _ => None,
             }),
             window: self.window,

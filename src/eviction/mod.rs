@@ -8,10 +8,10 @@ mod budget;
 mod custom;
 #[cfg(test)]
 mod definition;
-mod elsewhere;
 mod entries;
 pub mod formula;
 mod future;
+mod on_device;
 mod policy;
 pub mod presets;
 mod scan;
@@ -22,10 +22,10 @@ mod tests;
 
 pub use budget::{Budget, Share};
 pub use custom::{CustomScore, ScoreFunction, Step};
-pub use elsewhere::{Decided, WalkRule};
 pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
+pub use on_device::{ScanRule, Scanned};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors};
-pub use scoring::{SCORES, Score};
+pub use scoring::{NamedScore, SCORES, Score};
 pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};

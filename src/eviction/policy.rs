@@ -8,7 +8,7 @@ use std::fmt;
 use anyhow::{Result, bail, ensure};
 
 use super::budget::Budget;
-use super::scoring::Score;
+use super::scoring::{Method, Score};
 use super::settings::Scope;
 
 /// How much of the past the model may attend to.
@@ -25,9 +25,9 @@ pub enum CacheRule {
 
 impl CacheRule {
     /// The scope of a policy that needs the attention of the whole text.
-    pub fn knows_the_future(self) -> Option<Scope> {
+    pub fn reads_future(self) -> Option<Scope> {
         match self {
-            CacheRule::Evict { policy, .. } if policy.score.knows_the_future() => Some(policy.scope),
+            CacheRule::Evict { policy, .. } if policy.score.reads_future() => Some(policy.scope),
             _ => None,
         }
     }
@@ -98,11 +98,11 @@ impl Policy {
     /// ids.
     #[must_use]
     pub fn canonical(self) -> Policy {
-        match self.score {
-            // The oldest unprotected entry leaves whatever the scope is, and it is the same for every layer and
-            // head. The sizes of a pyramid depend on the number of protected entries.
-            Score::Recency if matches!(self.budget, Budget::Pyramid(_)) => Policy { scope: Scope::Layer, ..self },
-            Score::Recency => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
+        // The oldest unprotected entry leaves whatever the scope is, and it is the same for every layer and head. The
+        // sizes of a pyramid depend on the number of protected entries.
+        match (self.score.method(), self.budget) {
+            (Method::Order, Budget::Pyramid(_)) => Policy { scope: Scope::Layer, ..self },
+            (Method::Order, _) => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
             _ => self,
         }
     }
@@ -199,7 +199,8 @@ impl SizedPolicy {
     pub fn is_in_effect(self) -> Option<String> {
         let SizedPolicy { score, keep_first, keep_recent, size, budget, .. } = self;
         // Layers of other sizes may have a choice.
-        let is_full = keep_first + keep_recent == size && budget == Budget::Uniform && score != Score::Recency;
+        let is_full =
+            keep_first + keep_recent == size && budget == Budget::Uniform && score.method() != Method::Order;
         is_full.then(|| if keep_first == 0 { "window".to_owned() } else { format!("window+{keep_first}") })
     }
 

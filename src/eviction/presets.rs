@@ -229,7 +229,7 @@ mod tests {
         }
         let (vatp, with_sinks) = (by_name("vatp").unwrap(), by_name("vatp+4").unwrap());
         assert_eq!((vatp.keep_first, with_sinks.keep_first), (Amount::Tokens(20), Amount::Tokens(4)));
-        assert_eq!(by_name("tova").unwrap().score, Score::LastAttention);
+        assert_eq!(by_name("tova").unwrap().score, Score::last_attention());
     }
 
     #[test]

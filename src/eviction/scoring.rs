@@ -1,4 +1,4 @@
-//! Every score: its word, its meaning and how it ranks entries. Scores are computed nowhere else.
+//! Every score: its name or formula, and how it ranks entries.
 //!
 //! Scores that never change are drawn or taken from the key when an entry joins, and are stored beside it as its
 //! priority. The others are sums over attention, which the scan provides.
@@ -10,123 +10,167 @@ use super::entries::CacheEntries;
 use super::formula::{Formula, FormulaError, Pool};
 use super::policy::SizedPolicy;
 use super::scan::Attention;
-use super::settings::{Keyword, Scope, keyword, name_of};
+use super::settings::Scope;
 use crate::vector;
 
 /// What ranks the entries of a full cache. The entry with the lowest score is evicted, the oldest of equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Score {
-    /// The token's position.
-    Recency,
-    /// Attention that the newest query pays (arXiv 2401.06104, section 4).
-    LastAttention,
-    /// Attention received since the entry joined, its own row included (arXiv 2306.14048).
-    AccumulatedAttention,
-    /// The negative L2 norm of the key (arXiv 2406.11430; `KnormPress` in NVIDIA/kvpress).
-    KeyNorm,
-    /// A number drawn once, when the entry joins.
-    Random,
-    /// Any other formula.
     Formula(Formula),
     /// What a function computes.
     Custom(CustomScore),
 }
 
-/// The scores that have a name.
-pub const SCORES: &[Keyword<Score>] = &[
-    keyword(Score::Recency, "recency", "evicts the oldest entry (Window, StreamingLLM)"),
-    keyword(
-        Score::LastAttention,
-        "last_attention",
-        "evicts the entry to which the newest query attends least (TOVA)",
-    ),
-    keyword(
-        Score::AccumulatedAttention,
+/// A name for a formula.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedScore {
+    pub name: &'static str,
+    /// In canonical form.
+    pub formula: &'static str,
+    pub meaning: &'static str,
+}
+
+const fn named(name: &'static str, formula: &'static str, meaning: &'static str) -> NamedScore {
+    NamedScore { name, formula, meaning }
+}
+
+/// The formulas that have a name, under which they are in rows.
+pub const SCORES: &[NamedScore] = &[
+    named("recency", "position", "evicts the oldest entry (Window, StreamingLLM)"),
+    named("last_attention", "attention", "evicts the entry to which the newest query attends least (TOVA)"),
+    named(
         "accumulated_attention",
+        "sum(attention)",
         "evicts the entry that has received least attention since it was added (H2O)",
     ),
-    keyword(Score::KeyNorm, "-key_norm", "evicts the entry whose key has the largest L2 norm"),
-    keyword(
-        Score::Random,
+    named("-key_norm", "-key_norm", "evicts the entry whose key has the largest L2 norm"),
+    named(
+        "random",
         "random",
         "evicts by a priority drawn when an entry is added, so that the survivors are a uniform sample",
     ),
 ];
 
+/// How a cache computes a score. All but `Instructions` and `Function` are faster ways to compute one formula each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Method {
+    /// `position`: entries are in this order.
+    Order,
+    /// `attention`: the newest row.
+    NewestAttention,
+    /// `sum(attention)`: sums that an unbounded cache can keep too.
+    SummedAttention,
+    /// `-key_norm`: a priority that an entry is given when it joins, in f64.
+    NormPriority,
+    /// `random`: likewise.
+    RandomPriority,
+    /// Any other formula.
+    Instructions,
+    Function(CustomScore),
+}
+
+impl Method {
+    /// For a formula in canonical form.
+    pub(super) fn of_formula(text: &str) -> Method {
+        match text {
+            "position" => Method::Order,
+            "attention" => Method::NewestAttention,
+            "sum(attention)" => Method::SummedAttention,
+            "-key_norm" => Method::NormPriority,
+            "random" => Method::RandomPriority,
+            _ => Method::Instructions,
+        }
+    }
+}
+
 impl Score {
     /// The score of a name or a formula, pooled over the query heads of a decision.
     ///
     /// # Errors
-    /// What is wrong in the formula; `key_norm` alone, which was a name for its negative.
+    /// What is wrong in the formula.
     pub fn new(text: &str, pool: Pool) -> Result<Score, FormulaError> {
-        if text.trim() == "key_norm" {
-            let message = "`key_norm` alone evicts the smallest norms, and was a name for `-key_norm` until now";
-            let hint = "write -key_norm to evict the key with the largest norm, (key_norm) to evict the smallest";
-            return Err(FormulaError::of_all(text, message, hint));
-        }
-        let named = |name: &str| SCORES.iter().find(|score| score.name == name).map(|score| score.value);
-        let named = named(text.trim());
-        if let Some(score) = named.filter(|_| pool == Pool::Mean) {
-            return Ok(score);
-        }
-        let formula = Formula::new(named.map_or(text, |score| score.formula()), pool)?;
-        let score = SCORES.iter().find(|score| score.value.formula() == formula.text());
-        Ok(score.map_or(Score::Formula(formula), |score| score.value))
+        let named = SCORES.iter().find(|score| score.name == text.trim());
+        Formula::new(named.map_or(text, |score| score.formula), pool).map(Score::Formula)
+    }
+
+    /// The score that the column `score` of a row says; `None` for a function, and for rows of other versions. Rows of earlier
+    /// versions have `key_norm` for `-key_norm`; now `(key_norm)` is the word itself.
+    pub fn of_row(column: &str) -> Option<Score> {
+        Score::new(if column == "key_norm" { "-key_norm" } else { column }, Pool::Mean).ok()
+    }
+
+    /// Attention that the newest query pays (arXiv 2401.06104, section 4).
+    pub fn last_attention() -> Score {
+        Score::new("last_attention", Pool::Mean).expect("a name")
+    }
+
+    /// The row of the table, if it has a name.
+    fn named(self) -> Option<&'static NamedScore> {
+        let Score::Formula(formula) = self else { return None };
+        SCORES.iter().find(|named| named.formula == formula.text())
+    }
+
+    /// Whether it is one of [`SCORES`].
+    pub fn has_name(self) -> bool {
+        self.named().is_some()
     }
 
     /// The name, or the formula, as rows have it.
     pub fn name(self) -> &'static str {
-        match self {
-            // In rows of earlier versions `key_norm` is its negative.
-            Score::Formula(formula) if formula.text() == "key_norm" => "(key_norm)",
-            Score::Formula(formula) => formula.text(),
-            Score::Custom(score) => score.id(),
-            _ => name_of(SCORES, self),
-        }
+        self.named().map_or(self.formula(), |named| named.name)
     }
 
     /// Its word in cell ids, which never changes: `key_norm` was the name of its negative when the first cells were measured.
     pub(super) fn identity(self) -> &'static str {
-        if self == Score::KeyNorm { "key_norm" } else { self.name() }
+        if self.compares_norms() { "key_norm" } else { self.name() }
     }
 
     /// What it computes, as a formula; the id of a function.
     pub fn formula(self) -> &'static str {
         match self {
-            Score::Recency => "position",
-            Score::LastAttention => "attention",
-            Score::AccumulatedAttention => "sum(attention)",
-            Score::KeyNorm => "-key_norm",
-            Score::Random => "random",
             Score::Formula(formula) => formula.text(),
             Score::Custom(score) => score.id(),
         }
     }
 
+    pub(super) fn method(self) -> Method {
+        match self {
+            Score::Formula(formula) => formula.method(),
+            Score::Custom(score) => Method::Function(score),
+        }
+    }
+
     /// Whether it needs the attention of the whole text.
-    pub fn knows_the_future(self) -> bool {
-        matches!(self, Score::Formula(formula) if formula.knows_the_future())
+    pub fn reads_future(self) -> bool {
+        matches!(self, Score::Formula(formula) if formula.reads_future())
+    }
+
+    /// Whether it is `random`, so that a uniform sample of the text survives.
+    pub fn is_random(self) -> bool {
+        self.method() == Method::RandomPriority
     }
 
     /// Whether it draws numbers, which depend on the seed.
     pub fn draws(self) -> bool {
-        match self {
-            Score::Formula(formula) => formula.draws(),
-            _ => self == Score::Random,
-        }
+        matches!(self, Score::Formula(formula) if formula.draws())
+    }
+
+    /// Whether it is the sum of attention that entries have received, which an unbounded cache can keep for it.
+    pub fn sums_attention(self) -> bool {
+        self.method() == Method::SummedAttention
     }
 
     /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text. Others need what that
     /// does not keep.
     pub fn shares_prefix(self) -> bool {
-        !matches!(self, Score::KeyNorm | Score::Formula(_))
+        !matches!(self.method(), Method::NormPriority | Method::Instructions)
     }
 
     /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
     /// computed in f64. (Where the least attended entry leaves, it hardly matters which of two nearly equal ones
     /// does.)
     pub fn compares_norms(self) -> bool {
-        self == Score::KeyNorm
+        self.method() == Method::NormPriority
     }
 }
 
@@ -135,13 +179,13 @@ impl CacheEntries {
     /// norm of its key.
     pub(super) fn priority(&self, group: usize, position: u32, norm: impl Fn(usize) -> f64) -> Option<f64> {
         let policy = self.policy?;
-        match (policy.score, policy.scope) {
-            (Score::KeyNorm, Scope::Head) => Some(-norm(group)),
-            (Score::KeyNorm, Scope::Layer) => {
+        match (policy.score.method(), policy.scope) {
+            (Method::NormPriority, Scope::Head) => Some(-norm(group)),
+            (Method::NormPriority, Scope::Layer) => {
                 let kv_heads = self.heads.kv_heads;
                 Some(-(0..kv_heads).map(norm).sum::<f64>() / kv_heads as f64)
             }
-            (Score::Random, _) => Some(uniform(self.salt, group as u64, u64::from(position))),
+            (Method::RandomPriority, _) => Some(uniform(self.salt, group as u64, u64::from(position))),
             _ => None,
         }
     }
@@ -158,20 +202,22 @@ impl CacheEntries {
         newest: &mut [f32],
     ) -> Option<usize> {
         let mask = &living[candidates.clone()];
-        let offset = match policy.score {
-            Score::Recency => mask.iter().position(|m| *m == 0.0),
-            Score::LastAttention => {
+        let offset = match policy.score.method() {
+            Method::Order => mask.iter().position(|m| *m == 0.0),
+            Method::NewestAttention => {
                 newest[..attention.width].fill(0.0);
                 attention.add_to(newest, policy.scope, group);
                 vector::masked_argmin(&newest[candidates.clone()], mask)
             }
-            Score::AccumulatedAttention => {
+            Method::SummedAttention => {
                 vector::masked_argmin(&self.received[0].sums[group][candidates.clone()], mask)
             }
-            Score::KeyNorm => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, SAME_NORM),
-            Score::Random => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, 0.0),
-            Score::Formula(_) => self.scorer.as_ref()?.lowest(group, candidates.clone(), mask),
-            Score::Custom(score) => {
+            Method::NormPriority => {
+                lowest_priority(&self.groups[group].priority[candidates.clone()], mask, SAME_NORM)
+            }
+            Method::RandomPriority => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, 0.0),
+            Method::Instructions => self.scorer.as_ref()?.lowest(group, candidates.clone(), mask),
+            Method::Function(score) => {
                 let scores = self.custom_scores(score, group, living, attention)?;
                 lowest_priority(&scores[candidates.clone()], mask, 0.0)
             }
@@ -212,11 +258,13 @@ impl CacheEntries {
         column: usize,
         newest: &[Vec<f32>],
     ) -> f64 {
-        match policy.score {
-            Score::Recency => column as f64,
-            Score::LastAttention | Score::Formula(_) | Score::Custom(_) => f64::from(newest[group][column]),
-            Score::AccumulatedAttention => f64::from(self.received[0].sums[group][column]),
-            Score::KeyNorm | Score::Random => self.groups[group].priority[column],
+        match policy.score.method() {
+            Method::Order => column as f64,
+            Method::NewestAttention | Method::Instructions | Method::Function(_) => {
+                f64::from(newest[group][column])
+            }
+            Method::SummedAttention => f64::from(self.received[0].sums[group][column]),
+            Method::NormPriority | Method::RandomPriority => self.groups[group].priority[column],
         }
     }
 }

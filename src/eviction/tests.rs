@@ -6,8 +6,9 @@ use std::cell::Cell;
 use proptest::prelude::*;
 
 use super::definition;
+use super::formula::Pool;
 use super::formula::canonical::Expr;
-use super::formula::{Pool, WORDS};
+use super::formula::words::{FUNCTIONS, FunctionRow, Kind, WORDS};
 use super::*;
 
 /// A generated layer: its logits, key norms and policy.
@@ -160,7 +161,9 @@ impl Case {
 const SALT: u64 = 7;
 
 fn policies() -> impl Strategy<Value = (Policy, usize)> {
-    let score = prop::sample::select(SCORES.iter().map(|keyword| keyword.value).collect::<Vec<_>>());
+    let score = prop::sample::select(
+        SCORES.iter().map(|named| Score::new(named.name, Pool::Mean).unwrap()).collect::<Vec<_>>(),
+    );
     let scope = prop::sample::select(vec![Scope::Layer, Scope::Head]);
     (score, scope, 1usize..24).prop_flat_map(|(score, scope, size)| {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
@@ -206,17 +209,20 @@ fn formulas() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![8 => words.prop_map(str::to_owned), 1 => (1..40u8).prop_map(|n| format!("{}", f64::from(n) / 8.0))];
     let all = leaf.prop_recursive(4, 12, 3, |inner| {
         let two = (inner.clone(), inner.clone());
-        let signs = prop::sample::select(vec!["+", "*", "/", "-", "<", "<=", ">", ">=", "==", "!="]);
-        let calls = prop::sample::select(vec![
-            "abs", "exp", "sqrt", "log", "sum", "mean", "std", "peak", "count", "rank", "softmax", "share", "pooled", "pooled_max", "-",
-        ]);
+        let names = |is: fn(&FunctionRow) -> bool, others: &'static [&'static str]| {
+            let rows = FUNCTIONS.iter().filter(|row| is(row));
+            prop::sample::select(rows.map(|row| row.name).chain(others.iter().copied()).collect::<Vec<_>>())
+        };
+        let signs = names(|row| matches!(row.kind, Kind::Sign(_)), &["-", ">", ">="]);
+        let calls = names(|row| row.arguments.0 == 1, &["-"]);
+        let of_steps = names(|row| row.kind == Kind::Steps && row.arguments.1 == 2 && row.name != "ema", &[]);
+        let of_two = names(|row| row.kind == Kind::Entry && row.arguments.0 == 2, &[]);
         prop_oneof![
             3 => (two.clone(), signs).prop_map(|((a, b), sign)| format!("(({a}) {sign} ({b}))")),
             4 => (inner.clone(), calls).prop_map(|(a, call)| format!("{call}({a})")),
             2 => (inner.clone(), 0..=4u8).prop_map(|(a, g)| format!("ema({a}, {})", f64::from(g) / 4.0)),
-            2 => (inner.clone(), 1..9u8, any::<bool>())
-                .prop_map(|(a, w, peak)| format!("{}({a}, {w})", if peak { "peak" } else { "window" })),
-            1 => (two, any::<bool>()).prop_map(|((a, b), min)| format!("{}({a}, {b})", if min { "min" } else { "max" })),
+            2 => (inner.clone(), 1..9u8, of_steps).prop_map(|(a, w, call)| format!("{call}({a}, {w})")),
+            1 => (two, of_two).prop_map(|((a, b), call)| format!("{call}({a}, {b})")),
             1 => (inner.clone(), inner.clone(), inner).prop_map(|(a, b, c)| format!("if({a}, {b}, {c})")),
         ]
     });
@@ -230,7 +236,7 @@ fn agrees(case: &Case) -> Result<(), TestCaseError> {
 /// Whether the scan under `policy` does what the definition does under the case's own.
 fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
     let mut entries = CacheEntries::bounded(case.heads, policy, SALT).with_window(case.window, false);
-    if case.policy.score.knows_the_future() {
+    if case.policy.score.reads_future() {
         let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(case.window, true);
         unbounded = unbounded.recording(Some(case.policy.scope));
         case.scan(&mut unbounded, case.tokens, &mut Vec::new());
@@ -278,9 +284,8 @@ proptest! {
     #[test]
     fn formulas_equal_their_definition(case in cases(false), written in formulas(), max in any::<bool>()) {
         let pool = if max { Pool::Max } else { Pool::Mean };
-        // Those that are a name, or mean a named score, have tests of their own.
-        let is_name = SCORES.iter().any(|score| score.name == written);
-        let Some(Ok(score @ Score::Formula(_))) = (!is_name).then(|| Score::new(&written, pool)) else { return Ok(()) };
+        // Those that have a name have tests of their own.
+        let Some(score) = Score::new(&written, pool).ok().filter(|score| !score.has_name()) else { return Ok(()) };
         let expr = formula::parse::parse(&written).unwrap();
         let SizedPolicy { scope, size, .. } = case.policy;
         let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
@@ -305,7 +310,7 @@ proptest! {
             Some(if by_age { step.positions.iter().map(|at| f64::from(*at)).collect() } else { (0..entries).map(attention).collect() })
         };
         let custom = CustomScore::new(format!("{by_age}"), Box::new(score));
-        let same = if by_age { Score::Recency } else { Score::LastAttention };
+        let same = Score::new(if by_age { "position" } else { "attention" }, Pool::Mean).unwrap();
         let SizedPolicy { scope, size, .. } = case.policy;
         let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
         let policy = |score| Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }.at(size).unwrap();

@@ -18,7 +18,7 @@ use super::journal::samples_in;
 use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, readable, stem_of};
 use super::row::Row;
 use super::schema::{read_checked, write_rows};
-use crate::columns::{Table, read_text_column};
+use crate::parquet::{Table, read_text_column};
 
 /// The state of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::identity::{CellId, CellName};
 use super::journal::read_journal;
 use super::layout::{CELLS, PARTIAL, id_of, is_verdicts, stem_of};
 use super::row::{Row, Text};
-use crate::columns::read_text_column;
+use crate::parquet::read_text_column;
 
 /// Where a folder has samples, by their ids.
 #[derive(Clone, Debug, Default)]

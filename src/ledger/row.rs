@@ -8,9 +8,9 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::columns::Table;
-pub use crate::columns::Text;
 use crate::metric::Slice;
+use crate::parquet::Table;
+pub use crate::parquet::Text;
 
 /// The current time in UTC, RFC 3339. It works with clocks before 1970 too; nothing is ordered by it.
 pub fn date() -> Text {

@@ -8,7 +8,7 @@ use super::checksum;
 use super::disk::write_whole;
 use super::row::{Row, from_table, to_table};
 use crate::bounded_read;
-use crate::columns::Table;
+use crate::parquet::Table;
 
 /// Limit on the size of a file of rows; a million rows take some tens of megabytes.
 const MOST_BYTES: u64 = 4 << 30;

@@ -188,7 +188,7 @@ fn former_column_names_are_read() {
     let name = fixture.name(0);
     fixture.complete(0);
     let path = fixture.path("cells", 0, "parquet");
-    let mut table = crate::columns::Table::from_parquet(fs::read(&path).unwrap()).unwrap();
+    let mut table = crate::parquet::Table::from_parquet(fs::read(&path).unwrap()).unwrap();
     table.rename("generation", "asked");
     table.rename("slice", "group");
     fs::write(&path, super::checksum::add(&table.to_parquet().unwrap())).unwrap();

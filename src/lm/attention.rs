@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
-use super::columns::{CachedKeys, Columns};
+use super::block_vectors::{BlockVectors, CachedKeys};
 use super::config::{AttentionTemperature, LayerAttention, ModelShape};
 use super::gpu::{GpuAttention, GpuText};
 use super::layers::on_host;
@@ -281,8 +281,11 @@ impl<'a> Projections<'a> {
                 self.logits_of_all(queries, keys, stride, logits);
                 stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
-                let vectors =
-                    Columns { keys: CachedKeys::Absolute(keys), values, per_kv: self.shape.heads.per_kv_head() };
+                let vectors = BlockVectors {
+                    keys: CachedKeys::Absolute(keys),
+                    values,
+                    per_kv: self.shape.heads.per_kv_head(),
+                };
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
                 }
@@ -420,7 +423,7 @@ impl<'a> Projections<'a> {
                     end.fill(0.0);
                 }
             }
-            let vectors = Columns { keys: CachedKeys::Rerotated(keys), values, per_kv };
+            let vectors = BlockVectors { keys: CachedKeys::Rerotated(keys), values, per_kv };
             scan.step(row, logits, normaliser, &vectors, log.as_deref_mut());
             keys.close_gaps(scan, frequencies);
         }

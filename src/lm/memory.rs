@@ -260,8 +260,8 @@ impl Memory {
             let capacity = vector::padded(room.min(in_window));
             // Without evictions, rank and position are the same.
             let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
-            let tables = if on_gpu && entries.can_be_decided_elsewhere() {
-                let rule = entries.walk_rule();
+            let tables = if on_gpu && entries.can_be_scanned_on_device() {
+                let rule = entries.scan_rule();
                 let of_gpu = GpuCache::new(heads, head_dim, capacity, rule.as_ref(), positions, plan.measure_loss);
                 Tables::Gpu(of_gpu)
             } else {
@@ -286,7 +286,7 @@ impl Memory {
             is_long,
             known: plan
                 .policy
-                .filter(|policy| policy.score.knows_the_future())
+                .filter(|policy| policy.score.reads_future())
                 .map(|_| plan.future.and_then(<[_]>::first).map_or(0, |layer| layer.tokens())),
         }
     }
@@ -319,8 +319,8 @@ impl Memory {
                     values: values.copy_of(columns, capacity),
                     all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
                 }),
-                Tables::Gpu(cache) if entries.can_be_decided_elsewhere() => {
-                    Tables::Gpu(cache.part(columns, capacity, entries.walk_rule().as_ref(), measure_loss))
+                Tables::Gpu(cache) if entries.can_be_scanned_on_device() => {
+                    Tables::Gpu(cache.part(columns, capacity, entries.scan_rule().as_ref(), measure_loss))
                 }
                 _ => return None,
             };

@@ -4,8 +4,8 @@
 //! left to others.
 
 mod attention;
+mod block_vectors;
 mod chat;
-mod columns;
 mod config;
 mod cpu_peak;
 mod decoder;

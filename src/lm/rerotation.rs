@@ -3,25 +3,25 @@
 //!
 //! Only differences of positions matter to rotary products, so positions are counted from the newest end: an entry
 //! keeps its coordinate until a later one is evicted, and then moves towards the newest by the amount the gap
-//! shrank. (Window evicts the oldest, so hardly anything moves.) Moved keys are turned by the difference; every
-//! few turns they are rotated again from the unrotated key, so that rounding errors do not accumulate.
+//! shrank. (Window evicts the oldest, so hardly anything moves.) Moved keys are rotated by the difference; every
+//! few rotations they are rotated again from the unrotated key, so that rounding errors do not accumulate.
 
 use super::memory::Table;
 use super::rope::Frequencies;
 use crate::eviction::{BlockScan, Heads, Positions, Scope};
 use crate::vector;
 
-/// Turns after which keys are rotated from scratch.
+/// Rotations after which keys are rotated from scratch.
 const REFRESH: usize = 16;
 
-/// Keys of one layer. The entries of a dimension are adjacent, so that turning a run of entries and multiplying by
+/// Keys of one layer. The entries of a dimension are adjacent, so that rotating a run of entries and multiplying by
 /// a query both run over whole rows: tables of (kv_heads * head_dim, capacity).
 #[derive(Clone, Debug)]
 pub(super) struct RerotatedKeys {
     /// Before rotation.
     raw: Table,
     /// At their coordinates.
-    turned: Table,
+    rotated: Table,
     groups: Vec<Group>,
     kv_heads: usize,
     head_dim: usize,
@@ -32,24 +32,24 @@ pub(super) struct RerotatedKeys {
 struct Group {
     /// (entries)
     coordinates: Vec<f64>,
-    /// Turns since the keys were rotated from the unrotated ones.
-    turns: usize,
-    /// Columns before this one have been turned since.
-    turned_before: usize,
+    /// Rotations since the keys were rotated from the unrotated ones.
+    rotations: usize,
+    /// Columns before this one have been rotated since.
+    rotated_before: usize,
 }
 
 impl RerotatedKeys {
     pub fn new(heads: Heads, head_dim: usize, capacity: usize, scope: Scope, positions: Positions) -> Self {
         let table = || Table::new(heads.kv_heads * head_dim, capacity, 1);
         let groups = vec![Group::default(); heads.groups(scope)];
-        RerotatedKeys { raw: table(), turned: table(), groups, kv_heads: heads.kv_heads, head_dim, positions }
+        RerotatedKeys { raw: table(), rotated: table(), groups, kv_heads: heads.kv_heads, head_dim, positions }
     }
 
     /// A copy with another capacity; the first `held` columns are in use.
     pub fn copy(&self, held: usize, capacity: usize) -> RerotatedKeys {
         RerotatedKeys {
             raw: self.raw.copy(held, capacity),
-            turned: self.turned.copy(held, capacity),
+            rotated: self.rotated.copy(held, capacity),
             groups: self.groups.clone(),
             ..*self
         }
@@ -57,13 +57,13 @@ impl RerotatedKeys {
 
     /// Number of floats of the keys.
     pub fn floats(&self) -> usize {
-        self.raw.data.len() + self.turned.data.len()
+        self.raw.data.len() + self.rotated.data.len()
     }
 
     /// Rotated keys of a head, (head_dim, capacity), and the capacity.
     pub fn of_head(&self, kv_head: usize) -> (&[f32], usize) {
-        let size = self.head_dim * self.turned.capacity;
-        (&self.turned.data[kv_head * size..][..size], self.turned.capacity)
+        let size = self.head_dim * self.rotated.capacity;
+        (&self.rotated.data[kv_head * size..][..size], self.rotated.capacity)
     }
 
     /// The group a key-value head belongs to.
@@ -117,17 +117,17 @@ impl RerotatedKeys {
         for kv_head in self.kv_heads_of(group) {
             let size = self.head_dim * capacity;
             let raw = &self.raw.data[kv_head * size..][..size];
-            let turned = &mut self.turned.data[kv_head * size..][..size];
+            let rotated = &mut self.rotated.data[kv_head * size..][..size];
             for (i, column) in columns.clone().enumerate() {
                 let (cos, sin) = angles.row(i);
                 for j in 0..pairs {
                     let (at, pair) = (j * capacity + column, (j + pairs) * capacity + column);
                     let (a, b) = (raw[at], raw[pair]);
-                    turned[at] = a * cos[j] - b * sin[j];
-                    turned[pair] = b * cos[j] + a * sin[j];
+                    rotated[at] = a * cos[j] - b * sin[j];
+                    rotated[pair] = b * cos[j] + a * sin[j];
                 }
                 for row in 2 * pairs..self.head_dim {
-                    turned[row * capacity + column] = raw[row * capacity + column];
+                    rotated[row * capacity + column] = raw[row * capacity + column];
                 }
             }
         }
@@ -142,23 +142,23 @@ impl RerotatedKeys {
             if shrink == 0.0 {
                 continue;
             }
-            let Group { coordinates, turns, turned_before } = &mut self.groups[group];
+            let Group { coordinates, rotations, rotated_before } = &mut self.groups[group];
             coordinates[..victim].iter_mut().for_each(|coordinate| *coordinate += shrink);
-            *turns += 1;
-            *turned_before = victim.max(*turned_before);
-            if *turns == REFRESH {
-                // Under Window only the first entries are turned.
-                let columns = 0..std::mem::take(turned_before);
-                *turns = 0;
+            *rotations += 1;
+            *rotated_before = victim.max(*rotated_before);
+            if *rotations == REFRESH {
+                // Under Window only the first entries are rotated.
+                let columns = 0..std::mem::take(rotated_before);
+                *rotations = 0;
                 self.rotate(group, columns, frequencies);
                 continue;
             }
-            let (pairs, capacity) = (frequencies.len(), self.turned.capacity);
-            let angles = frequencies.turn(shrink);
+            let (pairs, capacity) = (frequencies.len(), self.rotated.capacity);
+            let angles = frequencies.rotation(shrink);
             let (cos, sin) = angles.row(0);
             for kv_head in self.kv_heads_of(group) {
                 let size = self.head_dim * capacity;
-                let (a, b) = self.turned.data[kv_head * size..][..size].split_at_mut(pairs * capacity);
+                let (a, b) = self.rotated.data[kv_head * size..][..size].split_at_mut(pairs * capacity);
                 for j in 0..pairs {
                     let row = j * capacity..j * capacity + victim;
                     vector::rotate(&mut a[row.clone()], &mut b[row], cos[j], sin[j]);
@@ -170,11 +170,11 @@ impl RerotatedKeys {
     /// Keeps the columns `kept` of every group, in order.
     pub fn keep(&mut self, kept: &[Vec<u32>]) {
         for (group, kept) in kept.iter().enumerate() {
-            let Group { coordinates, turned_before, .. } = &mut self.groups[group];
+            let Group { coordinates, rotated_before, .. } = &mut self.groups[group];
             *coordinates = kept.iter().map(|column| coordinates[*column as usize]).collect();
-            *turned_before = kept.partition_point(|column| (*column as usize) < *turned_before);
+            *rotated_before = kept.partition_point(|column| (*column as usize) < *rotated_before);
         }
         self.raw.keep(kept);
-        self.turned.keep(kept);
+        self.rotated.keep(kept);
     }
 }

@@ -117,8 +117,8 @@ impl Frequencies {
         angles
     }
 
-    /// The angles by which a rotated vector turns when it moves by a distance.
-    pub fn turn(&self, distance: f64) -> Angles {
+    /// The angles by which a vector is rotated when it moves by a distance.
+    pub fn rotation(&self, distance: f64) -> Angles {
         Frequencies { pairs: self.pairs.clone(), factor: 1.0 }.angles(std::iter::once(distance))
     }
 }

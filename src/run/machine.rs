@@ -68,7 +68,7 @@ pub(super) struct Workers {
     pub side_by_side: usize,
 }
 
-/// The most texts at once on a GPU, where the walk through a few dozen takes as long as their products.
+/// The most texts at once on a GPU, where the scan of a few dozen takes as long as their products.
 const MOST_ON_GPU: usize = 64;
 
 /// The most texts that a worker of the CPU generates at once. More share hardly more of the work of reading a weight.
@@ -94,7 +94,7 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     let mut rules = model_task.cells.iter().map(|cell| cell.cell.rule);
     match device.gpu_of_caches().and_then(|_| card_memory()) {
         // Caches of policies that know the future are on the host.
-        Some(_) if rules.any(|rule| rule.knows_the_future().is_some()) => {
+        Some(_) if rules.any(|rule| rule.reads_future().is_some()) => {
             most(threads, largest.min(MOST_SIDE_BY_SIDE), available_memory(), &|_| 1)
         }
         // One thread of the host asks for a text's work and waits.
@@ -137,7 +137,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
         shape.layers as u64 * RecordedAttention::bytes(longest, shape.heads, scope) + shape.prefix_bytes(longest)
     };
     let rules = model_task.cells.iter().map(|cell| cell.cell.rule);
-    let recorded = rules.filter_map(CacheRule::knows_the_future).map(recorded).max().unwrap_or(0);
+    let recorded = rules.filter_map(CacheRule::reads_future).map(recorded).max().unwrap_or(0);
     let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }

@@ -326,7 +326,7 @@ fn tasks(
                 format!("remove the policy, or put `{name}` into a sweep of its own"),
             );
         }
-        let clairvoyant = policies.iter().find(|policy| policy.rule.knows_the_future());
+        let clairvoyant = policies.iter().find(|policy| policy.rule.reads_future());
         if let Some(policy) = clairvoyant.filter(|_| task.name != PERPLEXITY || task.length > LONGEST_KNOWN) {
             let message = format!(
                 "`{}` needs to know the whole text, as in `{PERPLEXITY}` up to {LONGEST_KNOWN} tokens",

@@ -61,8 +61,8 @@ pub enum Rule {
 
 impl Rule {
     /// Whether it needs the whole text before it reads it.
-    pub fn knows_the_future(self) -> bool {
-        matches!(self, Rule::Policy(policy) if policy.score.knows_the_future())
+    pub fn reads_future(self) -> bool {
+        matches!(self, Rule::Policy(policy) if policy.score.reads_future())
     }
 
     /// The rule at one cache size, which `Full` ignores.

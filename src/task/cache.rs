@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use super::generation::Prefill;
-use crate::eviction::{CacheRule, LocalLayers, Positions, RecordedAttention, Scope, Score, SizedPolicy};
+use crate::eviction::{CacheRule, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
 
 /// The cache under which a sample is measured.
@@ -166,7 +166,7 @@ impl FullCachePrefix {
         }
         // A policy that sums attention can only branch off where the sums were saved.
         let forks = configs.iter().filter_map(|config| Some((config.sized()?, config.start(tokens.len()))));
-        let forks = forks.filter(|(policy, start)| policy.score == Score::AccumulatedAttention && *start > 0);
+        let forks = forks.filter(|(policy, start)| policy.score.sums_attention() && *start > 0);
         let (mut scopes, mut points): (Vec<Scope>, Vec<usize>) =
             forks.map(|(policy, start)| (policy.scope, start)).unzip();
         scopes.sort_by_key(|scope| scope.name());

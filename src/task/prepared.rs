@@ -6,9 +6,9 @@ use anyhow::Result;
 
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::generation::Request;
-use crate::columns::Table;
 use crate::lm::LanguageModel;
 use crate::metric::MetricSum;
+use crate::parquet::Table;
 
 /// Tokens that a bounded cache reads at once, before their states are used and dropped.
 pub const CHUNK: usize = 4096;

@@ -47,7 +47,7 @@ impl CacheSettings {
     /// As [`plan`](Self::plan), or a policy that needs to know the whole text.
     pub fn config(&self, own: &[(String, Policy)], layers: usize) -> Result<CacheConfig, InvalidSettings> {
         let (rule, CacheSettings { positions, local_layers, seed, .. }) = (self.rule(own)?, self.clone());
-        if rule.knows_the_future().is_some() {
+        if rule.reads_future().is_some() {
             let message = format!("policy {} needs to know the whole text", self.policy);
             return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
         }

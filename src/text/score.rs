@@ -60,7 +60,7 @@ impl TextModel {
         scored: &mut Scored,
     ) -> Result<()> {
         let model = &self.model;
-        let knows = plan.policy.filter(|policy| policy.score.knows_the_future());
+        let knows = plan.policy.filter(|policy| policy.score.reads_future());
         let future = knows.map(|policy| model.record_attention(tokens, policy.scope)).transpose()?;
         let plan = MemoryPlan { text: tokens.len(), future: future.as_deref(), ..*plan };
         let mut memory = model.new_memory(&plan);

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fastrand::Rng;
-use tova_bench::eviction::formula::Pool;
+use tova_bench::eviction::formula::{Pool, WORDS};
 use tova_bench::eviction::{Amount, Budget, Eviction, LocalLayers, Policy, Positions, Scope, Score, presets};
 use tova_bench::lm::{Device, Emulation, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
 
@@ -39,21 +39,11 @@ fn moved() -> Vec<LanguageModel> {
 
 /// A formula of up to `depth` functions, one inside the other.
 fn formula(rng: &mut Rng, depth: usize) -> String {
-    const WORDS: [&str; 11] = [
-        "attention",
-        "logit",
-        "age",
-        "position",
-        "key_norm",
-        "value_norm",
-        "value_norm2",
-        "output_shift",
-        "key_similarity",
-        "random",
-        "gumbel",
-    ];
+    // Kernels do not know the future, and the size alone is no score.
+    let words: Vec<&str> =
+        WORDS.iter().map(|row| row.name).filter(|name| !["future_attention", "size"].contains(name)).collect();
     if depth == 0 {
-        return WORDS[rng.usize(..WORDS.len())].into();
+        return words[rng.usize(..words.len())].into();
     }
     let number = (rng.u32(1..40) as f32) / 20.0;
     let x = formula(rng, depth - 1);
@@ -100,7 +90,7 @@ fn rule(rng: &mut Rng) -> (Policy, usize) {
             },
         };
         // Norms are compared in f64, so they are told apart to the last digit.
-        if score.knows_the_future() {
+        if score.reads_future() {
             continue;
         }
         let amount = |rng: &mut Rng| {
@@ -299,11 +289,11 @@ fn error_of(emulation: &Emulation) -> String {
 
 #[test]
 fn a_barrier_that_not_all_threads_reach_is_an_error() {
-    let line = "    walk.entries++;\n    __syncthreads();";
+    let line = "    scan.entries++;\n    __syncthreads();";
     let (_folder, emulation) =
-        broken("decide.h", line, "    walk.entries++;\n    if (threadIdx.x < 40) __syncthreads();");
+        broken("decide.h", line, "    scan.entries++;\n    if (threadIdx.x < 40) __syncthreads();");
     let error = error_of(&emulation);
-    assert!(error.contains("walk") && error.contains("diverge"), "{error}");
+    assert!(error.contains("scan") && error.contains("diverge"), "{error}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::support::checkpoint;
 use crate::support::program::run;
 use crate::support::rows::{assert_same, measured};
 use serde_json::Value;
+use tova_bench::eviction::formula::Pool;
 use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Scope, Score, SizedPolicy, presets};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{BLOCK, Device, LanguageModel, Memory, MemoryPlan, Tensor, WeightType, tiny_shape};
@@ -32,7 +33,8 @@ fn texts() -> (Vec<u32>, [Vec<u32>; 3]) {
 fn policies() -> Vec<(String, Policy)> {
     let names = ["window", "window+4", "tova", "tova-head", "tova+1", "h2o", "h2o+2", "h2o-layer", "random"];
     let mut policies: Vec<_> = names.map(|name| (name.to_string(), presets::by_name(name).unwrap())).into();
-    for score in [Score::Random, Score::AccumulatedAttention, Score::LastAttention] {
+    for score in ["random", "accumulated_attention", "last_attention"] {
+        let score = Score::new(score, Pool::Mean).unwrap();
         let keep_first = Amount::Percent(3);
         let (keep_recent, budget) = (Amount::Tokens(7), Budget::Uniform);
         let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent, budget };
@@ -52,7 +54,7 @@ fn room(policy: SizedPolicy) -> usize {
 
 /// The seeds under which a policy is tried: one if it draws nothing.
 fn seeds(policy: Policy) -> &'static [u64] {
-    if policy.score == Score::Random { &SEEDS } else { &SEEDS[..1] }
+    if policy.score.draws() { &SEEDS } else { &SEEDS[..1] }
 }
 
 fn bits(states: &Tensor) -> Vec<u32> {

@@ -117,7 +117,7 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
         let shown = policy.map_or_else(|| case.policy.clone(), |policy| format!("{} {policy}", case.policy));
         let policy = policy.map(|policy| policy.at(case.size.unwrap()).unwrap());
         let (positions, local_layers, text) = (case.positions, case.local_layers, tokens.len());
-        let knows = policy.filter(|policy| policy.score.knows_the_future());
+        let knows = policy.filter(|policy| policy.score.reads_future());
         let future = knows.map(|policy| model.record_attention(&tokens, policy.scope).unwrap());
         let future = future.as_deref();
         let plan = MemoryPlan { policy, positions, local_layers, text, future, ..MemoryPlan::unbounded() };

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use crate::support::program::run;
 use crate::support::rows::{assert_same, measured};
-use tova_bench::columns::Table;
 use tova_bench::eviction::presets::{self, PRESETS};
 use tova_bench::eviction::{Positions, SizedPolicy};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, WeightType, tiny_shape};
 use tova_bench::metric::Slice;
+use tova_bench::parquet::Table;
 use tova_bench::task::Lifetimes;
 
 fn tokens(count: usize) -> Vec<u32> {
@@ -42,7 +42,7 @@ fn read(
 fn the_log_of_every_policy_agrees_with_its_survivors_and_the_counting_identity() {
     let model = LanguageModel::random(tiny_shape(), 1.0, 5, WeightType::Auto, &Device::CPU).unwrap();
     // No text is known before it is read here.
-    let presets = PRESETS.iter().filter(|preset| !preset.policy().score.knows_the_future());
+    let presets = PRESETS.iter().filter(|preset| !preset.policy().score.reads_future());
     let mut names: Vec<String> = presets.map(|preset| preset.name.to_string()).collect();
     names.extend(["window+4", "tova+4", "h2o+2"].map(String::from));
     for name in &names {

@@ -8,9 +8,9 @@ use crate::support::program::run;
 use crate::support::rows::measured;
 use crate::support::sweep::{Sweep, write_texts};
 use serde_json::Value;
-use tova_bench::columns::Table;
 use tova_bench::ledger::Row;
 use tova_bench::metric::Slice;
+use tova_bench::parquet::Table;
 
 /// Puts models into a folder: a name, the golden it is, and the size of its vocabulary.
 fn copy_models(path: &Path, models: &[(&str, &str, usize)]) {

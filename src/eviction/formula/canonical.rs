@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::words::{FUNCTIONS, Function, WORDS, Word};
+use super::words::{Function, FunctionRow, Kind, Per, Word};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
@@ -43,8 +43,8 @@ impl Expr {
     pub fn is_per_head(&self) -> bool {
         match self {
             Expr::Number(_) => false,
-            Expr::Word(word) => word.is_per_head(),
-            Expr::Call(Function::Pooled | Function::PooledMean | Function::PooledMax, _) => false,
+            Expr::Word(word) => word.per() != Per::Decision,
+            Expr::Call(function, _) if function.row().kind == Kind::Heads => false,
             Expr::Call(_, arguments) => arguments.iter().any(Expr::is_per_head),
         }
     }
@@ -141,22 +141,18 @@ pub(super) fn divide(above: Expr, below: Expr) -> Expr {
 
 /// A call in canonical form.
 pub(super) fn call(function: Function, mut arguments: Vec<Expr>) -> Expr {
-    use Function::{
-        Abs, AtMost, Count, Ema, Equal, Exp, If, Less, Log, Max, Mean, Min, Sqrt, Sum, Unequal, Window,
-    };
-    let number = |truth: bool| Expr::Number(f64::from(u8::from(truth)));
+    use Function::{Count, Ema, Equal, If, Log, Max, Mean, Min, Sqrt, Sum, Unequal, Window};
+    let of_number = |argument: &Expr| if let Expr::Number(number) = argument { Some(*number) } else { None };
+    let numbers: Option<Vec<f64>> = arguments.iter().map(of_number).collect();
+    if let Some(value) = numbers.and_then(|numbers| function.of_numbers(&numbers)) {
+        // The logarithm of 0 and the root of -1 stay as they are.
+        if value.is_finite() || !matches!(function, Log | Sqrt) {
+            return Expr::Number(value);
+        }
+    }
     let computed = match (function, arguments.as_slice()) {
-        (Less, [Expr::Number(a), Expr::Number(b)]) => Some(number(a < b)),
-        (AtMost, [Expr::Number(a), Expr::Number(b)]) => Some(number(a <= b)),
         (Equal, [a, b]) if a == b => Some(ONE),
         (Unequal, [a, b]) if a == b => Some(ZERO),
-        (Equal | Unequal, [Expr::Number(_), Expr::Number(_)]) => Some(number(function == Unequal)),
-        (Min, [Expr::Number(a), Expr::Number(b)]) => Some(Expr::Number(a.min(*b))),
-        (Max, [Expr::Number(a), Expr::Number(b)]) => Some(Expr::Number(a.max(*b))),
-        (Abs, [Expr::Number(a)]) => Some(Expr::Number(a.abs())),
-        (Log, [Expr::Number(a)]) if *a > 0.0 => Some(Expr::Number(a.ln())),
-        (Sqrt, [Expr::Number(a)]) if *a >= 0.0 => Some(Expr::Number(a.sqrt())),
-        (Exp, [Expr::Number(a)]) => Some(Expr::Number(a.exp())),
         (If, [Expr::Number(a), b, c]) => Some(if *a == 0.0 { c.clone() } else { b.clone() }),
         (Ema, [x, ZERO]) => Some(x.clone()),
         (Ema, [x, ONE]) => Some(call(Sum, vec![x.clone()])),
@@ -249,7 +245,11 @@ fn with_pool(expr: Expr, pool: Pool) -> Expr {
 pub(super) fn text(canonical_form: &Expr) -> String {
     let plain = without_mean(canonical_form.clone());
     let means_the_same = canonical(plain.clone(), Pool::Mean) == *canonical_form;
-    if means_the_same { plain } else { canonical_form.clone() }.to_string()
+    match if means_the_same { plain } else { canonical_form.clone() } {
+        // In rows of earlier versions `key_norm` alone is the name of its negative.
+        word @ Expr::Word(Word::KeyNorm) => format!("({word})"),
+        other => other.to_string(),
+    }
 }
 
 fn without_mean(expr: Expr) -> Expr {
@@ -283,9 +283,10 @@ impl fmt::Display for Expr {
 fn binding(expr: &Expr) -> u8 {
     match expr {
         Expr::Number(number) if *number < 0.0 => 1,
-        Expr::Call(Function::Less | Function::AtMost | Function::Equal | Function::Unequal, _) => 0,
-        Expr::Call(Function::Add, _) => 1,
-        Expr::Call(Function::Multiply | Function::Divide, _) => 2,
+        Expr::Call(function, _) => match function.row().kind {
+            Kind::Sign(binding) => binding,
+            _ => 3,
+        },
         _ => 3,
     }
 }
@@ -300,10 +301,7 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result
     match expr {
         Expr::Number(number) if *number != 0.0 && !(1e-5..1e15).contains(&number.abs()) => write!(f, "{number:e}"),
         Expr::Number(number) => write!(f, "{number}"),
-        Expr::Word(word) => {
-            let name = WORDS.iter().find(|known| known.value == *word).map_or("", |known| known.name);
-            write!(f, "{name}")
-        }
+        Expr::Word(word) => f.write_str(word.name()),
         Expr::Call(Function::Add, terms) => {
             // 1 - x rather than -x + 1.
             let (first, last) = (&terms[0], &terms[terms.len() - 1]);
@@ -351,20 +349,12 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result
             Ok(())
         }
         Expr::Call(function, arguments) => {
-            let sign = match function {
-                Function::Divide => Some((" / ", 3)),
-                Function::Less => Some((" < ", 1)),
-                Function::AtMost => Some((" <= ", 1)),
-                Function::Equal => Some((" == ", 1)),
-                Function::Unequal => Some((" != ", 1)),
-                _ => None,
-            };
-            if let Some((sign, least)) = sign {
-                write_expr(f, &arguments[0], least)?;
-                write!(f, "{sign}")?;
-                return write_expr(f, &arguments[1], least);
+            let FunctionRow { name, kind, .. } = *function.row();
+            if let Kind::Sign(binding) = kind {
+                write_expr(f, &arguments[0], binding + 1)?;
+                write!(f, " {name} ")?;
+                return write_expr(f, &arguments[1], binding + 1);
             }
-            let name = FUNCTIONS.iter().find(|known| known.value == *function).map_or("", |known| known.name);
             write!(f, "{name}(")?;
             for (index, argument) in arguments.iter().enumerate() {
                 write!(f, "{}", if index > 0 { ", " } else { "" })?;

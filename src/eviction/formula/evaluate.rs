@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Formula;
 use super::loops::{Step, elementwise, highest_if_nan, over_entries, pool};
-use super::program::{Instruction, Operand, Operation, compile};
+use super::program::{Columns, Instruction, Operand, Operation, compile};
 use super::words::{Function, Word};
 use crate::eviction::entries::{Heads, keep};
 use crate::eviction::future::RecordedAttention;
@@ -70,29 +70,14 @@ pub(in crate::eviction) struct Entries<'a> {
 impl Scorer {
     pub fn new(formula: Formula, size: usize, heads: Heads, scope: Scope, salt: u64) -> Scorer {
         let program = compile(&formula.0.expr, size);
-        let members = heads.of_group(scope, 0).len();
-        let kv_members = members / heads.per_kv_head();
+        let (members, per_kv) = (heads.of_group(scope, 0).len(), heads.per_kv_head());
         let kept = |instruction: &Instruction| {
-            let of_heads = if instruction.per_head { members } else { 1 };
-            let (columns, totals) = match instruction.operation {
-                Operation::Word(Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2) => (kv_members, 0),
-                Operation::Word(Word::Random) => (1, 0),
-                Operation::Word(Word::FutureAttention) => (0, 1),
-                Operation::Memory(Function::Std, _) => (2 * of_heads, 0),
-                Operation::Memory(Function::Window, steps) => (steps as usize * of_heads, of_heads),
-                Operation::Memory(Function::Peak, steps) if steps > 0.0 => (steps as usize * of_heads, 0),
-                Operation::Memory(..) => (of_heads, 0),
-                _ => (0, 0),
-            };
+            let Columns { kept, totals, .. } = instruction.columns(members, per_kv);
             let is_peak = matches!(instruction.operation, Operation::Memory(Function::Peak, _));
             let start = if is_peak { f32::NAN } else { 0.0 };
-            Kept { columns: vec![Vec::new(); columns], totals: vec![Vec::new(); totals], start }
+            Kept { columns: vec![Vec::new(); kept], totals: vec![Vec::new(); totals], start }
         };
-        let results = |instruction: &Instruction| match instruction.operation {
-            Operation::Word(Word::KeySimilarity) => vec![Vec::new(); kv_members],
-            _ if instruction.per_head => vec![Vec::new(); members],
-            _ => vec![Vec::new()],
-        };
+        let results = |instruction: &Instruction| vec![Vec::new(); instruction.columns(members, per_kv).results];
         let group =
             Group { kept: program.iter().map(kept).collect(), results: program.iter().map(results).collect() };
         let logits = if program.iter().any(|one| one.uses(Word::Logit)) { heads.heads } else { 0 };
@@ -155,7 +140,13 @@ impl Scorer {
             }
             let (results_before, results) = results.split_at_mut(index);
             let (kept_before, kept) = kept.split_at_mut(index);
-            let computed = Computed { program: &self.program, results: results_before, kept: kept_before, per_kv };
+            let computed = Computed {
+                program: &self.program,
+                results: results_before,
+                kept: kept_before,
+                heads: heads.len(),
+                per_kv,
+            };
             for (member, out) in results[0].iter_mut().enumerate() {
                 let out = &mut out[..row.column + 1];
                 let n = out.len();
@@ -224,7 +215,13 @@ impl Scorer {
     /// The scores of some columns at the last row that decided.
     pub fn scores(&self, group: usize, columns: Range<usize>) -> impl Iterator<Item = f32> {
         let Group { kept, results } = &self.groups[group];
-        let computed = Computed { program: &self.program, results, kept, per_kv: self.heads.per_kv_head() };
+        let computed = Computed {
+            program: &self.program,
+            results,
+            kept,
+            heads: self.heads.of_group(self.scope, group).len(),
+            per_kv: self.heads.per_kv_head(),
+        };
         let column = computed.column(Operand::Result(self.program.len() - 1), 0, columns.end);
         let scores = match column {
             Column::Own(scores) => &scores[columns],
@@ -257,7 +254,8 @@ struct Computed<'a> {
     program: &'a [Instruction],
     results: &'a [Vec<Vec<f32>>],
     kept: &'a [Kept],
-    /// Query heads of a key-value head.
+    /// Query heads of a decision, and of a key-value head.
+    heads: usize,
     per_kv: usize,
 }
 
@@ -276,19 +274,10 @@ impl<'a> Computed<'a> {
             Operand::Number(number) => return Column::Same(number),
             Operand::Result(index) => index,
         };
-        let Instruction { operation, per_head, .. } = &self.program[index];
-        let member = if *per_head { member } else { 0 };
-        Column::Own(match operation {
-            Operation::Word(Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2) => {
-                &self.kept[index].columns[member / self.per_kv][..n]
-            }
-            Operation::Word(Word::Random) => &self.kept[index].columns[0][..n],
-            Operation::Word(Word::KeySimilarity) => &self.results[index][member / self.per_kv][..n],
-            // What is remembered is the value.
-            Operation::Memory(Function::Sum | Function::Ema, _) => &self.kept[index].columns[member][..n],
-            Operation::Memory(Function::Peak, steps) if *steps == 0.0 => &self.kept[index].columns[member][..n],
-            _ => &self.results[index][member][..n],
-        })
+        let instruction = &self.program[index];
+        let column = member / instruction.sharing(self.heads, self.per_kv);
+        let columns = if instruction.value_is_kept() { &self.kept[index].columns } else { &self.results[index] };
+        Column::Own(&columns[column][..n])
     }
 }
 

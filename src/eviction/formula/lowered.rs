@@ -1,54 +1,30 @@
 //! Formulas as plain numbers, for kernels that interpret them. `lm/gpu/kernels/params.h` has the same layout and order.
 
-use super::program::{Instruction, Operand, Operation, compile};
-use super::words::{Function, Word};
+use super::program::{Columns, Instruction, Operand, Operation, compile};
+use super::words::{FUNCTIONS, Function, WORDS, Word};
 use crate::eviction::entries::Heads;
-use crate::eviction::scoring::Score;
+use crate::eviction::scoring::{Method, Score};
 use crate::eviction::settings::Scope;
 
-/// What an instruction does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(i32)]
-pub enum Code {
-    Attention,
-    Logit,
-    Age,
-    Position,
-    KeyNorm,
-    ValueNorm,
-    ValueNorm2,
-    OutputShift,
-    KeySimilarity,
-    Random,
-    Gumbel,
+/// What only kernels do: numbers after those of all words and functions.
+#[derive(Clone, Copy, Debug)]
+enum Extra {
+    /// Attention, added up over the query heads of the decision.
     SummedAttention,
+    /// Its mean.
     PooledAttention,
-    Add,
-    Multiply,
-    Divide,
-    Less,
-    AtMost,
-    Equal,
-    Unequal,
-    If,
-    Min,
-    Max,
-    Abs,
-    Log,
-    Exp,
-    Sqrt,
-    KeepSum,
-    KeepMean,
-    KeepStd,
-    KeepEma,
-    KeepPeak,
-    KeepRecentPeak,
-    KeepWindow,
-    Rank,
-    Softmax,
-    Share,
-    PooledMean,
-    PooledMax,
+}
+
+const fn of_word(word: Word) -> i32 {
+    word as i32
+}
+
+const fn of_function(function: Function) -> i32 {
+    WORDS.len() as i32 + function as i32
+}
+
+const fn of_extra(extra: Extra) -> i32 {
+    (WORDS.len() + FUNCTIONS.len()) as i32 + extra as i32
 }
 
 /// Where an argument is.
@@ -64,7 +40,7 @@ enum From {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct LoweredInstruction {
-    code: Code,
+    operation: i32,
     members: i32,
     always: i32,
     result: i32,
@@ -90,35 +66,35 @@ pub struct LoweredScore {
 
 /// A score of a cache with `size` entries; `None` if it needs the future. Scores that are a priority have no instructions.
 pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<LoweredScore> {
-    let summed = LoweredInstruction { code: Code::SummedAttention, result: 0, ..blank() };
+    let summed = LoweredInstruction { operation: of_extra(Extra::SummedAttention), result: 0, ..blank() };
     let one_list = LoweredScore { results: 1, ..LoweredScore::default() };
-    Some(match score {
-        Score::KeyNorm | Score::Random => LoweredScore::default(),
-        Score::Recency => {
-            let program = vec![LoweredInstruction { code: Code::Position, result: 0, ..blank() }];
-            LoweredScore { program, ..one_list }
-        }
-        Score::LastAttention => LoweredScore { program: vec![summed], ..one_list },
-        Score::AccumulatedAttention => {
-            let mut sum = LoweredInstruction { code: Code::KeepSum, always: 1, kept: 0, ..blank() };
+    let Score::Formula(formula) = score else { return None };
+    Some(match formula.method() {
+        Method::NormPriority | Method::RandomPriority => LoweredScore::default(),
+        Method::NewestAttention => LoweredScore { program: vec![summed], ..one_list },
+        Method::SummedAttention => {
+            let mut sum =
+                LoweredInstruction { operation: of_function(Function::Sum), always: 1, kept: 0, ..blank() };
             (sum.from[0], sum.list[0]) = (From::Results, 0);
             LoweredScore { program: vec![LoweredInstruction { always: 1, ..summed }, sum], kept: 1, ..one_list }
         }
-        Score::Formula(formula) => {
+        Method::Order | Method::Instructions | Method::Function(_) => {
             let program = compile(&formula.0.expr, size);
             let mut lowered = LoweredScore::default();
             for instruction in &program {
-                lowered.push(code(instruction.operation)?, instruction, &program, heads, scope);
+                if instruction.uses(Word::FutureAttention) {
+                    return None;
+                }
+                lowered.push(instruction, &program, heads, scope);
             }
             lowered
         }
-        Score::Custom(_) => return None,
     })
 }
 
 fn blank() -> LoweredInstruction {
     LoweredInstruction {
-        code: Code::Add,
+        operation: of_function(Function::Add),
         members: 1,
         always: 0,
         result: -1,
@@ -133,50 +109,24 @@ fn blank() -> LoweredInstruction {
     }
 }
 
-/// Whether the value of an instruction is what it keeps.
-fn value_is_kept(operation: Operation) -> bool {
-    match operation {
-        Operation::Word(word) => {
-            matches!(word, Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2 | Word::Random)
-        }
-        Operation::Memory(Function::Sum | Function::Ema, _) => true,
-        Operation::Memory(Function::Peak, steps) => steps == 0.0,
-        _ => false,
-    }
-}
-
 impl LoweredScore {
     /// Adds an instruction of a program whose earlier ones are there.
-    fn push(
-        &mut self,
-        code: Code,
-        instruction: &Instruction,
-        program: &[Instruction],
-        heads: Heads,
-        scope: Scope,
-    ) {
-        let group = heads.of_group(scope, 0).len();
-        let (members, per_kv) = (if instruction.per_head { group } else { 1 }, heads.per_kv_head());
+    fn push(&mut self, instruction: &Instruction, program: &[Instruction], heads: Heads, scope: Scope) {
+        let (group, per_kv) = (heads.of_group(scope, 0).len(), heads.per_kv_head());
         let Instruction { operation, arguments, always, .. } = instruction;
-        let mut lowered =
-            LoweredInstruction { code, members: members as i32, always: i32::from(*always), ..blank() };
-        let (kept, totals) = match *operation {
-            Operation::Word(Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2) => (group / per_kv, 0),
-            Operation::Word(Word::Random) => (1, 0),
-            Operation::Memory(Function::Std, _) => (2 * members, 0),
-            Operation::Memory(Function::Window, steps) => (steps as usize * members, members),
-            Operation::Memory(Function::Peak, steps) if steps > 0.0 => (steps as usize * members, 0),
-            Operation::Memory(..) => (members, 0),
-            _ => (0, 0),
+        let Columns { results, kept, totals } = instruction.columns(group, per_kv);
+        let members = if instruction.per_head { group } else { 1 };
+        let mut lowered = LoweredInstruction {
+            operation: match *operation {
+                Operation::Word(word) => of_word(word),
+                Operation::PooledAttention => of_extra(Extra::PooledAttention),
+                Operation::Function(function) | Operation::Memory(function, _) => of_function(function),
+            },
+            members: if instruction.uses(Word::KeySimilarity) { results } else { members } as i32,
+            always: i32::from(*always),
+            ..blank()
         };
-        let results = match operation {
-            _ if value_is_kept(*operation) => 0,
-            Operation::Word(Word::KeySimilarity) => group / per_kv,
-            _ => members,
-        };
-        if *operation == Operation::Word(Word::KeySimilarity) {
-            lowered.members = results as i32;
-        }
+        let results = if instruction.value_is_kept() { 0 } else { results };
         if let Operation::Memory(_, number) = operation {
             lowered.number = *number;
         }
@@ -193,72 +143,13 @@ impl LoweredScore {
                 Operand::Number(number) => lowered.constant[which] = number,
                 Operand::Result(index) => {
                     let (made, source) = (self.program[index], &program[index]);
-                    let is_kept = value_is_kept(source.operation);
+                    let is_kept = source.value_is_kept();
                     lowered.from[which] = if is_kept { From::Kept } else { From::Results };
                     lowered.list[which] = if is_kept { made.kept } else { made.result };
-                    lowered.sharing[which] = match source.operation {
-                        _ if !source.per_head => group,
-                        Operation::Word(
-                            Word::KeyNorm | Word::ValueNorm | Word::ValueNorm2 | Word::KeySimilarity,
-                        ) => per_kv,
-                        _ => 1,
-                    } as i32;
+                    lowered.sharing[which] = source.sharing(group, per_kv) as i32;
                 }
             }
         }
         self.program.push(lowered);
     }
-}
-
-/// `None` for what kernels do not know.
-fn code(operation: Operation) -> Option<Code> {
-    Some(match operation {
-        Operation::Word(word) => match word {
-            Word::Attention => Code::Attention,
-            Word::Logit => Code::Logit,
-            Word::Age => Code::Age,
-            Word::Position => Code::Position,
-            Word::KeyNorm => Code::KeyNorm,
-            Word::ValueNorm => Code::ValueNorm,
-            Word::ValueNorm2 => Code::ValueNorm2,
-            Word::OutputShift => Code::OutputShift,
-            Word::KeySimilarity => Code::KeySimilarity,
-            Word::Random => Code::Random,
-            Word::Gumbel => Code::Gumbel,
-            Word::FutureAttention | Word::Size => return None,
-        },
-        Operation::PooledAttention => Code::PooledAttention,
-        Operation::Memory(function, number) => match function {
-            Function::Sum => Code::KeepSum,
-            Function::Mean => Code::KeepMean,
-            Function::Std => Code::KeepStd,
-            Function::Ema => Code::KeepEma,
-            Function::Peak if number == 0.0 => Code::KeepPeak,
-            Function::Peak => Code::KeepRecentPeak,
-            Function::Window => Code::KeepWindow,
-            _ => return None,
-        },
-        Operation::Function(function) => match function {
-            Function::Add => Code::Add,
-            Function::Multiply => Code::Multiply,
-            Function::Divide => Code::Divide,
-            Function::Less => Code::Less,
-            Function::AtMost => Code::AtMost,
-            Function::Equal => Code::Equal,
-            Function::Unequal => Code::Unequal,
-            Function::If => Code::If,
-            Function::Min => Code::Min,
-            Function::Max => Code::Max,
-            Function::Abs => Code::Abs,
-            Function::Log => Code::Log,
-            Function::Exp => Code::Exp,
-            Function::Sqrt => Code::Sqrt,
-            Function::Rank => Code::Rank,
-            Function::Softmax => Code::Softmax,
-            Function::Share => Code::Share,
-            Function::PooledMean => Code::PooledMean,
-            Function::PooledMax => Code::PooledMax,
-            _ => return None,
-        },
-    })
 }

@@ -25,8 +25,9 @@ pub(super) use evaluate::gumbel;
 pub(super) use evaluate::{Entries, Row, Scorer};
 pub use lowered::{LoweredInstruction, LoweredScore};
 pub use parse::FormulaError;
-pub use words::{FUNCTIONS, WORDS, Word};
+pub use words::{FunctionRow, WORDS, Word, WordRow, calls};
 
+use super::scoring::Method;
 use canonical::Expr;
 
 /// A score over an entry, in canonical form. Equal formulas are one value; they live as long as the program, which has only
@@ -37,6 +38,7 @@ pub struct Formula(&'static Parsed);
 struct Parsed {
     text: String,
     expr: Expr,
+    method: Method,
 }
 
 impl Formula {
@@ -52,9 +54,10 @@ impl Formula {
             return Err(FormulaError::of_all(text, message, hint));
         }
         let canonical = canonical::text(&expr);
+        let method = Method::of_formula(&canonical);
         let mut formulas = FORMULAS.lock().unwrap_or_else(PoisonError::into_inner);
         let parsed = formulas.entry(canonical.clone());
-        Ok(Formula(parsed.or_insert_with(|| Box::leak(Box::new(Parsed { text: canonical, expr })))))
+        Ok(Formula(parsed.or_insert_with(|| Box::leak(Box::new(Parsed { text: canonical, expr, method })))))
     }
 
     /// The shortest formula with this meaning under `pool: mean`.
@@ -62,8 +65,12 @@ impl Formula {
         &self.0.text
     }
 
+    pub(super) fn method(self) -> Method {
+        self.0.method
+    }
+
     /// Whether it needs the attention of the whole text.
-    pub fn knows_the_future(self) -> bool {
+    pub fn reads_future(self) -> bool {
         self.0.expr.has(&|word| word == Word::FutureAttention)
     }
 

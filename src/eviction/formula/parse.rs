@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::canonical::{Expr, add, call, divide, multiply, negate};
-use super::words::{FUNCTIONS, Function, WORDS};
+use super::words::{Function, FunctionRow, WORDS, calls};
 use crate::format::did_you_mean;
 
 /// Parentheses and calls inside each other.
@@ -226,11 +226,11 @@ impl<'a> Parser<'a> {
     }
 
     fn name(&mut self, name: &'a str, place: Range<usize>) -> Result<Expr, FormulaError> {
-        let function = FUNCTIONS.iter().find(|function| function.name == name);
+        let function = calls().find(|function| function.name == name);
         let word = WORDS.iter().find(|word| word.name == name);
         let is_call = self.peek() == Token::Symbol("(");
         match (function, word) {
-            (Some(function), _) if is_call => self.arguments(name, function.value, place),
+            (Some(function), _) if is_call => self.arguments(function, place),
             (Some(function), _) => {
                 let hint = format!("write {name}(...): {}", function.meaning);
                 Err(self.error(place, format!("`{name}` needs arguments"), hint))
@@ -239,16 +239,17 @@ impl<'a> Parser<'a> {
                 let hint = format!("write `{name}` alone, or `{name} * (...)`");
                 Err(self.error(place, format!("`{name}` is a word and takes no arguments"), hint))
             }
-            (_, Some(word)) => Ok(Expr::Word(word.value)),
+            (_, Some(word)) => Ok(Expr::Word(word.word)),
             (None, None) => {
-                let known = WORDS.iter().map(|word| word.name).chain(FUNCTIONS.iter().map(|call| call.name));
+                let known = WORDS.iter().map(|word| word.name).chain(calls().map(|call| call.name));
                 let hint = did_you_mean(name, known) + "`tova-bench list scores` lists all words and functions";
                 Err(self.error(place, format!("unknown word `{name}`"), hint))
             }
         }
     }
 
-    fn arguments(&mut self, name: &str, function: Function, place: Range<usize>) -> Result<Expr, FormulaError> {
+    fn arguments(&mut self, row: &FunctionRow, place: Range<usize>) -> Result<Expr, FormulaError> {
+        let FunctionRow { function, name, arguments: (fewest, most), meaning, .. } = *row;
         let (_, open) = self.next();
         let mut arguments = Vec::new();
         loop {
@@ -263,7 +264,6 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        let (fewest, most) = function.arguments();
         if self.is_at_value() && arguments.len() < most {
             let place = self.tokens[self.at].1.clone();
             let hint =
@@ -278,7 +278,6 @@ impl<'a> Parser<'a> {
                 (n, m) => format!("{n} or {m} arguments"),
             };
             let message = format!("`{name}` takes {needed}, not {}", arguments.len());
-            let meaning = FUNCTIONS.iter().find(|other| other.name == name).map_or("", |other| other.meaning);
             return Err(self.error(place, message, format!("{name}{meaning}")));
         }
         Ok(call(function, arguments))

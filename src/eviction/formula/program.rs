@@ -1,7 +1,7 @@
 //! A formula as a list of instructions, each of which makes columns of others. Equal parts are computed once.
 
 use super::canonical::Expr;
-use super::words::{Function, Word};
+use super::words::{Function, Per, Word};
 
 /// Where an instruction's arguments come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -31,9 +31,57 @@ pub(super) struct Instruction {
     pub always: bool,
 }
 
+/// How many columns an instruction needs for a decision.
+pub(super) struct Columns {
+    /// Of each row.
+    pub results: usize,
+    /// Of f32 and of f64, that stay from row to row.
+    pub kept: usize,
+    pub totals: usize,
+}
+
 impl Instruction {
     pub fn uses(&self, word: Word) -> bool {
         self.operation == Operation::Word(word)
+    }
+
+    /// Whether key-value heads have columns, and not query heads.
+    fn is_per_kv_head(&self) -> bool {
+        matches!(self.operation, Operation::Word(word) if word.per() == Per::KeyValueHead)
+    }
+
+    /// How many of `heads` query heads of a decision share a column, where `per_kv` share a key-value head.
+    pub fn sharing(&self, heads: usize, per_kv: usize) -> usize {
+        match self.per_head {
+            false => heads,
+            true if self.is_per_kv_head() => per_kv,
+            true => 1,
+        }
+    }
+
+    /// Whether its value is a column that it keeps.
+    pub fn value_is_kept(&self) -> bool {
+        match self.operation {
+            Operation::Word(word) => word.is_fixed(),
+            Operation::Memory(Function::Sum | Function::Ema, _) => true,
+            Operation::Memory(Function::Peak, steps) => steps == 0.0,
+            _ => false,
+        }
+    }
+
+    /// Its columns for a decision of so many query heads.
+    pub fn columns(&self, heads: usize, per_kv: usize) -> Columns {
+        let own = heads / self.sharing(heads, per_kv);
+        let (kept, totals) = match self.operation {
+            Operation::Word(word) if word.is_fixed() => return Columns { results: 0, kept: own, totals: 0 },
+            Operation::Word(Word::FutureAttention) => (0, 1),
+            Operation::Memory(Function::Std, _) => (2 * own, 0),
+            Operation::Memory(Function::Window, steps) => (steps as usize * own, own),
+            Operation::Memory(Function::Peak, steps) if steps > 0.0 => (steps as usize * own, 0),
+            Operation::Memory(..) => (own, 0),
+            _ => (0, 0),
+        };
+        Columns { results: own, kept, totals }
     }
 }
 
@@ -63,37 +111,12 @@ fn constant(expr: &Expr, size: usize) -> Option<f64> {
     if !expr.is_constant() {
         return None;
     }
-    let known = |function: Function, values: &[f64]| match (function, values) {
-        (Function::Add, values) => values.iter().sum(),
-        (Function::Multiply, values) => values.iter().product(),
-        (Function::Divide, [a, b]) => a / b,
-        (Function::Less, [a, b]) => f64::from(u8::from(a < b)),
-        (Function::AtMost, [a, b]) => f64::from(u8::from(a <= b)),
-        (Function::Equal, [a, b]) => f64::from(u8::from(a == b)),
-        (Function::Unequal, [a, b]) => f64::from(u8::from(a != b)),
-        (Function::If, [a, b, c]) => {
-            if *a == 0.0 {
-                *c
-            } else {
-                *b
-            }
-        }
-        (Function::Min, [a, b]) => a.min(*b),
-        (Function::Max, [a, b]) => a.max(*b),
-        (Function::Abs, [a]) => a.abs(),
-        (Function::Log, [a]) => a.ln(),
-        (Function::Exp, [a]) => a.exp(),
-        (Function::Sqrt, [a]) => a.sqrt(),
-        _ => f64::NAN,
-    };
     match expr {
         Expr::Number(number) => Some(*number),
         Expr::Word(_) => Some(size as f64),
-        // Over equal entries, and pooled: not worth a rule of their own.
-        Expr::Call(Function::Softmax | Function::Share, _) => None,
         Expr::Call(function, arguments) => {
             let values: Option<Vec<_>> = arguments.iter().map(|argument| constant(argument, size)).collect();
-            Some(known(*function, &values?))
+            function.of_numbers(&values?)
         }
     }
 }

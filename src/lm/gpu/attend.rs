@@ -15,7 +15,7 @@ use super::device::{Buffer, Gpu, Kernel, Launch};
 use super::launch::{Block, COPY_THREADS, Call, SCRATCH, launch};
 use super::params::{Layer, Text, bytes_of};
 use super::readers::{Readers, Reading};
-use crate::eviction::{CacheEntries, Decided, Eviction, Positions, WalkRule};
+use crate::eviction::{CacheEntries, Eviction, Positions, ScanRule, Scanned};
 use crate::lm::attention::LayerTokens;
 use crate::lm::memory::BLOCK;
 use crate::vector;
@@ -47,13 +47,13 @@ pub(in crate::lm) struct GpuText<'a> {
 
 /// What a text needs in a call.
 struct Prepared<'a> {
-    rule: Option<WalkRule>,
+    rule: Option<ScanRule>,
     cache: CacheAddresses,
     /// Columns of all tables of the call.
     stride: usize,
     all_stride: usize,
     pieces: Pieces,
-    decided: Decided,
+    scanned: Scanned,
     text: GpuText<'a>,
 }
 
@@ -175,7 +175,7 @@ impl GpuAttention {
     fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
         let gpu = &*self.gpu;
         let (rows, held, seen) = (text.rows, text.entries.len(), text.entries.seen);
-        let rule = text.entries.walk_rule();
+        let rule = text.entries.scan_rule();
         let shape = tokens.shape;
         let (heads, dim) = (shape.heads.heads, shape.head_dim);
         let most = blocks(&text).iter().map(|(start, held)| held + BLOCK.min(rows - start)).max().unwrap_or(held);
@@ -185,7 +185,7 @@ impl GpuAttention {
         let capacity = text.cache.capacity;
         let cache = text.cache.own(gpu, (held, capacity), seen, rows)?;
         let block = BLOCK.min(rows);
-        let decided = text.entries.decided();
+        let scanned = text.entries.scanned();
         let frequencies = shape.rope.frequencies(text.is_long);
         let pairs = frequencies.len();
         let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
@@ -198,7 +198,7 @@ impl GpuAttention {
         let pieces = Pieces {
             cos: arena.put(&tokens.angles.cos[range.clone()]),
             sin: arena.put(&tokens.angles.sin[range]),
-            frequencies: text.cache.turned.as_ref().map(|_| arena.put(frequencies.pairs())),
+            frequencies: text.cache.rotated.as_ref().map(|_| arena.put(frequencies.pairs())),
             query_scales: arena.put(&scales),
             queries: arena.scratch::<f32>(heads * block * dim),
             logits: arena.scratch::<f32>(heads * block * stride),
@@ -208,13 +208,13 @@ impl GpuAttention {
             all_logits: measures_loss
                 .then(|| arena.scratch::<f32>(shape.heads.per_kv_head() * block * all_stride)),
             lost: measures_loss.then(|| arena.state(&vec![0.0_f32; rows])),
-            positions: rule.as_ref().map(|_| arena.state(&padded_lists(&decided.positions, stride))),
+            positions: rule.as_ref().map(|_| arena.state(&padded_lists(&scanned.positions, stride))),
             alive: rule.as_ref().filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride)),
             survivors: rule.as_ref().map(|_| arena.scratch::<u32>(groups * stride)),
             moved: rule.as_ref().map(|_| arena.result::<u32>(groups * 2)),
             victims: rule.as_ref().map(|_| arena.result::<i32>(rows * groups)),
             priority: new_priority.as_ref().map(|_| {
-                let mut priorities = decided.priorities.clone();
+                let mut priorities = scanned.priorities.clone();
                 priorities.resize(groups, Vec::new());
                 arena.state(&padded_lists(&priorities, stride))
             }),
@@ -227,14 +227,14 @@ impl GpuAttention {
                 .as_ref()
                 .filter(|rule| rule.score.results > 0)
                 .map(|rule| arena.scratch::<f32>(groups * rule.score.results * stride)),
-            received: decided
+            received: scanned
                 .received
                 .iter()
                 .map(|received| arena.state(&padded_lists(received, stride)))
                 .collect(),
             newest: rule.as_ref().filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride)),
         };
-        Ok(Prepared { rule, cache, stride, all_stride, pieces, decided, text })
+        Ok(Prepared { rule, cache, stride, all_stride, pieces, scanned, text })
     }
 
     /// Closes the gaps of a prompt that was cut at once.
@@ -292,8 +292,8 @@ impl Prepared<'_> {
             (shape.rope.frequencies(self.text.is_long).len(), rule.map_or(1, |rule| rule.groups));
         let entries = &*self.text.entries;
         let is_last = rows.end == self.text.rows;
-        let oldest = self.decided.positions[0].first().map_or(entries.seen, |position| *position as usize);
-        let gone = self.decided.positions[0].len() + rows.start - held;
+        let oldest = self.scanned.positions[0].first().map_or(entries.seen, |position| *position as usize);
+        let gone = self.scanned.positions[0].len() + rows.start - held;
         let at = |piece: Option<Piece>, offset: usize| match piece {
             Some(piece) => arena.at(piece) + offset as u64,
             None => 0,
@@ -352,7 +352,7 @@ impl Prepared<'_> {
             (Some(rule), Some(of_scope)) if rule.keeps_received => *of_scope,
             _ => text,
         };
-        let of_scopes = of_scopes.into_iter().zip(&self.decided.received).filter(|_| rule.is_none());
+        let of_scopes = of_scopes.into_iter().zip(&self.scanned.received).filter(|_| rule.is_none());
         let of_head = |kv_head: usize| Text { kv_head: kv_head as i32, ..text };
         Block {
             is_bounded: rule.is_some(),
@@ -373,26 +373,26 @@ impl Prepared<'_> {
                 *lost += more;
             }
         }
-        let mut decided = Decided::default();
-        decided.received = (self.decided.received.iter().zip(&pieces.received))
+        let mut scanned = Scanned::default();
+        scanned.received = (self.scanned.received.iter().zip(&pieces.received))
             .map(|(before, piece)| lists(arena.values(*piece), before.len(), stride, held))
             .collect();
         let (Some(positions), Some(moved), Some(victims)) = (pieces.positions, pieces.moved, pieces.victims)
         else {
             // Unbounded: all stay but what the window has passed.
-            let mut positions = std::mem::take(&mut self.decided.positions);
+            let mut positions = std::mem::take(&mut self.scanned.positions);
             positions[0].extend((entries.seen..entries.seen + rows).map(|position| position as u32));
             let passed = positions[0].len() - held;
             positions[0].drain(..passed);
-            // Without a walk nothing moves what they have received.
-            for sums in decided.received.iter_mut().flatten() {
+            // Without a scan nothing moves what they have received.
+            for sums in scanned.received.iter_mut().flatten() {
                 ensure!(
                     passed == 0,
                     "attention cannot be kept for forks in a layer with a window of {held} tokens"
                 );
                 sums.truncate(held);
             }
-            entries.read_elsewhere(rows, Decided { positions, ..decided });
+            entries.take_scanned(rows, Scanned { positions, ..scanned });
             return Ok(());
         };
         let groups = self.rule.as_ref().map_or(1, |rule| rule.groups);
@@ -401,18 +401,18 @@ impl Prepared<'_> {
             counts.iter().all(|count| *count as usize == held),
             "the device kept {counts:?} entries of a cache, and {held} were expected; please report this"
         );
-        decided.positions = lists(arena.values(positions), groups, stride, held);
+        scanned.positions = lists(arena.values(positions), groups, stride, held);
         if let Some(priority) = pieces.priority {
-            decided.priorities = lists(arena.values(priority), groups, stride, held);
+            scanned.priorities = lists(arena.values(priority), groups, stride, held);
         }
         if let Some(newest) = pieces.newest {
-            let before = self.decided.positions[0].len() + rows;
-            decided.newest = lists(arena.values(newest), groups, stride, before.min(stride));
+            let before = self.scanned.positions[0].len() + rows;
+            scanned.newest = lists(arena.values(newest), groups, stride, before.min(stride));
         }
         if let Some(log) = self.text.log.as_deref_mut() {
             CacheEntries::log_victims(log, entries.seen, groups, &arena.values::<i32>(victims));
         }
-        entries.read_elsewhere(rows, decided);
+        entries.take_scanned(rows, scanned);
         Ok(())
     }
 }
@@ -420,14 +420,14 @@ impl Prepared<'_> {
 impl CacheAddresses {
     /// A text with this cache.
     fn text(self, cache: &GpuCache, capacity: usize) -> Text {
-        let CacheAddresses { keys, values, raw_keys, coordinates, turns, all_keys, kept, totals } = self;
-        let kind = cache.turned.as_ref().map_or(Positions::Absolute, |turned| turned.positions);
+        let CacheAddresses { keys, values, raw_keys, coordinates, rotations, all_keys, kept, totals } = self;
+        let kind = cache.rotated.as_ref().map_or(Positions::Absolute, |rotated| rotated.positions);
         Text {
             keys,
             values,
             raw_keys,
             coordinates,
-            turns,
+            rotations,
             all_keys,
             kept,
             totals,

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::device::{Buffer, Gpu, Rows};
 use super::params::{Address, bytes_of};
-use crate::eviction::{Heads, Positions, WalkRule};
+use crate::eviction::{Heads, Positions, ScanRule};
 use crate::vector;
 
 /// Rows of as many bytes for each entry. Clones share their memory until one of them is written to, so that copying a cache
@@ -69,7 +69,7 @@ pub(in crate::lm) struct GpuCache {
     pub(in crate::lm) capacity: usize,
     pub(super) keys: GpuTable,
     pub(super) values: GpuTable,
-    pub(super) turned: Option<Turned>,
+    pub(super) rotated: Option<RotatedTables>,
     /// What a formula remembers.
     pub(super) kept: GpuTable,
     pub(super) totals: GpuTable,
@@ -81,11 +81,11 @@ pub(in crate::lm) struct GpuCache {
 
 /// Where positions depend on evictions.
 #[derive(Clone, Debug)]
-pub(super) struct Turned {
+pub(super) struct RotatedTables {
     pub positions: Positions,
     pub raw_keys: GpuTable,
     pub coordinates: GpuTable,
-    pub turns: GpuTable,
+    pub rotations: GpuTable,
 }
 
 /// Addresses of a cache's tables.
@@ -95,7 +95,7 @@ pub(super) struct CacheAddresses {
     pub values: Address,
     pub raw_keys: Address,
     pub coordinates: Address,
-    pub turns: Address,
+    pub rotations: Address,
     pub all_keys: Address,
     pub kept: Address,
     pub totals: Address,
@@ -107,7 +107,7 @@ impl GpuCache {
         heads: Heads,
         dim: usize,
         capacity: usize,
-        rule: Option<&WalkRule>,
+        rule: Option<&ScanRule>,
         positions: Positions,
         all_keys: bool,
     ) -> GpuCache {
@@ -115,21 +115,21 @@ impl GpuCache {
         let vectors = || GpuTable::new(heads.kv_heads, dim * float);
         let groups = rule.map_or(1, |rule| rule.groups);
         let remembers = rule.filter(|rule| !rule.keeps_received);
-        let lists = |of: fn(&WalkRule) -> usize| remembers.map_or(0, of) * groups;
+        let lists = |of: fn(&ScanRule) -> usize| remembers.map_or(0, of) * groups;
         let (kept, totals) = (lists(|rule| rule.score.kept), lists(|rule| rule.score.totals));
-        let turned = rule.filter(|_| positions != Positions::Absolute).map(|_| Turned {
+        let rotated = rule.filter(|_| positions != Positions::Absolute).map(|_| RotatedTables {
             positions,
             raw_keys: GpuTable::new(heads.kv_heads * dim, float),
             coordinates: GpuTable::new(groups, size_of::<f64>()),
-            turns: GpuTable::new(groups, 2 * size_of::<i32>()),
+            rotations: GpuTable::new(groups, 2 * size_of::<i32>()),
         });
         GpuCache {
             heads,
             dim,
             capacity,
-            keys: if turned.is_some() { GpuTable::new(heads.kv_heads * dim, float) } else { vectors() },
+            keys: if rotated.is_some() { GpuTable::new(heads.kv_heads * dim, float) } else { vectors() },
             values: vectors(),
-            turned,
+            rotated,
             kept: GpuTable::new(kept, float),
             totals: GpuTable::new(totals, size_of::<f64>()),
             all_keys: all_keys.then(|| (vectors(), 0)),
@@ -142,7 +142,7 @@ impl GpuCache {
         &self,
         columns: Range<usize>,
         capacity: usize,
-        rule: Option<&WalkRule>,
+        rule: Option<&ScanRule>,
         all_keys: bool,
     ) -> GpuCache {
         let empty = GpuCache::new(self.heads, self.dim, capacity, rule, Positions::Absolute, all_keys);
@@ -179,12 +179,12 @@ impl GpuCache {
             values: self.values.own(gpu, held, capacity)?,
             ..CacheAddresses::default()
         };
-        if let Some(turned) = &mut self.turned {
-            of.raw_keys = turned.raw_keys.own(gpu, held, capacity)?;
-            of.coordinates = turned.coordinates.own(gpu, held, capacity)?;
-            of.turns = turned.turns.own(gpu, 1, 1)?;
+        if let Some(rotated) = &mut self.rotated {
+            of.raw_keys = rotated.raw_keys.own(gpu, held, capacity)?;
+            of.coordinates = rotated.coordinates.own(gpu, held, capacity)?;
+            of.rotations = rotated.rotations.own(gpu, 1, 1)?;
             if seen == 0 {
-                gpu.upload(of.turns, bytes_of(&vec![0_i32; 2 * turned.turns.rows]))?;
+                gpu.upload(of.rotations, bytes_of(&vec![0_i32; 2 * rotated.rotations.rows]))?;
             }
         }
         if self.kept.rows > 0 {
@@ -204,7 +204,7 @@ impl GpuCache {
 
     /// Bytes of keys and values.
     pub fn bytes(&self) -> u64 {
-        let raw = self.turned.as_ref().map_or(0, |turned| turned.raw_keys.bytes(self.capacity));
+        let raw = self.rotated.as_ref().map_or(0, |rotated| rotated.raw_keys.bytes(self.capacity));
         (self.keys.bytes(self.capacity) + self.values.bytes(self.capacity) + raw) as u64
     }
 }

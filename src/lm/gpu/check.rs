@@ -53,7 +53,7 @@ fn tokens() -> Vec<u32> {
 /// The cases and their names.
 fn plans() -> Vec<(String, MemoryPlan<'static>)> {
     let mut plans = vec![("full".to_owned(), MemoryPlan::unbounded())];
-    for preset in presets::PRESETS.iter().filter(|preset| !preset.policy().score.knows_the_future()) {
+    for preset in presets::PRESETS.iter().filter(|preset| !preset.policy().score.reads_future()) {
         for scope in [Scope::Layer, Scope::Head] {
             for (size, positions) in [
                 (41, Positions::Absolute),

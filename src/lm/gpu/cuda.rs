@@ -26,8 +26,8 @@ const KERNELS: [(Kernel, &str); 8] = [
     (Kernel::Place, "place"),
     (Kernel::Softmax, "softmax"),
     (Kernel::Received, "received"),
-    (Kernel::Walk, "walk"),
-    (Kernel::WalkTurned, "walk_turned"),
+    (Kernel::Scan, "scan"),
+    (Kernel::ScanRotating, "scan_rotating"),
     (Kernel::Outputs, "outputs"),
     (Kernel::Loss, "loss"),
     (Kernel::Compact, "compact"),
@@ -261,7 +261,7 @@ impl Gpu for CudaGpu {
         let (function, most_threads) = &self.kernels[kernel as usize];
         let threads = match kernel {
             // They do the same work with any number of threads.
-            Kernel::Walk | Kernel::WalkTurned => threads.min(most_threads / 32 * 32),
+            Kernel::Scan | Kernel::ScanRotating => threads.min(most_threads / 32 * 32),
             _ => threads,
         };
         let [x, y] = grid;

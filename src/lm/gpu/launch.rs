@@ -2,7 +2,7 @@
 //!
 //! Each text has blocks of tokens, one after the other. A launch takes a block of every text, so that a GPU is busy although the rows
 //! of a block depend on each other. A text's bits do not depend on the texts beside it: products are its own, and texts that
-//! are walked together have as many threads.
+//! are scanned together have as many threads.
 
 use std::ops::Range;
 
@@ -53,11 +53,11 @@ struct Round {
 impl Round {
     /// Adds the texts of a round to the table `all`, in the order of what they need.
     fn new(mut blocks: Vec<Block>, all: &mut Vec<Text>) -> Round {
-        // How many threads walk follows from the decisions, and some sums from the threads.
+        // How many threads scan follows from the decisions, and some sums from the threads.
         let kind = |block: &Block| match (block.is_bounded, block.text.positions_kind) {
             (false, _) => (Kernel::Softmax, 0),
-            (true, 0) => (Kernel::Walk, block.text.groups),
-            (true, _) => (Kernel::WalkTurned, block.text.groups),
+            (true, 0) => (Kernel::Scan, block.text.groups),
+            (true, _) => (Kernel::ScanRotating, block.text.groups),
         };
         blocks.sort_by_key(|block| (kind(block).0 as i32, kind(block).1));
         let mut parts: Vec<(Kernel, Range<usize>)> = Vec::new();
@@ -139,7 +139,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
             if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
         };
         let bytes = of_part.iter().map(columns).max().unwrap_or(0);
-        let angles = if *kernel == Kernel::WalkTurned { 2 * size_of::<f32>() * layer.pairs as usize } else { 0 };
+        let angles = if *kernel == Kernel::ScanRotating { 2 * size_of::<f32>() * layer.pairs as usize } else { 0 };
         launch(*kernel, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes + angles)?;
     }
     if !round.received.is_empty() {

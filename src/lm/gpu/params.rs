@@ -23,7 +23,7 @@ pub struct Text {
     pub values: Address,
     pub raw_keys: Address,
     pub coordinates: Address,
-    pub turns: Address,
+    pub rotations: Address,
     pub all_keys: Address,
 
     pub new_queries: Address,

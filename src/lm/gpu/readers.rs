@@ -1,4 +1,4 @@
-//! Threads that read at the same time. What they ask for in a layer is launched together: the walk through a text takes one
+//! Threads that read at the same time. What they ask for in a layer is launched together: the scan through a text takes one
 //! multiprocessor of a GPU, or a few, so it costs about as much for many texts as for one.
 
 use std::collections::BTreeMap;

@@ -3,17 +3,16 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::eviction::{Budget, Score};
 use crate::ledger::Row;
 use crate::report::series::{is_shared, label};
 
 /// The scores of rows, and what each evicts.
-const SCORES: [(&str, &str); 7] = [
+const SCORES: [(&str, &str); 6] = [
     ("recency", "evicts the oldest entry"),
     ("last_attention", "evicts the entry to which the newest token attends least"),
     ("accumulated_attention", "evicts the entry with the least attention received so far"),
     ("-key_norm", "evicts the entry whose key has the largest norm"),
-    // In rows of earlier versions; the word itself is `(key_norm)` in rows.
-    ("key_norm", "evicts the entry whose key has the largest norm"),
     ("random", "evicts at random, so that a uniform sample of the text stays"),
     (
         "future_attention",
@@ -63,7 +62,8 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
 
 impl Rule<'_> {
     fn words(&self, name: &str, [first, newest]: &[Amounts; 2]) -> String {
-        let mut words = match (name, SCORES.iter().find(|(score, _)| *score == self.score)) {
+        let own = Score::of_row(self.score).map_or(self.score, |score| score.name());
+        let mut words = match (name, SCORES.iter().find(|(score, _)| *score == own)) {
             ("full", _) => return "the model with an unbounded cache".to_owned(),
             ("truncate", _) => return "no policy: the text is cut to the cache size, and what is written after it is held as well".to_owned(),
             (_, Some((_, words))) => (*words).to_owned(),
@@ -94,14 +94,14 @@ impl Rule<'_> {
 
 /// What a budget is, from its column; empty without one.
 fn budget_words(budget: &str) -> String {
-    match budget.split_once(' ') {
-        Some(("pyramid", beta)) => format!(
+    match Budget::of_row(budget) {
+        Some(Budget::Pyramid(beta)) => format!(
             "; the cache size is the mean over layers, whose sizes fall linearly from the first to the last as in PyramidKV \
              with \u{3b2} = {beta}"
         ),
-        Some(("layers", shares)) => format!(
+        Some(layers) => format!(
             "; the cache size is the mean over layers, whose sizes are as {}",
-            shares.split(' ').collect::<Vec<_>>().join(" : ")
+            layers.shares().map(|share| share.to_string()).collect::<Vec<_>>().join(" : ")
         ),
         _ if budget.is_empty() => String::new(),
         _ => format!("; layers have the budget {budget}"),

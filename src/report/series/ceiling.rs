@@ -6,21 +6,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::eviction::Score;
 use crate::metric::{Better, Metric, Pooling};
 use crate::report::series::{Cell, Point, Pooled};
 use crate::report::statistics::Estimate;
 
-/// The score of a policy that evicts at random.
-const FLOOR: &str = "random";
-/// The word of formulas that only one who knows the rest of the text can compute.
-const CEILING: &str = "future_attention";
-
+/// Whether the column `score` says that a policy evicts at random.
 pub(crate) fn is_floor(score: &str) -> bool {
-    score == FLOOR
+    Score::of_row(score).is_some_and(Score::is_random)
 }
 
+/// Whether it says that a policy needs the rest of the text.
 pub(crate) fn is_ceiling(score: &str) -> bool {
-    score.contains(CEILING)
+    Score::of_row(score).is_some_and(Score::reads_future)
 }
 
 /// Floor and ceiling by cache size.

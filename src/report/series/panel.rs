@@ -33,7 +33,7 @@ pub struct Point {
     /// Of the way from random eviction to eviction with the future known, the share that it goes, where both were measured.
     pub to_ceiling: Option<Estimate>,
     /// Whether it evicts by what the rest of the text will need, so that nobody can choose it.
-    pub knows_the_future: bool,
+    pub reads_future: bool,
 }
 
 impl Point {
@@ -187,7 +187,7 @@ impl Panel {
 
     /// Whether a policy can be chosen: neither the full cache nor the cut text, and none that knows the future.
     pub fn is_choice(&self, policy: &str) -> bool {
-        self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.knows_the_future)
+        self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.reads_future)
     }
 
     pub fn point(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
@@ -228,7 +228,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
             weight: own.weight,
             complete: cell.sums.samples.len() == samples,
             to_ceiling: None,
-            knows_the_future: ceiling::is_ceiling(cell.score()),
+            reads_future: ceiling::is_ceiling(cell.score()),
         };
         point.to_ceiling = ends.share(cell, &point);
         notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights))));

@@ -6,9 +6,9 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Value, json};
 
-use crate::eviction::formula::{FUNCTIONS, WORDS};
+use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::presets::PRESETS;
-use crate::eviction::{Keyword, LOCAL_LAYERS, POSITIONS, SCOPES, SCORES, Score};
+use crate::eviction::{Keyword, LOCAL_LAYERS, POSITIONS, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{HUB_PART, Named, one_of, setting};
 
@@ -47,19 +47,19 @@ const REVISION: &str = "[A-Za-z0-9_+][A-Za-z0-9_.+-]*(/[A-Za-z0-9_+][A-Za-z0-9_.
 const GGUF_FILE: &str = r"[A-Za-z0-9_+.-]+(/[A-Za-z0-9_+.-]+)*\.gguf";
 
 pub fn scores(_: &mut SchemaGenerator) -> Schema {
-    let calls = FUNCTIONS.iter().map(|function| function.name);
-    let known: Vec<_> = WORDS.iter().map(|word| word.name).chain(calls).collect();
+    let names = calls().map(|function| function.name);
+    let known: Vec<_> = WORDS.iter().map(|word| word.name).chain(names).collect();
     let numbers = r"[0-9.]+([eE][+-]?[0-9]+)?";
     let pattern = format!(r"^([\s,()<>=!*/+-]|{numbers}|({})(?![A-Za-z0-9_]))+$", known.join("|"));
     let meanings: Vec<_> = WORDS
         .iter()
         .map(|word| format!("{}: {}", word.name, word.meaning))
-        .chain(FUNCTIONS.iter().map(|function| format!("{}{}", function.name, function.meaning)))
+        .chain(calls().map(|function| format!("{}{}", function.name, function.meaning)))
         .collect();
     let examples: Vec<_> =
         ["ema(attention, 0.95)", "sum(attention) * value_norm"].into_iter().chain(known).collect();
     json_schema!({"anyOf": [
-        one_of(&words(SCORES)),
+        one_of(&SCORES.iter().map(|score| (score.name, score.meaning)).collect::<Vec<_>>()),
         {"type": "string", "pattern": pattern, "description": meanings.join("\n\n"), "examples": examples},
     ]})
 }
@@ -97,9 +97,9 @@ pub fn known_policies() -> Vec<&'static str> {
     named_policies().into_iter().map(|(name, _)| name).collect()
 }
 
-/// Names that have a fixed meaning, before a `+`. A sweep may define the presets of formulas in its own way.
+/// Names that have a fixed meaning, before a `+`. A sweep may define presets whose score has no name in its own way.
 pub fn fixed_policies() -> Vec<&'static str> {
-    let presets = PRESETS.iter().filter(|preset| !matches!(preset.policy().score, Score::Formula(_)));
+    let presets = PRESETS.iter().filter(|preset| preset.policy().score.has_name());
     RESERVED.iter().map(|(name, _)| *name).chain(presets.map(|preset| preset.name)).collect()
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::definition::Dataset;
 use super::splits::{self, Listed};
 use crate::bounded_read;
-use crate::columns;
 use crate::lm::source::{Hub, RepoId, expand_home};
+use crate::parquet;
 use crate::task::data::utf8;
 use crate::task::questions;
 use crate::task::spec::PrepareContext;
@@ -125,7 +125,7 @@ impl Rows {
         let name = path.display().to_string();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         if ending == "parquet" {
-            return columns::read_rows(path)?.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
+            return parquet::read_rows(path)?.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
         }
         let (bytes, name, ending) = if ending == "zip" {
             let inner = questions::names(path)?.into_iter().find(|name| is_rows(name));

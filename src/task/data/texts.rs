@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use super::folder::books_of_folder;
 use super::source::DataSource;
-use crate::columns;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
+use crate::parquet;
 use crate::task::embedded::{self, Recall};
 
 /// A named text.
@@ -83,7 +83,7 @@ fn books_of_tables(files: &[PathBuf], limit: usize) -> Result<Vec<Book>> {
     let mut books = Vec::new();
     for file in files {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        for (row, text) in columns::read_text_column(file, "text")?.into_iter().enumerate() {
+        for (row, text) in parquet::read_text_column(file, "text")?.into_iter().enumerate() {
             if books.len() == limit {
                 return Ok(books);
             }

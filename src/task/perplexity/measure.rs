@@ -69,7 +69,7 @@ fn bounded(
     tally: &mut Tally<'_>,
 ) -> Result<Memory> {
     let length = sample.tokens.len();
-    let recorded = config.rule.knows_the_future().map(|scope| model.record_attention(&sample.tokens, scope));
+    let recorded = config.rule.reads_future().map(|scope| model.record_attention(&sample.tokens, scope));
     let future = recorded.transpose()?;
     let (mut memory, start) = config.bounded_memory(model, policy, prefix, length, length, future.as_deref())?;
     if start > 0 {

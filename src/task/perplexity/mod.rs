@@ -134,7 +134,7 @@ impl Samples for PerplexitySamples {
             _ => config.evicting(tokens).map(|_| config.start(tokens)..tokens).into_iter().collect(),
         };
         // Before it, the whole text with the full cache.
-        if config.rule.knows_the_future().is_some() && !parts.is_empty() {
+        if config.rule.reads_future().is_some() && !parts.is_empty() {
             parts.push(0..tokens);
         }
         TokenCost { shared: config.needs(tokens), parts, scored: sample.scored.len(), ..TokenCost::default() }

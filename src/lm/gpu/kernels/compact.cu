@@ -59,10 +59,10 @@ extern "C" __global__ void compact(Layer layer, const Text *texts) {
     if (text.positions_kind != ABSOLUTE) {
         close_up(text.coordinates + (size_t)group * text.capacity, survivors, start, count, 1);
         if (threadIdx.x == 0) {
-            // Columns before this one have been turned; of them some are left.
-            int before = text.turns[2 * group + 1], left = 0;
+            // Columns before this one have been rotated; of them some are left.
+            int before = text.rotations[2 * group + 1], left = 0;
             while (left < count && (int)survivors[left] < before) left++;
-            text.turns[2 * group + 1] = left;
+            text.rotations[2 * group + 1] = left;
         }
     }
 }

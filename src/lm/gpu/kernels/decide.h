@@ -6,7 +6,7 @@
 #include "formula.h"
 
 // A decision group while a block is read.
-struct Walk {
+struct Scan {
     const Layer &layer;
     const Text &text;
     Scratch &scratch;
@@ -19,8 +19,8 @@ struct Walk {
     __device__ int columns(int row) const { return text.held + row + 1; }
 };
 
-// The walk of this thread block, before its first row.
-__device__ inline Walk begin_walk(const Layer &layer, const Text &text, unsigned char *shared) {
+// The scan of this thread block, before its first row.
+__device__ inline Scan begin_scan(const Layer &layer, const Text &text, unsigned char *shared) {
     Scratch &scratch = *(Scratch *)shared;
     int group = blockIdx.x, members = layer.heads / text.groups;
     unsigned char *alive =
@@ -33,47 +33,47 @@ __device__ inline Walk begin_walk(const Layer &layer, const Text &text, unsigned
     }
     begin_formula(layer, text, group);
     __syncthreads();
-    return Walk{layer, text, scratch, alive, group, group * members, members, text.held, -1};
+    return Scan{layer, text, scratch, alive, group, group * members, members, text.held, -1};
 }
 
 // The new token joins; the entry that the layer's window has passed leaves. Returns whether there was one.
-__device__ inline bool join(Walk &walk, int row) {
-    const Text &text = walk.text;
+__device__ inline bool join(Scan &scan, int row) {
+    const Text &text = scan.text;
     int column = text.held + row, passed = text.window ? text.seen + row - text.window : -1;
-    const unsigned *positions = text.positions + (size_t)walk.group * text.stride;
+    const unsigned *positions = text.positions + (size_t)scan.group * text.stride;
     int found = -1;
     for (int c = threadIdx.x; passed >= 0 && c < column; c += blockDim.x)
-        if (walk.alive[c] && (int)positions[c] == passed) found = c;
-    found = (int)block_max((float)found, walk.scratch);
+        if (scan.alive[c] && (int)positions[c] == passed) found = c;
+    found = (int)block_max((float)found, scan.scratch);
     __syncthreads();
     if (threadIdx.x == 0) {
-        walk.alive[column] = 1;
-        if (found >= 0) walk.alive[found] = 0;
-        text.victims[row * text.groups + walk.group] = found >= 0 ? -2 - passed : -1;
+        scan.alive[column] = 1;
+        if (found >= 0) scan.alive[found] = 0;
+        text.victims[row * text.groups + scan.group] = found >= 0 ? -2 - passed : -1;
     }
-    walk.entries++;
+    scan.entries++;
     __syncthreads();
     return found >= 0;
 }
 
 // Logits become attention, not divided by its sum, 0 for entries that are not in the cache. A warp takes one query head.
-__device__ inline void softmax_of_row(const Walk &walk, int row) {
-    const Text &text = walk.text;
-    int columns = walk.columns(row);
-    for (int member = warp(); member < walk.members; member += warps()) {
-        size_t at = (size_t)(walk.first_head + member) * text.rows + row;
-        float *x = text.logits + at * text.stride, *copy = logit_list(text, walk.group, member);
+__device__ inline void softmax_of_row(const Scan &scan, int row) {
+    const Text &text = scan.text;
+    int columns = scan.columns(row);
+    for (int member = warp(); member < scan.members; member += warps()) {
+        size_t at = (size_t)(scan.first_head + member) * text.rows + row;
+        float *x = text.logits + at * text.stride, *copy = logit_list(text, scan.group, member);
         float most = -INFINITY;
         for (int c = lane(); c < columns; c += 32) {
             float logit = x[c];
-            if (walk.layer.softcap > 0) x[c] = logit = walk.layer.softcap * tanhf(logit / walk.layer.softcap);
+            if (scan.layer.softcap > 0) x[c] = logit = scan.layer.softcap * tanhf(logit / scan.layer.softcap);
             if (copy) copy[c] = logit;
-            if (walk.alive[c]) most = fmaxf(most, logit);
+            if (scan.alive[c]) most = fmaxf(most, logit);
         }
         most = warp_max(most);
         float sum = 0;
         for (int c = lane(); c < text.stride; c += 32) {
-            float weight = c < columns && walk.alive[c] ? expf(x[c] - most) : 0;
+            float weight = c < columns && scan.alive[c] ? expf(x[c] - most) : 0;
             x[c] = weight;
             sum += weight;
         }
@@ -84,87 +84,87 @@ __device__ inline void softmax_of_row(const Walk &walk, int row) {
 }
 
 // The entry of the lowest priority among those that differ by no more than a share of themselves, the oldest.
-__device__ inline int lowest_priority(const Walk &walk, int first, int end) {
-    const double *priority = walk.text.priority + (size_t)walk.group * walk.text.stride;
+__device__ inline int lowest_priority(const Scan &scan, int first, int end) {
+    const double *priority = scan.text.priority + (size_t)scan.group * scan.text.stride;
     if (threadIdx.x == 0) {
         int lowest = -1;
         for (int c = first; c < end; c++)
-            if (walk.alive[c] &&
-                (lowest < 0 || priority[c] < priority[lowest] - walk.text.same_priority * fabs(priority[lowest])))
+            if (scan.alive[c] &&
+                (lowest < 0 || priority[c] < priority[lowest] - scan.text.same_priority * fabs(priority[lowest])))
                 lowest = c;
-        walk.scratch.column[0] = lowest;
+        scan.scratch.column[0] = lowest;
     }
     __syncthreads();
-    int lowest = walk.scratch.column[0];
+    int lowest = scan.scratch.column[0];
     __syncthreads();
     return lowest;
 }
 
 // Evicts an entry if there are too many.
-__device__ inline void decide(Walk &walk, int row, bool passed) {
-    const Text &text = walk.text;
-    int columns = walk.columns(row);
-    const unsigned *positions = text.positions + (size_t)walk.group * text.stride;
-    bool is_last = row + 1 == text.rows && text.newest, is_full = walk.entries > text.limit;
+__device__ inline void decide(Scan &scan, int row, bool passed) {
+    const Text &text = scan.text;
+    int columns = scan.columns(row);
+    const unsigned *positions = text.positions + (size_t)scan.group * text.stride;
+    bool is_last = row + 1 == text.rows && text.newest, is_full = scan.entries > text.limit;
     // Protected first tokens never were evicted, and with `keep_recent` > 0 none of the newest was.
     int first = 0, end = max(columns - text.keep_recent, 0);
     while (first < columns && first < text.keep_first && (int)positions[first] < text.keep_first) first++;
     end = max(end, first);
-    walk.victim = -1;
+    scan.victim = -1;
     if (text.instructions > 0) {
-        Step step{walk.layer,      text, walk.scratch, walk.alive, walk.group, walk.first_head,
-                  walk.members, row,  columns,      first,      end};
+        Step step{scan.layer,      text, scan.scratch, scan.alive, scan.group, scan.first_head,
+                  scan.members, row,  columns,      first,      end};
         run_formula(step, is_last || is_full);
-        const float *scores = score_list(text, walk.group);
+        const float *scores = score_list(text, scan.group);
         if (is_last)
             for (int c = threadIdx.x; c < columns; c += blockDim.x)
-                text.newest[(size_t)walk.group * text.stride + c] = comparable(scores[c]);
+                text.newest[(size_t)scan.group * text.stride + c] = comparable(scores[c]);
     }
     if (is_full && !passed) {
         int lowest = -1;
         if (text.priority) {
-            lowest = lowest_priority(walk, first, end);
+            lowest = lowest_priority(scan, first, end);
         } else {
-            const float *scores = score_list(text, walk.group);
+            const float *scores = score_list(text, scan.group);
             float score = INFINITY;
             int column = 0x7fffffff;
             for (int c = first + threadIdx.x; c < end; c += blockDim.x) {
-                if (!walk.alive[c]) continue;
+                if (!scan.alive[c]) continue;
                 float own = comparable(scores[c]);
                 if (column == 0x7fffffff || own < score) score = own, column = c;
             }
-            column = block_lowest(score, column, walk.scratch);
+            column = block_lowest(score, column, scan.scratch);
             lowest = column == 0x7fffffff ? -1 : column;
             __syncthreads();
         }
         if (lowest >= 0) {
-            walk.victim = lowest;
-            walk.entries--;
+            scan.victim = lowest;
+            scan.entries--;
             if (threadIdx.x == 0) {
-                walk.alive[lowest] = 0;
-                text.victims[row * text.groups + walk.group] = positions[lowest];
+                scan.alive[lowest] = 0;
+                text.victims[row * text.groups + scan.group] = positions[lowest];
             }
         }
     } else if (passed) {
-        walk.entries--;
+        scan.entries--;
     }
     __syncthreads();
 }
 
 // Writes the columns that stay, in order.
-__device__ inline void end_walk(const Walk &walk) {
-    const Text &text = walk.text;
+__device__ inline void end_scan(const Scan &scan) {
+    const Text &text = scan.text;
     if (warp() != 0) return;
-    unsigned *survivors = text.survivors + (size_t)walk.group * text.stride;
+    unsigned *survivors = text.survivors + (size_t)scan.group * text.stride;
     int columns = text.held + text.rows, count = 0, in_place = 0;
     for (int start = 0; start < columns; start += 32) {
         int c = start + lane();
-        unsigned living = __ballot_sync(ALL_LANES, c < columns && walk.alive[c]);
+        unsigned living = __ballot_sync(ALL_LANES, c < columns && scan.alive[c]);
         int place = count + __popc(living & ((1u << lane()) - 1));
         if (living >> lane() & 1) survivors[place] = c;
         unsigned same = __ballot_sync(ALL_LANES, (living >> lane() & 1) && place == c);
         count += __popc(living);
         in_place += __popc(same);
     }
-    if (lane() == 0) text.moved[2 * walk.group] = count, text.moved[2 * walk.group + 1] = in_place;
+    if (lane() == 0) text.moved[2 * scan.group] = count, text.moved[2 * scan.group + 1] = in_place;
 }

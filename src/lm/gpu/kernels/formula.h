@@ -105,7 +105,7 @@ __device__ inline void begin_formula(const Layer &layer, const Text &text, int g
                 kept_list(text, group, i.kept)[text.held + row] = (float)((double)(bits >> 11) / 9007199254740992.0);
             }
         } else if (i.kept >= 0) {
-            bool is_peak = word == KEEP_PEAK || word == KEEP_RECENT_PEAK, is_ring = word == KEEP_WINDOW || word == KEEP_RECENT_PEAK;
+            bool is_peak = word == KEEP_PEAK, is_ring = word == KEEP_WINDOW || (is_peak && i.number > 0);
             int lists = i.members * (word == KEEP_STD ? 2 : is_ring ? (int)i.number : 1);
             for (int at = threadIdx.x; at < lists * text.rows; at += blockDim.x)
                 kept_list(text, group, i.kept + at / text.rows)[text.held + at % text.rows] = is_peak ? NAN : 0;
@@ -236,10 +236,6 @@ __device__ inline float remember(const Step &step, const Instruction &i, int mem
         float &kept = kept_list(text, step.group, i.kept + member)[c];
         return kept = i.number * kept + x;
     }
-    case KEEP_PEAK: {
-        float &kept = kept_list(text, step.group, i.kept + member)[c];
-        return kept = fmaxf(kept, x);
-    }
     case KEEP_STD: {
         // Welford's sums, in which nothing cancels.
         float &mean = kept_list(text, step.group, i.kept + 2 * member)[c];
@@ -262,7 +258,11 @@ __device__ inline float remember(const Step &step, const Instruction &i, int mem
         }
         return (float)total;
     }
-    default: {
+    default: {   // KEEP_PEAK, of all steps or of the last
+        if (steps == 0) {
+            float &kept = kept_list(text, step.group, i.kept + member)[c];
+            return kept = fmaxf(kept, x);
+        }
         kept_list(text, step.group, i.kept + member * steps + step.token() % steps)[c] = x;
         float most = NAN;
         for (int s = 0; s < steps; s++) most = fmaxf(most, kept_list(text, step.group, i.kept + member * steps + s)[c]);

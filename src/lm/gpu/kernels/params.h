@@ -30,15 +30,16 @@ struct Instruction {
 // Where an argument is.
 enum From { FROM_CONSTANT, FROM_RESULTS, FROM_KEPT };
 
-// What instructions do, in the order of `params.rs`.
+// What instructions do: the words and functions of `eviction/formula/words.rs` in their order, which a test compares. Kernels get
+// no FUTURE_ATTENTION, and formulas are compiled without SIZE, COUNT and POOLED.
 enum Operation {
     WORD_ATTENTION, WORD_LOGIT, WORD_AGE, WORD_POSITION, WORD_KEY_NORM, WORD_VALUE_NORM, WORD_VALUE_NORM2, WORD_OUTPUT_SHIFT,
-    WORD_KEY_SIMILARITY, WORD_RANDOM, WORD_GUMBEL,
+    WORD_KEY_SIMILARITY, WORD_FUTURE_ATTENTION, WORD_RANDOM, WORD_GUMBEL, WORD_SIZE,
+    ADD, MULTIPLY, DIVIDE, LESS, AT_MOST, EQUAL, UNEQUAL, IF, MIN, MAX, ABS, LOG, EXP, SQRT,
+    KEEP_SUM, KEEP_MEAN, KEEP_STD, KEEP_EMA, KEEP_PEAK, KEEP_WINDOW, KEEP_COUNT,
+    RANK, SOFTMAX, SHARE, POOLED, POOLED_MEAN, POOLED_MAX,
     SUMMED_ATTENTION,     // over the query heads of the decision
     POOLED_ATTENTION,     // its mean
-    ADD, MULTIPLY, DIVIDE, LESS, AT_MOST, EQUAL, UNEQUAL, IF, MIN, MAX, ABS, LOG, EXP, SQRT,
-    KEEP_SUM, KEEP_MEAN, KEEP_STD, KEEP_EMA, KEEP_PEAK, KEEP_RECENT_PEAK, KEEP_WINDOW,
-    RANK, SOFTMAX, SHARE, POOLED_MEAN, POOLED_MAX,
 };
 
 // How positions change when an entry is evicted.
@@ -50,7 +51,7 @@ struct Text {
     float *keys, *values;
     float *raw_keys;                 // before rotation (kv_heads, dim, capacity); only where positions change
     double *coordinates;             // (groups, capacity), of these keys
-    int *turns;                      // (groups, 2): since the last rotation from raw keys, and columns before this one turned
+    int *rotations;                      // (groups, 2): since the last rotation from raw keys, and columns before this one rotated
     float *all_keys;                 // every key ever read (kv_heads, all_capacity, dim), where lost attention is measured
 
     // The block's projections, unrotated: (rows, heads or kv_heads, dim).

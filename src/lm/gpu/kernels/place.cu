@@ -21,7 +21,7 @@ extern "C" __global__ void place(Layer layer, const Text *texts) {
         int head = i / dim, at = i % dim;
         size_t from = ((size_t)row * layer.kv_heads + head) * dim;
         text.values[((size_t)head * text.capacity + column) * dim + at] = text.new_values[from + at];
-        if (!is_absolute) continue;   // `walk_turned` rotates
+        if (!is_absolute) continue;   // `scan_rotating` rotates
         float key = rotated(text.new_keys + from, at, layer.pairs, cos, sin, 1.0f);
         text.keys[((size_t)head * text.capacity + column) * dim + at] = key;
         if (text.all_keys) text.all_keys[((size_t)head * text.all_capacity + text.seen + row) * dim + at] = key;

@@ -1,14 +1,14 @@
-// The walk where positions depend on evictions (`slot`, `squeezed`): the logits of a row can only be computed after the row
+// The scan where positions depend on evictions (`slot`, `squeezed`): the logits of a row can only be computed after the row
 // before was scanned.
 //
 // Only differences of positions matter to rotary products, so they are counted from the newest end: an entry keeps its
-// coordinate until a later one is evicted, and then moves towards the newest by what the gap shrank. Moved keys are turned by
-// the difference; every few turns they are rotated again from the raw key, so that rounding errors do not add up.
+// coordinate until a later one is evicted, and then moves towards the newest by what the gap shrank. Moved keys are rotated by
+// the difference; every few rotations they are rotated again from the raw key, so that rounding errors do not add up.
 //
-// Grid and shared memory: as of `walk`, and after the columns' bytes a cosine and a sine for every pair.
+// Grid and shared memory: as of `scan`, and after the columns' bytes a cosine and a sine for every pair.
 #include "decide.h"
 
-// Turns after which keys are rotated from raw ones.
+// Rotations after which keys are rotated from raw ones.
 #define REFRESH 16
 
 __device__ inline double distance(int kind, int gap) {
@@ -17,10 +17,10 @@ __device__ inline double distance(int kind, int gap) {
 }
 
 // Rotates columns of the group's keys from the raw ones.
-__device__ inline void rotate(const Walk &walk, int first, int end) {
-    const Text &text = walk.text;
-    int pairs = walk.layer.pairs, dim = walk.layer.dim, kv_members = walk.layer.kv_heads / text.groups;
-    const double *coordinates = text.coordinates + (size_t)walk.group * text.capacity;
+__device__ inline void rotate(const Scan &scan, int first, int end) {
+    const Text &text = scan.text;
+    int pairs = scan.layer.pairs, dim = scan.layer.dim, kv_members = scan.layer.kv_heads / text.groups;
+    const double *coordinates = text.coordinates + (size_t)scan.group * text.capacity;
     for (int at = threadIdx.x; at < (dim - pairs) * (end - first); at += blockDim.x) {
         int j = at / (end - first), c = first + at % (end - first);
         float cosine = 1, sine = 0;
@@ -29,17 +29,17 @@ __device__ inline void rotate(const Walk &walk, int first, int end) {
             cosine = (float)(cos(angle) * text.frequency_factor), sine = (float)(sin(angle) * text.frequency_factor);
         }
         for (int member = 0; member < kv_members; member++) {
-            size_t head = (size_t)(walk.group * kv_members + member) * dim * text.capacity;
+            size_t head = (size_t)(scan.group * kv_members + member) * dim * text.capacity;
             const float *raw = text.raw_keys + head;
-            float *turned = text.keys + head;
+            float *rotated = text.keys + head;
             if (j < pairs) {
                 size_t one = (size_t)j * text.capacity + c, other = (size_t)(j + pairs) * text.capacity + c;
                 float a = raw[one], b = raw[other];
-                turned[one] = a * cosine - b * sine;
-                turned[other] = b * cosine + a * sine;
+                rotated[one] = a * cosine - b * sine;
+                rotated[other] = b * cosine + a * sine;
             } else {
                 size_t rest = (size_t)(j + pairs) * text.capacity + c;
-                turned[rest] = raw[rest];
+                rotated[rest] = raw[rest];
             }
         }
     }
@@ -47,34 +47,34 @@ __device__ inline void rotate(const Walk &walk, int first, int end) {
 }
 
 // Gives the new entry its coordinate, and rotates its key and the queries.
-__device__ inline void place_row(const Walk &walk, int row, float *cosines, float *sines) {
-    const Text &text = walk.text;
-    int column = text.held + row, pairs = walk.layer.pairs, dim = walk.layer.dim;
-    int kv_members = walk.layer.kv_heads / text.groups;
-    double *coordinates = text.coordinates + (size_t)walk.group * text.capacity;
-    const unsigned *positions = text.positions + (size_t)walk.group * text.stride;
+__device__ inline void place_row(const Scan &scan, int row, float *cosines, float *sines) {
+    const Text &text = scan.text;
+    int column = text.held + row, pairs = scan.layer.pairs, dim = scan.layer.dim;
+    int kv_members = scan.layer.kv_heads / text.groups;
+    double *coordinates = text.coordinates + (size_t)scan.group * text.capacity;
+    const unsigned *positions = text.positions + (size_t)scan.group * text.stride;
     if (threadIdx.x == 0) {
         int last = column - 1;
-        while (last >= 0 && !walk.alive[last]) last--;
+        while (last >= 0 && !scan.alive[last]) last--;
         coordinates[column] =
             last < 0 ? 0 : coordinates[last] + distance(text.positions_kind, positions[column] - positions[last]);
     }
     for (int at = threadIdx.x; at < kv_members * dim; at += blockDim.x) {
-        int head = walk.group * kv_members + at / dim;
+        int head = scan.group * kv_members + at / dim;
         text.raw_keys[((size_t)head * dim + at % dim) * text.capacity + column] =
-            text.new_keys[((size_t)row * walk.layer.kv_heads + head) * dim + at % dim];
+            text.new_keys[((size_t)row * scan.layer.kv_heads + head) * dim + at % dim];
     }
     __syncthreads();
-    rotate(walk, column, column + 1);
+    rotate(scan, column, column + 1);
     for (int j = threadIdx.x; j < pairs; j += blockDim.x) {
         double angle = coordinates[column] * text.frequencies[j];
         cosines[j] = (float)(cos(angle) * text.frequency_factor);
         sines[j] = (float)(sin(angle) * text.frequency_factor);
     }
     __syncthreads();
-    for (int at = threadIdx.x; at < walk.members * dim; at += blockDim.x) {
-        int head = walk.first_head + at / dim, d = at % dim;
-        const float *from = text.new_queries + ((size_t)row * walk.layer.heads + head) * dim;
+    for (int at = threadIdx.x; at < scan.members * dim; at += blockDim.x) {
+        int head = scan.first_head + at / dim, d = at % dim;
+        const float *from = text.new_queries + ((size_t)row * scan.layer.heads + head) * dim;
         float x = from[d];
         if (d < pairs) x = from[d] * cosines[d] - from[d + pairs] * sines[d];
         else if (d < 2 * pairs) x = from[d] * cosines[d - pairs] + from[d - pairs] * sines[d - pairs];
@@ -83,11 +83,11 @@ __device__ inline void place_row(const Walk &walk, int row, float *cosines, floa
     __syncthreads();
 }
 
-__device__ inline void logits_of_row(const Walk &walk, int row) {
-    const Text &text = walk.text;
-    int columns = walk.columns(row), dim = walk.layer.dim, per_kv = walk.layer.heads / walk.layer.kv_heads;
-    for (int at = threadIdx.x; at < walk.members * columns; at += blockDim.x) {
-        int head = walk.first_head + at / columns, c = at % columns;
+__device__ inline void logits_of_row(const Scan &scan, int row) {
+    const Text &text = scan.text;
+    int columns = scan.columns(row), dim = scan.layer.dim, per_kv = scan.layer.heads / scan.layer.kv_heads;
+    for (int at = threadIdx.x; at < scan.members * columns; at += blockDim.x) {
+        int head = scan.first_head + at / columns, c = at % columns;
         const float *query = text.queries + ((size_t)head * text.rows + row) * dim;
         const float *key = text.keys + (size_t)(head / per_kv) * dim * text.capacity + c;
         float sum = 0;
@@ -98,70 +98,70 @@ __device__ inline void logits_of_row(const Walk &walk, int row) {
 }
 
 // After an eviction: moves all before it towards the newest by what the gap shrank.
-__device__ inline void close_gap(const Walk &walk, int row, float *cosines, float *sines) {
-    const Text &text = walk.text;
-    int columns = walk.columns(row), victim = walk.victim, pairs = walk.layer.pairs, dim = walk.layer.dim;
-    const unsigned *positions = text.positions + (size_t)walk.group * text.stride;
+__device__ inline void close_gap(const Scan &scan, int row, float *cosines, float *sines) {
+    const Text &text = scan.text;
+    int columns = scan.columns(row), victim = scan.victim, pairs = scan.layer.pairs, dim = scan.layer.dim;
+    const unsigned *positions = text.positions + (size_t)scan.group * text.stride;
     if (threadIdx.x == 0) {
         int before = victim - 1, after = victim + 1;
-        while (before >= 0 && !walk.alive[before]) before--;
-        while (after < columns && !walk.alive[after]) after++;
+        while (before >= 0 && !scan.alive[before]) before--;
+        while (after < columns && !scan.alive[after]) after++;
         double shrink = 0;
         if (before >= 0 && after < columns) {
             int left = positions[before], gone = positions[victim], right = positions[after], kind = text.positions_kind;
             shrink = distance(kind, gone - left) + distance(kind, right - gone) - distance(kind, right - left);
         }
-        walk.scratch.wide[0] = shrink;
+        scan.scratch.wide[0] = shrink;
     }
     __syncthreads();
-    double shrink = walk.scratch.wide[0];
+    double shrink = scan.scratch.wide[0];
     __syncthreads();
     if (shrink == 0) return;
-    double *coordinates = text.coordinates + (size_t)walk.group * text.capacity;
-    int *turns = text.turns + 2 * walk.group;
+    double *coordinates = text.coordinates + (size_t)scan.group * text.capacity;
+    int *rotations = text.rotations + 2 * scan.group;
     for (int c = threadIdx.x; c < victim; c += blockDim.x) coordinates[c] += shrink;
     for (int j = threadIdx.x; j < pairs; j += blockDim.x) {
         cosines[j] = (float)cos(shrink * text.frequencies[j]);
         sines[j] = (float)sin(shrink * text.frequencies[j]);
     }
-    if (threadIdx.x == 0) turns[0]++, turns[1] = max(turns[1], victim);
+    if (threadIdx.x == 0) rotations[0]++, rotations[1] = max(rotations[1], victim);
     __syncthreads();
-    if (turns[0] == REFRESH) {
-        // Under Window only the first entries are turned.
-        rotate(walk, 0, turns[1]);
-        if (threadIdx.x == 0) turns[0] = turns[1] = 0;
+    if (rotations[0] == REFRESH) {
+        // Under Window only the first entries are rotated.
+        rotate(scan, 0, rotations[1]);
+        if (threadIdx.x == 0) rotations[0] = rotations[1] = 0;
         __syncthreads();
         return;
     }
-    int kv_members = walk.layer.kv_heads / text.groups;
+    int kv_members = scan.layer.kv_heads / text.groups;
     for (int at = threadIdx.x; at < kv_members * pairs * victim; at += blockDim.x) {
-        int c = at % victim, j = at / victim % pairs, head = walk.group * kv_members + at / victim / pairs;
+        int c = at % victim, j = at / victim % pairs, head = scan.group * kv_members + at / victim / pairs;
         float *key = text.keys + (size_t)head * dim * text.capacity + c;
         float &a = key[(size_t)j * text.capacity], &b = key[(size_t)(j + pairs) * text.capacity];
-        float turned = a * cosines[j] - b * sines[j];
+        float rotated = a * cosines[j] - b * sines[j];
         b = b * cosines[j] + a * sines[j];
-        a = turned;
+        a = rotated;
     }
     __syncthreads();
 }
 
 // A thread needs 96 registers, of which a block has 65,536; with fewer for each thread some numbers would be kept in memory.
 // Where more threads are asked for, `cuda.rs` launches these.
-extern "C" __global__ void __launch_bounds__(640) walk_turned(Layer layer, const Text *texts) {
+extern "C" __global__ void __launch_bounds__(640) scan_rotating(Layer layer, const Text *texts) {
     extern __shared__ double shared[];
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;
-    Walk walk = begin_walk(layer, text, (unsigned char *)shared);
+    Scan scan = begin_scan(layer, text, (unsigned char *)shared);
     size_t bytes = text.alive_is_shared ? (text.stride + 7) / 8 * 8 : 0;
     float *cosines = (float *)((unsigned char *)shared + sizeof(Scratch) + bytes), *sines = cosines + layer.pairs;
     for (int row = 0; row < text.rows; row++) {
         // The host gives the new column its coordinate before the window takes one, which never is the last one.
-        place_row(walk, row, cosines, sines);
-        logits_of_row(walk, row);
-        bool passed = join(walk, row);
-        softmax_of_row(walk, row);
-        decide(walk, row, passed);
-        if (walk.victim >= 0) close_gap(walk, row, cosines, sines);
+        place_row(scan, row, cosines, sines);
+        logits_of_row(scan, row);
+        bool passed = join(scan, row);
+        softmax_of_row(scan, row);
+        decide(scan, row, passed);
+        if (scan.victim >= 0) close_gap(scan, row, cosines, sines);
     }
-    end_walk(walk);
+    end_scan(scan);
 }

@@ -6,7 +6,7 @@ use crate::eviction::Vectors;
 use crate::vector;
 
 /// The cached entries and the block's own, one layer.
-pub(super) struct Columns<'a> {
+pub(super) struct BlockVectors<'a> {
     pub keys: CachedKeys<'a>,
     /// (kv_heads, capacity, dim)
     pub values: &'a Table,
@@ -20,7 +20,7 @@ pub(super) enum CachedKeys<'a> {
     Rerotated(&'a RerotatedKeys),
 }
 
-impl Vectors for Columns<'_> {
+impl Vectors for BlockVectors<'_> {
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
         let (values, dim) = (self.values.head(head / self.per_kv), self.values.dim());
         let mut output = vec![0.0; dim];
@@ -32,16 +32,16 @@ impl Vectors for Columns<'_> {
     }
 
     fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]) {
-        let mut turned = Vec::new();
+        let mut transposed = Vec::new();
         let (keys, dim): (&[f32], usize) = match self.keys {
             CachedKeys::Absolute(keys) => (keys.head(kv_head), keys.dim()),
             CachedKeys::Rerotated(keys) => {
                 let (table, capacity) = keys.of_head(kv_head);
                 let dim = table.len() / capacity;
-                turned.extend(
+                transposed.extend(
                     (0..out.len()).flat_map(|column| (0..dim).map(move |row| table[row * capacity + column])),
                 );
-                (&turned, dim)
+                (&transposed, dim)
             }
         };
         let norm = |key: &[f32]| vector::dot(key, key).sqrt();

@@ -1,4 +1,4 @@
-// The walk through a block of tokens under a policy, where positions do not depend on evictions: the logits of all rows are there
+// The scan through a block of tokens under a policy, where positions do not depend on evictions: the logits of all rows are there
 // already, and become attention.
 //
 // Grid: groups, texts. Shared memory: Scratch, and one byte for each column where `alive_is_shared`.
@@ -6,15 +6,15 @@
 
 // A thread needs 80 registers, of which a block has 65,536; with fewer for each thread some numbers would be kept in memory.
 // Where more threads are asked for, `cuda.rs` launches these.
-extern "C" __global__ void __launch_bounds__(768) walk(Layer layer, const Text *texts) {
+extern "C" __global__ void __launch_bounds__(768) scan(Layer layer, const Text *texts) {
     extern __shared__ double shared[];
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;
-    Walk walk = begin_walk(layer, text, (unsigned char *)shared);
+    Scan scan = begin_scan(layer, text, (unsigned char *)shared);
     for (int row = 0; row < text.rows; row++) {
-        bool passed = join(walk, row);
-        softmax_of_row(walk, row);
-        decide(walk, row, passed);
+        bool passed = join(scan, row);
+        softmax_of_row(scan, row);
+        decide(scan, row, passed);
     }
-    end_walk(walk);
+    end_scan(scan);
 }

@@ -1,14 +1,14 @@
-//! Decisions that a device takes: what its walk has to know of a cache's entries, and what comes back.
+//! Decisions that a device takes: what its scan has to know of a cache's entries, and what comes back.
 
 use super::entries::{CacheEntries, HeadGroup};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
 use super::scan::Eviction;
-use super::scoring::{SAME_NORM, Score};
+use super::scoring::SAME_NORM;
 
-/// How a bounded cache is walked.
+/// How a bounded cache is scanned.
 #[derive(Clone, Debug, Default)]
-pub struct WalkRule {
+pub struct ScanRule {
     /// Beyond this many entries one is evicted per token.
     pub limit: usize,
     /// Tokens that a query of the layer sees.
@@ -29,7 +29,7 @@ pub struct WalkRule {
 /// What a device knows of a cache's entries after it has read some tokens: (groups)(entries) each, and empty where the policy
 /// does not have it.
 #[derive(Clone, Debug, Default)]
-pub struct Decided {
+pub struct Scanned {
     pub positions: Vec<Vec<u32>>,
     pub priorities: Vec<Vec<f64>>,
     /// Attention received, for each of the scopes that the cache keeps it for.
@@ -39,29 +39,29 @@ pub struct Decided {
 }
 
 impl CacheEntries {
-    /// How a device walks it; `None` for a cache from which no entry leaves.
-    pub fn walk_rule(&self) -> Option<WalkRule> {
+    /// How a device scans it; `None` for a cache from which no entry leaves.
+    pub fn scan_rule(&self) -> Option<ScanRule> {
         let Some(policy) = self.policy else {
-            let own = WalkRule { limit: usize::MAX, window: self.window, groups: 1, ..WalkRule::default() };
+            let own = ScanRule { limit: usize::MAX, window: self.window, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
-        Some(WalkRule {
+        Some(ScanRule {
             limit: self.limit,
             window: self.window,
             keep_first: policy.keep_first,
             keep_recent: policy.keep_recent,
             groups: self.groups.len(),
             score: lower(policy.score, policy.size, self.heads, policy.scope)?,
-            same_priority: if policy.score == Score::KeyNorm { SAME_NORM } else { 0.0 },
+            same_priority: if policy.score.compares_norms() { SAME_NORM } else { 0.0 },
             salt: self.salt,
             wants_scores: !self.newest.is_empty(),
-            keeps_received: policy.score == Score::AccumulatedAttention,
+            keeps_received: policy.score.sums_attention(),
         })
     }
 
-    /// Whether a device can walk it: everything but what needs the future, or records for it.
-    pub fn can_be_decided_elsewhere(&self) -> bool {
-        self.recorded.is_none() && (self.policy.is_none() || self.walk_rule().is_some())
+    /// Whether a device can scan it: everything but what needs the future, or records for it.
+    pub fn can_be_scanned_on_device(&self) -> bool {
+        self.recorded.is_none() && (self.policy.is_none() || self.scan_rule().is_some())
     }
 
     /// Entries of each group after `rows` more tokens. Every group of a full cache loses one for each that joins.
@@ -71,9 +71,9 @@ impl CacheEntries {
     }
 
     /// What is known of the entries, as a device gets it.
-    pub fn decided(&self) -> Decided {
+    pub fn scanned(&self) -> Scanned {
         let of_groups = |group: &HeadGroup| (!group.priority.is_empty()).then(|| group.priority.clone());
-        Decided {
+        Scanned {
             positions: self.groups.iter().map(|group| group.positions.clone()).collect(),
             priorities: self.groups.iter().filter_map(of_groups).collect(),
             received: self.received.iter().map(|received| received.sums.clone()).collect(),
@@ -108,9 +108,9 @@ impl CacheEntries {
     }
 
     /// Takes what a device has decided while it read `rows` tokens.
-    pub fn read_elsewhere(&mut self, rows: usize, decided: Decided) {
+    pub fn take_scanned(&mut self, rows: usize, decided: Scanned) {
         self.seen += rows;
-        let Decided { positions, mut priorities, received, newest } = decided;
+        let Scanned { positions, mut priorities, received, newest } = decided;
         priorities.resize(positions.len(), Vec::new());
         self.groups = positions
             .into_iter()
@@ -126,7 +126,7 @@ impl CacheEntries {
     }
 
     /// Adds the victims of `rows` tokens, of which the first is `seen` tokens after the start, to a log: (rows, groups), as
-    /// `walk` leaves them.
+    /// `scan` leaves them.
     pub fn log_victims(log: &mut Vec<Eviction>, seen: usize, groups: usize, victims: &[i32]) {
         for (row, victims) in victims.chunks_exact(groups).enumerate() {
             let step = (seen + row) as u32;
