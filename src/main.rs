@@ -10,5 +10,5 @@ fn main() -> std::process::ExitCode {
             std::env::set_var(name, "1");
         }
     }
-    tova_bench::cli::main()
+    std::process::ExitCode::from(tova_bench::cli::run(std::env::args_os()))
 }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
@@ -51,7 +50,7 @@ struct SaveArguments {
     force: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     print(&match &arguments.action {
         Action::Save(what) => save(what, &arguments.dir)?,
         Action::List => list(&arguments.dir)?,

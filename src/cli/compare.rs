@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
@@ -74,7 +73,7 @@ pub(super) struct Arguments {
     junit: Option<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let outputs = [&arguments.markdown, &arguments.json, &arguments.junit];
     let to_stdout = outputs.iter().filter(|file| file.as_deref().is_some_and(is_stdout)).count();
     if to_stdout > 1 {
@@ -126,7 +125,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if to_stdout == 0 {
         print(&report::terminal(&compare::document(&comparison, FOR_TERMINAL), terminal::columns(WIDTH)))?;
     }
-    Ok(if comparison.failed() { ExitCode::from(REGRESSION) } else { ExitCode::SUCCESS })
+    Ok(if comparison.failed() { REGRESSION } else { 0 })
 }
 
 /// What a terminal shows: numbers that moved within noise are in the counts only.

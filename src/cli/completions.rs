@@ -1,6 +1,5 @@
 //! `completions`: what a shell completes after `tova-bench`.
 
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, CommandFactory};
@@ -19,7 +18,7 @@ pub(super) struct Arguments {
     shell: Shell,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let mut script = Vec::new();
     generate(arguments.shell, &mut Program::command(), "tova-bench", &mut script);
     // clap_complete spells the hyphen of the program's name in two ways, so that bash finds no option of a command

@@ -1,7 +1,6 @@
 //! Errors as users see them, and usage errors, which exit with code 2 instead of 1.
 
 use std::fmt::Display;
-use std::process::ExitCode;
 
 use crate::judge::NothingSelected;
 use crate::ledger::OnlyError;
@@ -37,7 +36,7 @@ pub(super) fn code(error: &anyhow::Error) -> u8 {
 }
 
 /// Prints an error with its causes, hints last, and gives the exit code.
-pub(super) fn show(error: &anyhow::Error) -> ExitCode {
+pub(super) fn show(error: &anyhow::Error) -> u8 {
     // Any cause may carry a hint.
     let chain = format!("{error:#}");
     let (message, hints): (Vec<&str>, Vec<&str>) = chain.lines().partition(|line| !line.starts_with("hint:"));
@@ -45,5 +44,5 @@ pub(super) fn show(error: &anyhow::Error) -> ExitCode {
     for hint in hints {
         eprintln!("{hint}");
     }
-    ExitCode::from(code(error))
+    code(error)
 }

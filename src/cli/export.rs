@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -36,7 +35,7 @@ enum Form {
 /// The tasks of ZeroSCROLLS that this program has.
 const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let Form::Zeroscrolls = arguments.form;
     let rows = distinct(arguments.cells.read(&arguments.results, Wanted::Complete)?.rows);
     let folder = arguments.out.as_ref().unwrap_or(&arguments.results).join("zeroscrolls");

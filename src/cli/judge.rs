@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::env::{self, VarError};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -55,7 +54,7 @@ pub(super) struct Arguments {
     retries: u32,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let settings = settings(arguments)?;
     // A misspelt folder is an error; `open` would make it.
     Ledger::existing(&arguments.results)?;
@@ -81,7 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if outcome.interrupted {
         return Ok(interrupt.exit_code(Mode::Auto));
     }
-    Ok(ExitCode::from(if outcome.failed + outcome.unpaired > 0 { 4 } else { 0 }))
+    Ok(if outcome.failed + outcome.unpaired > 0 { 4 } else { 0 })
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings> {

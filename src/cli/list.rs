@@ -1,7 +1,6 @@
 //! `list`: what sweeps can name.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -33,7 +32,7 @@ enum Listable {
     Sweeps,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     print(&match arguments.what {
         Listable::Policies => policies(),
         Listable::Scores => scores(),
@@ -41,7 +40,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Listable::Benchmarks if !arguments.files.is_empty() => {
             let (text, fails) = benchmarks_in(&arguments.files)?;
             print(&text)?;
-            return Ok(ExitCode::from(if fails { 1 } else { 0 }));
+            return Ok(if fails { 1 } else { 0 });
         }
         Listable::Benchmarks => benchmarks(),
         Listable::Models => MODELS.into(),

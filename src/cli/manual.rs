@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, CommandFactory};
@@ -19,7 +18,7 @@ pub(super) struct Arguments {
     folder: PathBuf,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let folder = &arguments.folder;
     let cannot = || format!("cannot write manual pages to {}", folder.display());
     fs::create_dir_all(folder).with_context(cannot)?;

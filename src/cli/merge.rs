@@ -1,7 +1,6 @@
 //! `merge`: the results of several folders in one.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -21,7 +20,7 @@ pub(super) struct Arguments {
     results: Vec<PathBuf>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     // All are opened first, so that a misspelt one does not leave half of the work done.
     let folders = arguments.results.iter().map(|folder| Ledger::existing(folder)).collect::<Result<Vec<_>>>()?;
     let out = Ledger::open(&arguments.out)?;

@@ -37,7 +37,6 @@ mod terminal;
 mod text_args;
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -67,7 +66,7 @@ macro_rules! commands {
         }
 
         impl Command {
-            fn run(&self) -> Result<ExitCode> {
+            fn run(&self) -> Result<u8> {
                 match self {
                     $(Command::$Command(arguments) => $file::run(arguments)),*
                 }
@@ -97,21 +96,14 @@ commands! {
     Doctor => doctor,
 }
 
-/// Runs the program with the arguments of this process.
-pub fn main() -> ExitCode {
-    ExitCode::from(run(std::env::args_os()))
-}
-
 /// Runs the program with these arguments, its own name first. Returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> u8 {
-    let code = match Program::try_parse_from(arguments) {
+    match Program::try_parse_from(arguments) {
         Ok(program) => program.command.run().unwrap_or_else(|error| error::show(&error)),
         Err(error) => {
             // Requests for help and for the version arrive here too.
             let _ = error.print();
-            ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+            if error.use_stderr() { 2 } else { 0 }
         }
-    };
-    // The standard library does not tell its number.
-    (0..=u8::MAX).find(|number| ExitCode::from(*number) == code).unwrap_or(1)
+    }
 }

@@ -1,7 +1,6 @@
 //! `plan`: what `run` would do, without doing it.
 
 use std::collections::BTreeSet;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
@@ -32,7 +31,7 @@ pub(super) struct Arguments {
     prompts: Option<usize>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let sweep = arguments.sweep.sweep()?;
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
@@ -52,7 +51,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
         let shown = prepared.model_tasks.iter().map(|model_task| prompts(model_task, most)).collect::<String>();
         let missing = Missing::of(&prepared, is_offline);
         print(&(shown + &missing.text))?;
-        return Ok(ExitCode::from(if missing.fails { 4 } else { 0 }));
+        return Ok(if missing.fails { 4 } else { 0 });
     }
     let mut damaged = String::new();
     if let Some(ledger) = &ledger {
@@ -70,7 +69,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     let fails = missing.fails || (arguments.check && !is_complete);
-    Ok(ExitCode::from(if fails { 4 } else { 0 }))
+    Ok(if fails { 4 } else { 0 })
 }
 
 /// Counts complete cells whose files are damaged as cells to do, and says what is wrong with them.

@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
@@ -74,13 +73,13 @@ fn format() -> impl TypedValueParser<Value = &'static Format> {
     PossibleValuesParser::new(values).map(|name| Format::named(&name).expect("the parser knows no other names"))
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let exhibits = exhibits(&arguments.figure)?;
     if !exhibits.is_empty() {
         // Figures of the paper have no place for a number of samples.
         let (rows, _) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Complete))?;
         redraw(arguments, &exhibits, &some(rows, arguments)?, arguments.out())?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(0);
     }
     if let Some(address) = arguments.serve {
         return serve(arguments, address);
@@ -128,14 +127,14 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     paper::write_report(rows, &Options { out, formats, within, reference, all, width, unfinished, plain })
 }
 
-fn show(written: &Written, out: &Path) -> Result<ExitCode> {
+fn show(written: &Written, out: &Path) -> Result<u8> {
     print(&written.terminal)?;
     say_where(written, out);
-    Ok(ExitCode::SUCCESS)
+    Ok(0)
 }
 
 /// Serves the report until a signal ends the program. Folders may have no rows yet.
-fn serve(arguments: &Arguments, address: Address) -> Result<ExitCode> {
+fn serve(arguments: &Arguments, address: Address) -> Result<u8> {
     if !arguments.format.is_empty() && !arguments.format.iter().any(|format| format.name == "html") {
         return Err(UsageError::new("--serve needs the page", "add html to --format").into());
     }

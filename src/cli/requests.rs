@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io::{BufRead as _, ErrorKind, Write as _, stdin, stdout};
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
@@ -131,7 +130,7 @@ impl<'de> Visitor<'de> for TakeId<'_> {
 
 /// Answers every line of stdin with a line on stdout. A request that fails is answered with an `error`; the others go on, and
 /// the exit code is then 1.
-pub(super) fn run(answer: impl Fn(&Request) -> Result<Value>) -> Result<ExitCode> {
+pub(super) fn run(answer: impl Fn(&Request) -> Result<Value>) -> Result<u8> {
     let mut failed = false;
     for (index, line) in stdin().lock().split(b'\n').enumerate() {
         let line = line.context("cannot read stdin")?;
@@ -153,5 +152,5 @@ pub(super) fn run(answer: impl Fn(&Request) -> Result<Value>) -> Result<ExitCode
             written => written.context("cannot write to stdout")?,
         }
     }
-    Ok(ExitCode::from(u8::from(failed)))
+    Ok(u8::from(failed))
 }

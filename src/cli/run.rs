@@ -2,7 +2,6 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
@@ -49,19 +48,19 @@ pub(super) struct Arguments {
     progress: Mode,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let ended = measure(arguments);
     match ended {
         Err(error) if arguments.progress == Mode::Json => {
             let exit_code = error::code(&error);
             events::write("error", json!({ "message": format!("{error:#}"), "exit_code": exit_code }));
-            Ok(ExitCode::from(exit_code))
+            Ok(exit_code)
         }
         ended => ended,
     }
 }
 
-fn measure(arguments: &Arguments) -> Result<ExitCode> {
+fn measure(arguments: &Arguments) -> Result<u8> {
     let mode = arguments.progress;
     let sweep = arguments.sweep.sweep()?;
     let threads = arguments.sweep.machine.threads();
@@ -117,7 +116,7 @@ fn measure(arguments: &Arguments) -> Result<ExitCode> {
     if outcome.interrupted {
         return Ok(interrupt.exit_code(mode));
     }
-    Ok(ExitCode::from(code(&outcome, &prepared)))
+    Ok(code(&outcome, &prepared))
 }
 
 /// 4 says that the cells that did not fail are measured; where there are none, a wrong path is a mistake in the sweep.

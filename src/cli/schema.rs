@@ -1,6 +1,5 @@
 //! `schema`: the JSON Schemas of sweeps and of task files.
 
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -26,7 +25,7 @@ enum Files {
     Benchmark,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let schema = match arguments.files {
         Files::Sweep => crate::sweep::json_schema()?,
         Files::Benchmark => crate::task::benchmark_schema()?,

@@ -1,6 +1,5 @@
 //! `score`: NLLs and survivors of one text under one cache rule, as one JSON object.
 
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
@@ -31,7 +30,7 @@ pub(super) struct Arguments {
     timing: bool,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
     let cache = text.cache();

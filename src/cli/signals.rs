@@ -1,6 +1,5 @@
 //! Signals that end the work early but in order.
 
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -46,11 +45,11 @@ impl Interrupt {
     }
 
     /// Says that the work was interrupted; the exit code names the signal, as in a shell.
-    pub(super) fn exit_code(&self, mode: Mode) -> ExitCode {
+    pub(super) fn exit_code(&self, mode: Mode) -> u8 {
         // The last object of a stream says so too.
         if mode != Mode::Json {
             eprintln!("interrupted; run the same command again to continue");
         }
-        ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
+        128 + self.signal.load(Ordering::Relaxed) as u8
     }
 }

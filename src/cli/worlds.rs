@@ -1,6 +1,5 @@
 //! `worlds`: the embedded texts as JSON lines.
 
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -44,7 +43,7 @@ enum Kind {
     Lessons,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let Arguments { what, count, questions } = *arguments;
     let most = if what == Kind::Prompts { MOST_EMBEDDED_PROMPTS } else { MOST_EMBEDDED_BOOKS };
     if count > most {

@@ -1,7 +1,6 @@
 //! `write`: texts that continue one prompt under one cache rule, as one JSON object.
 
 use std::num::NonZeroUsize;
-use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
@@ -73,7 +72,7 @@ impl Arguments {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
+pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
     let (cache, settings) = (text.cache(), arguments.settings());
