@@ -1,6 +1,5 @@
 //! `completions`: what a shell completes after `tova-bench`.
 
-
 use anyhow::Result;
 use clap::{Args, CommandFactory};
 use clap_complete::{Shell, generate};

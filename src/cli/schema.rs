@@ -1,6 +1,5 @@
 //! `schema`: the JSON Schemas of sweeps and of task files.
 
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 

@@ -1,6 +1,5 @@
 //! `score`: NLLs and survivors of one text under one cache rule, as one JSON object.
 
-
 use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};

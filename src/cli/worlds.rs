@@ -1,6 +1,5 @@
 //! `worlds`: the embedded texts as JSON lines.
 
-
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 

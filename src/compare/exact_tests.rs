@@ -91,7 +91,8 @@ fn every_column_that_repeats_is_compared() {
         ("new_tokens", |row| row.new_tokens += 1),
         ("peak_cache_bytes", |row| row.peak_cache_bytes += 1),
     ];
-    let free: [(&str, Change); 13] = [
+    let free: [(&str, Change); 14] = [
+        ("definition", |row| row.definition = Some("2".into())),
         ("cell", |row| row.cell = "2".into()),
         ("sweep", |row| row.sweep = "2".into()),
         ("model", |row| row.model = "2".into()),

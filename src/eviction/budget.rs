@@ -3,9 +3,10 @@
 //! A cache size is the mean over layers: whatever the budget, the sizes of the layers sum to layers x size exactly.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 /// Which part of all entries each layer gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -57,19 +58,6 @@ impl Budget {
         let list: &'static [Share] = Vec::leak(shares);
         lists.push(list);
         Ok(Budget::Layers(list))
-    }
-
-    /// The budget that the column `budget` of a row says; `None` for rows of other versions.
-    pub fn of_row(column: &str) -> Option<Budget> {
-        let (kind, numbers) = column.split_once(' ')?;
-        match kind {
-            "pyramid" => Some(Budget::Pyramid(numbers.parse().ok()?)),
-            "layers" => {
-                let shares: Option<Vec<f64>> = numbers.split(' ').map(|share| share.parse().ok()).collect();
-                Budget::of_layers(&shares?).ok()
-            }
-            _ => None,
-        }
     }
 
     /// The shares of the layers, if they are listed.
@@ -125,6 +113,23 @@ fn rounded(targets: &[f64], all: usize) -> Vec<usize> {
         sizes[layer] += 1;
     }
     sizes
+}
+
+impl FromStr for Budget {
+    type Err = anyhow::Error;
+
+    /// Reads what [`fmt::Display`] writes.
+    fn from_str(text: &str) -> Result<Budget> {
+        match text.split_once(' ') {
+            None if text == "uniform" => Ok(Budget::Uniform),
+            Some(("pyramid", beta)) => Ok(Budget::Pyramid(beta.parse()?)),
+            Some(("layers", shares)) => {
+                let shares = shares.split(' ').map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+                Budget::of_layers(&shares)
+            }
+            _ => bail!("`{text}` is no budget"),
+        }
+    }
 }
 
 impl fmt::Display for Budget {
@@ -213,12 +218,11 @@ mod tests {
         assert_ne!(a, layers(&[2.5, 3.0]));
         assert!(matches!((a, b), (Budget::Layers(a), Budget::Layers(b)) if std::ptr::eq(a, b)));
         assert_eq!([a.to_string(), Budget::Pyramid(20).to_string()], ["layers 3 2.5", "pyramid 20"]);
-        assert_eq!(
-            [a, Budget::Pyramid(20)].map(|own| Budget::of_row(&own.to_string())),
-            [Some(a), Some(Budget::Pyramid(20))]
-        );
-        for unknown in ["uniform", "pyramid", "pyramid x", "layers ", "layers 3 0", "another 3"] {
-            assert_eq!(Budget::of_row(unknown), None, "{unknown}");
+        for budget in [a, Budget::Pyramid(20), Budget::Uniform] {
+            assert_eq!(budget.to_string().parse::<Budget>().unwrap(), budget);
+        }
+        for unknown in ["", "pyramid", "pyramid x", "layers ", "layers 3 0", "another 3"] {
+            assert!(unknown.parse::<Budget>().is_err(), "{unknown}");
         }
         for wrong in [0.0, -1.0, f64::NAN, f64::INFINITY, -0.0, 1e10] {
             assert!(Budget::of_layers(&[1.0, wrong]).is_err(), "{wrong}");

@@ -4,10 +4,12 @@
 //! cache size. Named policies are in `presets`; YAML is the business of `sweep`.
 
 use std::fmt;
+use std::str::FromStr;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::budget::Budget;
+use super::formula::Pool;
 use super::scoring::{Method, Score};
 use super::settings::Scope;
 
@@ -53,7 +55,7 @@ impl CacheRule {
 }
 
 /// A number of protected entries: in tokens, or as a whole percentage of the cache size, rounded up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Amount {
     Tokens(usize),
     Percent(u8),
@@ -153,6 +155,50 @@ impl Policy {
             }
         }
         Ok(())
+    }
+}
+
+impl FromStr for Amount {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Amount> {
+        let amount = match text.strip_suffix('%') {
+            Some(digits) => Amount::Percent(digits.parse()?),
+            None => Amount::Tokens(text.parse::<u32>()? as usize),
+        };
+        ensure!(!matches!(amount, Amount::Percent(101..)), "a percentage is 100 at most");
+        Ok(amount)
+    }
+}
+
+impl Policy {
+    /// The definition that rows have, which [`str::parse`] reads:
+    /// `score=ema(attention, 0.9) scope=head keep_first=2 keep_recent=10% budget=pyramid 20`. Its score has the name of today.
+    pub fn definition(self) -> String {
+        let Policy { score, scope, keep_first, keep_recent, budget } = self.canonical();
+        let (score, scope) = (score.name(), scope.name());
+        format!("score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} budget={budget}")
+    }
+}
+
+impl FromStr for Policy {
+    type Err = anyhow::Error;
+
+    /// Reads [`Policy::definition`]. An error where the score is a function, and for rows of other versions.
+    fn from_str(text: &str) -> Result<Policy> {
+        let mut rest = text;
+        // From the end, because a formula may have spaces.
+        let mut value = |key: &str| {
+            let (before, value) = rest.rsplit_once(key).with_context(|| format!("there is no `{key}`"))?;
+            rest = before;
+            anyhow::Ok(value)
+        };
+        let budget = value(" budget=")?.parse()?;
+        let keep_recent = value(" keep_recent=")?.parse()?;
+        let keep_first = value(" keep_first=")?.parse()?;
+        let scope = value(" scope=")?.parse()?;
+        let score = Score::new(value("score=")?, Pool::Mean)?;
+        Ok(Policy { score, scope, keep_first, keep_recent, budget })
     }
 }
 

@@ -3,6 +3,9 @@
 //! Each has one table of values, words and meanings, from which `list`, the JSON schema and error messages are
 //! made.
 
+use std::str::FromStr;
+
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::policy::SizedPolicy;
@@ -42,6 +45,15 @@ pub const SCOPES: [Keyword<Scope>; 2] = [
 impl Scope {
     pub fn name(self) -> &'static str {
         name_of(&SCOPES, self)
+    }
+}
+
+impl FromStr for Scope {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Scope> {
+        let known = SCOPES.iter().find(|keyword| keyword.name == name);
+        Ok(known.with_context(|| format!("`{name}` is no scope"))?.value)
     }
 }
 

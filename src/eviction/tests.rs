@@ -280,6 +280,17 @@ proptest! {
         agrees(&case)?;
     }
 
+    /// What rows say of a policy is the policy.
+    #[test]
+    fn a_definition_is_read_back((policy, _) in policies(), written in formulas(), max in any::<bool>(), percent in 0..=100u8) {
+        let pool = if max { Pool::Max } else { Pool::Mean };
+        let policy = policy.canonical();
+        for policy in [Some(policy), Score::new(&written, pool).ok().map(|score| Policy { score, ..policy })].into_iter().flatten() {
+            let policy = Policy { keep_first: Amount::Percent(percent), budget: Budget::Pyramid(20), ..policy };
+            prop_assert_eq!(policy.definition().parse::<Policy>().unwrap(), policy.canonical());
+        }
+    }
+
     /// Formulas against their definition: one entry after the other, in f64, from the whole past.
     #[test]
     fn formulas_equal_their_definition(case in cases(false), written in formulas(), max in any::<bool>()) {

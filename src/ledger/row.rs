@@ -64,8 +64,8 @@ macro_rules! row {
                 table.push_missing(name, || vec![Text::new(); height]);
             }
             table.push_missing("compare_to_full", || vec![false; height]);
-            // Before, there was no such model, and no such budget before schema 7.
-            for name in ["local_layers", "windows", "budget"] {
+            // Before, there was no such model, no such budget before schema 7, and no definition.
+            for name in ["local_layers", "windows", "budget", "definition"] {
                 table.push_missing(name, || vec![None::<Text>; height]);
             }
             $(let mut $before = table.column(stringify!($before))?.into_iter();)*
@@ -111,6 +111,9 @@ row! {
     cache_size: Option<u32>,
     /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
     budget: Option<Text>,
+    /// What the policy's name stands for, whatever the cache size: `score=last_attention scope=layer keep_first=0 keep_recent=10%
+    /// budget=uniform`; `None` for `full` and `truncate`, and in rows of earlier versions.
+    definition: Option<Text>,
     /// `absolute`, `slot` or `squeezed`.
     positions: Text,
     /// What the policy does in layers with a window of their own, `bounded` or `exempt`; `None` for models without such layers,

@@ -138,6 +138,7 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),
         budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
+        definition: policy.map(|policy| policy.definition().into()),
         positions: cell.positions.name().into(),
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())

@@ -217,9 +217,8 @@ impl<'de> Deserialize<'de> for AmountYaml {
                 self.visit_u64(tokens)
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<AmountYaml, E> {
-                let percent = text.strip_suffix('%').and_then(|digits| digits.parse().ok());
-                match percent {
-                    Some(percent @ 0..=100u8) => Ok(AmountYaml(Amount::Percent(percent))),
+                match text.parse() {
+                    Ok(percent @ Amount::Percent(_)) => Ok(AmountYaml(percent)),
                     _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
                 }
             }

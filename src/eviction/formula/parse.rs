@@ -23,6 +23,8 @@ pub struct FormulaError {
     pub hint: String,
 }
 
+impl std::error::Error for FormulaError {}
+
 impl fmt::Display for FormulaError {
     /// What is wrong, and at which character of the formula.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

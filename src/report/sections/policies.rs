@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::eviction::{Budget, Score};
+use crate::eviction::{Amount, Budget, Policy, Score, presets};
 use crate::ledger::Row;
 use crate::report::series::{is_shared, label};
 
@@ -20,7 +20,7 @@ const SCORES: [(&str, &str); 6] = [
     ),
 ];
 
-/// What all cells of a policy have in common, but for protected entries, whose number may depend on the cache size.
+/// What all cells of a policy have in common, but for protected entries.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Rule<'a> {
     score: &'a str,
@@ -30,15 +30,12 @@ struct Rule<'a> {
     budget: &'a str,
 }
 
-/// How many entries are protected at each cache size.
-type Amounts = BTreeSet<(u32, u32)>;
-
-/// The rules of a policy, each with the first tokens and the newest entries that it protects.
-type Rules<'a> = BTreeMap<Rule<'a>, [Amounts; 2]>;
+/// How many first tokens and newest entries a rule protects; several where cells differ.
+type Kept = [BTreeSet<Amount>; 2];
 
 /// The definition of each policy of some rows, by the name that tables give it.
 pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
-    let mut found: BTreeMap<Cow<'_, str>, Rules<'_>> = BTreeMap::new();
+    let mut found: BTreeMap<Cow<'_, str>, BTreeMap<Rule<'_>, Kept>> = BTreeMap::new();
     let is_same = |a: &Row, b: &Row| a.cell == b.cell && a.policy == b.policy && a.cache_size == b.cache_size;
     for row in rows.chunk_by(is_same).map(|of_cell| &of_cell[0]) {
         let rule = Rule {
@@ -49,8 +46,9 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
             budget: row.budget.as_deref().unwrap_or_default(),
         };
         let [first, newest] = found.entry(label(row)).or_default().entry(rule).or_default();
-        first.extend(row.cache_size.map(|size| (size, row.keep_first)));
-        newest.extend(row.cache_size.map(|size| (size, row.keep_recent)));
+        let (of_first, of_newest) = protected(row);
+        first.insert(of_first);
+        newest.insert(of_newest);
     }
     let mut definitions = BTreeMap::new();
     for (name, rules) in found {
@@ -60,8 +58,19 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
     definitions
 }
 
+/// The protected entries as the policy defines them. Rows of earlier versions have the numbers at their size alone, which are
+/// those of a preset where the policy has its name and it has the same.
+fn protected(row: &Row) -> (Amount, Amount) {
+    let own = (row.keep_first as usize, row.keep_recent as usize);
+    let of = |amount: Amount| amount.of(row.cache_size.unwrap_or_default() as usize);
+    let is_own = |policy: &Policy| (of(policy.keep_first), of(policy.keep_recent)) == own;
+    let defined = row.definition.as_deref().and_then(|definition| definition.parse::<Policy>().ok());
+    let policy = defined.or_else(|| presets::by_name(&row.policy).map(Policy::canonical)).filter(is_own);
+    policy.map_or((Amount::Tokens(own.0), Amount::Tokens(own.1)), |policy| (policy.keep_first, policy.keep_recent))
+}
+
 impl Rule<'_> {
-    fn words(&self, name: &str, [first, newest]: &[Amounts; 2]) -> String {
+    fn words(&self, name: &str, [first, newest]: &Kept) -> String {
         let own = Score::of_row(self.score).map_or(self.score, |score| score.name());
         let mut words = match (name, SCORES.iter().find(|(score, _)| *score == own)) {
             ("full", _) => return "the model with an unbounded cache".to_owned(),
@@ -94,12 +103,12 @@ impl Rule<'_> {
 
 /// What a budget is, from its column; empty without one.
 fn budget_words(budget: &str) -> String {
-    match Budget::of_row(budget) {
-        Some(Budget::Pyramid(beta)) => format!(
+    match budget.parse::<Budget>() {
+        Ok(Budget::Pyramid(beta)) => format!(
             "; the cache size is the mean over layers, whose sizes fall linearly from the first to the last as in PyramidKV \
              with \u{3b2} = {beta}"
         ),
-        Some(layers) => format!(
+        Ok(layers @ Budget::Layers(_)) => format!(
             "; the cache size is the mean over layers, whose sizes are as {}",
             layers.shares().map(|share| share.to_string()).collect::<Vec<_>>().join(" : ")
         ),
@@ -108,27 +117,15 @@ fn budget_words(budget: &str) -> String {
     }
 }
 
-/// The entries that are protected: a number, or a share of the cache where only that fits all sizes.
-fn kept(amounts: &Amounts, which: &str, [one, several]: [&str; 2]) -> String {
-    let entries: BTreeSet<u32> = amounts.iter().map(|(_, entries)| *entries).collect();
-    let (Some(least), Some(most)) = (entries.first(), entries.last()) else { return String::new() };
-    let sizes: BTreeSet<u32> = amounts.iter().map(|(size, _)| *size).collect();
-    if sizes.len() < amounts.len() {
-        let each = entries.iter().map(u32::to_string).collect::<Vec<_>>().join(" or ");
-        return format!("; the {which} {each} {several} are kept, depending on the cell");
-    }
-    let is_percent = |percent: &u64| {
-        amounts.iter().all(|(size, entries)| (u64::from(*size) * percent).div_ceil(100) == u64::from(*entries))
-    };
-    match (least, most) {
-        (0, 0) => String::new(),
-        (1, 1) => format!("; the {which} {one} is kept"),
-        (n, m) if n == m => format!("; the {which} {n} {several} are kept"),
-        _ if is_percent(&50) => format!("; the {which} half is kept"),
-        (least, most) => match (1..100).filter(is_percent).collect::<Vec<_>>()[..] {
-            [percent] => format!("; the {which} {percent} % are kept"),
-            _ => format!("; the {which} {least} to {most} {several} are kept, depending on the cache size"),
-        },
+/// The entries that are protected: a number, or a share of the cache.
+fn kept(amounts: &BTreeSet<Amount>, which: &str, [one, several]: [&str; 2]) -> String {
+    match Vec::from_iter(amounts)[..] {
+        [] | [Amount::Tokens(0) | Amount::Percent(0)] => String::new(),
+        [Amount::Tokens(1)] => format!("; the {which} {one} is kept"),
+        [Amount::Tokens(n)] => format!("; the {which} {n} {several} are kept"),
+        [Amount::Percent(50)] => format!("; the {which} half is kept"),
+        [Amount::Percent(percent)] => format!("; the {which} {percent} % are kept"),
+        [least, .., most] => format!("; the {which} {least} to {most} {several} are kept, depending on the cell"),
     }
 }
 
@@ -138,50 +135,50 @@ mod tests {
     use crate::eviction::SCORES as KNOWN;
     use crate::report::fixture::{cell, changed};
 
-    /// The words for a policy whose cells have these sizes and newest entries.
-    fn words(name: &str, (score, scope): (&str, &str), keep_first: u32, newest: &[(u32, u32)]) -> String {
-        let at = |(size, recent): &(u32, u32)| {
+    /// The words for a policy at these sizes, whose rows are of today or of earlier versions.
+    fn words(name: &str, definition: &str, sizes: &[u32], today: bool) -> String {
+        let policy: Policy = definition.parse().unwrap();
+        let at = |size: &u32| {
             changed(cell("nll", name, Some(*size), &[("a", 1.0, 1.0)]), |row| {
-                (row.score, row.scope) = (Some(score.into()), Some(scope.into()));
-                (row.keep_first, row.keep_recent) = (keep_first, *recent);
+                (row.score, row.scope) = (Some(policy.score.name().into()), Some(policy.scope.name().into()));
+                row.keep_first = policy.keep_first.of(*size as usize) as u32;
+                row.keep_recent = policy.keep_recent.of(*size as usize) as u32;
+                row.definition = today.then(|| policy.definition().into());
             })
         };
-        let rows: Vec<Row> = newest.iter().flat_map(at).collect();
+        let rows: Vec<Row> = sizes.iter().flat_map(at).collect();
         definitions(&rows).remove(name).unwrap()
     }
 
     #[test]
     fn the_columns_of_a_policy_become_its_definition() {
         let least = "evicts the entry to which the newest token attends least";
-        for (score, newest, expected) in [
-            (
-                ("last_attention", "layer"),
-                &[(64, 16), (128, 16)][..],
-                format!("{least}, per layer; the newest 16 entries are kept"),
-            ),
-            (("last_attention", "head"), &[(64, 0)], format!("{least}, per head")),
-            (
-                ("last_attention", "layer"),
-                &[(63, 32), (128, 64)],
-                format!("{least}, per layer; the newest half is kept"),
-            ),
-            // 10 % of 64 and of 512, rounded up; no other share gives both.
-            (
-                ("last_attention", "layer"),
-                &[(64, 7), (512, 52)],
-                format!("{least}, per layer; the newest 10 % are kept"),
-            ),
-            (
-                ("last_attention", "layer"),
-                &[(64, 7), (512, 60)],
-                format!("{least}, per layer; the newest 7 to 60 entries are kept, depending on the cache size"),
-            ),
-            (("recency", "layer"), &[(64, 0)], "evicts the oldest entry".to_owned()),
+        let tova = |scope: &str, keep_recent: &str| {
+            format!("score=last_attention scope={scope} keep_first=0 keep_recent={keep_recent} budget=uniform")
+        };
+        for (definition, expected) in [
+            (tova("layer", "16"), format!("{least}, per layer; the newest 16 entries are kept")),
+            (tova("head", "0"), format!("{least}, per head")),
+            (tova("layer", "50%"), format!("{least}, per layer; the newest half is kept")),
+            (tova("layer", "10%"), format!("{least}, per layer; the newest 10 % are kept")),
         ] {
-            assert_eq!(words("mine", score, 0, newest), expected);
+            assert_eq!(words("mine", &definition, &[63, 128], true), expected);
         }
-        let sinks = words("window+4", ("recency", "layer"), 4, &[(64, 0)]);
-        assert_eq!(sinks, "evicts the oldest entry; the first 4 tokens are kept");
+        let sinks = "score=recency scope=layer keep_first=4 keep_recent=0 budget=uniform";
+        assert_eq!(words("window+4", sinks, &[64], true), "evicts the oldest entry; the first 4 tokens are kept");
+    }
+
+    #[test]
+    fn rows_of_earlier_versions_have_numbers_and_names() {
+        let h2o = "score=accumulated_attention scope=head keep_first=0 keep_recent=50% budget=uniform";
+        assert_eq!(words("h2o", h2o, &[63, 128], false), words("h2o", h2o, &[63, 128], true));
+        assert!(
+            words("mine", h2o, &[63, 128], false)
+                .ends_with("the newest 32 to 64 entries are kept, depending on the cell")
+        );
+        // This h2o is another.
+        let other = h2o.replace("50%", "10%");
+        assert!(words("h2o", &other, &[63], false).ends_with("the newest 7 entries are kept"));
     }
 
     #[test]
@@ -219,6 +216,6 @@ mod tests {
         };
         let rows = [at("a", 0), at("b", 4)].concat();
         let found = &definitions(&rows)["mine"];
-        assert_eq!(found, "evicts the oldest entry; the first 0 or 4 tokens are kept, depending on the cell");
+        assert_eq!(found, "evicts the oldest entry; the first 0 to 4 tokens are kept, depending on the cell");
     }
 }
