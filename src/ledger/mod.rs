@@ -30,5 +30,5 @@ pub use manifest::{Manifest, ManifestCell};
 pub use measured::{Measured, rows_in};
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, passes, select};
-pub use row::{COLUMNS, Row, Text, date};
+pub use row::{COLUMNS, Row, Text, date, setting, settings};
 pub use schema::{read_rows, write_rows};

@@ -193,6 +193,25 @@ row! {
     date: Text,
 }
 
+/// The settings that the column `generation` or `selection` names, whose values may have spaces, as in `depths=[10, 50, 90] texts=2`.
+pub fn settings(text: &str) -> Vec<(&str, String)> {
+    let mut pairs: Vec<(&str, String)> = Vec::new();
+    for word in text.split(' ') {
+        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+        match (word.split_once('=').filter(|(name, _)| is_name(name)), pairs.last_mut()) {
+            (Some((name, value)), _) => pairs.push((name, value.to_owned())),
+            (None, Some((_, value))) => *value += &format!(" {word}"),
+            (None, None) => {}
+        }
+    }
+    pairs
+}
+
+/// One of the [`settings`].
+pub fn setting(text: &str, name: &str) -> Option<String> {
+    settings(text).into_iter().find(|(own, _)| *own == name).map(|(_, value)| value)
+}
+
 /// The five columns of slices.
 fn push_slices(table: &mut Table, rows: &[Row]) {
     let texts = |of: fn(&Slice) -> Option<Text>| rows.iter().map(|row| row.slice.as_ref().and_then(of)).collect();

@@ -2,8 +2,8 @@
 //! stacked bars over the cache size.
 
 use crate::report::figure::{
-    Across, BLACK, Color, GREY, LABEL, MARGIN, PALE, Page, Pen, Scene, SeriesStyles, Spot, TITLE, TOP, WHITE,
-    chart, font,
+    Across, BLACK, Color, GREY, Horizontal, LABEL, MARGIN, PALE, Page, Pen, Scene, SeriesStyles, Spot, TITLE, TOP,
+    WHITE, chart, font,
 };
 
 /// Bars of one setting and policy.
@@ -107,7 +107,7 @@ fn draw(scene: &mut Scene, stack: &Stack, corner: Spot, (width, plot): (f64, f64
         scene.text((centre, bottom + 6.5), &bar.size, TICK, BLACK, Across::Centre);
     }
     scene.stroke("axis", &[(left, top), (left, bottom), (right, bottom)], Pen::new(BLACK, 0.6));
-    scene.text((middle, bottom + 15.0), "cache size (tokens)", LABEL, BLACK, Across::Centre);
+    scene.text((middle, bottom + 15.0), Horizontal::CacheSize.name(), LABEL, BLACK, Across::Centre);
 }
 
 /// From where to where each share is drawn.

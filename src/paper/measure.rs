@@ -7,7 +7,7 @@ use super::claim::{Finding, Limit, Observation, Verdict};
 use super::leads::{BASELINES, natural};
 use super::said::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
-use crate::ledger::IDENTICAL;
+use crate::ledger::{IDENTICAL, setting};
 use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
 use crate::report::series::layer_bounds::layer_bounds;
@@ -151,9 +151,7 @@ const LOSS: &str = "judge_loss";
 
 /// Whether at least half of the texts of a cache ended at `max_new_tokens`, so that not even their median length is known.
 fn is_cut_short(evidence: &Evidence<'_>, panel: &Panel, place: (&str, Option<u32>)) -> bool {
-    let settings = panel.key.generation.split(' ');
-    let most: Option<f64> =
-        settings.filter_map(|setting| setting.strip_prefix("max_new_tokens=")).find_map(|most| most.parse().ok());
+    let most = setting(&panel.key.generation, "max_new_tokens").and_then(|most| most.parse::<f64>().ok());
     let samples = samples(evidence, panel, &panel.metric.id, place);
     let cut = |most: f64| samples.iter().filter(|sum| sum.sums.values[0] >= most * sum.sums.weight).count();
     most.is_some_and(|most| !samples.is_empty() && 2 * cut(most) >= samples.len())

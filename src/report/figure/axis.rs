@@ -37,6 +37,24 @@ pub(crate) struct Tick {
     pub(crate) label: String,
 }
 
+/// What a horizontal axis shows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Horizontal {
+    CacheSize,
+    /// Octaves of a number, whose points are in the middle between two ticks.
+    Octaves(&'static str),
+    Number(&'static str),
+}
+
+impl Horizontal {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Horizontal::CacheSize => "cache size (tokens)",
+            Horizontal::Octaves(name) | Horizontal::Number(name) => name,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Axis {
     scale: Scale,

@@ -13,7 +13,7 @@ pub(crate) mod title;
 mod tooltip;
 
 use crate::metric::{Metric, Pooling, Property};
-use crate::report::figure::{Axis, Plain, Scale, Spot, axis, values_to_show};
+use crate::report::figure::{Axis, Horizontal, Plain, Scale, Spot, axis, values_to_show};
 use crate::report::series::{Panel, Point};
 pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
 pub(crate) use printed::{Printed, pen as printed_pen};
@@ -48,7 +48,7 @@ pub(crate) enum Shown {
 pub(crate) struct Chart {
     pub(crate) title: String,
     pub(crate) quantity: Metric,
-    pub(crate) across_name: &'static str,
+    pub(crate) horizontal: Horizontal,
     pub(crate) across: Axis,
     pub(crate) values: Axis,
     /// In the order of the policies.
@@ -103,7 +103,7 @@ impl Chart {
         });
         let chart = Self::new(
             (title, &panel.metric),
-            ("cache size (tokens)", Axis::of_sizes(&panel.sizes())),
+            (Horizontal::CacheSize, Axis::of_sizes(&panel.sizes())),
             scale,
             lines.collect(),
             panel.full().map(|full| Reference::Level(full.estimate.value)),
@@ -114,7 +114,7 @@ impl Chart {
 
     pub(crate) fn new(
         (title, quantity): (String, &Metric),
-        (across_name, across): (&'static str, Axis),
+        (horizontal, across): (Horizontal, Axis),
         scale: Scale,
         lines: Vec<Line>,
         full: Option<Reference>,
@@ -126,7 +126,7 @@ impl Chart {
         Self {
             title,
             quantity,
-            across_name,
+            horizontal,
             across,
             values,
             lines,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::report::escape;
 use crate::report::figure::{
-    Axis, Chart, Line, Page, Plain, Reference, Scale, Scene, SeriesStyles, Stroke, chart,
+    Axis, Chart, Horizontal, Line, Page, Plain, Reference, Scale, Scene, SeriesStyles, Stroke, chart,
 };
 use crate::report::series::Panel;
 
@@ -49,7 +49,7 @@ impl KeptByPosition {
                 .map(|(position, _)| (f64::from(*position), f64::from(length - position.min(&length))));
             let chart = Chart::new(
                 (escape::plain(policy), &first.metric),
-                ("position of the token", Axis::of_values(&across, Scale::Linear)),
+                (Horizontal::Number("position of the token"), Axis::of_values(&across, Scale::Linear)),
                 Scale::Linear,
                 sizes.iter().map(line).collect(),
                 Some(Reference::Curve(end.collect())),

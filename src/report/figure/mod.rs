@@ -16,7 +16,7 @@ pub(crate) mod scene;
 pub(crate) mod series_style;
 pub(crate) mod slices;
 
-pub(crate) use axis::{Axis, Scale, Tick, values_to_show};
+pub(crate) use axis::{Axis, Horizontal, Scale, Tick, values_to_show};
 pub(crate) use chart::{
     Chart, Entry, LABEL, Line, MARGIN, Printed, Reference, SMALL, Shown, Stroke, TITLE, TITLE_ROW, excess,
 };

@@ -5,7 +5,7 @@ mod draw;
 
 use crate::metric::Metric;
 use crate::report::escape;
-use crate::report::figure::chart;
+use crate::report::figure::{Horizontal, chart};
 use crate::report::series::{Panel, Point};
 
 /// The maps of one key.
@@ -17,7 +17,7 @@ pub(crate) struct NeedleMaps {
 pub(crate) struct NeedleMap {
     pub(crate) title: String,
     policy: String,
-    across_name: &'static str,
+    horizontal: Horizontal,
     columns: Vec<String>,
     depths: Vec<u32>,
     squares: Vec<Square>,
@@ -64,7 +64,7 @@ impl NeedleMaps {
 
     /// Maps in rows: those of a policy, or all where each is of another policy.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[NeedleMap]> {
-        let is_over_sizes = self.maps.iter().all(|map| map.across_name == SIZE);
+        let is_over_sizes = self.maps.iter().all(|map| map.horizontal == Horizontal::CacheSize);
         let rows = self.maps.chunk_by(move |a, b| is_over_sizes || a.policy == b.policy);
         rows.flat_map(|row| row.chunks(MOST_ABREAST))
     }
@@ -82,8 +82,7 @@ impl NeedleMaps {
 
 /// Most maps side by side.
 const MOST_ABREAST: usize = 6;
-const LENGTH: &str = "length (tokens)";
-const SIZE: &str = "cache size (tokens)";
+const LENGTH: Horizontal = Horizontal::Number("length (tokens)");
 
 fn distinct(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
     let mut numbers: Vec<u32> = numbers.collect();
@@ -112,7 +111,7 @@ impl NeedleMap {
         };
         let columns = sizes.iter().map(column).filter(is_measured).collect();
         let title = format!("{}, length {length}", escape::plain(policy));
-        Self::new(places, title, policy, SIZE, columns)
+        Self::new(places, title, policy, Horizontal::CacheSize, columns)
     }
 
     /// Columns are a name, a length, a policy and its cache size.
@@ -120,7 +119,7 @@ impl NeedleMap {
         places: &[Place<'_>],
         title: String,
         policy: &str,
-        across_name: &'static str,
+        horizontal: Horizontal,
         columns: Vec<(String, u32, &str, Option<u32>)>,
     ) -> Self {
         let depths = distinct(places.iter().map(|(_, depth, _)| *depth));
@@ -143,7 +142,7 @@ impl NeedleMap {
             }
         }
         let columns = columns.into_iter().map(|(name, ..)| name).collect();
-        Self { title, policy: policy.to_owned(), across_name, columns, depths, squares }
+        Self { title, policy: policy.to_owned(), horizontal, columns, depths, squares }
     }
 }
 

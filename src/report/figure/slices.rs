@@ -2,7 +2,9 @@
 //! policy and cache size.
 
 use crate::metric::Slice;
-use crate::report::figure::{Axis, Chart, Content, Figure, Line, NeedleMaps, Place, Reference, Scale, chart};
+use crate::report::figure::{
+    Axis, Chart, Content, Figure, Horizontal, Line, NeedleMaps, Place, Reference, Scale, chart,
+};
 use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, Point, RUNNING};
 
 /// More markers on a curve would hide it.
@@ -53,7 +55,7 @@ fn over_octaves(breakdown: &Breakdown<'_>, size: u32) -> Option<Chart> {
     let borders: Vec<u32> =
         std::iter::successors(Some(first), |border| border.checked_mul(2)).take_while(|b| *b <= end).collect();
     let chance = spots.iter().filter_map(|(panel, middle)| Some((*middle, panel.chance?))).collect();
-    let across = ("tokens between the fact and the answer", Axis::of_sizes(&borders));
+    let across = (Horizontal::Octaves("tokens between the fact and the answer"), Axis::of_sizes(&borders));
     Some(curves(breakdown, size, &spots, |_| true, across, chance))
 }
 
@@ -72,7 +74,7 @@ pub(crate) fn over_text(breakdown: &Breakdown<'_>, size: u32) -> Option<Chart> {
     let ends: Vec<f64> = shown.iter().map(|(_, end)| *end).collect();
     // Books differ far more than policies do: bands that are not of differences to full would hide everything.
     let has_band = |point: &Point| point.to_full.is_some() || point.is_full();
-    let across = ("tokens read", Axis::of_values(&ends, Scale::Linear));
+    let across = (Horizontal::Number("tokens read"), Axis::of_values(&ends, Scale::Linear));
     Some(curves(breakdown, size, &shown, has_band, across, Vec::new()))
 }
 
@@ -82,7 +84,7 @@ fn curves(
     size: u32,
     panels: &[(&Panel, f64)],
     has_band: impl Fn(&Point) -> bool,
-    across: (&'static str, Axis),
+    across: (Horizontal, Axis),
     chance: Vec<(f64, f64)>,
 ) -> Chart {
     let spots = |policy: &str| -> Vec<chart::Measurement> {

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::ledger::{Row, Text};
+use crate::ledger::{Row, Text, setting, settings};
 use crate::metric::Metric;
 use crate::report::escape;
 
@@ -35,10 +35,6 @@ pub struct SeriesKey {
     #[serde(skip)]
     pub unfinished: Option<[usize; 2]>,
 }
-
-/// The setting of generation that says whether text is drawn, and its value where it is not.
-const DRAWN: &str = "temperature=";
-const GREEDY: &str = "temperature=0";
 
 /// Details that titles treat in a way of their own.
 const MEASURED: &str = "measured";
@@ -77,7 +73,7 @@ impl SeriesKey {
     pub fn of(row: &Row) -> Self {
         let is_timed = Metric::known(&row.metric).is_some_and(Metric::is_timed);
         let generation = row.generation.clone().unwrap_or_default();
-        let is_drawn = generation.split(' ').any(|part| part.starts_with(DRAWN) && part != GREEDY);
+        let is_drawn = setting(&generation, "temperature").is_some_and(|temperature| temperature != "0");
         Self {
             task: row.task.clone(),
             dataset: row.dataset.clone(),
@@ -132,7 +128,7 @@ impl SeriesKey {
     /// out.
     pub fn details(&self) -> Vec<(&str, String)> {
         let measured = self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all} samples"));
-        let selection = pairs(&self.selection).into_iter();
+        let selection = settings(&self.selection).into_iter();
         let others = [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
@@ -195,20 +191,6 @@ impl SeriesKey {
         }
         parts.join(" \u{B7} ")
     }
-}
-
-/// The `name=value` pairs of a text whose values may have spaces, such as `depths=[10, 50, 90] texts=2`.
-fn pairs(text: &str) -> Vec<(&str, String)> {
-    let mut pairs: Vec<(&str, String)> = Vec::new();
-    for word in text.split(' ') {
-        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        match (word.split_once('=').filter(|(name, _)| is_name(name)), pairs.last_mut()) {
-            (Some((name, value)), _) => pairs.push((name, value.to_owned())),
-            (None, Some((_, value))) => *value += &format!(" {word}"),
-            (None, None) => {}
-        }
-    }
-    pairs
 }
 
 /// The last component: `Llama-2-7b-hf` of `meta-llama/Llama-2-7b-hf`, or a file's name without its folders or repository; as

@@ -106,7 +106,7 @@ impl Chart {
             self.draw_line(scene, plot, (line, places), styles);
         }
         self.draw_across_axis(scene, plot);
-        scene.text((centre, plot.bottom + TICK_ROW + 5.0), self.across_name, LABEL, BLACK, Across::Centre);
+        scene.text((centre, plot.bottom + TICK_ROW + 5.0), self.horizontal.name(), LABEL, BLACK, Across::Centre);
     }
 
     pub(crate) fn x(&self, plot: Plot, across: f64) -> f64 {

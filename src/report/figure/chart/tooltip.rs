@@ -3,6 +3,7 @@
 use super::{Chart, Measurement};
 use crate::metric::Metric;
 use crate::report::escape;
+use crate::report::figure::Horizontal;
 use crate::report::series::Point;
 use crate::report::statistics::Estimate;
 
@@ -11,7 +12,7 @@ impl Chart {
     pub(super) fn tooltip_of(&self, spot: &Measurement, beside: &[(usize, usize)]) -> String {
         let policy = escape::plain(&spot.point.policy);
         let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" with {size} entries"));
-        let is_over_sizes = self.across_name.starts_with("cache size");
+        let is_over_sizes = self.horizontal == Horizontal::CacheSize;
         let place = if is_over_sizes { String::new() } else { format!(", {}", self.place(spot.across)) };
         let mut text = describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"));
         let name = |&(line, spot): &(usize, usize)| {
@@ -29,16 +30,15 @@ impl Chart {
         format!("full, {}: {} {}", self.place(across), self.quantity.label, digits(value))
     }
 
-    /// Where a point is: on a tick or a number, or, in the middle of an octave, between two ticks.
+    /// Where a point is: at a number, or in an octave.
     fn place(&self, across: f64) -> String {
-        let name = self.across_name;
         let ticks = &self.across.ticks;
         let between = ticks.windows(2).find(|pair| pair[0].value < across && across < pair[1].value);
-        match between {
-            Some([low, high]) if name.starts_with("distance") => {
-                format!("distance {} to {} tokens", low.label, high.value - 1.0)
+        match (self.horizontal, between) {
+            (Horizontal::Octaves(name), Some([low, high])) => {
+                format!("{} to {} {name}", low.label, high.value - 1.0)
             }
-            _ => format!("{name} {across}"),
+            (horizontal, _) => format!("{} {across}", horizontal.name()),
         }
     }
 }

@@ -88,7 +88,7 @@ impl NeedleMap {
         for (column, name) in self.columns.iter().enumerate() {
             scene.text((x(column) + wide / 2.0, bottom + 6.0), name, SMALL, BLACK, Across::Centre);
         }
-        scene.text((centre, bottom + 15.0), self.across_name, LABEL, BLACK, Across::Centre);
+        scene.text((centre, bottom + 15.0), self.horizontal.name(), LABEL, BLACK, Across::Centre);
     }
 
     /// Its height with a title of one line.
