@@ -45,8 +45,8 @@ fn caches_and_batches_by_hand() {
     sweep(folder, "[random-tiny]", "[full, window+4, h2o, tova, knorm]", "[9, 24, 99, 200]", &task);
     let ended = time(folder, "r", &[]).with_code(0);
     ended.says(&["17 cells measured, 0 were there already, 0 failed"]);
-    assert!(ended.stdout.starts_with("decoding · random-tiny · random-tokens"), "{}", ended.stdout);
-    assert!(ended.stdout.contains("medians of 2 repeats") && !ended.stdout.contains("paper"), "{}", ended.stdout);
+    assert!(ended.stdout.starts_with("What decoding costs · random-tiny · random-tokens"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("Medians of 2 repeats") && !ended.stdout.contains("paper"), "{}", ended.stdout);
 
     let rows = measured(&folder.join("r"));
     let entries = |size: Option<u32>| size.map_or(100, |size| u64::from(size) + 1).min(100);
@@ -107,7 +107,7 @@ fn repeats_are_samples_and_the_machine_is_part_of_the_id() {
     run(folder, &["merge", "m", "r", "s"]).with_code(0);
     for (results, tables) in [("r", 2), ("m", 3)] {
         let report = run(folder, &["report", results]).with_code(0).stdout;
-        assert_eq!(report.matches("decoding · ").count(), tables, "{report}");
+        assert_eq!(report.matches("What decoding costs · ").count(), tables, "{report}");
     }
 }
 

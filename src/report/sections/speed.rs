@@ -43,9 +43,8 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
 /// The table of decoding speed and memory; `None` where nothing was timed.
 pub(super) fn table(setting: &Setting<'_>) -> Option<Table> {
     let timed = setting.report.speeds.iter().find(|speeds| speeds.key == *setting.key)?;
-    let about = format!("{}.", capital(&timed.legend()));
-    let title = format!("what decoding costs on {}", timed.key.device);
-    Some(Table::new(title, about, CORNER, timed.grid()))
+    let about = format!("On {}. {}.", timed.key.device, capital(&timed.legend()));
+    Some(Table::new("what decoding costs".to_owned(), about, CORNER, timed.grid()))
 }
 
 /// How a column shows a line.
