@@ -15,7 +15,7 @@ use crate::compare::{self, Comparison, Options, Shown, Threshold, Thresholds, me
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows};
 use crate::metric::METRICS;
-use crate::report::{self, WIDTH, distinct};
+use crate::report::{self, WIDTH, with_unique_names};
 
 const REGRESSION: u8 = 3;
 
@@ -46,10 +46,10 @@ pub(super) struct Arguments {
     /// or in reports (perplexity). May be repeated
     #[arg(long, value_name = "[METRIC=]RULE[,RULE...]", conflicts_with = "exact")]
     threshold: Vec<String>,
-    /// Compare the parts of samples as well (by kind, distance, position)
-    #[arg(long, conflicts_with = "exact")]
-    parts: bool,
-    /// Compare sample by sample, parts, texts and counts of tokens and bytes included: any sample that moved and any cell of
+    /// Compare the slices of samples as well (by kind, distance, position)
+    #[arg(long, alias = "parts", conflicts_with = "exact")]
+    slices: bool,
+    /// Compare sample by sample, slices, texts and counts of tokens and bytes included: any sample that moved and any cell of
     /// another engine version fails; times and judges' verdicts are not compared
     #[arg(long)]
     exact: bool,
@@ -82,14 +82,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     if !(arguments.tolerance.is_finite() && arguments.tolerance >= 0.0) {
         bail!(UsageError::new("--tolerance must be a number from 0 up", "try 1e-6"));
     }
-    let before = distinct(rows_of(&arguments.baseline, &arguments.dir)?);
-    let after = distinct(rows_of(&arguments.results, &arguments.dir)?);
+    let before = with_unique_names(rows_of(&arguments.baseline, &arguments.dir)?);
+    let after = with_unique_names(rows_of(&arguments.results, &arguments.dir)?);
     for (name, rows) in [(&arguments.baseline, &before), (&arguments.results, &after)] {
         ensure!(!rows.is_empty(), "there is nothing to compare: {name} holds no rows");
     }
     let options = Options {
         thresholds: thresholds(&arguments.threshold, &before, &after)?,
-        parts: arguments.parts,
+        slices: arguments.slices,
         exact: arguments.exact.then_some(arguments.tolerance),
         allow_missing: arguments.allow_missing,
     };

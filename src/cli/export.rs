@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use super::output::print;
 use super::results::CellArguments;
 use crate::ledger::{Row, Wanted};
-use crate::report::{distinct, escape};
+use crate::report::{escape, with_unique_names};
 
 /// Export answers for other projects' scoring programs
 #[derive(Debug, Args)]
@@ -37,7 +37,7 @@ const ZEROSCROLLS: [&str; 2] = ["squality", "qasper"];
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let Form::Zeroscrolls = arguments.form;
-    let rows = distinct(arguments.cells.read(&arguments.results, Wanted::Complete)?.rows);
+    let rows = with_unique_names(arguments.cells.read(&arguments.results, Wanted::Complete)?.rows);
     let folder = arguments.out.as_ref().unwrap_or(&arguments.results).join("zeroscrolls");
     let files = zeroscrolls(&rows);
     ensure!(

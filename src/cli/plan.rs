@@ -132,8 +132,8 @@ fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String 
             format!("\n{cells}: {done} done, {left} to do, about {time} with {threads} on this machine\n")
         }
     };
-    if prepared.elsewhere > 0 {
-        text += &format!("{} left to other shards\n", counted(prepared.elsewhere, "cell"));
+    if prepared.in_other_shards > 0 {
+        text += &format!("{} left to other shards\n", counted(prepared.in_other_shards, "cell"));
     }
     text
 }

@@ -16,7 +16,7 @@ use super::serve::{Address, Site, Source};
 use super::terminal;
 use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options, Plain, WIDTH, Written, distinct, label};
+use crate::report::{Distance, FORMATS, Format, Options, Plain, WIDTH, Written, label, with_unique_names};
 
 /// Draw tables and curves from results; no model is needed
 #[derive(Clone, Debug, Args)]
@@ -114,7 +114,7 @@ fn some(rows: Vec<Row>, arguments: &Arguments) -> Result<Vec<Row>> {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
         bail!("nothing is measured in {}\nhint: `tova-bench run SWEEP` measures it", folders.join(", "));
     }
-    Ok(distinct(select(rows, &arguments.only)?))
+    Ok(with_unique_names(select(rows, &arguments.only)?))
 }
 
 fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) -> Result<Written> {

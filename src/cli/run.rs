@@ -24,7 +24,7 @@ use crate::ledger::{Current, Ledger, Status, Wanted};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
-use crate::report::{Options, WIDTH, Written, distinct};
+use crate::report::{Options, WIDTH, Written, with_unique_names};
 use crate::run::{self, Event, Machine, MissingPath, Outcome, Prepared};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
@@ -106,7 +106,7 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let current = ledger.write_current()?;
     let drawn = if arguments.no_report { Ok(None) } else { draw(current, &folder, mode) };
     let written = drawn.as_ref().ok().and_then(Option::as_ref);
-    lock().finish(&outcome, prepared.elsewhere, &folder, written.and_then(Written::page));
+    lock().finish(&outcome, prepared.in_other_shards, &folder, written.and_then(Written::page));
     if let Some(site) = site {
         site.close(written);
     }
@@ -164,7 +164,7 @@ fn write(Current { rows, unfinished, .. }: Current, folder: &Path) -> Result<Opt
         return Ok(None);
     }
     let options = Options { unfinished, width: terminal::columns(WIDTH), ..Options::everything(folder) };
-    paper::write_report(&distinct(rows), &options).map(Some)
+    paper::write_report(&with_unique_names(rows), &options).map(Some)
 }
 
 /// Serves the report of a folder while it is measured.

@@ -15,7 +15,7 @@ use crate::report::SeriesKey;
 pub struct Options {
     pub thresholds: Thresholds,
     /// Compare the slices of samples as well.
-    pub parts: bool,
+    pub slices: bool,
     /// Compare sample by sample instead, within this tolerance.
     pub exact: Option<f64>,
     /// Missing numbers and samples are no failure.

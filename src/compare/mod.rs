@@ -82,7 +82,7 @@ fn points(before: &Side<'_>, after: &Side<'_>, options: &Options) -> Vec<Point> 
     }
     for (subject, numbers) in after.iter().filter(|(subject, _)| !before.contains_key(subject)) {
         // A time on another device was already reported with the baseline's.
-        if elsewhere(subject, before).is_none() {
+        if other_device(subject, before).is_none() {
             let new_samples = numbers.samples.len();
             points.push(Point { verdict: Verdict::New, new_samples, ..Point::blank(subject) });
         }
@@ -101,7 +101,7 @@ fn point(blank: Point, before: &Numbers, after: &Numbers, options: &Options) -> 
 
 /// A number that the results lack, or have on another device only.
 fn missing(blank: Point, subject: &Subject<'_>, numbers: &Numbers, after: &Side<'_>) -> Point {
-    match elsewhere(subject, after) {
+    match other_device(subject, after) {
         Some(device) => Point {
             verdict: Verdict::NotComparable,
             why: Some(format!("another device: {} in the baseline, {device} here", subject.key.device)),
@@ -116,7 +116,7 @@ fn missing(blank: Point, subject: &Subject<'_>, numbers: &Numbers, after: &Side<
 }
 
 /// The device that a side timed the same thing on, if only on another one.
-fn elsewhere<'s>(subject: &Subject<'_>, side: &'s Side<'_>) -> Option<&'s str> {
+fn other_device<'s>(subject: &Subject<'_>, side: &'s Side<'_>) -> Option<&'s str> {
     if subject.key.device.is_empty() {
         return None;
     }

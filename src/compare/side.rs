@@ -53,7 +53,7 @@ pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
     let is_exact = options.exact.is_some();
     let wanted = |row: &Row| match is_exact {
         true => exact::is_repeatable(row),
-        false => Metric::of(&row.metric).is_result() && (options.parts || row.slice.is_none()),
+        false => Metric::of(&row.metric).is_result() && (options.slices || row.slice.is_none()),
     };
     let all = all_series(rows, Unbounded::Apart, wanted)?;
     let all = if is_exact { all } else { with_geometric_means(all) };

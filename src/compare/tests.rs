@@ -302,7 +302,7 @@ fn slices_are_compared_when_asked_for() {
     };
     let (before, after) = (with_parts(4.0), with_parts(1.0));
     assert_eq!(only(&compared(&before, &after, &Options::default())).verdict, Verdict::Equal);
-    let found = compared(&before, &after, &Options { parts: true, ..Options::default() });
+    let found = compared(&before, &after, &Options { slices: true, ..Options::default() });
     let verdicts: Vec<_> = found.points.iter().map(|point| (point.slice.clone(), point.verdict)).collect();
     assert_eq!(verdicts, [(None, Verdict::Equal), (Some("kind:home".into()), Verdict::Regressed)]);
 }

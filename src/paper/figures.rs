@@ -5,7 +5,7 @@
 use std::ops::Range;
 
 use super::bars::{self, Bar, Stack};
-use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, beside, numbers, titles};
+use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, comparisons, numbers, titles};
 use crate::report::figure::{
     Chart, Printed, Scale, Scene, SeriesStyles, chart::excess as excess_charts, heatmap, slices,
 };
@@ -25,8 +25,8 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     panels.retain(|panel| !evidence.is_long(&panel.key));
     let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
     for (panel, title) in panels.iter().zip(titles(&panels)) {
-        pieces.compare(beside::perplexity(panel, &title), &title, panel.key.length);
-        pieces.differences.extend(beside::excess(panel, &title));
+        pieces.compare(comparisons::perplexity(panel, &title), &title, panel.key.length);
+        pieces.differences.extend(comparisons::excess(panel, &title));
     }
     if evidence.beside_paper {
         pieces.scenes.extend(excess(exhibit, evidence, &panels));
@@ -41,8 +41,10 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
     let both = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.full().is_some());
     let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, &excess_of)?)));
     let (shown, printed): (Vec<(&Panel, String)>, Vec<Printed>) = both.unzip();
-    let charts =
-        excess_charts::charts(&shown)?.into_iter().zip(printed).map(|(chart, printed)| chart.beside(printed));
+    let charts = excess_charts::charts(&shown)?
+        .into_iter()
+        .zip(printed)
+        .map(|(chart, printed)| chart.with_printed(printed));
     let charts: Vec<Chart> = charts.take(MOST).collect();
     let title = format!("{}, excess over full", exhibit.title());
     let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), Some(NAMES));
@@ -55,7 +57,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     let chart = |(panel, title): (&Panel, String)| {
         let chart = Chart::by_size(panel, title, Scale::Linear);
         match laid_over.then(|| printed(panel, &|point| Some(point.estimate.value))).flatten() {
-            Some(printed) => chart.beside(printed),
+            Some(printed) => chart.with_printed(printed),
             None => chart,
         }
     };
@@ -71,7 +73,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
 
 /// What the paper's Table 3 says at the sizes and of the policies that a panel has.
 fn printed(panel: &Panel, value: &dyn Fn(&Point) -> Option<f64>) -> Option<Printed> {
-    let (paper, sizes) = beside::panel_and_sizes(panel)?;
+    let (paper, sizes) = comparisons::panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let here = |size: &&u32| panel.point(policy, Some(**size)).is_some();
         let spot = |size: &u32| Some((f64::from(*size), value(paper.point(policy, Some(*size))?)?));
@@ -127,7 +129,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     let mut pieces = Pieces::default();
     let mut stacks = Vec::new();
     for (title, panels) in &settings {
-        pieces.compare(beside::preferences(panels, title), title, panels[0].key.length);
+        pieces.compare(comparisons::preferences(panels, title), title, panels[0].key.length);
         for policy in panels[0].policies().into_iter().filter(|policy| *policy != "full") {
             let bar = |size: u32| {
                 let share = |panel: Option<&Panel>| Some(panel?.point(policy, Some(size))?.estimate.value);
@@ -152,7 +154,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
                    stories are equal";
     let scene = bars::scene(&exhibit.title(), &stacks, &page, numbers::STORY_MODEL, caption);
     pieces.scenes.push((String::new(), scene));
-    pieces.differences.extend(beside::story_lengths(evidence));
+    pieces.differences.extend(comparisons::story_lengths(evidence));
     Ok(pieces)
 }
 

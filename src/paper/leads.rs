@@ -3,7 +3,7 @@
 //! A claim names what the policy is compared with. Where one of those was not measured, nothing is held.
 
 use super::claim::{Limit, Observation, Verdict};
-use super::said::{apart, listed, with};
+use super::wording::{apart, listed, with};
 use crate::report::{Difference, Estimate, Outcome, Pair, Panel};
 
 /// What a policy is compared with.

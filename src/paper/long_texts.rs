@@ -4,7 +4,7 @@
 
 use super::claim::{Finding, Limit, Observation, Verdict};
 use super::leads::natural;
-use super::said::{apart, with};
+use super::wording::{apart, with};
 use super::{Evidence, TOVA, numbers};
 use crate::metric::Metric;
 use crate::report::{PolicyAtSize, Running, SeriesKey, difference, has_verdicts, running};

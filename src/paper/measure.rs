@@ -5,7 +5,7 @@
 
 use super::claim::{Finding, Limit, Observation, Verdict};
 use super::leads::{BASELINES, natural};
-use super::said::{apart, hundredths, interval, percent, with};
+use super::wording::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
 use crate::ledger::{IDENTICAL, setting};
 use crate::metric::{Better, Slice};

@@ -4,11 +4,11 @@
 //! figures and tables by their numbers, sized for one or two columns of a paper.
 
 mod bars;
-mod beside;
 mod claim;
 mod claims;
 #[cfg(test)]
 mod claims_tests;
+mod comparisons;
 mod exhibit;
 mod figures;
 #[cfg(test)]
@@ -18,10 +18,10 @@ mod long_texts;
 mod measure;
 mod numbers;
 mod published;
-mod said;
 mod tables;
 #[cfg(test)]
 mod tests;
+mod wording;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -39,7 +39,7 @@ pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
 use published::Paper;
-use said::listed;
+use wording::listed;
 
 /// Where and how exhibits are drawn.
 #[derive(Clone)]
@@ -167,7 +167,7 @@ impl Pieces {
     fn compare(&mut self, differences: Option<Table>, title: &str, length: u32) {
         match differences {
             Some(sheet) => self.differences.push(sheet),
-            None => self.notes.push(beside::not_compared(title, length)),
+            None => self.notes.push(comparisons::not_compared(title, length)),
         }
     }
 }

@@ -3,29 +3,29 @@
 use super::numbers::{self, LENGTH, NUMBERS, RECENT_SHARE, Speed, TABLE_5_SIZES, TagSteps};
 use super::{Evidence, TOVA, claim};
 use crate::metric::Slice;
-use crate::report::{Beside, Block, Entry, Published, Results, Section, SeriesKey};
+use crate::report::{Block, Entry, Published, PublishedColumns, Results, Section, SeriesKey};
 
 /// The paper's numbers.
 pub(super) struct Paper;
 
 impl Published for Paper {
-    fn beside_decoding(&self, key: &SeriesKey, lines: &[(&str, Option<u32>)]) -> Option<Beside> {
+    fn decoding_columns(&self, key: &SeriesKey, lines: &[(&str, Option<u32>)]) -> Option<PublishedColumns> {
         let cells = |(policy, size): &(&str, Option<u32>)| {
             let Some(speed) = speed(key, policy, *size) else { return vec![None; 3] };
             let memory = format!("{:.2} GB", speed.memory);
             [memory, speed.batch.to_string(), speed.throughput.to_string()].map(|n| Some(Entry::plain(n))).into()
         };
         let is_known = lines.iter().any(|(policy, size)| speed(key, policy, *size).is_some());
-        is_known.then(|| Beside {
+        is_known.then(|| PublishedColumns {
             columns: vec!["paper: cache", "batch", "relative"],
             cells: lines.iter().map(cells).collect(),
             source: format!("paper: {} on a V100, arXiv 2401.06104, Table 1", numbers::MODEL),
         })
     }
 
-    fn beside_lifetimes(&self, key: &SeriesKey, size: u32, slices: &[Option<&Slice>]) -> Option<Beside> {
+    fn lifetime_columns(&self, key: &SeriesKey, size: u32, slices: &[Option<&Slice>]) -> Option<PublishedColumns> {
         let column = table_5_column(key.length, size)?;
-        Some(Beside {
+        Some(PublishedColumns {
             columns: vec!["Penn tags in the paper"],
             cells: slices.iter().map(|slice| vec![Some(Entry::plain(penn_tags(*slice, column)))]).collect(),
             source: format!(

@@ -23,10 +23,9 @@ pub use format::html::Live;
 pub use format::markdown::render as markdown;
 pub use format::terminal::{WIDTH, render as terminal};
 pub use format::{FORMATS, Format};
-pub use published::{Beside, Published};
+pub use published::{Published, PublishedColumns};
 pub use sections::speed::median;
 pub use series::distance::Distance;
-pub use series::distinct;
 pub use series::key::{SeriesKey, prefill_words};
 pub use series::order;
 pub use series::pairs::{Outcome, Pair};
@@ -39,6 +38,7 @@ pub use series::sums::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label,
     with_geometric_means,
 };
+pub use series::with_unique_names;
 pub use statistics::interval::{Estimate, Interval, Sums, error_on_one_side};
 pub use statistics::sign_test::{PValue, has_verdicts};
 

@@ -7,7 +7,7 @@ use crate::report::document::{Block, Entry, Grid};
 use crate::report::series::{Results, SeriesKey};
 
 /// Columns laid beside a table.
-pub struct Beside {
+pub struct PublishedColumns {
     pub columns: Vec<&'static str>,
     /// For each line of the table, an entry for each column.
     pub cells: Vec<Vec<Option<Entry>>>,
@@ -15,7 +15,7 @@ pub struct Beside {
     pub source: String,
 }
 
-impl Beside {
+impl PublishedColumns {
     /// Adds the columns on the right.
     pub(crate) fn append_to(&self, grid: &mut Grid) {
         grid.columns.extend(self.columns.iter().map(|column| (*column).into()));
@@ -27,13 +27,18 @@ impl Beside {
 
 /// Published results that a report shows beside what was measured. By default there are none.
 pub trait Published {
-    /// Beside the table of decoding speed, whose lines are policies at sizes.
-    fn beside_decoding(&self, _key: &SeriesKey, _lines: &[(&str, Option<u32>)]) -> Option<Beside> {
+    /// PublishedColumns the table of decoding speed, whose lines are policies at sizes.
+    fn decoding_columns(&self, _key: &SeriesKey, _lines: &[(&str, Option<u32>)]) -> Option<PublishedColumns> {
         None
     }
 
-    /// Beside a table of lifetimes, sorted by a cache size, whose lines are slices of tokens; `None` is all.
-    fn beside_lifetimes(&self, _key: &SeriesKey, _size: u32, _slices: &[Option<&Slice>]) -> Option<Beside> {
+    /// PublishedColumns a table of lifetimes, sorted by a cache size, whose lines are slices of tokens; `None` is all.
+    fn lifetime_columns(
+        &self,
+        _key: &SeriesKey,
+        _size: u32,
+        _slices: &[Option<&Slice>],
+    ) -> Option<PublishedColumns> {
         None
     }
 

@@ -97,7 +97,7 @@ pub struct Prepared {
     pub model_tasks: Vec<ModelTask>,
     pub unavailable: Vec<Unavailable>,
     /// Cells another shard takes.
-    pub elsewhere: usize,
+    pub in_other_shards: usize,
     /// All cells of the sweep, selected or not; those whose model or texts were not read have no id.
     pub manifest: Manifest,
 }
@@ -149,8 +149,12 @@ pub fn prepare(
     let mut ids: HashMap<CellId, String> = HashMap::new();
     let mut resolved: HashMap<Text, (CellId, usize)> = HashMap::new();
     let cells = selection.of(all.clone())?;
-    let mut prepared =
-        Prepared { model_tasks: Vec::new(), unavailable: Vec::new(), elsewhere: 0, manifest: Manifest::default() };
+    let mut prepared = Prepared {
+        model_tasks: Vec::new(),
+        unavailable: Vec::new(),
+        in_other_shards: 0,
+        manifest: Manifest::default(),
+    };
     let mut found: Option<(&ModelSpec, Found)> = None;
     // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
     // samples, so cells that agree in the others share their prefixes.
@@ -271,7 +275,7 @@ impl Prepared {
         for model_task in &mut self.model_tasks {
             let all = model_task.cells.len();
             model_task.cells.retain(|named| shards[&named.name.id()] == shard.index);
-            self.elsewhere += all - model_task.cells.len();
+            self.in_other_shards += all - model_task.cells.len();
         }
     }
 

@@ -123,7 +123,7 @@ fn equal_results_are_equal_in_every_mode() {
         row.cell = format!("{}9", row.cell).into();
         (row.date, row.seconds, row.commit) = ("2027-02-02T00:00:00Z".into(), 9.0, None);
     });
-    for more in [&[][..], &["--exact"], &["--exact", "--tolerance", "0"], &["--parts"]] {
+    for more in [&[][..], &["--exact"], &["--exact", "--tolerance", "0"], &["--slices"]] {
         let ended = compared(&folder, &again, more).with_code(0);
         assert!(ended.stdout.contains("6 equal\n\n6 numbers of results/new"), "{}", ended.stdout);
         // The verdict and what was compared.

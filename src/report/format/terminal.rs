@@ -131,7 +131,7 @@ impl Renderer {
 }
 
 /// A table with intervals beside the numbers; `None` where it would be too wide.
-fn beside(corner: &str, grid: &Grid, width: usize) -> Option<String> {
+fn side_by_side(corner: &str, grid: &Grid, width: usize) -> Option<String> {
     let spread = |entry: &Entry| entry.spread.clone().unwrap_or_default();
     let mut shown = grid.clone();
     for column in 0..grid.columns.len() {
@@ -160,7 +160,7 @@ fn in_groups(corner: &str, grid: &Grid, width: usize, is_short: bool) -> Option<
     let columns = grid.columns.len();
     let of_groups = |most: usize| -> Option<String> {
         let groups = (0..columns).step_by(most).map(|first| first..columns.min(first + most));
-        groups.map(|group| beside(corner, &columns_of(grid, group), width)).collect()
+        groups.map(|group| side_by_side(corner, &columns_of(grid, group), width)).collect()
     };
     let (most, shown) = (1..=columns).rev().find_map(|most| Some((most, of_groups(most)?)))?;
     Some(shown).filter(|shown| !is_short || most == columns || shown.lines().count() <= MOST_LINES)

@@ -12,14 +12,14 @@ use super::setting::Setting;
 use crate::format::{Bytes, capital};
 use crate::metric::Metric;
 use crate::report::document::{Block, Entry, Grid, Line, Table};
-use crate::report::published::{Beside, Published};
+use crate::report::published::{Published, PublishedColumns};
 use crate::report::series::{AllSeries, SeriesKey};
 
 /// Policies and sizes of one key, each with its repeats.
 pub(crate) struct Speeds {
     pub(crate) key: SeriesKey,
     lines: Vec<Repeats>,
-    beside: Option<Beside>,
+    columns: Option<PublishedColumns>,
 }
 
 /// What was measured for one policy at one size.
@@ -72,8 +72,8 @@ pub(crate) fn all(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Speeds>
         let policies: IndexSet<String> = lines.iter().map(|line| line.policy.clone()).collect();
         lines.sort_by_key(|line| (policies.get_index_of(&line.policy), line.size));
         let names: Vec<(&str, Option<u32>)> = lines.iter().map(|line| (line.policy.as_str(), line.size)).collect();
-        let beside = published.beside_decoding(&key, &names);
-        Speeds { key, lines, beside }
+        let columns = published.decoding_columns(&key, &names);
+        Speeds { key, lines, columns }
     };
     keys.into_iter().map(table).collect()
 }
@@ -102,8 +102,8 @@ impl Speeds {
         };
         let columns = columns.iter().map(|(name, _)| (*name).into()).collect();
         let mut grid = Grid { columns, lines: self.lines.iter().map(line).collect() };
-        if let Some(beside) = &self.beside {
-            beside.append_to(&mut grid);
+        if let Some(columns) = &self.columns {
+            columns.append_to(&mut grid);
         }
         grid
     }
@@ -140,8 +140,8 @@ impl Speeds {
              resident: what the program grew by for each; batch: as many sequences as fit; relative: tokens/s in the batch, \
              full being 1"
         );
-        if let Some(beside) = &self.beside {
-            legend.push_str(&format!("; {}", beside.source));
+        if let Some(columns) = &self.columns {
+            legend.push_str(&format!("; {}", columns.source));
         }
         legend
     }

@@ -3,9 +3,9 @@
 pub(crate) mod breakdown;
 pub(crate) mod ceiling;
 pub(crate) mod distance;
-mod distinct;
 pub(crate) mod enough;
-pub use distinct::distinct;
+mod unique_names;
+pub use unique_names::with_unique_names;
 pub(crate) mod key;
 pub(crate) mod layer_bounds;
 pub mod order;

@@ -130,16 +130,16 @@ pub fn problem_sources(_: &mut SchemaGenerator) -> Schema {
 
 /// The schema of a data set of which the program has none of its own.
 pub fn published_sources(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"anyOf": elsewhere()})
+    json_schema!({"anyOf": folder_or_hub()})
 }
 
 fn data_sources(named: &[Named]) -> Schema {
-    let all: Vec<Schema> = std::iter::once(one_of(named)).chain(elsewhere()).collect();
+    let all: Vec<Schema> = std::iter::once(one_of(named)).chain(folder_or_hub()).collect();
     json_schema!({"anyOf": all})
 }
 
 /// Files, folders and data sets of the hub.
-fn elsewhere() -> [Schema; 2] {
+fn folder_or_hub() -> [Schema; 2] {
     [
         json_schema!({
             "type": "string",

@@ -23,7 +23,7 @@ pub(crate) struct Printed {
 
 impl Chart {
     /// The same with others' numbers drawn over it, and a value axis that has room for both.
-    pub(crate) fn beside(self, printed: Printed) -> Self {
+    pub(crate) fn with_printed(self, printed: Printed) -> Self {
         let own = axis_values(&self.quantity, &self.lines, self.full.as_ref(), self.scale);
         let full = printed.full.map(Reference::Level);
         let lines = printed.lines.iter().map(|(_, spots)| spots.iter().map(|(_, value)| *value).collect());

@@ -269,9 +269,9 @@ impl<'a> Kept<'a> {
         };
         let mut grid = Grid { lines: slices.iter().map(line).collect(), columns };
         let mut about = format!("Sorted by size {size}.");
-        if let Some(beside) = self.published.beside_lifetimes(self.key, size, &slices) {
-            beside.append_to(&mut grid);
-            about.push_str(&format!(" {}", beside.source));
+        if let Some(columns) = self.published.lifetime_columns(self.key, size, &slices) {
+            columns.append_to(&mut grid);
+            about.push_str(&format!(" {}", columns.source));
         }
         Table::new(format!("Steps kept by class and part of speech: {policy}"), about, "class or tag", grid)
     }

@@ -9,7 +9,7 @@ use crate::ledger::{Row, Text};
 use crate::report::series::{SeriesKey, label};
 
 /// The rows with distinct names. Two cells that differ in nothing a row says keep one name, and no table takes both.
-pub fn distinct(mut rows: Vec<Row>) -> Vec<Row> {
+pub fn with_unique_names(mut rows: Vec<Row>) -> Vec<Row> {
     let (mut models, mut datasets) = (HashMap::new(), HashMap::new());
     for row in &mut rows {
         if !row.model_revision.is_empty() {
@@ -101,7 +101,7 @@ mod tests {
             at("h2o", 64, 32, 2.0),
             at("h2o", 128, 64, 1.5),
         ];
-        let panels = panels(&distinct(rows.concat()));
+        let panels = panels(&with_unique_names(rows.concat()));
         assert_eq!(panels[0].policies(), ["full", "mine (keep_recent 32)", "mine (keep_recent 16)", "h2o"]);
         let value = |policy: &str, size| panels[0].point(policy, Some(size)).unwrap().estimate.value;
         assert_eq!(value("mine (keep_recent 32)", 64), 2f64.exp());
@@ -117,7 +117,8 @@ mod tests {
             })
         };
         let rows = [with("1", None), with("2", Some("pyramid 20"))].concat();
-        let names: BTreeSet<String> = distinct(rows).into_iter().map(|row| row.policy.to_string()).collect();
+        let names: BTreeSet<String> =
+            with_unique_names(rows).into_iter().map(|row| row.policy.to_string()).collect();
         assert_eq!(Vec::from_iter(names), ["mine (budget pyramid 20)", "mine (budget uniform)"]);
     }
 
@@ -132,10 +133,10 @@ mod tests {
         let tova = cell("nll", "tova", Some(64), &[("a", 2.0, 1.0)]);
         let one =
             [spelt(full.clone(), "./m", "./d1/books", "1"), spelt(tova, "./m/", "../x/d1/books", "1")].concat();
-        let found = panels(&distinct(one.clone()));
+        let found = panels(&with_unique_names(one.clone()));
         assert_eq!((found.len(), found[0].policies()), (1, vec!["full", "tova"]));
         // Other texts of the same name are another table, headed by as much of the path as it takes.
-        let found = panels(&distinct([one, spelt(full, "./m", "./d2/books", "2")].concat()));
+        let found = panels(&with_unique_names([one, spelt(full, "./m", "./d2/books", "2")].concat()));
         let keys: Vec<SeriesKey> = found.iter().map(|panel| panel.key.clone()).collect();
         let titles: Vec<String> = keys.iter().map(|key| key.title(&keys)).collect();
         assert_eq!(titles, ["m · d1/books", "m · d2/books"]);

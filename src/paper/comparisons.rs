@@ -80,7 +80,7 @@ pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
     let lines: Vec<Line> = known.flat_map(both).collect();
     let is_measured = lines.iter().any(Line::has_any);
     let about = format!(
-        "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. Beside each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
+        "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. PublishedColumns each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
     );
     let grid = Grid::by_size(sizes.iter().copied(), lines);
     is_measured.then(|| {
