@@ -426,8 +426,8 @@ impl LanguageModel {
     }
 }
 
-/// A thread without work for this long is not needed, or is needed for work that it holds up: it may have begun to stay awake
-/// while it waited for a part of another text, whose rest the work here may have taken on.
+/// How long a thread stays awake without work. It must not stay for ever: it may have begun to do so while it waited for a piece
+/// of another text, and the work that it stays awake for may wait for the rest of that piece.
 const IDLE: Duration = Duration::from_millis(20);
 
 /// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece. Only for

@@ -29,7 +29,7 @@ use setting::{Measured, Setting};
 use speed::Speeds;
 
 /// The parts of a report, in order.
-const REPORT: [fn(&Report<'_>) -> Vec<Block>; 7] = [
+const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
     question::blocks,
     overview::blocks,
     setting::blocks,
@@ -40,16 +40,16 @@ const REPORT: [fn(&Report<'_>) -> Vec<Block>; 7] = [
 ];
 
 /// The parts of a setting, which is one model, task and data set.
-const SETTING: [fn(&Setting<'_>) -> Vec<Block>; 5] =
-    [speed::blocks, setting::metrics, kept::blocks, evicted::blocks, setting::facts];
+const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] =
+    &[speed::blocks, setting::metrics, kept::blocks, evicted::blocks, setting::facts];
 
 /// The parts of a metric in a setting.
-const METRIC: [fn(&Measured<'_>) -> Vec<Block>; 6] =
-    [setting::figure, values::lead, enough::of_setting, values::rest, ceiling::blocks, pairs::blocks];
+const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] =
+    &[setting::figure, values::lead, enough::of_setting, values::rest, ceiling::blocks, pairs::blocks];
 
 /// The parts of the short answer.
-const SUMMARY: [fn(&Report<'_>) -> Vec<Block>; 4] =
-    [question::blocks, setting::summary, enough::summary, kept::summary];
+const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] =
+    &[question::blocks, setting::summary, enough::summary, kept::summary];
 
 /// Results with what a reader asked for, as all sections take them.
 pub(crate) struct Report<'a> {
