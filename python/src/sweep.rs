@@ -10,7 +10,7 @@ use tova_bench::ledger::Ledger;
 use tova_bench::lm::source::HubSettings;
 use tova_bench::lm::{DeviceChoice, machine_name};
 use tova_bench::paper;
-use tova_bench::report::{Options, distinct};
+use tova_bench::report::{Options, with_unique_names};
 use tova_bench::run::{self as engine, Event, Machine};
 use tova_bench::sweep::{Selection, Sweep};
 
@@ -62,7 +62,7 @@ pub fn run(
         let current = ledger.write_current()?;
         if report && !current.rows.is_empty() {
             let options = Options { unfinished: current.unfinished, ..Options::everything(&folder) };
-            paper::write_report(&distinct(current.rows), &options)?;
+            paper::write_report(&with_unique_names(current.rows), &options)?;
         }
         let failed = failed.into_inner().unwrap_or_default();
         Ok((folder, [outcome.done, outcome.skipped, outcome.failed], failed))
