@@ -3,7 +3,7 @@
 # baselines in results/baselines.
 #
 #     bash scripts/gate.sh          # exit code 3: a number changed, or the baseline is of another engine version
-#     bash scripts/gate.sh --quick  # of pocket only the full cache and two of the seven sizes
+#     bash scripts/gate.sh --quick  # of pocket only two of the seven sizes
 #     bash scripts/gate.sh --save   # after raising ENGINE_VERSION in src/ledger/identity.rs: measure and save new baselines
 #
 # `smoke` has every policy on random models. One of them attends so sharply that most entries get exactly zero attention, so
