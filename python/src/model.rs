@@ -3,11 +3,11 @@
 use anyhow::Context;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tova_bench::eviction::{self, LocalLayers, Positions};
+use tova_bench::eviction::{self, LocalLayers, Positions, Schedule};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
 use tova_bench::task::{CacheConfig, TokenAnswer, TokenRequest};
-use tova_bench::text::{CacheSettings, Scored, TextModel, TextRequests, WriteSettings};
+use tova_bench::text::{CacheSettings, ScoreSettings, Scored, TextModel, TextRequests, WriteSettings};
 
 use crate::bytes;
 use crate::errors::exception;
@@ -129,12 +129,13 @@ impl Model {
         py: Python<'py>,
         tokens: Vec<u32>,
         cache: CacheArguments<'py>,
+        prompt: Option<usize>,
         log: bool,
     ) -> PyResult<ScoredBytes<'py>> {
         let (plan, truncated) = cache.plan()?;
         let plan = MemoryPlan { log, ..plan };
-        let scored =
-            detached(py, || self.pool.install(|| self.model.score(&tokens, &plan, truncated, Scored::CHUNK)))?;
+        let settings = ScoreSettings { truncated, prompt, chunk: Scored::CHUNK };
+        let scored = detached(py, || self.pool.install(|| self.model.score(&tokens, &plan, settings)))?;
         let nll: Vec<f32> = scored.nll.iter().map(|nll| nll.unwrap_or(f32::NAN)).collect();
         let array = |positions: &Vec<u32>| PyBytes::new(py, &bytes(positions, u32::to_ne_bytes));
         let survivors = scored.survivors.iter().map(|layer| layer.iter().map(array).collect()).collect();
@@ -183,6 +184,8 @@ struct CacheArguments<'py> {
     #[pyo3(item)]
     cache_size: Option<usize>,
     #[pyo3(item)]
+    schedule: Option<String>,
+    #[pyo3(item)]
     positions: String,
     #[pyo3(item)]
     local_layers: String,
@@ -210,6 +213,8 @@ impl CacheArguments<'_> {
         };
         let value =
             |ok: Option<()>, message: String| ok.ok_or_else(|| pyo3::exceptions::PyValueError::new_err(message));
+        let schedule = self.schedule.as_deref().map(str::parse::<Schedule>).transpose();
+        let schedule = schedule.map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
         let positions = Positions::from_name(&self.positions);
         value(positions.map(drop), "positions are absolute, slot or squeezed".to_owned())?;
         let local_layers = LocalLayers::from_name(&self.local_layers);
@@ -217,6 +222,7 @@ impl CacheArguments<'_> {
         let settings = CacheSettings {
             policy,
             cache_size: self.cache_size,
+            schedule,
             positions: positions.unwrap_or_default(),
             local_layers: local_layers.unwrap_or_default(),
             seed: self.seed,
@@ -243,25 +249,13 @@ struct WriteArguments {
     #[pyo3(item)]
     ignore_eos: bool,
     #[pyo3(item)]
-    one_shot: bool,
-    #[pyo3(item)]
     n: usize,
 }
 
 impl WriteArguments {
     fn settings(self) -> WriteSettings {
         let WriteArguments { max_new_tokens, temperature, top_k, top_p, repetition_penalty, stop, .. } = self;
-        let (ignore_eos, one_shot, batch) = (self.ignore_eos, self.one_shot, self.n);
-        WriteSettings {
-            max_new_tokens,
-            temperature,
-            top_k,
-            top_p,
-            repetition_penalty,
-            stop,
-            ignore_eos,
-            one_shot,
-            batch,
-        }
+        let (ignore_eos, batch) = (self.ignore_eos, self.n);
+        WriteSettings { max_new_tokens, temperature, top_k, top_p, repetition_penalty, stop, ignore_eos, batch }
     }
 }

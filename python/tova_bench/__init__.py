@@ -57,10 +57,11 @@ class Policy:
 
     ``score`` is a formula as under ``define:`` of a sweep, such as ``"ema(attention, 0.95)"``, or a function that gives every
     entry of a :class:`Step` a number. The entry with the lowest score leaves, the oldest of equal ones. A function is exact and
-    slow: it is called for every layer and every token that is read into a full cache.
+    slow: it is called for every layer and every token that is read into a full cache, or as often as the schedule says.
 
     ``scope``: ``"layer"`` for one decision of all heads, ``"head"`` for one of each key-value head. ``keep_first`` and
-    ``keep_recent`` protect so many tokens, or a share of the cache such as ``"50%"``.
+    ``keep_recent`` protect so many tokens, or a share of the cache such as ``"50%"``. ``schedule``: when entries leave, ``1``
+    (after every token), a number (so many at once), ``"cut"`` (once, after the prompt) or ``"cut+16"``.
 
     A function is part of a cell's id by a digest of ``identity``; by default that is its source, without what it refers to.
     Change ``identity`` where that changes.
@@ -73,9 +74,10 @@ class Policy:
         scope: str = "layer",
         keep_first: int | str = 0,
         keep_recent: int | str = 0,
+        schedule: str | int = 1,
         identity: str | None = None,
     ):
-        definition = {"scope": scope, "keep_first": keep_first, "keep_recent": keep_recent}
+        definition = {"scope": scope, "keep_first": keep_first, "keep_recent": keep_recent, "schedule": schedule}
         if callable(score):
             definition["score"] = "attention"
             identity = _source(score) if identity is None else identity
@@ -169,23 +171,27 @@ class Model:
         policy: str | Policy = "full",
         cache_size: int | None = None,
         *,
+        schedule: str | int | None = None,
+        prompt: int | None = None,
         positions: str = "absolute",
         local_layers: str = "bounded",
         seed: int = 0,
         evictions: bool = False,
     ) -> Any:
         """Reads a text, or each of several, as if token by token with a cache of ``cache_size`` entries per layer and
-        key-value head. ``policy`` is ``full``, ``truncate``, a preset (``tova-bench list policies``) or a :class:`Policy`."""
-        cache = _cache(policy, cache_size, positions, local_layers, seed)
+        key-value head. ``policy`` is ``full``, ``truncate``, a preset (``tova-bench list policies``) or a :class:`Policy`.
+        ``schedule`` says when entries leave: 1, a number, ``"cut"`` or ``"cut+16"``; the first ``prompt`` tokens are those after
+        which the cache is cut."""
+        cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
         if not isinstance(texts, (str, np.ndarray)):
             texts = list(texts)  # a generator is gone after one look
         if _is_one(texts):
-            return self._score(texts, cache, evictions)
-        return [self._score(text, cache, evictions) for text in texts]
+            return self._score(texts, cache, prompt, evictions)
+        return [self._score(text, cache, prompt, evictions) for text in texts]
 
-    def _score(self, text: Tokens, cache: dict[str, Any], evictions: bool) -> Score:
+    def _score(self, text: Tokens, cache: dict[str, Any], prompt: int | None, evictions: bool) -> Score:
         tokens = self.tokens(text)
-        nll, survivors, log = self._native.score(tokens.tolist(), cache, evictions)
+        nll, survivors, log = self._native.score(tokens.tolist(), cache, prompt, evictions)
         layers = [np.stack([np.frombuffer(group, np.uint32) for group in layer]) for layer in survivors]
         return Score(tokens, np.frombuffer(nll, np.float32), layers, np.frombuffer(log, np.uint32).reshape(-1, 4), self)
 
@@ -205,13 +211,19 @@ class Model:
         one_shot: bool = False,
         chat: bool = False,
         n: int = 1,
+        schedule: str | int | None = None,
         positions: str = "absolute",
         local_layers: str = "bounded",
         seed: int = 0,
     ) -> list[Text]:
-        """Continues a prompt ``n`` times, from consecutive seeds. With ``one_shot`` the prompt is read whole and the cache
-        then cut to its size; after the cut every written token evicts one entry."""
-        cache = _cache(policy, cache_size, positions, local_layers, seed)
+        """Continues a prompt ``n`` times, from consecutive seeds. ``schedule`` says when entries leave; with ``"cut"`` the prompt
+        is read whole, the cache then cut to its size, and nothing leaves while the text is written. ``one_shot`` is ``"cut+1"``:
+        after the cut every written token evicts one entry."""
+        if one_shot and policy not in ("full", "truncate"):
+            if schedule is not None:
+                raise ValueError("one_shot is the schedule cut+1: leave out one of them")
+            schedule = "cut+1"
+        cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
         settings = {
             "max_new_tokens": max_new_tokens,
             "temperature": temperature,
@@ -220,7 +232,6 @@ class Model:
             "repetition_penalty": repetition_penalty,
             "stop": list(stop),
             "ignore_eos": ignore_eos,
-            "one_shot": one_shot,
             "n": n,
         }
         texts = self._native.write(self.tokens(prompt, chat=chat).tolist(), cache, settings)
@@ -232,9 +243,10 @@ def _is_one(texts: Any) -> bool:
     return isinstance(texts, str) or all(np.ndim(one) == 0 and not isinstance(one, str) for one in texts)
 
 
-def _cache(policy: Any, cache_size: Any, positions: str, local_layers: str, seed: int) -> dict[str, Any]:
+def _cache(policy: Any, cache_size: Any, schedule: Any, positions: str, local_layers: str, seed: int) -> dict[str, Any]:
     policy = policy._native if isinstance(policy, Policy) else policy
-    cache = {"policy": policy, "cache_size": cache_size, "positions": positions}
+    schedule = None if schedule is None else str(schedule)
+    cache = {"policy": policy, "cache_size": cache_size, "schedule": schedule, "positions": positions}
     return {**cache, "local_layers": local_layers, "seed": seed}
 
 

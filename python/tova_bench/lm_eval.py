@@ -35,23 +35,23 @@ END = "\uf8ffend\uf8ff "
 @register_model("tova-bench")
 class TovaBench(TemplateLM):
     """A model whose cache has ``cache_size`` entries per layer and key-value head. A prompt is read under the policy; each of its
-    continuations, or the answer, goes on from what is kept. ``max_length`` is the most tokens read of a request; what is too long
+    continuations, or the answer, goes on from what is kept. With ``schedule=cut`` the prompt is read whole and cut once. ``max_length`` is the most tokens read of a request; what is too long
     loses its beginning. Of ``batch_size`` prompts the common beginning is read once, and answers are written side by side."""
 
     eot_token_id, prefix_token_id, tokenizer_name = 0, 0, ""  # properties of TemplateLM
 
     def __init__(
-        self, pretrained: str, policy: str | Policy = "full", cache_size: int | None = None, *, positions: str = "absolute",
-        local_layers: str = "bounded", seed: int = 0, max_length: int | None = None, max_gen_toks: int = 256,
-        batch_size: int | str = 1, max_batch_size: int = 16, tokenizer: str | None = None, dtype: str = "auto",
-        device: str = "auto", threads: int | None = None,
+        self, pretrained: str, policy: str | Policy = "full", cache_size: int | None = None, *,
+        schedule: str | int | None = None, positions: str = "absolute", local_layers: str = "bounded", seed: int = 0,
+        max_length: int | None = None, max_gen_toks: int = 256, batch_size: int | str = 1,
+        max_batch_size: int = 16, tokenizer: str | None = None, dtype: str = "auto", device: str = "auto", threads: int | None = None,
     ):  # fmt: skip
         super().__init__()
         source = os.path.abspath(pretrained) if os.path.exists(pretrained) else pretrained
         settings = {"tokenizer": tokenizer, "dtype": DTYPES.get(dtype, dtype)}
         device = "auto" if device == "cuda:0" else device  # what the harness' command says unless it is told
         self._native = load(source, **settings, device=device, threads=threads)._native
-        self._cache = _cache(policy, cache_size, positions, local_layers, seed)
+        self._cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
         self.prefix_token_id, stops, longest = self._native.limits()
         self.eot_token_id, self.tokenizer_name = (stops or [self.prefix_token_id])[0], source.replace("/", "__")
         self.max_length, self.max_gen_toks = max_length or longest, max_gen_toks

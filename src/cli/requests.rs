@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
-use crate::eviction::{LocalLayers, Positions};
+use crate::eviction::{LocalLayers, Positions, Schedule};
 use crate::task::Prefill;
 use crate::text::{CacheSettings, TextModel, WriteSettings};
 
@@ -24,6 +24,8 @@ pub(super) struct Request {
     tokens: Option<Vec<u32>>,
     policy: Option<String>,
     cache_size: Option<usize>,
+    schedule: Option<Schedule>,
+    prompt: Option<usize>,
     positions: Option<Positions>,
     local_layers: Option<LocalLayers>,
     seed: Option<u64>,
@@ -37,7 +39,9 @@ pub(super) struct Request {
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WriteRequest {
-    prefill: Option<Prefill>,
+    /// [`Request::cache_of_prompt`] reads it.
+    #[serde(rename = "prefill")]
+    _prefill: Option<Prefill>,
     max_new_tokens: Option<usize>,
     temperature: Option<f64>,
     top_k: Option<usize>,
@@ -59,10 +63,36 @@ impl Request {
             policy: self.policy.clone().unwrap_or_else(|| default.policy.clone()),
             // The size of another policy may mean nothing to this one.
             cache_size: self.cache_size.or(default.cache_size.filter(|_| self.policy.as_deref() != Some("full"))),
+            schedule: self.schedule.or(default.schedule.filter(|_| !is_full(self.policy.as_deref()))),
             positions: self.positions.unwrap_or(default.positions),
             local_layers: self.local_layers.unwrap_or(default.local_layers),
             seed: self.seed.unwrap_or(default.seed),
         }
+    }
+
+    /// The cache of a text that `write` continues, whose `prefill` is a schedule too.
+    pub(super) fn cache_of_prompt(&self, default: &CacheSettings) -> Result<CacheSettings> {
+        ensure!(
+            self.prompt.is_none(),
+            "`prompt` belongs to requests of `score --stream`: here the whole text is the prompt"
+        );
+        let mut cache = self.cache(default);
+        let prefill = self.write.as_ref().and_then(|write| write.get("prefill"));
+        let prefill =
+            prefill.map(|prefill| Prefill::deserialize(prefill).context("`write`: `prefill`")).transpose()?;
+        if let Some(prefill) = prefill.filter(|_| !is_full(Some(&cache.policy))) {
+            ensure!(
+                self.schedule.is_none(),
+                "`prefill` says when entries leave, and so does `schedule`: leave out one of them"
+            );
+            cache.schedule = (prefill == Prefill::OneShot).then_some(Schedule::CUT_ONE);
+        }
+        Ok(cache)
+    }
+
+    /// The number of a text's first tokens that are its prompt, for `score`.
+    pub(super) fn prompt_tokens(&self) -> Option<usize> {
+        self.prompt
     }
 
     /// The tokens that `score` reads.
@@ -95,7 +125,6 @@ impl Request {
         let Some(write) = self.write.clone() else { return Ok(default.clone()) };
         let write = WriteRequest::deserialize(Value::Object(write)).context("`write`")?;
         Ok(WriteSettings {
-            one_shot: write.prefill.map_or(default.one_shot, |prefill| prefill == Prefill::OneShot),
             max_new_tokens: write.max_new_tokens.unwrap_or(default.max_new_tokens),
             temperature: write.temperature.unwrap_or(default.temperature),
             top_k: write.top_k.or(default.top_k),
@@ -105,6 +134,11 @@ impl Request {
             ..default.clone()
         })
     }
+}
+
+/// Whether a policy has no schedule, because nothing leaves.
+fn is_full(policy: Option<&str>) -> bool {
+    matches!(policy, Some("full" | "truncate"))
 }
 
 /// Takes the `id` of a line, also of one that is no request, as far as it can be read.

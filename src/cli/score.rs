@@ -8,7 +8,7 @@ use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
 use crate::lm::{LanguageModel, MemoryPlan};
-use crate::text::Scored;
+use crate::text::{ScoreSettings, Scored};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
 ///
@@ -16,11 +16,14 @@ use crate::text::Scored;
 /// tokens, each read with an empty cache, as `run` does. If the text begins with BOS, a piece is BOS and K - 1 tokens of
 /// the text, and every token of the text has an NLL; otherwise nothing comes before the first token of a piece, and its
 /// NLL is null. Survivors are those of the last piece. With `--stream`, answers also have "tokens" and "pieces", the text of each;
-/// a request with "evictions": true gets a list of [step, layer, head, position] too.
+/// a request with "evictions": true gets a list of [step, layer, head, position] too, and "prompt" is as the option.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     text: TextArguments,
+    /// The first N tokens are the prompt, after which the schedules cut and cut+16 cut the cache; a request's "prompt" goes before
+    #[arg(long, value_name = "N")]
+    prompt: Option<usize>,
     /// With --timing, read the text N times more and report every time
     #[arg(long, default_value_t = 0, value_name = "N", conflicts_with = "stream")]
     repeat: usize,
@@ -44,7 +47,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             let (plan, truncated) = request.cache(&cache).plan(&own)?;
             let tokens = request.tokens(&model)?;
             let plan = MemoryPlan { log: request.evictions(), ..plan };
-            let scored = pool.install(|| model.score(&tokens, &plan, truncated, text.chunk()))?;
+            let prompt = request.prompt_tokens().or(arguments.prompt);
+            let settings = ScoreSettings { truncated, prompt, chunk: text.chunk() };
+            let scored = pool.install(|| model.score(&tokens, &plan, settings))?;
             let pieces = model.pieces(&tokens).ok();
             let mut answer =
                 json!({"tokens": tokens, "pieces": pieces, "nll": scored.nll, "survivors": scored.survivors});
@@ -58,7 +63,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let model = text.load(files)?;
     let tokens = source.tokens(&model)?;
     let answer = pool.install(|| -> Result<Value> {
-        let read = || model.score(&tokens, &plan, truncated, text.chunk());
+        let settings = ScoreSettings { truncated, prompt: arguments.prompt, chunk: text.chunk() };
+        let read = || model.score(&tokens, &plan, settings);
         let scored = read()?;
         let mut answer = json!({ "nll": scored.nll, "survivors": scored.survivors });
         if arguments.timing {

@@ -10,7 +10,7 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Mode;
 use crate::bounded_read;
-use crate::eviction::{LocalLayers, Policy, Positions, SizedPolicy};
+use crate::eviction::{LocalLayers, Policy, Positions, Schedule, SizedPolicy};
 use crate::lm::source::{HubSettings, ModelSource};
 use crate::lm::{MemoryPlan, ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
@@ -36,7 +36,8 @@ pub(super) struct TextArguments {
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
     /// Answer requests, one JSON object a line on stdin, with one line each: {"text": "..."} or {"tokens": [1, 2]}, and in
-    /// place of the options "policy", "cache_size", "positions", "local_layers" and "seed"; "id" comes back with the answer
+    /// place of the options "policy", "cache_size", "schedule", "positions", "local_layers" and "seed"; "id" comes back with the
+    /// answer
     #[arg(long, conflicts_with_all = ["tokens", "text"])]
     pub(super) stream: bool,
     /// A sweep, or its `define:` alone, whose policies can be asked for by name
@@ -48,6 +49,10 @@ pub(super) struct TextArguments {
     /// Entries that survive each step, per layer and key-value head; not for full. For truncate the tokens of a piece
     #[arg(long, value_name = "K")]
     cache_size: Option<usize>,
+    /// When entries leave: 1 (after every token), a number such as 128 (so many at once), cut (once, after the prompt) or cut+16;
+    /// by default as the policy says
+    #[arg(long, value_name = "S", value_parser = parse_schedule)]
+    schedule: Option<Schedule>,
     /// Positions at which keys are rotated after evictions: absolute, slot or squeezed
     #[arg(long, default_value = "absolute", value_parser = parse_positions)]
     positions: Positions,
@@ -115,9 +120,9 @@ impl TextArguments {
 
     /// The cache, unless a request of a stream asks for another.
     pub(super) fn cache(&self) -> CacheSettings {
-        let (policy, cache_size) = (self.policy.clone(), self.cache_size);
+        let (policy, cache_size, schedule) = (self.policy.clone(), self.cache_size, self.schedule);
         let (positions, local_layers, seed) = (self.positions, self.local_layers, self.seed);
-        CacheSettings { policy, cache_size, positions, local_layers, seed }
+        CacheSettings { policy, cache_size, schedule, positions, local_layers, seed }
     }
 }
 
@@ -140,6 +145,10 @@ impl Source {
 
 fn parse_local_layers(text: &str) -> Result<LocalLayers, String> {
     LocalLayers::from_name(text).ok_or_else(|| "it is bounded or exempt".to_string())
+}
+
+fn parse_schedule(text: &str) -> Result<Schedule, String> {
+    text.parse().map_err(|error: anyhow::Error| error.to_string())
 }
 
 fn parse_positions(text: &str) -> Result<Positions, String> {

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::output::print;
 use super::requests;
 use super::text_args::{Source, TextArguments};
+use crate::eviction::Schedule;
 use crate::lm::Generated;
 use crate::text::{WriteSettings, Written};
 
@@ -41,9 +42,9 @@ pub(super) struct Arguments {
     /// Continue after the model's end-of-text tokens
     #[arg(long)]
     ignore_eos: bool,
-    /// Read the prompt whole, then cut the cache to its size; after the cut every written token evicts one entry, as in the
-    /// paper's released code
-    #[arg(long)]
+    /// The schedule cut+1: read the prompt whole, then cut the cache to its size; after the cut every written token evicts one
+    /// entry, as in the paper's released code
+    #[arg(long, conflicts_with = "schedule")]
     one_shot: bool,
     /// Put the model's chat template around the text
     #[arg(long, conflicts_with = "tokens")]
@@ -66,7 +67,6 @@ impl Arguments {
             repetition_penalty: self.repetition_penalty,
             stop: self.stop.clone(),
             ignore_eos: self.ignore_eos,
-            one_shot: self.one_shot,
             batch: self.batch.get(),
         }
     }
@@ -75,17 +75,20 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
-    let (cache, settings) = (text.cache(), arguments.settings());
+    let (mut cache, settings) = (text.cache(), arguments.settings());
+    if arguments.one_shot && cache.policy != "full" && cache.policy != "truncate" {
+        cache.schedule = Some(Schedule::CUT_ONE);
+    }
     // Before the model is loaded.
     let (plan, truncated) = cache.plan(&own)?;
     arguments.text.note(&plan);
-    settings.check(&plan)?;
+    settings.sampling()?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
     if text.stream {
         let model = text.load(files)?;
         return requests::run(|request| {
-            let (plan, truncated) = request.cache(&cache).plan(&own)?;
+            let (plan, truncated) = request.cache_of_prompt(&cache)?.plan(&own)?;
             let settings = request.settings(&settings)?;
             let prompt = request.prompt(&model, arguments.chat)?;
             let written = pool.install(|| model.write(&prompt, &plan, truncated, &settings, text.chunk()))?;

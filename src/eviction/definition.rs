@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::formula::canonical::{Expr, Pool};
 use super::formula::words::{Function, Word};
 use super::scan::Eviction;
+use super::schedule::Schedule;
 use super::settings::Scope;
 use super::tests::Case;
 
@@ -263,7 +264,14 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                     .collect(),
                 living,
             });
-            if cache.len() <= policy.size {
+            let Schedule { cut, every } = policy.schedule;
+            let leaving = match every {
+                _ if cut && t + 1 < case.prompt => 0,
+                _ if cut && t + 1 == case.prompt => cache.len().saturating_sub(policy.size),
+                Some(every) if cache.len() >= policy.size + every => every,
+                _ => 0,
+            };
+            if leaving == 0 {
                 continue;
             }
             let norm = |kv_head: usize, i: usize| f64::from(case.norm(kv_head, cache[i].position));
@@ -281,21 +289,32 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                     highest_if_nan(score).max(f64::from(f32::MIN))
                 }
             };
-            let candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();
-            let mut victim = candidates[0];
-            for &i in &candidates {
-                if score(i) < score(victim) {
-                    victim = i;
-                }
-            }
-            let close = |i: usize| {
-                let (a, b) = (score(i), score(victim));
-                a != b && (a - b).abs() <= 1e-5 * b.abs()
-            };
+            let mut candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();
+            let scores: Vec<f64> = (0..cache.len()).map(score).collect();
             let is_rounded = case.formula.is_none() && policy.score.name() != "recency";
-            answer.ambiguous |= is_rounded && candidates.iter().any(|&i| close(i));
-            let victim = cache.remove(victim).position as u32;
-            answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim });
+            let mut victims = Vec::new();
+            for _ in 0..leaving {
+                let mut victim = candidates[0];
+                for &i in &candidates {
+                    if scores[i] < scores[victim] {
+                        victim = i;
+                    }
+                }
+                let close = |i: usize| {
+                    let (a, b) = (scores[i], scores[victim]);
+                    a != b && (a - b).abs() <= 1e-5 * b.abs()
+                };
+                answer.ambiguous |= is_rounded && candidates.iter().any(|&i| close(i));
+                candidates.retain(|i| *i != victim);
+                victims.push(cache[victim].position);
+            }
+            cache.retain(|entry| !victims.contains(&entry.position));
+            victims.sort_unstable();
+            answer.evictions.extend(victims.into_iter().map(|victim| Eviction {
+                step: t as u32,
+                group: group as u32,
+                victim: victim as u32,
+            }));
         }
         answer.attention.push(rows);
     }

@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::formula::Scorer;
+use super::formula::{self, Scorer};
 use super::future::RecordedAttention;
 use super::policy::SizedPolicy;
-use super::scan::{BlockScan, NewEntries};
+use super::scan::{Attention, BlockScan, Eviction, NewEntries, Vectors};
 use super::scoring::{Method, Score};
 use super::settings::Scope;
 
@@ -73,11 +73,17 @@ pub struct CacheEntries {
     pub(super) window: Option<usize>,
     /// Entries outside the window stay, masked: forks may need them.
     pub(super) keeps_all: bool,
-    /// Beyond this many entries one is evicted per token: the policy's size, or no limit while a prompt is read in
-    /// one shot.
-    pub limit: usize,
-    /// The newest row's attention, or its scores under a formula, (groups)(entries): what a prompt read in one shot is cut by.
+    /// What the cache is cut back to: the policy's size, or no limit while a prompt is read that will be cut.
+    pub(super) limit: usize,
+    /// Entries that leave at once, when there are so many more than the limit.
+    pub(super) burst: usize,
+    /// Whether the prompt will be cut.
+    pub(super) awaits_cut: bool,
+    /// What a prompt is cut by, (groups)(entries): the newest row's attention, or its scores under a formula. For a function the
+    /// attention of each query head: (groups)(heads of the group, entries).
     pub(super) newest: Vec<Vec<f32>>,
+    /// Caches that will be cut after the prompt, and hold the same entries until then: each has its own scores.
+    pub(super) cuts: Vec<CacheEntries>,
     /// Tokens read so far.
     pub seen: usize,
     /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
@@ -103,7 +109,10 @@ impl CacheEntries {
             window: None,
             keeps_all: false,
             limit: usize::MAX,
+            burst: 1,
+            awaits_cut: false,
             newest: Vec::new(),
+            cuts: Vec::new(),
             seen: 0,
             fork_points: fork_points.to_vec(),
             saved: Vec::new(),
@@ -131,6 +140,54 @@ impl CacheEntries {
         CacheEntries { scorer: self.scorer.map(|scorer| scorer.with_future(future)), ..self }
     }
 
+    /// The same cache, empty and unbounded, which also keeps the scores by which `policies` will cut the prompt: each policy with
+    /// its salt.
+    #[must_use]
+    pub fn with_cuts(self, policies: &[(SizedPolicy, u64)]) -> CacheEntries {
+        let mut cuts: Vec<CacheEntries> = Vec::new();
+        for (policy, salt) in policies {
+            let cut = CacheEntries::bounded(self.heads, policy.before_cut(), *salt).of_layer(self.layer);
+            if !cuts.iter().any(|known| known.policy == cut.policy && known.salt == cut.salt) {
+                cuts.push(cut);
+            }
+        }
+        CacheEntries { cuts, ..self }
+    }
+
+    /// Ends the prompt: takes the caches of [`with_cuts`](Self::with_cuts).
+    pub fn take_cuts(&mut self) -> Vec<CacheEntries> {
+        std::mem::take(&mut self.cuts)
+    }
+
+    /// A cache that has read the first `len` tokens of this unbounded one, a prompt, and will be cut as `policy` says. `cuts` are
+    /// what was taken after the prompt; `None` if the policy was not among them.
+    pub fn fork_for_cut(
+        &self,
+        cuts: &[CacheEntries],
+        len: usize,
+        policy: SizedPolicy,
+        salt: u64,
+    ) -> Option<CacheEntries> {
+        let before = Some(policy.before_cut());
+        let mut fork =
+            cuts.iter().find(|cut| cut.policy == before && cut.salt == salt && cut.seen == len)?.clone();
+        let (all, columns) = (fork.len(), self.columns_at(len)?);
+        if columns.start > 0 {
+            // What the layer's window has passed.
+            for newest in &mut fork.newest {
+                *newest = newest.chunks(all).flat_map(|head| head[columns.clone()].to_vec()).collect();
+            }
+            let kept: Vec<u32> = columns.map(|column| column as u32).collect();
+            fork.keep(&vec![kept; fork.groups.len()]);
+        }
+        Some(CacheEntries {
+            policy: Some(policy),
+            burst: policy.schedule.every.unwrap_or(1),
+            window: self.window,
+            ..fork
+        })
+    }
+
     /// The same cache, empty and unbounded, which records its attention over the groups of a scope.
     #[must_use]
     pub fn recording(self, scope: Option<Scope>) -> CacheEntries {
@@ -143,6 +200,11 @@ impl CacheEntries {
         self.recorded
     }
 
+    /// Whether the prompt will be cut.
+    pub fn awaits_cut(&self) -> bool {
+        self.awaits_cut
+    }
+
     /// Tokens that a query of this layer sees, if that is limited.
     pub fn window(&self) -> Option<usize> {
         self.window
@@ -150,7 +212,7 @@ impl CacheEntries {
 
     /// Entries that it holds at most, while a token is read.
     pub fn most(&self) -> usize {
-        self.limit.min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
+        self.limit.saturating_add(self.burst - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
     }
 
     /// The oldest position that is there after `seen` tokens, as far as the window goes.
@@ -158,41 +220,36 @@ impl CacheEntries {
         self.window.map_or(0, |window| seen.saturating_sub(window))
     }
 
-    /// An empty bounded cache. `salt` differs between layers and seeds.
+    /// An empty bounded cache. `salt` differs between layers and seeds. If its policy's schedule cuts the prompt, nothing leaves
+    /// until [`cut`](Self::cut).
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let scopes: &[Scope] = if policy.score.sums_attention() { &[policy.scope] } else { &[] };
         let unbounded = CacheEntries::unbounded(heads, scopes, &[]);
-        unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy")
-    }
-
-    /// A cache that evicts nothing until [`cut`](Self::cut): for a prompt that is read in one shot.
-    pub fn one_shot(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
-        let bounded = CacheEntries::bounded(heads, policy, salt);
+        let bounded = unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy");
+        if !policy.schedule.cut {
+            return bounded;
+        }
         let ranks_by_newest =
             matches!(policy.score.method(), Method::NewestAttention | Method::Instructions | Method::Function(_));
         let newest = if ranks_by_newest { bounded.groups.len() } else { 0 };
-        CacheEntries { limit: usize::MAX, newest: vec![Vec::new(); newest], ..bounded }
+        CacheEntries { limit: usize::MAX, awaits_cut: true, newest: vec![Vec::new(); newest], ..bounded }
     }
 
-    /// Cuts a [`one_shot`](Self::one_shot) cache to its policy's size: protected entries are kept, and of the
-    /// others those with the highest scores, the newer of equal ones. From then on one entry leaves at a time.
-    /// This is what the paper's released code does with a prompt. Returns the columns each group keeps, ascending:
-    /// (groups)(entries); `None` if all entries fit.
-    pub fn cut(&mut self) -> Option<Vec<Vec<u32>>> {
-        let policy = self.policy?;
-        self.limit = policy.size;
+    /// After the prompt's last token, cuts a cache whose policy's schedule says so to its size: protected entries are kept, and of
+    /// the others those with the highest scores, the newer of equal ones. Returns the columns each group keeps, ascending:
+    /// (groups)(entries); `None` if all entries fit. `log` takes what leaves, group by group, the oldest first.
+    pub fn cut(&mut self, log: Option<&mut Vec<Eviction>>) -> Option<Vec<Vec<u32>>> {
+        let policy = self.policy.filter(|_| std::mem::take(&mut self.awaits_cut))?;
         let newest = std::mem::take(&mut self.newest);
         let entries = self.len();
-        if entries <= policy.size {
-            return None;
-        }
-        // All groups hold the same: nothing but the window has removed anything yet.
-        let first = self.first_columns(policy, 0);
-        let candidates = first as u32..(entries - policy.keep_recent) as u32;
-        let room = policy.size - first - policy.keep_recent;
-        let kept: Vec<Vec<u32>> = (0..self.groups.len())
-            .map(|group| {
-                let score = |column: u32| self.score_at_cut(policy, group, column as usize, &newest);
+        let kept = (entries > policy.size).then(|| {
+            // All groups hold the same: nothing but the window has removed anything yet.
+            let first = self.first_columns(policy, 0);
+            let candidates = first as u32..(entries - policy.keep_recent) as u32;
+            let room = policy.size - first - policy.keep_recent;
+            let of_group = |group| {
+                let scores = self.scores_at_cut(policy, group, &newest);
+                let score = |column: u32| scores[column as usize];
                 let mut kept: Vec<u32> = candidates.clone().collect();
                 // NaN sorts somewhere; it shows in the results.
                 kept.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
@@ -201,10 +258,118 @@ impl CacheEntries {
                 kept.extend(candidates.end..entries as u32);
                 kept.sort_unstable();
                 kept
-            })
-            .collect();
-        self.keep(&kept);
-        Some(kept)
+            };
+            (0..self.groups.len()).map(of_group).collect::<Vec<_>>()
+        });
+        if let (Some(log), Some(kept)) = (log, &kept) {
+            for (group, kept) in kept.iter().enumerate() {
+                let positions = self.groups[group].positions.iter().enumerate();
+                let left = positions.filter(|(column, _)| kept.binary_search(&(*column as u32)).is_err());
+                let step = self.seen as u32 - 1;
+                log.extend(left.map(|(_, victim)| Eviction { step, group: group as u32, victim: *victim }));
+            }
+        }
+        if let Some(kept) = &kept {
+            self.keep(kept);
+        }
+        match policy.schedule.every {
+            Some(_) => self.limit = policy.size,
+            // Nothing leaves any more, so nothing needs a score.
+            None => {
+                self.scorer = None;
+                self.received = Vec::new();
+            }
+        }
+        kept
+    }
+
+    /// Adds the positions of a block's tokens, and what is known of them.
+    pub(super) fn join(&mut self, rows: usize, stride: usize, new: &NewEntries<'_>) {
+        let kv_heads = self.heads.kv_heads;
+        let norm = |kv_head: usize, row: usize| new.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
+        for row in 0..rows {
+            let position = (self.seen + row) as u32;
+            for group in 0..self.groups.len() {
+                let priority = self.priority(group, position, |kv_head| norm(kv_head, row));
+                self.groups[group].positions.push(position);
+                self.groups[group].priority.extend(priority);
+            }
+        }
+        let sums = self.received.iter_mut().flat_map(|received| &mut received.sums);
+        sums.for_each(|sums| sums.resize(stride, 0.0));
+        if let Some(scorer) = &mut self.scorer {
+            scorer.begin(self.seen, rows, stride, new);
+        }
+    }
+
+    /// Takes a row of attention, whose token is column `column`: adds it to what entries have received, computes the formula of the
+    /// policy if that has one, with its scores if they `decide` what leaves, and keeps what a prompt would be cut by after this row.
+    /// The `mask` of a group is 0 for columns that are in the cache.
+    pub(super) fn attend<'a>(
+        &mut self,
+        attention: &Attention<'_>,
+        vectors: &dyn Vectors,
+        column: usize,
+        decides: bool,
+        mask: impl Fn(usize) -> &'a [f32],
+    ) {
+        for received in &mut self.received {
+            for (group, sums) in received.sums.iter_mut().enumerate() {
+                attention.add_to(sums, received.scope, group);
+            }
+        }
+        let Some(policy) = self.policy else { return };
+        let (step, columns) = (self.seen + attention.row, column + 1);
+        // The end of a block may be that of the prompt.
+        let may_be_cut = attention.is_last() && !self.newest.is_empty();
+        if let Some(mut scorer) = self.scorer.take() {
+            let row = formula::Row { attention, vectors, step, column, decides: decides || may_be_cut };
+            for group in 0..self.groups.len() {
+                let positions = &self.groups[group].positions;
+                let unprotected = self.candidates(policy, group, columns);
+                scorer.run(&row, group, &formula::Entries { positions, mask: mask(group), unprotected });
+            }
+            self.scorer = Some(scorer);
+        }
+        if !may_be_cut {
+            return;
+        }
+        for group in 0..self.newest.len() {
+            self.newest[group] = match (&self.scorer, policy.score) {
+                (Some(scorer), _) => scorer.scores(group, 0..columns).collect(),
+                (None, Score::Custom(_)) => {
+                    self.heads.of_group(policy.scope, group).fold(Vec::new(), |mut all, head| {
+                        let (weights, scale) = attention.of_head(head);
+                        all.extend(weights[..columns].iter().map(|weight| weight * scale));
+                        all
+                    })
+                }
+                (None, _) => {
+                    let mut newest = vec![0.0; attention.width];
+                    attention.add_to(&mut newest, policy.scope, group);
+                    newest.truncate(columns);
+                    newest
+                }
+            };
+        }
+    }
+
+    /// The columns of a group, evicted ones included, that are not protected, where there are so many.
+    pub(super) fn candidates(&self, policy: SizedPolicy, group: usize, columns: usize) -> Range<usize> {
+        // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
+        // columns.
+        let first = self.first_columns(policy, group);
+        first..columns.saturating_sub(policy.keep_recent).max(first)
+    }
+
+    /// Ends a block after which there are so many columns.
+    pub(super) fn leave(&mut self, rows: usize, columns: usize) {
+        self.seen += rows;
+        let sums = self.received.iter_mut().flat_map(|received| &mut received.sums);
+        sums.for_each(|sums| sums.truncate(columns));
+        if let Some(scorer) = &mut self.scorer {
+            scorer.truncate(columns);
+        }
     }
 
     /// The columns of protected first tokens, which are a group's first unless the window has passed them.
@@ -267,6 +432,7 @@ impl CacheEntries {
             }),
             window: self.window,
             limit: policy.map_or(usize::MAX, |policy| policy.size),
+            burst: policy.and_then(|policy| policy.schedule.every).unwrap_or(1),
             seen: len,
             salt,
             layer: self.layer,

@@ -15,6 +15,7 @@ mod on_device;
 mod policy;
 pub mod presets;
 mod scan;
+mod schedule;
 mod scoring;
 mod settings;
 #[cfg(test)]
@@ -27,5 +28,6 @@ pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use on_device::{ScanRule, Scanned};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors};
+pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
 pub use scoring::{NamedScore, SCORES, Score};
 pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};

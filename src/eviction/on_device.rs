@@ -39,12 +39,15 @@ pub struct Scanned {
 }
 
 impl CacheEntries {
-    /// How a device scans it; `None` for a cache from which no entry leaves.
+    /// How a device scans it; `None` for a cache from which no entry leaves, and where it cannot: several leave at once.
     pub fn scan_rule(&self) -> Option<ScanRule> {
         let Some(policy) = self.policy else {
             let own = ScanRule { limit: usize::MAX, window: self.window, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
+        if policy.schedule.every != Some(1) {
+            return None;
+        }
         Some(ScanRule {
             limit: self.limit,
             window: self.window,
@@ -59,9 +62,10 @@ impl CacheEntries {
         })
     }
 
-    /// Whether a device can scan it: everything but what needs the future, or records for it.
+    /// Whether a device can scan it: everything but what needs the future, records for it, keeps scores for a cut, or evicts
+    /// several entries at once.
     pub fn can_be_scanned_on_device(&self) -> bool {
-        self.recorded.is_none() && (self.policy.is_none() || self.scan_rule().is_some())
+        self.recorded.is_none() && self.cuts.is_empty() && (self.policy.is_none() || self.scan_rule().is_some())
     }
 
     /// Entries of each group after `rows` more tokens. Every group of a full cache loses one for each that joins.

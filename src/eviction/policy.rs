@@ -7,9 +7,12 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::budget::Budget;
 use super::formula::Pool;
+use super::schedule::Schedule;
 use super::scoring::{Method, Score};
 use super::settings::Scope;
 
@@ -31,6 +34,14 @@ impl CacheRule {
         match self {
             CacheRule::Evict { policy, .. } if policy.score.reads_future() => Some(policy.scope),
             _ => None,
+        }
+    }
+
+    /// When entries leave; of caches from which none does, the default.
+    pub fn schedule(self) -> Schedule {
+        match self {
+            CacheRule::Evict { policy, .. } => policy.schedule,
+            _ => Schedule::default(),
         }
     }
 
@@ -93,6 +104,8 @@ pub struct Policy {
     pub keep_recent: Amount,
     /// How the layers share their entries.
     pub budget: Budget,
+    /// When entries leave.
+    pub schedule: Schedule,
 }
 
 impl Policy {
@@ -128,8 +141,8 @@ impl Policy {
             "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the \
              cache; together they may be {size} at most"
         );
-        let Policy { score, scope, budget, .. } = policy;
-        Ok(SizedPolicy { score, scope, keep_first, keep_recent, size, budget })
+        let Policy { score, scope, budget, schedule, .. } = policy;
+        Ok(SizedPolicy { score, scope, keep_first, keep_recent, size, budget, schedule })
     }
 
     /// Checks the policy at cache size `size` in a model of so many layers.
@@ -158,6 +171,42 @@ impl Policy {
     }
 }
 
+impl Default for Amount {
+    fn default() -> Amount {
+        Amount::Tokens(0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Amount {
+    /// Tokens, or a percentage in text: `16` or `10%`.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tokens;
+        impl Visitor<'_> for Tokens {
+            type Value = Amount;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a number of tokens such as 16, or a whole percentage such as 10%")
+            }
+            fn visit_u64<E: Error>(self, tokens: u64) -> Result<Amount, E> {
+                let tokens =
+                    u32::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))?;
+                Ok(Amount::Tokens(tokens as usize))
+            }
+            fn visit_i64<E: Error>(self, tokens: i64) -> Result<Amount, E> {
+                let tokens =
+                    u64::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))?;
+                self.visit_u64(tokens)
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
+                match text.parse() {
+                    Ok(percent @ Amount::Percent(_)) => Ok(percent),
+                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
+                }
+            }
+        }
+        deserializer.deserialize_any(Tokens)
+    }
+}
+
 impl FromStr for Amount {
     type Err = anyhow::Error;
 
@@ -173,11 +222,14 @@ impl FromStr for Amount {
 
 impl Policy {
     /// The definition that rows have, which [`str::parse`] reads:
-    /// `score=ema(attention, 0.9) scope=head keep_first=2 keep_recent=10% budget=pyramid 20`. Its score has the name of today.
+    /// `score=ema(attention, 0.9) scope=head keep_first=2 keep_recent=10% budget=pyramid 20 schedule=1`. Its score has the name of today.
     pub fn definition(self) -> String {
-        let Policy { score, scope, keep_first, keep_recent, budget } = self.canonical();
+        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
         let (score, scope) = (score.name(), scope.name());
-        format!("score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} budget={budget}")
+        format!(
+            "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} budget={budget} \
+             schedule={schedule}"
+        )
     }
 }
 
@@ -193,38 +245,42 @@ impl FromStr for Policy {
             rest = before;
             anyhow::Ok(value)
         };
+        let schedule = value(" schedule=")?.parse()?;
         let budget = value(" budget=")?.parse()?;
         let keep_recent = value(" keep_recent=")?.parse()?;
         let keep_first = value(" keep_first=")?.parse()?;
         let scope = value(" scope=")?.parse()?;
         let score = Score::new(value("score=")?, Pool::Mean)?;
-        Ok(Policy { score, scope, keep_first, keep_recent, budget })
+        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule })
     }
 }
 
 impl fmt::Display for Policy {
     /// The canonical text of the meaning, as it enters cell ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Policy { score, scope, keep_first, keep_recent, budget } = self.canonical();
+        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
         let (score, scope) = (score.identity(), scope.name());
         write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}")?;
-        write_budget(f, budget)
+        write_rest(f, budget, schedule)
     }
 }
 
 impl fmt::Display for SizedPolicy {
     /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SizedPolicy { score, scope, keep_first, keep_recent, size, budget } = *self;
+        let SizedPolicy { score, scope, keep_first, keep_recent, size, budget, schedule } = *self;
         let (score, scope) = (score.identity(), scope.name());
         write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")?;
-        write_budget(f, budget)
+        write_rest(f, budget, schedule)
     }
 }
 
-/// Left out where it is the default, as it was before there were others.
-fn write_budget(f: &mut fmt::Formatter<'_>, budget: Budget) -> fmt::Result {
-    if budget == Budget::Uniform { Ok(()) } else { write!(f, " budget={budget}") }
+/// Left out where they are the defaults, as they were before there were others.
+fn write_rest(f: &mut fmt::Formatter<'_>, budget: Budget, schedule: Schedule) -> fmt::Result {
+    if budget != Budget::Uniform {
+        write!(f, " budget={budget}")?;
+    }
+    if schedule == Schedule::default() { Ok(()) } else { write!(f, " schedule={schedule}") }
 }
 
 /// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an
@@ -237,7 +293,8 @@ pub struct SizedPolicy {
     pub(super) keep_recent: usize,
     /// Entries of a layer, or their mean over layers under a budget that is not uniform.
     pub size: usize,
-    budget: Budget,
+    pub(super) budget: Budget,
+    pub schedule: Schedule,
 }
 
 impl SizedPolicy {
@@ -259,6 +316,39 @@ impl SizedPolicy {
     /// Entries of the smallest layer: what it can read before anything is evicted.
     pub fn smallest(self, layers: usize) -> usize {
         self.sizes(layers).into_iter().min().unwrap_or(self.size)
+    }
+
+    /// Entries of a layer of this size between two tokens, at most. A prompt that will be cut is held whole.
+    pub fn most(self) -> usize {
+        if self.schedule.cut { usize::MAX } else { self.size.saturating_add(self.schedule.buffer()) }
+    }
+
+    /// Entries of a layer of this size after so many tokens, of which the first are the prompt.
+    pub fn entries_after(self, tokens: usize, prompt: usize) -> usize {
+        let grown = match self.schedule.cut {
+            true if tokens < prompt => return tokens,
+            true => prompt.min(self.size) + tokens - prompt,
+            false => tokens,
+        };
+        match self.schedule.every {
+            Some(every) if grown > self.size => self.size + (grown - self.size) % every,
+            _ => grown,
+        }
+    }
+
+    /// The policy that has the same scores while a prompt is read that will be cut: what does not change them has its default, so
+    /// that policies of several sizes share theirs.
+    #[must_use]
+    pub(super) fn before_cut(self) -> SizedPolicy {
+        let shared = SizedPolicy {
+            keep_first: 0,
+            keep_recent: 0,
+            size: 1,
+            budget: Budget::Uniform,
+            schedule: Schedule::CUT,
+            ..self
+        };
+        if self.score.depends_on_size() { SizedPolicy { schedule: Schedule::CUT, ..self } } else { shared }
     }
 
     /// The policy of one layer, with its size.

@@ -6,6 +6,7 @@
 use super::budget::Budget;
 use super::formula::Pool;
 use super::policy::{Amount, Policy};
+use super::schedule::Schedule;
 use super::scoring::Score;
 use super::settings::Scope;
 
@@ -29,7 +30,7 @@ impl Preset {
     pub fn policy(&self) -> Policy {
         let score = Score::new(self.score, Pool::Mean).expect("a test reads all of them");
         let Preset { scope, keep_first, keep_recent, .. } = *self;
-        Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }
+        Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform, schedule: Schedule::default() }
     }
 }
 

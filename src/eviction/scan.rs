@@ -7,12 +7,7 @@
 //! at a time (arXiv 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the
 //! end of its block.
 
-use std::ops::Range;
-
 use super::entries::{CacheEntries, Heads};
-use super::formula;
-use super::policy::SizedPolicy;
-use super::scoring::Score;
 use super::settings::Scope;
 use crate::vector;
 
@@ -80,21 +75,8 @@ impl<'a> BlockScan<'a> {
     pub(super) fn new(entries: &'a mut CacheEntries, rows: usize, new: &NewEntries<'_>) -> Self {
         let held = entries.len();
         let stride = vector::padded(held + rows);
-        let kv_heads = entries.heads.kv_heads;
-        let norm = |kv_head: usize, row: usize| new.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
-        for row in 0..rows {
-            let position = (entries.seen + row) as u32;
-            for group in 0..entries.groups.len() {
-                let priority = entries.priority(group, position, |kv_head| norm(kv_head, row));
-                entries.groups[group].positions.push(position);
-                entries.groups[group].priority.extend(priority);
-            }
-        }
-        let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
-        sums.for_each(|sums| sums.resize(stride, 0.0));
-        if let Some(scorer) = &mut entries.scorer {
-            scorer.begin(entries.seen, rows, stride, new);
-        }
+        entries.join(rows, stride, new);
+        entries.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
         let mut mask = vec![f32::NEG_INFINITY; stride];
         // Entries that the layer's window has passed are there only if they are kept for forks.
         let oldest = entries.oldest_after(entries.seen) as u32;
@@ -116,6 +98,12 @@ impl<'a> BlockScan<'a> {
         let before = mask[..column].iter().rposition(|m| *m == 0.0);
         let after = mask[column + 1..].iter().position(|m| *m == 0.0).map(|offset| column + 1 + offset);
         (before, after)
+    }
+
+    /// The cached columns of a group.
+    pub fn living(&self, group: usize) -> impl DoubleEndedIterator<Item = usize> {
+        let mask = &self.masks[group];
+        (0..mask.len()).filter(|column| mask[*column] == 0.0)
     }
 
     /// Position in the text of a column's token.
@@ -149,7 +137,9 @@ impl<'a> BlockScan<'a> {
         for head in 0..heads.heads {
             let group = self.entries.group_of(head / heads.per_kv_head());
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
-            if let Some(scorer) = self.entries.scorer.as_mut().filter(|scorer| scorer.wants_logits()) {
+            let scorers = std::iter::once(&mut self.entries.scorer)
+                .chain(self.entries.cuts.iter_mut().map(|cut| &mut cut.scorer));
+            for scorer in scorers.flatten().filter(|scorer| scorer.wants_logits()) {
                 scorer.take_logits(head, &weights[..width]);
             }
             let (max, sum) = vector::softmax_row(&mut weights[..width], &self.masks[group][..width]);
@@ -158,62 +148,21 @@ impl<'a> BlockScan<'a> {
             normaliser.sum[head * rows + row] = sum;
         }
         let attention = Attention { logits, sums: &normaliser.sum, heads, rows, row, stride, width };
-        for received in &mut self.entries.received {
-            for (group, sums) in received.sums.iter_mut().enumerate() {
-                attention.add_to(sums, received.scope, group);
-            }
-        }
         if let Some(recorded) = &mut self.entries.recorded {
             recorded.push(&attention, heads);
         }
-        let is_last = row + 1 == rows && !self.entries.newest.is_empty();
-        self.score(&attention, vectors, is_last);
-        if is_last {
-            self.keep_newest(&attention, column + 1);
+        let is_full = self.is_full();
+        self.entries.attend(&attention, vectors, column, is_full, |group| &self.masks[group]);
+        for cut in &mut self.entries.cuts {
+            // Before the cut the caches of all heads hold the same.
+            cut.attend(&attention, vectors, column, false, |_| &self.masks[0]);
         }
         self.evict(&attention, &passed, log);
     }
 
-    /// Keeps the scores of a prompt's last row, by which a prompt that was read in one shot is cut.
-    fn keep_newest(&mut self, attention: &Attention<'_>, columns: usize) {
-        let (scope, score) = self.entries.policy.map_or((Scope::Layer, None), |p| (p.scope, Some(p.score)));
-        for group in 0..self.entries.newest.len() {
-            self.entries.newest[group] = match (&self.entries.scorer, score) {
-                (Some(scorer), _) => scorer.scores(group, 0..columns).collect(),
-                (None, Some(Score::Custom(score))) => {
-                    let scores = self.entries.custom_scores(score, group, &self.masks[group], attention);
-                    scores.map_or_else(|| vec![0.0; columns], |s| s[..columns].iter().map(|s| *s as f32).collect())
-                }
-                (None, _) => {
-                    let mut newest = vec![0.0; attention.width];
-                    attention.add_to(&mut newest, scope, group);
-                    newest
-                }
-            };
-        }
-    }
-
-    /// Computes the formula of the policy, if that has one.
-    fn score(&mut self, attention: &Attention<'_>, vectors: &dyn Vectors, is_last: bool) {
-        let Some(policy) = self.entries.policy else { return };
-        let Some(mut scorer) = self.entries.scorer.take() else { return };
-        let (step, column) = (self.entries.seen + attention.row, self.held + attention.row);
-        let decides = is_last || self.cached > self.entries.limit;
-        let row = formula::Row { attention, vectors, step, column, decides };
-        for (group, mask) in self.masks.iter().enumerate() {
-            let positions = &self.entries.groups[group].positions;
-            let unprotected = self.candidates(policy, group, attention.row);
-            scorer.run(&row, group, &formula::Entries { positions, mask, unprotected });
-        }
-        self.entries.scorer = Some(scorer);
-    }
-
-    /// The columns of a group, evicted ones included, that are not protected.
-    fn candidates(&self, policy: SizedPolicy, group: usize, row: usize) -> Range<usize> {
-        // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
-        // columns.
-        let first = self.entries.first_columns(policy, group);
-        first..(self.held + row + 1).saturating_sub(policy.keep_recent).max(first)
+    /// Whether entries have to leave.
+    fn is_full(&self) -> bool {
+        self.cached >= self.entries.limit.saturating_add(self.entries.burst)
     }
 
     /// Removes the entry that the query of a row is the first not to see. Returns for each group whether it had one: all, or
@@ -235,37 +184,29 @@ impl<'a> BlockScan<'a> {
         columns.collect()
     }
 
-    /// Evicts one entry of every group that has too many. A group that its window has taken one from has not; afterwards all
-    /// groups have the same number again, because they differ only in a full cache, which stays full.
+    /// Evicts from every group that has too many entries. A group that its window has taken one from has not; afterwards all
+    /// groups have the same number again: with a window one entry leaves at a time, so they differ only in a full cache, which
+    /// stays full.
     fn evict(&mut self, attention: &Attention<'_>, passed: &[bool], mut log: Option<&mut Vec<Eviction>>) {
-        if self.cached > self.entries.limit {
-            for group in (0..self.masks.len()).filter(|group| !passed.get(*group).copied().unwrap_or(false)) {
-                let Some(victim) = self.victim(group, attention) else { continue };
-                self.masks[group][victim] = f32::NEG_INFINITY;
-                self.victims.push((group, victim));
+        if !self.is_full() {
+            self.cached -= usize::from(passed.contains(&true));
+            return;
+        }
+        let BlockScan { entries, held, masks, newest, victims, .. } = self;
+        let Some(policy) = entries.policy else { return };
+        let (step, columns) = ((entries.seen + attention.row) as u32, *held + attention.row + 1);
+        let groups = masks.iter_mut().enumerate();
+        for (group, mask) in groups.filter(|(group, _)| !passed.get(*group).copied().unwrap_or(false)) {
+            let candidates = entries.candidates(policy, group, columns);
+            entries.evict(group, candidates, entries.burst, mask, attention, newest, |victim| {
+                victims.push((group, victim));
                 if let Some(log) = log.as_deref_mut() {
-                    log.push(Eviction {
-                        step: (self.entries.seen + attention.row) as u32,
-                        group: group as u32,
-                        victim: self.entries.groups[group].positions[victim],
-                    });
+                    let victim = entries.groups[group].positions[victim];
+                    log.push(Eviction { step, group: group as u32, victim });
                 }
-            }
+            });
         }
-        if !self.victims.is_empty() || passed.contains(&true) {
-            self.cached -= 1;
-        }
-    }
-
-    /// The column of the entry that the policy evicts from a group.
-    fn victim(&mut self, group: usize, attention: &Attention<'_>) -> Option<usize> {
-        let policy = self.entries.policy?;
-        let candidates = self.candidates(policy, group, attention.row);
-        let living = &self.masks[group];
-        let lowest = self.entries.lowest(policy, group, &candidates, living, attention, &mut self.newest);
-        let mask = &living[candidates.clone()];
-        // If every score is NaN, the oldest leaves, and the NaN shows in the results.
-        lowest.or_else(|| mask.iter().position(|m| *m == 0.0).map(|offset| candidates.start + offset))
+        self.cached -= self.entries.burst;
     }
 
     /// Ends the block. Returns the columns each group keeps, ascending: (groups)(entries); `None` if nothing was
@@ -273,16 +214,12 @@ impl<'a> BlockScan<'a> {
     pub fn finish(self) -> Option<Vec<Vec<u32>>> {
         let BlockScan { entries, rows, held, cached, masks, .. } = self;
         let columns = held + rows;
-        entries.seen += rows;
         let kept: Option<Vec<Vec<u32>>> = (cached < columns && !entries.keeps_all).then(|| {
             let kept = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
             masks.iter().map(kept).collect()
         });
-        let sums = entries.received.iter_mut().flat_map(|received| &mut received.sums);
-        sums.for_each(|sums| sums.truncate(columns));
-        if let Some(scorer) = &mut entries.scorer {
-            scorer.truncate(columns);
-        }
+        entries.leave(rows, columns);
+        entries.cuts.iter_mut().for_each(|cut| cut.leave(rows, columns));
         if let Some(kept) = &kept {
             entries.keep(kept);
         }
@@ -298,12 +235,17 @@ pub(super) struct Attention<'a> {
     sums: &'a [f32],
     heads: Heads,
     rows: usize,
-    row: usize,
+    pub(super) row: usize,
     stride: usize,
     pub(super) width: usize,
 }
 
 impl Attention<'_> {
+    /// Whether it is the block's last row.
+    pub(super) fn is_last(&self) -> bool {
+        self.row + 1 == self.rows
+    }
+
     /// The weights of a head, and what makes them sum to 1.
     pub(super) fn of_head(&self, head: usize) -> (&[f32], f32) {
         let at = head * self.rows + self.row;

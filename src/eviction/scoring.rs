@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::custom::{CustomScore, Step};
-use super::entries::CacheEntries;
+use super::entries::{CacheEntries, HeadGroup};
 use super::formula::{Formula, FormulaError, Pool};
 use super::policy::SizedPolicy;
 use super::scan::Attention;
@@ -160,6 +160,11 @@ impl Score {
         self.method() == Method::SummedAttention
     }
 
+    /// Whether it depends on the cache's size, or on which entries are protected.
+    pub(super) fn depends_on_size(self) -> bool {
+        matches!(self, Score::Formula(formula) if formula.depends_on_size())
+    }
+
     /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text. Others need what that
     /// does not keep.
     pub fn shares_prefix(self) -> bool {
@@ -190,43 +195,56 @@ impl CacheEntries {
         }
     }
 
-    /// The column of a group to evict: the lowest score among the `candidates` that are `living`, which is 0 for them. `newest`
-    /// is scratch space for one row of attention. `None` if every score is NaN.
-    pub(super) fn lowest(
+    /// Evicts `count` entries of a group: those with the lowest scores among the `candidates`, the oldest of equal ones. The `mask`
+    /// is 0 for columns that are in the cache. `newest` is scratch space for one row of attention.
+    pub(super) fn evict(
         &self,
-        policy: SizedPolicy,
         group: usize,
-        candidates: &Range<usize>,
-        living: &[f32],
+        candidates: Range<usize>,
+        count: usize,
+        mask: &mut [f32],
         attention: &Attention<'_>,
         newest: &mut [f32],
-    ) -> Option<usize> {
-        let mask = &living[candidates.clone()];
-        let offset = match policy.score.method() {
-            Method::Order => mask.iter().position(|m| *m == 0.0),
+        mut evicted: impl FnMut(usize),
+    ) {
+        let Some(policy) = self.policy else { return };
+        let of_function;
+        let scores = match policy.score.method() {
+            Method::Order => Scores::Ascending,
             Method::NewestAttention => {
                 newest[..attention.width].fill(0.0);
                 attention.add_to(newest, policy.scope, group);
-                vector::masked_argmin(&newest[candidates.clone()], mask)
+                Scores::Attention(&newest[candidates.clone()])
             }
-            Method::SummedAttention => {
-                vector::masked_argmin(&self.received[0].sums[group][candidates.clone()], mask)
-            }
+            Method::SummedAttention => Scores::Attention(&self.received[0].sums[group][candidates.clone()]),
             Method::NormPriority => {
-                lowest_priority(&self.groups[group].priority[candidates.clone()], mask, SAME_NORM)
+                Scores::Priorities(&self.groups[group].priority[candidates.clone()], SAME_NORM)
             }
-            Method::RandomPriority => lowest_priority(&self.groups[group].priority[candidates.clone()], mask, 0.0),
-            Method::Instructions => self.scorer.as_ref()?.lowest(group, candidates.clone(), mask),
+            Method::RandomPriority => Scores::Priorities(&self.groups[group].priority[candidates.clone()], 0.0),
+            Method::Instructions => match &self.scorer {
+                Some(scorer) => Scores::Formula(scorer.scores(group, candidates.clone()).collect()),
+                None => return,
+            },
             Method::Function(score) => {
-                let scores = self.custom_scores(score, group, living, attention)?;
-                lowest_priority(&scores[candidates.clone()], mask, 0.0)
+                of_function = self.custom_scores(score, group, mask, attention);
+                // Without an answer the oldest entry leaves.
+                of_function
+                    .as_ref()
+                    .map_or(Scores::Ascending, |scores| Scores::Priorities(&scores[candidates.clone()], 0.0))
             }
         };
-        offset.map(|offset| candidates.start + offset)
+        for _ in 0..count {
+            let living = &mut mask[candidates.clone()];
+            // If every score is NaN, the oldest leaves, and the NaN shows in the results.
+            let lowest = scores.lowest(living).or_else(|| Scores::Ascending.lowest(living));
+            let Some(offset) = lowest else { return };
+            living[offset] = f32::NEG_INFINITY;
+            evicted(candidates.start + offset);
+        }
     }
 
     /// The scores of a function, by column: NaN for columns that are not `living`. `None` if it has none.
-    pub(super) fn custom_scores(
+    fn custom_scores(
         &self,
         score: CustomScore,
         group: usize,
@@ -249,22 +267,43 @@ impl CacheEntries {
         Some(scores)
     }
 
-    /// The score of one column when a whole prompt is cut at once. `newest` is the attention of the prompt's last
-    /// token.
-    pub(super) fn score_at_cut(
-        &self,
-        policy: SizedPolicy,
-        group: usize,
-        column: usize,
-        newest: &[Vec<f32>],
-    ) -> f64 {
+    /// The scores of a group's columns when a prompt is cut. `newest` is what was kept of the prompt's last token.
+    pub(super) fn scores_at_cut(&self, policy: SizedPolicy, group: usize, newest: &[Vec<f32>]) -> Vec<f64> {
+        let HeadGroup { positions, priority } = &self.groups[group];
+        let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
-            Method::Order => column as f64,
-            Method::NewestAttention | Method::Instructions | Method::Function(_) => {
-                f64::from(newest[group][column])
+            Method::Order => (0..positions.len()).map(|column| column as f64).collect(),
+            Method::NewestAttention | Method::Instructions => of_f32(&newest[group]),
+            Method::SummedAttention => of_f32(&self.received[0].sums[group]),
+            Method::NormPriority | Method::RandomPriority => priority.clone(),
+            Method::Function(score) => {
+                let step = Step { layer: self.layer, group, positions, attention: &newest[group] };
+                // Without an answer the oldest entries leave.
+                let scores = score.scores(&step);
+                scores.unwrap_or_else(|| positions.iter().map(|position| f64::from(*position)).collect())
             }
-            Method::SummedAttention => f64::from(self.received[0].sums[group][column]),
-            Method::NormPriority | Method::RandomPriority => self.groups[group].priority[column],
+        }
+    }
+}
+
+/// The scores of some columns.
+enum Scores<'a> {
+    /// The oldest has the lowest.
+    Ascending,
+    Attention(&'a [f32]),
+    /// As of [`lowest_priority`].
+    Priorities(&'a [f64], f64),
+    Formula(Vec<f32>),
+}
+
+impl Scores<'_> {
+    /// The first column of the lowest score among those whose mask is 0; `None` if every score is NaN.
+    fn lowest(&self, mask: &[f32]) -> Option<usize> {
+        match self {
+            Scores::Ascending => mask.iter().position(|m| *m == 0.0),
+            Scores::Attention(scores) => vector::masked_argmin(scores, mask),
+            Scores::Formula(scores) => vector::masked_argmin(scores, mask),
+            Scores::Priorities(scores, same) => lowest_priority(scores, mask, *same),
         }
     }
 }

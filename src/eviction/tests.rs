@@ -19,6 +19,8 @@ pub(super) struct Case {
     pub policy: SizedPolicy,
     /// Tokens that a query sees, itself included.
     pub window: Option<usize>,
+    /// Tokens of the prompt, after which the cache is cut if the policy's schedule says so.
+    pub prompt: usize,
     /// (heads, tokens, tokens)
     logits: Vec<f32>,
     /// (kv_heads, tokens)
@@ -169,9 +171,22 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
             let keep_recent = Amount::Tokens(recent.min(size - keep_first));
             let keep_first = Amount::Tokens(keep_first);
-            (Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }, size)
+            let (budget, schedule) = (Budget::Uniform, Schedule::default());
+            (Policy { score, scope, keep_first, keep_recent, budget, schedule }, size)
         })
     })
+}
+
+fn schedules() -> impl Strategy<Value = Schedule> {
+    let every = prop_oneof![2 => Just(None), 1 => Just(Some(1)), 3 => (2usize..20).prop_map(Some)];
+    (any::<bool>(), every)
+        .prop_map(|(cut, every)| Schedule { cut, every: if cut { every } else { every.or(Some(1)) } })
+}
+
+/// The case under another schedule, which a layer with a window does not take.
+fn scheduled(case: Case, schedule: Schedule, prompt: usize) -> Case {
+    let policy = SizedPolicy { schedule, ..case.policy };
+    Case { policy, window: None, prompt: prompt.clamp(1, case.tokens), ..case }
 }
 
 /// With `ties`, logits depend only on a key's class and there are few norms, so that many scores are equal.
@@ -195,7 +210,7 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
             let vectors = [(); 2].map(|()| numbers(kv_heads * tokens * DIM, -2.0, 2.0));
             let policy = policy.at(size).unwrap();
             let heads = Heads { heads, kv_heads };
-            Case { heads, tokens, policy, window, logits, norms, vectors, chunks, formula: None }
+            Case { heads, tokens, policy, window, prompt: tokens, logits, norms, vectors, chunks, formula: None }
         },
     )
 }
@@ -256,14 +271,23 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
         prop_assume!(definition::read(case, draw, error).evictions == answer.evictions);
     }
     let mut log = Vec::new();
-    let attention = case.scan(&mut entries, case.tokens, &mut log);
+    let mut attention = Vec::new();
+    if policy.schedule.cut {
+        attention = case.scan(&mut entries, case.prompt, &mut log);
+        entries.cut(Some(&mut log));
+    }
+    attention.extend(case.scan(&mut entries, case.tokens, &mut log));
+    // What leaves at once has no order.
+    log.sort_by_key(|eviction| (eviction.step, eviction.group, eviction.victim));
+    let mut evictions = answer.evictions;
+    evictions.sort_by_key(|eviction| (eviction.step, eviction.group, eviction.victim));
     prop_assert_eq!(entries.survivors(), answer.survivors.iter().map(Vec::as_slice).collect::<Vec<_>>());
     for (t, (got, want)) in attention.iter().zip(&answer.attention).enumerate() {
         for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
             prop_assert!((got - want).abs() < 1e-5, "token {}: {} and {}", t, got, want);
         }
     }
-    prop_assert_eq!(log, answer.evictions);
+    prop_assert_eq!(log, evictions);
     Ok(())
 }
 
@@ -276,43 +300,88 @@ proptest! {
     }
 
     #[test]
+    fn schedules_equal_the_definition(case in cases(false), schedule in schedules(), prompt in 1usize..70) {
+        agrees(&scheduled(case, schedule, prompt))?;
+    }
+
+    #[test]
+    fn of_equal_scores_the_oldest_leave_at_once(case in cases(true), schedule in schedules(), prompt in 1usize..70) {
+        agrees(&scheduled(case, schedule, prompt))?;
+    }
+
+    /// What an unbounded cache keeps of a policy until the prompt is cut is what a cache of its own has.
+    #[test]
+    fn a_shared_prompt_is_cut_as_one_of_its_own(
+        case in cases(false), (other, size) in policies(), every in prop::option::of(1usize..9), written in formulas(), prompt in 1usize..70
+    ) {
+        let written = Score::new(&written, Pool::Mean).ok().filter(|score| !score.reads_future());
+        let schedule = Schedule { cut: true, every };
+        // A layer with a window takes `cut+1`.
+        let window = case.window.filter(|_| every == Some(1));
+        let case = Case { window, ..scheduled(case, schedule, prompt) };
+        let other = Policy { schedule, score: written.unwrap_or(other.score), ..other }.at(size).unwrap();
+        let own = [(case.policy, SALT), (other, SALT), (SizedPolicy { size: other.size + 3, ..other }, SALT + 1)];
+        let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(window, true).with_cuts(&own);
+        case.scan(&mut unbounded, case.prompt, &mut Vec::new());
+        let cuts = unbounded.take_cuts();
+        for (policy, salt) in own {
+            let mut alone = CacheEntries::bounded(case.heads, policy, salt).with_window(window, false);
+            case.scan(&mut alone, case.prompt, &mut Vec::new());
+            let mut shared = unbounded.fork_for_cut(&cuts, case.prompt, policy, salt).unwrap();
+            prop_assert_eq!(shared.cut(None), alone.cut(None));
+            let (mut a, mut b) = (Vec::new(), Vec::new());
+            prop_assert_eq!(case.scan(&mut shared, case.tokens, &mut a), case.scan(&mut alone, case.tokens, &mut b));
+            prop_assert_eq!(a, b);
+            prop_assert_eq!(shared.survivors(), alone.survivors());
+        }
+    }
+
+    #[test]
     fn of_equal_scores_the_oldest_is_evicted(case in cases(true)) {
         agrees(&case)?;
     }
 
     /// What rows say of a policy is the policy.
     #[test]
-    fn a_definition_is_read_back((policy, _) in policies(), written in formulas(), max in any::<bool>(), percent in 0..=100u8) {
+    fn a_definition_is_read_back(
+        (policy, _) in policies(), written in formulas(), max in any::<bool>(), percent in 0..=100u8, schedule in schedules()
+    ) {
         let pool = if max { Pool::Max } else { Pool::Mean };
         let policy = policy.canonical();
         for policy in [Some(policy), Score::new(&written, pool).ok().map(|score| Policy { score, ..policy })].into_iter().flatten() {
-            let policy = Policy { keep_first: Amount::Percent(percent), budget: Budget::Pyramid(20), ..policy };
+            let policy = Policy { keep_first: Amount::Percent(percent), budget: Budget::Pyramid(20), schedule, ..policy };
             prop_assert_eq!(policy.definition().parse::<Policy>().unwrap(), policy.canonical());
         }
     }
 
     /// Formulas against their definition: one entry after the other, in f64, from the whole past.
     #[test]
-    fn formulas_equal_their_definition(case in cases(false), written in formulas(), max in any::<bool>()) {
+    fn formulas_equal_their_definition(
+        case in cases(false), written in formulas(), max in any::<bool>(), scheduled in prop::option::of((schedules(), 1usize..30))
+    ) {
         let pool = if max { Pool::Max } else { Pool::Mean };
         // Those that have a name have tests of their own.
         let Some(score) = Score::new(&written, pool).ok().filter(|score| !score.has_name()) else { return Ok(()) };
         let expr = formula::parse::parse(&written).unwrap();
         let SizedPolicy { scope, size, .. } = case.policy;
         let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
-        let policy = Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform };
+        let (budget, schedule) = (Budget::Uniform, Schedule::default());
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         prop_assume!(!max || !written.contains("pooled("));
-        agrees(&Case {
-            tokens: case.tokens.min(30),
-            policy: policy.at(size).unwrap(),
-            formula: Some((expr, pool)),
-            ..case.clone()
+        let tokens = case.tokens.min(30);
+        let policy = policy.at(size).unwrap();
+        let case = Case { tokens, policy, formula: Some((expr, pool)), ..case };
+        agrees(&match scheduled {
+            Some((schedule, prompt)) => super::tests::scheduled(case, schedule, prompt),
+            None => case,
         })?;
     }
 
     /// A function that computes a score of the program decides as that does.
     #[test]
-    fn functions_decide_as_the_scores_they_compute(case in cases(false), by_age in any::<bool>()) {
+    fn functions_decide_as_the_scores_they_compute(
+        case in cases(false), by_age in any::<bool>(), schedule in prop::option::of(schedules()), prompt in 1usize..70
+    ) {
         let heads = case.heads.of_group(case.policy.scope, 0).len();
         let score = move |step: &Step<'_>| -> Option<Vec<f64>> {
             let entries = step.positions.len();
@@ -324,7 +393,12 @@ proptest! {
         let same = Score::new(if by_age { "position" } else { "attention" }, Pool::Mean).unwrap();
         let SizedPolicy { scope, size, .. } = case.policy;
         let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
-        let policy = |score| Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform }.at(size).unwrap();
+        let case = match schedule {
+            Some(schedule) => scheduled(case, schedule, prompt),
+            None => case,
+        };
+        let (budget, schedule) = (Budget::Uniform, case.policy.schedule);
+        let policy = |score| Policy { score, scope, keep_first, keep_recent, budget, schedule }.at(size).unwrap();
         // The oldest leaves in every group alike.
         prop_assume!(!by_age || scope == Scope::Layer);
         agrees_under(&Case { policy: policy(same), ..case }, policy(Score::Custom(custom)))?;
@@ -380,6 +454,7 @@ fn what_is_not_a_number_by_hand() {
         tokens,
         policy: presets::by_name("window").unwrap().at(3).unwrap(),
         window: None,
+        prompt: tokens,
         logits: vec![0.0; 2 * tokens * tokens],
         norms: vec![0.0; tokens],
         vectors: [(); 2].map(|()| vec![1.0; tokens * DIM]),
@@ -390,7 +465,8 @@ fn what_is_not_a_number_by_hand() {
         for pool in [Pool::Mean, Pool::Max] {
             let score = Score::new(written, pool).unwrap();
             let [keep_first, keep_recent] = [Amount::Tokens(0); 2];
-            let policy = Policy { score, scope: Scope::Layer, keep_first, keep_recent, budget: Budget::Uniform };
+            let (scope, budget, schedule) = (Scope::Layer, Budget::Uniform, Schedule::default());
+            let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
             let mut log = Vec::new();
             case.scan(&mut CacheEntries::bounded(heads, policy.at(3).unwrap(), SALT), tokens, &mut log);
             assert_eq!(log, [Eviction { step: 3, group: 0, victim }], "{written}, {pool:?}");
@@ -405,7 +481,8 @@ fn random_keeps_a_uniform_sample_of_the_past() {
     let (logits, norms) = (vec![0.0; tokens * tokens], vec![0.0; tokens]);
     let vectors = [(); 2].map(|()| vec![0.0; tokens * DIM]);
     let (chunks, formula) = (vec![64], None);
-    let case = Case { heads, tokens, policy, window: None, logits, norms, vectors, chunks, formula };
+    let case =
+        Case { heads, tokens, policy, window: None, prompt: tokens, logits, norms, vectors, chunks, formula };
     let mut quarters = [0usize; 4];
     for salt in 0..40 {
         let mut entries = CacheEntries::bounded(heads, policy, salt);

@@ -65,7 +65,7 @@ macro_rules! row {
             }
             table.push_missing("compare_to_full", || vec![false; height]);
             // Before, there was no such model, no such budget before schema 7, and no definition.
-            for name in ["local_layers", "windows", "budget", "definition"] {
+            for name in ["local_layers", "windows", "budget", "definition", "schedule"] {
                 table.push_missing(name, || vec![None::<Text>; height]);
             }
             $(let mut $before = table.column(stringify!($before))?.into_iter();)*
@@ -79,6 +79,7 @@ macro_rules! row {
                     $($after: $after.next().context(SHORT)?),*
                 };
                 row.cache_size = row.cache_size.filter(|_| row.policy != "full");
+                row.schedule = row.schedule.take().or_else(|| row.former_schedule());
                 Ok(row)
             };
             (0..height).map(next).collect()
@@ -112,8 +113,11 @@ row! {
     /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
     budget: Option<Text>,
     /// What the policy's name stands for, whatever the cache size: `score=last_attention scope=layer keep_first=0 keep_recent=10%
-    /// budget=uniform`; `None` for `full` and `truncate`, and in rows of earlier versions.
+    /// budget=uniform schedule=1`; `None` for `full` and `truncate`, and in rows of earlier versions.
     definition: Option<Text>,
+    /// When entries leave: `1`, after every token; `128`, so many at once; `cut`, once after the prompt; `cut+16`. `None` for `full`
+    /// and `truncate`.
+    schedule: Option<Text>,
     /// `absolute`, `slot` or `squeezed`.
     positions: Text,
     /// What the policy does in layers with a window of their own, `bounded` or `exempt`; `None` for models without such layers,
@@ -122,8 +126,8 @@ row! {
     /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
     /// rows of earlier versions.
     windows: Option<Text>,
-    /// How a prompt gets into the cache: `stream`, `one_shot`, or `one_shot_document`, which is cut before the
-    /// question.
+    /// How a prompt gets into the cache: `stream`, or `one_shot`, the schedule `cut+1` of a task; `one_shot_document`, or
+    /// `cut_before_question` under a policy's own schedule, where it is cut before the question.
     prefill: Text,
     /// `perplexity`, `retention`, `squality`, `qasper`, `story`, `needle`, ...
     task: Text,
@@ -191,6 +195,14 @@ row! {
     peak_cache_bytes: u64,
     /// UTC, RFC 3339.
     date: Text,
+}
+
+impl Row {
+    /// The schedule of a row of an earlier version.
+    fn former_schedule(&self) -> Option<Text> {
+        let evicts = self.policy != "full" && self.policy != "truncate";
+        evicts.then(|| if self.prefill.starts_with("one_shot") { "cut+1" } else { "1" }.into())
+    }
 }
 
 /// The settings that the column `generation` or `selection` names, whose values may have spaces, as in `depths=[10, 50, 90] texts=2`.

@@ -305,7 +305,23 @@ impl ModelShape {
         let of_layer = |(index, layer): (usize, &LayerAttention)| {
             let policy = policy.map(|policy| policy.of_layer(index, self.attention.len()));
             let policy = local_layers.policy(policy, layer.window);
-            policy.map_or(usize::MAX, |policy| policy.size).min(layer.window.unwrap_or(usize::MAX))
+            policy.map_or(usize::MAX, SizedPolicy::most).min(layer.window.unwrap_or(usize::MAX))
+        };
+        self.attention.iter().enumerate().map(of_layer).collect()
+    }
+
+    /// Entries of each layer after so many tokens, of which the first are the prompt.
+    pub fn entries_after(
+        &self,
+        (policy, local_layers): (Option<SizedPolicy>, LocalLayers),
+        tokens: usize,
+        prompt: usize,
+    ) -> Vec<usize> {
+        let of_layer = |(index, layer): (usize, &LayerAttention)| {
+            let policy = policy.map(|policy| policy.of_layer(index, self.attention.len()));
+            let policy = local_layers.policy(policy, layer.window);
+            let held = policy.map_or(tokens, |policy| policy.entries_after(tokens, prompt));
+            held.min(layer.window.unwrap_or(usize::MAX))
         };
         self.attention.iter().enumerate().map(of_layer).collect()
     }

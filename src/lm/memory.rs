@@ -13,6 +13,7 @@ use super::attention::Scratch;
 use super::config::{LayerAttention, ModelShape};
 use super::gpu::GpuCache;
 use super::rerotation::RerotatedKeys;
+use super::rope::Frequencies;
 use crate::eviction::{CacheEntries, Eviction, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
 use crate::vector;
 
@@ -37,6 +38,10 @@ pub struct Memory {
     /// Tokens whose future the policy knows, if it needs that.
     pub(super) known: Option<usize>,
 }
+
+/// What policies that will cut a prompt know of it: (layers)(policies)
+#[derive(Clone, Debug)]
+pub struct PromptScores(Vec<Vec<CacheEntries>>);
 
 /// Everything one layer keeps.
 #[derive(Clone, Debug)]
@@ -196,6 +201,9 @@ pub struct MemoryPlan<'a> {
     /// start.
     pub fork_scopes: &'a [Scope],
     pub fork_points: &'a [usize],
+    /// Unbounded only: policies that will cut the prompt, for [`Memory::take_cuts`], each with its setting for layers with a window
+    /// and its seed.
+    pub cuts: &'a [(SizedPolicy, LocalLayers, u64)],
     /// Unbounded only: forks will be taken, so layers with a window keep what it has passed.
     pub forks: bool,
     /// Unbounded only: tokens to make room for; more are no error.
@@ -206,8 +214,6 @@ pub struct MemoryPlan<'a> {
     pub future: Option<&'a [Arc<RecordedAttention>]>,
     /// Measure the attention mass that evicted entries would have received (absolute positions).
     pub measure_loss: bool,
-    /// Evict nothing until [`Memory::cut`]: for one-shot prompts (absolute positions).
-    pub one_shot: bool,
     /// Record evictions for [`Memory::take_log`].
     pub log: bool,
 }
@@ -243,12 +249,22 @@ impl Memory {
                 None => {
                     // Where a policy leaves a layer to its window, that is its bound.
                     let room = if plan.policy.is_some() { usize::MAX } else { plan.expect };
-                    (CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points), room)
+                    let entries =
+                        CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points).of_layer(index);
+                    let own = plan.cuts.iter().filter_map(|(policy, local_layers, seed)| {
+                        let policy = policy.of_layer(index, shape.attention.len());
+                        Some((local_layers.policy(Some(policy), window)?, self::salt(*seed, index)))
+                    });
+                    (entries.with_cuts(&own.collect::<Vec<_>>()), room)
                 }
-                Some(policy) if plan.one_shot => {
-                    (CacheEntries::one_shot(heads, policy, salt), plan.expect.max(policy.size) + BLOCK)
+                Some(policy) => {
+                    let most = if policy.schedule.cut {
+                        plan.expect.max(policy.size)
+                    } else {
+                        policy.size.saturating_add(policy.schedule.buffer())
+                    };
+                    (CacheEntries::bounded(heads, policy, salt), most.saturating_add(BLOCK))
                 }
-                Some(policy) => (CacheEntries::bounded(heads, policy, salt), policy.size + BLOCK),
             };
             let entries = entries.of_layer(index).with_window(window, plan.forks).recording(plan.record);
             let entries = match plan.future {
@@ -337,15 +353,46 @@ impl Memory {
         })
     }
 
-    /// Ends a one-shot prompt ([`MemoryPlan::one_shot`]): cuts every layer to its policy's size by the scores after the
-    /// prompt's last token, and frees the room of the others.
-    pub fn cut(&mut self) {
-        for layer in &mut self.layers {
-            if let Some(kept) = layer.entries.cut() {
-                layer.keep(&kept);
-            }
-            layer.resize(vector::padded(layer.entries.most().saturating_add(BLOCK - 1)));
-        }
+    /// Ends a prompt that was read with [`MemoryPlan::cuts`]: what each policy knows of it.
+    pub fn take_cuts(&mut self) -> PromptScores {
+        PromptScores(self.layers.iter_mut().map(|layer| layer.entries.take_cuts()).collect())
+    }
+
+    /// A memory that has read the prompt by which `scores` were taken from this unbounded one, `len` tokens, and that will be cut
+    /// as the plan's policy says. It equals one that was made by `plan` from the start, if that has [`Positions::Absolute`].
+    /// `None` where the policy was not among those of the plan.
+    pub fn fork_for_cut(&self, scores: &PromptScores, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
+        let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, .. } = plan;
+        let policy = policy?;
+        let layers = self.layers.iter().enumerate().map(|(index, layer)| {
+            let own = policy.of_layer(index, self.layers.len());
+            let own = local_layers.policy(Some(own), layer.entries.window());
+            let salt = salt(seed, index);
+            let entries = match own {
+                Some(own) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt)?,
+                None => layer.entries.fork(len, None, salt)?,
+            };
+            let columns = layer.entries.columns_at(len)?;
+            let capacity = vector::padded(expect.max(columns.len()) + BLOCK);
+            let Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) = &layer.tables else {
+                return None;
+            };
+            let tables = Tables::Host(HostTables {
+                keys: Keys::Absolute(keys.copy_of(columns.clone(), capacity)),
+                values: values.copy_of(columns, capacity),
+                all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
+            });
+            Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
+        });
+        Some(Memory {
+            layers: layers.collect::<Option<Vec<_>>>()?,
+            seen: len,
+            scratch: Scratch::default(),
+            compute_f64: policy.score.compares_norms(),
+            lost: measure_loss.then(|| vec![0.0; len]),
+            is_long: self.is_long,
+            known: None,
+        })
     }
 
     /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
@@ -414,6 +461,25 @@ impl LayerCache {
             Tables::Host(tables) => tables.keep(kept),
             Tables::Gpu(cache) => cache.keep(kept),
         }
+    }
+
+    /// Cuts the entries of a prompt as the policy says, and frees the room of those that leave. Keys whose positions depend on
+    /// evictions are placed anew, at the layer's `frequencies`.
+    pub fn cut(&mut self, frequencies: &Frequencies) {
+        if !self.entries.awaits_cut() {
+            return;
+        }
+        if let Some(kept) = self.entries.cut(self.log.as_mut()) {
+            self.keep(&kept);
+            if let Tables::Host(HostTables { keys: Keys::Rerotated(keys), .. }) = &mut self.tables {
+                for (group, positions) in self.entries.survivors().into_iter().enumerate() {
+                    keys.place(group, positions.iter().copied().enumerate(), frequencies);
+                }
+            }
+        }
+        let most = self.entries.most();
+        let most = if most == usize::MAX { self.entries.len() + 1 } else { most };
+        self.resize(vector::padded(most + BLOCK - 1));
     }
 
     /// Changes the capacity, one table after the other.

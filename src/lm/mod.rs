@@ -44,7 +44,7 @@ pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, Pref
 #[cfg(feature = "emulate")]
 pub use gpu::Emulation;
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
-pub use memory::{BLOCK, Memory, MemoryPlan, ReadStats};
+pub use memory::{BLOCK, Memory, MemoryPlan, PromptScores, ReadStats};
 pub use open::ModelFiles;
 pub use product::matrix_rate;
 pub use random::tiny_shape;

@@ -133,8 +133,36 @@ impl RerotatedKeys {
         }
     }
 
+    /// Gives the entries of a group the distances that they have now, the newest at its coordinate: after several have left at
+    /// once. `entries` are their columns and positions in the text, ascending.
+    pub fn place(
+        &mut self,
+        group: usize,
+        entries: impl DoubleEndedIterator<Item = (usize, u32)>,
+        frequencies: &Frequencies,
+    ) {
+        let mut columns = 0;
+        let mut next: Option<(u32, f64)> = None;
+        for (column, position) in entries.rev() {
+            columns = columns.max(column + 1);
+            let own = &mut self.groups[group].coordinates[column];
+            let coordinate = next.map_or(*own, |(next, coordinate)| coordinate - self.distance(next - position));
+            self.groups[group].coordinates[column] = coordinate;
+            next = Some((position, coordinate));
+        }
+        (self.groups[group].rotations, self.groups[group].rotated_before) = (0, 0);
+        self.rotate(group, 0..columns, frequencies);
+    }
+
     /// After a step: moves every entry before an evicted one towards the newest by the amount the gap shrank.
     pub fn close_gaps(&mut self, scan: &BlockScan<'_>, frequencies: &Frequencies) {
+        if scan.victims.len() > self.groups.len() {
+            for group in 0..self.groups.len() {
+                let living = scan.living(group).map(|column| (column, scan.position(group, column)));
+                self.place(group, living, frequencies);
+            }
+            return;
+        }
         for &(group, victim) in &scan.victims {
             let (Some(before), Some(after)) = scan.neighbours(group, victim) else { continue };
             let [left, gone, right] = [before, victim, after].map(|column| scan.position(group, column));

@@ -249,6 +249,15 @@ impl LanguageModel {
         }
     }
 
+    /// Ends a prompt: cuts every layer of a memory whose policy's schedule says so to its size, by the scores after the prompt's
+    /// last token.
+    pub fn cut(&self, memory: &mut Memory) {
+        let is_long = memory.is_long;
+        for (layer, own) in memory.layers.iter_mut().zip(&self.shape.attention) {
+            layer.cut(self.ropes[own.rope].frequencies(is_long));
+        }
+    }
+
     /// The attention of a text under the full cache, by layer, over the decision groups of a scope.
     ///
     /// # Errors

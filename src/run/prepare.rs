@@ -63,9 +63,8 @@ impl NamedCell {
     pub fn cache_config(&self) -> CacheConfig {
         let task = &self.cell.task;
         CacheConfig {
-            rule: self.cell.rule,
+            rule: self.cell.effective_rule(),
             positions: self.cell.positions,
-            prefill: task.prefill(),
             query_aware: task.generation.as_ref().is_none_or(|generation| generation.query_aware),
             seed: self.cell.seed,
             compare: task.compare_to_full.unwrap_or(false),
@@ -174,7 +173,7 @@ pub fn prepare(
             let (mut named, mut aliases) = (Vec::new(), Vec::new());
             let layers = files.shape.layers;
             for asked in cells {
-                if let Err(error) = asked.check_layers(layers) {
+                if let Err(error) = asked.check_layers(layers, files.shape.has_windows()) {
                     refused.push(error);
                     continue;
                 }

@@ -139,6 +139,7 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
         cache_size: size.map(|size| size as u32),
         budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
         definition: policy.map(|policy| policy.definition().into()),
+        schedule: policy.map(|_| cell.schedule().to_string().into()),
         positions: cell.positions.name().into(),
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())

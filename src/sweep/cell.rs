@@ -8,11 +8,11 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 
-use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions};
+use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
-use crate::task::{GenerationConfig, TaskSpec, option, quoted};
+use crate::task::{GenerationConfig, Prefill, TaskSpec, option, quoted};
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -72,10 +72,29 @@ impl Cell {
         }
     }
 
-    /// The policy as a sweep would write it: `tova`, `tova@squeezed` where keys move, or `tova@exempt` where layers with a window
-    /// are left alone.
+    /// The rule, with the schedule that a task's prompts have where a policy has none of its own.
+    pub fn effective_rule(&self) -> CacheRule {
+        match self.rule {
+            CacheRule::Evict { policy, size } if self.task.prefill() == Prefill::OneShot => {
+                CacheRule::Evict { policy: Policy { schedule: Schedule::CUT_ONE, ..policy }, size }
+            }
+            rule => rule,
+        }
+    }
+
+    /// When entries leave; of caches from which none does, the default.
+    pub fn schedule(&self) -> Schedule {
+        self.effective_rule().schedule()
+    }
+
+    /// The policy as a sweep would write it: `tova`, `tova@cut` where the prompt is cut, `tova@squeezed` where keys move, or
+    /// `tova@exempt` where layers with a window are left alone.
     pub fn label(&self) -> String {
         let mut label = self.policy.clone();
+        // That of a task's prompts shows in its settings.
+        if self.rule.schedule() != Schedule::default() {
+            label = format!("{label}@{}", self.rule.schedule());
+        }
         if self.positions != Positions::Absolute {
             label = format!("{label}@{}", self.positions.name());
         }
@@ -94,11 +113,14 @@ impl Cell {
     /// Refuses a cache that a model of so many layers cannot have.
     ///
     /// # Errors
-    /// A budget for another number of layers, or one that leaves a layer too small for what is protected.
-    pub fn check_layers(&self, layers: usize) -> Result<()> {
+    /// A budget for another number of layers, or one that leaves a layer too small for what is protected; a schedule that layers
+    /// with a window cannot have.
+    pub fn check_layers(&self, layers: usize, has_windows: bool) -> Result<()> {
         let CacheRule::Evict { policy, size } = self.rule else { return Ok(()) };
+        let bounded = has_windows && self.local_layers == LocalLayers::Bounded;
         policy
             .check(size, layers)
+            .and_then(|()| if bounded { policy.schedule.check_windows() } else { Ok(()) })
             .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
     }
 

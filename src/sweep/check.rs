@@ -11,7 +11,8 @@ use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
 use crate::eviction::{
-    Amount, Budget, CacheRule, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, POSITIONS, Policy, Positions, Score,
+    Amount, Budget, CacheRule, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE, POSITIONS, Policy,
+    Positions, Schedule, Score,
 };
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
@@ -34,20 +35,22 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
         None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(shape.models)?;
-    let mut defined = definitions(shape.define)?;
+    let mut defined = definitions(shape.define, Some(shape.schedule))?;
     for (name, _) in own {
         check_policy_name(name, shape.policies.referenced)?;
     }
+    // The program's own policies have a schedule.
     defined.extend(own.iter().cloned());
-    let of_sweep = (shape.positions, shape.local_layers);
+    let of_sweep =
+        OfSweep { schedule: shape.schedule, positions: shape.positions, local_layers: shape.local_layers };
     let mut policies = policies(&shape.policies, &defined, of_sweep)?;
     let placed: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
     let others = own.iter().filter(|(name, _)| !placed.contains(name));
     policies.extend(others.map(|(name, policy)| NamedPolicy {
         name: name.clone(),
         rule: Rule::Policy(*policy),
-        positions: of_sweep.0,
-        local_layers: of_sweep.1,
+        positions: of_sweep.positions,
+        local_layers: of_sweep.local_layers,
     }));
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies)?;
@@ -132,13 +135,23 @@ fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigE
     })
 }
 
+/// What policies have that do not say so themselves.
+#[derive(Clone, Copy)]
+struct OfSweep {
+    schedule: Schedule,
+    positions: Positions,
+    local_layers: LocalLayers,
+}
+
+/// The policies of `define:`. Those without a schedule have that of the sweep.
 pub(super) fn definitions(
     define: IndexMap<Spanned<String>, PolicyYaml>,
+    of_sweep: Option<Schedule>,
 ) -> Result<Vec<(String, Policy)>, ConfigError> {
     let mut defined = Vec::new();
     for (Spanned { value: name, referenced, .. }, shape) in define {
         check_policy_name(&name, referenced)?;
-        let PolicyYaml { score, pool, scope, keep_first, keep_recent, budget } = shape;
+        let PolicyYaml { score, pool, scope, keep_first, keep_recent, schedule, budget } = shape;
         let score = match Score::new(&score.value, pool) {
             Ok(score) => score,
             Err(error) => {
@@ -147,7 +160,8 @@ pub(super) fn definitions(
             }
         };
         let budget = budget.map(budget_of).transpose()?.unwrap_or_default();
-        let policy = Policy { score, scope, keep_first: keep_first.0, keep_recent: keep_recent.0, budget };
+        let schedule = schedule.or(of_sweep).unwrap_or_default();
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         defined.push((name, policy));
     }
     Ok(defined)
@@ -197,7 +211,7 @@ fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
 fn policies(
     names: &Spanned<Vec<Spanned<String>>>,
     defined: &[(String, Policy)],
-    of_sweep: (Positions, LocalLayers),
+    of_sweep: OfSweep,
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
     let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
     yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
@@ -210,16 +224,21 @@ fn policies(
     let find = |name: &str| match name {
         "full" => Some(Rule::Full),
         "truncate" => Some(Rule::Truncate),
-        _ => own(name).or_else(|| own_with_keep_first(name)).or_else(|| presets::by_name(name)).map(Rule::Policy),
+        _ => {
+            let preset = || Some(Policy { schedule: of_sweep.schedule, ..presets::by_name(name)? });
+            own(name).or_else(|| own_with_keep_first(name)).or_else(preset).map(Rule::Policy)
+        }
     };
     let mut policies = Vec::new();
     for Spanned { value: written, referenced, .. } in &names.value {
         let (name, own) =
             written.split_once('@').map_or((written.as_str(), None), |(name, own)| (name, Some(own)));
-        let (mut positions, mut local_layers) = of_sweep;
+        let OfSweep { mut positions, mut local_layers, .. } = of_sweep;
+        let mut schedule = None;
         for own in own.into_iter().flat_map(|own| own.split('@')) {
-            match LocalLayers::from_name(own) {
-                Some(own) if !is_reserved(name) => local_layers = own,
+            match (LocalLayers::from_name(own), own.parse()) {
+                (Some(own), _) if !is_reserved(name) => local_layers = own,
+                (_, Ok(own)) if !is_reserved(name) => schedule = Some(own),
                 _ => positions = positions_of(own, name, *referenced)?,
             }
         }
@@ -236,6 +255,10 @@ fn policies(
                 ),
             );
         };
+        let rule = match (rule, schedule) {
+            (Rule::Policy(policy), Some(schedule)) => Rule::Policy(Policy { schedule, ..policy }),
+            (rule, _) => rule,
+        };
         policies.push(NamedPolicy { name: name.to_string(), rule, positions, local_layers });
     }
     Ok(policies)
@@ -250,11 +273,20 @@ fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, C
     let names: Vec<_> =
         POSITIONS.iter().map(|own| own.name).chain(LOCAL_LAYERS.iter().map(|own| own.name)).collect();
     if is_reserved(policy) {
-        let message = format!("`{policy}` never evicts, so its keys never move");
+        let message = format!("`{policy}` never evicts, so nothing leaves and its keys never move");
         return yaml::refuse(place, message, format!("write `{policy}`"));
     }
+    if own.starts_with("cut") || own.starts_with(|c: char| c.is_ascii_digit()) {
+        let message = format!("`{own}` of `{policy}` is no schedule");
+        return yaml::refuse(
+            place,
+            message,
+            format!("after @ write cut, cut+16, or a number from 1 to {MOST_AT_ONCE}"),
+        );
+    }
     let message = format!("unknown positions `{own}` of `{policy}`");
-    let hint = format!("{}after @ write {}", did_you_mean(own, names.iter().copied()), names.join(", "));
+    let near = did_you_mean(own, names.iter().copied());
+    let hint = format!("{near}after @ write {}, or a schedule such as cut or 128", names.join(", "));
     Positions::from_name(own).map_or_else(|| yaml::refuse(place, message, hint), Ok)
 }
 
@@ -303,6 +335,39 @@ fn sizes(
     Ok(sizes)
 }
 
+/// Refuses schedules that have no meaning in a task.
+fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -> Result<(), ConfigError> {
+    let schedules = policies.iter().filter_map(|policy| match policy.rule {
+        Rule::Policy(own) => Some((&policy.name, own.schedule)),
+        _ => None,
+    });
+    let named = |(name, schedule): (&String, Schedule)| format!("{name}@{schedule}");
+    let one_shot = task.prefill() == Prefill::OneShot;
+    let own = schedules.clone().find(|(_, schedule)| *schedule != Schedule::default());
+    if let Some(own) = own.filter(|_| one_shot) {
+        let message =
+            format!("`prefill: one_shot` is the schedule `cut+1`, and `{}` has one of its own", named(own));
+        return yaml::refuse(referenced, message, "leave out `prefill`, or the policy's schedule");
+    }
+    let cut = schedules.clone().find(|(_, schedule)| schedule.cut);
+    if let Some(cut) = cut.filter(|_| !task.has_prompt()) {
+        let hint = match task.name {
+            PERPLEXITY => "write `prompt: 75%` in the task, or give the policy another schedule",
+            _ => "put the policy or the task into a sweep of its own",
+        };
+        let message = format!("`{}` cuts the prompt, and `{}` has none", named(cut), task.name);
+        return yaml::refuse(referenced, message, hint);
+    }
+    if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
+        return yaml::refuse(
+            referenced,
+            "`query_aware: false` says where a prompt is cut, and no policy cuts it",
+            "add `prefill: one_shot` or a schedule such as tova@cut, or remove it",
+        );
+    }
+    Ok(())
+}
+
 /// The task whose texts are known before they are read.
 const PERPLEXITY: &str = "perplexity";
 
@@ -310,7 +375,6 @@ fn tasks(
     entries: Spanned<Vec<Spanned<TaskYaml>>>,
     policies: &[NamedPolicy],
 ) -> Result<Vec<TaskSpec>, ConfigError> {
-    let moving = policies.iter().map(|policy| policy.positions).find(|own| *own != Positions::Absolute);
     let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
     let mut tasks = Vec::new();
     let mut checked = Vec::new();
@@ -334,13 +398,7 @@ fn tasks(
             );
             return yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
         }
-        if let Some(positions) = moving.filter(|_| task.prefill() == Prefill::OneShot) {
-            return yaml::refuse(
-                referenced,
-                format!("`prefill: one_shot` needs `positions: absolute`, not {}", positions.name()),
-                "a prompt that is read whole keeps its positions; write `prefill: stream`, or leave out `positions`",
-            );
-        }
+        check_cuts(&task, policies, referenced)?;
         tasks.push((task, referenced));
     }
     yaml::distinct("tasks", entries.referenced, tasks, |task| {

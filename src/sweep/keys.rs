@@ -8,13 +8,13 @@ use std::fmt;
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Unexpected, Visitor};
+use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
 use super::schema::{self, names};
 use crate::eviction::formula::Pool;
-use crate::eviction::{Amount, Budget, LocalLayers, Positions, Scope};
+use crate::eviction::{Amount, Budget, LocalLayers, Positions, Schedule, Scope};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::Spanned;
@@ -32,8 +32,8 @@ pub(super) struct SweepYaml {
     #[schemars(length(min = 1), extend("uniqueItems" = true))]
     pub models: Spanned<Vec<Spanned<ModelYaml>>>,
     /// The cache policies to compare, in the order of legends. `full` is the unbounded cache, which others are measured
-    /// against. Write name+I to protect the first I tokens, name@slot or name@squeezed for positions of its own, and
-    /// name@exempt to leave layers with a window alone.
+    /// against. Write name+I to protect the first I tokens, name@cut, name@128 or name@cut+16 for a schedule of its own, name@slot
+    /// or name@squeezed for positions of its own, and name@exempt to leave layers with a window alone.
     #[schemars(schema_with = "names::policies")]
     pub policies: Spanned<Vec<Spanned<String>>>,
     /// New policies, by name.
@@ -46,6 +46,10 @@ pub(super) struct SweepYaml {
     #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = []))]
     #[schemars(extend("examples" = [[64, 128, 256, 512, 1024, 2048, 4096]]))]
     pub cache_sizes: Vec<Spanned<u64>>,
+    /// When entries leave, for every policy that does not say so itself.
+    #[serde(default)]
+    #[schemars(schema_with = "names::schedules")]
+    pub schedule: Schedule,
     /// Where keys are rotated after evictions, for every policy that does not set its own.
     #[serde(default)]
     #[schemars(schema_with = "names::positions")]
@@ -154,10 +158,13 @@ pub(super) struct PolicyYaml {
     /// The first tokens of a text that are never evicted: tokens such as 4, or a whole percentage of the cache size such
     /// as "10%".
     #[serde(default)]
-    pub keep_first: AmountYaml,
+    pub keep_first: Amount,
     /// The newest entries that are never evicted: tokens such as 16, or a whole percentage of the cache size such as "10%".
     #[serde(default)]
-    pub keep_recent: AmountYaml,
+    pub keep_recent: Amount,
+    /// When entries leave; by default as the sweep says.
+    #[schemars(schema_with = "names::own_schedules")]
+    pub schedule: Option<Schedule>,
     /// Sizes of their own for the layers, whose mean is the cache size; by default every layer has the same size.
     #[schemars(extend("default" = null))]
     pub budget: Option<Spanned<BudgetYaml>>,
@@ -186,43 +193,4 @@ fn pyramid(_: &mut SchemaGenerator) -> Schema {
 fn shares(_: &mut SchemaGenerator) -> Schema {
     let share = json!({"type": "number", "exclusiveMinimum": 0, "maximum": Budget::MOST});
     json_schema!({"type": "array", "items": share, "minItems": 1, "examples": [[3, 2, 2, 1]]})
-}
-
-/// Tokens, or a percentage in text: `16` or `10%`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AmountYaml(pub Amount);
-
-impl Default for AmountYaml {
-    fn default() -> Self {
-        AmountYaml(Amount::Tokens(0))
-    }
-}
-
-impl<'de> Deserialize<'de> for AmountYaml {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tokens;
-        impl Visitor<'_> for Tokens {
-            type Value = AmountYaml;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a number of tokens such as 16, or a whole percentage of the cache such as 10%")
-            }
-            fn visit_u64<E: Error>(self, tokens: u64) -> Result<AmountYaml, E> {
-                let tokens =
-                    u32::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))?;
-                Ok(AmountYaml(Amount::Tokens(tokens as usize)))
-            }
-            fn visit_i64<E: Error>(self, tokens: i64) -> Result<AmountYaml, E> {
-                let tokens =
-                    u64::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))?;
-                self.visit_u64(tokens)
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<AmountYaml, E> {
-                match text.parse() {
-                    Ok(percent @ Amount::Percent(_)) => Ok(AmountYaml(percent)),
-                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
-                }
-            }
-        }
-        deserializer.deserialize_any(Tokens)
-    }
 }

@@ -96,7 +96,7 @@ pub fn parse_definitions(text: &str, file: &str) -> Result<Vec<(String, Policy)>
     let defined = if define.is_empty() {
         refuse(Location::UNKNOWN, "defines no policy", "write one under `define:`")
     } else {
-        check::definitions(define)
+        check::definitions(define, None)
     };
     defined.map_err(|error| error.in_file(file))
 }

@@ -10,17 +10,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::generation::Prefill;
-use crate::eviction::{CacheRule, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
-use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, Tensor};
+use crate::eviction::{CacheRule, LocalLayers, Positions, RecordedAttention, Schedule, Scope, SizedPolicy};
+use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
+use crate::metric::MetricSum;
 
 /// The cache under which a sample is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheConfig {
     pub rule: CacheRule,
     pub positions: Positions,
-    pub prefill: Prefill,
-    /// Whether the cache of a prompt that was read whole is cut after the question; otherwise before it.
+    /// Whether a cache that is cut after its prompt is cut after the question; otherwise before it.
     pub query_aware: bool,
     pub seed: u64,
     /// Whether every prediction is compared with that of the full cache.
@@ -38,17 +37,39 @@ pub struct FullCachePrefix {
     pub(super) states: Tensor,
     pub(super) read: usize,
     pub(super) seconds: f64,
+    /// Where policies cut the prompt, and what they know of it.
+    cut: Option<(usize, PromptScores)>,
+}
+
+/// How far a text is read with the full cache that cells share.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PrefixLength {
+    pub read: usize,
+    /// Where caches are cut: the end of what is shared of a prompt.
+    pub cut: usize,
+    /// Of the whole text.
+    pub text: usize,
 }
 
 impl CacheConfig {
-    /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`.
-    pub fn needs(&self, tokens: usize) -> usize {
+    /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`, of which the first may be a prompt.
+    pub fn needs(&self, tokens: usize, prompt: Option<usize>) -> usize {
         let is_full = match self.rule {
             CacheRule::Unbounded => true,
             CacheRule::Truncate { size } => size >= tokens,
             CacheRule::Evict { .. } => self.evicting(tokens).is_none(),
         };
-        if is_full || self.compare { tokens } else { self.needs_to_go_on(tokens) }
+        if is_full || self.compare { tokens } else { self.needs_to_go_on(self.continues(tokens, prompt)) }
+    }
+
+    /// The part of a text that is read before it is known what leaves: up to the cut, or all of it.
+    pub(super) fn continues(&self, tokens: usize, prompt: Option<usize>) -> usize {
+        prompt.filter(|_| self.cuts()).unwrap_or(tokens)
+    }
+
+    /// Whether the prompt is cut.
+    pub fn cuts(&self) -> bool {
+        matches!(self.rule, CacheRule::Evict { policy, .. } if policy.schedule.cut)
     }
 
     /// The same where more tokens follow the text.
@@ -60,14 +81,12 @@ impl CacheConfig {
         }
     }
 
-    /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends.
+    /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
+    /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {
-        match self.sized() {
-            Some(policy)
-                if self.positions == Positions::Absolute
-                    && self.prefill == Prefill::Stream
-                    && policy.score.shares_prefix() =>
-            {
+        match self.sized().filter(|_| self.positions == Positions::Absolute) {
+            Some(policy) if policy.schedule.cut && shares_prompt(policy) => tokens,
+            Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.score.shares_prefix() => {
                 policy.smallest(self.layers).min(tokens) / BLOCK * BLOCK
             }
             _ => 0,
@@ -83,7 +102,10 @@ impl CacheConfig {
             (sum + if full > 0.0 { full * size as f64 } else { 0.0 }) / all
         };
         match self.sized() {
-            Some(policy) if self.prefill == Prefill::Stream => self.mean(policy, of_layer),
+            // Half of what is evicted at once is there on average.
+            Some(policy) if !policy.schedule.cut => {
+                self.mean(policy, |size| of_layer(size.saturating_add(policy.schedule.buffer() / 2)))
+            }
             _ => of_layer(usize::MAX),
         }
     }
@@ -92,6 +114,14 @@ impl CacheConfig {
     pub fn mean(&self, policy: SizedPolicy, of_layer: impl Fn(usize) -> f64) -> f64 {
         let sizes = policy.sizes(self.layers);
         sizes.iter().map(|size| of_layer(*size)).sum::<f64>() / sizes.len().max(1) as f64
+    }
+
+    /// Bytes of the keys and values that the cache holds while each token after a prompt is predicted or chosen, up to the last of
+    /// `tokens`.
+    pub(super) fn held_bytes(&self, shape: &ModelShape, prompt: usize, tokens: Range<usize>) -> MetricSum {
+        let cache = (self.sized(), self.local_layers);
+        let held = |tokens: usize| shape.cache_bytes_by_layer(&shape.entries_after(cache, tokens, prompt)) as f64;
+        MetricSum::new("held_bytes", tokens.clone().map(held).sum(), tokens.len() as f64)
     }
 
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
@@ -110,7 +140,7 @@ impl CacheConfig {
     }
 
     /// A cache that evicts, and the tokens it has read: those of the first `tokens` before it branches off the full cache.
-    /// `text` is the length of the whole text; a prompt that is read whole makes room for so many. A policy that knows the
+    /// `text` is the length of the whole text; a prompt that will be cut makes room for so many. A policy that knows the
     /// future needs the attention of the whole text.
     pub(super) fn bounded_memory(
         &self,
@@ -125,11 +155,16 @@ impl CacheConfig {
         let start = self.start(tokens);
         if start > 0 {
             let plan = MemoryPlan { measure_loss, ..self.plan(policy, text) };
-            let fork = FullCachePrefix::of(prefix, start)?.memory.fork(start, &plan);
+            let prefix = FullCachePrefix::of(prefix, start)?;
+            let fork = match &prefix.cut {
+                Some((at, scores)) if policy.schedule.cut && *at == start => {
+                    prefix.memory.fork_for_cut(scores, start, &plan)
+                }
+                _ => prefix.memory.fork(start, &plan),
+            };
             return Ok((fork.context("the full-cache prefix cannot be continued")?, start));
         }
-        let one_shot = self.prefill == Prefill::OneShot;
-        let plan = MemoryPlan { one_shot, expect: text, measure_loss, future, ..self.plan(policy, text) };
+        let plan = MemoryPlan { expect: text, measure_loss, future, ..self.plan(policy, text) };
         Ok((model.new_memory(&plan), 0))
     }
 }
@@ -141,31 +176,40 @@ impl FullCachePrefix {
         long_enough.context("the full-cache prefix is shorter than this policy needs it")
     }
 
-    /// Reads a text as far as some configurations need it; `None` if none of them does.
+    /// Reads a text, of which the first tokens may be a prompt, as far as some configurations need it; `None` if none of them does.
     pub fn read(
         model: &LanguageModel,
         tokens: &[u32],
+        prompt: Option<usize>,
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
-        let needs = configs.iter().map(|config| config.needs(tokens.len())).max().unwrap_or(0);
+        let text = tokens.len();
+        let read = configs.iter().map(|config| config.needs(text, prompt)).max().unwrap_or(0);
         // A cache at least as large as the text is the full cache: nothing branches off.
-        let forks = configs.iter().filter(|config| config.evicting(tokens.len()).is_some());
-        FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), (needs, tokens.len()))
+        let forks = configs.iter().filter(|config| config.evicting(text).is_some());
+        let length = PrefixLength { read, cut: prompt.unwrap_or(text), text };
+        FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), length)
     }
 
-    /// The same for the first `read` tokens of a text of `text`.
+    /// The same for the beginning of a text.
     pub(super) fn read_to(
         model: &LanguageModel,
         tokens: &[u32],
         configs: &[CacheConfig],
-        (read, text): (usize, usize),
+        PrefixLength { read, cut, text }: PrefixLength,
     ) -> Result<Option<FullCachePrefix>> {
         let started = Instant::now();
         if read == 0 {
             return Ok(None);
         }
+        // Whether or not any cell cuts: where a read ends changes the last bits.
+        let cut = cut.min(read);
+        let of_cuts = configs.iter().filter(|config| config.cuts() && config.start(cut) == cut);
+        let cuts = of_cuts.filter_map(|config| Some((config.sized()?, config.local_layers, config.seed)));
+        let cuts: Vec<(SizedPolicy, LocalLayers, u64)> = cuts.collect();
         // A policy that sums attention can only branch off where the sums were saved.
-        let forks = configs.iter().filter_map(|config| Some((config.sized()?, config.start(tokens.len()))));
+        let forks = configs.iter().filter(|config| !config.cuts());
+        let forks = forks.filter_map(|config| Some((config.sized()?, config.start(tokens.len()))));
         let forks = forks.filter(|(policy, start)| policy.score.sums_attention() && *start > 0);
         let (mut scopes, mut points): (Vec<Scope>, Vec<usize>) =
             forks.map(|(policy, start)| (policy.scope, start)).unzip();
@@ -178,14 +222,25 @@ impl FullCachePrefix {
             fork_points: &points,
             // Whether or not any cell branches off: it changes the last bits of layers with a window.
             forks: true,
+            cuts: &cuts,
             expect: read,
             text,
             ..MemoryPlan::unbounded()
         };
         let mut memory = model.new_memory(&plan);
-        let states = model.read(&tokens[..read], &mut memory)?;
-        Ok(Some(FullCachePrefix { memory, states, read, seconds: started.elapsed().as_secs_f64() }))
+        let mut states = model.read(&tokens[..cut], &mut memory)?;
+        let scores = (cut, memory.take_cuts());
+        if cut < read {
+            states = Tensor::cat(&[&states, &model.read(&tokens[cut..read], &mut memory)?], 0)?;
+        }
+        let cut = (!cuts.is_empty()).then_some(scores);
+        Ok(Some(FullCachePrefix { memory, states, read, seconds: started.elapsed().as_secs_f64(), cut }))
     }
+}
+
+/// Whether what a policy needs to know of a prompt can be found while the full cache reads it, with others.
+fn shares_prompt(policy: SizedPolicy) -> bool {
+    !policy.score.compares_norms() && !policy.score.reads_future()
 }
 
 #[cfg(test)]
@@ -193,11 +248,10 @@ mod tests {
     use super::*;
     use crate::eviction::{Budget, Policy, presets};
 
-    fn config(rule: CacheRule, prefill: Prefill) -> CacheConfig {
+    fn config(rule: CacheRule) -> CacheConfig {
         CacheConfig {
             rule,
             positions: Positions::Absolute,
-            prefill,
             query_aware: true,
             seed: 0,
             compare: false,
@@ -210,14 +264,14 @@ mod tests {
     fn the_smallest_layer_says_when_a_cache_is_full() {
         let uniform = presets::by_name("tova").unwrap();
         let policy = Policy { budget: Budget::of_layers(&[4.0, 1.0, 1.0]).unwrap(), ..uniform };
-        let at = |policy, size| config(CacheRule::Evict { policy, size }, Prefill::Stream);
+        let at = |policy, size| config(CacheRule::Evict { policy, size });
         // 1,200, 300 and 300 entries.
         let own = at(policy, 600);
         assert_eq!([300, 301, 1000].map(|tokens| own.evicting(tokens).is_some()), [false, true, true]);
-        assert_eq!([300, 301, 1000].map(|tokens| own.needs(tokens)), [300, 256, 256]);
+        assert_eq!([300, 301, 1000].map(|tokens| own.needs(tokens, None)), [300, 256, 256]);
         assert_eq!([100, 256, 1000].map(|tokens| own.start(tokens)), [0, 256, 256]);
         assert_eq!([600, 601].map(|tokens| at(uniform, 600).evicting(tokens).is_some()), [false, true]);
-        assert_eq!([600, 601].map(|tokens| at(uniform, 600).needs(tokens)), [600, 512]);
+        assert_eq!([600, 601].map(|tokens| at(uniform, 600).needs(tokens, None)), [600, 512]);
         // 200, 50 and 50: growing from 100 to 200 and then full, or full all the time.
         assert_eq!(at(policy, 100).attended(100..300), (175.0 + 50.0 + 50.0) / 3.0);
     }
@@ -226,12 +280,13 @@ mod tests {
     fn entries_that_tokens_attend_to_on_average() {
         let policy = presets::by_name("tova").unwrap();
         let evict = CacheRule::Evict { policy, size: 100 };
-        let streamed = config(evict, Prefill::Stream);
+        let streamed = config(evict);
         assert_eq!(streamed.attended(0..100), 50.0);
         assert_eq!(streamed.attended(100..300), 100.0);
         assert_eq!(streamed.attended(0..200), 75.0);
         assert_eq!(streamed.attended(150..150), 0.0);
-        for config in [config(CacheRule::Unbounded, Prefill::Stream), config(evict, Prefill::OneShot)] {
+        let cut = CacheRule::Evict { policy: Policy { schedule: Schedule::CUT_ONE, ..policy }, size: 100 };
+        for config in [config(CacheRule::Unbounded), config(cut)] {
             assert_eq!(config.attended(0..1000), 500.0);
             assert_eq!(config.attended(1000..3000), 2000.0);
         }

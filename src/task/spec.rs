@@ -104,8 +104,14 @@ impl TaskSpec {
             // The full cache would be compared with itself.
             spec.compare_to_full = self.compare_to_full.map(|_| false);
         }
-        if let (Some(generation), false) = (&mut spec.generation, matches!(rule, CacheRule::Evict { .. })) {
-            (generation.prefill, generation.query_aware) = (Prefill::Stream, true);
+        if let Some(generation) = &mut spec.generation {
+            match rule {
+                CacheRule::Evict { policy, .. } => {
+                    let cuts = policy.schedule.cut || generation.prefill == Prefill::OneShot;
+                    generation.query_aware |= !cuts;
+                }
+                _ => (generation.prefill, generation.query_aware) = (Prefill::Stream, true),
+            }
         }
         spec
     }
@@ -158,6 +164,11 @@ impl TaskSpec {
         entries
     }
 
+    /// Whether its texts begin with a prompt, after which a cache can be cut.
+    pub fn has_prompt(&self) -> bool {
+        self.generation.is_some() || self.texts.as_ref().is_some_and(|texts| texts.prompt.is_some())
+    }
+
     /// How prompts enter the cache.
     pub fn prefill(&self) -> Prefill {
         self.generation.as_ref().map_or(Prefill::Stream, |generation| generation.prefill)
@@ -167,6 +178,7 @@ impl TaskSpec {
     pub fn prefill_name(&self) -> &'static str {
         match self.generation {
             Some(GenerationConfig { prefill: Prefill::OneShot, query_aware: false, .. }) => "one_shot_document",
+            Some(GenerationConfig { query_aware: false, .. }) => "cut_before_question",
             _ => self.prefill().name(),
         }
     }
@@ -184,7 +196,7 @@ impl TaskSpec {
         if let Some(generation) = &self.generation {
             settings.extend(generation.canonical());
             settings.push(("prefill", generation.prefill.name().to_string()));
-            if generation.prefill == Prefill::OneShot {
+            if generation.prefill == Prefill::OneShot || !generation.query_aware {
                 settings.push(("query_aware", generation.query_aware.to_string()));
             }
         }

@@ -2,9 +2,9 @@
 
 use std::fmt::Display;
 
-use crate::eviction::{CacheRule, LocalLayers, Policy, Positions, presets};
+use crate::eviction::{CacheRule, LocalLayers, Policy, Positions, Schedule, presets};
 use crate::lm::MemoryPlan;
-use crate::task::{CacheConfig, Prefill};
+use crate::task::CacheConfig;
 
 /// Settings that exclude each other or have no meaning, with a hint on a line of its own.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +24,8 @@ pub struct CacheSettings {
     pub policy: String,
     /// Entries that survive each step, per layer and key-value head; for `truncate` the tokens of a piece.
     pub cache_size: Option<usize>,
+    /// Where it is not the policy's own.
+    pub schedule: Option<Schedule>,
     pub positions: Positions,
     pub local_layers: LocalLayers,
     pub seed: u64,
@@ -51,17 +53,24 @@ impl CacheSettings {
             let message = format!("policy {} needs to know the whole text", self.policy);
             return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
         }
-        let (prefill, query_aware, compare) = (Prefill::Stream, true, false);
-        Ok(CacheConfig { rule, positions, prefill, query_aware, seed, compare, local_layers, layers })
+        let (query_aware, compare) = (true, false);
+        Ok(CacheConfig { rule, positions, query_aware, seed, compare, local_layers, layers })
     }
 
     fn rule(&self, own: &[(String, Policy)]) -> Result<CacheRule, InvalidSettings> {
-        let CacheSettings { policy: name, cache_size, .. } = self;
+        let CacheSettings { policy: name, cache_size, schedule, .. } = self;
         let size = || {
             let needs = format!("policy {name} needs a cache size");
             cache_size.ok_or_else(|| InvalidSettings::new(needs, "add a cache size, such as 64"))
         };
         let rule = match name.as_str() {
+            "full" | "truncate" if schedule.is_some() => {
+                let message = format!("a schedule has no meaning for {name}, from which nothing leaves");
+                return Err(InvalidSettings::new(
+                    message,
+                    "leave out the schedule, or choose a policy, such as tova",
+                ));
+            }
             "full" if cache_size.is_some() => {
                 return Err(InvalidSettings::new(
                     "a cache size has no meaning for the policy full, whose cache is unbounded",
@@ -78,6 +87,7 @@ impl CacheSettings {
                         "see `tova-bench list policies`, or define it",
                     )
                 })?;
+                let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
                 let size = size()?;
                 policy.at(size).map_err(|error| InvalidSettings(error.to_string()))?;
                 CacheRule::Evict { policy, size }

@@ -11,10 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 pub use cache::{CacheSettings, InvalidSettings};
 pub use likelihood::TextRequests;
-pub use score::Scored;
+pub use score::{ScoreSettings, Scored};
 pub use write::{WriteSettings, Written};
 
-use crate::lm::{ChatTemplate, Device, LanguageModel, ModelFiles, Tokenizer, WeightType};
+use crate::eviction::LocalLayers;
+use crate::lm::{ChatTemplate, Device, LanguageModel, MemoryPlan, ModelFiles, Tokenizer, WeightType};
 use crate::task::clean;
 
 /// A model, and the tokenizer that it has.
@@ -34,6 +35,15 @@ impl TextModel {
         let tokenizer = files.tokenizer().map(Arc::new).map_err(|error| format!("{error:#}"));
         let model = files.load(dtype, device)?;
         Ok(TextModel { files, model, tokenizer })
+    }
+
+    /// Checks that the model's layers can have the schedule of a plan's policy.
+    ///
+    /// # Errors
+    /// As [`Schedule::check_windows`](crate::eviction::Schedule::check_windows).
+    pub fn check_schedule(&self, plan: &MemoryPlan<'_>) -> Result<()> {
+        let bounded = plan.local_layers == LocalLayers::Bounded && self.files.shape.has_windows();
+        plan.policy.filter(|_| bounded).map_or(Ok(()), |policy| policy.schedule.check_windows())
     }
 
     /// The tokenizer.

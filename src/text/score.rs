@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::TextModel;
+use super::{InvalidSettings, TextModel};
 use crate::eviction::Eviction;
 use crate::lm::{MemoryPlan, ReadStats};
 use crate::task::{CHUNK, Piece, pieces};
@@ -23,20 +23,47 @@ pub struct Scored {
     pub cache_bytes: u64,
 }
 
+/// How a text is read.
+#[derive(Clone, Copy, Debug)]
+pub struct ScoreSettings {
+    /// In pieces of so many tokens, each with an empty memory.
+    pub truncated: Option<usize>,
+    /// The first tokens that are the prompt, after which the cache is cut if the policy's schedule says so.
+    pub prompt: Option<usize>,
+    /// The most tokens read at a time; results do not depend on it.
+    pub chunk: usize,
+}
+
 impl TextModel {
-    /// Reads tokens, at most `chunk` at a time, under a plan, or in pieces of `truncated` tokens, each with an empty memory.
-    /// Survivors are then those of the last piece.
+    /// Reads tokens under a plan. Survivors of a text in pieces are those of the last piece.
     ///
     /// # Errors
-    /// A token outside the vocabulary, a text that is too long for the model, or an interruption.
+    /// A token outside the vocabulary, a text that is too long for the model, a schedule without a prompt or that the model's layers
+    /// cannot have, or an interruption.
     pub fn score(
         &self,
         tokens: &[u32],
         plan: &MemoryPlan<'_>,
-        truncated: Option<usize>,
-        chunk: usize,
+        ScoreSettings { truncated, prompt, chunk }: ScoreSettings,
     ) -> Result<Scored> {
         ensure!(!tokens.is_empty(), "there is no token to read");
+        let cuts = plan.policy.is_some_and(|policy| policy.schedule.cut);
+        self.check_schedule(plan)?;
+        let prompt = match prompt {
+            Some(prompt) if prompt == 0 || prompt > tokens.len() => {
+                let message = format!("a prompt of {prompt} tokens does not fit a text of {}", tokens.len());
+                return Err(
+                    InvalidSettings::new(message, "the prompt is the text's first tokens, 1 at least").into()
+                );
+            }
+            Some(prompt) if cuts => prompt,
+            None if cuts => {
+                let message = "the schedule cuts the cache after the prompt, and there is none";
+                return Err(InvalidSettings::new(message, "say how many of the text's first tokens it has").into());
+            }
+            // Other schedules read a prompt as any text.
+            _ => tokens.len(),
+        };
         let bos = truncated.is_some() && self.begin_with_bos(tokens);
         let started = Instant::now();
         let mut scored = Scored::default();
@@ -44,7 +71,7 @@ impl TextModel {
             if index > 0 && !bos {
                 scored.nll.push(None);
             }
-            self.read_piece(&piece, bos, plan, chunk, &mut scored)?;
+            self.read_piece(&piece, bos, plan, (prompt, chunk), &mut scored)?;
         }
         scored.seconds = started.elapsed().as_secs_f64();
         Ok(scored)
@@ -56,22 +83,33 @@ impl TextModel {
         Piece { tokens, start: offset }: &Piece,
         bos: bool,
         plan: &MemoryPlan<'_>,
-        chunk: usize,
+        (prompt, chunk): (usize, usize),
         scored: &mut Scored,
     ) -> Result<()> {
         let model = &self.model;
         let knows = plan.policy.filter(|policy| policy.score.reads_future());
         let future = knows.map(|policy| model.record_attention(tokens, policy.scope)).transpose()?;
-        let plan = MemoryPlan { text: tokens.len(), future: future.as_deref(), ..*plan };
+        let text = tokens.len();
+        // A prompt that will be cut is held whole.
+        let cuts = plan.policy.is_some_and(|policy| policy.schedule.cut);
+        let expect = if cuts { prompt } else { plan.expect };
+        let plan = MemoryPlan { text, expect, future: future.as_deref(), ..*plan };
         let mut memory = model.new_memory(&plan);
-        for start in (0..tokens.len()).step_by(chunk.max(1)) {
-            let end = start.saturating_add(chunk).min(tokens.len());
+        let mut start = 0;
+        while start < text {
+            let part = if start < prompt { prompt.min(text) } else { text };
+            let end = start.saturating_add(chunk.max(1)).min(part);
             let states = model.read(&tokens[start..end], &mut memory)?;
             let targets = &tokens[start + 1..(end + 1).min(tokens.len())];
             if !targets.is_empty() {
                 let nll = model.nll(&states.narrow(0, 0, targets.len())?, targets)?;
                 scored.nll.extend(nll.into_iter().map(Some));
             }
+            if cuts && end == prompt {
+                scored.cache_bytes = memory.bytes();
+                model.cut(&mut memory);
+            }
+            start = end;
             if plan.log {
                 let log = memory.take_log();
                 scored.evictions.resize(log.len(), Vec::new());

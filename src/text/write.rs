@@ -5,7 +5,6 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 
 use super::{InvalidSettings, TextModel};
-use crate::eviction::Positions;
 use crate::lm::{Generated, GenerationSettings, MemoryPlan, PrefilledPrompt, Sampling};
 use crate::task::{MOST_TEMPERATURE, REPETITION_PENALTIES};
 
@@ -24,8 +23,6 @@ pub struct WriteSettings {
     pub stop: Vec<String>,
     /// Whether texts go on after the model's own end-of-text tokens.
     pub ignore_eos: bool,
-    /// Whether the prompt is read whole and the cache cut to its size after it, before every written token evicts one entry.
-    pub one_shot: bool,
     /// Texts, with consecutive seeds for the policy and for the choice of tokens.
     pub batch: usize,
 }
@@ -69,20 +66,6 @@ impl WriteSettings {
     }
 }
 
-impl WriteSettings {
-    /// Checks the settings, also beside those of the cache.
-    ///
-    /// # Errors
-    /// Numbers that mean nothing, or a one-shot prompt whose keys would move.
-    pub fn check(&self, plan: &MemoryPlan<'_>) -> Result<(), InvalidSettings> {
-        if self.one_shot && plan.positions != Positions::Absolute {
-            let message = "a prompt that is read in one shot needs absolute positions";
-            return Err(InvalidSettings::new(message, "leave out the positions"));
-        }
-        self.sampling().map(|_| ())
-    }
-}
-
 impl TextModel {
     /// Reads the prompt, at most `chunk` tokens at a time, and writes all texts from there. With `truncated` only so many last
     /// tokens of it are read. Each text is the one that its seed alone gives.
@@ -103,7 +86,7 @@ impl TextModel {
             stop_tokens: if settings.ignore_eos { Vec::new() } else { self.files.stop_tokens()? },
             stop_strings: settings.stop.clone(),
         };
-        settings.check(plan)?;
+        self.check_schedule(plan)?;
         // Token ids can be continued without a tokenizer.
         let tokenizer = self.tokenizer();
         ensure!(tokenizer.is_ok() || settings.stop.is_empty(), "strings that end a text need a tokenizer");
@@ -112,7 +95,7 @@ impl TextModel {
         // The paper cuts prompts too, but keeps the question; here there is none, so the last tokens are kept.
         let prompt = &prompt[prompt.len().saturating_sub(truncated.unwrap_or(prompt.len()))..];
         let length = prompt.len() + settings.max_new_tokens;
-        let plan = MemoryPlan { one_shot: settings.one_shot, expect: length, text: length, ..*plan };
+        let plan = MemoryPlan { expect: length, text: length, ..*plan };
 
         let started = Instant::now();
         let read = |seed| self.read_prompt(prompt, &MemoryPlan { seed, ..plan }, settings.max_new_tokens, chunk);
@@ -144,9 +127,7 @@ impl TextModel {
             state = Some(self.model.read(chunk, &mut memory)?.narrow(0, chunk.len() - 1, 1)?);
         }
         let state = state.context("there is no token to read")?;
-        if plan.one_shot && plan.policy.is_some() {
-            memory.cut();
-        }
+        self.model.cut(&mut memory);
         Ok(PrefilledPrompt { memory, state, prompt: prompt.to_vec(), seed: plan.seed, max_new_tokens })
     }
 }

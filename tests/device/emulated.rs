@@ -11,7 +11,7 @@ use std::process::Command;
 
 use fastrand::Rng;
 use tova_bench::eviction::formula::{Pool, WORDS};
-use tova_bench::eviction::{Amount, Budget, Eviction, LocalLayers, Policy, Positions, Scope, Score, presets};
+use tova_bench::eviction::{Amount, Budget, Eviction, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets};
 use tova_bench::lm::{Device, Emulation, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
 
 const TOLERANCE: f32 = 1e-5;
@@ -99,7 +99,8 @@ fn rule(rng: &mut Rng) -> (Policy, usize) {
         let (keep_first, keep_recent) = (amount(rng), amount(rng));
         let scope = if rng.bool() { Scope::Layer } else { Scope::Head };
         let budget = if rng.u32(..4) == 0 { Budget::of_layers(&[3.0, 5.0]).unwrap() } else { Budget::Uniform };
-        let policy = Policy { score, scope, keep_first, keep_recent, budget };
+        let schedule = Schedule::default();
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         let size = rng.usize(3..40);
         if policy.check(size, tiny_shape().layers).is_ok() {
             return (policy, size);

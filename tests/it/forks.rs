@@ -10,7 +10,7 @@ use crate::support::program::run;
 use crate::support::rows::{assert_same, measured};
 use serde_json::Value;
 use tova_bench::eviction::formula::Pool;
-use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Scope, Score, SizedPolicy, presets};
+use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Schedule, Scope, Score, SizedPolicy, presets};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{BLOCK, Device, LanguageModel, Memory, MemoryPlan, Tensor, WeightType, tiny_shape};
 
@@ -37,7 +37,8 @@ fn policies() -> Vec<(String, Policy)> {
         let score = Score::new(score, Pool::Mean).unwrap();
         let keep_first = Amount::Percent(3);
         let (keep_recent, budget) = (Amount::Tokens(7), Budget::Uniform);
-        let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent, budget };
+        let schedule = Schedule::default();
+        let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent, budget, schedule };
         policies.push((policy.to_string(), policy));
     }
     for (name, shares) in [("tova", [5.0, 3.0]), ("h2o", [3.0, 4.0]), ("random", [1.0, 2.0])] {
@@ -108,7 +109,7 @@ fn assert_equal(got: &Shown, expected: &Shown, what: &str) {
 fn answer(model: &LanguageModel, memory: &mut Memory, size: usize, question: &[u32], cut: bool) -> Vec<Shown> {
     let states = model.read(&question[..QUESTION], memory).unwrap();
     if cut {
-        memory.cut();
+        model.cut(memory);
     }
     let mut all = vec![shown(memory, size, &states)];
     memory.shrink_to_fit(STEPS);
@@ -235,24 +236,44 @@ fn what_a_fork_cannot_have_is_refused() {
     assert!(fork.fork(128, &MemoryPlan::bounded(sized("tova"))).is_none(), "a bounded cache is not branched off");
 }
 
-/// Prompts read in one shot, cut before or after the question. Returns what the answers show.
+/// Prompts that are cut before or after the question, read alone, from a copy, and with the full cache. Returns what the answers
+/// show.
 fn check_cuts(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64) -> Vec<Shown> {
     let (document, questions) = texts();
-    let plan = MemoryPlan { seed, one_shot: true, expect: DOCUMENT, ..MemoryPlan::bounded(policy) };
+    let plan = MemoryPlan { seed, expect: DOCUMENT, ..MemoryPlan::bounded(policy) };
+    let cuts = [(policy, LocalLayers::Bounded, seed)];
+    let cuts = if policy.score.compares_norms() { &cuts[..0] } else { &cuts };
+    let mut full = model.new_memory(&MemoryPlan { cuts, forks: true, ..MemoryPlan::unbounded() });
+    model.read(&document, &mut full).unwrap();
+    let scores = full.take_cuts();
+    let shared = || full.fork_for_cut(&scores, DOCUMENT, &plan);
     let mut common = model.new_memory(&plan);
     // The copies are made within the document, and each reads the rest of it.
     model.read(&document[..250], &mut common).unwrap();
     let mut all = Vec::new();
     for before_question in [true, false] {
         for question in &questions {
-            let [copied, alone] = [common.clone(), model.new_memory(&plan)].map(|mut memory| {
-                model.read(&document[memory.seen()..], &mut memory).unwrap();
-                if before_question {
-                    memory.cut();
+            let answers = [Some(common.clone()), Some(model.new_memory(&plan)), shared()].map(|memory| {
+                let mut memory = memory?;
+                if memory.seen() < DOCUMENT {
+                    model.read(&document[memory.seen()..], &mut memory).unwrap();
                 }
-                answer(model, &mut memory, room(policy), question, !before_question)
+                if before_question {
+                    model.cut(&mut memory);
+                }
+                Some(answer(model, &mut memory, room(policy), question, !before_question))
             });
+            let [Some(copied), Some(alone), shared] = answers else { unreachable!() };
             assert_eq!(copied, alone, "{name}, {} entries, seed {seed}, {before_question}", policy.size);
+            // Key norms are compared in f64, which the full cache does not compute.
+            assert_eq!(shared.is_some(), !policy.score.compares_norms(), "{name}");
+            if let Some(shared) = shared {
+                assert_eq!(
+                    shared, alone,
+                    "{name}, shared, {} entries, seed {seed}, {before_question}",
+                    policy.size
+                );
+            }
             all.extend(alone);
         }
     }
@@ -269,7 +290,8 @@ fn prompts_cut_once_equal_prompts_read_alone() {
     let knorm = ["knorm", "knorm-layer"].map(|name| (name.to_string(), presets::by_name(name).unwrap()));
     for (name, policy) in policies().into_iter().chain(knorm) {
         for size in [64, 300, 500] {
-            let sized = policy.at(size).unwrap();
+            let cut = Policy { schedule: Schedule::CUT_ONE, ..policy };
+            let sized = cut.at(size).unwrap();
             let by_seed: Vec<_> =
                 seeds(policy).iter().map(|seed| check_cuts(&model, &name, sized, *seed)).collect();
             // 435 tokens fit into 500 entries.

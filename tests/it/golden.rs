@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::support::checkpoint::{GOLDENS, configure, load, load_as};
 use serde::Deserialize;
 use tova_bench::eviction::formula::Pool;
-use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Scope, Score, presets};
+use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
     Device, LanguageModel, MemoryPlan, ModelFiles, Real, RopeOverride, RopeOverrideKind, WeightType,
@@ -32,6 +32,10 @@ struct Case {
     positions: Positions,
     #[serde(default)]
     local_layers: LocalLayers,
+    #[serde(default)]
+    schedule: Schedule,
+    /// The first tokens that are the prompt, where the schedule cuts.
+    prompt: Option<usize>,
     nll: Vec<f64>,
     survivors: Vec<Vec<Vec<u32>>>,
 }
@@ -72,6 +76,7 @@ impl Defined {
             keep_first: amount(&self.keep_first),
             keep_recent: amount(&self.keep_recent),
             budget,
+            schedule: Schedule::default(),
         }
     }
 }
@@ -83,13 +88,18 @@ fn read(
     model: &LanguageModel,
     tokens: &[u32],
     plan: &MemoryPlan<'_>,
+    prompt: Option<usize>,
     chunk: usize,
 ) -> (Vec<f32>, Vec<Vec<Vec<u32>>>) {
     let mut memory = model.new_memory(plan);
     let mut nll = Vec::new();
-    for (i, piece) in tokens.chunks(chunk).enumerate() {
+    let (prompt, rest) = tokens.split_at(prompt.unwrap_or(0));
+    for piece in prompt.chunks(chunk).chain(rest.chunks(chunk)) {
         let states = model.read(piece, &mut memory).unwrap();
-        let start = i * chunk + 1;
+        let start = memory.seen() - piece.len() + 1;
+        if memory.seen() == prompt.len() {
+            model.cut(&mut memory);
+        }
         let targets = &tokens[start..(start + piece.len()).min(tokens.len())];
         if !targets.is_empty() {
             nll.extend(model.nll(&states.narrow(0, 0, targets.len()).unwrap(), targets).unwrap());
@@ -115,6 +125,7 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
         let policy = case.defined.as_ref().map(Defined::policy).or_else(|| presets::by_name(&case.policy));
         assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
         let shown = policy.map_or_else(|| case.policy.clone(), |policy| format!("{} {policy}", case.policy));
+        let policy = policy.map(|policy| Policy { schedule: case.schedule, ..policy });
         let policy = policy.map(|policy| policy.at(case.size.unwrap()).unwrap());
         let (positions, local_layers, text) = (case.positions, case.local_layers, tokens.len());
         let knows = policy.filter(|policy| policy.score.reads_future());
@@ -124,14 +135,15 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
         for &chunk in chunks {
             let chunk = chunk.min(tokens.len());
             let name = format!(
-                "{} {} {:?} {} {} in reads of {chunk}",
+                "{} {} {:?} {} {} {} in reads of {chunk}",
                 golden.display(),
                 shown,
                 case.size,
+                case.schedule,
                 case.positions.name(),
                 case.local_layers.name()
             );
-            let (nll, survivors) = read(model, &tokens, &plan, chunk);
+            let (nll, survivors) = read(model, &tokens, &plan, case.prompt, chunk);
             assert_eq!(nll.len(), case.nll.len(), "{name}");
             for (t, (got, want)) in nll.iter().zip(&case.nll).enumerate() {
                 let difference = (f64::from(*got) - want).abs();
@@ -189,6 +201,12 @@ fn policies() {
 #[test]
 fn yardsticks() {
     check_policies("yardsticks", 20);
+}
+
+/// Cuts and bursts, against the same definition.
+#[test]
+fn schedules() {
+    check_policies("schedules", 60);
 }
 
 fn check_policies(name: &str, least: usize) {

@@ -44,7 +44,7 @@ fn sample(model: &LanguageModel) -> TextSample {
     };
     let recalls = (20..TOKENS - 4).step_by(3).map(recall).collect();
     let (name, cluster) = ("sample".into(), "book".into());
-    TextSample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, words: 0, recalls }
+    TextSample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, words: 0, prompt: None, recalls }
 }
 
 /// Seeds `random`. Not the seed of a cache that several cells branch off.
@@ -92,7 +92,7 @@ fn slowly(model: &LanguageModel, sample: &TextSample, rule: CacheRule) -> Table 
 }
 
 fn read(model: &LanguageModel, sample: &TextSample, configs: &[CacheConfig]) -> Vec<SampleResult> {
-    let prefix = FullCachePrefix::read(model, &sample.tokens, configs).unwrap();
+    let prefix = FullCachePrefix::read(model, &sample.tokens, sample.prompt, configs).unwrap();
     configs.iter().map(|config| measure(model, sample, config, prefix.as_ref()).unwrap()).collect()
 }
 
@@ -120,7 +120,6 @@ fn configs() -> Vec<CacheConfig> {
         .map(|rule| CacheConfig {
             rule,
             positions: Positions::Absolute,
-            prefill: Prefill::Stream,
             query_aware: true,
             seed: SEED,
             local_layers: LocalLayers::Bounded,

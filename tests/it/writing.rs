@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::support::checkpoint::{GOLDENS, load};
 use serde::Deserialize;
-use tova_bench::eviction::presets;
+use tova_bench::eviction::{Policy, Schedule, presets};
 use tova_bench::lm::{
     Generated, GenerationSettings, Generator, LanguageModel, MemoryPlan, PrefilledPrompt, Sampling, Tokenizer,
 };
@@ -46,9 +46,11 @@ fn start(
     chunk: usize,
     (seed, max_new_tokens): (u64, usize),
 ) -> PrefilledPrompt {
-    let policy = presets::by_name(&case.policy).map(|policy| policy.at(case.size.unwrap()).unwrap());
+    let schedule = if case.one_shot { Schedule::CUT_ONE } else { Schedule::default() };
+    let policy =
+        presets::by_name(&case.policy).map(|policy| Policy { schedule, ..policy }.at(case.size.unwrap()).unwrap());
     assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
-    let plan = MemoryPlan { policy, one_shot: case.one_shot, ..MemoryPlan::unbounded() };
+    let plan = MemoryPlan { policy, ..MemoryPlan::unbounded() };
     let mut memory = model.new_memory(&plan);
     let mut state = None;
     for piece in prompt.chunks(chunk) {
@@ -56,7 +58,7 @@ fn start(
         state = Some(states.narrow(0, piece.len() - 1, 1).unwrap());
     }
     if case.one_shot {
-        memory.cut();
+        model.cut(&mut memory);
         assert!(memory.survivors().iter().flatten().all(|born| born.len() == case.size.unwrap()));
     }
     PrefilledPrompt { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed, max_new_tokens }

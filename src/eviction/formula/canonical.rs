@@ -58,6 +58,12 @@ impl Expr {
         }
     }
 
+    /// Whether it calls a function.
+    pub fn calls(&self, function: Function) -> bool {
+        let Expr::Call(own, arguments) = self else { return false };
+        *own == function || arguments.iter().any(|argument| argument.calls(function))
+    }
+
     /// The constant factor, and the rest.
     fn coefficient(self) -> (f64, Expr) {
         match self {

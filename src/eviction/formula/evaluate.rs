@@ -205,14 +205,7 @@ impl Scorer {
         }
     }
 
-    /// The column with the lowest score among the candidates whose mask is 0, the first of equal ones. What is not a number
-    /// counts as the highest. `None` if there are no candidates.
-    pub fn lowest(&self, group: usize, candidates: Range<usize>, mask: &[f32]) -> Option<usize> {
-        let scores: Vec<f32> = self.scores(group, candidates).collect();
-        vector::masked_argmin(&scores, mask)
-    }
-
-    /// The scores of some columns at the last row that decided.
+    /// The scores of some columns at the last row that decided. What is not a number counts as the highest.
     pub fn scores(&self, group: usize, columns: Range<usize>) -> impl Iterator<Item = f32> {
         let Group { kept, results } = &self.groups[group];
         let computed = Computed {

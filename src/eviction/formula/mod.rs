@@ -25,7 +25,7 @@ pub(super) use evaluate::gumbel;
 pub(super) use evaluate::{Entries, Row, Scorer};
 pub use lowered::{LoweredInstruction, LoweredScore};
 pub use parse::FormulaError;
-pub use words::{FunctionRow, WORDS, Word, WordRow, calls};
+pub use words::{Function, FunctionRow, WORDS, Word, WordRow, calls};
 
 use super::scoring::Method;
 use canonical::Expr;
@@ -72,6 +72,11 @@ impl Formula {
     /// Whether it needs the attention of the whole text.
     pub fn reads_future(self) -> bool {
         self.0.expr.has(&|word| word == Word::FutureAttention)
+    }
+
+    /// Whether it depends on the cache's size, or on which entries are protected.
+    pub fn depends_on_size(self) -> bool {
+        self.0.expr.has(&|word| word == Word::Size) || self.0.expr.calls(Function::Rank)
     }
 
     /// Whether it draws numbers.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::eviction::{Amount, Budget, Policy, Score, presets};
+use crate::eviction::{Amount, Budget, Policy, Schedule, Score, presets};
 use crate::ledger::Row;
 use crate::report::series::{is_shared, label};
 
@@ -28,6 +28,7 @@ struct Rule<'a> {
     positions: &'a str,
     local_layers: &'a str,
     budget: &'a str,
+    schedule: &'a str,
 }
 
 /// How many first tokens and newest entries a rule protects; several where cells differ.
@@ -44,6 +45,7 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
             positions: if is_shared(row) { "" } else { &row.positions },
             local_layers: row.local_layers.as_deref().unwrap_or_default(),
             budget: row.budget.as_deref().unwrap_or_default(),
+            schedule: row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot")).unwrap_or_default(),
         };
         let [first, newest] = found.entry(label(row)).or_default().entry(rule).or_default();
         let (of_first, of_newest) = protected(row);
@@ -97,7 +99,21 @@ impl Rule<'_> {
             "exempt" => "; layers with a window of their own hold their whole window",
             _ => "",
         };
-        words + &budget_words(self.budget)
+        words + &budget_words(self.budget) + &schedule_words(self.schedule)
+    }
+}
+
+/// When entries leave, from its column; empty for one after every token.
+fn schedule_words(schedule: &str) -> String {
+    let Ok(Schedule { cut, every }) = schedule.parse() else { return String::new() };
+    let at_once = |every: usize| {
+        if every == 1 { "one leaves after every token".to_owned() } else { format!("{every} leave at once") }
+    };
+    match (cut, every) {
+        (true, None) => "; the cache is cut once, after the prompt, and then grows".to_owned(),
+        (true, Some(every)) => format!("; the cache is cut after the prompt, and then {}", at_once(every)),
+        (false, Some(1) | None) => String::new(),
+        (false, Some(every)) => format!("; {}", at_once(every)),
     }
 }
 

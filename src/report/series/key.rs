@@ -218,6 +218,7 @@ fn shorten(revision: &str) -> String {
 pub fn prefill_words(prefill: &str) -> &str {
     match prefill {
         "one_shot_document" => "one_shot, query_aware: false",
+        "cut_before_question" => "query_aware: false",
         name => name,
     }
 }

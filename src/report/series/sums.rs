@@ -161,10 +161,15 @@ pub(crate) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) -> Serie
     limited
 }
 
-/// A policy's name in tables, as a sweep would write it: `tova`, `tova@squeezed` where positions are not absolute, or
+/// A policy's name in tables, as a sweep would write it: `tova`, `tova@cut` where the prompt is cut, `tova@squeezed` where positions are not absolute, or
 /// `tova@exempt` where it leaves layers with a window alone.
 pub fn label(row: &Row) -> Cow<'_, str> {
     let mut label = Cow::Borrowed(row.policy.as_str());
+    // That of a task's prompts is a setting of the table.
+    let schedule = row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot"));
+    if let Some(schedule) = schedule.filter(|schedule| *schedule != "1") {
+        label.to_mut().push_str(&format!("@{schedule}"));
+    }
     if row.positions != "absolute" && !is_shared(row) {
         label.to_mut().push_str(&format!("@{}", row.positions));
     }

@@ -14,7 +14,8 @@ use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
 
-use super::keys::{AmountYaml, ModelMap, ModelYaml, PolicyYaml, SweepYaml};
+use super::keys::{ModelMap, ModelYaml, PolicyYaml, SweepYaml};
+use crate::eviction::Amount;
 use crate::yaml::schema::require;
 
 /// The schema as indented JSON text, ended by a newline.
@@ -64,7 +65,7 @@ impl JsonSchema for ModelYaml {
     }
 }
 
-impl JsonSchema for AmountYaml {
+impl JsonSchema for Amount {
     fn schema_name() -> Cow<'static, str> {
         "Amount".into()
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::presets::PRESETS;
-use crate::eviction::{Keyword, LOCAL_LAYERS, POSITIONS, SCOPES, SCORES};
+use crate::eviction::{Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{HUB_PART, Named, one_of, setting};
 
@@ -84,6 +84,31 @@ pub fn local_layers(_: &mut SchemaGenerator) -> Schema {
     setting(&words(&LOCAL_LAYERS), "bounded", false)
 }
 
+/// 1 to 65536, as text.
+const AT_ONCE: &str = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-6])";
+
+/// The forms of a schedule.
+fn schedule_forms() -> Value {
+    let meanings: Vec<String> = SCHEDULES.iter().map(|form| format!("{}: {}", form.name, form.meaning)).collect();
+    json!([
+        {"type": "integer", "minimum": 1, "maximum": MOST_AT_ONCE},
+        {"type": "string", "pattern": format!("^(cut|(cut\\+)?{AT_ONCE})$"), "description": meanings.join("\n\n"),
+         "examples": SCHEDULES.map(|form| form.name)},
+    ])
+}
+
+pub fn schedules(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": schedule_forms(), "default": 1})
+}
+
+pub fn own_schedules(_: &mut SchemaGenerator) -> Schema {
+    let mut forms = schedule_forms();
+    if let Some(forms) = forms.as_array_mut() {
+        forms.push(json!({"type": "null"}));
+    }
+    json_schema!({"anyOf": forms, "default": null})
+}
+
 pub fn weight_types(_: &mut SchemaGenerator) -> Schema {
     setting(WEIGHT_TYPES, "auto", false)
 }
@@ -113,11 +138,11 @@ pub(super) fn preset_entries() -> Value {
     ])
 }
 
-/// `@slot` or `@exempt` after a policy's name.
+/// `@cut`, `@slot` or `@exempt` after a policy's name.
 fn own_positions() -> String {
     let [positions, local_layers] =
         [POSITIONS.map(|own| own.name).join("|"), LOCAL_LAYERS.map(|own| own.name).join("|")];
-    format!("(@({positions}|{local_layers}))*")
+    format!("(@({positions}|{local_layers}|cut|(cut\\+)?{AT_ONCE}))*")
 }
 
 pub fn policies(_: &mut SchemaGenerator) -> Schema {

@@ -70,6 +70,7 @@ impl RollingText {
             bos: None,
             scored,
             words: 0,
+            prompt: None,
             recalls: Vec::new(),
         };
         RollingText { windows: windows(text, prefix, length).into_iter().map(sample).collect() }
@@ -82,7 +83,7 @@ impl RollingText {
     pub fn read(&self, model: &LanguageModel, config: &CacheConfig) -> Result<(f64, f64, u64)> {
         let (mut nll, mut seconds, mut peak) = (0.0, 0.0, 0);
         for window in &self.windows {
-            let prefix = FullCachePrefix::read(model, &window.tokens, std::slice::from_ref(config))?;
+            let prefix = FullCachePrefix::read(model, &window.tokens, None, std::slice::from_ref(config))?;
             let result = measure(model, window, config, prefix.as_ref())?;
             let whole = result.sums.iter().filter(|sum| sum.metric == "nll" && sum.slice.is_none());
             nll += whole.map(|sum| sum.value).sum::<f64>();
@@ -133,7 +134,7 @@ impl Samples for Documents {
     fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
         let windows = self.documents.iter().flat_map(|document| &document.text.windows);
         let longest = windows.map(|window| window.tokens.len()).max().unwrap_or(0);
-        configs.iter().map(|config| config.needs(longest)).max().unwrap_or(0)
+        configs.iter().map(|config| config.needs(longest, None)).max().unwrap_or(0)
     }
 
     fn measure(

@@ -25,6 +25,8 @@ pub struct TextSample {
     pub scored: Range<usize>,
     /// Words that start in the scored part of the text.
     pub words: usize,
+    /// Its first tokens, if they are a prompt: they are not scored, and a cache may be cut after them.
+    pub prompt: Option<usize>,
     /// Facts stated in the sample whose answers are scored, in the sample's tokens.
     pub recalls: Vec<LocatedRecall>,
 }
@@ -32,7 +34,8 @@ pub struct TextSample {
 impl TextSample {
     /// All that its measurement depends on, as ids have it.
     pub fn canonical(&self) -> String {
-        let TextSample { name, cluster, tokens, bos, scored, words, recalls } = self;
+        // The prompt follows from the settings.
+        let TextSample { name, cluster, tokens, bos, scored, words, recalls, prompt: _ } = self;
         let (name, cluster, tokens, bos) = (quoted(name), quoted(cluster), list(tokens), option(*bos));
         let recalls = list(recalls.iter().map(LocatedRecall::canonical));
         let (start, end) = (scored.start, scored.end);
@@ -114,7 +117,8 @@ fn cut_book<T>(
         let fresh = if index == 0 { start } else { start.max(start - stride + whole) };
         let short = end - start < whole;
         // Without BOS a sample's first token has nothing before it.
-        let scored = (fresh - start + lead).max(1)..end - start + lead;
+        let prompt = settings.prompt_of(end - start + lead);
+        let scored = (fresh - start + lead).max(prompt.unwrap_or(1))..end - start + lead;
         if short && settings.tail == Tail::Drop || scored.is_empty() || fresh >= end {
             break;
         }
@@ -133,6 +137,7 @@ fn cut_book<T>(
             tokens: bos.into_iter().chain(text.ids[start..end].iter().copied()).collect(),
             bos,
             recalls: inside.collect(),
+            prompt,
             scored,
             words,
         };
@@ -158,7 +163,8 @@ mod tests {
     use crate::task::embedded::Recall;
 
     fn settings(length: usize, stride: Option<usize>, bos: Bos, tail: Tail) -> Texts {
-        Texts { dataset: "./x".parse().unwrap(), length, stride, bos, tail, books: None, chunks_per_book: None }
+        let dataset = "./x".parse().unwrap();
+        Texts { dataset, length, stride, bos, tail, books: None, chunks_per_book: None, prompt: None }
     }
 
     fn samples(text: &str, settings: &Texts) -> Vec<(usize, Range<usize>, usize)> {

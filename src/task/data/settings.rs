@@ -5,6 +5,7 @@ use serde::Deserialize;
 
 use super::source::{DataSource, TEXT_FORMS, check_source, limit_embedded};
 use super::texts::{Book, note_fewer, read_books};
+use crate::eviction::Amount;
 use crate::task::spec::{BOS, PrepareContext, Setting, limit_text};
 use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
@@ -70,6 +71,8 @@ pub struct Texts {
     pub books: Option<usize>,
     /// Only the first samples of each book; `None`: all.
     pub chunks_per_book: Option<usize>,
+    /// The first tokens of a sample that are its prompt, if they are: tokens, or a part of the sample.
+    pub prompt: Option<Amount>,
 }
 
 impl Texts {
@@ -107,14 +110,28 @@ impl Texts {
         Ok(books)
     }
 
+    /// Tokens of the prompt of a sample of so many, BOS included: at least one, and at least one is left.
+    pub fn prompt_of(&self, tokens: usize) -> Option<usize> {
+        let most = tokens.saturating_sub(1).max(1);
+        self.prompt.map(|prompt| {
+            let tokens = match prompt {
+                Amount::Tokens(prompt) => prompt,
+                Amount::Percent(percent) => tokens * usize::from(percent) / 100,
+            };
+            tokens.clamp(1, most)
+        })
+    }
+
     /// The settings that enter cell ids.
     pub fn settings(&self) -> Vec<Setting> {
-        vec![
+        let prompt = self.prompt.map(|prompt| ("prompt", prompt.to_string()));
+        let settings = vec![
             ("length", self.length.to_string()),
             ("stride", self.canonical_stride()),
             (BOS, self.bos.name().to_string()),
             ("tail", self.tail.name().to_string()),
-        ]
+        ];
+        settings.into_iter().chain(prompt).collect()
     }
 
     /// The settings that say which samples there are.
@@ -145,6 +162,7 @@ impl TextKeys {
             bos: self.bos,
             tail: self.tail,
             chunks_per_book: yaml::limit("`chunks_per_book`", &self.chunks_per_book)?,
+            prompt: None,
         })
     }
 }

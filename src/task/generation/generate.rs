@@ -10,7 +10,7 @@ use super::scorer::Scorer;
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::{MetricSum, Slice};
-use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::cache::{CacheConfig, FullCachePrefix, PrefixLength};
 use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use crate::task::spec::{PrepareContext, TaskSpec};
@@ -112,9 +112,13 @@ impl Samples for EncodedPrompts {
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
         let common = self.common(batch.clone());
-        let needed = configs.iter().map(|config| config.needs_to_go_on(common)).max().unwrap_or(0);
+        let cut_before = configs.iter().any(|config| config.cuts() && !config.query_aware);
+        let cut = self.common_of(batch.clone(), cut_before);
+        let of_config = |config: &CacheConfig| config.needs_to_go_on(if config.cuts() { cut } else { common });
+        let read = configs.iter().map(of_config).max().unwrap_or(0);
         let Some(prompt) = self.prompts.get(batch.start) else { return Ok(None) };
-        FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, (needed, prompt.request.length))
+        let length = PrefixLength { read, cut, text: prompt.request.length };
+        FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, length)
     }
 
     fn measure(
@@ -128,7 +132,7 @@ impl Samples for EncodedPrompts {
     }
 
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
-        let common = self.common(batch.clone());
+        let common = self.common_of(batch.clone(), config.cuts() && !config.query_aware);
         let prompts = &self.prompts[batch];
         // What all prompts begin with is read once, then the rest of each.
         let first = Some(config.start(common)..common).filter(|part| config.sized().is_some() && !part.is_empty());

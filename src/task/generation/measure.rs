@@ -12,11 +12,8 @@ use anyhow::{Context, Error, Result};
 use super::prompt::shared;
 use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::{Likelihood, Scorer, by_slice};
-use super::settings::Prefill;
 use crate::eviction::CacheRule;
-use crate::lm::{
-    BLOCK, Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error,
-};
+use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::prepared::{Batch, Report, SampleResult};
@@ -100,9 +97,10 @@ impl Generation<'_> {
             CacheRule::Evict { .. } => peak.max(written.cache_bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + written.tokens.len()),
         };
-        let request = &self.prompts.prompts[sample].request;
+        let EncodedPrompt { request, before_question, .. } = &self.prompts.prompts[sample];
+        let cut = if self.cuts_at_document() { *before_question } else { prompt.len() };
         Ok(SampleResult {
-            sums: self.score(request, &prompt, written, likeliest.as_deref())?,
+            sums: self.score(request, (&prompt, cut), written, likeliest.as_deref())?,
             seconds,
             peak_cache_bytes,
             prompt_tokens: prompt.len(),
@@ -160,7 +158,7 @@ impl Generation<'_> {
     /// nothing is shared.
     fn common_cache(&self, batch: Range<usize>) -> Result<(Option<Memory>, usize)> {
         let Generation { model, config, .. } = *self;
-        let common = self.prompts.common(batch.clone());
+        let common = self.prompts.common_of(batch.clone(), self.cuts_at_document());
         let all = &self.prompts.prompts[batch];
         let expect = all.iter().map(|prompt| prompt.tokens.len() + prompt.max_new_tokens).max().unwrap_or(0);
         // The same for every prompt of a task, so that no text depends on the others of its batch.
@@ -174,9 +172,6 @@ impl Generation<'_> {
             }
             _ => (model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() }), 0),
         };
-        // A cache that is cut before the question is cut at the end of the shortest document at the latest.
-        let shortest = all.iter().map(|prompt| prompt.before_question).min().unwrap_or(0);
-        let common = if self.cuts_at_document() { common.min(shortest) / BLOCK * BLOCK } else { common };
         if common > start {
             model.read(&all[0].tokens[start..common], &mut memory)?;
         }
@@ -189,7 +184,7 @@ impl Generation<'_> {
     }
 
     fn cuts_prompt(&self) -> bool {
-        self.config.prefill == Prefill::OneShot && self.config.sized().is_some()
+        self.config.cuts() && self.config.sized().is_some()
     }
 
     /// Reads the rest of a prompt after the tokens that `common` has read.
@@ -221,13 +216,13 @@ impl Generation<'_> {
                 read = prompt.before_question;
             }
             peak = model.shape().cache_bytes(read);
-            memory.cut();
+            model.cut(&mut memory);
         }
         let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
         let state = states.narrow(0, tokens.len() - read - 1, 1)?;
         if self.cuts_prompt() && config.query_aware {
             peak = model.shape().cache_bytes(tokens.len());
-            memory.cut();
+            model.cut(&mut memory);
         }
         peak = peak.max(memory.bytes());
         let opening = prompt.request.likelihood_after.as_deref();
@@ -264,7 +259,7 @@ impl Generation<'_> {
     fn score(
         &self,
         request: &Request,
-        prompt: &[u32],
+        (prompt, cut): (&[u32], usize),
         written: &Generated,
         likeliest: Option<&str>,
     ) -> Result<Vec<MetricSum>> {
@@ -278,7 +273,8 @@ impl Generation<'_> {
         }
         if is_long {
             sums.push(MetricSum::new("cut_off", f64::from(u8::from(!written.ended)), 1.0));
-            sums.push(MetricSum::new("held_bytes", self.held_bytes(prompt.len(), written.tokens.len()), tokens));
+            let written = prompt.len()..prompt.len() + written.tokens.len();
+            sums.push(self.config.held_bytes(self.model.shape(), cut.min(prompt.len()), written));
         }
         if let Some(class) = likeliest {
             let is_right = request.references.iter().any(|reference| reference == class);
@@ -286,17 +282,6 @@ impl Generation<'_> {
         }
         sums.extend(self.prompts.scores(request, &written.text));
         Ok(sums)
-    }
-
-    /// Bytes of the keys and values that the cache holds while each token of a text is chosen, summed.
-    fn held_bytes(&self, prompt: usize, written: usize) -> f64 {
-        let shape = self.model.shape();
-        let most = shape.most_entries(self.config.sized(), self.config.local_layers);
-        let held = |entries: usize| {
-            let layers: Vec<usize> = most.iter().map(|most| entries.min(*most)).collect();
-            shape.cache_bytes_by_layer(&layers) as f64
-        };
-        (prompt..prompt + written).map(held).sum()
     }
 
     /// NLL in nats of a generated text under the model with the full cache.

@@ -191,6 +191,16 @@ impl EncodedPrompts {
         common.min(shortest.saturating_sub(1)) / BLOCK * BLOCK
     }
 
+    /// The same where the cache is cut before the question: not beyond the shortest document.
+    pub fn common_of(&self, batch: Range<usize>, cut_before_question: bool) -> usize {
+        let common = self.common(batch.clone());
+        if !cut_before_question {
+            return common;
+        }
+        let shortest = self.prompts[batch].iter().map(|prompt| prompt.before_question).min().unwrap_or(0);
+        common.min(shortest) / BLOCK * BLOCK
+    }
+
     /// A prompt whose document is cut so that it has `size` tokens: the paper's baseline.
     pub fn truncated(&self, prompt: &EncodedPrompt, size: usize) -> Result<Vec<u32>> {
         if prompt.tokens.len() <= size {

@@ -50,8 +50,8 @@ impl Prefill {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenerationConfig {
     pub prefill: Prefill,
-    /// With `prefill: one_shot`, whether the cache is cut after the question. Otherwise it is cut at the document's end, and
-    /// the question's tokens evict entries too.
+    /// Where the cache is cut after the prompt, whether it is cut after the question. Otherwise it is cut at the document's end,
+    /// and the question's tokens are read with what is left.
     pub query_aware: bool,
     pub max_new_tokens: usize,
     /// 0: always the most likely token.
@@ -125,12 +125,12 @@ impl GenerationConfig {
 #[serde(deny_unknown_fields)]
 #[schemars(extend("type" = ["object", "null"]))]
 pub struct WriteYaml {
-    /// How a prompt gets into a bounded cache. `one_shot` needs absolute positions.
+    /// How a prompt gets into a bounded cache. `one_shot` is the schedule `cut+1` for every policy that has none of its own.
     #[serde(default)]
     #[schemars(schema_with = "Prefill::schema")]
     pub prefill: Prefill,
-    /// With `prefill: one_shot`, whether the cache is cut after the question; false cuts it at the document's end, so that
-    /// the question's tokens evict entries too.
+    /// Of policies that cut the prompt, and with `prefill: one_shot`: whether the cache is cut after the question; false cuts it at
+    /// the document's end, and the question is read with what is left.
     #[schemars(extend("default" = true))]
     pub query_aware: Option<Spanned<bool>>,
     /// The most tokens to write; fewer than the task's `length`. The default is the task's own, but no more than half of
@@ -190,15 +190,6 @@ impl WriteYaml {
         }
         if let Some(empty) = self.stop.iter().find(|stop| stop.value.is_empty()) {
             return yaml::refuse(empty.referenced, "an empty string ends every text", "remove it");
-        }
-        if let Some(aware) = self.query_aware.as_ref().filter(|aware| !aware.value)
-            && self.prefill == Prefill::Stream
-        {
-            return yaml::refuse(
-                aware.referenced,
-                "`query_aware: false` needs a prompt that is read in one shot",
-                "add `prefill: one_shot`, or remove it: a streamed prompt is never cut",
-            );
         }
         let [least, most_penalty] = REPETITION_PENALTIES;
         let penalty = real("`repetition_penalty`", &self.repetition_penalty, least, most_penalty)?;

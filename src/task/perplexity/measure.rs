@@ -28,9 +28,9 @@ pub fn measure(
 ) -> Result<SampleResult> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
-    let shared = || FullCachePrefix::of(prefix, config.needs(tokens));
+    let shared = || FullCachePrefix::of(prefix, config.needs(tokens, sample.prompt));
     let mut seconds = 0.0;
-    let mut lost = None;
+    let (mut lost, mut held) = (None, None);
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let peak_cache_bytes = match (config.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => {
@@ -40,7 +40,13 @@ pub fn measure(
         (_, Some(policy)) => {
             let memory = bounded(model, sample, config, policy, prefix, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
-            memory.bytes()
+            match sample.prompt.filter(|_| config.cuts()) {
+                None => memory.bytes(),
+                Some(prompt) => {
+                    held = Some(config.held_bytes(model.shape(), prompt, prompt..tokens));
+                    memory.bytes().max(model.shape().cache_bytes(prompt))
+                }
+            }
         }
         _ => {
             let prefix = shared()?;
@@ -53,6 +59,9 @@ pub fn measure(
     let mut sums = tally.sums(config);
     if let Some(lost) = lost {
         sums.push(MetricSum::new("evicted_mass", lost, tokens as f64));
+    }
+    if let Some(held) = held {
+        sums.push(held);
     }
     seconds += started.elapsed().as_secs_f64();
     let side_files = Vec::new();
@@ -71,14 +80,20 @@ fn bounded(
     let length = sample.tokens.len();
     let recorded = config.rule.reads_future().map(|scope| model.record_attention(&sample.tokens, scope));
     let future = recorded.transpose()?;
-    let (mut memory, start) = config.bounded_memory(model, policy, prefix, length, length, future.as_deref())?;
+    let cut = config.continues(length, sample.prompt);
+    let (mut memory, start) = config.bounded_memory(model, policy, prefix, cut, length, future.as_deref())?;
     if start > 0 {
         tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
     }
-    for tokens in sample.tokens[start..].chunks(CHUNK) {
-        let first = memory.seen() + 1;
-        let states = model.read(tokens, &mut memory)?;
-        tally.add(&states, first)?;
+    for part in [start..cut, cut..length] {
+        for tokens in sample.tokens[part].chunks(CHUNK) {
+            let first = memory.seen() + 1;
+            let states = model.read(tokens, &mut memory)?;
+            tally.add(&states, first)?;
+        }
+        if memory.seen() == cut {
+            model.cut(&mut memory);
+        }
     }
     Ok(memory)
 }

@@ -16,9 +16,9 @@ use super::cache::{CacheConfig, FullCachePrefix};
 use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
-use crate::eviction::CacheRule;
+use crate::eviction::{Amount, CacheRule};
 use crate::lm::LanguageModel;
-use crate::yaml::{ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Spanned};
 
 /// Perplexity of long texts cut to samples; of `dataset: embedded` also the recall of facts.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -48,6 +48,10 @@ pub struct PerplexityYaml {
     /// Only the first samples of each book; null: all of them.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
     chunks_per_book: Option<Spanned<u64>>,
+    /// The first tokens of a sample are a prompt, and only the rest is scored: a number of tokens, BOS included, or a whole
+    /// percentage such as "75%". Policies whose schedule says `cut` are cut after it. Not with a `stride`.
+    #[schemars(extend("default" = null))]
+    prompt: Option<Spanned<Amount>>,
     /// Also measure KL divergence and top-1 agreement with the full cache, and the attention mass that evicted entries
     /// would have received.
     #[serde(default)]
@@ -57,8 +61,28 @@ pub struct PerplexityYaml {
 impl PerplexityYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, compare_to_full } = self;
-        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
+        let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, prompt, compare_to_full } =
+            self;
+        let strides = stride.is_some();
+        let mut texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
+        if let Some(Spanned { value: prompt, referenced }) = prompt {
+            let hint = "write fewer tokens than `length`, at least 1, or a percentage from 1% to 99%";
+            let fits = match prompt {
+                Amount::Tokens(tokens) => (1..texts.length).contains(&tokens),
+                Amount::Percent(percent) => (1..100).contains(&percent),
+            };
+            if !fits {
+                let message =
+                    format!("a prompt of {prompt} of {} tokens leaves nothing to read, or to score", texts.length);
+                return yaml::refuse(referenced, message, hint);
+            }
+            if strides {
+                let message = "with a `stride`, a sample scores only what the one before did not, and with a `prompt` only what \
+                               follows that";
+                return yaml::refuse(referenced, message, "leave out one of them");
+            }
+            texts.prompt = Some(prompt);
+        }
         let spec = TaskSpec::of_texts("perplexity", &texts, Perplexity(texts.clone()));
         Ok(TaskSpec { compare_to_full: Some(compare_to_full), ..spec })
     }
@@ -101,7 +125,8 @@ impl Samples for PerplexitySamples {
 
     fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
         let longest = self.0.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
-        configs.iter().map(|config| config.needs(longest)).max().unwrap_or(0)
+        let prompt = self.0.iter().filter_map(|sample| sample.prompt).max();
+        configs.iter().map(|config| config.needs(longest, prompt)).max().unwrap_or(0)
     }
 
     fn read_prefix(
@@ -110,7 +135,8 @@ impl Samples for PerplexitySamples {
         batch: Range<usize>,
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
-        FullCachePrefix::read(model, &self.0[batch.start].tokens, configs)
+        let TextSample { tokens, prompt, .. } = &self.0[batch.start];
+        FullCachePrefix::read(model, tokens, *prompt, configs)
     }
 
     fn measure(
@@ -131,12 +157,20 @@ impl Samples for PerplexitySamples {
             CacheRule::Truncate { size } if size < tokens => {
                 (0..tokens).step_by(size).map(|start| 0..size.min(tokens - start)).collect()
             }
-            _ => config.evicting(tokens).map(|_| config.start(tokens)..tokens).into_iter().collect(),
+            _ => {
+                let start = config.start(config.continues(tokens, sample.prompt));
+                config.evicting(tokens).map(|_| start..tokens).into_iter().collect()
+            }
         };
         // Before it, the whole text with the full cache.
         if config.rule.reads_future().is_some() && !parts.is_empty() {
             parts.push(0..tokens);
         }
-        TokenCost { shared: config.needs(tokens), parts, scored: sample.scored.len(), ..TokenCost::default() }
+        TokenCost {
+            shared: config.needs(tokens, sample.prompt),
+            parts,
+            scored: sample.scored.len(),
+            ..TokenCost::default()
+        }
     }
 }

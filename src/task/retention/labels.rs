@@ -132,6 +132,7 @@ mod tests {
             tail: Tail::Keep,
             books: None,
             chunks_per_book: None,
+            prompt: None,
         };
         let mut labels = cut(&[book], &settings, &Tokenizer::bytes().unwrap()).unwrap();
         assert_eq!(labels.pieces.get(&0).map(String::as_str), (bos == Bos::Always).then_some("<s>"));
