@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tova_bench::eviction::{CacheRule, LocalLayers, Positions, presets};
 use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape};
 use tova_bench::metric::Slice;
-use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, Prefill, SampleResult, TextSample, measure};
+use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, SampleResult, TextSample, measure};
 
 const TOKENS: usize = 400;
 
