@@ -159,7 +159,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     };
     text += &line("policy", "size", "state", "cache", "time");
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
-        let size = cell.cell.size().map_or("-".into(), |size| size.to_string());
+        let size = cell.cell.size_text().unwrap_or("-".into());
         let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
         let cache = Bytes(shape.cache_bytes_by_layer(&entries)).to_string();
         let state = state(model_task, cell);
@@ -174,7 +174,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     }
     text += &idle_sizes(model_task, longest);
     for run::Alias { cell, of } in &model_task.aliases {
-        let size = cell.size().map_or("-".into(), |size| size.to_string());
+        let size = cell.size_text().unwrap_or("-".into());
         text += &line(&cell.label(), &size, &format!("the same as {of}"), "", "");
     }
     text + &match model_task.task.granted_memory {

@@ -137,7 +137,7 @@ impl RunProgress {
     fn show_cell(&mut self, cell: &NamedCell, done: usize, samples: usize) {
         let id = cell.name.id();
         if self.progress.has_bar() && !self.cells.contains_key(&id) && self.cells.len() < MOST_CELLS {
-            let size = cell.cell.size().map_or(String::new(), |size| format!(" {size}"));
+            let size = cell.cell.size_text().map_or(String::new(), |size| format!(" {size}"));
             let bar = self.progress.below(samples as u64, CELL);
             bar.set_message(format!("{}{size}, {}", cell.cell.policy, cell.cell.task.name));
             bar.set_position(done as u64);

@@ -18,6 +18,7 @@ mod scan;
 mod schedule;
 mod scoring;
 mod settings;
+mod size;
 #[cfg(test)]
 mod tests;
 
@@ -31,3 +32,4 @@ pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
 pub use scoring::{NamedScore, SCORES, Score};
 pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
+pub use size::{CacheSize, SizeShare};

@@ -161,7 +161,7 @@ impl Score {
     }
 
     /// Whether it depends on the cache's size, or on which entries are protected.
-    pub(super) fn depends_on_size(self) -> bool {
+    pub fn depends_on_size(self) -> bool {
         matches!(self, Score::Formula(formula) if formula.depends_on_size())
     }
 

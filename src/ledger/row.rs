@@ -64,6 +64,7 @@ macro_rules! row {
                 table.push_missing(name, || vec![Text::new(); height]);
             }
             table.push_missing("compare_to_full", || vec![false; height]);
+            table.push_missing("cache_share", || vec![None::<f64>; height]);
             // Before, there was no such model, no such budget before schema 7, and no definition.
             for name in ["local_layers", "windows", "budget", "definition", "schedule"] {
                 table.push_missing(name, || vec![None::<Text>; height]);
@@ -107,9 +108,11 @@ row! {
     keep_first: u32,
     /// Protected newest entries, in tokens at this cache size.
     keep_recent: u32,
-    /// Entries per layer and key-value head, the mean over layers under a budget; `None` for `full`, which files write
-    /// as its `length`.
+    /// Entries per layer and key-value head, the mean over layers under a budget, and of this sample where they are a share of its
+    /// prompt; `None` for `full`, which files write as its `length`.
     cache_size: Option<u32>,
+    /// The cache size as a share, from 0 to 1, where the sweep says it so: of the prompt where that is cut, and else of `length`.
+    cache_share: Option<f64>,
     /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
     budget: Option<Text>,
     /// What the policy's name stands for, whatever the cache size: `score=last_attention scope=layer keep_first=0 keep_recent=10%

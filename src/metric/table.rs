@@ -148,6 +148,9 @@ pub static METRICS: &[Metric] = &[
     new("nll_written", "perplexity of what was written", Unknown, Perplexity)
         .with(&[VaryingWeights])
         .title("perplexity of what {model} wrote"),
+    new("answer_nll", "perplexity of the answer", Lower, Perplexity)
+        .stem("answer-perplexity")
+        .title("perplexity of the reference answer, {model} on {data}"),
     new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
     new("answered", "answers in a box (%)", Higher, Share).with(&[Detail]),
     new("cut_off", "cut off at the limit (%)", Lower, Share).with(&[Detail]),

@@ -64,6 +64,7 @@ impl NamedCell {
         let task = &self.cell.task;
         CacheConfig {
             rule: self.cell.effective_rule(),
+            share: self.cell.share.filter(|_| self.cell.schedule().cut),
             positions: self.cell.positions,
             query_aware: task.generation.as_ref().is_none_or(|generation| generation.query_aware),
             seed: self.cell.seed,

@@ -1,6 +1,6 @@
 //! Makes result rows of measurements, new ones and those that another cell has.
 
-use crate::eviction::{Budget, CacheRule, Policy};
+use crate::eviction::{Budget, CacheRule, Policy, SizeShare};
 use crate::ledger::{ENGINE_VERSION, Row, Text, date};
 use crate::lm::{LayerAttention, ModelShape};
 use crate::metric::MetricSum;
@@ -24,6 +24,7 @@ impl Provenance {
         sample: usize,
         result: &SampleResult,
     ) -> Vec<Row> {
+        let place = place(sweep, model_task, named, (sample, result.own_size));
         let head = Row {
             prompt_tokens: result.prompt_tokens as u32,
             new_tokens: result.new_tokens as u32,
@@ -34,7 +35,7 @@ impl Provenance {
             seconds: result.seconds,
             peak_cache_bytes: result.peak_cache_bytes,
             date: date(),
-            ..place(sweep, model_task, named, sample)
+            ..place
         };
         result.sums.iter().map(|sum| row(&head, sum)).collect()
     }
@@ -53,7 +54,9 @@ pub(super) fn reused(
     let measured: Vec<&Row> = rows.iter().filter(|row| row.sample_id == id).collect();
     let text = measured.iter().find_map(|row| row.output.as_deref().filter(|_| row.metric == TEXT));
     let scores = text.map_or_else(Vec::new, |text| model_task.samples.rescored(sample, text));
-    let head = place(sweep, model_task, named, sample);
+    let own_size = measured.first().and_then(|row| row.cache_size).map(|size| size as usize);
+    let own_size = own_size.filter(|_| named.cache_config().share.is_some());
+    let head = place(sweep, model_task, named, (sample, own_size));
     let rows = measured.iter().map(|&old| {
         let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice == old.slice;
         let [value, weight] =
@@ -108,7 +111,12 @@ fn windows(shape: &ModelShape) -> Option<String> {
 }
 
 /// A row with the columns that say what was measured.
-fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) -> Row {
+fn place(
+    sweep: &str,
+    model_task: &ModelTask,
+    named: &NamedCell,
+    (sample, own_size): (usize, Option<usize>),
+) -> Row {
     let cell = &named.cell;
     let request = model_task.samples.request(sample);
     let question = request.map(|request| request.prompt.question()).filter(|question| !question.is_empty());
@@ -124,7 +132,7 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
     let (policy, size): (Option<Policy>, Option<usize>) = match cell.rule {
         CacheRule::Unbounded => (None, None),
         CacheRule::Truncate { size } => (None, Some(size)),
-        CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(size)),
+        CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(own_size.unwrap_or(size))),
     };
     Row {
         cell: named.name.id().to_string().into(),
@@ -137,6 +145,7 @@ fn place(sweep: &str, model_task: &ModelTask, named: &NamedCell, sample: usize) 
         keep_first: policy.map_or(0, |policy| policy.keep_first.of(size.unwrap_or_default()) as u32),
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),
+        cache_share: cell.share.map(SizeShare::number),
         budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
         definition: policy.map(|policy| policy.definition().into()),
         schedule: policy.map(|_| cell.schedule().to_string().into()),

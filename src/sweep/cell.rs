@@ -8,7 +8,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 
-use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule};
+use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule, SizeShare};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{RopeOverride, WeightType};
@@ -55,6 +55,8 @@ pub struct Cell {
     /// The policy as the sweep calls it: `full`, `truncate`, a preset, or a name under `define:`.
     pub policy: String,
     pub rule: CacheRule,
+    /// The share that the rule's size is, if the sweep says a share. Of a prompt that is cut, the size is that of the longest.
+    pub share: Option<SizeShare>,
     pub positions: Positions,
     /// What the policy does in layers with a window of their own.
     pub local_layers: LocalLayers,
@@ -85,6 +87,12 @@ impl Cell {
     /// When entries leave; of caches from which none does, the default.
     pub fn schedule(&self) -> Schedule {
         self.effective_rule().schedule()
+    }
+
+    /// The size as the sweep says it: `64` or `25%`; `None` for the unbounded cache.
+    pub fn size_text(&self) -> Option<String> {
+        let entries = || self.size().map(|size| size.to_string());
+        self.share.map(|share| share.to_string()).or_else(entries)
     }
 
     /// The policy as a sweep would write it: `tova`, `tova@cut` where the prompt is cut, `tova@squeezed` where keys move, or
@@ -147,16 +155,25 @@ impl Cell {
     /// machine, which is not part of other meanings. The lines of the task are those of its `Display`; `seed` is there only
     /// if it can change a number.
     pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {
-        self.text(model_revision, &self.task.to_string(), "data", data_digest)
+        // The same number of entries under another name is shown by itself.
+        self.text(model_revision, &self.task.to_string(), self.share, ("data", data_digest))
     }
 
     /// The id of one of the cell's samples, from a digest of its own content: all that its measurement depends on. It is the
     /// same in every cell that has the sample under this cache.
     pub fn sample_id(&self, model_revision: &str, digest: &str) -> CellId {
-        CellId::of(&self.text(model_revision, &self.task.of_sample(), "sample", digest))
+        // A sample's share of its own prompt is not that of the longest.
+        let share = self.share.filter(|_| self.schedule().cut);
+        CellId::of(&self.text(model_revision, &self.task.of_sample(), share, ("sample", digest)))
     }
 
-    fn text(&self, model_revision: &str, task: &str, content: &str, digest: &str) -> String {
+    fn text(
+        &self,
+        model_revision: &str,
+        task: &str,
+        share: Option<SizeShare>,
+        (content, digest): (&str, &str),
+    ) -> String {
         let rule = match self.rule {
             CacheRule::Unbounded => "unbounded".to_string(),
             CacheRule::Truncate { size } => format!("truncate size={size}"),
@@ -173,10 +190,11 @@ impl Cell {
             LocalLayers::Bounded => String::new(),
             other => format!("local_layers={}\n", other.name()),
         };
+        let share = share.map_or(String::new(), |share| format!("share={share}\n"));
         let seed = if self.uses_seed() { format!("seed={}\n", self.seed) } else { String::new() };
         format!(
             "schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\nmodel={model}\ndtype={dtype}\nrule={rule}\n\
-             positions={positions}\n{local_layers}{task}{content}={digest}\n{seed}"
+             {share}positions={positions}\n{local_layers}{task}{content}={digest}\n{seed}"
         )
     }
 
@@ -200,6 +218,6 @@ impl Cell {
             ModelSource::Folder(path) | ModelSource::File(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,
         };
-        CellName::new(id, self.task.name, model.unwrap_or(&source), &self.label(), self.size())
+        CellName::new(id, self.task.name, model.unwrap_or(&source), &self.label(), self.size_text())
     }
 }

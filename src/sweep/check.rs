@@ -11,7 +11,7 @@ use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
 use crate::eviction::{
-    Amount, Budget, CacheRule, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE, POSITIONS, Policy,
+    Amount, Budget, CacheRule, CacheSize, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE, POSITIONS, Policy,
     Positions, Schedule, Score,
 };
 use crate::format::did_you_mean;
@@ -291,13 +291,16 @@ fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, C
 }
 
 fn sizes(
-    sizes: &[Spanned<u64>],
+    sizes: &[Spanned<CacheSize>],
     names: &Spanned<Vec<Spanned<String>>>,
     policies: &[NamedPolicy],
-) -> Result<Vec<usize>, ConfigError> {
+) -> Result<Vec<CacheSize>, ConfigError> {
     let mut checked = Vec::new();
-    for size in sizes {
-        checked.push((yaml::count("a cache size", size, 1)?, size.referenced));
+    for Spanned { value, referenced } in sizes {
+        if *value == CacheSize::Entries(0) {
+            return yaml::refuse(*referenced, "a cache size must be at least 1", "write a larger number, or a share such as 25%");
+        }
+        checked.push((*value, *referenced));
     }
     let places = names.value.iter().map(|name| name.referenced).chain(std::iter::repeat(names.referenced));
     let bounded = policies.iter().zip(places).filter(|(policy, _)| policy.rule != Rule::Full);
@@ -310,6 +313,8 @@ fn sizes(
             );
         }
         for (size, location) in &checked {
+            // What a share comes to depends on the task.
+            let CacheSize::Entries(size) = size else { continue };
             let cannot = match policy.rule.at(*size) {
                 CacheRule::Unbounded => None,
                 // A piece of one token has nothing before it to predict from.

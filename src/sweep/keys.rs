@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::schema::{self, names};
 use crate::eviction::formula::Pool;
-use crate::eviction::{Amount, Budget, LocalLayers, Positions, Schedule, Scope};
+use crate::eviction::{Amount, Budget, CacheSize, LocalLayers, Positions, Schedule, Scope};
 use crate::lm::{RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::Spanned;
@@ -40,12 +40,11 @@ pub(super) struct SweepYaml {
     #[serde(default)]
     #[schemars(schema_with = "schema::definitions")]
     pub define: IndexMap<Spanned<String>, PolicyYaml>,
-    /// Cache sizes in entries per layer and key-value head, the protected ones included. `full` has none.
+    /// Cache sizes in entries per layer and key-value head, the protected ones included, or as shares: of the prompt where that is
+    /// cut, and else of the task's `length`. `full` has none.
     #[serde(default)]
-    #[schemars(inner(range(min = 1, max = u32::MAX)))]
-    #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = []))]
-    #[schemars(extend("examples" = [[64, 128, 256, 512, 1024, 2048, 4096]]))]
-    pub cache_sizes: Vec<Spanned<u64>>,
+    #[schemars(schema_with = "names::cache_sizes")]
+    pub cache_sizes: Vec<Spanned<CacheSize>>,
     /// When entries leave, for every policy that does not say so itself.
     #[serde(default)]
     #[schemars(schema_with = "names::schedules")]

@@ -18,8 +18,8 @@ pub use cell::{Cell, ModelSpec};
 pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 
-use crate::eviction::{CacheRule, LocalLayers, Policy, Positions, SizedPolicy};
-use crate::task::TaskSpec;
+use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy};
+use crate::task::{Prefill, TaskSpec};
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
 use keys::DefineYaml;
 
@@ -33,8 +33,8 @@ pub struct Sweep {
     pub models: Vec<ModelSpec>,
     /// In the order of the file, which is the order of legends.
     pub policies: Vec<NamedPolicy>,
-    /// Ascending.
-    pub cache_sizes: Vec<usize>,
+    /// Ascending, shares after entries.
+    pub cache_sizes: Vec<CacheSize>,
     pub tasks: Vec<TaskSpec>,
     pub seed: u64,
 }
@@ -63,6 +63,11 @@ impl Rule {
     /// Whether it needs the whole text before it reads it.
     pub fn reads_future(self) -> bool {
         matches!(self, Rule::Policy(policy) if policy.score.reads_future())
+    }
+
+    /// Whether it cuts the prompt.
+    fn cuts(self) -> bool {
+        matches!(self, Rule::Policy(Policy { schedule: Schedule { cut: true, .. }, .. }))
     }
 
     /// The rule at one cache size, which `Full` ignores.
@@ -108,6 +113,8 @@ impl Sweep {
         for NamedPolicy { name, rule, .. } in &self.policies {
             let Rule::Policy(policy) = rule else { continue };
             for size in &self.cache_sizes {
+                // Of a share it depends on the text.
+                let CacheSize::Entries(size) = size else { continue };
                 if let Some(window) = policy.at(*size).ok().and_then(SizedPolicy::is_in_effect) {
                     notes.push(format!(
                         "`{name}` protects all {size} entries of a cache of {size}, so its score never decides: there it is `{window}`"
@@ -152,7 +159,8 @@ impl Sweep {
             for task in &self.tasks {
                 for policy in &self.policies {
                     // `full` has one cell, whatever the sizes, and also when there are none.
-                    let sizes = if policy.rule == Rule::Full { &[0][..] } else { &self.cache_sizes };
+                    let sizes =
+                        if policy.rule == Rule::Full { &[CacheSize::Entries(0)][..] } else { &self.cache_sizes };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
                         if seen.insert((cell.label(), cell.canonical_text(&model.to_string(), &task.dataset))) {
@@ -166,8 +174,16 @@ impl Sweep {
     }
 
     /// One cell, without the settings that cannot change its numbers.
-    fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: usize) -> Cell {
-        let rule = policy.rule.at(size);
+    fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: CacheSize) -> Cell {
+        let (entries, share) = match size {
+            CacheSize::Entries(entries) => (entries, None),
+            // Of a prompt, each sample has its own.
+            CacheSize::Share(share) if policy.rule.cuts() || task.prefill() == Prefill::OneShot => {
+                (share.of(task.longest_prompt()), Some(share))
+            }
+            CacheSize::Share(share) => (share.of(task.length), Some(share)),
+        };
+        let rule = policy.rule.at(entries);
         let task = task.for_rule(rule);
         // Where nothing is evicted, the three kinds of positions are the same, and windows bound their layers in any case.
         let (positions, local_layers) = match rule {
@@ -175,6 +191,7 @@ impl Sweep {
             _ => Default::default(),
         };
         let (model, policy) = (model.clone(), policy.name.clone());
-        Cell { model, policy, rule, positions, local_layers, task, seed: self.seed }
+        let share = share.filter(|_| rule != CacheRule::Unbounded);
+        Cell { model, policy, rule, share, positions, local_layers, task, seed: self.seed }
     }
 }

@@ -38,7 +38,7 @@ impl Selection {
 fn value_of(cell: &Cell, field: Field) -> Option<String> {
     match field {
         Field::Policy => Some(cell.policy.clone()),
-        Field::Size => cell.size().map(|size| size.to_string()),
+        Field::Size => cell.size_text(),
         Field::Model => Some(cell.model.to_string()),
         Field::Task => Some(cell.task.name.to_string()),
     }

@@ -10,7 +10,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::eviction::{CacheRule, LocalLayers, Positions, RecordedAttention, Schedule, Scope, SizedPolicy};
+use crate::eviction::{
+    CacheRule, LocalLayers, Positions, RecordedAttention, Schedule, Scope, SizeShare, SizedPolicy,
+};
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
 use crate::metric::MetricSum;
 
@@ -18,6 +20,8 @@ use crate::metric::MetricSum;
 #[derive(Clone, Copy, Debug)]
 pub struct CacheConfig {
     pub rule: CacheRule,
+    /// The share of the prompt that the size is, where that is cut and the size is a share.
+    pub share: Option<SizeShare>,
     pub positions: Positions,
     /// Whether a cache that is cut after its prompt is cut after the question; otherwise before it.
     pub query_aware: bool,
@@ -81,11 +85,27 @@ impl CacheConfig {
         }
     }
 
+    /// The configuration for a prompt of so many tokens, which has its own size where that is a share.
+    ///
+    /// # Errors
+    /// A share of the prompt that is too small for the policy.
+    pub(super) fn of_prompt(&self, prompt: usize) -> Result<CacheConfig> {
+        let (CacheRule::Evict { policy, .. }, Some(share)) = (self.rule, self.share) else { return Ok(*self) };
+        let size = share.of(prompt);
+        policy.check(size, self.layers).with_context(|| format!("{share} of a prompt of {prompt} tokens"))?;
+        Ok(CacheConfig { rule: CacheRule::Evict { policy, size }, ..*self })
+    }
+
+    /// Entries of the cache after a prompt of so many tokens, where that decides.
+    pub(super) fn own_size(&self, prompt: usize) -> Option<usize> {
+        self.share.map(|share| share.of(prompt))
+    }
+
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
     /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {
         match self.sized().filter(|_| self.positions == Positions::Absolute) {
-            Some(policy) if policy.schedule.cut && shares_prompt(policy) => tokens,
+            Some(policy) if policy.schedule.cut && shares_prompt(policy, self.share.is_some()) => tokens,
             Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.score.shares_prefix() => {
                 policy.smallest(self.layers).min(tokens) / BLOCK * BLOCK
             }
@@ -239,8 +259,10 @@ impl FullCachePrefix {
 }
 
 /// Whether what a policy needs to know of a prompt can be found while the full cache reads it, with others.
-fn shares_prompt(policy: SizedPolicy) -> bool {
-    !policy.score.compares_norms() && !policy.score.reads_future()
+/// Those that depend on the size need to know it, which is another for every prompt where it is a share of that.
+fn shares_prompt(policy: SizedPolicy, is_share: bool) -> bool {
+    let score = policy.score;
+    !score.compares_norms() && !score.reads_future() && !(is_share && score.depends_on_size())
 }
 
 #[cfg(test)]
@@ -251,6 +273,7 @@ mod tests {
     fn config(rule: CacheRule) -> CacheConfig {
         CacheConfig {
             rule,
+            share: None,
             positions: Positions::Absolute,
             query_aware: true,
             seed: 0,

@@ -144,6 +144,8 @@ pub struct SampleResult {
     pub new_tokens: usize,
     /// Tables kept beside the rows.
     pub side_files: Vec<SideFile>,
+    /// Entries of the cache, where they are a share of the sample's prompt.
+    pub own_size: Option<usize>,
 }
 
 /// A table of a sample, kept in a file of its own.

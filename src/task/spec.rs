@@ -169,6 +169,15 @@ impl TaskSpec {
         self.generation.is_some() || self.texts.as_ref().is_some_and(|texts| texts.prompt.is_some())
     }
 
+    /// Tokens of the longest prompt.
+    pub fn longest_prompt(&self) -> usize {
+        match (&self.generation, &self.texts) {
+            (Some(generation), _) => self.length.saturating_sub(generation.max_new_tokens).max(1),
+            (None, Some(texts)) => texts.prompt_of(self.length).unwrap_or(self.length),
+            _ => self.length,
+        }
+    }
+
     /// How prompts enter the cache.
     pub fn prefill(&self) -> Prefill {
         self.generation.as_ref().map_or(Prefill::Stream, |generation| generation.prefill)

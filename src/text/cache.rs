@@ -53,8 +53,8 @@ impl CacheSettings {
             let message = format!("policy {} needs to know the whole text", self.policy);
             return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
         }
-        let (query_aware, compare) = (true, false);
-        Ok(CacheConfig { rule, positions, query_aware, seed, compare, local_layers, layers })
+        let (share, query_aware, compare) = (None, true, false);
+        Ok(CacheConfig { rule, share, positions, query_aware, seed, compare, local_layers, layers })
     }
 
     fn rule(&self, own: &[(String, Policy)]) -> Result<CacheRule, InvalidSettings> {

@@ -119,6 +119,7 @@ fn configs() -> Vec<CacheConfig> {
     rules
         .map(|rule| CacheConfig {
             rule,
+            share: None,
             positions: Positions::Absolute,
             query_aware: true,
             seed: SEED,

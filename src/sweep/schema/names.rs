@@ -84,6 +84,17 @@ pub fn local_layers(_: &mut SchemaGenerator) -> Schema {
     setting(&words(&LOCAL_LAYERS), "bounded", false)
 }
 
+pub fn cache_sizes(_: &mut SchemaGenerator) -> Schema {
+    let sizes = json!([
+        {"type": "integer", "minimum": 1, "maximum": u32::MAX},
+        {"type": "string", "pattern": "^(100|[1-9]?[0-9](\\.[0-9]{1,2})?)%$"},
+    ]);
+    json_schema!({
+        "type": ["array", "null"], "items": {"anyOf": sizes}, "uniqueItems": true, "default": [],
+        "examples": [[64, 128, 256, 512, 1024, 2048, 4096], ["12.5%", "25%", "50%", "75%"]],
+    })
+}
+
 /// 1 to 65536, as text.
 const AT_ONCE: &str = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-6])";
 

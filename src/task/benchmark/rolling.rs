@@ -172,6 +172,7 @@ impl Documents {
             prompt_tokens: self.tokens(sample),
             new_tokens: 0,
             side_files: Vec::new(),
+            own_size: None,
         })
     }
 }

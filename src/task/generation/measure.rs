@@ -29,10 +29,14 @@ pub(super) struct Generation<'a> {
 /// What is known of a text while it is being generated.
 struct Open {
     prompt: Vec<u32>,
+    /// Tokens of the prompt after which the cache is cut, if it is.
+    cut: usize,
     /// Largest size of the cache so far, in bytes.
     peak: u64,
     /// The likeliest of the request's classes, if that is measured.
     likeliest: Option<String>,
+    /// The NLL of the reference answer, whole and by slice, if that is measured.
+    answer: Vec<MetricSum>,
     /// Of reading the prompt, its part of what all prompts begin with included.
     seconds: f64,
 }
@@ -91,21 +95,23 @@ impl Generation<'_> {
 
     /// What is measured of a text.
     fn result(&self, sample: usize, of_text: Open, written: &Generated) -> Result<SampleResult> {
-        let Open { prompt, peak, likeliest, seconds } = of_text;
+        let Open { prompt, cut, peak, likeliest, answer, seconds } = of_text;
         // How much a cache without a policy has allocated depends on the other prompts.
         let peak_cache_bytes = match self.config.rule {
             CacheRule::Evict { .. } => peak.max(written.cache_bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + written.tokens.len()),
         };
-        let EncodedPrompt { request, before_question, .. } = &self.prompts.prompts[sample];
-        let cut = if self.cuts_at_document() { *before_question } else { prompt.len() };
+        let request = &self.prompts.prompts[sample].request;
+        let mut sums = self.score(request, (&prompt, cut), written, likeliest.as_deref())?;
+        sums.extend(answer);
         Ok(SampleResult {
-            sums: self.score(request, (&prompt, cut), written, likeliest.as_deref())?,
+            sums,
             seconds,
             peak_cache_bytes,
             prompt_tokens: prompt.len(),
             new_tokens: written.tokens.len(),
             side_files: Vec::new(),
+            own_size: self.config.own_size(cut),
         })
     }
 
@@ -129,6 +135,7 @@ impl Generation<'_> {
             prompt_tokens: prompt.prompt.len(),
             new_tokens: 0,
             side_files: Vec::new(),
+            own_size: self.config.own_size(of_text.cut),
         }
     }
 
@@ -166,6 +173,8 @@ impl Generation<'_> {
         let (mut memory, start) = match (config.rule, config.sized()) {
             // Each of its prompts is cut by itself.
             (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
+            // Each has a size of its own.
+            _ if config.share.is_some() => return Ok((None, config.start(common))),
             (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, text, None)?,
             _ if common > 0 => {
                 return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
@@ -200,9 +209,15 @@ impl Generation<'_> {
             CacheRule::Truncate { size } => self.prompts.truncated(prompt, size)?,
             _ => prompt.tokens.clone(),
         };
-        let mut memory = match common {
-            Some(memory) => memory.clone(),
-            None => {
+        // Where the prompt ends for a cache that is cut.
+        let cut = if self.cuts_at_document() { prompt.before_question } else { tokens.len() };
+        let own = config.of_prompt(cut)?;
+        let mut memory = match (common, own.sized().filter(|_| config.share.is_some())) {
+            (Some(memory), _) => memory.clone(),
+            (None, Some(policy)) => {
+                own.bounded_memory(model, policy, self.prefix, read, prompt.request.length, None)?.0
+            }
+            (None, None) => {
                 let expect = tokens.len() + prompt.max_new_tokens;
                 let text =
                     if let CacheRule::Truncate { size } = config.rule { size } else { prompt.request.length };
@@ -211,9 +226,9 @@ impl Generation<'_> {
         };
         let mut peak = 0;
         if self.cuts_at_document() {
-            if prompt.before_question > read {
-                model.read(&tokens[read..prompt.before_question], &mut memory)?;
-                read = prompt.before_question;
+            if cut > read {
+                model.read(&tokens[read..cut], &mut memory)?;
+                read = cut;
             }
             peak = model.shape().cache_bytes(read);
             model.cut(&mut memory);
@@ -228,9 +243,29 @@ impl Generation<'_> {
         let opening = prompt.request.likelihood_after.as_deref();
         let likeliest = opening.map(|opening| self.likeliest(&memory, &state, opening, &prompt.request.classes));
         let likeliest = likeliest.transpose()?;
-        let of_text = Open { prompt: tokens.clone(), peak, likeliest, seconds: 0.0 };
+        let answer = self.answer_nll(&memory, &state, &prompt.request)?;
+        let of_text = Open { prompt: tokens.clone(), cut, peak, likeliest, answer, seconds: 0.0 };
         let max_new_tokens = prompt.max_new_tokens;
         Ok((PrefilledPrompt { memory, state, prompt: tokens, seed, max_new_tokens }, of_text))
+    }
+
+    /// The NLL of the first reference answer after a prompt, whole and by slice, if it is asked for and there is one. A space
+    /// separates them where the prompt ends with none.
+    fn answer_nll(&self, memory: &Memory, state: &Tensor, request: &Request) -> Result<Vec<MetricSum>> {
+        let Some(reference) = request.references.first().filter(|_| self.prompts.answer_nll) else {
+            return Ok(Vec::new());
+        };
+        let separated = self.prompts.template.is_some() || request.prompt.whole().ends_with(char::is_whitespace);
+        let space = if separated { "" } else { " " };
+        let tokens = self.prompts.tokenizer.encode(&[space, reference].concat())?.ids;
+        if tokens.is_empty() {
+            return Ok(Vec::new());
+        }
+        let weight = tokens.len() as f64;
+        let likelihood = self.likelihood(memory, state, &Continuation { tokens, first: 0 })?;
+        let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
+        let sum = |slice| MetricSum::new("answer_nll", -likelihood.log, weight).of_slice(slice);
+        Ok(slices.map(sum).collect())
     }
 
     /// The class with the largest probability, its tokens' product, after an opening that is read into a copy of the cache.

@@ -105,6 +105,8 @@ pub struct EncodedPrompts {
     /// What prompts start with, if the model has it.
     pub bos: Option<u32>,
     pub scorer: Scorer,
+    /// Whether the NLL of reference answers is measured.
+    pub answer_nll: bool,
 }
 
 impl EncodedPrompts {
@@ -178,7 +180,8 @@ impl EncodedPrompts {
             start += batch.len();
         }
         let template = template.as_ref().map(ChatTemplate::digest);
-        Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer: Arc::new(tokenizer), bos, scorer })
+        let (tokenizer, answer_nll) = (Arc::new(tokenizer), config.answer_nll);
+        Ok(EncodedPrompts { prompts, batches, writing, template, tokenizer, bos, scorer, answer_nll })
     }
 
     /// Tokens that all prompts of a batch begin with, in whole blocks. Each prompt has at least one more. The cache reads the

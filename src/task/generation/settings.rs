@@ -63,6 +63,8 @@ pub struct GenerationConfig {
     pub chat_template: bool,
     /// Strings that end a text, in addition to the model's own stop tokens.
     pub stop: Vec<String>,
+    /// Whether the NLL of the first reference answer is measured too.
+    pub answer_nll: bool,
 }
 
 impl GenerationConfig {
@@ -78,6 +80,7 @@ impl GenerationConfig {
             repetition_penalty: Real(1.0),
             chat_template: true,
             stop: Vec::new(),
+            answer_nll: false,
         }
     }
 
@@ -116,6 +119,7 @@ impl GenerationConfig {
         }
         lines.push(("chat_template", self.chat_template.to_string()));
         lines.extend(self.stop.iter().map(|stop| ("stop", stop.escape_default().to_string())));
+        lines.extend(self.answer_nll.then(|| ("answer_nll", "true".to_string())));
         lines
     }
 }
@@ -157,6 +161,9 @@ pub struct WriteYaml {
     #[serde(default)]
     #[schemars(inner(length(min = 1)), extend("type" = ["array", "null"], "default" = []))]
     pub stop: Vec<Spanned<String>>,
+    /// Also measure `answer_nll`: how likely the first reference answer is after the prompt, whatever is written.
+    #[serde(default)]
+    pub answer_nll: bool,
 }
 
 impl WriteYaml {
@@ -203,6 +210,7 @@ impl WriteYaml {
             repetition_penalty: penalty.unwrap_or(Real(1.0)),
             chat_template: self.chat_template.unwrap_or(default.chat_template),
             stop: self.stop.into_iter().map(|stop| stop.value).collect(),
+            answer_nll: self.answer_nll,
         })
     }
 }

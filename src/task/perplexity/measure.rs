@@ -28,6 +28,8 @@ pub fn measure(
 ) -> Result<SampleResult> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
+    let own_size = config.own_size(sample.prompt.unwrap_or(tokens));
+    let config = &config.of_prompt(sample.prompt.unwrap_or(tokens))?;
     let shared = || FullCachePrefix::of(prefix, config.needs(tokens, sample.prompt));
     let mut seconds = 0.0;
     let (mut lost, mut held) = (None, None);
@@ -65,7 +67,8 @@ pub fn measure(
     }
     seconds += started.elapsed().as_secs_f64();
     let side_files = Vec::new();
-    Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
+    let prompt_tokens = sample.prompt.unwrap_or(tokens);
+    Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
 }
 
 /// The sample with a cache that evicts.

@@ -62,7 +62,8 @@ impl RetentionSamples {
             side_files.push(SideFile { kind: "tokens", table: tokens_table(text, pieces) });
         }
         let seconds = started.elapsed().as_secs_f64();
-        Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens: tokens, new_tokens: 0, side_files })
+        let (prompt_tokens, own_size) = (tokens, None);
+        Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
     }
 }
 

@@ -1,0 +1,105 @@
+//! Cache sizes as sweeps say them: entries, or a share of a text.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context, Result, ensure};
+use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserialize, Deserializer};
+
+/// Entries per layer and key-value head, or a share of the prompt or of the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CacheSize {
+    Entries(usize),
+    Share(SizeShare),
+}
+
+/// A share above 0 and up to 1, in hundredths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SizeShare(u16);
+
+impl SizeShare {
+    const ALL: u16 = 10_000;
+
+    /// Entries out of so many tokens: rounded down, and at least one, as NVIDIA/kvpress keeps.
+    pub fn of(self, tokens: usize) -> usize {
+        (tokens * usize::from(self.0) / usize::from(SizeShare::ALL)).max(1)
+    }
+
+    /// As a number from 0 to 1.
+    pub fn number(self) -> f64 {
+        f64::from(self.0) / f64::from(SizeShare::ALL)
+    }
+}
+
+impl FromStr for SizeShare {
+    type Err = anyhow::Error;
+
+    /// Reads what [`fmt::Display`] writes.
+    fn from_str(text: &str) -> Result<SizeShare> {
+        let form = || format!("`{text}` is no share; they are such as 25% or 12.5%");
+        let percent = text.strip_suffix('%').with_context(form)?;
+        let (whole, part) = percent.split_once('.').unwrap_or((percent, ""));
+        let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
+        ensure!(!whole.is_empty() && is_number(whole) && is_number(part) && !percent.ends_with('.'), form());
+        ensure!(part.len() <= 2, "{text} has more than two decimals");
+        let hundredths: u16 = format!("{whole}{part:0<2}").parse().ok().with_context(form)?;
+        ensure!((1..=SizeShare::ALL).contains(&hundredths), "a share is above 0% and 100% at most, not {text}");
+        Ok(SizeShare(hundredths))
+    }
+}
+
+impl fmt::Display for SizeShare {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.0) / 100.0)
+    }
+}
+
+impl fmt::Display for CacheSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CacheSize::Entries(entries) => write!(f, "{entries}"),
+            CacheSize::Share(share) => write!(f, "{share}"),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for CacheSize {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Size;
+        impl Visitor<'_> for Size {
+            type Value = CacheSize;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a cache size: entries such as 64, or a share such as 25% or 12.5%")
+            }
+            fn visit_u64<E: Error>(self, entries: u64) -> Result<CacheSize, E> {
+                let entries =
+                    u32::try_from(entries).map_err(|_| E::invalid_value(Unexpected::Unsigned(entries), &self))?;
+                Ok(CacheSize::Entries(entries as usize))
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<CacheSize, E> {
+                let share = text.parse().map(CacheSize::Share);
+                share.map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+            }
+        }
+        deserializer.deserialize_any(Size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_by_hand() {
+        for (text, tokens, entries) in
+            [("25%", 1024, 256), ("12.5%", 1023, 127), ("0.01%", 1000, 1), ("100%", 7, 7), ("33.33%", 10, 3)]
+        {
+            let share: SizeShare = text.parse().unwrap();
+            assert_eq!((share.to_string().as_str(), share.of(tokens)), (text, entries));
+        }
+        for text in ["", "%", "25", "0%", "0.00%", "100.01%", "101%", "-1%", "1.234%", "1.%", ".5%", "1e1%", " 5%"] {
+            assert!(text.parse::<SizeShare>().is_err(), "{text}");
+        }
+    }
+}
