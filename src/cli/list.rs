@@ -172,6 +172,7 @@ mod tests {
             Amount::Percent(50) => Some("newest half".to_owned()),
             Amount::Percent(percent) => Some(format!("newest {percent} %")),
             Amount::Tokens(tokens) => Some(format!("newest {tokens}")),
+            Amount::Prompt => Some("prompt".to_owned()),
         };
         let first = (preset.keep_first != Amount::Tokens(0)).then(|| format!("first {}", preset.keep_first));
         let protected = first.into_iter().chain(newest).collect::<Vec<_>>().join(", ");

@@ -55,11 +55,12 @@ fn every_column_that_repeats_is_compared() {
     });
     let of = |change: Change| compared(&before, &changed(before.clone(), change), &options);
     // Each column of a row that pairs it, must repeat, or may differ.
-    let pairs: [(&str, Change); 17] = [
+    let pairs: [(&str, Change); 18] = [
         ("model_revision", |row| row.model_revision = "2".into()),
         ("policy", |row| row.policy = "2".into()),
         ("cache_size", |row| row.cache_size = None),
         ("positions", |row| row.positions = "slot".into()),
+        ("schedule", |row| row.schedule = Some("cut".into())),
         ("local_layers", |row| row.local_layers = Some("exempt".into())),
         ("prefill", |row| row.prefill = "2".into()),
         ("task", |row| row.task = "2".into()),

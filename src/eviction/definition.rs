@@ -254,8 +254,8 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                 entry.received += mean;
             }
             let living: Vec<usize> = cache.iter().map(|entry| entry.position).collect();
-            let protected =
-                |i: usize| cache[i].position < policy.keep_first || i + policy.keep_recent >= cache.len();
+            let keep_first = if policy.keeps_prompt { case.prompt } else { policy.keep_first };
+            let protected = |i: usize| cache[i].position < keep_first || i + policy.keep_recent >= cache.len();
             past[group].steps.push(Seen {
                 unprotected: (0..cache.len()).filter(|i| !protected(*i)).map(|i| living[i]).collect(),
                 attention: rows[members.clone()]
@@ -265,10 +265,11 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                 living,
             });
             let Schedule { cut, every } = policy.schedule;
+            let size = policy.size + if policy.keeps_prompt { case.prompt } else { 0 };
             let leaving = match every {
                 _ if cut && t + 1 < case.prompt => 0,
                 _ if cut && t + 1 == case.prompt => cache.len().saturating_sub(policy.size),
-                Some(every) if cache.len() >= policy.size + every => every,
+                Some(every) if cache.len() >= size + every => every,
                 _ => 0,
             };
             if leaving == 0 {

@@ -171,12 +171,9 @@ impl CacheEntries {
         let before = Some(policy.before_cut());
         let mut fork =
             cuts.iter().find(|cut| cut.policy == before && cut.salt == salt && cut.seen == len)?.clone();
-        let (all, columns) = (fork.len(), self.columns_at(len)?);
+        let columns = self.columns_at(len)?;
         if columns.start > 0 {
-            // What the layer's window has passed.
-            for newest in &mut fork.newest {
-                *newest = newest.chunks(all).flat_map(|head| head[columns.clone()].to_vec()).collect();
-            }
+            // The layer's window has passed the others.
             let kept: Vec<u32> = columns.map(|column| column as u32).collect();
             fork.keep(&vec![kept; fork.groups.len()]);
         }
@@ -220,13 +217,13 @@ impl CacheEntries {
         self.window.map_or(0, |window| seen.saturating_sub(window))
     }
 
-    /// An empty bounded cache. `salt` differs between layers and seeds. If its policy's schedule cuts the prompt, nothing leaves
+    /// An empty bounded cache. `salt` differs between layers and seeds. If its policy cuts the prompt, or protects it, nothing leaves
     /// until [`cut`](Self::cut).
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let scopes: &[Scope] = if policy.score.sums_attention() { &[policy.scope] } else { &[] };
         let unbounded = CacheEntries::unbounded(heads, scopes, &[]);
         let bounded = unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy");
-        if !policy.schedule.cut {
+        if !policy.awaits_prompt() {
             return bounded;
         }
         let ranks_by_newest =
@@ -235,12 +232,18 @@ impl CacheEntries {
         CacheEntries { limit: usize::MAX, awaits_cut: true, newest: vec![Vec::new(); newest], ..bounded }
     }
 
-    /// After the prompt's last token, cuts a cache whose policy's schedule says so to its size: protected entries are kept, and of
+    /// After the prompt's last token: a policy that protects the prompt has its size from there on. A cache whose policy's schedule
+    /// says so is cut to its size: protected entries are kept, and of
     /// the others those with the highest scores, the newer of equal ones. Returns the columns each group keeps, ascending:
     /// (groups)(entries); `None` if all entries fit. `log` takes what leaves, group by group, the oldest first.
     pub fn cut(&mut self, log: Option<&mut Vec<Eviction>>) -> Option<Vec<Vec<u32>>> {
         let policy = self.policy.filter(|_| std::mem::take(&mut self.awaits_cut))?;
         let newest = std::mem::take(&mut self.newest);
+        if policy.keeps_prompt {
+            let (keep_first, limit) = (self.seen, self.len() + policy.size);
+            (self.policy, self.limit) = (Some(SizedPolicy { keep_first, ..policy }), limit);
+            return None;
+        }
         let entries = self.len();
         let kept = (entries > policy.size).then(|| {
             // All groups hold the same: nothing but the window has removed anything yet.
@@ -383,6 +386,11 @@ impl CacheEntries {
             for (sums, kept) in received.sums.iter_mut().zip(kept) {
                 keep(sums, kept);
             }
+        }
+        let all = self.len();
+        for (newest, kept) in self.newest.iter_mut().zip(kept) {
+            *newest =
+                newest.chunks(all).flat_map(|head| kept.iter().map(|column| head[*column as usize])).collect();
         }
         for (group, kept) in self.groups.iter_mut().zip(kept) {
             keep(&mut group.positions, kept);

@@ -45,7 +45,7 @@ impl CacheEntries {
             let own = ScanRule { limit: usize::MAX, window: self.window, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
-        if policy.schedule.every != Some(1) {
+        if policy.schedule.every != Some(1) || policy.keeps_prompt {
             return None;
         }
         Some(ScanRule {
@@ -65,7 +65,10 @@ impl CacheEntries {
     /// Whether a device can scan it: everything but what needs the future, records for it, keeps scores for a cut, or evicts
     /// several entries at once.
     pub fn can_be_scanned_on_device(&self) -> bool {
-        self.recorded.is_none() && self.cuts.is_empty() && (self.policy.is_none() || self.scan_rule().is_some())
+        // Where a window removes entries, what a prompt is cut by is not in the order of those that are left.
+        let is_plain =
+            self.recorded.is_none() && self.cuts.is_empty() && !(self.awaits_cut && self.window.is_some());
+        is_plain && (self.policy.is_none() || self.scan_rule().is_some())
     }
 
     /// Entries of each group after `rows` more tokens. Every group of a full cache loses one for each that joins.

@@ -29,6 +29,11 @@ pub enum CacheRule {
 }
 
 impl CacheRule {
+    /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
+    pub fn awaits_prompt(self) -> bool {
+        matches!(self, CacheRule::Evict { policy, .. } if policy.awaits_prompt())
+    }
+
     /// The scope of a policy that needs the attention of the whole text.
     pub fn reads_future(self) -> Option<Scope> {
         match self {
@@ -70,6 +75,8 @@ impl CacheRule {
 pub enum Amount {
     Tokens(usize),
     Percent(u8),
+    /// Only for first tokens: the whole prompt, beside the cache's size.
+    Prompt,
 }
 
 impl Amount {
@@ -78,6 +85,7 @@ impl Amount {
         match self {
             Amount::Tokens(n) => n,
             Amount::Percent(p) => (size * usize::from(p)).div_ceil(100),
+            Amount::Prompt => 0,
         }
     }
 }
@@ -87,6 +95,7 @@ impl fmt::Display for Amount {
         match self {
             Amount::Tokens(n) => write!(f, "{n}"),
             Amount::Percent(p) => write!(f, "{p}%"),
+            Amount::Prompt => write!(f, "prompt"),
         }
     }
 }
@@ -98,7 +107,8 @@ impl fmt::Display for Amount {
 pub struct Policy {
     pub score: Score,
     pub scope: Scope,
-    /// The first tokens of the text never leave (attention sinks).
+    /// The first tokens of the text never leave (attention sinks). With [`Amount::Prompt`] no token of the prompt does, and the size
+    /// is that of what follows it.
     pub keep_first: Amount,
     /// The newest entries never leave. With 0 even the newest token may be evicted.
     pub keep_recent: Amount,
@@ -109,6 +119,11 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
+    pub fn awaits_prompt(self) -> bool {
+        self.schedule.cut || self.keep_first == Amount::Prompt
+    }
+
     /// The policy without settings that cannot change which entries survive, so that equal experiments get equal
     /// ids.
     #[must_use]
@@ -142,7 +157,12 @@ impl Policy {
              cache; together they may be {size} at most"
         );
         let Policy { score, scope, budget, schedule, .. } = policy;
-        Ok(SizedPolicy { score, scope, keep_first, keep_recent, size, budget, schedule })
+        let keeps_prompt = policy.keep_first == Amount::Prompt;
+        ensure!(
+            !(keeps_prompt && schedule.cut),
+            "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
+        );
+        Ok(SizedPolicy { score, scope, keep_first, keep_recent, keeps_prompt, size, budget, schedule })
     }
 
     /// Checks the policy at cache size `size` in a model of so many layers.
@@ -156,6 +176,7 @@ impl Policy {
             return Ok(());
         }
         let [keep_first, keep_recent] = [sized.keep_first, sized.keep_recent].map(Amount::Tokens);
+        let keep_first = if sized.keeps_prompt { Amount::Prompt } else { keep_first };
         let of_layer = Policy { keep_first, keep_recent, budget: Budget::Uniform, ..self };
         for (layer, size) in sized.sizes(layers).into_iter().enumerate() {
             if let Err(error) = of_layer.at(size) {
@@ -168,6 +189,22 @@ impl Policy {
             }
         }
         Ok(())
+    }
+}
+
+impl Policy {
+    /// Refuses what layers with a window cannot have: a schedule under which their heads would hold different numbers of entries, or
+    /// a protected prompt, which the window passes.
+    ///
+    /// # Errors
+    /// Schedules other than `1` and `cut+1`, and `keep_first: prompt`.
+    pub fn check_windows(self) -> Result<()> {
+        ensure!(
+            self.keep_first != Amount::Prompt,
+            "the model has layers with a window of their own, which no prompt stays in\n\
+             hint: leave such layers alone with @exempt (`local_layers: exempt`)"
+        );
+        self.schedule.check_windows()
     }
 }
 
@@ -212,6 +249,7 @@ impl FromStr for Amount {
 
     fn from_str(text: &str) -> Result<Amount> {
         let amount = match text.strip_suffix('%') {
+            None if text == "prompt" => Amount::Prompt,
             Some(digits) => Amount::Percent(digits.parse()?),
             None => Amount::Tokens(text.parse::<u32>()? as usize),
         };
@@ -245,7 +283,8 @@ impl FromStr for Policy {
             rest = before;
             anyhow::Ok(value)
         };
-        let schedule = value(" schedule=")?.parse()?;
+        // Rows of the version before have none.
+        let schedule = value(" schedule=").map_or_else(|_| Ok(Schedule::default()), str::parse)?;
         let budget = value(" budget=")?.parse()?;
         let keep_recent = value(" keep_recent=")?.parse()?;
         let keep_first = value(" keep_first=")?.parse()?;
@@ -268,8 +307,9 @@ impl fmt::Display for Policy {
 impl fmt::Display for SizedPolicy {
     /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SizedPolicy { score, scope, keep_first, keep_recent, size, budget, schedule } = *self;
+        let SizedPolicy { score, scope, keep_first, keep_recent, keeps_prompt, size, budget, schedule } = *self;
         let (score, scope) = (score.identity(), scope.name());
+        let keep_first = if keeps_prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
         write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")?;
         write_rest(f, budget, schedule)
     }
@@ -291,6 +331,8 @@ pub struct SizedPolicy {
     pub scope: Scope,
     pub(super) keep_first: usize,
     pub(super) keep_recent: usize,
+    /// No token of the prompt leaves, and the size is that of what follows it.
+    pub(super) keeps_prompt: bool,
     /// Entries of a layer, or their mean over layers under a budget that is not uniform.
     pub size: usize,
     pub(super) budget: Budget,
@@ -300,10 +342,12 @@ pub struct SizedPolicy {
 impl SizedPolicy {
     /// The preset that this is in effect where all entries of the cache are protected, so that its score never decides.
     pub fn is_in_effect(self) -> Option<String> {
-        let SizedPolicy { score, keep_first, keep_recent, size, budget, .. } = self;
+        let SizedPolicy { score, keep_first, keep_recent, keeps_prompt, size, budget, .. } = self;
         // Layers of other sizes may have a choice.
-        let is_full =
-            keep_first + keep_recent == size && budget == Budget::Uniform && score.method() != Method::Order;
+        let is_full = !keeps_prompt
+            && keep_first + keep_recent == size
+            && budget == Budget::Uniform
+            && score.method() != Method::Order;
         is_full.then(|| if keep_first == 0 { "window".to_owned() } else { format!("window+{keep_first}") })
     }
 
@@ -318,20 +362,36 @@ impl SizedPolicy {
         self.sizes(layers).into_iter().min().unwrap_or(self.size)
     }
 
+    /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
+    pub fn awaits_prompt(self) -> bool {
+        self.schedule.cut || self.keeps_prompt
+    }
+
+    /// As [`Policy::check_windows`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn check_windows(self) -> Result<()> {
+        let keep_first = if self.keeps_prompt { Amount::Prompt } else { Amount::Tokens(self.keep_first) };
+        let SizedPolicy { score, scope, budget, schedule, .. } = self;
+        Policy { score, scope, keep_first, keep_recent: Amount::Tokens(0), budget, schedule }.check_windows()
+    }
+
     /// Entries of a layer of this size between two tokens, at most. A prompt that will be cut is held whole.
     pub fn most(self) -> usize {
-        if self.schedule.cut { usize::MAX } else { self.size.saturating_add(self.schedule.buffer()) }
+        if self.awaits_prompt() { usize::MAX } else { self.size.saturating_add(self.schedule.buffer()) }
     }
 
     /// Entries of a layer of this size after so many tokens, of which the first are the prompt.
     pub fn entries_after(self, tokens: usize, prompt: usize) -> usize {
-        let grown = match self.schedule.cut {
-            true if tokens < prompt => return tokens,
-            true => prompt.min(self.size) + tokens - prompt,
-            false => tokens,
+        let (grown, size) = match (self.schedule.cut, self.keeps_prompt) {
+            (true, _) if tokens < prompt => return tokens,
+            (true, _) => (prompt.min(self.size) + tokens - prompt, self.size),
+            (_, true) => (tokens, self.size + prompt),
+            _ => (tokens, self.size),
         };
         match self.schedule.every {
-            Some(every) if grown > self.size => self.size + (grown - self.size) % every,
+            Some(every) if grown > size => size + (grown - size) % every,
             _ => grown,
         }
     }
@@ -343,12 +403,14 @@ impl SizedPolicy {
         let shared = SizedPolicy {
             keep_first: 0,
             keep_recent: 0,
+            keeps_prompt: false,
             size: 1,
             budget: Budget::Uniform,
             schedule: Schedule::CUT,
             ..self
         };
-        if self.score.depends_on_size() { SizedPolicy { schedule: Schedule::CUT, ..self } } else { shared }
+        let own = SizedPolicy { keeps_prompt: false, schedule: Schedule::CUT, ..self };
+        if self.score.depends_on_size() { own } else { shared }
     }
 
     /// The policy of one layer, with its size.

@@ -34,7 +34,7 @@ impl Schedule {
     ///
     /// # Errors
     /// Schedules other than `1` and `cut+1`.
-    pub fn check_windows(self) -> Result<()> {
+    pub(super) fn check_windows(self) -> Result<()> {
         ensure!(
             self.every == Some(1),
             "the model has layers with a window of their own, and there the schedule {self} would leave heads with different \

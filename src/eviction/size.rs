@@ -98,7 +98,8 @@ mod tests {
             let share: SizeShare = text.parse().unwrap();
             assert_eq!((share.to_string().as_str(), share.of(tokens)), (text, entries));
         }
-        for text in ["", "%", "25", "0%", "0.00%", "100.01%", "101%", "-1%", "1.234%", "1.%", ".5%", "1e1%", " 5%"] {
+        for text in ["", "%", "25", "0%", "0.00%", "100.01%", "101%", "-1%", "1.234%", "1.%", ".5%", "1e1%", " 5%"]
+        {
             assert!(text.parse::<SizeShare>().is_err(), "{text}");
         }
     }

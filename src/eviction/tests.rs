@@ -183,9 +183,11 @@ fn schedules() -> impl Strategy<Value = Schedule> {
         .prop_map(|(cut, every)| Schedule { cut, every: if cut { every } else { every.or(Some(1)) } })
 }
 
-/// The case under another schedule, which a layer with a window does not take.
+/// The case under another schedule, which a layer with a window does not take. Some protect the prompt.
 fn scheduled(case: Case, schedule: Schedule, prompt: usize) -> Case {
-    let policy = SizedPolicy { schedule, ..case.policy };
+    let keeps_prompt = !schedule.cut && prompt.is_multiple_of(3);
+    let keep_first = if keeps_prompt { 0 } else { case.policy.keep_first };
+    let policy = SizedPolicy { schedule, keeps_prompt, keep_first, ..case.policy };
     Case { policy, window: None, prompt: prompt.clamp(1, case.tokens), ..case }
 }
 
@@ -272,7 +274,7 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
     }
     let mut log = Vec::new();
     let mut attention = Vec::new();
-    if policy.schedule.cut {
+    if policy.awaits_prompt() {
         attention = case.scan(&mut entries, case.prompt, &mut log);
         entries.cut(Some(&mut log));
     }
@@ -391,13 +393,14 @@ proptest! {
         };
         let custom = CustomScore::new(format!("{by_age}"), Box::new(score));
         let same = Score::new(if by_age { "position" } else { "attention" }, Pool::Mean).unwrap();
-        let SizedPolicy { scope, size, .. } = case.policy;
-        let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
         let case = match schedule {
             Some(schedule) => scheduled(case, schedule, prompt),
             None => case,
         };
-        let (budget, schedule) = (Budget::Uniform, case.policy.schedule);
+        let SizedPolicy { scope, size, schedule, .. } = case.policy;
+        let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
+        let keep_first = if case.policy.keeps_prompt { Amount::Prompt } else { keep_first };
+        let budget = Budget::Uniform;
         let policy = |score| Policy { score, scope, keep_first, keep_recent, budget, schedule }.at(size).unwrap();
         // The oldest leaves in every group alike.
         prop_assume!(!by_age || scope == Scope::Layer);

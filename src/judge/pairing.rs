@@ -143,7 +143,7 @@ fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCel
     );
     // Of a folder only the last part, as in the names of other cells.
     let folder = head.model.rsplit('/').find(|part| !part.is_empty() && head.model.starts_with(['.', '/']));
-    let size = head.cache_size.map(|size| size.to_string());
+    let size = head.cache_size.map(|size| size as usize);
     Ok(PairedCell {
         name: CellName::new(CellId::of(&meaning), JUDGE, folder.unwrap_or(&head.model), &head.policy, size),
         pairs,

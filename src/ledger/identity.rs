@@ -59,8 +59,8 @@ impl CellName {
     }
 
     /// `size` is `None` for the unbounded cache. All but the id is there only to be readable.
-    pub fn new(id: CellId, task: &str, model: &str, policy: &str, size: Option<String>) -> CellName {
-        let size = size.map_or("unbounded".to_string(), |size| size.replace('%', "-percent"));
+    pub fn new(id: CellId, task: &str, model: &str, policy: &str, size: Option<usize>) -> CellName {
+        let size = size.map_or("unbounded".to_string(), |size| size.to_string());
         CellName { id, stem: format!("{task}__{}__{}__{size}__{id}", slug(model), slug(policy)) }
     }
 }

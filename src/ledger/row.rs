@@ -294,6 +294,7 @@ pub(super) mod tests {
             policy: "tova".into(),
             score: Some("last_attention".into()),
             cache_size: Some(64),
+            schedule: Some("1".into()),
             positions: "absolute".into(),
             task: "perplexity".into(),
             bos: true,

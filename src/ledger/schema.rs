@@ -65,7 +65,7 @@ mod tests {
         let path = folder.path().join("rows.parquet");
         let mut rows: Vec<Row> = (0..100).map(row).collect();
         rows[1].score = None;
-        (rows[1].policy, rows[1].cache_size) = ("full".into(), None);
+        (rows[1].policy, rows[1].cache_size, rows[1].schedule) = ("full".into(), None, None);
         rows[1].slice = None;
         rows[2].output = Some("größe\n\"quoted\"\0".repeat(10_000));
         rows[3].value = f64::INFINITY;

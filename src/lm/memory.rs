@@ -258,7 +258,7 @@ impl Memory {
                     (entries.with_cuts(&own.collect::<Vec<_>>()), room)
                 }
                 Some(policy) => {
-                    let most = if policy.schedule.cut {
+                    let most = if policy.awaits_prompt() {
                         plan.expect.max(policy.size)
                     } else {
                         policy.size.saturating_add(policy.schedule.buffer())

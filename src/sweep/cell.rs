@@ -128,7 +128,7 @@ impl Cell {
         let bounded = has_windows && self.local_layers == LocalLayers::Bounded;
         policy
             .check(size, layers)
-            .and_then(|()| if bounded { policy.schedule.check_windows() } else { Ok(()) })
+            .and_then(|()| if bounded { policy.check_windows() } else { Ok(()) })
             .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
     }
 
@@ -213,11 +213,12 @@ impl Cell {
     /// The names of the cell's files.
     pub fn name(&self, id: CellId) -> CellName {
         let source = self.model.source.to_string();
+        let policy = self.share.map_or(self.label(), |share| format!("{} {share}", self.label()));
         // Only the last part of a folder: the path to it does not say what it is.
         let model = match &self.model.source {
             ModelSource::Folder(path) | ModelSource::File(path) => path.rsplit('/').find(|part| !part.is_empty()),
             _ => None,
         };
-        CellName::new(id, self.task.name, model.unwrap_or(&source), &self.label(), self.size_text())
+        CellName::new(id, self.task.name, model.unwrap_or(&source), &policy, self.size())
     }
 }

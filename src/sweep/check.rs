@@ -11,8 +11,8 @@ use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::presets;
 use crate::eviction::{
-    Amount, Budget, CacheRule, CacheSize, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE, POSITIONS, Policy,
-    Positions, Schedule, Score,
+    Amount, Budget, CacheRule, CacheSize, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE, POSITIONS,
+    Policy, Positions, Schedule, Score,
 };
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
@@ -298,7 +298,11 @@ fn sizes(
     let mut checked = Vec::new();
     for Spanned { value, referenced } in sizes {
         if *value == CacheSize::Entries(0) {
-            return yaml::refuse(*referenced, "a cache size must be at least 1", "write a larger number, or a share such as 25%");
+            return yaml::refuse(
+                *referenced,
+                "a cache size must be at least 1",
+                "write a larger number, or a share such as 25%",
+            );
         }
         checked.push((*value, *referenced));
     }
@@ -342,25 +346,32 @@ fn sizes(
 
 /// Refuses schedules that have no meaning in a task.
 fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -> Result<(), ConfigError> {
-    let schedules = policies.iter().filter_map(|policy| match policy.rule {
-        Rule::Policy(own) => Some((&policy.name, own.schedule)),
+    let evicting = policies.iter().filter_map(|policy| match policy.rule {
+        Rule::Policy(own) => Some((&policy.name, own)),
         _ => None,
     });
-    let named = |(name, schedule): (&String, Schedule)| format!("{name}@{schedule}");
+    let named = |(name, policy): (&String, Policy)| match policy.schedule {
+        schedule if schedule == Schedule::default() => name.clone(),
+        schedule => format!("{name}@{schedule}"),
+    };
     let one_shot = task.prefill() == Prefill::OneShot;
-    let own = schedules.clone().find(|(_, schedule)| *schedule != Schedule::default());
-    if let Some(own) = own.filter(|_| one_shot) {
-        let message =
-            format!("`prefill: one_shot` is the schedule `cut+1`, and `{}` has one of its own", named(own));
-        return yaml::refuse(referenced, message, "leave out `prefill`, or the policy's schedule");
+    let has_own = |policy: Policy| policy.schedule != Schedule::default() || policy.awaits_prompt();
+    if let Some(own) = evicting.clone().find(|(_, policy)| one_shot && has_own(*policy)) {
+        let message = format!(
+            "`prefill: one_shot` is the schedule `cut+1`, and `{}` says itself what leaves, and when",
+            named(own)
+        );
+        let hint = "leave out `prefill`, or give the policy no schedule and no `keep_first: prompt`";
+        return yaml::refuse(referenced, message, hint);
     }
-    let cut = schedules.clone().find(|(_, schedule)| schedule.cut);
+    let cut = evicting.clone().find(|(_, policy)| policy.awaits_prompt());
     if let Some(cut) = cut.filter(|_| !task.has_prompt()) {
         let hint = match task.name {
-            PERPLEXITY => "write `prompt: 75%` in the task, or give the policy another schedule",
+            PERPLEXITY => "write `prompt: 75%` in the task, or change the policy",
             _ => "put the policy or the task into a sweep of its own",
         };
-        let message = format!("`{}` cuts the prompt, and `{}` has none", named(cut), task.name);
+        let does = if cut.1.schedule.cut { "cuts" } else { "protects" };
+        let message = format!("`{}` {does} the prompt, and `{}` has none", named(cut), task.name);
         return yaml::refuse(referenced, message, hint);
     }
     if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {

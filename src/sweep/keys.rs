@@ -8,7 +8,7 @@ use std::fmt;
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
+use serde::de::{Error, IntoDeserializer as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
@@ -154,9 +154,10 @@ pub(super) struct PolicyYaml {
     /// Which heads decide together.
     #[schemars(schema_with = "names::scopes")]
     pub scope: Scope,
-    /// The first tokens of a text that are never evicted: tokens such as 4, or a whole percentage of the cache size such
-    /// as "10%".
-    #[serde(default)]
+    /// The first tokens of a text that are never evicted: tokens such as 4, a whole percentage of the cache size such as "10%", or
+    /// `prompt`: none of its tokens leaves, and the cache size is that of what follows it.
+    #[serde(default, deserialize_with = "keep_first")]
+    #[schemars(schema_with = "names::keep_first")]
     pub keep_first: Amount,
     /// The newest entries that are never evicted: tokens such as 16, or a whole percentage of the cache size such as "10%".
     #[serde(default)]
@@ -167,6 +168,27 @@ pub(super) struct PolicyYaml {
     /// Sizes of their own for the layers, whose mean is the cache size; by default every layer has the same size.
     #[schemars(extend("default" = null))]
     pub budget: Option<Spanned<BudgetYaml>>,
+}
+
+/// An amount, or the prompt.
+fn keep_first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
+    struct First;
+    impl Visitor<'_> for First {
+        type Value = Amount;
+        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+            f.write_str("a number of tokens such as 4, a whole percentage of the cache such as 10%, or prompt")
+        }
+        fn visit_u64<E: Error>(self, tokens: u64) -> Result<Amount, E> {
+            Amount::deserialize(tokens.into_deserializer())
+        }
+        fn visit_i64<E: Error>(self, tokens: i64) -> Result<Amount, E> {
+            Amount::deserialize(tokens.into_deserializer())
+        }
+        fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
+            if text == "prompt" { Ok(Amount::Prompt) } else { Amount::deserialize(text.into_deserializer()) }
+        }
+    }
+    deserializer.deserialize_any(First)
 }
 
 /// How layers share their entries: one of two ways.

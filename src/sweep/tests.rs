@@ -292,7 +292,7 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {temperature: .nan}"), ".nan", "cannot be `temperature`", "from 0");
     refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
     refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
-    refused(&qasper(", write: {query_aware: false}"), "false", "read in one shot", "prefill: one_shot");
+    refused(&qasper(", write: {query_aware: false}"), "qasper", "no policy cuts it", "prefill: one_shot");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
     let longbench = |rest: &str| writes(&format!("{{longbench: {{dataset: ./q, {rest}}}}}"), "");
@@ -319,10 +319,109 @@ fn mistakes_under_write_are_reported() {
     refused(&writes("{ruler: {tasks: [vt], squad: ./q.json}}", ""), "./q.json", "no task reads", "qa_1");
     refused(&writes("{ruler: {lengths: [512]}}", ""), "512", "cannot be a length", "from 1024");
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
-    let slot = writes("{qasper: {dataset: ./q, write: {prefill: one_shot}}}", "positions: slot\n");
-    refused(&slot, "{qasper", "needs `positions: absolute`", "stream");
-    let slot = slot.replace("positions: slot\n", "").replace("tova]", "tova@slot]");
-    refused(&slot, "{qasper", "needs `positions: absolute`", "stream");
+}
+
+#[test]
+fn schedules_that_contradict_something_are_reported() {
+    let with = |policy: &str, task: &str, more: &str| {
+        format!("models: [random-tiny]\npolicies: [{policy}]\ncache_sizes: [64]\ntasks: [{task}]\n{more}")
+    };
+    let perplexity = |more: &str| format!("{{perplexity: {{dataset: random-words, length: 512{more}}}}}");
+    let one_shot = "{qasper: {dataset: ./q, write: {prefill: one_shot}}}";
+    let define = |more: &str| format!("define: {{mine: {{score: attention, scope: layer, {more}}}}}\n");
+    let cases = [
+        (
+            with("tova@cut", &perplexity(""), ""),
+            "{perplexity",
+            "`tova@cut` cuts the prompt, and `perplexity` has none",
+            "prompt: 75%",
+        ),
+        (with("tova", &perplexity(""), "schedule: cut+16\n"), "{perplexity", "`tova@cut+16` cuts", "prompt: 75%"),
+        (
+            with("tova@cut", "{retention: {dataset: random-words}}", ""),
+            "{retention",
+            "`retention` has none",
+            "of its own",
+        ),
+        (
+            with("mine", &perplexity(""), &define("keep_first: prompt")),
+            "{perplexity",
+            "`mine` protects the prompt",
+            "prompt: 75%",
+        ),
+        (
+            with("tova@cut", one_shot, ""),
+            "{qasper",
+            "`prefill: one_shot` is the schedule `cut+1`",
+            "leave out `prefill`",
+        ),
+        (with("tova@8", one_shot, ""), "{qasper", "`tova@8` says itself", "leave out `prefill`"),
+        (
+            with("mine", one_shot, &define("keep_first: prompt")),
+            "{qasper",
+            "`mine` says itself",
+            "keep_first: prompt",
+        ),
+        (
+            with("tova@8", "{qasper: {dataset: ./q, write: {query_aware: false}}}", ""),
+            "{qasper",
+            "no policy cuts it",
+            "tova@cut",
+        ),
+        (with("full@cut", &perplexity(""), ""), "full@cut", "nothing leaves", "write `full`"),
+        (with("tova@0", &perplexity(""), ""), "tova@0", "`0` of `tova` is no schedule", "from 1 to 65536"),
+        (with("tova@cut+", &perplexity(""), ""), "tova@cut+", "`cut+` of `tova` is no schedule", "cut+16"),
+        (with("tova", &perplexity(""), "schedule: 70000\n"), "70000", "a schedule: 1, a number up to 65536", ""),
+        (
+            with("mine", &perplexity(", prompt: 50%"), &define("keep_first: prompt, schedule: cut")),
+            "64",
+            "protects the whole prompt, and the schedule cut cuts it",
+            "remove",
+        ),
+        (
+            with("tova", &perplexity(", prompt: 512"), ""),
+            "512",
+            "a prompt of 512 of 512 tokens leaves nothing",
+            "fewer tokens",
+        ),
+        (with("tova", &perplexity(", prompt: 0%"), ""), "0%", "leaves nothing", "1% to 99%"),
+        (with("tova", &perplexity(", prompt: 128, stride: 64"), ""), "128", "with a `stride`", "leave out one"),
+        (with("tova", &perplexity(""), "").replace("[64]", "[0%]"), "0%", "a share such as 25%", ""),
+    ];
+    for (yaml, place, message, hint) in cases {
+        refused(&yaml, place, message, hint);
+    }
+}
+
+#[test]
+fn schedules_and_shares_are_read_in_every_place() {
+    let of = |policies: &str, more: &str| {
+        let yaml = format!(
+            "models: [random-tiny]\npolicies: [{policies}]\ncache_sizes: [64, 12.5%]\n\
+             tasks: [{{perplexity: {{dataset: random-words, length: 1000, prompt: 80%}}}}]\n{more}"
+        );
+        let cells = sweep(&yaml).expand().into_iter();
+        cells.map(|cell| (cell.label(), cell.size_text().unwrap_or_default(), cell.size())).collect::<Vec<_>>()
+    };
+    let row = |label: &str, size: &str, entries| (label.to_owned(), size.to_owned(), Some(entries));
+    // Of the prompt's 800 tokens where it is cut, and else of all 1,000.
+    let expected = [
+        row("tova@cut", "64", 64),
+        row("tova@cut", "12.5%", 100),
+        row("h2o@8", "64", 64),
+        row("h2o@8", "12.5%", 125),
+    ];
+    assert_eq!(of("tova@cut, h2o@8", ""), expected);
+    let define = "define: {mine: {score: attention, scope: layer, schedule: cut+16}, other: {score: attention, scope: head}}\n";
+    let labels: Vec<_> = of("tova, mine, other, mine@1, window+4@slot", &format!("{define}schedule: 8\n"))
+        .into_iter()
+        .filter_map(|(label, size, _)| (size == "64").then_some(label))
+        .collect();
+    assert_eq!(labels, ["tova@8", "mine@cut+16", "other@8", "mine", "window+4@8@slot"]);
+    // The schedule of every token is no part of an id.
+    let ids = |more: &str| sweep(&(SMALL.to_owned() + more)).expand().iter().map(Cell::spec).collect::<Vec<_>>();
+    assert_eq!(ids(""), ids("schedule: 1\n"));
+    assert_ne!(ids(""), ids("schedule: 2\n"));
 }
 
 #[test]

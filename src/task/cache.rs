@@ -71,9 +71,9 @@ impl CacheConfig {
         prompt.filter(|_| self.cuts()).unwrap_or(tokens)
     }
 
-    /// Whether the prompt is cut.
+    /// Whether the policy cuts the prompt, or protects it: nothing leaves before it ends.
     pub fn cuts(&self) -> bool {
-        matches!(self.rule, CacheRule::Evict { policy, .. } if policy.schedule.cut)
+        self.rule.awaits_prompt()
     }
 
     /// The same where more tokens follow the text.
@@ -105,7 +105,13 @@ impl CacheConfig {
     /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {
         match self.sized().filter(|_| self.positions == Positions::Absolute) {
-            Some(policy) if policy.schedule.cut && shares_prompt(policy, self.share.is_some()) => tokens,
+            Some(policy) if policy.awaits_prompt() => {
+                if shares_prompt(policy, self.share.is_some()) {
+                    tokens
+                } else {
+                    0
+                }
+            }
             Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.score.shares_prefix() => {
                 policy.smallest(self.layers).min(tokens) / BLOCK * BLOCK
             }
@@ -123,7 +129,7 @@ impl CacheConfig {
         };
         match self.sized() {
             // Half of what is evicted at once is there on average.
-            Some(policy) if !policy.schedule.cut => {
+            Some(policy) if !policy.awaits_prompt() => {
                 self.mean(policy, |size| of_layer(size.saturating_add(policy.schedule.buffer() / 2)))
             }
             _ => of_layer(usize::MAX),
@@ -177,7 +183,7 @@ impl CacheConfig {
             let plan = MemoryPlan { measure_loss, ..self.plan(policy, text) };
             let prefix = FullCachePrefix::of(prefix, start)?;
             let fork = match &prefix.cut {
-                Some((at, scores)) if policy.schedule.cut && *at == start => {
+                Some((at, scores)) if policy.awaits_prompt() && *at == start => {
                     prefix.memory.fork_for_cut(scores, start, &plan)
                 }
                 _ => prefix.memory.fork(start, &plan),

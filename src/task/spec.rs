@@ -107,7 +107,7 @@ impl TaskSpec {
         if let Some(generation) = &mut spec.generation {
             match rule {
                 CacheRule::Evict { policy, .. } => {
-                    let cuts = policy.schedule.cut || generation.prefill == Prefill::OneShot;
+                    let cuts = policy.awaits_prompt() || generation.prefill == Prefill::OneShot;
                     generation.query_aware |= !cuts;
                 }
                 _ => (generation.prefill, generation.query_aware) = (Prefill::Stream, true),

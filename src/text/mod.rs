@@ -14,7 +14,7 @@ pub use likelihood::TextRequests;
 pub use score::{ScoreSettings, Scored};
 pub use write::{WriteSettings, Written};
 
-use crate::eviction::LocalLayers;
+use crate::eviction::{LocalLayers, SizedPolicy};
 use crate::lm::{ChatTemplate, Device, LanguageModel, MemoryPlan, ModelFiles, Tokenizer, WeightType};
 use crate::task::clean;
 
@@ -40,10 +40,10 @@ impl TextModel {
     /// Checks that the model's layers can have the schedule of a plan's policy.
     ///
     /// # Errors
-    /// As [`Schedule::check_windows`](crate::eviction::Schedule::check_windows).
+    /// As [`Policy::check_windows`](crate::eviction::Policy::check_windows).
     pub fn check_schedule(&self, plan: &MemoryPlan<'_>) -> Result<()> {
         let bounded = plan.local_layers == LocalLayers::Bounded && self.files.shape.has_windows();
-        plan.policy.filter(|_| bounded).map_or(Ok(()), |policy| policy.schedule.check_windows())
+        plan.policy.filter(|_| bounded).map_or(Ok(()), SizedPolicy::check_windows)
     }
 
     /// The tokenizer.

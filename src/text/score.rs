@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use super::{InvalidSettings, TextModel};
-use crate::eviction::Eviction;
+use crate::eviction::{Eviction, SizedPolicy};
 use crate::lm::{MemoryPlan, ReadStats};
 use crate::task::{CHUNK, Piece, pieces};
 
@@ -47,7 +47,7 @@ impl TextModel {
         ScoreSettings { truncated, prompt, chunk }: ScoreSettings,
     ) -> Result<Scored> {
         ensure!(!tokens.is_empty(), "there is no token to read");
-        let cuts = plan.policy.is_some_and(|policy| policy.schedule.cut);
+        let cuts = plan.policy.is_some_and(SizedPolicy::awaits_prompt);
         self.check_schedule(plan)?;
         let prompt = match prompt {
             Some(prompt) if prompt == 0 || prompt > tokens.len() => {
@@ -58,7 +58,7 @@ impl TextModel {
             }
             Some(prompt) if cuts => prompt,
             None if cuts => {
-                let message = "the schedule cuts the cache after the prompt, and there is none";
+                let message = "the policy cuts or protects the prompt, and there is none";
                 return Err(InvalidSettings::new(message, "say how many of the text's first tokens it has").into());
             }
             // Other schedules read a prompt as any text.
@@ -91,7 +91,7 @@ impl TextModel {
         let future = knows.map(|policy| model.record_attention(tokens, policy.scope)).transpose()?;
         let text = tokens.len();
         // A prompt that will be cut is held whole.
-        let cuts = plan.policy.is_some_and(|policy| policy.schedule.cut);
+        let cuts = plan.policy.is_some_and(SizedPolicy::awaits_prompt);
         let expect = if cuts { prompt } else { plan.expect };
         let plan = MemoryPlan { text, expect, future: future.as_deref(), ..*plan };
         let mut memory = model.new_memory(&plan);

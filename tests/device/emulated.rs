@@ -11,7 +11,9 @@ use std::process::Command;
 
 use fastrand::Rng;
 use tova_bench::eviction::formula::{Pool, WORDS};
-use tova_bench::eviction::{Amount, Budget, Eviction, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets};
+use tova_bench::eviction::{
+    Amount, Budget, Eviction, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets,
+};
 use tova_bench::lm::{Device, Emulation, LanguageModel, Memory, MemoryPlan, WeightType, tiny_shape};
 
 const TOLERANCE: f32 = 1e-5;

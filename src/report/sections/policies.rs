@@ -137,6 +137,7 @@ fn budget_words(budget: &str) -> String {
 fn kept(amounts: &BTreeSet<Amount>, which: &str, [one, several]: [&str; 2]) -> String {
     match Vec::from_iter(amounts)[..] {
         [] | [Amount::Tokens(0) | Amount::Percent(0)] => String::new(),
+        [Amount::Prompt] => "; the prompt is kept, and the cache size is that of what follows it".to_owned(),
         [Amount::Tokens(1)] => format!("; the {which} {one} is kept"),
         [Amount::Tokens(n)] => format!("; the {which} {n} {several} are kept"),
         [Amount::Percent(50)] => format!("; the {which} half is kept"),

@@ -71,14 +71,7 @@ impl JsonSchema for Amount {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "anyOf": [
-                {"type": "integer", "minimum": 0, "maximum": u32::MAX},
-                {"type": "string", "pattern": "^(100|[1-9]?[0-9])%$"},
-            ],
-            "default": 0,
-            "examples": [16, "10%"],
-        })
+        json_schema!({"anyOf": names::amounts(), "default": 0, "examples": [16, "10%"]})
     }
 }
 

@@ -84,10 +84,23 @@ pub fn local_layers(_: &mut SchemaGenerator) -> Schema {
     setting(&words(&LOCAL_LAYERS), "bounded", false)
 }
 
+/// Tokens, or a percentage.
+pub(super) fn amounts() -> Value {
+    json!([
+        {"type": "integer", "minimum": 0, "maximum": u32::MAX},
+        {"type": "string", "pattern": "^(100|[1-9]?[0-9])%$"},
+    ])
+}
+
+pub fn keep_first(_: &mut SchemaGenerator) -> Schema {
+    let prompt = [("prompt", "no token of the prompt leaves, and the cache size is that of what follows it")];
+    json_schema!({"anyOf": [{"anyOf": amounts()}, one_of(&prompt)], "default": 0, "examples": [4, "10%", "prompt"]})
+}
+
 pub fn cache_sizes(_: &mut SchemaGenerator) -> Schema {
     let sizes = json!([
         {"type": "integer", "minimum": 1, "maximum": u32::MAX},
-        {"type": "string", "pattern": "^(100|[1-9]?[0-9](\\.[0-9]{1,2})?)%$"},
+        {"type": "string", "pattern": "^(?!0+(\\.0+)?%)(100(\\.0{1,2})?|[1-9]?[0-9](\\.[0-9]{1,2})?)%$"},
     ]);
     json_schema!({
         "type": ["array", "null"], "items": {"anyOf": sizes}, "uniqueItems": true, "default": [],

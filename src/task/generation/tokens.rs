@@ -66,7 +66,8 @@ pub fn answer_tokens(
     let choose = |likelihoods: &[Likelihood], _: &Request| likelihoods.iter().map(sum_of).collect();
     let scorer = Scorer { choose: Arc::new(choose), ..Scorer::new(|_, _| Vec::new()) };
     let (tokenizer, batches) = (Arc::clone(tokenizer), vec![all.clone()]);
-    let prompts = EncodedPrompts { prompts, batches, writing, template: None, tokenizer, bos, scorer, answer_nll: false };
+    let prompts =
+        EncodedPrompts { prompts, batches, writing, template: None, tokenizer, bos, scorer, answer_nll: false };
     let prefix = prompts.read_prefix(model, all.clone(), std::slice::from_ref(config))?;
     let batch = Batch { all: all.clone(), samples: &samples, config: *config, side_by_side: samples.len() };
     let mut answers = vec![TokenAnswer::default(); samples.len()];

@@ -60,7 +60,7 @@ pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Re
         seconds: started.elapsed().as_secs_f64(),
         peak_cache_bytes: cache * batch as u64,
         side_files: Vec::new(),
-            own_size: None,
+        own_size: None,
         prompt_tokens: task.prompt,
         new_tokens: task.decoded(),
     })
