@@ -3,11 +3,11 @@
 use anyhow::Context;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tova_bench::eviction::{self, LocalLayers, Positions, Schedule};
+use tova_bench::eviction::{self, CacheSize, LocalLayers, Positions, Schedule};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
 use tova_bench::task::{CacheConfig, TokenAnswer, TokenRequest};
-use tova_bench::text::{CacheSettings, ScoreSettings, Scored, TextModel, TextRequests, WriteSettings};
+use tova_bench::text::{CacheSettings, ScoreSettings, Scored, TextLength, TextModel, TextRequests, WriteSettings};
 
 use crate::bytes;
 use crate::errors::exception;
@@ -115,7 +115,7 @@ impl Model {
 
     /// The log-likelihood of a text's tokens in windows of `length`.
     fn rolling(&self, py: Python<'_>, text: Vec<u32>, length: usize, cache: CacheArguments<'_>) -> PyResult<f64> {
-        let config = self.config(&cache)?;
+        let config = self.config(&cache, length)?;
         detached(py, || self.pool.install(|| self.model.rolling_likelihood(&text, length, &config)))
     }
 
@@ -132,7 +132,7 @@ impl Model {
         prompt: Option<usize>,
         log: bool,
     ) -> PyResult<ScoredBytes<'py>> {
-        let (plan, truncated) = cache.plan()?;
+        let (plan, truncated) = cache.plan(TextLength { prompt, text: tokens.len() })?;
         let plan = MemoryPlan { log, ..plan };
         let settings = ScoreSettings { truncated, prompt, chunk: Scored::CHUNK };
         let scored = detached(py, || self.pool.install(|| self.model.score(&tokens, &plan, settings)))?;
@@ -151,8 +151,8 @@ impl Model {
         cache: CacheArguments<'_>,
         settings: WriteArguments,
     ) -> PyResult<Vec<(Vec<u32>, String, bool)>> {
-        let (plan, truncated) = cache.plan()?;
         let settings = settings.settings();
+        let (plan, truncated) = cache.plan(settings.length(&prompt))?;
         let write = || self.model.write(&prompt, &plan, truncated, &settings, Scored::CHUNK);
         let written = detached(py, || self.pool.install(write))?;
         Ok(written.texts.into_iter().map(|text| (text.tokens, text.text, text.ended)).collect())
@@ -160,9 +160,9 @@ impl Model {
 }
 
 impl Model {
-    fn config(&self, cache: &CacheArguments<'_>) -> PyResult<CacheConfig> {
+    fn config(&self, cache: &CacheArguments<'_>, length: usize) -> PyResult<CacheConfig> {
         let (settings, own) = cache.settings()?;
-        settings.config(&own, self.model.model.shape().layers).map_err(|error| exception(&error.into()))
+        settings.config(&own, self.model.model.shape().layers, length).map_err(|error| exception(&error.into()))
     }
 
     fn answer(
@@ -171,7 +171,7 @@ impl Model {
         requests: TextRequests,
         cache: &CacheArguments<'_>,
     ) -> PyResult<Vec<TokenAnswer>> {
-        let config = self.config(cache)?;
+        let config = self.config(cache, requests.length)?;
         detached(py, || self.pool.install(|| self.model.answer(requests, &config)))
     }
 }
@@ -182,7 +182,7 @@ struct CacheArguments<'py> {
     #[pyo3(item)]
     policy: NamedOrOwn<'py>,
     #[pyo3(item)]
-    cache_size: Option<usize>,
+    cache_size: Option<String>,
     #[pyo3(item)]
     schedule: Option<String>,
     #[pyo3(item)]
@@ -200,9 +200,9 @@ enum NamedOrOwn<'py> {
 }
 
 impl CacheArguments<'_> {
-    fn plan(&self) -> PyResult<(MemoryPlan<'static>, Option<usize>)> {
+    fn plan(&self, length: TextLength) -> PyResult<(MemoryPlan<'static>, Option<usize>)> {
         let (settings, own) = self.settings()?;
-        settings.plan(&own).map_err(|error| exception(&error.into()))
+        settings.plan(&own, length).map_err(|error| exception(&error.into()))
     }
 
     /// The settings, and the policies that are defined beside presets.
@@ -213,15 +213,16 @@ impl CacheArguments<'_> {
         };
         let value =
             |ok: Option<()>, message: String| ok.ok_or_else(|| pyo3::exceptions::PyValueError::new_err(message));
-        let schedule = self.schedule.as_deref().map(str::parse::<Schedule>).transpose();
-        let schedule = schedule.map_err(|error| pyo3::exceptions::PyValueError::new_err(error.to_string()))?;
+        let refused = |error: anyhow::Error| pyo3::exceptions::PyValueError::new_err(error.to_string());
+        let schedule = self.schedule.as_deref().map(str::parse::<Schedule>).transpose().map_err(refused)?;
+        let cache_size = self.cache_size.as_deref().map(str::parse::<CacheSize>).transpose().map_err(refused)?;
         let positions = Positions::from_name(&self.positions);
         value(positions.map(drop), "positions are absolute, slot or squeezed".to_owned())?;
         let local_layers = LocalLayers::from_name(&self.local_layers);
         value(local_layers.map(drop), "local_layers is bounded or exempt".to_owned())?;
         let settings = CacheSettings {
             policy,
-            cache_size: self.cache_size,
+            cache_size,
             schedule,
             positions: positions.unwrap_or_default(),
             local_layers: local_layers.unwrap_or_default(),

@@ -169,7 +169,7 @@ class Model:
         self,
         texts: Any,
         policy: str | Policy = "full",
-        cache_size: int | None = None,
+        cache_size: int | str | None = None,
         *,
         schedule: str | int | None = None,
         prompt: int | None = None,
@@ -181,7 +181,7 @@ class Model:
         """Reads a text, or each of several, as if token by token with a cache of ``cache_size`` entries per layer and
         key-value head. ``policy`` is ``full``, ``truncate``, a preset (``tova-bench list policies``) or a :class:`Policy`.
         ``schedule`` says when entries leave: 1, a number, ``"cut"`` or ``"cut+16"``; the first ``prompt`` tokens are those after
-        which the cache is cut."""
+        which the cache is cut. A ``cache_size`` such as ``"25%"`` is a share of the prompt where it is cut, and else of the text."""
         cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
         if not isinstance(texts, (str, np.ndarray)):
             texts = list(texts)  # a generator is gone after one look
@@ -199,7 +199,7 @@ class Model:
         self,
         prompt: Tokens,
         policy: str | Policy = "full",
-        cache_size: int | None = None,
+        cache_size: int | str | None = None,
         *,
         max_new_tokens: int = 200,
         temperature: float = 0.0,
@@ -245,8 +245,8 @@ def _is_one(texts: Any) -> bool:
 
 def _cache(policy: Any, cache_size: Any, schedule: Any, positions: str, local_layers: str, seed: int) -> dict[str, Any]:
     policy = policy._native if isinstance(policy, Policy) else policy
-    schedule = None if schedule is None else str(schedule)
-    cache = {"policy": policy, "cache_size": cache_size, "schedule": schedule, "positions": positions}
+    sizes = {"cache_size": cache_size, "schedule": schedule}
+    cache = {"policy": policy, **{key: None if value is None else str(value) for key, value in sizes.items()}, "positions": positions}
     return {**cache, "local_layers": local_layers, "seed": seed}
 
 

@@ -41,7 +41,7 @@ class TovaBench(TemplateLM):
     eot_token_id, prefix_token_id, tokenizer_name = 0, 0, ""  # properties of TemplateLM
 
     def __init__(
-        self, pretrained: str, policy: str | Policy = "full", cache_size: int | None = None, *,
+        self, pretrained: str, policy: str | Policy = "full", cache_size: int | str | None = None, *,
         schedule: str | int | None = None, positions: str = "absolute", local_layers: str = "bounded", seed: int = 0,
         max_length: int | None = None, max_gen_toks: int = 256, batch_size: int | str = 1,
         max_batch_size: int = 16, tokenizer: str | None = None, dtype: str = "auto", device: str = "auto", threads: int | None = None,

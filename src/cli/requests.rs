@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::{Map, Value, json};
 
-use crate::eviction::{LocalLayers, Positions, Schedule};
+use crate::eviction::{CacheSize, LocalLayers, Positions, Schedule};
 use crate::task::Prefill;
 use crate::text::{CacheSettings, TextModel, WriteSettings};
 
@@ -23,7 +23,7 @@ pub(super) struct Request {
     text: Option<String>,
     tokens: Option<Vec<u32>>,
     policy: Option<String>,
-    cache_size: Option<usize>,
+    cache_size: Option<CacheSize>,
     schedule: Option<Schedule>,
     prompt: Option<usize>,
     positions: Option<Positions>,

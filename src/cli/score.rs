@@ -8,7 +8,7 @@ use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
 use crate::lm::{LanguageModel, MemoryPlan};
-use crate::text::{ScoreSettings, Scored};
+use crate::text::{ScoreSettings, Scored, TextLength};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
 ///
@@ -37,17 +37,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let own = text.definitions()?;
     let cache = text.cache();
     // Before the model is loaded.
-    let (plan, truncated) = cache.plan(&own)?;
-    arguments.text.note(&plan);
+    arguments.text.note(cache.check(&own)?);
     let pool = text.thread_pool()?;
     let files = text.files()?;
     if text.stream {
         let model = text.load(files)?;
         return requests::run(|request| {
-            let (plan, truncated) = request.cache(&cache).plan(&own)?;
+            let cache = request.cache(&cache);
+            cache.check(&own)?;
             let tokens = request.tokens(&model)?;
-            let plan = MemoryPlan { log: request.evictions(), ..plan };
             let prompt = request.prompt_tokens().or(arguments.prompt);
+            let (plan, truncated) = cache.plan(&own, TextLength { prompt, text: tokens.len() })?;
+            let plan = MemoryPlan { log: request.evictions(), ..plan };
             let settings = ScoreSettings { truncated, prompt, chunk: text.chunk() };
             let scored = pool.install(|| model.score(&tokens, &plan, settings))?;
             let pieces = model.pieces(&tokens).ok();
@@ -62,6 +63,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let source = text.source()?;
     let model = text.load(files)?;
     let tokens = source.tokens(&model)?;
+    let (plan, truncated) = cache.plan(&own, TextLength { prompt: arguments.prompt, text: tokens.len() })?;
     let answer = pool.install(|| -> Result<Value> {
         let settings = ScoreSettings { truncated, prompt: arguments.prompt, chunk: text.chunk() };
         let read = || model.score(&tokens, &plan, settings);

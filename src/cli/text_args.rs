@@ -10,9 +10,9 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Mode;
 use crate::bounded_read;
-use crate::eviction::{LocalLayers, Policy, Positions, Schedule, SizedPolicy};
+use crate::eviction::{CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{MemoryPlan, ModelFiles, TextThreads, WeightType};
+use crate::lm::{ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
 use crate::task::{CHUNK, read_text};
 use crate::text::{CacheSettings, TextModel};
@@ -46,9 +46,10 @@ pub(super) struct TextArguments {
     /// full, truncate, or a policy such as tova, h2o or window+4 (see `tova-bench list policies`)
     #[arg(long, default_value = "full")]
     policy: String,
-    /// Entries that survive each step, per layer and key-value head; not for full. For truncate the tokens of a piece
-    #[arg(long, value_name = "K")]
-    cache_size: Option<usize>,
+    /// Entries that survive each step, per layer and key-value head, or a share such as 25% of the prompt (where it is cut) or of the
+    /// text; not for full. For truncate the tokens of a piece
+    #[arg(long, value_name = "K", value_parser = parse_cache_size)]
+    cache_size: Option<CacheSize>,
     /// When entries leave: 1 (after every token), a number such as 128 (so many at once), cut (once, after the prompt) or cut+16;
     /// by default as the policy says
     #[arg(long, value_name = "S", value_parser = parse_schedule)]
@@ -105,8 +106,8 @@ impl TextArguments {
     }
 
     /// Says where a policy's score never decides.
-    pub(super) fn note(&self, plan: &MemoryPlan<'_>) {
-        if let Some(window) = plan.policy.and_then(SizedPolicy::is_in_effect) {
+    pub(super) fn note(&self, policy: Option<SizedPolicy>) {
+        if let Some(window) = policy.and_then(SizedPolicy::is_in_effect) {
             eprintln!(
                 "note: all entries of the cache are protected, so the score never decides: this is `{window}`"
             );
@@ -145,6 +146,10 @@ impl Source {
 
 fn parse_local_layers(text: &str) -> Result<LocalLayers, String> {
     LocalLayers::from_name(text).ok_or_else(|| "it is bounded or exempt".to_string())
+}
+
+fn parse_cache_size(text: &str) -> Result<CacheSize, String> {
+    text.parse().map_err(|error: anyhow::Error| error.to_string())
 }
 
 fn parse_schedule(text: &str) -> Result<Schedule, String> {

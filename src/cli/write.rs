@@ -80,17 +80,18 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         cache.schedule = Some(Schedule::CUT_ONE);
     }
     // Before the model is loaded.
-    let (plan, truncated) = cache.plan(&own)?;
-    arguments.text.note(&plan);
+    arguments.text.note(cache.check(&own)?);
     settings.sampling()?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
     if text.stream {
         let model = text.load(files)?;
         return requests::run(|request| {
-            let (plan, truncated) = request.cache_of_prompt(&cache)?.plan(&own)?;
+            let cache = request.cache_of_prompt(&cache)?;
+            cache.check(&own)?;
             let settings = request.settings(&settings)?;
             let prompt = request.prompt(&model, arguments.chat)?;
+            let (plan, truncated) = cache.plan(&own, settings.length(&prompt))?;
             let written = pool.install(|| model.write(&prompt, &plan, truncated, &settings, text.chunk()))?;
             let pieces = model.pieces(&prompt).ok();
             Ok(
@@ -104,6 +105,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         Source::Text(text) if arguments.chat => model.chat_tokens(&text)?,
         source => source.tokens(&model)?,
     };
+    let (plan, truncated) = cache.plan(&own, settings.length(&prompt))?;
     let written = pool.install(|| model.write(&prompt, &plan, truncated, &settings, text.chunk()))?;
     let mut answer = json!({ "prompt_tokens": written.prompt_tokens, "texts": texts(&written, |_| None) });
     if arguments.timing {

@@ -49,6 +49,19 @@ impl FromStr for SizeShare {
     }
 }
 
+impl FromStr for CacheSize {
+    type Err = anyhow::Error;
+
+    /// Reads what [`fmt::Display`] writes.
+    fn from_str(text: &str) -> Result<CacheSize> {
+        if text.ends_with('%') {
+            return text.parse().map(CacheSize::Share);
+        }
+        let entries = text.parse::<u32>().ok().with_context(|| format!("`{text}` is no cache size; they are such as 64 or 25%"))?;
+        Ok(CacheSize::Entries(entries as usize))
+    }
+}
+
 impl fmt::Display for SizeShare {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}%", f64::from(self.0) / 100.0)

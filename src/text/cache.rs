@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::eviction::{CacheRule, LocalLayers, Policy, Positions, Schedule, presets};
+use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy, presets};
 use crate::lm::MemoryPlan;
 use crate::task::CacheConfig;
 
@@ -22,8 +22,9 @@ impl InvalidSettings {
 pub struct CacheSettings {
     /// `full`, `truncate`, a preset, or a policy of one's own.
     pub policy: String,
-    /// Entries that survive each step, per layer and key-value head; for `truncate` the tokens of a piece.
-    pub cache_size: Option<usize>,
+    /// Entries that survive each step, per layer and key-value head; for `truncate` the tokens of a piece. A share is that of the
+    /// prompt where the policy cuts it, and else of the text.
+    pub cache_size: Option<CacheSize>,
     /// Where it is not the policy's own.
     pub schedule: Option<Schedule>,
     pub positions: Positions,
@@ -31,37 +32,71 @@ pub struct CacheSettings {
     pub seed: u64,
 }
 
+/// Tokens of a text, and of its beginning that is the prompt, if there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct TextLength {
+    pub prompt: Option<usize>,
+    pub text: usize,
+}
+
 impl CacheSettings {
+    /// Checks the settings before a text is known.
+    ///
+    /// # Errors
+    /// An unknown policy, or a size that it cannot have whatever the text is.
+    pub fn check(&self, own: &[(String, Policy)]) -> Result<Option<SizedPolicy>, InvalidSettings> {
+        const LONG: usize = 1 << 30;
+        Ok(self.plan(own, TextLength { prompt: None, text: LONG })?.0.policy)
+    }
+
     /// The memory that these settings ask for, and for `truncate` how many tokens it holds. `own` policies go before presets.
     ///
     /// # Errors
     /// An unknown policy, or a size that it cannot have.
-    pub fn plan(&self, own: &[(String, Policy)]) -> Result<(MemoryPlan<'static>, Option<usize>), InvalidSettings> {
-        let (rule, CacheSettings { positions, local_layers, seed, .. }) = (self.rule(own)?, self);
+    pub fn plan(
+        &self,
+        own: &[(String, Policy)],
+        length: TextLength,
+    ) -> Result<(MemoryPlan<'static>, Option<usize>), InvalidSettings> {
+        let (rule, CacheSettings { positions, local_layers, seed, .. }) = (self.rule(own, length)?, self);
         let truncated = if let CacheRule::Truncate { size } = rule { Some(size) } else { None };
         let (policy, positions, local_layers, seed) = (rule.sized(), *positions, *local_layers, *seed);
         Ok((MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated))
     }
 
-    /// The same for the samples of tasks, with a model of `layers`.
+    /// The same for the samples of tasks of at most `length` tokens, with a model of `layers`.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), or a policy that needs to know the whole text.
-    pub fn config(&self, own: &[(String, Policy)], layers: usize) -> Result<CacheConfig, InvalidSettings> {
-        let (rule, CacheSettings { positions, local_layers, seed, .. }) = (self.rule(own)?, self.clone());
+    pub fn config(
+        &self,
+        own: &[(String, Policy)],
+        layers: usize,
+        length: usize,
+    ) -> Result<CacheConfig, InvalidSettings> {
+        let rule = self.rule(own, TextLength { prompt: None, text: length })?;
+        let CacheSettings { positions, local_layers, seed, .. } = *self;
         if rule.reads_future().is_some() {
             let message = format!("policy {} needs to know the whole text", self.policy);
             return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
         }
-        let (share, query_aware, compare) = (None, true, false);
+        let share = match self.cache_size {
+            Some(CacheSize::Share(share)) if rule.schedule().cut => Some(share),
+            _ => None,
+        };
+        let (query_aware, compare) = (true, false);
         Ok(CacheConfig { rule, share, positions, query_aware, seed, compare, local_layers, layers })
     }
 
-    fn rule(&self, own: &[(String, Policy)]) -> Result<CacheRule, InvalidSettings> {
+    fn rule(&self, own: &[(String, Policy)], length: TextLength) -> Result<CacheRule, InvalidSettings> {
         let CacheSettings { policy: name, cache_size, schedule, .. } = self;
-        let size = || {
-            let needs = format!("policy {name} needs a cache size");
-            cache_size.ok_or_else(|| InvalidSettings::new(needs, "add a cache size, such as 64"))
+        let size = |tokens: usize| match cache_size {
+            Some(CacheSize::Entries(entries)) => Ok(*entries),
+            Some(CacheSize::Share(share)) => Ok(share.of(tokens)),
+            None => {
+                let needs = format!("policy {name} needs a cache size");
+                Err(InvalidSettings::new(needs, "add a cache size, such as 64 or 25%"))
+            }
         };
         let rule = match name.as_str() {
             "full" | "truncate" if schedule.is_some() => {
@@ -78,7 +113,7 @@ impl CacheSettings {
                 ));
             }
             "full" => CacheRule::Unbounded,
-            "truncate" => CacheRule::Truncate { size: size()? },
+            "truncate" => CacheRule::Truncate { size: size(length.text)? },
             name => {
                 let own = own.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
                 let policy = own.or_else(|| presets::by_name(name)).ok_or_else(|| {
@@ -88,7 +123,8 @@ impl CacheSettings {
                     )
                 })?;
                 let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
-                let size = size()?;
+                let cut = length.prompt.filter(|_| policy.schedule.cut);
+                let size = size(cut.unwrap_or(length.text))?;
                 policy.at(size).map_err(|error| InvalidSettings(error.to_string()))?;
                 CacheRule::Evict { policy, size }
             }

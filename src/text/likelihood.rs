@@ -3,6 +3,7 @@
 use anyhow::Result;
 
 use super::{InvalidSettings, TextModel};
+use crate::eviction::LocalLayers;
 use crate::lm::{GenerationSettings, Sampling};
 use crate::task::{CacheConfig, RollingText, TokenAnswer, TokenRequest, TokenSettings, answer_tokens};
 
@@ -23,6 +24,11 @@ impl TextModel {
     /// A model without a tokenizer, an empty stop, prompts that are too long or empty, or an interruption.
     pub fn answer(&self, requests: TextRequests, config: &CacheConfig) -> Result<Vec<TokenAnswer>> {
         let TextRequests { requests, length, stop: stop_strings } = requests;
+        if let Some(policy) = config.rule.sized().filter(|_| config.local_layers == LocalLayers::Bounded)
+            && self.files.shape.has_windows()
+        {
+            policy.check_windows()?;
+        }
         if stop_strings.iter().any(String::is_empty) {
             return Err(InvalidSettings::new("an empty string ends every text", "leave out the stop").into());
         }
@@ -42,6 +48,10 @@ impl TextModel {
     pub fn rolling_likelihood(&self, text: &[u32], length: usize, config: &CacheConfig) -> Result<f64> {
         if length == 0 {
             return Err(InvalidSettings::new("a window has at least one token", "use a larger length").into());
+        }
+        if config.cuts() {
+            let message = "the policy cuts or protects the prompt, and a text read in windows has none";
+            return Err(InvalidSettings::new(message, "use another schedule, or another task").into());
         }
         let windows = RollingText::new(text, self.prefix_token()?, length, ("", ""));
         Ok(-windows.read(&self.model, config)?.0)

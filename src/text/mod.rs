@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
 
-pub use cache::{CacheSettings, InvalidSettings};
+pub use cache::{CacheSettings, InvalidSettings, TextLength};
 pub use likelihood::TextRequests;
 pub use score::{ScoreSettings, Scored};
 pub use write::{WriteSettings, Written};

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{InvalidSettings, TextModel};
+use super::{InvalidSettings, TextLength, TextModel};
 use crate::lm::{Generated, GenerationSettings, MemoryPlan, PrefilledPrompt, Sampling};
 use crate::task::{MOST_TEMPERATURE, REPETITION_PENALTIES};
 
@@ -36,6 +36,11 @@ pub struct Written {
 }
 
 impl WriteSettings {
+    /// Of a prompt and what is written after it.
+    pub fn length(&self, prompt: &[u32]) -> TextLength {
+        TextLength { prompt: Some(prompt.len()), text: prompt.len() + self.max_new_tokens }
+    }
+
     /// How tokens are chosen.
     ///
     /// # Errors
