@@ -57,7 +57,10 @@ impl FromStr for CacheSize {
         if text.ends_with('%') {
             return text.parse().map(CacheSize::Share);
         }
-        let entries = text.parse::<u32>().ok().with_context(|| format!("`{text}` is no cache size; they are such as 64 or 25%"))?;
+        let entries = text
+            .parse::<u32>()
+            .ok()
+            .with_context(|| format!("`{text}` is no cache size; they are such as 64 or 25%"))?;
         Ok(CacheSize::Entries(entries as usize))
     }
 }
@@ -83,16 +86,13 @@ impl<'de> Deserialize<'de> for CacheSize {
         impl Visitor<'_> for Size {
             type Value = CacheSize;
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a cache size: entries such as 64, or a share such as 25% or 12.5%")
+                f.write_str("a cache size: a whole number of entries such as 64, or a share such as 25% or 12.5%")
             }
             fn visit_u64<E: Error>(self, entries: u64) -> Result<CacheSize, E> {
-                let entries =
-                    u32::try_from(entries).map_err(|_| E::invalid_value(Unexpected::Unsigned(entries), &self))?;
                 Ok(CacheSize::Entries(entries as usize))
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<CacheSize, E> {
-                let share = text.parse().map(CacheSize::Share);
-                share.map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
+                text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
             }
         }
         deserializer.deserialize_any(Size)

@@ -297,12 +297,11 @@ fn sizes(
 ) -> Result<Vec<CacheSize>, ConfigError> {
     let mut checked = Vec::new();
     for Spanned { value, referenced } in sizes {
-        if *value == CacheSize::Entries(0) {
-            return yaml::refuse(
-                *referenced,
-                "a cache size must be at least 1",
-                "write a larger number, or a share such as 25%",
-            );
+        if let CacheSize::Entries(entries) = value
+            && !(1..=u32::MAX as usize).contains(entries)
+        {
+            let hint = format!("write a whole number from 1 to {}, or a share such as 25%", u32::MAX);
+            return yaml::refuse(*referenced, format!("{entries} cannot be a cache size"), hint);
         }
         checked.push((*value, *referenced));
     }

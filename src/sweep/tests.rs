@@ -292,7 +292,7 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {temperature: .nan}"), ".nan", "cannot be `temperature`", "from 0");
     refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
     refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
-    refused(&qasper(", write: {query_aware: false}"), "qasper", "no policy cuts it", "prefill: one_shot");
+    refused(&qasper(", write: {query_aware: false}"), "{qasper", "no policy cuts it", "prefill: one_shot");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
     let longbench = |rest: &str| writes(&format!("{{longbench: {{dataset: ./q, {rest}}}}}"), "");
@@ -371,7 +371,12 @@ fn schedules_that_contradict_something_are_reported() {
         (with("full@cut", &perplexity(""), ""), "full@cut", "nothing leaves", "write `full`"),
         (with("tova@0", &perplexity(""), ""), "tova@0", "`0` of `tova` is no schedule", "from 1 to 65536"),
         (with("tova@cut+", &perplexity(""), ""), "tova@cut+", "`cut+` of `tova` is no schedule", "cut+16"),
-        (with("tova", &perplexity(""), "schedule: 70000\n"), "70000", "a schedule: 1, a number up to 65536", ""),
+        (
+            with("tova", &perplexity(""), "schedule: 70000\n"),
+            "schedule",
+            "a schedule: 1, a number up to 65536",
+            "",
+        ),
         (
             with("mine", &perplexity(", prompt: 50%"), &define("keep_first: prompt, schedule: cut")),
             "64",
