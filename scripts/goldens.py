@@ -276,7 +276,7 @@ def written():
     for golden, folder in places().items():
         start, cases = beginning(golden), []
         for policy, size, one_shot, prompt, new in WRITTEN:
-            r = oracle.run(folder, start[:prompt], policy, size, write=new, one_shot=one_shot, log=True)
+            r = oracle.run(folder, start[:prompt], policy, size, write=new, schedule="cut+1" if one_shot else "1", log=True)
             sure = next((i for i, m in enumerate(r["margins"]) if m < UNSURE), new)
             # Ties of equal keys are decided by the definition, everything else this close by rounding.
             if sure >= 20 and (policy == "knorm" or r["narrowest"] > NARROW):
