@@ -410,6 +410,7 @@ def golden_cases():
 
 def golden(models, folder, tokens, press, prompt, size, interval, ties):
     """-> (case, closest cut, largest differences of numpy's NLLs and of those in f32), or None if rounding could change a cut"""
+    import formula, oracle
     # Rounded down, this ratio leaves `size` entries.
     ratio = 1 - (size + 0.5) / prompt if interval is None else None
     run = lambda dtype: read(models[dtype], tokens, prompt, press_of(press, ratio, interval, size), interval, ties)
@@ -428,6 +429,13 @@ def golden(models, folder, tokens, press, prompt, size, interval, ties):
     if scope == "layer":
         assert all(of_head == layer[0] for layer in survivors for of_head in layer), f"{press} keeps other entries by head"
         survivors = [layer[:1] for layer in survivors]
+    if interval is None:
+        # The formula by its definition: its scores after the last token of the prompt.
+        policy = formula.policy(score, scope, size, "mean", first, recent)
+        cut = oracle.run(folder, tokens[:prompt], policy, size, one_shot=True)["survivors"]
+        after = list(range(prompt, len(tokens)))
+        cut = [[group + after for group in layer] for layer in cut]
+        assert cut == survivors, f"{folder.name}: {score} keeps other entries than {press}"
     case = dict(press=press + (" with ties as here" if ties else ""), score=score, scope=scope, keep_first=first, keep_recent=recent,
                 prompt=prompt, size=size, schedule=str(interval or "cut"), nll=[round(x, 7) for x in nll], survivors=survivors)
     furthest = lambda other: float(np.abs(np.array(nll) - other).max())
