@@ -6,6 +6,7 @@
     python3 scripts/goldens.py policies   (numpy) make tests/golden/policies again, all folders or those of CHECKPOINT...; takes
                                           a quarter of an hour
     python3 scripts/goldens.py yardsticks (numpy) make tests/golden/yardsticks again in the same way: the ceiling, sizes by layer
+    python3 scripts/goldens.py schedules  (numpy) make tests/golden/schedules again in the same way: when entries leave a cache
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
     python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden again; more checkpoint folders can
                                           follow as NAME=FOLDER, with prompts from NAME/prompt.json
@@ -174,6 +175,45 @@ def yardstick_cases():
         yield defined | dict(size=29, positions="absolute", budget={"layers": [3, 2, 1.5]}), None
 
 
+# After every token, in bursts, at once after the prompt, and both
+SCHEDULES = ["8", "128", "cut", "cut+1", "cut+16"]
+SCHEDULE_FORMULAS = [  # of FORMULAS: ranks, draws for each step and each entry, memory with amounts in percent
+    "if(rank(mean(attention)) <= size / 2, -age, key_similarity)", "sum(softmax(logit + 0.5 * gumbel))", "std(attention) / mean(attention)",
+    "peak(logit, 7) - 0.5 * key_norm + random",
+]
+PROMPT = 120
+
+
+def schedule_cases():
+    """Every preset and some formulas under each schedule; each schedule has every kind of positions, under both scopes."""
+    import policies
+    positions = ["absolute", "slot", "squeezed"]
+    when = lambda schedule: dict(schedule=schedule) | (dict(prompt=PROMPT) if "cut" in schedule else {})
+
+    def of_preset(name, i, j, size, schedule):
+        _, own, first, recent = policies.parts(name)
+        preset, plus, number = name.partition("+")
+        scope = own if (i // 3 + j) % 2 == 0 else "head" if own == "layer" else "layer"
+        case = dict(policy=name) if scope == own and name != "caote-h2o" else dict(
+            score=policies.PRESETS[preset][1], scope=scope, pool="mean", keep_first=first, keep_recent=recent)
+        return case | dict(size=size, positions=positions[(i + j) % 3]) | when(schedule), f"{preset}-{scope}{plus}{number}"
+
+    for i, name in enumerate([*policies.PRESETS, "window+4"]):
+        # VATP protects more than 37 entries at size 37, and A2SF all 16 at size 16
+        small, middle = (48, 56) if name == "vatp" else (24, 37) if name == "a2sf" else (16, 37)
+        for j, schedule in enumerate(SCHEDULES):
+            yield of_preset(name, i, j, small if schedule == "128" else middle, schedule)
+    for i, (text, first, recent) in enumerate(f for f in FORMULAS if f[0] in SCHEDULE_FORMULAS):
+        for j, schedule in enumerate(SCHEDULES):
+            scope, pool = [("head", "mean"), ("layer", "max"), ("head", "max"), ("layer", "mean")][(i + j) % 4]
+            case = dict(score=text, scope=scope, pool=pool, keep_first=first, keep_recent=recent)
+            size = 16 if schedule == "128" else 37
+            yield case | dict(size=size, positions=positions[(i + j) % 3]) | when(schedule), None
+    # sizes that are shares of the prompt
+    for i, (name, percent) in enumerate((name, percent) for name in ("tova", "knorm", "h2o") for percent in (25, 50)):
+        yield of_preset(name, i, i, max(1, PROMPT * percent // 100), "cut")
+
+
 def policy_of(case):
     """What oracle.run takes, from the keys of a case."""
     import formula
@@ -186,55 +226,68 @@ def policy_of(case):
 JITTER = 3e-6
 
 
-def unambiguous(folder, text, case, name):
-    """The answers to a case, or None if rounding could change a decision."""
+def when_of(case):
+    """The schedule as oracle.run takes it; without one, an entry leaves after every token."""
+    return dict(schedule=case.get("schedule", "1"), prompt=case.get("prompt"))
+
+
+def unambiguous(folder, text, case, name, jitters):
+    """The answers to a case, or None if rounding could change a decision. Of entries that leave at once the order does not matter."""
     import numpy as np
     import formula, oracle
     run = lambda policy, **more: oracle.run(
-        folder, text, policy, case["size"], case["positions"], log=True, budget=case.get("budget"), **more
+        folder, text, policy, case["size"], case["positions"], log=True, budget=case.get("budget"), **when_of(case), **more
     )
     exact = run(policy_of(case))
-    if exact["narrowest"] < NARROW:
+    if exact["narrowest_set"] < NARROW:
         return None
+    same = lambda other: sorted(other["evicted"]) == sorted(exact["evicted"])
     if name:
-        assert run(name)["evicted"] == exact["evicted"], f"{name} is not what the case says"
-        assert run(formula.of_preset(name, case["size"]))["evicted"] == exact["evicted"], f"{name} and its formula differ"
-    rounded = [dict(dtype=np.float32), dict(noise=JITTER), dict(noise=-JITTER)]
-    return exact if all(run(policy_of(case), **more)["evicted"] == exact["evicted"] for more in rounded) else None
+        # the case is one of the preset's two definitions, its rule or its formula; this is the other
+        other = formula.of_preset(name, case["size"]) if "policy" in case else name
+        assert same(run(other)), f"{name} and its formula differ"
+    rounded = [dict(dtype=np.float32), *(dict(noise=jitter) for jitter in jitters)]
+    return exact if all(same(run(policy_of(case), **more)) for more in rounded) else None
 
 
-def policies(of_cases=None, folder_name="policies"):
+def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitters=(JITTER, -JITTER)):
     """Presets and formulas. A case that rounding could change is tried at up to three larger sizes, and then left out."""
     import numpy as np
     for checkpoint in sys.argv[2:] or POLICY_CHECKPOINTS:
         vocab = json.loads((ROOT / checkpoint / "config.json").read_text())["vocab_size"]
-        text = np.random.default_rng(22).integers(3, vocab, TEXT).tolist()
-        cases, narrowest, left_out = [], float("inf"), []
+        text = np.random.default_rng(seed).integers(3, vocab, length).tolist()
+        cases, narrowest, left_out, larger = [], float("inf"), [], 0
         layers = json.loads((ROOT / checkpoint / "config.json").read_text())["num_hidden_layers"]
         for case, name in (of_cases or policy_cases)():
             if "layers" in case.get("budget", {}):
                 case["budget"] = {"layers": case["budget"]["layers"][:layers]}
             for size in range(case["size"], case["size"] + 4):
-                answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name)
+                answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name, jitters)
                 if answer:
                     break
             else:
                 left_out.append(case)
                 continue
-            narrowest = min(narrowest, answer["narrowest"])
+            larger += size > case["size"]
+            narrowest = min(narrowest, answer["narrowest_set"])
             cases.append(case | dict(size=size, nll=[round(x, 5) for x in answer["nll"]], survivors=answer["survivors"]))
         folder = ROOT / folder_name / Path(checkpoint).name
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoint").write_text(checkpoint + "\n")
         (folder / "tokens.json").write_text(json.dumps(text) + "\n")
         write_golden(folder, cases)
-        print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, closest decision {narrowest:.1e} apart, left out: {left_out or 'none'}",
-              flush=True)
+        print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, {larger} at a larger size, closest decision {narrowest:.1e} apart, "
+              f"left out: {left_out or 'none'}", flush=True)
 
 
 def yardsticks():
     """The ceiling and budgets by layer."""
     policies(yardstick_cases, "yardsticks")
+
+
+def schedules():
+    """When entries leave a cache."""
+    policies(schedule_cases, "schedules", seed=43, length=200, jitters=[JITTER])
 
 
 def checkpoint_of(folder):
@@ -247,8 +300,9 @@ def check():
     for folder in folders():
         cases, worst = json.loads((folder / "golden.json").read_text())["cases"], 0.0
         for c in cases:
-            r = oracle.run(checkpoint_of(folder), tokens(folder), policy_of(c), c["size"], c["positions"], budget=c.get("budget"))
-            assert r["survivors"] == c["survivors"], f"{folder}: {c.get('policy', c.get('score'))} {c['size']} {c['positions']}"
+            r = oracle.run(checkpoint_of(folder), tokens(folder), policy_of(c), c["size"], c["positions"], budget=c.get("budget"),
+                           **when_of(c))
+            assert r["survivors"] == c["survivors"], f"{folder}: {dict(c, nll=0, survivors=0)}"
             worst = max(worst, apart(r["nll"], c["nll"]))
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, survivors equal, NLLs within {worst:.1e}")
 
@@ -276,7 +330,7 @@ def written():
     for golden, folder in places().items():
         start, cases = beginning(golden), []
         for policy, size, one_shot, prompt, new in WRITTEN:
-            r = oracle.run(folder, start[:prompt], policy, size, write=new, one_shot=one_shot, log=True)
+            r = oracle.run(folder, start[:prompt], policy, size, write=new, schedule="cut+1" if one_shot else "1", log=True)
             sure = next((i for i, m in enumerate(r["margins"]) if m < UNSURE), new)
             # Ties of equal keys are decided by the definition, everything else this close by rounding.
             if sure >= 20 and (policy == "knorm" or r["narrowest"] > NARROW):
@@ -320,4 +374,6 @@ def torch_full():
 
 
 if __name__ == "__main__":
-    {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "check": check, "written": written, "torch": torch_full}[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()
+    commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "check": check,
+                "written": written, "torch": torch_full}
+    commands[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

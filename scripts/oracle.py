@@ -6,7 +6,7 @@ tova-bench must agree with this file: the same survivors, and next-token NLLs wi
 cache against transformers; tests/golden/README.md has these and the other policies' released code.
 
     python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--seed N] [--check] [--log]
-                              [--f32] [--write N] [--one-shot]
+                              [--f32] [--write N] [--schedule 1|N|cut|cut+N] [--prompt N]
     python3 scripts/oracle.py MODEL_DIR TOKENS.json --score FORMULA [--scope layer|head] [--pool mean|max] [--keep-first N|N%]
                               [--keep-recent N|N%] SIZE ...
 
@@ -14,18 +14,22 @@ MODEL_DIR   a Hugging Face checkpoint folder (config.json, one or many safetenso
 TOKENS.json a list of token ids
 POLICY      full, or a preset of scripts/policies.py, which states the rule and source of each: NAME has the preset's own scope,
             NAME-layer and NAME-head that scope; +I protects the first I tokens
-SIZE        entries that survive each step, per layer and per key-value head
+SIZE        entries that are left after each eviction, per layer and per key-value head
 --score     instead of a POLICY: a formula, computed by scripts/formula.py
 --seed      of the draws of `random` and `gumbel`
 --check     compute the preset's formula, too, and fail unless it evicts the same entries in the same order
 --f32       compute in float32 instead of float64
---write N   continue with N tokens, always the most likely one
---one-shot  read TOKENS without evictions, then cut the cache to SIZE by the scores after its last token
+--write N   continue with N tokens after all of TOKENS, always the most likely one
+--schedule  when entries leave: 1 (after every token), N, cut or cut+N; see below
+--prompt N  the first N tokens are the prompt, which only a cut asks for; all of TOKENS if not given
+--one-shot  short for --schedule cut+1
 Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log,
-"narrowest": with the log, how close the closest decision was, relative to its scores, exact ties apart; "written": optional tokens}
+"narrowest": with the log, how close the closest decision was, relative to its scores, exact ties apart; "narrowest_set": the same
+where the order of entries that leave at once does not matter; "written": optional tokens}
 
 Conventions (the paper's released code: attend first, evict after):
- * step t: the new token joins the cache, attends to up to SIZE + 1 entries including itself, and then one entry is evicted;
+ * step t: the new token joins the cache, attends to up to SIZE + 1 entries including itself, and then one entry is evicted (with
+   another schedule, it attends to as many as there are, and then as many are evicted as the schedule says);
  * the newest token itself can be evicted, unless the policy protects recent tokens;
  * scope `layer`: one decision per layer, scores averaged over all query heads; scope `head`: one decision per key-value
    head, scores averaged over its group of query heads (or the largest of them, with --pool max);
@@ -35,8 +39,18 @@ Conventions (the paper's released code: attend first, evict after):
  * the entry's memory of earlier steps goes with it;
  * positions absolute: keys rotated at their original position; slot: rotated at their rank in the cache;
    squeezed: a gap g > 10 between neighbours in the cache becomes ln(ln g), smaller gaps stay (paper, section 7.2).
+
+Schedules, when entries leave a cache:
+ * 1: one after every token, once there are SIZE + 1;
+ * N: the cache grows to SIZE + N entries, and when the last of them has joined and attended, N leave at once;
+ * cut: nothing leaves while the prompt is read; after its last token has joined and attended, all but SIZE leave at once, if there
+   are more; then the cache grows, and nothing leaves any more;
+ * cut+N: the same up to the cut; after it, as with N: whenever the cache has grown to SIZE + N entries, N leave at once.
+Those that leave at once are the unprotected ones with the lowest scores of that step, of equal ones the oldest. The scores are
+computed once, before the first of them leaves, and so is everything in them (`rank`, `share`) and what is protected. Positions
+slot and squeezed are always those of the entries that are in the cache now, so that they move when entries leave.
 """
-import argparse, json, math, struct, sys
+import argparse, json, math, re, struct, sys
 from pathlib import Path
 import numpy as np
 import formula, policies
@@ -115,15 +129,28 @@ def lowest(scores, protected):
     free = [i for i in range(len(scores)) if not protected[i]]
     numbers = [i for i in free if not np.isnan(scores[i])] or free
     leaves = min(numbers, key=lambda i: scores[i])  # the first, and so the oldest, of equal ones
-    others = [i for i in numbers if scores[i] > scores[leaves] and np.isfinite(scores[i] - scores[leaves])]
-    gaps = [(scores[i] - scores[leaves]) / max(abs(scores[i]), abs(scores[leaves])) for i in others]
-    return leaves, float(min(gaps, default=math.inf))
+    return leaves, closest([scores[leaves]], scores[numbers])
 
 
-def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, one_shot=False, seed=0, noise=0.0,
-        budget=None, attended=None):
-    """policy: a name or a policies.Policy; budget: see policies.budget; attended: of the full cache, [layer][query] -> (tokens, heads), filled
-    where there is no policy, and else known to the policy; noise: relative changes of all weights, to see whether a decision turns on rounding"""
+def closest(leave, stay):
+    """-> how close a score of those that stay is to one of those that leave, relative to the larger of the two, exact ties apart"""
+    pairs = [(x, y) for x in leave for y in stay if y > x and np.isfinite(y - x)]
+    return float(min(((y - x) / max(abs(x), abs(y)) for x, y in pairs), default=math.inf))
+
+
+def parse_schedule(text):
+    """1, N, cut or cut+N -> whether there is a cut, N (None: nothing leaves but at the cut)"""
+    found = re.fullmatch(r"cut|(?:cut\+)?([1-9][0-9]*)", text)
+    if not found:
+        raise SystemExit(f"{text!r} is no schedule; there are: 1, N, cut and cut+N")
+    return text.startswith("cut"), found[1] and int(found[1])
+
+
+def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, schedule="1", prompt=None, seed=0,
+        noise=0.0, budget=None, attended=None):
+    """policy: a name or a policies.Policy; prompt: how many of the tokens a cut comes after, or None for all of them; budget: see
+    policies.budget; attended: of the full cache, [layer][query] -> (tokens, heads), filled where there is no policy, and else known to
+    the policy; noise: relative changes of all weights, to see whether a decision turns on rounding"""
     cfg = json.loads((Path(model_dir) / "config.json").read_text())
     w = load_weights(model_dir, dtype)
     if noise:
@@ -152,8 +179,12 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
         run(model_dir, tokens, "full", None, dtype=dtype, noise=noise, attended=(attended := [[] for _ in range(layers)]))
     n_groups = kvh if scope == "head" else 1
     state = [[dict(born=[], k=[], v=[], memory={}) for _ in range(n_groups)] for _ in range(layers)]
-    nll, evicted, narrowest, margins = [], [], math.inf, []
-    prompt, tokens = len(tokens), list(tokens)
+    nll, evicted, narrowest, narrowest_set, margins = [], [], math.inf, math.inf, []
+    given, tokens = len(tokens), list(tokens)
+    prompt = given if prompt is None else prompt
+    if not 1 <= prompt <= given:
+        raise SystemExit(f"a prompt of {prompt} tokens, where {given} are given")
+    cut, at_once = parse_schedule(schedule)
     for t, tok in enumerate(tokens):
         x = embed[tok]
         for l in range(layers):
@@ -190,39 +221,45 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                                      np.array(protected), draws, s["memory"], later)
                 with np.errstate(divide="ignore", invalid="ignore"):  # scores can be infinite, or no numbers
                     score = policy.rule(step)
-                if n <= size or one_shot and t < prompt - 1:
+                if cut and t < prompt:
+                    due = t == prompt - 1 and n > size
+                else:
+                    due = at_once is not None and n == size + at_once
+                if not due:
                     continue
-                score = formula.pool(score, policy.pool)
+                score, left = formula.pool(score, policy.pool), []
                 for _ in range(n - size):
                     i, gap = lowest(score, protected)
                     narrowest = min(narrowest, gap)
+                    left.append(score[i])
                     if log:
                         evicted.append([t, l, g, s["born"][i]])
                     for of_entries in (s["born"], s["k"], s["v"], protected):
                         del of_entries[i]
                     s["memory"] = {name: np.delete(x, i, 0) for name, x in s["memory"].items()}
                     score = np.delete(score, i)
+                narrowest_set = min(narrowest_set, closest(left, score[~np.array(protected)]))
             x = x + linear(p + "self_attn.o_proj", out.reshape(-1))
             h = rms(x, w[p + "post_attention_layernorm.weight"])
             gate, up = linear(p + "mlp.gate_proj", h), linear(p + "mlp.up_proj", h)
             x = x + linear(p + "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
         z = lm_head @ rms(x, w["model.norm.weight"])
-        if prompt - 1 <= t < prompt - 1 + write:
+        if given - 1 <= t < given - 1 + write:
             best, second = np.argsort(-z, kind="stable")[:2]
             margins.append(float(z[best] - z[second]))
             tokens.append(int(best))
         if t + 1 < len(tokens):
             m = z.max()
             nll.append(float(m + math.log(np.exp(z - m).sum()) - z[tokens[t + 1]]))
-        if write and t + 2 == prompt + write:
+        if write and t + 2 == given + write:
             break
     out = dict(nll=nll, survivors=[[g["born"] for g in layer] for layer in state])
     if log:
         # how close the closest decision was, relative to its score: what rounding it takes to change a survivor
-        out |= dict(evicted=evicted, narrowest=float(narrowest))
+        out |= dict(evicted=evicted, narrowest=float(narrowest), narrowest_set=narrowest_set)
     if write:
         # with how far each was ahead of the next best, in logits; the last token is chosen, but not read
-        out |= dict(written=tokens[prompt:], margins=margins)
+        out |= dict(written=tokens[given:], margins=margins)
     return out
 
 
@@ -240,14 +277,16 @@ def main():
     ap.add_argument("--log", action="store_true")
     ap.add_argument("--f32", action="store_true")
     ap.add_argument("--write", type=int, default=0)
-    ap.add_argument("--one-shot", action="store_true")
+    ap.add_argument("--schedule", default="1")
+    ap.add_argument("--one-shot", dest="schedule", action="store_const", const="cut+1")
+    ap.add_argument("--prompt", type=int)
     a = ap.parse_intermixed_args()
     if (a.policy is None) == (a.score is None):
         ap.error("one of POLICY and --score is needed")
     policy = a.policy or formula.policy(a.score, a.scope, a.size, a.pool, a.keep_first, a.keep_recent)
     dtype = np.float32 if a.f32 else np.float64
     tokens = json.loads(Path(a.tokens).read_text())
-    answer = lambda policy, log: run(a.model, tokens, policy, a.size, a.positions, log, dtype, a.write, a.one_shot, a.seed)
+    answer = lambda policy, log: run(a.model, tokens, policy, a.size, a.positions, log, dtype, a.write, a.schedule, a.prompt, a.seed)
     out = answer(policy, a.log or a.check)
     if a.check:
         other = answer(formula.of_preset(a.policy, a.size), True)

@@ -1,0 +1,494 @@
+#!/usr/bin/env python3
+"""Records what NVIDIA's kvpress 0.5.5 keeps of a prompt and what it then predicts, and compares tova-bench with it.
+
+    pip install torch==2.13.0 transformers==5.2.0 kvpress==0.5.5 gguf==0.19.0
+    python3 scripts/kvpress_witness.py record OUT.json --model MODEL.gguf --text BOOK.txt [--prompts 512 1024 2048]
+                                       [--intervals 32 128]
+    python3 scripts/kvpress_witness.py compare OUT.json... --program target/release/tova-bench   (needs numpy only)
+    python3 scripts/kvpress_witness.py goldens   make tests/golden/kvpress again
+
+Two schedules. `cut`: the prompt is read with the full cache, and after its last token a press cuts every layer once; then the cache
+grows. A number N is kvpress's DecodingPress: after every N tokens that follow the prompt, the cache is cut to the same size; the
+prompt has that size, and N divides it, so a cut is always at a multiple of N from the beginning of the text.
+
+`record` writes, for every prompt, press and ratio, the positions that each layer and key-value head keeps, and the NLLs of the 256
+tokens that follow, into OUT.json; the scores and every cut go into OUT.npz. It takes the first tokens of BOOK.txt, without BOS.
+`compare` runs the program on the same tokens. It fails where more than 1 in 1,000 entries differ, or the mean NLL by more than 1e-3,
+and says how close the scores of differing entries were in kvpress: the distance to the other side of the cut, relative to the larger.
+Equal tokens have keys of equal norm in the first layer, so that rounding decides in Knorm. What it decided there is not judged; Knorm
+is recorded once more with these ties decided as tova-bench decides them, and that is judged.
+`goldens` leaves a case out if rounding could change what it keeps.
+"""
+import argparse, json, math, os, subprocess, sys, tempfile
+from pathlib import Path
+import numpy as np
+
+os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_DISABLE_PROGRESS_BARS="1", TOKENIZERS_PARALLELISM="false")
+
+# kvpress's name -> our policy: its name, score, scope, keep_first and keep_recent
+RULES = {
+    "Knorm": ("kv-knorm", "-key_norm", "head", 0, 0),
+    "TOVA": ("kv-tova", "attention", "layer", 0, 1),
+    "StreamingLLM": ("streaming", "position", "layer", 4, 0),
+    "ObservedAttention": ("observed", "mean(attention)", "head", 0, 0),
+    "KeyDiff": ("kv-keydiff", "-key_similarity", "head", 0, 0),
+}
+# Each as it is, and Knorm once more with the ties of the first layer decided as here (see Watch).
+VARIANTS = [(name, {}) for name in RULES] + [("Knorm", {"ties": "newest"})]
+RATIOS = [0.25, 0.5, 0.75, 0.875]  # of the prompt's entries that leave
+FOLLOWING = 256
+# Norms of equal keys, rotated, differ by less than this.
+TIE = 1e-6
+# Presses inside DecodingPress, and how many entries each cut leaves.
+DECODING, TARGET = ["Knorm", "KeyDiff", "TOVA"], 256
+
+
+class Watch:
+    """A press whose cuts are noted: the positions that each head keeps, and the scores of all.
+
+    Equal tokens have equal keys in the first layer, but for their rotation, so that rounding decides which norm is the larger. With
+    `ties`, such scores are made equal, and the newest of them stay, as here."""
+
+    def __init__(self, press, tokens, ties):
+        inner = getattr(press, "base_press", press)
+        self.tokens, self.ties, self.own_compress, self.own_score = np.array(tokens), ties, inner.compress, inner.score
+        inner.compress, inner.score = self.compress, self.score
+        self.read = 0  # tokens the model has been given
+        self.left = {}  # layer -> positions left by its last cut (heads, entries), and the tokens read by then
+        self.cuts = []  # layer, positions, scores, which of them stay: the last three (heads, entries)
+
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        scores = self.own_score(module, hidden_states, keys, values, attentions, kwargs)
+        if not self.ties or module.layer_idx > 0:
+            self.scores = scores[0].numpy()
+            return scores
+        self.scores = scores[0].double().numpy()
+        positions = self.entries(0, keys.shape[1])
+        for of_head, at in zip(self.scores, positions):
+            for token in np.unique(self.tokens[at]):
+                same = self.tokens[at] == token
+                of_head[same] = of_head[same].max()
+        ranks = np.lexsort((positions, self.scores))  # along the entries: by score, then by position
+        places = np.empty_like(self.scores)
+        np.put_along_axis(places, ranks, np.tile(np.arange(ranks.shape[1], dtype=float), (len(ranks), 1)), 1)
+        return scores.new_tensor(places)[None]
+
+    def entries(self, layer, heads):
+        """The positions in a layer's cache, in its order."""
+        left, read = self.left.get(layer, (np.zeros((heads, 0), int), 0))
+        return np.concatenate([left, np.tile(np.arange(read, self.read), (heads, 1))], 1)
+
+    def compress(self, module, hidden_states, keys, values, attentions, kwargs):
+        import torch
+        positions = self.entries(module.layer_idx, keys.shape[1])
+        assert positions.shape[1] == keys.shape[2], "the cache has other entries than were counted"
+        # What the press does to values, done to their positions, says which entries it takes.
+        marks = torch.from_numpy(positions).to(values)[None, :, :, None].expand_as(values).contiguous()
+        _, marks = self.own_compress(module, hidden_states, keys, marks, attentions, kwargs)
+        kept = marks[0, :, :, 0].long().numpy()
+        result = self.own_compress(module, hidden_states, keys, values, attentions, kwargs)
+        for head, of_head in enumerate(kept):
+            places = {position: i for i, position in enumerate(positions[head].tolist())}
+            assert torch.equal(result[0][0, head], keys[0, head, [places[position] for position in of_head.tolist()]])
+        self.left[module.layer_idx] = kept, self.read
+        stays = np.stack([np.isin(before, after) for before, after in zip(positions, kept)])
+        self.cuts.append((module.layer_idx, positions, self.scores, stays))
+        return result
+
+    def survivors(self, cache):
+        """[layer][head] -> positions in the cache now"""
+        found = []
+        for layer, of_layer in enumerate(cache.layers):
+            positions = self.entries(layer, of_layer.keys.shape[1])
+            assert positions.shape[1] == of_layer.keys.shape[2]
+            found.append(np.sort(positions, 1).tolist())
+        return found
+
+    def by_cut(self, layers):
+        """[cut] -> positions, scores, stays: each (layers, heads, entries)"""
+        assert [layer for layer, *_ in self.cuts] == list(range(layers)) * (len(self.cuts) // layers)
+        together = [self.cuts[i:i + layers] for i in range(0, len(self.cuts), layers)]
+        return [tuple(np.stack([cut[i] for cut in at_once]) for i in (1, 2, 3)) for at_once in together]
+
+
+def narrowest(scores, stays, ties=False):
+    """How close the closest cut was: the lowest score that stays and the highest that leaves, relative to the larger. With `ties`, a
+    cut between equal scores is as close as the next score that is not equal."""
+    lowest = np.where(stays, scores, np.inf).min(-1)
+    highest = np.where(stays, -np.inf, scores).max(-1)
+    gap = lowest - highest
+    if ties:
+        above = np.where(scores > lowest[..., None], scores, np.inf).min(-1) - lowest
+        below = highest - np.where(scores < highest[..., None], scores, -np.inf).max(-1)
+        gap = np.where(gap == 0, np.minimum(above, below), gap)
+    return float((gap / np.maximum(abs(lowest), abs(highest))).min())
+
+
+def closest_of(cuts, ties):
+    return min(narrowest(scores, stays, ties) for _, scores, stays in cuts)
+
+
+def press_of(name, ratio=None, interval=None, size=None):
+    """A press, or DecodingPress around it where there is an interval."""
+    import kvpress
+    press = getattr(kvpress, name + "Press")
+    if interval is None:
+        return press(compression_ratio=ratio)
+    return kvpress.DecodingPress(base_press=press(), compression_interval=interval, target_size=size)
+
+
+def read(model, tokens, prompt, press=None, interval=None, ties=False):
+    """-> (NLLs of the tokens after the prompt, the survivors after all tokens, Watch.by_cut)"""
+    import torch
+    from transformers import DynamicCache
+    cache, watch, ids = DynamicCache(), press and Watch(press, tokens, ties), torch.tensor([tokens])
+
+    def forward(start, end, keep=0):
+        if watch:
+            watch.read = end
+        places = torch.arange(start, end)[None]
+        return model(ids[:, start:end], position_ids=places, past_key_values=cache, use_cache=True, logits_to_keep=keep).logits[0]
+
+    with torch.inference_mode():
+        if press is None:
+            logits = [forward(0, prompt, 1), forward(prompt, len(tokens))]
+        elif interval is None:
+            with press(model):
+                logits = [forward(0, prompt, 1)]
+            logits.append(forward(prompt, len(tokens)))
+        else:
+            logits = [forward(0, prompt, 1)]
+            with press(model):
+                logits += [forward(t, t + 1) for t in range(prompt, len(tokens))]
+        logits = torch.cat(logits)[:-1].double()
+        nll = torch.nn.functional.cross_entropy(logits, ids[0, prompt:], reduction="none").tolist()
+    if press is None:
+        return nll, None, None
+    return nll, watch.survivors(cache), watch.by_cut(len(cache.layers))
+
+
+def quiet():
+    """Without progress bars, and on one thread."""
+    import torch, transformers
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+
+
+def versions():
+    from importlib.metadata import version
+    return {name: version(name) for name in ("kvpress", "transformers", "torch", "gguf", "numpy")}
+
+
+def record(a):
+    import torch, transformers
+    quiet()
+    path, out = Path(a.model), Path(a.out)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager").eval()
+    longest = max([*a.prompts, TARGET if a.intervals else 0]) + FOLLOWING
+    tokens = tokenizer.encode(Path(a.text).read_text()[:20 * longest], add_special_tokens=False)[:longest]
+    assert len(tokens) == longest, f"{a.text} has only {len(tokens)} tokens"
+    cases, arrays = [], {}
+
+    def add(case, nll, survivors=None, cuts=None):
+        if survivors is not None:
+            case["survivors"] = survivors
+            for name, of_cuts in zip(("positions", "scores", "stays"), zip(*cuts)):
+                x = np.stack(of_cuts)  # (cuts, layers, heads, entries)
+                arrays[f"{len(cases)} {name}"] = x.astype(np.int32) if name == "positions" else x
+            case["closest"] = closest_of(cuts, "ties" in case)
+        cases.append(case | {"nll": nll})
+        print(f"{label(case)}: mean NLL {np.mean(nll):.4f}, closest cut {case.get('closest', math.nan):.1e}", flush=True)
+
+    def save():
+        of = {"model": str(path.resolve()), "text": Path(a.text).name, "versions": versions(), "tokens": tokens, "cases": cases}
+        out.write_text(json.dumps(of, separators=(",", ":")) + "\n")
+        np.savez_compressed(out.with_suffix(".npz"), **arrays)
+
+    for prompt in a.prompts:
+        text = tokens[:prompt + FOLLOWING]
+        add(dict(press="full", prompt=prompt, schedule="cut"), read(model, text, prompt)[0])
+        for name, ties in VARIANTS:
+            for ratio in RATIOS:
+                case = dict(press=name, prompt=prompt, ratio=ratio, size=max(1, int(prompt * (1 - ratio))), schedule="cut") | ties
+                add(case, *read(model, text, prompt, press_of(name, ratio), ties=bool(ties)))
+        save()
+    for interval in a.intervals:
+        text = tokens[:TARGET + FOLLOWING]
+        for name, ties in VARIANTS:
+            if name in DECODING:
+                case = dict(press=name, prompt=TARGET, size=TARGET, schedule=str(interval)) | ties
+                add(case, *read(model, text, TARGET, press_of(name, None, interval, TARGET), interval, bool(ties)))
+        save()
+
+
+def label(case):
+    what = f"{case['press']}{' with ties as here' if 'ties' in case else ''}, prompt {case['prompt']}"
+    if "ratio" in case:
+        return f"{what}, ratio {case['ratio']}"
+    return what if case["press"] == "full" else f"{what}, every {case['schedule']} tokens to {case['size']}"
+
+
+def distances(case, cuts, kept):
+    """How far each entry that only one side has was from the other side of kvpress's cut: (distance, layer, head, position)"""
+    positions, scores, stays = cuts
+    for layer, of_layer in enumerate(case["survivors"]):
+        for head, of_head in enumerate(of_layer):
+            for position in set(of_head) ^ set(kept[layer][head]):
+                found = []
+                for cut in range(len(positions)):
+                    at = np.flatnonzero(positions[cut, layer, head] == position)
+                    if not len(at):
+                        continue
+                    score, here, stay = scores[cut, layer, head, at[0]], scores[cut, layer, head], stays[cut, layer, head]
+                    other = here[~stay].max() if stay[at[0]] else here[stay].min()
+                    # Where it leaves counts, or else the closest cut that it survived.
+                    apart = float(abs(score - other) / max(abs(score), abs(other)))
+                    found = [apart] if not stay[at[0]] else [*found, apart]
+                yield (min(found, default=math.nan), layer, head, position)
+
+
+def define_file(folder):
+    """The policies of RULES as the program reads them."""
+    path = Path(folder) / "define.yaml"
+    keys = ("score", "scope", "keep_first", "keep_recent")
+    path.write_text(json.dumps({"define": {rule[0]: dict(zip(keys, rule[1:])) for rule in RULES.values()}}, indent=1))
+    return path
+
+
+def program_answer(program, model, tokens, case, folder):
+    """What the program says of the case."""
+    text = Path(folder) / "tokens.json"
+    text.write_text(json.dumps(tokens))
+    command = [program, "score", "--model", str(model), "--tokens", str(text)]
+    if case["press"] != "full":
+        command += ["--policy", RULES[case["press"]][0], "--define", str(define_file(folder)), "--cache-size", str(case["size"]),
+                    "--schedule", case["schedule"], *(["--prompt", str(case["prompt"])] if case["schedule"] == "cut" else [])]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+def compare_case(case, cuts, answer):
+    """Prints the differences -> whether they are too large"""
+    prompt, theirs = case["prompt"], np.array(case["nll"])
+    ours = np.array(answer["nll"][prompt - 1:])
+    assert len(ours) == len(theirs), f"{len(ours)} NLLs after the prompt, not {len(theirs)}"
+    moved = abs(ours.mean() - theirs.mean())
+    line = f"NLLs within {abs(ours - theirs).max():.1e}, {abs(ours - theirs).mean():.1e} on average; mean NLL {theirs.mean():.5f}, " \
+           f"ours {ours.mean():.5f}"
+    if cuts is None:
+        print(f"{label(case)}: {line}" + (" DIFFERENT" if moved > 1e-3 else ""), flush=True)
+        return moved > 1e-3
+    kept = [groups * (len(of_layer) // len(groups)) for groups, of_layer in zip(answer["survivors"], case["survivors"], strict=True)]
+    pairs = [(set(a), set(b)) for of_layer, ours_here in zip(case["survivors"], kept) for a, b in zip(of_layer, ours_here, strict=True)]
+    assert all(len(a) == len(b) for a, b in pairs), f"{label(case)}: {len(pairs[0][1])} entries at the end, not {len(pairs[0][0])}"
+    after = set(range(prompt, prompt + len(theirs))) if case["schedule"] == "cut" else set()
+    assert all(after <= b for _, b in pairs), "an entry that follows the prompt has left"
+    every, both = sum(len(a - after) for a, _ in pairs), sum(len(a & b - after) for a, b in pairs)
+    apart = sorted(distances(case, cuts, kept), reverse=True)
+    # Where rounding decided between equal keys; if cuts follow, all that comes after it is another text's.
+    equal = case["press"] == "Knorm" and "ties" not in case and sum(layer == 0 and far < TIE for far, layer, *_ in apart)
+    others = 0 if equal and case["schedule"] != "cut" else sum(not (equal and layer == 0 and far < TIE) for far, layer, *_ in apart)
+    bad = others / 2 > every / 1000 or moved > 1e-3 and not equal
+    print(f"{label(case)}: {both} of {every} entries kept by both; {line}" + (" DIFFERENT" if bad else ""), flush=True)
+    if apart:
+        furthest, layer, head, position = apart[0]
+        median = np.median([far for far, *_ in apart])
+        said = f"; {equal} of equal keys, so the NLLs are not judged" if equal else ""
+        print(f"    {len(apart)} entries that one of the two has were {median:.1e} from kvpress's cut at the median, at most "
+              f"{furthest:.1e} (layer {layer}, head {head}, position {position}){said}", flush=True)
+    return bad
+
+
+def compare(a):
+    bad = 0
+    for out in map(Path, a.out):
+        recorded, arrays = json.loads(out.read_text()), np.load(out.with_suffix(".npz"))
+        model = Path(a.model or recorded["model"]).resolve()
+        with tempfile.TemporaryDirectory() as folder:
+            for i, case in enumerate(recorded["cases"]):
+                cuts = None if case["press"] == "full" else [arrays[f"{i} {name}"] for name in ("positions", "scores", "stays")]
+                tokens = recorded["tokens"][:case["prompt"] + len(case["nll"])]
+                bad += compare_case(case, cuts, program_answer(a.program, model, tokens, case, folder))
+    print(f"{bad} cases differ too much" if bad else "no case differs too much")
+    sys.exit(bool(bad))
+
+
+ROOT = Path(__file__).parent.parent / "tests" / "golden"
+CHECKPOINTS = ["llama-mha", "mistral-gqa", "yi-gqa"]
+CUT = (120, [90, 60, 30])  # prompt, sizes: ratios 0.25, 0.5, 0.75
+STEPS = (40, 8, ["Knorm", "KeyDiff", "TOVA"])  # prompt and size, interval, presses inside DecodingPress
+# f32 keeps seven digits: a cut closer than this could go either way
+NARROW = 1e-5
+# Relative changes of every weight that no cut may turn on; an f32 engine's rounding is a tenth of it.
+JITTER = 3e-6
+
+
+def numpy_scores(press, norms, keys, received, queries, newest, t):
+    """norms (kv heads, n) of keys before rotation, keys (kv heads, n, dim) after it, attention received (heads, n), how many queries
+    saw each entry (kv heads, n), the newest query's attention (heads, n)"""
+    groups = len(keys)
+    if press == "Knorm":
+        return -norms
+    if press == "KeyDiff":
+        unit = keys / np.linalg.norm(keys, axis=-1, keepdims=True)
+        mean = unit.mean(1, keepdims=True)
+        return -(unit * mean).sum(-1) / np.linalg.norm(mean, axis=-1)
+    if press == "ObservedAttention":
+        return (received / np.repeat(queries, len(received) // groups, 0)).reshape(groups, -1, received.shape[1]).mean(1)
+    if press == "TOVA":
+        score = newest.mean(0)
+        score[-1] = 2  # more than any attention: the newest stays
+    else:
+        score = t - queries[0] + 1.0  # its position
+        score[:4] += t + 1
+    return np.tile(score, (groups, 1))
+
+
+def by_numpy(folder, tokens, press, size, prompt, interval=None, dtype=np.float64, noise=0.0):
+    """The same without kvpress and torch, one token at a time -> (NLLs after the prompt, survivors, closest cut)"""
+    import oracle
+    cfg = json.loads((folder / "config.json").read_text())
+    w = oracle.load_weights(folder, dtype)
+    if noise:
+        jitter = np.random.default_rng(1)
+        w = {name: x * (1 + noise * jitter.standard_normal(x.shape)).astype(dtype) for name, x in sorted(w.items())}
+    heads, groups, layers = cfg["num_attention_heads"], cfg["num_key_value_heads"], cfg["num_hidden_layers"]
+    dim = cfg["hidden_size"] // heads
+    freq, of = oracle.rope_frequencies(cfg, dim), np.arange(heads) // (heads // groups)
+    rms = lambda x, g: x / np.sqrt((x * x).mean() + dtype(cfg["rms_norm_eps"])) * g
+    state = [dict(born=np.zeros((groups, 0), int), k=np.zeros((groups, 0, dim), dtype), v=np.zeros((groups, 0, dim), dtype),
+                  norms=np.zeros((groups, 0), dtype), received=np.zeros((heads, 0), dtype)) for _ in range(layers)]
+    grown = lambda x, new: np.concatenate([x, new], 1)
+    nll, closest = [], math.inf
+    for t, token in enumerate(tokens):
+        x = w["model.embed_tokens.weight"][token]
+        due = t == prompt - 1 if interval is None else t >= prompt and (t + 1 - prompt) % interval == 0
+        for l, s in enumerate(state):
+            p = f"model.layers.{l}."
+            h = rms(x, w[p + "input_layernorm.weight"])
+            q, k, v = ((w[f"{p}self_attn.{name}_proj.weight"] @ h).reshape(-1, dim) for name in "qkv")
+            rotate = lambda x: oracle.rope(x[None], [t], freq)[0]
+            s["born"] = grown(s["born"], np.full((groups, 1), t))
+            s["norms"] = grown(s["norms"], np.linalg.norm(k, axis=-1, keepdims=True))
+            s["k"], s["v"] = grown(s["k"], rotate(k)[:, None]), grown(s["v"], v[:, None])
+            logit = np.einsum("hnd,hd->hn", s["k"][of], rotate(q)) / dtype(math.sqrt(dim))
+            attention = np.exp(logit - logit.max(1, keepdims=True))
+            attention /= attention.sum(1, keepdims=True)
+            s["received"] = grown(s["received"], np.zeros((heads, 1), dtype)) + attention
+            x = x + w[p + "self_attn.o_proj.weight"] @ np.einsum("hn,hnd->hd", attention, s["v"][of]).reshape(-1)
+            h = rms(x, w[p + "post_attention_layernorm.weight"])
+            gate, up = w[p + "mlp.gate_proj.weight"] @ h, w[p + "mlp.up_proj.weight"] @ h
+            x = x + w[p + "mlp.down_proj.weight"] @ (gate / (1 + np.exp(-gate)) * up)
+            if due and s["born"].shape[1] > size:
+                scores = numpy_scores(press, s["norms"], s["k"], s["received"], t + 1 - s["born"], attention, t)
+                keep = np.sort(np.argsort(scores, 1, kind="stable")[:, -size:], 1)  # of equal ones the newest
+                stays = np.zeros(scores.shape, bool)
+                np.put_along_axis(stays, keep, True, 1)
+                closest = min(closest, narrowest(scores, stays, ties=True))
+                s["born"], s["norms"] = (np.take_along_axis(s[name], keep, 1) for name in ("born", "norms"))
+                s["k"], s["v"] = (np.take_along_axis(s[name], keep[..., None], 1) for name in "kv")
+                s["received"] = np.take_along_axis(s["received"], keep[of], 1)
+        z = w["lm_head.weight"] @ rms(x, w["model.norm.weight"])
+        if prompt <= t + 1 < len(tokens):
+            nll.append(float(z.max() + math.log(np.exp(z - z.max()).sum()) - z[tokens[t + 1]]))
+    return nll, [s["born"].tolist() for s in state], closest
+
+
+def golden_cases():
+    """press, prompt, size, interval, ties"""
+    prompt, sizes = CUT
+    for press in RULES:
+        for size in sizes:
+            yield press, prompt, size, None, False
+    prompt, interval, presses = STEPS
+    for press in presses:
+        # So many cuts cannot all be free of ties.
+        yield press, prompt, prompt, interval, press == "Knorm"
+
+
+def golden(models, folder, tokens, press, prompt, size, interval, ties):
+    """-> (case, closest cut, largest differences of numpy's NLLs and of those in f32), or None if rounding could change a cut"""
+    import formula, oracle
+    # Rounded down, this ratio leaves `size` entries.
+    ratio = 1 - (size + 0.5) / prompt if interval is None else None
+    run = lambda dtype: read(models[dtype], tokens, prompt, press_of(press, ratio, interval, size), interval, ties)
+    nll, survivors, cuts = run("float64")
+    closest = closest_of(cuts, ties)
+    if closest < NARROW:
+        return None
+    other, kept, apart = by_numpy(folder, tokens, press, size, prompt, interval)
+    assert kept == survivors and apart > NARROW / 2, f"{folder.name}: numpy keeps other entries: {press} {size}"
+    rough, rough_kept, _ = run("float32")
+    changed = [by_numpy(folder, tokens, press, size, prompt, interval, **more)[1]
+               for more in (dict(dtype=np.float32), dict(noise=JITTER), dict(noise=-JITTER))]
+    if any(kept != survivors for kept in [rough_kept, *changed]):
+        return None
+    _, score, scope, first, recent = RULES[press]
+    if scope == "layer":
+        assert all(of_head == layer[0] for layer in survivors for of_head in layer), f"{press} keeps other entries by head"
+        survivors = [layer[:1] for layer in survivors]
+    if interval is None:
+        # The formula by its definition: its scores after the last token of the prompt.
+        policy = formula.policy(score, scope, size, "mean", first, recent)
+        cut = oracle.run(folder, tokens[:prompt], policy, size, one_shot=True)["survivors"]
+        after = list(range(prompt, len(tokens)))
+        cut = [[group + after for group in layer] for layer in cut]
+        assert cut == survivors, f"{folder.name}: {score} keeps other entries than {press}"
+    case = dict(press=press + (" with ties as here" if ties else ""), score=score, scope=scope, keep_first=first, keep_recent=recent,
+                prompt=prompt, size=size, schedule=str(interval or "cut"), nll=[round(x, 7) for x in nll], survivors=survivors)
+    furthest = lambda other: float(np.abs(np.array(nll) - other).max())
+    return case, closest, furthest(other), furthest(rough)
+
+
+def goldens(a):
+    import torch, transformers
+    quiet()
+    (ROOT / "kvpress").mkdir(exist_ok=True)
+    for name in CHECKPOINTS:
+        folder = ROOT / name
+        tokens = json.loads((folder / "tokens.json").read_text())
+        models = {dtype: transformers.AutoModelForCausalLM.from_pretrained(
+            folder, dtype=getattr(torch, dtype), attn_implementation="eager").eval() for dtype in ("float64", "float32")}
+        found = []
+        for press, prompt, size, interval, ties in golden_cases():
+            # The next sizes are tried where a cut is too close.
+            tried = (golden(models, folder, tokens, press, prompt, size + more, interval, ties) for more in range(4))
+            answer = next((answer for answer in tried if answer), None)
+            what = f"{name}: {press}, {size} entries, {'cut' if interval is None else f'every {interval} tokens'}"
+            if answer is None:
+                print(f"{what}: left out")
+                continue
+            if answer[0]["size"] != size:
+                print(f"{what}: {answer[0]['size']} instead")
+            found.append(answer)
+        lines = ",\n".join(json.dumps(case, separators=(",", ":")) for case, *_ in found)
+        (ROOT / "kvpress" / f"{name}.json").write_text(f'{{"cases": [\n{lines}\n]}}\n')
+        closest, numpy, rough = min(f[1] for f in found), max(f[2] for f in found), max(f[3] for f in found)
+        print(f"{name}: {len(found)} cases, closest cut {closest:.1e}; NLLs within {numpy:.1e} of numpy's, {rough:.1e} in f32", flush=True)
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = ap.add_subparsers(required=True)
+    c = commands.add_parser("record")
+    c.add_argument("out")
+    c.add_argument("--model", required=True)
+    c.add_argument("--text", required=True)
+    c.add_argument("--prompts", type=int, nargs="*", default=[512, 1024, 2048])
+    c.add_argument("--intervals", type=int, nargs="*", default=[32, 128])
+    c.set_defaults(run=record)
+    c = commands.add_parser("compare")
+    c.add_argument("out", nargs="+")
+    c.add_argument("--program", required=True)
+    c.add_argument("--model", help="default: the file that OUT.json names")
+    c.set_defaults(run=compare)
+    c = commands.add_parser("goldens")
+    c.set_defaults(run=goldens)
+    a = ap.parse_args()
+    a.run(a)
+
+
+if __name__ == "__main__":
+    main()
