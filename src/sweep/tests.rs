@@ -583,8 +583,9 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
     refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
     let one_list = "such as `cache_sizes: [64, 128]` with whole numbers";
-    refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "a single value was expected", one_list);
-    refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "a single value was expected", one_list);
+    refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "where a cache size", "");
+    refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "where a cache size", "");
+    refused(&swap("length: 128", "length: [128]"), "[128]", "a single value was expected", one_list);
     refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
     refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` names no model", "owner/name");

@@ -45,6 +45,7 @@ struct Case {
 struct Defined {
     score: String,
     scope: Scope,
+    #[serde(default)]
     pool: Pool,
     keep_first: serde_json::Value,
     keep_recent: serde_json::Value,
@@ -207,6 +208,59 @@ fn yardsticks() {
 #[test]
 fn schedules() {
     check_policies("schedules", 60);
+}
+
+/// What NVIDIA/kvpress 0.5.5 keeps of a prompt, or while it decodes, and how likely the tokens after the prompt are then.
+#[test]
+fn kvpress() {
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for name in ["llama-mha", "mistral-gqa", "yi-gqa"] {
+        let model = load(&goldens.join(name));
+        let read_json = |path: &str| std::fs::read_to_string(goldens.join(path)).unwrap();
+        let tokens: Vec<u32> = serde_json::from_str(&read_json(&format!("{name}/tokens.json"))).unwrap();
+        let answers: PressGolden = serde_json::from_str(&read_json(&format!("kvpress/{name}.json"))).unwrap();
+        assert!(answers.cases.len() >= 15, "{name} has only {} cases", answers.cases.len());
+        let mut worst = 0f64;
+        for case in &answers.cases {
+            let PressCase { press, defined, schedule, prompt, size, .. } = case;
+            let what = format!("{name}: {press}, {size} entries, schedule {schedule}");
+            let policy = Policy { schedule: *schedule, ..defined.policy() }.at(*size).unwrap();
+            let plan = MemoryPlan { text: tokens.len(), ..MemoryPlan::bounded(policy) };
+            let cut = schedule.cut.then_some(*prompt);
+            let (nll, survivors) = read(&model, &tokens, &plan, cut, usize::MAX);
+            for (got, want) in survivors.iter().zip(&case.survivors) {
+                // Where a layer decides as one, the file has what each of its heads holds.
+                let got = if got.len() == 1 { vec![got[0].clone(); want.len()] } else { got.clone() };
+                assert_eq!(&got, want, "{what}");
+            }
+            let after = &nll[prompt - 1..];
+            assert_eq!(after.len(), case.nll.len(), "{what}");
+            for (got, want) in after.iter().zip(&case.nll) {
+                worst = worst.max((f64::from(*got) - want).abs());
+                assert!((f64::from(*got) - want).abs() < TOLERANCE, "{what}: {got}, not {want}");
+            }
+        }
+        eprintln!("{name}: {} cases of kvpress, largest NLL difference {worst:.1e}", answers.cases.len());
+    }
+}
+
+#[derive(Deserialize)]
+struct PressGolden {
+    cases: Vec<PressCase>,
+}
+
+/// A press of kvpress, as a policy and its schedule.
+#[derive(Deserialize)]
+struct PressCase {
+    press: String,
+    #[serde(flatten)]
+    defined: Defined,
+    schedule: Schedule,
+    prompt: usize,
+    size: usize,
+    /// Of the tokens after the prompt.
+    nll: Vec<f64>,
+    survivors: Vec<Vec<Vec<u32>>>,
 }
 
 fn check_policies(name: &str, least: usize) {
