@@ -42,6 +42,14 @@ impl CacheRule {
         }
     }
 
+    /// The policy's definition, whatever the size; `None` if there is no policy.
+    pub fn definition(self) -> Option<String> {
+        match self {
+            CacheRule::Evict { policy, .. } => Some(policy.definition()),
+            _ => None,
+        }
+    }
+
     /// When entries leave; of caches from which none does, the default.
     pub fn schedule(self) -> Schedule {
         match self {

@@ -140,7 +140,7 @@ impl Seconds {
         let of_part = |part: &std::ops::Range<usize>| {
             // What evicted entries would have received is about half of full attention.
             let lost = if config.compare { (part.start + part.end) as f64 / 4.0 } else { 0.0 };
-            self.read(1, part.len(), config.attended(part.clone()) + lost)
+            self.read(1, part.len(), config.attended(part.clone(), tokens.cut) + lost)
         };
         tokens.parts.iter().map(of_part).sum()
     }
@@ -274,6 +274,23 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_that_is_cut_by_hand() {
+        let prepared = prepared(
+            "models: [random-tiny]\npolicies: [tova@cut, tova]\ncache_sizes: [25%]\n\
+             tasks: [{perplexity: {dataset: random-words, length: 40, prompt: 32, books: 2, chunks_per_book: 1}}]\n",
+        );
+        let Seconds { token, entry, logits, .. } = Seconds::nominal(&prepared.model_tasks[0].files.shape);
+        // The prompt is read with the full cache; 8 tokens attend to 8 to 16 entries, and are scored.
+        let cut = (40.0 * token + 8.0 * 12.0 * entry + 8.0 * logits, 64.0 * token + 32.0 * 16.0 * entry);
+        // Of 40 tokens 10 attend to 5 entries on average, and 30 to 10.
+        let streamed = (72.0 * token + (10.0 * 5.0 + 30.0 * 10.0) * entry + 8.0 * logits, 0.0);
+        for (cost, (own, shared)) in costs(&prepared).iter().zip([cut, streamed]) {
+            assert_near(cost.own, 2.0 * own);
+            assert_near(cost.shared, 2.0 * shared);
+        }
+    }
+
+    #[test]
     fn generated_texts_by_hand() {
         let prepared = prepared(
             "models: [random-tiny]\npolicies: [tova]\ncache_sizes: [8]\n\
@@ -311,7 +328,7 @@ mod tests {
     fn every_kind_of_cell_has_an_estimate() {
         let prepared = prepared(
             "models: [random-tiny]\npolicies: [full, window, h2o, knorm, tova@squeezed, random]\n\
-            cache_sizes: [4, 40, 5000]\ntasks:\n\
+            cache_sizes: [4, 40, 5000, 50%]\ntasks:\n\
             - perplexity: {dataset: random-words, length: 64, books: 2, chunks_per_book: 1}\n\
             - perplexity: {dataset: random-words, length: 96, books: 1, chunks_per_book: 1, compare_to_full: true}\n\
             - retention: {dataset: random-words, length: 64, books: 1, chunks_per_book: 1}\n\

@@ -2,6 +2,7 @@
 //!
 //! Nothing here changes the number in a row, except that timed cells have the whole machine.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -117,7 +118,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
     let full = model_task.samples.full_cache_tokens(&configs);
     let held = |cell: &NamedCell| -> Vec<usize> {
-        let entries = match cell.cell.rule {
+        let entries = match cell.cell.effective_rule() {
             CacheRule::Unbounded => vec![0; shape.layers],
             rule => model_task.task.cache_entries(rule, cell.cell.local_layers, shape),
         };
@@ -138,6 +139,10 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     };
     let rules = model_task.cells.iter().map(|cell| cell.cell.rule);
     let recorded = rules.filter_map(CacheRule::reads_future).map(recorded).max().unwrap_or(0);
+    // What each policy that cuts the prompt gathers of it: a number for each head and token, or a few.
+    let cutting = configs.iter().filter(|config| config.cuts()).map(|config| config.rule.definition());
+    let gathering = cutting.collect::<BTreeSet<_>>().len() * shape.layers * shape.heads.heads * longest;
+    let recorded = recorded + (gathering * 2 * size_of::<f32>()) as u64;
     let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }

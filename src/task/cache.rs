@@ -119,8 +119,9 @@ impl CacheConfig {
         }
     }
 
-    /// Entries that these tokens of a text attend to, on average over tokens and layers, while the text is read.
-    pub fn attended(&self, tokens: Range<usize>) -> f64 {
+    /// Entries that these tokens of a text attend to, on average over tokens and layers, while the text is read. A cache is cut after
+    /// the first `cut` tokens.
+    pub fn attended(&self, tokens: Range<usize>, cut: Option<usize>) -> f64 {
         let of_layer = |size: usize| {
             let growing = tokens.start..tokens.end.min(size).max(tokens.start);
             let (full, all) = ((tokens.end - growing.end) as f64, tokens.len().max(1) as f64);
@@ -128,6 +129,12 @@ impl CacheConfig {
             (sum + if full > 0.0 { full * size as f64 } else { 0.0 }) / all
         };
         match self.sized() {
+            Some(policy) if cut.is_some_and(|cut| tokens.start >= cut) => {
+                let held = |policy: SizedPolicy, at: usize| policy.entries_after(at, cut.unwrap_or(at)) as f64;
+                let layers = (0..self.layers).map(|layer| policy.of_layer(layer, self.layers));
+                let both = layers.map(|own| (held(own, tokens.start) + held(own, tokens.end)) / 2.0);
+                both.sum::<f64>() / self.layers.max(1) as f64
+            }
             // Half of what is evicted at once is there on average.
             Some(policy) if !policy.awaits_prompt() => {
                 self.mean(policy, |size| of_layer(size.saturating_add(policy.schedule.buffer() / 2)))
@@ -302,7 +309,7 @@ mod tests {
         assert_eq!([600, 601].map(|tokens| at(uniform, 600).evicting(tokens).is_some()), [false, true]);
         assert_eq!([600, 601].map(|tokens| at(uniform, 600).needs(tokens, None)), [600, 512]);
         // 200, 50 and 50: growing from 100 to 200 and then full, or full all the time.
-        assert_eq!(at(policy, 100).attended(100..300), (175.0 + 50.0 + 50.0) / 3.0);
+        assert_eq!(at(policy, 100).attended(100..300, None), (175.0 + 50.0 + 50.0) / 3.0);
     }
 
     #[test]
@@ -310,14 +317,14 @@ mod tests {
         let policy = presets::by_name("tova").unwrap();
         let evict = CacheRule::Evict { policy, size: 100 };
         let streamed = config(evict);
-        assert_eq!(streamed.attended(0..100), 50.0);
-        assert_eq!(streamed.attended(100..300), 100.0);
-        assert_eq!(streamed.attended(0..200), 75.0);
-        assert_eq!(streamed.attended(150..150), 0.0);
+        assert_eq!(streamed.attended(0..100, None), 50.0);
+        assert_eq!(streamed.attended(100..300, None), 100.0);
+        assert_eq!(streamed.attended(0..200, None), 75.0);
+        assert_eq!(streamed.attended(150..150, None), 0.0);
         let cut = CacheRule::Evict { policy: Policy { schedule: Schedule::CUT_ONE, ..policy }, size: 100 };
         for config in [config(CacheRule::Unbounded), config(cut)] {
-            assert_eq!(config.attended(0..1000), 500.0);
-            assert_eq!(config.attended(1000..3000), 2000.0);
+            assert_eq!(config.attended(0..1000, None), 500.0);
+            assert_eq!(config.attended(1000..3000, None), 2000.0);
         }
     }
 }

@@ -113,6 +113,8 @@ pub struct TokenCost {
     pub shared: usize,
     /// Parts of the texts that are read for this configuration alone.
     pub parts: Vec<Range<usize>>,
+    /// The tokens of a text after which its cache is cut, if it is.
+    pub cut: Option<usize>,
     /// Tokens whose probabilities are computed from states that were read.
     pub scored: usize,
     /// Tokens generated at most, of all texts together.

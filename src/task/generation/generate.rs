@@ -143,6 +143,8 @@ impl Samples for EncodedPrompts {
         let written = prompts.iter().map(|prompt| prompt.max_new_tokens).sum();
         let read: usize = prompts.iter().map(|prompt| prompt.tokens.len()).sum();
         TokenCost {
+            // Each prompt is read whole.
+            cut: None,
             shared: config.needs_to_go_on(common),
             parts: first.into_iter().chain(rest).collect(),
             scored: prompts.iter().map(EncodedPrompt::continued).sum(),

@@ -168,6 +168,7 @@ impl Samples for PerplexitySamples {
             parts.push(0..tokens);
         }
         TokenCost {
+            cut: sample.prompt.filter(|_| config.cuts()),
             shared: config.needs(tokens, sample.prompt),
             parts,
             scored: sample.scored.len(),
