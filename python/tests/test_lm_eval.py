@@ -17,7 +17,7 @@ def model():
 
 
 def cache(policy, size):
-    return {"policy": policy, "cache_size": size, "positions": "absolute", "local_layers": "bounded", "seed": 0}
+    return tb._cache(policy, size, None, "absolute", "bounded", 0)
 
 
 @pytest.mark.parametrize("policy, size", CACHES)
@@ -111,3 +111,17 @@ def test_the_client_refuses_what_it_cannot_do(tmp_path):
     assert CachingLM(client(policy="tova", cache_size=8, max_length=40), file).loglikelihood(requests) == first
     with pytest.raises(ValueError, match="another model or policy"):
         CachingLM(client(policy="tova", cache_size=16, max_length=40), file)
+
+
+def test_continuations_follow_a_prompt_that_is_cut_once(model):
+    native = model._native
+    prompt, continuations = native.raw_tokens(TEXT, True), [native.raw_tokens(text, False) for text in CONTINUATIONS]
+    cut = tb._cache("tova", "25%", "cut", "absolute", "bounded", 0)
+    [found] = native.likelihoods([(prompt, continuations)], 2048, cut)
+    for continuation, (log, _) in zip(continuations, found, strict=True):
+        size = len(prompt) // 4
+        scored = model.score(prompt + continuation, "tova", size, schedule="cut", prompt=len(prompt))
+        assert log == pytest.approx(-scored.nll[-len(continuation) :].sum(dtype=np.float64), abs=1e-4)
+        assert {len(group) for layer in scored.survivors for group in layer} == {size + len(continuation)}
+    with pytest.raises(tb.Error, match="a text read in windows has none"):
+        native.rolling(prompt, 64, cut)
