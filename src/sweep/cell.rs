@@ -61,6 +61,8 @@ pub struct Cell {
     /// What the policy does in layers with a window of their own.
     pub local_layers: LocalLayers,
     pub task: TaskSpec,
+    /// Whether prompts are cut in layers with a window. Such cells were measured wrongly once, and have other ids since.
+    pub cuts_windows: bool,
     /// Used only by a random score, or by texts drawn at a temperature.
     pub seed: u64,
 }
@@ -138,6 +140,8 @@ impl Cell {
     #[must_use]
     pub fn resolved(&self, dtype: WeightType, bos: bool, layers: usize, has_windows: bool) -> Cell {
         let model = ModelSpec { dtype, ..self.model.clone() };
+        let cuts_windows =
+            has_windows && self.local_layers == LocalLayers::Bounded && self.effective_rule().awaits_prompt();
         let local_layers = if has_windows { self.local_layers } else { LocalLayers::Bounded };
         let rule = match self.rule {
             CacheRule::Evict { policy, size }
@@ -147,7 +151,7 @@ impl Cell {
             }
             rule => rule,
         };
-        Cell { model, rule, local_layers, task: self.task.with_bos(bos), ..self.clone() }
+        Cell { model, rule, local_layers, cuts_windows, task: self.task.with_bos(bos), ..self.clone() }
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the
@@ -191,10 +195,11 @@ impl Cell {
             other => format!("local_layers={}\n", other.name()),
         };
         let share = share.map_or(String::new(), |share| format!("share={share}\n"));
+        let windows = if self.cuts_windows { "windows=cut\n" } else { "" };
         let seed = if self.uses_seed() { format!("seed={}\n", self.seed) } else { String::new() };
         format!(
             "schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\nmodel={model}\ndtype={dtype}\nrule={rule}\n\
-             {share}positions={positions}\n{local_layers}{task}{content}={digest}\n{seed}"
+             {share}positions={positions}\n{local_layers}{windows}{task}{content}={digest}\n{seed}"
         )
     }
 

@@ -192,6 +192,7 @@ impl Sweep {
         };
         let (model, policy) = (model.clone(), policy.name.clone());
         let share = share.filter(|_| rule != CacheRule::Unbounded);
-        Cell { model, policy, rule, share, positions, local_layers, task, seed: self.seed }
+        let cuts_windows = false;
+        Cell { model, policy, rule, share, positions, local_layers, task, cuts_windows, seed: self.seed }
     }
 }
