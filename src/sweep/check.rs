@@ -373,6 +373,14 @@ fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -
         let message = format!("`{}` {does} the prompt, and `{}` has none", named(cut), task.name);
         return yaml::refuse(referenced, message, hint);
     }
+    let burst = evicting.clone().find(|(_, policy)| policy.schedule.every != Some(1));
+    if let Some(burst) = burst.filter(|_| task.name == RETENTION) {
+        let message = format!(
+            "`{RETENTION}` follows entries that leave one by one, and under `{}` several do at once",
+            named(burst)
+        );
+        return yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
+    }
     if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
         return yaml::refuse(
             referenced,
@@ -385,6 +393,9 @@ fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -
 
 /// The task whose texts are known before they are read.
 const PERPLEXITY: &str = "perplexity";
+
+/// The task that follows every eviction.
+const RETENTION: &str = "retention";
 
 fn tasks(
     entries: Spanned<Vec<Spanned<TaskYaml>>>,

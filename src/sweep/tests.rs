@@ -368,6 +368,12 @@ fn schedules_that_contradict_something_are_reported() {
             "no policy cuts it",
             "tova@cut",
         ),
+        (
+            with("tova@8", "{retention: {dataset: random-words}}", ""),
+            "{retention",
+            "under `tova@8` several do at once",
+            "of its own",
+        ),
         (with("full@cut", &perplexity(""), ""), "full@cut", "nothing leaves", "write `full`"),
         (with("tova@0", &perplexity(""), ""), "tova@0", "`0` of `tova` is no schedule", "from 1 to 65536"),
         (with("tova@cut+", &perplexity(""), ""), "tova@cut+", "`cut+` of `tova` is no schedule", "cut+16"),
