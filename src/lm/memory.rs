@@ -111,6 +111,21 @@ impl Table {
         to
     }
 
+    /// A copy of the vectors `kept` of every head, counted from `start`, with another capacity: (groups)(vectors). Heads of a group
+    /// are adjacent.
+    pub fn copy_kept(&self, start: usize, kept: &[Vec<u32>], capacity: usize) -> Table {
+        let (mut copy, dim) = (Table::new(self.heads, capacity, self.dim), self.dim);
+        for head in 0..self.heads {
+            let mut to = 0;
+            for run in kept[head * kept.len() / self.heads].chunk_by(|a, b| a + 1 == *b) {
+                let (from, length) = ((start + run[0] as usize) * dim, run.len() * dim);
+                copy.head_mut(head)[to..to + length].copy_from_slice(&self.head(head)[from..from + length]);
+                to += length;
+            }
+        }
+        copy
+    }
+
     /// Makes room for `len` vectors per head, at least doubling so that growing is cheap.
     pub fn reserve(&mut self, len: usize) {
         if len > self.capacity {
@@ -358,28 +373,40 @@ impl Memory {
         PromptScores(self.layers.iter_mut().map(|layer| layer.entries.take_cuts()).collect())
     }
 
-    /// A memory that has read the prompt by which `scores` were taken from this unbounded one, `len` tokens, and that will be cut
-    /// as the plan's policy says. It equals one that was made by `plan` from the start, if that has [`Positions::Absolute`].
-    /// `None` where the policy was not among those of the plan.
-    pub fn fork_for_cut(&self, scores: &PromptScores, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
+    /// A memory that has read the beginning of a prompt by which `scores` were taken from this unbounded one, `len` tokens, and that
+    /// will be cut as the plan's policy says; at once if the prompt `ends` there. It equals one that was made by `plan` from the start,
+    /// if that has [`Positions::Absolute`]. `None` where the policy was not among those of the plan.
+    pub fn fork_for_cut(
+        &self,
+        scores: &PromptScores,
+        len: usize,
+        ends: bool,
+        plan: &MemoryPlan<'_>,
+    ) -> Option<Memory> {
         let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, .. } = plan;
         let policy = policy?;
         let layers = self.layers.iter().enumerate().map(|(index, layer)| {
             let own = policy.of_layer(index, self.layers.len());
             let own = local_layers.policy(Some(own), layer.entries.window());
             let salt = salt(seed, index);
-            let entries = match own {
+            let mut entries = match own {
                 Some(own) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt)?,
                 None => layer.entries.fork(len, None, salt)?,
             };
             let columns = layer.entries.columns_at(len)?;
-            let capacity = vector::padded(expect.max(columns.len()) + BLOCK);
+            let kept = if ends { entries.cut(None) } else { None };
+            let all = || vec![(0..columns.len() as u32).collect()];
+            let kept = kept.unwrap_or_else(all);
+            let capacity = match entries.awaits_cut() {
+                true => vector::padded(expect.max(columns.len()) + BLOCK),
+                false => room_after_cut(&entries),
+            };
             let Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) = &layer.tables else {
                 return None;
             };
             let tables = Tables::Host(HostTables {
-                keys: Keys::Absolute(keys.copy_of(columns.clone(), capacity)),
-                values: values.copy_of(columns, capacity),
+                keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, capacity)),
+                values: values.copy_kept(columns.start, &kept, capacity),
                 all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
             });
             Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
@@ -444,6 +471,12 @@ impl Memory {
     }
 }
 
+/// The capacity of a layer whose prompt was cut, with room for a block. It grows where nothing leaves any more.
+fn room_after_cut(entries: &CacheEntries) -> usize {
+    let most = entries.most();
+    vector::padded(if most == usize::MAX { entries.len() } else { most - 1 } + BLOCK)
+}
+
 impl LayerCache {
     /// A copy with another capacity, at least the number of entries.
     fn with_room(&self, capacity: usize) -> LayerCache {
@@ -477,9 +510,7 @@ impl LayerCache {
                 }
             }
         }
-        let most = self.entries.most();
-        let most = if most == usize::MAX { self.entries.len() + 1 } else { most };
-        self.resize(vector::padded(most + BLOCK - 1));
+        self.resize(room_after_cut(&self.entries));
     }
 
     /// Changes the capacity, one table after the other.

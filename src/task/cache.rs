@@ -172,7 +172,8 @@ impl CacheConfig {
         MemoryPlan { positions, seed, local_layers, text, ..MemoryPlan::bounded(policy) }
     }
 
-    /// A cache that evicts, and the tokens it has read: those of the first `tokens` before it branches off the full cache.
+    /// A cache that evicts, and the tokens it has read: those of the first `tokens` before it branches off the full cache. If a prompt
+    /// `ends` there, one that cuts it may have done so.
     /// `text` is the length of the whole text; a prompt that will be cut makes room for so many. A policy that knows the
     /// future needs the attention of the whole text.
     pub(super) fn bounded_memory(
@@ -180,7 +181,7 @@ impl CacheConfig {
         model: &LanguageModel,
         policy: SizedPolicy,
         prefix: Option<&FullCachePrefix>,
-        tokens: usize,
+        (tokens, ends): (usize, bool),
         text: usize,
         future: Option<&[Arc<RecordedAttention>]>,
     ) -> Result<(Memory, usize)> {
@@ -191,7 +192,7 @@ impl CacheConfig {
             let prefix = FullCachePrefix::of(prefix, start)?;
             let fork = match &prefix.cut {
                 Some((at, scores)) if policy.awaits_prompt() && *at == start => {
-                    prefix.memory.fork_for_cut(scores, start, &plan)
+                    prefix.memory.fork_for_cut(scores, start, ends, &plan)
                 }
                 _ => prefix.memory.fork(start, &plan),
             };

@@ -246,14 +246,14 @@ fn check_cuts(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64)
     let mut full = model.new_memory(&MemoryPlan { cuts, forks: true, ..MemoryPlan::unbounded() });
     model.read(&document, &mut full).unwrap();
     let scores = full.take_cuts();
-    let shared = || full.fork_for_cut(&scores, DOCUMENT, &plan);
+    let shared = |ends| full.fork_for_cut(&scores, DOCUMENT, ends, &plan);
     let mut common = model.new_memory(&plan);
     // The copies are made within the document, and each reads the rest of it.
     model.read(&document[..250], &mut common).unwrap();
     let mut all = Vec::new();
     for before_question in [true, false] {
         for question in &questions {
-            let answers = [Some(common.clone()), Some(model.new_memory(&plan)), shared()].map(|memory| {
+            let answers = [Some(common.clone()), Some(model.new_memory(&plan)), shared(before_question)].map(|memory| {
                 let mut memory = memory?;
                 if memory.seen() < DOCUMENT {
                     model.read(&document[memory.seen()..], &mut memory).unwrap();

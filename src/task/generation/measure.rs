@@ -175,7 +175,7 @@ impl Generation<'_> {
             (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
             // Each has a size of its own.
             _ if config.share.is_some() => return Ok((None, config.start(common))),
-            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, common, text, None)?,
+            (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, (common, false), text, None)?,
             _ if common > 0 => {
                 return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
             }
@@ -215,7 +215,7 @@ impl Generation<'_> {
         let mut memory = match (common, own.sized().filter(|_| config.share.is_some())) {
             (Some(memory), _) => memory.clone(),
             (None, Some(policy)) => {
-                own.bounded_memory(model, policy, self.prefix, read, prompt.request.length, None)?.0
+                own.bounded_memory(model, policy, self.prefix, (read, false), prompt.request.length, None)?.0
             }
             (None, None) => {
                 let expect = tokens.len() + prompt.max_new_tokens;
