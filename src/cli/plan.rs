@@ -194,8 +194,13 @@ fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
     let seen: Vec<usize> = unbounded.iter().map(|window| longest.min(*window)).collect();
     // With a budget a layer may be smaller than the text although its size is not.
     let evicts = |cell: &NamedCell| {
-        let most = shape.most_entries(cell.cell.rule.sized(), cell.cell.local_layers);
-        most.iter().zip(&seen).any(|(most, seen)| most < seen)
+        let cache = (cell.cell.effective_rule().sized(), cell.cell.local_layers);
+        let prompt = cell.cell.task.longest_prompt().min(longest);
+        let has_lost = |tokens: usize| {
+            let held = shape.entries_after(cache, tokens, prompt);
+            held.iter().zip(&unbounded).any(|(held, window)| *held < tokens.min(*window))
+        };
+        has_lost(prompt) || has_lost(longest)
     };
     let is_cut = |cell: &NamedCell| matches!(cell.cell.rule, CacheRule::Truncate { size } if size < longest);
     let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
