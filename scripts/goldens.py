@@ -7,6 +7,8 @@
                                           a quarter of an hour
     python3 scripts/goldens.py yardsticks (numpy) make tests/golden/yardsticks again in the same way: the ceiling, sizes by layer
     python3 scripts/goldens.py schedules  (numpy) make tests/golden/schedules again in the same way: when entries leave a cache
+    python3 scripts/goldens.py matrix PROGRAM [CHECKPOINT ...]  (numpy) every preset under every schedule, scope, kind of positions, at
+        two sizes and two shares, by the oracle and by the program; fails where decisions that rounding cannot change differ
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
     python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden again; more checkpoint folders can
                                           follow as NAME=FOLDER, with prompts from NAME/prompt.json
@@ -285,6 +287,51 @@ def yardsticks():
     policies(yardstick_cases, "yardsticks")
 
 
+def matrix():
+    """The program against the oracle, all combinations."""
+    import subprocess, tempfile
+    import numpy as np
+    import oracle, policies
+    program, *checkpoints = sys.argv[2:]
+    for checkpoint in checkpoints or POLICY_CHECKPOINTS:
+        folder = ROOT / checkpoint
+        vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
+        text = np.random.default_rng(43).integers(3, vocab, 200).tolist()
+        cases, define = [], {}
+        for name, (_, score, _, first, recent) in policies.PRESETS.items():
+            for scope in ("layer", "head"):
+                define[f"p-{name}-{scope}"] = dict(score=score, scope=scope, keep_first=first, keep_recent=recent)
+                for schedule in SCHEDULES:
+                    small, middle = (48, 56) if name == "vatp" else (24, 37)
+                    sizes = [small, middle] + ([PROMPT // 2, PROMPT * 3 // 4] if "cut" in schedule else [])
+                    for positions in ("absolute", "slot", "squeezed"):
+                        cases += [(name, scope, schedule, positions, size) for size in sizes]
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            json.dump(dict(define=define), file)
+            file.flush()
+            request = lambda name, scope, schedule, positions, size: json.dumps(dict(
+                tokens=text, policy=f"p-{name}-{scope}", cache_size=size, schedule=schedule, positions=positions,
+                **dict(prompt=PROMPT) if "cut" in schedule else {}))
+            answers = subprocess.run(
+                [program, "score", "--stream", "--model", folder, "--define", file.name], check=True, capture_output=True, text=True,
+                input="\n".join(request(*case) for case in cases)).stdout.splitlines()
+        worst, close, wrong = 0.0, 0, []
+        for (name, scope, schedule, positions, size), answer in zip(cases, map(json.loads, answers), strict=True):
+            case = dict(schedule=schedule) | (dict(prompt=PROMPT) if "cut" in schedule else {})
+            exact = oracle.run(folder, text, f"{name}-{scope}", size, positions, log=True, **when_of(case))
+            apart_by, same = apart(answer["nll"], exact["nll"]), answer["survivors"] == exact["survivors"]
+            if same and apart_by < 1e-4:
+                worst = max(worst, apart_by)
+            elif exact["narrowest_set"] < NARROW:
+                close += 1  # rounding decides
+            else:
+                wrong.append((name, scope, schedule, positions, size))
+        print(f"{checkpoint}: {len(cases)} cases, {len(cases) - close - len(wrong)} equal, NLLs within {worst:.1e}, {close} where a decision "
+              f"is closer than {NARROW:.0e}, wrong: {wrong or 'none'}", flush=True)
+        if wrong:
+            sys.exit(1)
+
+
 def schedules():
     """When entries leave a cache."""
     policies(schedule_cases, "schedules", seed=43, length=200, jitters=[JITTER])
@@ -374,6 +421,6 @@ def torch_full():
 
 
 if __name__ == "__main__":
-    commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "check": check,
+    commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "matrix": matrix, "check": check,
                 "written": written, "torch": torch_full}
     commands[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()
