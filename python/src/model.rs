@@ -211,23 +211,12 @@ impl CacheArguments<'_> {
             NamedOrOwn::Named(name) => (name.clone(), Vec::new()),
             NamedOrOwn::Own(policy) => ("own policy".to_owned(), vec![("own policy".to_owned(), policy.get().0)]),
         };
-        let value =
-            |ok: Option<()>, message: String| ok.ok_or_else(|| pyo3::exceptions::PyValueError::new_err(message));
         let refused = |error: anyhow::Error| pyo3::exceptions::PyValueError::new_err(error.to_string());
         let schedule = self.schedule.as_deref().map(str::parse::<Schedule>).transpose().map_err(refused)?;
         let cache_size = self.cache_size.as_deref().map(str::parse::<CacheSize>).transpose().map_err(refused)?;
-        let positions = Positions::from_name(&self.positions);
-        value(positions.map(drop), "positions are absolute, slot or squeezed".to_owned())?;
-        let local_layers = LocalLayers::from_name(&self.local_layers);
-        value(local_layers.map(drop), "local_layers is bounded or exempt".to_owned())?;
-        let settings = CacheSettings {
-            policy,
-            cache_size,
-            schedule,
-            positions: positions.unwrap_or_default(),
-            local_layers: local_layers.unwrap_or_default(),
-            seed: self.seed,
-        };
+        let positions = self.positions.parse::<Positions>().map_err(refused)?;
+        let local_layers = self.local_layers.parse::<LocalLayers>().map_err(refused)?;
+        let settings = CacheSettings { policy, cache_size, schedule, positions, local_layers, seed: self.seed };
         Ok((settings, own))
     }
 }

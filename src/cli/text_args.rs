@@ -1,6 +1,7 @@
 //! The arguments of commands that read one text with one model under one cache rule.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -48,17 +49,17 @@ pub(super) struct TextArguments {
     policy: String,
     /// Entries that survive each step, per layer and key-value head, or a share such as 25% of the prompt (where it is cut) or of the
     /// text; not for full. For truncate the tokens of a piece
-    #[arg(long, value_name = "K", value_parser = parse_cache_size)]
+    #[arg(long, value_name = "K", value_parser = parse::<CacheSize>)]
     cache_size: Option<CacheSize>,
     /// When entries leave: 1 (after every token), a number such as 128 (so many at once), cut (once, after the prompt) or cut+16;
     /// by default as the policy says
-    #[arg(long, value_name = "S", value_parser = parse_schedule)]
+    #[arg(long, value_name = "S", value_parser = parse::<Schedule>)]
     schedule: Option<Schedule>,
     /// Positions at which keys are rotated after evictions: absolute, slot or squeezed
-    #[arg(long, default_value = "absolute", value_parser = parse_positions)]
+    #[arg(long, default_value = "absolute", value_parser = parse::<Positions>)]
     positions: Positions,
     /// Layers with a window of their own: bounded by the policy too, or exempt from it
-    #[arg(long, default_value = "bounded", value_parser = parse_local_layers)]
+    #[arg(long, default_value = "bounded", value_parser = parse::<LocalLayers>)]
     local_layers: LocalLayers,
     /// Tokens read at a time; results do not depend on it
     #[arg(long, value_name = "N", default_value_t = CHUNK as u64, value_parser = clap::value_parser!(u64).range(1..))]
@@ -144,20 +145,9 @@ impl Source {
     }
 }
 
-fn parse_local_layers(text: &str) -> Result<LocalLayers, String> {
-    LocalLayers::from_name(text).ok_or_else(|| "it is bounded or exempt".to_string())
-}
-
-fn parse_cache_size(text: &str) -> Result<CacheSize, String> {
+/// A value with a text of its own.
+fn parse<T: FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: anyhow::Error| error.to_string())
-}
-
-fn parse_schedule(text: &str) -> Result<Schedule, String> {
-    text.parse().map_err(|error: anyhow::Error| error.to_string())
-}
-
-fn parse_positions(text: &str) -> Result<Positions, String> {
-    Positions::from_name(text).ok_or_else(|| "positions are absolute, slot or squeezed".to_string())
 }
 
 fn parse_dtype(text: &str) -> Result<WeightType, String> {

@@ -26,6 +26,13 @@ pub(super) fn name_of<T: PartialEq>(table: &'static [Keyword<T>], value: T) -> &
     table.iter().find(|keyword| keyword.value == value).expect("every value has a row in its table").name
 }
 
+/// The value of a name.
+fn of_name<T: Copy>(table: &'static [Keyword<T>], what: &str, name: &str) -> Result<T> {
+    let known = table.iter().find(|keyword| keyword.name == name);
+    let names = || table.iter().map(|keyword| keyword.name).collect::<Vec<_>>().join(", ");
+    Ok(known.with_context(|| format!("`{name}` is no {what}; there are {}", names()))?.value)
+}
+
 /// Which heads share one decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -52,8 +59,7 @@ impl FromStr for Scope {
     type Err = anyhow::Error;
 
     fn from_str(name: &str) -> Result<Scope> {
-        let known = SCOPES.iter().find(|keyword| keyword.name == name);
-        Ok(known.with_context(|| format!("`{name}` is no scope"))?.value)
+        of_name(&SCOPES, "scope", name)
     }
 }
 
@@ -85,9 +91,13 @@ impl Positions {
     pub fn name(self) -> &'static str {
         name_of(&POSITIONS, self)
     }
+}
 
-    pub fn from_name(name: &str) -> Option<Positions> {
-        POSITIONS.iter().find(|keyword| keyword.name == name).map(|keyword| keyword.value)
+impl FromStr for Positions {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Positions> {
+        of_name(&POSITIONS, "kind of positions", name)
     }
 }
 
@@ -113,12 +123,16 @@ impl LocalLayers {
         name_of(&LOCAL_LAYERS, self)
     }
 
-    pub fn from_name(name: &str) -> Option<LocalLayers> {
-        LOCAL_LAYERS.iter().find(|keyword| keyword.name == name).map(|keyword| keyword.value)
-    }
-
     /// The policy of a layer with this window, or without one.
     pub fn policy(self, policy: Option<SizedPolicy>, window: Option<usize>) -> Option<SizedPolicy> {
         policy.filter(|_| self == LocalLayers::Bounded || window.is_none())
+    }
+}
+
+impl FromStr for LocalLayers {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<LocalLayers> {
+        of_name(&LOCAL_LAYERS, "setting for layers with a window", name)
     }
 }

@@ -236,8 +236,8 @@ fn policies(
         let OfSweep { mut positions, mut local_layers, .. } = of_sweep;
         let mut schedule = None;
         for own in own.into_iter().flat_map(|own| own.split('@')) {
-            match (LocalLayers::from_name(own), own.parse()) {
-                (Some(own), _) if !is_reserved(name) => local_layers = own,
+            match (own.parse(), own.parse()) {
+                (Ok(own), _) if !is_reserved(name) => local_layers = own,
                 (_, Ok(own)) if !is_reserved(name) => schedule = Some(own),
                 _ => positions = positions_of(own, name, *referenced)?,
             }
@@ -287,7 +287,7 @@ fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, C
     let message = format!("unknown positions `{own}` of `{policy}`");
     let near = did_you_mean(own, names.iter().copied());
     let hint = format!("{near}after @ write {}, or a schedule such as cut or 128", names.join(", "));
-    Positions::from_name(own).map_or_else(|| yaml::refuse(place, message, hint), Ok)
+    own.parse().or_else(|_| yaml::refuse(place, message, hint))
 }
 
 fn sizes(

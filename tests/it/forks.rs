@@ -253,16 +253,17 @@ fn check_cuts(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64)
     let mut all = Vec::new();
     for before_question in [true, false] {
         for question in &questions {
-            let answers = [Some(common.clone()), Some(model.new_memory(&plan)), shared(before_question)].map(|memory| {
-                let mut memory = memory?;
-                if memory.seen() < DOCUMENT {
-                    model.read(&document[memory.seen()..], &mut memory).unwrap();
-                }
-                if before_question {
-                    model.cut(&mut memory);
-                }
-                Some(answer(model, &mut memory, room(policy), question, !before_question))
-            });
+            let answers =
+                [Some(common.clone()), Some(model.new_memory(&plan)), shared(before_question)].map(|memory| {
+                    let mut memory = memory?;
+                    if memory.seen() < DOCUMENT {
+                        model.read(&document[memory.seen()..], &mut memory).unwrap();
+                    }
+                    if before_question {
+                        model.cut(&mut memory);
+                    }
+                    Some(answer(model, &mut memory, room(policy), question, !before_question))
+                });
             let [Some(copied), Some(alone), shared] = answers else { unreachable!() };
             assert_eq!(copied, alone, "{name}, {} entries, seed {seed}, {before_question}", policy.size);
             // Key norms are compared in f64, which the full cache does not compute.

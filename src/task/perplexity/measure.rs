@@ -84,7 +84,8 @@ fn bounded(
     let recorded = config.rule.reads_future().map(|scope| model.record_attention(&sample.tokens, scope));
     let future = recorded.transpose()?;
     let cut = config.continues(length, sample.prompt);
-    let (mut memory, start) = config.bounded_memory(model, policy, prefix, (cut, true), length, future.as_deref())?;
+    let (mut memory, start) =
+        config.bounded_memory(model, policy, prefix, (cut, true), length, future.as_deref())?;
     if start > 0 {
         tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
     }
