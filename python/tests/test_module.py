@@ -104,6 +104,12 @@ def test_errors_are_exceptions(model):
         (lambda: tb.load("./nowhere"), tb.Error, "nowhere"),
         (lambda: tb.Policy("atention"), ValueError, "atention"),
         (lambda: tb.Policy("attention", scope="all"), ValueError, "layer, head"),
+        (lambda: tb.Policy("attention", schedule="cut+0"), ValueError, "schedule"),
+        (lambda: model.score(TEXT, "tova", 8, schedule="cut"), ValueError, "there is none"),
+        (lambda: model.score(TEXT, "tova", 8, schedule="cut", prompt=10**6), ValueError, "does not fit"),
+        (lambda: model.score(TEXT, "tova", "0%", schedule=2), ValueError, "share"),
+        (lambda: model.score(TEXT, "full", schedule=2), ValueError, "no meaning for full"),
+        (lambda: model.write("a", "tova", 8, one_shot=True, schedule="cut"), ValueError, "cut\\+1"),
         (lambda: model.score(TEXT, tb.Policy(lambda step: [0.0]), 8), ValueError, "shape"),
         (lambda: model.score(TEXT, tb.Policy(lambda step: {}[1]), 8), KeyError, "1"),
         (lambda: model.write("a", temperature=-1), ValueError, "temperature"),
@@ -114,6 +120,27 @@ def test_errors_are_exceptions(model):
             call()
     # The model is as before.
     assert np.isfinite(model.score(TEXT, "tova", 8).nll).all()
+
+
+def test_a_function_is_called_when_entries_leave(model):
+    calls = []
+
+    def newest(step):
+        calls.append(len(step.positions))
+        return step.positions
+
+    tokens = model.tokens(TEXT)
+    layers = len(model.score(tokens[:2]).survivors)
+    cut = model.score(tokens, tb.Policy(newest, schedule="cut"), 8, prompt=20)
+    assert calls == [20] * layers
+    # The newest eight of the prompt, and all that follow it.
+    assert all(layer[0].tolist() == list(range(12, len(tokens))) for layer in cut.survivors)
+    calls.clear()
+    in_bursts = model.score(tokens, tb.Policy(newest), 8, schedule=4)
+    assert calls == [12] * (layers * ((len(tokens) - 8) // 4))
+    assert all(layer[0].tolist() == list(range(len(tokens) - 8 - len(tokens) % 4, len(tokens))) for layer in in_bursts.survivors)
+    share = model.score(tokens, "tova", "25%", schedule="cut", prompt=20)
+    assert {len(group) for layer in share.survivors for group in layer} == {5 + len(tokens) - 20}
 
 
 def test_texts_are_those_of_the_command(model):
