@@ -11,7 +11,7 @@ use super::output::{columns, print};
 use crate::compare::Origin;
 use crate::format::did_you_mean;
 use crate::ledger::{Current, Ledger, Row, Text, Wanted, read_rows, write_rows};
-use crate::report::{SeriesKey, escape, label, order};
+use crate::report::{SeriesKey, Size, escape, label, order};
 
 /// Where baselines are unless `--dir` says otherwise.
 pub(super) const FOLDER: &str = "results/baselines";
@@ -164,7 +164,7 @@ fn last_run() -> Result<PathBuf> {
 /// Puts the same rows into the same order, whatever files they came from.
 fn sort_key(row: &Row) -> impl Ord + '_ {
     let series = [&row.task, &row.dataset, &row.model, &row.policy];
-    (series, row.cache_size, [&row.cell, &row.sample, &row.metric], &row.slice)
+    (series, Size::of(row), [&row.cell, &row.sample, &row.metric], &row.slice)
 }
 
 /// The rows without what differs between two runs of the same thing.
@@ -214,7 +214,7 @@ fn show(name: &str, folder: &Path) -> Result<String> {
         let mut policies: Vec<String> =
             rows.iter().map(|row| label(row).into_owned()).collect::<BTreeSet<_>>().into_iter().collect();
         policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
-        let sizes: BTreeSet<u32> = rows.iter().filter_map(|row| row.cache_size).collect();
+        let sizes: BTreeSet<Size> = rows.iter().filter_map(|row| Size::of(row)).collect();
         let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
         let line = |name: &str, values: String| format!("  {name:<12} {values}\n");
         text += &format!("\n{} \u{B7} {}\n", escape::plain(&setting.task), setting.title(&all));

@@ -63,7 +63,7 @@ fn zeroscrolls(rows: &[Row]) -> BTreeMap<String, Vec<String>> {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for row in rows.iter().filter(|row| ZEROSCROLLS.contains(&row.task.as_str())) {
         let Some(answer) = &row.output else { continue };
-        let size = row.cache_size.map_or("unbounded".to_string(), |size| size.to_string());
+        let size = row.size_text().unwrap_or("unbounded".to_string());
         let model = row.model.rsplit('/').find(|part| !part.is_empty()).unwrap_or("model");
         let name: String = format!("{model}__{}__{size}__{}", row.policy, row.prefill)
             .chars()

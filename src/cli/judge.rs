@@ -154,7 +154,7 @@ fn table(cells: &[&CellSummary]) -> String {
         };
         lines.push([
             plain(&head.policy),
-            head.cache_size.map_or("-".to_string(), |size| size.to_string()),
+            head.size_text().unwrap_or("-".to_string()),
             counts.pairs().to_string(),
             rate(counts.wins),
             rate(counts.ties),
@@ -212,7 +212,7 @@ impl JudgeProgress {
                 self.unreadable += usize::from(!readable);
                 let JudgeProgress { done, calls, tokens, unreadable, .. } = self;
                 let summary = format!("{done} of {calls} calls, {tokens} tokens, {unreadable} unreadable");
-                let size = cell.cache_size.map_or(String::new(), |size| format!(" {size}"));
+                let size = cell.size_text().map_or(String::new(), |size| format!(" {size}"));
                 self.progress.update(self.done as u64, format!("{}{size}: {summary}", cell.policy));
             }
             Event::Waiting(cause, wait) => {

@@ -158,6 +158,8 @@ fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
         ("new_tokens", a.new_tokens == b.new_tokens),
         ("score", a.score == b.score),
         ("scope", a.scope == b.scope),
+        // Where it is a share, rows pair by that.
+        ("cache_size", a.cache_size == b.cache_size),
         ("keep_first", a.keep_first == b.keep_first),
         ("keep_recent", a.keep_recent == b.keep_recent),
         ("budget", a.budget == b.budget),

@@ -55,10 +55,11 @@ fn every_column_that_repeats_is_compared() {
     });
     let of = |change: Change| compared(&before, &changed(before.clone(), change), &options);
     // Each column of a row that pairs it, must repeat, or may differ.
-    let pairs: [(&str, Change); 18] = [
+    let pairs: [(&str, Change); 19] = [
         ("model_revision", |row| row.model_revision = "2".into()),
         ("policy", |row| row.policy = "2".into()),
         ("cache_size", |row| row.cache_size = None),
+        ("cache_share", |row| row.cache_share = Some(0.5)),
         ("positions", |row| row.positions = "slot".into()),
         ("schedule", |row| row.schedule = Some("cut".into())),
         ("local_layers", |row| row.local_layers = Some("exempt".into())),

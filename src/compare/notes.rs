@@ -8,7 +8,8 @@ use super::side::{Numbers, Side};
 use crate::format::counted;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
-use crate::report::{SeriesKey, place};
+use crate::report::series::protected;
+use crate::report::{SeriesKey, Size, place};
 
 /// Most samples that a note names.
 const NAMED: usize = 5;
@@ -18,7 +19,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
     let mut engines = BTreeSet::new();
     let mut weighed = 0;
     // By policy: what differs at the first size, and all sizes at which something does.
-    let mut definitions: BTreeMap<&str, (String, BTreeSet<Option<u32>>)> = BTreeMap::new();
+    let mut definitions: BTreeMap<&str, (String, BTreeSet<Option<Size>>)> = BTreeMap::new();
     let mut texts: BTreeMap<SeriesKey, Texts<'_>> = BTreeMap::new();
     for (subject, numbers) in before {
         let Some(other) = after.get(subject) else { continue };
@@ -57,17 +58,17 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
 
 /// What a policy's name stands for.
 fn definition(row: &Row) -> Vec<(&'static str, String)> {
-    let Row { score, scope, keep_first, keep_recent, budget, .. } = row;
+    let Row { score, scope, budget, .. } = row;
     let [score, scope] = [score, scope].map(|name| name.as_deref().unwrap_or("none").to_owned());
     let seed = if score == "random" { row.seed } else { 0 };
-    let [keep_first, keep_recent, seed] = [keep_first.to_string(), keep_recent.to_string(), seed.to_string()];
+    let [keep_first, keep_recent] = protected(row);
     vec![
         ("score", score),
         ("scope", scope),
         ("keep_first", keep_first),
         ("keep_recent", keep_recent),
         ("budget", budget.as_deref().unwrap_or("uniform").to_owned()),
-        ("seed", seed),
+        ("seed", seed.to_string()),
     ]
 }
 

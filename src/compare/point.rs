@@ -8,7 +8,7 @@ use super::cluster::Cluster;
 use super::side::Subject;
 use crate::format::counted;
 use crate::metric::{Better, Metric, Slice};
-use crate::report::{Estimate, SeriesKey, place};
+use crate::report::{Estimate, SeriesKey, Size, place};
 
 /// The outcome for one number, the worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -103,7 +103,7 @@ pub struct Point {
     pub slice: Option<Slice>,
     /// With its positions, where keys move: `tova@slot`.
     pub policy: String,
-    pub cache_size: Option<u32>,
+    pub cache_size: Option<Size>,
     pub verdict: Verdict,
     /// The metric over the samples that both sides have; of times the median.
     pub before: Option<f64>,

@@ -286,6 +286,24 @@ fn cells_are_paired_by_what_they_mean() {
 }
 
 #[test]
+fn shares_pair_by_share_whatever_entries_samples_have() {
+    let of = |share| fixture::at_share(share, books("nll", &[2.0; 4], &[1.0; 4]));
+    let before = [of(0.25), of(0.125)].concat();
+    // In another order, samples have other entries.
+    let after: Vec<Row> = fixture::at_share(0.25, of(0.25).into_iter().rev().collect());
+    let found = compared(&before, &[after, of(0.125)].concat(), &Options::default());
+    let places: Vec<(String, Verdict)> = found.points.iter().map(|point| (point.place(), point.verdict)).collect();
+    let expected = ["tova at 12.5%", "tova at 25%"].map(|place| (place.to_owned(), Verdict::Equal));
+    assert_eq!((places, &found.notes[..]), (expected.into(), &[][..]));
+    let read: serde_json::Value = serde_json::from_str(&json(&found).unwrap()).unwrap();
+    assert_eq!(read["points"][1]["cache_size"], "25%");
+    let entries = compared(&of(0.25), &cell("nll", &[("a", "a", 2.0, 1.0)]), &Options::default());
+    assert_eq!([entries.count(Verdict::Missing), entries.count(Verdict::New)], [1, 1]);
+    let read: serde_json::Value = serde_json::from_str(&json(&entries).unwrap()).unwrap();
+    assert_eq!(read["points"][0]["cache_size"], 64);
+}
+
+#[test]
 fn a_key_without_a_partner_is_explained() {
     let before = cell("nll", &[("a", "a", 2.0, 1.0)]);
     let after = changed(before.clone(), |row| row.model_revision = "4567".into());

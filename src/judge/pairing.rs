@@ -76,8 +76,8 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
         match counterpart(stories[0], &full).and_then(|full| paired_cell(stories, full, judge)) {
             Ok(cell) => pairing.cells.push(cell),
             Err(why) => {
-                let Row { model, policy, cell, cache_size, .. } = stories[0];
-                let size = cache_size.map_or(String::new(), |size| format!(" {size}"));
+                let Row { model, policy, cell, .. } = stories[0];
+                let size = stories[0].size_text().map_or(String::new(), |size| format!(" {size}"));
                 pairing.unpaired.push(format!("{model}, {policy}{size} (cell {cell}) is not judged: {why}"));
             }
         }
@@ -144,8 +144,10 @@ fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCel
     // Of a folder only the last part, as in the names of other cells.
     let folder = head.model.rsplit('/').find(|part| !part.is_empty() && head.model.starts_with(['.', '/']));
     let size = head.cache_size.map(|size| size as usize);
+    let share = head.size_text().filter(|_| head.cache_share.is_some());
+    let policy = share.map_or(head.policy.to_string(), |share| format!("{} {share}", head.policy));
     Ok(PairedCell {
-        name: CellName::new(CellId::of(&meaning), JUDGE, folder.unwrap_or(&head.model), &head.policy, size),
+        name: CellName::new(CellId::of(&meaning), JUDGE, folder.unwrap_or(&head.model), &policy, size),
         pairs,
         head: head.clone(),
         identical,

@@ -106,7 +106,7 @@ fn names(row: &Row, field: Field) -> Vec<Text> {
     match field {
         Field::Policy if row.positions == "absolute" => vec![row.policy.clone()],
         Field::Policy => vec![row.policy.clone(), format!("{}@{}", row.policy, row.positions).into()],
-        Field::Size => row.cache_size.iter().map(|size| size.to_string().into()).collect(),
+        Field::Size => row.size_text().map(Text::from).into_iter().collect(),
         Field::Model => vec![row.model.clone()],
         Field::Task => vec![row.task.clone()],
     }
@@ -149,6 +149,10 @@ mod tests {
         assert_eq!(both.len(), 5);
         assert_eq!(selected(&["size=64", "policy=h2o", "policy=full", "size=128"]).unwrap().len(), 2);
         assert_eq!(selected(&["policy=tova", "policy=tova@squeezed"]).unwrap().len(), 3);
+        let share = |size: u32, share| Row { cache_share: Some(share), ..cell("tova", "absolute", Some(size)) };
+        let of_shares =
+            select(vec![share(64, 0.25), share(80, 0.25), share(64, 0.125)], &["size=25%".parse().unwrap()]);
+        assert_eq!(of_shares.unwrap().len(), 2, "a share is no number of entries");
         let error = selected(&["policy=tovva"]).unwrap_err();
         assert!(error.contains("no cell has `tovva`") && error.contains("the results have full, tova"), "{error}");
     }

@@ -201,6 +201,12 @@ row! {
 }
 
 impl Row {
+    /// The cache size as a sweep writes it: `64` or `25%`; `None` for `full`.
+    pub(crate) fn size_text(&self) -> Option<String> {
+        let share = self.cache_share.map(|share| format!("{}%", (1e4 * share).round() / 100.0));
+        share.or_else(|| self.cache_size.map(|size| size.to_string()))
+    }
+
     /// The schedule of a row of an earlier version.
     fn former_schedule(&self) -> Option<Text> {
         let evicts = self.policy != "full" && self.policy != "truncate";

@@ -1,6 +1,7 @@
 //! The paper's Figure 6: how often a judge preferred the story of a bounded cache, neither, or the full cache's, as
 //! stacked bars over the cache size.
 
+use crate::report::Size;
 use crate::report::figure::{
     Across, BLACK, Color, GREY, Horizontal, LABEL, MARGIN, PALE, Page, Pen, Scene, SeriesStyles, Spot, TITLE, TOP,
     WHITE, chart, font,
@@ -15,7 +16,7 @@ pub(super) struct Stack {
 
 /// Shares of wins, ties and losses in percent, from the bottom up.
 pub(super) struct Bar {
-    pub(super) size: String,
+    pub(super) size: Size,
     pub(super) measured: [f64; 3],
     /// What the paper prints, if it is drawn beside.
     pub(super) printed: Option<[f64; 3]>,
@@ -104,10 +105,11 @@ fn draw(scene: &mut Scene, stack: &Stack, corner: Spot, (width, plot): (f64, f64
             outline(scene, rectangle((from, y(segment.1)), (from + thick, y(segment.0))));
             label(scene, (from + thick / 2.0, y((segment.0 + segment.1) / 2.0)), segment, plot, GREY);
         }
-        scene.text((centre, bottom + 6.5), &bar.size, TICK, BLACK, Across::Centre);
+        scene.text((centre, bottom + 6.5), &bar.size.to_string(), TICK, BLACK, Across::Centre);
     }
     scene.stroke("axis", &[(left, top), (left, bottom), (right, bottom)], Pen::new(BLACK, 0.6));
-    scene.text((middle, bottom + 15.0), Horizontal::CacheSize.name(), LABEL, BLACK, Across::Centre);
+    let sizes: Vec<Size> = stack.bars.iter().map(|bar| bar.size).collect();
+    scene.text((middle, bottom + 15.0), Horizontal::of_sizes(&sizes).name(), LABEL, BLACK, Across::Centre);
 }
 
 /// From where to where each share is drawn.
@@ -139,7 +141,7 @@ mod tests {
     #[test]
     fn shares_are_stacked_and_named() {
         assert_eq!(segments([10.0, 71.0, 19.0]), [(0.0, 10.0), (10.0, 81.0), (81.0, 100.0)]);
-        let bar = |printed| Bar { size: "512".into(), measured: [10.0, 88.0, 2.0], printed };
+        let bar = |printed| Bar { size: 512.into(), measured: [10.0, 88.0, 2.0], printed };
         let stack = |printed| Stack { title: "m".into(), policy: "tova".into(), bars: vec![bar(printed)] };
         let page = Page { width: 200.0, abreast: 1, plot: 100.0, plain: Plain::default() };
         let texts =

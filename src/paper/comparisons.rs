@@ -8,13 +8,13 @@ use super::{Evidence, Exhibit, TOVA, titles};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::sections::speed::{self as timing, Speeds};
 use crate::report::series::signed;
-use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Panel, Table};
+use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Panel, Size, Table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
-pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<u32>)> {
+pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<Size>)> {
     let paper = numbers::panel_like(panel)?;
     let measured = panel.sizes();
-    let both: Vec<u32> = paper.sizes().into_iter().filter(|size| measured.contains(size)).collect();
+    let both: Vec<Size> = paper.sizes().into_iter().filter(|size| measured.contains(size)).collect();
     (!both.is_empty()).then_some((paper, both))
 }
 
@@ -39,7 +39,7 @@ fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
 pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
     let (paper, sizes) = panel_and_sizes(panel)?;
     let line = |policy: &str| {
-        let cell = |size: &u32| {
+        let cell = |size: &Size| {
             // The full cache has no size, so its value is shown under every one.
             let own = panel.shown_at(policy, Some(*size))?;
             let theirs = paper.shown_at(policy, Some(*size))?.estimate.value;
@@ -66,8 +66,8 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
 /// The excess over the full cache of a panel and of Table 3, line by line. It compares between models, which perplexities do not.
 pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
     let (paper, sizes) = panel_and_sizes(panel)?;
-    let nats = |panel: &Panel, policy: &str, size: u32| panel.point(policy, Some(size))?.to_full.as_ref()?.nats;
-    let line = |name: String, cell: &dyn Fn(u32) -> Option<Entry>| {
+    let nats = |panel: &Panel, policy: &str, size: Size| panel.point(policy, Some(size))?.to_full.as_ref()?.nats;
+    let line = |name: String, cell: &dyn Fn(Size) -> Option<Entry>| {
         Line::new(name, sizes.iter().map(|size| cell(*size)).collect())
     };
     let both = |policy: &str| {
@@ -148,10 +148,10 @@ pub(super) fn speeds(table: &Speeds, title: &str) -> Option<Table> {
 
 /// Steps by tag minus lines of Table 5; `None` where no size or length is the paper's.
 pub(super) fn steps(exhibit: Exhibit, section: &Kept<'_>, lines: &[TagSteps]) -> Option<Table> {
-    let column = |size: u32| Some((size, table_5_column(section.key().length, size)?));
-    let sizes: Vec<(u32, usize)> = section.sizes_of(TOVA).into_iter().filter_map(column).collect();
+    let column = |size: Size| Some((size, table_5_column(section.key().length, size.entries()?)?));
+    let sizes: Vec<(Size, usize)> = section.sizes_of(TOVA).into_iter().filter_map(column).collect();
     let line = |TagSteps(tag, slice, theirs): &TagSteps| {
-        let cell = |&(size, column): &(u32, usize)| {
+        let cell = |&(size, column): &(Size, usize)| {
             Some(minus(section.steps(slice.as_ref(), TOVA, size)?, theirs[column], 0))
         };
         let name = match slice {

@@ -10,7 +10,7 @@ use crate::report::figure::{
     Chart, Printed, Scale, Scene, SeriesStyles, chart::excess as excess_charts, heatmap, slices,
 };
 use crate::report::series::breakdown;
-use crate::report::{Panel, Point, RUNNING, SeriesKey, escape};
+use crate::report::{Panel, Point, RUNNING, SeriesKey, Size, escape};
 
 /// Charts of one page; more are drawn on further pages.
 const MOST: usize = 12;
@@ -75,8 +75,8 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
 fn printed(panel: &Panel, value: &dyn Fn(&Point) -> Option<f64>) -> Option<Printed> {
     let (paper, sizes) = comparisons::panel_and_sizes(panel)?;
     let line = |policy: &str| {
-        let here = |size: &&u32| panel.point(policy, Some(**size)).is_some();
-        let spot = |size: &u32| Some((f64::from(*size), value(paper.point(policy, Some(*size))?)?));
+        let here = |size: &&Size| panel.point(policy, Some(**size)).is_some();
+        let spot = |size: &Size| Some((size.number(), value(paper.point(policy, Some(*size))?)?));
         (policy.to_owned(), sizes.iter().filter(here).filter_map(spot).collect())
     };
     let lines = paper.policies().into_iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
@@ -131,12 +131,12 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     for (title, panels) in &settings {
         pieces.compare(comparisons::preferences(panels, title), title, panels[0].key.length);
         for policy in panels[0].policies().into_iter().filter(|policy| *policy != "full") {
-            let bar = |size: u32| {
+            let bar = |size: Size| {
                 let share = |panel: Option<&Panel>| Some(panel?.point(policy, Some(size))?.estimate.value);
                 let shares =
                     |[win, tie, loss]: [Option<&Panel>; 3]| Some([share(win)?, share(tie)?, share(loss)?]);
                 Some(Bar {
-                    size: size.to_string(),
+                    size,
                     measured: shares(panels.each_ref().map(Some))?,
                     printed: shares(panels.each_ref().map(numbers::panel_like)).filter(|_| evidence.beside_paper),
                 })
@@ -203,7 +203,7 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
         let last = maps.last().map(|map| map.layer);
         deepest = deepest.max(last);
         maps.retain(|map| layers.contains(&map.layer) || (layers.is_empty() && Some(map.layer) == last));
-        let mut what = format!("{} \u{B7} {TOVA} with {size} entries", section.title());
+        let mut what = format!("{} \u{B7} {TOVA} with {}", section.title(), size.words());
         if let [only] = &maps[..] {
             what.push_str(&format!(" \u{B7} layer {}", only.layer));
         }

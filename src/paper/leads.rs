@@ -4,7 +4,7 @@
 
 use super::claim::{Limit, Observation, Verdict};
 use super::wording::{apart, listed, with};
-use crate::report::{Difference, Estimate, Outcome, Pair, Panel};
+use crate::report::{Difference, Estimate, Outcome, Pair, Panel, Size};
 
 /// What a policy is compared with.
 pub(super) struct Others {
@@ -27,15 +27,15 @@ const BEST_BASELINE: &str = "window+4";
 /// A policy against another at a size.
 struct Lead {
     against: &'static str,
-    size: u32,
+    size: Size,
     outcome: Outcome,
     /// By how much it is better.
     difference: Difference,
 }
 
 /// The sizes that evict, ascending.
-fn sizes(panel: &Panel) -> Vec<u32> {
-    panel.sizes().into_iter().filter(|size| *size < panel.key.length).collect()
+fn sizes(panel: &Panel) -> Vec<Size> {
+    panel.sizes().into_iter().filter(|size| size.is_below(panel.key.length)).collect()
 }
 
 /// What decides a comparison of two numbers: nats of a perplexity.
@@ -43,7 +43,7 @@ pub(super) fn natural(difference: &Difference) -> Estimate {
     difference.nats.unwrap_or(difference.shown)
 }
 
-fn lead(panel: &Panel, policy: &str, against: &'static str, size: u32) -> Option<Lead> {
+fn lead(panel: &Panel, policy: &str, against: &'static str, size: Size) -> Option<Lead> {
     let of_both = |pair: &&Pair| {
         let names = (pair.policy.as_str(), pair.against.as_str());
         pair.cache_size == size && (names == (policy, against) || names == (against, policy))
@@ -72,9 +72,9 @@ impl Others {
 
     /// Which of them were measured and which of those that the claim names were not, with their sizes where these are not
     /// all; and whether none is missing.
-    pub(super) fn coverage(&self, sizes: &[u32], has: impl Fn(&str, u32) -> bool) -> (String, bool) {
+    pub(super) fn coverage(&self, sizes: &[Size], has: impl Fn(&str, Size) -> bool) -> (String, bool) {
         let at = |name: &str, wanted: bool| -> Option<String> {
-            let found: Vec<u32> = sizes.iter().copied().filter(|size| has(name, *size) == wanted).collect();
+            let found: Vec<Size> = sizes.iter().copied().filter(|size| has(name, *size) == wanted).collect();
             match found.len() {
                 0 => None,
                 all if all == sizes.len() => Some(name.to_owned()),
@@ -91,17 +91,17 @@ impl Others {
     }
 }
 
-fn numbers(sizes: &[u32]) -> String {
-    listed(&sizes.iter().map(u32::to_string).collect::<Vec<_>>())
+fn numbers(sizes: &[Size]) -> String {
+    listed(&sizes.iter().map(Size::to_string).collect::<Vec<_>>())
 }
 
 /// A policy against each of the others at each size that has both.
 fn all_leads(panel: &Panel, policy: &str, others: &Others) -> Vec<Lead> {
-    let of_size = |size: u32| others.all().filter_map(move |other| lead(panel, policy, other, size));
+    let of_size = |size: Size| others.all().filter_map(move |other| lead(panel, policy, other, size));
     sizes(panel).into_iter().flat_map(of_size).collect()
 }
 
-fn has(leads: &[Lead], name: &str, size: u32) -> bool {
+fn has(leads: &[Lead], name: &str, size: Size) -> bool {
     leads.iter().any(|lead| lead.against == name && lead.size == size)
 }
 
@@ -137,7 +137,7 @@ pub(super) fn leads(panel: &Panel, policy: &str, others: &Others) -> Option<Obse
 pub(super) fn best_baseline(panel: &Panel) -> Option<Observation> {
     let (sizes, others) = (sizes(panel), &OTHER_BASELINES);
     let leads = all_leads(panel, BEST_BASELINE, others);
-    let at_size = |size: &u32| {
+    let at_size = |size: &Size| {
         let worst = leads.iter().filter(|lead| lead.size == *size).map(Lead::verdict).max()?;
         let is_complete = others.named.iter().all(|name| has(&leads, name, *size));
         Some(if is_complete { worst } else { worst.max(Verdict::NotDecided) })

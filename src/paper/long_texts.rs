@@ -7,7 +7,7 @@ use super::leads::natural;
 use super::wording::{apart, with};
 use super::{Evidence, TOVA, numbers};
 use crate::metric::Metric;
-use crate::report::{PolicyAtSize, Running, SeriesKey, difference, has_verdicts, running};
+use crate::report::{PolicyAtSize, Running, SeriesKey, Size, difference, has_verdicts, running};
 
 /// The averages of a key, from the end of a usual text on.
 pub(super) type LongText<'a> = [Running<'a>];
@@ -38,7 +38,7 @@ fn run_as<'a>(text: &LongText<'a>, names: &[&str]) -> Vec<PolicyAtSize<'a>> {
 
 /// The paper's size or the largest.
 fn usual(places: Vec<PolicyAtSize<'_>>) -> Option<PolicyAtSize<'_>> {
-    let is_usual = |size: Option<u32>| size == Some(numbers::LENGTH / 8);
+    let is_usual = |size: Option<Size>| size == Some(Size::Entries(numbers::LENGTH / 8));
     places.into_iter().max_by_key(|(_, size)| (is_usual(*size), *size))
 }
 

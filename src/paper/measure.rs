@@ -12,11 +12,11 @@ use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
 use crate::report::series::layer_bounds::layer_bounds;
 use crate::report::{
-    Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, difference, median,
+    Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, Size, difference, median,
 };
 
 /// By how much a policy is worse than the full cache.
-fn cost(panel: &Panel, policy: &str, size: u32) -> Option<Difference> {
+fn cost(panel: &Panel, policy: &str, size: impl Into<Size>) -> Option<Difference> {
     Some(panel.point(policy, Some(size))?.to_full.as_ref()?.loss(panel.metric.better))
 }
 
@@ -42,7 +42,7 @@ fn samples<'a>(
     evidence: &Evidence<'a>,
     panel: &Panel,
     metric: &str,
-    (policy, size): (&str, Option<u32>),
+    (policy, size): (&str, Option<Size>),
 ) -> Vec<&'a SampleSum<'a>> {
     let is_it = |(key, id, slice): &&SeriesId<'_>| *key == panel.key && *id == metric && slice.is_none();
     let series = evidence.results.series.iter().find(|(id, _)| is_it(id));
@@ -63,7 +63,7 @@ fn where_evicted(
         let tokens = sum.row.prompt_tokens + sum.row.new_tokens;
         tokens > 0 && tokens <= size
     };
-    let samples = samples(evidence, panel, &panel.metric.id, (policy, Some(size)));
+    let samples = samples(evidence, panel, &panel.metric.id, (policy, Some(size.into())));
     match !samples.is_empty() && samples.into_iter().all(fits) {
         true => undecided(observed, "; no sample was longer than the cache, so nothing was evicted"),
         false => observed,
@@ -93,7 +93,8 @@ pub(super) fn near_full(evidence: &Evidence<'_>, panel: &Panel, part: u32, limit
 pub(super) fn baselines(panel: &Panel, part: u32, limit: Limit) -> Option<Observation> {
     let size = panel.key.length / part;
     let nearest = limit.decisive(BASELINES.all().filter_map(|baseline| gap(panel, baseline, part, limit)))?;
-    let (coverage, is_complete) = BASELINES.coverage(&[size], |name, size| cost(panel, name, size).is_some());
+    let (coverage, is_complete) =
+        BASELINES.coverage(&[size.into()], |name, size| cost(panel, name, size).is_some());
     let verdict = if is_complete { nearest.verdict } else { nearest.verdict.max(Verdict::NotDecided) };
     let said = format!("nearest: {}; {coverage}", nearest.said);
     Some(Observation { verdict, said, ..nearest })
@@ -122,7 +123,7 @@ pub(super) fn preference(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> 
     of_panels(evidence, ("judge", WIN), |wins| {
         let size = wins.key.length / 4;
         let sums = |metric: &'static str| {
-            evidence.results.series.get(&(wins.key.clone(), metric, None))?.get(&(TOVA.into(), Some(size)))
+            evidence.results.series.get(&(wins.key.clone(), metric, None))?.get(&(TOVA.into(), Some(size.into())))
         };
         let more = difference(&wins.metric, sums(WIN)?, sums(LOSS)?)?.shown;
         let lost = losses.iter().find(|panel| panel.key == wins.key)?;
@@ -135,7 +136,7 @@ pub(super) fn preference(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> 
             more.value,
             interval(more, |points| format!("{points:+.1}"))
         );
-        let ties = samples(evidence, wins, TIE, (TOVA, Some(size)));
+        let ties = samples(evidence, wins, TIE, (TOVA, Some(size.into())));
         let is_identical = |sum: &&SampleSum<'_>| sum.row.output.as_deref() == Some(IDENTICAL);
         let observed = limit.observe(more, said);
         Some(match !ties.is_empty() && ties.iter().all(is_identical) {
@@ -150,7 +151,7 @@ const TIE: &str = "judge_tie";
 const LOSS: &str = "judge_loss";
 
 /// Whether at least half of the texts of a cache ended at `max_new_tokens`, so that not even their median length is known.
-fn is_cut_short(evidence: &Evidence<'_>, panel: &Panel, place: (&str, Option<u32>)) -> bool {
+fn is_cut_short(evidence: &Evidence<'_>, panel: &Panel, place: (&str, Option<Size>)) -> bool {
     let most = setting(&panel.key.generation, "max_new_tokens").and_then(|most| most.parse::<f64>().ok());
     let samples = samples(evidence, panel, &panel.metric.id, place);
     let cut = |most: f64| samples.iter().filter(|sum| sum.sums.values[0] >= most * sum.sums.weight).count();
@@ -172,7 +173,7 @@ pub(super) fn story_length(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding
         let by = percent(longer.value);
         let said = format!("stories of {} are {by}{range} {word} than the full cache's", with(TOVA, size));
         let observed = where_evicted(evidence, panel, (TOVA, size), limit.observe(estimate, said));
-        let both = [("full", None), (TOVA, Some(size))];
+        let both = [("full", None), (TOVA, Some(size.into()))];
         let is_cut = both.into_iter().any(|place| is_cut_short(evidence, panel, place));
         // A difference that shows all the same is one.
         Some(match is_cut && observed.verdict == Verdict::Held {
@@ -226,7 +227,7 @@ fn timed(
             repeats.sort_by(f64::total_cmp);
             (!repeats.is_empty()).then_some(repeats)
         };
-        let (own, full) = (repeats((TOVA.into(), Some(size)))?, repeats(("full".into(), None))?);
+        let (own, full) = (repeats((TOVA.into(), Some(size.into())))?, repeats(("full".into(), None))?);
         Some((key.title(&keys), observe([&own, &full], with(TOVA, size))))
     });
     found.collect()
@@ -240,7 +241,7 @@ pub(super) fn lifetimes(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
         // Where nothing is evicted, every token is kept to the end.
         let points = panel.points.iter().filter(|point| point.policy == TOVA);
         limit.decisive(points.filter_map(|point| {
-            let size = point.cache_size.filter(|size| *size < panel.key.length)?;
+            let size = point.cache_size.filter(|size| size.is_below(panel.key.length))?;
             let (_, sample) =
                 series.get(&(point.policy.as_str().into(), Some(size)))?.samples.first_key_value()?;
             let layers = layer_bounds(sample.row)?;

@@ -3,14 +3,14 @@
 use super::numbers::{self, LENGTH, NUMBERS, RECENT_SHARE, Speed, TABLE_5_SIZES, TagSteps};
 use super::{Evidence, TOVA, claim};
 use crate::metric::Slice;
-use crate::report::{Block, Entry, Published, PublishedColumns, Results, Section, SeriesKey};
+use crate::report::{Block, Entry, Published, PublishedColumns, Results, Section, SeriesKey, Size};
 
 /// The paper's numbers.
 pub(super) struct Paper;
 
 impl Published for Paper {
-    fn decoding_columns(&self, key: &SeriesKey, lines: &[(&str, Option<u32>)]) -> Option<PublishedColumns> {
-        let cells = |(policy, size): &(&str, Option<u32>)| {
+    fn decoding_columns(&self, key: &SeriesKey, lines: &[(&str, Option<Size>)]) -> Option<PublishedColumns> {
+        let cells = |(policy, size): &(&str, Option<Size>)| {
             let Some(speed) = speed(key, policy, *size) else { return vec![None; 3] };
             let memory = format!("{:.2} GB", speed.memory);
             [memory, speed.batch.to_string(), speed.throughput.to_string()].map(|n| Some(Entry::plain(n))).into()
@@ -23,8 +23,13 @@ impl Published for Paper {
         })
     }
 
-    fn lifetime_columns(&self, key: &SeriesKey, size: u32, slices: &[Option<&Slice>]) -> Option<PublishedColumns> {
-        let column = table_5_column(key.length, size)?;
+    fn lifetime_columns(
+        &self,
+        key: &SeriesKey,
+        size: Size,
+        slices: &[Option<&Slice>],
+    ) -> Option<PublishedColumns> {
+        let column = table_5_column(key.length, size.entries()?)?;
         Some(PublishedColumns {
             columns: vec!["Penn tags in the paper"],
             cells: slices.iter().map(|slice| vec![Some(Entry::plain(penn_tags(*slice, column)))]).collect(),
@@ -51,10 +56,10 @@ impl Published for Paper {
 }
 
 /// The paper's numbers, where they are of this length and size: of TOVA and of the full cache.
-pub(super) fn speed(key: &SeriesKey, policy: &str, size: Option<u32>) -> Option<&'static Speed> {
+pub(super) fn speed(key: &SeriesKey, policy: &str, size: Option<Size>) -> Option<&'static Speed> {
     let size = match (policy, size) {
         ("full", None) => LENGTH,
-        (TOVA, Some(size)) if size < LENGTH => size,
+        (TOVA, Some(Size::Entries(size))) if size < LENGTH => size,
         _ => return None,
     };
     NUMBERS.table_1.iter().find(|known| known.size == size && key.length == LENGTH)

@@ -8,7 +8,7 @@ use crate::report::sections::kept;
 use crate::report::sections::kept::Kept;
 use crate::report::sections::speed as timing;
 use crate::report::sections::values::{self, Show};
-use crate::report::{Entry, Grid, Line, SeriesKey, Table, coverage};
+use crate::report::{Entry, Grid, Line, SeriesKey, Size, Table, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let timed = timing::all(&evidence.results.series, &Paper);
@@ -73,7 +73,7 @@ fn steps(section: &Kept<'_>, lines: &[TagSteps]) -> Grid {
         }
     }
     let line = |(slice, tags): &(&Option<Slice>, Vec<&str>)| {
-        let cell = |size: &u32| {
+        let cell = |size: &Size| {
             let steps = section.steps(slice.as_ref(), TOVA, *size)?;
             let spread = steps.interval.map(|interval| format!("[{:.0}, {:.0}]", interval.low, interval.high));
             Some(Entry { spread, ..Entry::plain(format!("{:.0}", steps.value)) })

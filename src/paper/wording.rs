@@ -1,11 +1,11 @@
 //! The words in which claims say what was measured: differences with their intervals, and names.
 
 use crate::metric::Metric;
-use crate::report::{Difference, Estimate, Interval};
+use crate::report::{Difference, Estimate, Interval, Size};
 
 /// `tova with 512 entries`.
-pub(super) fn with(policy: &str, size: u32) -> String {
-    format!("{policy} with {size} entries")
+pub(super) fn with(policy: &str, size: impl Into<Size>) -> String {
+    format!("{policy} with {}", size.into().words())
 }
 
 /// `0.0343 nats [0.0210, 0.0452] (0.25 perplexity) above`, or `0.52 ROUGE [0.11, 0.90] below`: the words are for negative and

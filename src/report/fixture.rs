@@ -57,6 +57,15 @@ pub(crate) fn cell(metric: &str, policy: &str, cache_size: Option<u32>, samples:
     samples.iter().map(row).collect()
 }
 
+/// Rows of a cell whose size is a share, which each sample has other entries for.
+pub(crate) fn at_share(share: f64, rows: Vec<Row>) -> Vec<Row> {
+    let own = |(row, entries): (Row, u32)| {
+        let cell = format!("{}-{share}", row.policy).into();
+        Row { cell, cache_size: Some(entries), cache_share: Some(share), ..row }
+    };
+    rows.into_iter().zip(7..).map(own).collect()
+}
+
 /// Rows like others, changed.
 pub(crate) fn changed(rows: Vec<Row>, change: impl Fn(&mut Row)) -> Vec<Row> {
     let mut rows = rows;

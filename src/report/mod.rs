@@ -34,6 +34,7 @@ pub(crate) use series::panel::{RUNNING, Running, coverage, running};
 pub(crate) use series::pool::difference;
 pub use series::pool::{Difference, Pooled, pooled};
 pub use series::results::Results;
+pub use series::size::Size;
 pub use series::sums::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label,
     with_geometric_means,

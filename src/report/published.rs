@@ -4,7 +4,7 @@
 
 use crate::metric::Slice;
 use crate::report::document::{Block, Entry, Grid};
-use crate::report::series::{Results, SeriesKey};
+use crate::report::series::{Results, SeriesKey, Size};
 
 /// Columns laid beside a table.
 pub struct PublishedColumns {
@@ -28,7 +28,7 @@ impl PublishedColumns {
 /// Published results that a report shows beside what was measured. By default there are none.
 pub trait Published {
     /// PublishedColumns the table of decoding speed, whose lines are policies at sizes.
-    fn decoding_columns(&self, _key: &SeriesKey, _lines: &[(&str, Option<u32>)]) -> Option<PublishedColumns> {
+    fn decoding_columns(&self, _key: &SeriesKey, _lines: &[(&str, Option<Size>)]) -> Option<PublishedColumns> {
         None
     }
 
@@ -36,7 +36,7 @@ pub trait Published {
     fn lifetime_columns(
         &self,
         _key: &SeriesKey,
-        _size: u32,
+        _size: Size,
         _slices: &[Option<&Slice>],
     ) -> Option<PublishedColumns> {
         None

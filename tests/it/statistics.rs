@@ -165,7 +165,7 @@ fn covered(books: usize, count: u64) -> [u32; 5] {
 }
 
 fn lead(panel: &Panel, size: u32) -> Estimate {
-    panel.pairs.iter().find(|pair| pair.cache_size == size).unwrap().difference.nats.unwrap()
+    panel.pairs.iter().find(|pair| pair.cache_size == size.into()).unwrap().difference.nats.unwrap()
 }
 
 fn holds(estimate: Estimate, truth: f64) -> u32 {

@@ -1,6 +1,7 @@
 //! A table before it has a format: numbers as they are shown, with what each line and column is about.
 
 use crate::metric::Metric;
+use crate::report::series::Size;
 use crate::report::statistics::Estimate;
 
 /// A table with its title and explanations.
@@ -16,7 +17,7 @@ pub struct Table {
     /// What bold cells are, for those who do not see them; empty where none are.
     pub bold: &'static str,
     /// The cache size that the whole table is of.
-    pub size: Option<u32>,
+    pub size: Option<Size>,
     /// Warnings, one sentence each.
     pub notes: Vec<String>,
 }
@@ -40,7 +41,7 @@ pub struct Grid {
 pub struct Column {
     pub name: String,
     /// The cache size that it is of.
-    pub size: Option<u32>,
+    pub size: Option<Size>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -48,7 +49,7 @@ pub struct Line {
     pub name: String,
     /// The policy, and the cache size, that it is of.
     pub policy: Option<String>,
-    pub size: Option<u32>,
+    pub size: Option<Size>,
     /// One per column; `None` where nothing was measured.
     pub cells: Vec<Option<Entry>>,
 }
@@ -79,7 +80,7 @@ impl Table {
 
 impl Grid {
     /// Lines over columns of cache sizes.
-    pub fn by_size(sizes: impl IntoIterator<Item = u32>, lines: Vec<Line>) -> Self {
+    pub fn by_size(sizes: impl IntoIterator<Item = impl Into<Size>>, lines: Vec<Line>) -> Self {
         Self { columns: sizes.into_iter().map(Column::of_size).collect(), lines }
     }
 
@@ -90,7 +91,8 @@ impl Grid {
 }
 
 impl Column {
-    pub fn of_size(size: u32) -> Self {
+    pub fn of_size(size: impl Into<Size>) -> Self {
+        let size = size.into();
         Self { name: size.to_string(), size: Some(size) }
     }
 }

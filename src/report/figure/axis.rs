@@ -3,6 +3,8 @@
 //! Pure numbers, no drawing. Ticks on a logarithmic axis are round numbers (5, 10, 20, 50), never
 //! powers written as 1e1, and ticks of cache sizes are the sizes that were measured.
 
+use crate::report::series::Size;
+
 /// How values spread along an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scale {
@@ -41,15 +43,27 @@ pub(crate) struct Tick {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Horizontal {
     CacheSize,
+    /// The same in percent of the prompt or text.
+    CacheShare,
     /// Octaves of a number, whose points are in the middle between two ticks.
     Octaves(&'static str),
     Number(&'static str),
 }
 
 impl Horizontal {
+    /// That of cache sizes, which are all entries or all shares.
+    pub(crate) fn of_sizes(sizes: &[Size]) -> Self {
+        if sizes.iter().any(|size| size.is_share()) { Self::CacheShare } else { Self::CacheSize }
+    }
+
+    pub(crate) fn is_of_sizes(self) -> bool {
+        matches!(self, Self::CacheSize | Self::CacheShare)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Horizontal::CacheSize => "cache size (tokens)",
+            Horizontal::CacheShare => "cache size (share)",
             Horizontal::Octaves(name) | Horizontal::Number(name) => name,
         }
     }
@@ -65,13 +79,14 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// Cache sizes on a logarithmic axis, with a tick at each.
-    pub(crate) fn of_sizes(sizes: &[u32]) -> Self {
-        let values: Vec<f64> = sizes.iter().map(|&size| f64::from(size.max(1))).collect();
+    /// Cache sizes, or other numbers of tokens, on a logarithmic axis, with a tick at each.
+    pub(crate) fn of_sizes<S: Copy + Into<Size>>(sizes: &[S]) -> Self {
+        let sizes = sizes.iter().map(|size| (*size).into());
+        let ticks: Vec<Tick> = sizes.map(tick).collect();
+        let values: Vec<f64> = ticks.iter().map(|tick| tick.value).collect();
         let (low, high) = ends(&values, Scale::Log);
         // Half a doubling where there is one size only; otherwise just enough that markers clear the frame.
         let margin = if high > low { 0.05 * (high - low) } else { 0.5 };
-        let ticks = values.iter().map(|&value| Tick { value, label: number(value) }).collect();
         Self { scale: Scale::Log, low: low - margin, high: high + margin, ticks }
     }
 
@@ -109,6 +124,17 @@ impl Axis {
 
     pub(crate) fn contains(&self, value: f64) -> bool {
         (0.0..=1.0).contains(&self.share(value))
+    }
+}
+
+/// Shares are at their percent.
+fn tick(size: Size) -> Tick {
+    match size {
+        Size::Entries(entries) => {
+            let value = f64::from(entries.max(1));
+            Tick { value, label: number(value) }
+        }
+        Size::Share(_) => Tick { value: size.number(), label: size.to_string() },
     }
 }
 
@@ -242,6 +268,10 @@ mod tests {
         let at = [64.0, 128.0, 256.0].map(|size| axis.share(size));
         assert!((at[1] - 0.5).abs() < 1e-12 && (at[0] + at[2] - 1.0).abs() < 1e-12);
         assert!(Axis::of_sizes(&[100]).contains(100.0));
+        // 12.5 %, 25 % and 50 %, of which each is twice the last.
+        let axis = Axis::of_sizes(&[1250, 2500, 5000].map(Size::Share));
+        assert_eq!(labels(&axis), ["12.5%", "25%", "50%"]);
+        assert!((axis.share(25.0) - 0.5).abs() < 1e-12);
     }
 
     #[test]

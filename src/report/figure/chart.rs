@@ -98,12 +98,13 @@ impl Chart {
         let policies = panel.policies().into_iter().filter(|policy| *policy != "full");
         let lines = policies.map(|policy| {
             let points = panel.points.iter().filter(|point| point.policy == policy);
-            let spots = points.filter_map(|point| Some(measurement(panel, point, f64::from(point.cache_size?))));
+            let spots = points.filter_map(|point| Some(measurement(panel, point, point.cache_size?.number())));
             Line { policy: policy.to_owned(), spots: spots.collect() }
         });
+        let sizes = panel.sizes();
         let chart = Self::new(
             (title, &panel.metric),
-            (Horizontal::CacheSize, Axis::of_sizes(&panel.sizes())),
+            (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes)),
             scale,
             lines.collect(),
             panel.full().map(|full| Reference::Level(full.estimate.value)),

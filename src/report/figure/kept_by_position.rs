@@ -6,7 +6,7 @@ use crate::report::escape;
 use crate::report::figure::{
     Axis, Chart, Horizontal, Line, Page, Plain, Reference, Scale, Scene, SeriesStyles, Stroke, chart,
 };
-use crate::report::series::Panel;
+use crate::report::series::{Panel, Size};
 
 /// Positions 0 to 25, as in the paper.
 pub(crate) const MOST: u32 = 26;
@@ -27,15 +27,15 @@ impl KeptByPosition {
     pub(crate) fn of(
         title: &str,
         positions: &[(u32, &Panel)],
-        lines: &[(&str, Vec<u32>)],
+        lines: &[(&str, Vec<Size>)],
         length: u32,
     ) -> Option<Self> {
         let (_, first) = positions.first()?;
-        let sizes: BTreeSet<u32> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
-        let names: Vec<String> = sizes.iter().map(u32::to_string).collect();
+        let sizes: BTreeSet<Size> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
+        let names: Vec<String> = sizes.iter().map(Size::to_string).collect();
         let styles = SeriesStyles::in_order(&names.iter().map(String::as_str).collect::<Vec<_>>());
-        let chart = |(policy, sizes): &(&str, Vec<u32>)| {
-            let line = |size: &u32| {
+        let chart = |(policy, sizes): &(&str, Vec<Size>)| {
+            let line = |size: &Size| {
                 let spots = positions.iter().filter_map(|(position, panel)| {
                     let point = panel.point(policy, Some(*size))?;
                     Some(chart::measurement(panel, point, f64::from(*position)))
@@ -66,7 +66,9 @@ impl KeptByPosition {
         let charts: Vec<Chart> = self.charts.iter().map(|chart| chart.plain(plain)).collect();
         let abreast = charts.len().clamp(1, ABREAST);
         let width = page.unwrap_or((WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0));
-        let legend = self.styles.iter().map(|(size, style)| (format!("{size} entries"), Stroke::Policy(style)));
+        let unit = |size: &str| if size.ends_with('%') { "" } else { " entries" };
+        let sizes = self.styles.iter();
+        let legend = sizes.map(|(size, style)| (format!("{size}{}", unit(size)), Stroke::Policy(style)));
         let legend = legend.chain([("to the end".to_owned(), Stroke::Full)]).collect();
         let caption =
             if plain.bands { self.title.clone() } else { format!("{}; bands: 95 % intervals", self.title) };

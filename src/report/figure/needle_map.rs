@@ -6,7 +6,7 @@ mod draw;
 use crate::metric::Metric;
 use crate::report::escape;
 use crate::report::figure::{Horizontal, chart};
-use crate::report::series::{Panel, Point};
+use crate::report::series::{Panel, Point, Size};
 
 /// The maps of one key.
 pub(crate) struct NeedleMaps {
@@ -30,7 +30,7 @@ struct Square {
     place: (usize, usize),
     /// In percent.
     found: f64,
-    size: Option<u32>,
+    size: Option<Size>,
     samples: usize,
     tooltip: String,
 }
@@ -40,11 +40,11 @@ pub(crate) type Place<'p> = (u32, u32, &'p Panel);
 
 impl NeedleMaps {
     /// The maps of policies at cache sizes.
-    pub(crate) fn of(places: &[Place<'_>], policies: &[&str], sizes: &[u32]) -> Self {
+    pub(crate) fn of(places: &[Place<'_>], policies: &[&str], sizes: &[Size]) -> Self {
         let lengths = distinct(places.iter().map(|(length, ..)| *length));
         let maps: Vec<NeedleMap> = match lengths[..] {
             [length] => {
-                let columns: Vec<Option<u32>> = sizes.iter().copied().map(Some).chain([None]).collect();
+                let columns: Vec<Option<Size>> = sizes.iter().copied().map(Some).chain([None]).collect();
                 let bounded: Vec<&str> = policies.iter().copied().filter(|policy| *policy != "full").collect();
                 let policies = if bounded.is_empty() { policies } else { &bounded };
                 let map = |policy: &&str| NeedleMap::over_sizes(places, policy, length, &columns);
@@ -52,7 +52,7 @@ impl NeedleMaps {
             }
             _ => {
                 let of_policy = |policy: &&str| -> Vec<NeedleMap> {
-                    let sizes: Vec<Option<u32>> =
+                    let sizes: Vec<Option<Size>> =
                         if *policy == "full" { vec![None] } else { sizes.iter().copied().map(Some).collect() };
                     sizes.into_iter().map(|size| NeedleMap::over_lengths(places, policy, size, &lengths)).collect()
                 };
@@ -64,7 +64,7 @@ impl NeedleMaps {
 
     /// Maps in rows: those of a policy, or all where each is of another policy.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[NeedleMap]> {
-        let is_over_sizes = self.maps.iter().all(|map| map.horizontal == Horizontal::CacheSize);
+        let is_over_sizes = self.maps.iter().all(|map| map.horizontal.is_of_sizes());
         let rows = self.maps.chunk_by(move |a, b| is_over_sizes || a.policy == b.policy);
         rows.flat_map(|row| row.chunks(MOST_ABREAST))
     }
@@ -93,25 +93,26 @@ fn distinct(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
 
 impl NeedleMap {
     /// A policy at a cache size; each column is a length.
-    fn over_lengths(places: &[Place<'_>], policy: &str, size: Option<u32>, lengths: &[u32]) -> Self {
-        let with = size.map_or_else(String::new, |size| format!(", {size} entries"));
+    fn over_lengths(places: &[Place<'_>], policy: &str, size: Option<Size>, lengths: &[u32]) -> Self {
+        let with = size.map_or_else(String::new, |size| format!(", {}", size.words()));
         let columns = lengths.iter().map(|length| (length.to_string(), *length, policy, size)).collect();
         let title = format!("{}{with}", escape::plain(policy));
         Self::new(places, title, policy, LENGTH, columns)
     }
 
     /// A policy at one length; each column is a cache size, and the last one the full cache.
-    fn over_sizes(places: &[Place<'_>], policy: &str, length: u32, sizes: &[Option<u32>]) -> Self {
-        let column = |size: &Option<u32>| match size {
-            Some(entries) => (entries.to_string(), length, policy, *size),
+    fn over_sizes(places: &[Place<'_>], policy: &str, length: u32, sizes: &[Option<Size>]) -> Self {
+        let column = |size: &Option<Size>| match size {
+            Some(bounded) => (bounded.to_string(), length, policy, *size),
             None => ("full".to_owned(), length, "full", None),
         };
-        let is_measured = |(_, _, policy, size): &(String, u32, &str, Option<u32>)| {
+        let is_measured = |(_, _, policy, size): &(String, u32, &str, Option<Size>)| {
             places.iter().any(|(_, _, panel)| panel.point(policy, *size).is_some())
         };
         let columns = sizes.iter().map(column).filter(is_measured).collect();
         let title = format!("{}, length {length}", escape::plain(policy));
-        Self::new(places, title, policy, Horizontal::CacheSize, columns)
+        let bounded: Vec<Size> = sizes.iter().flatten().copied().collect();
+        Self::new(places, title, policy, Horizontal::of_sizes(&bounded), columns)
     }
 
     /// Columns are a name, a length, a policy and its cache size.
@@ -120,7 +121,7 @@ impl NeedleMap {
         title: String,
         policy: &str,
         horizontal: Horizontal,
-        columns: Vec<(String, u32, &str, Option<u32>)>,
+        columns: Vec<(String, u32, &str, Option<Size>)>,
     ) -> Self {
         let depths = distinct(places.iter().map(|(_, depth, _)| *depth));
         let mut squares = Vec::new();
@@ -148,7 +149,7 @@ impl NeedleMap {
 
 fn tooltip(metric: &Metric, point: &Point, length: u32, depth: u32) -> String {
     let policy = escape::plain(&point.policy);
-    let size = point.cache_size.map_or_else(String::new, |size| format!(" with {size} entries"));
+    let size = point.cache_size.map_or_else(String::new, |size| format!(" with {}", size.words()));
     chart::describe(metric, point, &format!("{policy}{size}, length {length}, depth {depth} %"))
 }
 
@@ -212,7 +213,7 @@ mod tests {
         // A length and depth that were not measured together have no square.
         let expected = [(0, 0, 100.0), (0, 1, 0.0), (0, 2, 100.0), (1, 0, 50.0), (1, 2, 0.0)];
         assert_eq!(squares(map), expected);
-        assert!(map.squares.iter().all(|square| square.size == Some(64) && square.samples == 2));
+        assert!(map.squares.iter().all(|square| square.size == Some(64.into()) && square.samples == 2));
         let scene = maps.scene("T", Plain::default());
         let texts = texts(&scene);
         for text in &texts {

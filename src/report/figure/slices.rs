@@ -5,7 +5,7 @@ use crate::metric::Slice;
 use crate::report::figure::{
     Axis, Chart, Content, Figure, Horizontal, Line, NeedleMaps, Place, Reference, Scale, chart,
 };
-use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, Point, RUNNING};
+use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, Point, RUNNING, Size};
 
 /// More markers on a curve would hide it.
 const MOST_SPOTS: u64 = 24;
@@ -18,7 +18,7 @@ pub(crate) const ENDS: [&str; 3] = [BY_DISTANCE, BY_LENGTH_AND_DEPTH, OVER_TEXT]
 /// The figure of a breakdown, beside the figure of the `whole`; `title` says what that shows. `None` for breakdowns that have no
 /// figure.
 pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> Option<Figure> {
-    let charts = |chart: fn(&Breakdown<'_>, u32) -> Option<Chart>| {
+    let charts = |chart: fn(&Breakdown<'_>, Size) -> Option<Chart>| {
         let charts = breakdown.sizes().into_iter().map(|size| chart(breakdown, size)).collect::<Option<Vec<_>>>();
         charts.filter(|charts| !charts.is_empty()).map(|charts| Content::Charts(vec![("linear", charts)]))
     };
@@ -42,7 +42,7 @@ pub(crate) fn needles(breakdown: &Breakdown<'_>) -> NeedleMaps {
 }
 
 /// A chart over octaves at one cache size; `None` where the slices are not octaves.
-fn over_octaves(breakdown: &Breakdown<'_>, size: u32) -> Option<Chart> {
+fn over_octaves(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
     let ends = |(slice, _): &(&Slice, _)| {
         Some((u32::try_from(slice.low?).ok().filter(|low| *low > 0)?, u32::try_from(slice.high?).ok()?))
     };
@@ -60,7 +60,7 @@ fn over_octaves(breakdown: &Breakdown<'_>, size: u32) -> Option<Chart> {
 }
 
 /// The running average over a long text at one cache size, from where the text is longer than any usual sample.
-pub(crate) fn over_text(breakdown: &Breakdown<'_>, size: u32) -> Option<Chart> {
+pub(crate) fn over_text(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
     let ends: Vec<u64> = breakdown.panels.iter().map(|(slice, _)| slice.single()).collect::<Option<_>>()?;
     let step = ends.last()? / MOST_SPOTS;
     let mut shown: Vec<(&Panel, f64)> = Vec::new();
@@ -81,7 +81,7 @@ pub(crate) fn over_text(breakdown: &Breakdown<'_>, size: u32) -> Option<Chart> {
 /// A chart of each policy's points at one cache size, panels being at places along the axis.
 fn curves(
     breakdown: &Breakdown<'_>,
-    size: u32,
+    size: Size,
     panels: &[(&Panel, f64)],
     has_band: impl Fn(&Point) -> bool,
     across: (Horizontal, Axis),
@@ -113,9 +113,9 @@ mod tests {
     fn octaves_become_charts() {
         let panels = panels(&recalls());
         let [distance, kind] = &breakdowns(&panels)[..] else { panic!("two breakdowns expected") };
-        let chart = over_octaves(distance, 32).unwrap();
+        let chart = over_octaves(distance, 32.into()).unwrap();
         assert!(chart.full.is_some() && chart.chance.is_some());
         assert_eq!((chart.shown("tova"), chart.shown("h2o")), (Some(chart::Shown::All), None));
-        assert!(over_octaves(kind, 32).is_none());
+        assert!(over_octaves(kind, 32.into()).is_none());
     }
 }

@@ -1,6 +1,7 @@
 //! The points as CSV, and the pairs: one line each, with every digit and every field of the key.
 
 use anyhow::Result;
+use indexmap::IndexSet;
 
 use super::{Files, Sources};
 use crate::metric::Slice;
@@ -20,6 +21,8 @@ fn points(panels: &[Panel]) -> String {
         "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
          minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete",
     );
+    // The full cache is in the panels of entries and of shares, which no column tells apart.
+    let mut lines = IndexSet::new();
     for (panel, point) in panels.iter().flat_map(|panel| panel.points.iter().map(move |point| (panel, point))) {
         let [value, low, high] = estimate(Some(point.estimate));
         let [minus_full, minus_full_low, minus_full_high] =
@@ -50,8 +53,9 @@ fn points(panels: &[Panel]) -> String {
             point.weight.to_string(),
             point.complete.to_string(),
         ];
-        push_line(&mut file, panel, fields);
+        lines.insert(line(panel, fields));
     }
+    file.extend(lines);
     file
 }
 
@@ -79,7 +83,7 @@ fn pairs(panels: &[Panel]) -> String {
             pair.difference.samples.to_string(),
             pair.difference.clusters.to_string(),
         ];
-        push_line(&mut file, panel, fields);
+        file += &line(panel, fields);
     }
     file
 }
@@ -89,11 +93,10 @@ fn header(names: &str) -> String {
     format!("{},metric,{names}\n", SeriesKey::names().join(","))
 }
 
-fn push_line<const N: usize>(file: &mut String, panel: &Panel, fields: [String; N]) {
+fn line<const N: usize>(panel: &Panel, fields: [String; N]) -> String {
     let key = panel.key.fields().map(|(_, value)| value);
     let all = key.into_iter().chain([panel.metric.id.to_string()]).chain(fields);
-    *file += &all.map(|field| escape::csv(&field)).collect::<Vec<_>>().join(",");
-    file.push('\n');
+    all.map(|field| escape::csv(&field)).collect::<Vec<_>>().join(",") + "\n"
 }
 
 /// The number and the ends of its interval.
@@ -127,7 +130,7 @@ pub(super) fn render(document: &Document) -> String {
 mod tests {
     use super::*;
     use crate::report::document::{Block, Grid, Line, Table};
-    use crate::report::fixture::{cell, panels};
+    use crate::report::fixture::{at_share, cell, panels};
 
     #[test]
     fn one_line_per_point_with_every_digit() {
@@ -160,6 +163,18 @@ mod tests {
             "{}",
             lines[1]
         );
+    }
+
+    #[test]
+    fn shares_are_written_as_in_a_sweep() {
+        let of = |policy, size| cell("cost", policy, size, &[("a", 1.0, 1.0), ("b", 2.0, 1.0)]);
+        let [window, tova] = ["window", "tova"].map(|policy| at_share(0.125, of(policy, None)));
+        let panels = panels(&[of("full", None), of("tova", Some(64)), window, tova].concat());
+        let (points, pairs) = (points(&panels), pairs(&panels));
+        // The full cache of both panels is one line.
+        assert_eq!((panels.len(), points.lines().count()), (2, 5), "{points}");
+        assert_eq!(points.matches(",12.5%,1.5,").count(), 2, "{points}");
+        assert!(pairs.lines().nth(1).unwrap().contains(",tova,window,12.5%,0,"), "{pairs}");
     }
 
     #[test]

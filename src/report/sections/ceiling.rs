@@ -4,7 +4,7 @@ use super::setting::Measured;
 use super::values::POLICY;
 use crate::metric::Pooling;
 use crate::report::document::{Block, Entry, Grid, Line, Table};
-use crate::report::series::Panel;
+use crate::report::series::{Panel, Size};
 use crate::report::statistics::Estimate;
 
 pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
@@ -15,7 +15,7 @@ pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
 pub(crate) fn table(panel: &Panel) -> Option<Table> {
     let sizes = panel.sizes();
     let line = |policy: &str| {
-        let cell = |size: &u32| {
+        let cell = |size: &Size| {
             let Estimate { value, interval } = panel.point(policy, Some(*size))?.to_ceiling?;
             let shown = |share: f64| format!("{:.1}", 100.0 * share);
             let spread = interval.filter(|ends| ends.low < ends.high);

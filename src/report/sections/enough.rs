@@ -7,7 +7,7 @@ use indexmap::IndexSet;
 use super::Report;
 use super::setting::Measured;
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Section, Table};
-use crate::report::series::{Distance, Enough, Limit, Panel, SeriesKey, enough::enough, not_stated};
+use crate::report::series::{Distance, Enough, Limit, Panel, SeriesKey, Size, enough::enough, not_stated};
 
 /// Of the setting's metrics, after the first of them.
 pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
@@ -120,26 +120,26 @@ impl Answer<'_> {
     }
 
     /// The smallest size, if some policies need more.
-    fn best(&self) -> Option<u32> {
+    fn best(&self) -> Option<Size> {
         let own = self.found.iter().filter(|(policy, _)| self.panel.is_choice(policy));
-        let sizes: Vec<Option<u32>> = own.map(|(_, found)| found.size()).collect();
+        let sizes: Vec<Option<Size>> = own.map(|(_, found)| found.size()).collect();
         let best = sizes.iter().copied().flatten().min();
         best.filter(|_| sizes.iter().any(|size| *size != best))
     }
 
     /// Sizes ascending, each with the policies for which it is enough; those without any come last.
     fn by_size(&self) -> String {
-        let mut by_size: BTreeMap<(bool, u32), Vec<String>> = BTreeMap::new();
+        let mut by_size: BTreeMap<(bool, Option<Size>), Vec<String>> = BTreeMap::new();
         for (policy, found) in &self.found {
             let sizes =
                 found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
             let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
-            let place = (found.size().is_none(), found.size().unwrap_or_default());
+            let place = (found.size().is_none(), found.size());
             by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
         }
-        let each = by_size.into_iter().map(|((is_none, size), policies)| match is_none {
-            true => format!("no measured size for {}", policies.join(", ")),
-            false => format!("{} for {}", with_share(size, self.panel.length), policies.join(", ")),
+        let each = by_size.into_iter().map(|((_, size), policies)| match size {
+            None => format!("no measured size for {}", policies.join(", ")),
+            Some(size) => format!("{} for {}", with_share(size, self.panel.length), policies.join(", ")),
         });
         each.collect::<Vec<_>>().join("; ")
     }
@@ -214,9 +214,10 @@ fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec
     answers.iter().map(line).chain(brackets).collect()
 }
 
-/// A size and, where the samples have one length, its share of that.
-fn with_share(size: u32, length: Option<u32>) -> String {
-    length.map_or_else(|| size.to_string(), |length| format!("{size} ({})", share(size, length)))
+/// A size and, where it is in entries and the samples have one length, its share of that.
+fn with_share(size: Size, length: Option<u32>) -> String {
+    let share = size.entries().zip(length).map(|(entries, length)| share(entries, length));
+    share.map_or_else(|| size.to_string(), |share| format!("{size} ({share})"))
 }
 
 /// A share of the length: `1/8` where that is exact, else in percent.
@@ -405,6 +406,13 @@ mod tests {
         assert_eq!(number(needles(&[1024])), "256 (1/4)");
         // Of the shorter texts it is a half, so there is no share that is true of all.
         assert_eq!(number(needles(&[512, 1024])), "256");
+    }
+
+    #[test]
+    fn a_size_that_is_a_share_needs_no_other() {
+        let shown = |size: Size, length| with_share(size, length);
+        assert_eq!(shown(Size::Share(1250), Some(1024)), "12.5%");
+        assert_eq!([Some(1024), None].map(|length| shown(128.into(), length)), ["128 (1/8)", "128"]);
     }
 
     #[test]

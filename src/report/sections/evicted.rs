@@ -10,7 +10,7 @@ use crate::format::{Bytes, counted};
 use crate::ledger::Row;
 use crate::metric::Metric;
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
-use crate::report::series::{AllSeries, LayerBound, SeriesKey, layer_bounds::layer_bounds};
+use crate::report::series::{AllSeries, LayerBound, SeriesKey, Size, layer_bounds::layer_bounds};
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
@@ -62,7 +62,7 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
         .iter()
         .filter(|((other, metric, slice), _)| other == key && slice.is_none() && !Metric::of(metric).is_timed());
     // Every metric has the same samples, or some of them.
-    let mut rows: BTreeMap<(Option<u32>, &str), BTreeMap<&str, &Row>> = BTreeMap::new();
+    let mut rows: BTreeMap<(Option<Size>, &str), BTreeMap<&str, &Row>> = BTreeMap::new();
     for (place, sums) in of_key.flat_map(|(_, series)| series) {
         let (policy, size) = place;
         let own = sums.samples.iter().map(|(name, sum)| (*name, sum.row));
@@ -76,7 +76,7 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
         *tokens = row.prompt_tokens.max(*tokens);
     }
     let is_written = !key.generation.is_empty();
-    let mut sizes: BTreeMap<u32, AtSize> = BTreeMap::new();
+    let mut sizes: BTreeMap<Size, AtSize> = BTreeMap::new();
     let (mut unbounded, mut longest, mut seen, mut has_windows) = (0, 0, 0, false);
     for ((size, policy), samples) in &rows {
         let rows = samples.values();
@@ -161,7 +161,8 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
     }
     let uncut = listed(&|of| of.truncate.is_some_and(|(_, cuts)| !cuts));
     if !uncut.is_empty() {
-        table.notes.push(format!("No prompt is longer than {uncut}: truncate is the full cache there."));
+        let why = if key.sizes_are_shares { "Truncate cuts no prompt at" } else { "No prompt is longer than" };
+        table.notes.push(format!("{why} {uncut}: truncate is the full cache there."));
     }
     Some(table)
 }

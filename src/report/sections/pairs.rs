@@ -9,7 +9,7 @@ use super::setting::Measured;
 use crate::format::capital;
 use crate::metric::{Better, Property};
 use crate::report::document::{Block, Entry, Grid, Group, Line, Table};
-use crate::report::series::{Outcome, Pair, Panel, panel};
+use crate::report::series::{Outcome, Pair, Panel, Size, panel};
 use crate::report::statistics::has_verdicts;
 
 /// The words for what a pair says of its first policy, in the order of lists.
@@ -71,9 +71,9 @@ fn comparisons(panel: &Panel) -> usize {
 /// The table of one policy against each other.
 fn table(panel: &Panel, asked: Option<&str>) -> Option<Table> {
     let (reference, others) = reference(panel, asked).filter(|_| !panel.metric.has(Property::Detail))?;
-    let sizes: BTreeSet<u32> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
+    let sizes: BTreeSet<Size> = others.iter().flat_map(|(_, pairs)| pairs).map(|pair| pair.cache_size).collect();
     let lines = others.iter().map(|(other, pairs)| {
-        let at = |size: &u32| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
+        let at = |size: &Size| pairs.iter().find(|pair| pair.cache_size == *size).map(|pair| entry(panel, pair));
         Line::new(format!("{reference} \u{2212} {other}"), sizes.iter().map(at).collect())
     });
     let mut about = "The first policy minus the second, over the samples both have.".to_owned();
@@ -113,7 +113,7 @@ fn told_apart(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>
     let sizes = panel.sizes();
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for (other, pairs) in &others {
-        let at = |size: u32| {
+        let at = |size: Size| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
             Some(pair.outcome(panel.metric.better))
         };
@@ -133,11 +133,11 @@ fn told_apart(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>
 }
 
 /// The wanted sizes, as `64–1024, 4096`.
-fn spans(sizes: &[u32], wanted: impl Fn(u32) -> bool) -> String {
+fn spans(sizes: &[Size], wanted: impl Fn(Size) -> bool) -> String {
     let runs = sizes.chunk_by(|a, b| wanted(*a) == wanted(*b)).filter(|run| wanted(run[0]));
-    let span = |run: &[u32]| match run {
+    let span = |run: &[Size]| match run {
         [first, .., last] => format!("{first}–{last}"),
-        one => one.iter().map(u32::to_string).collect(),
+        one => one.iter().map(Size::to_string).collect(),
     };
     runs.map(span).collect::<Vec<_>>().join(", ")
 }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(turned[1], "h2o against window: better at 8; worse at 16; equal at 32");
         assert!(table(&panels[0], Some("truncate")).unwrap().title.ends_with("truncate against the others"));
         assert!(table(&panels[0], Some("tova")).is_none() && table(&panels[0], Some("full")).is_none());
-        assert_eq!(spans(&[8, 16, 32, 64, 128], |size| size != 32), "8–16, 64–128");
+        assert_eq!(spans(&[8, 16, 32, 64, 128].map(Size::Entries), |size| size != 32.into()), "8–16, 64–128");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::eviction::{Amount, Budget, Policy, Schedule, Score, presets};
 use crate::ledger::Row;
-use crate::report::series::{is_shared, label};
+use crate::report::series::{Size, is_shared, label};
 
 /// The scores of rows, and what each evicts.
 const SCORES: [(&str, &str); 6] = [
@@ -37,7 +37,7 @@ type Kept = [BTreeSet<Amount>; 2];
 /// The definition of each policy of some rows, by the name that tables give it.
 pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
     let mut found: BTreeMap<Cow<'_, str>, BTreeMap<Rule<'_>, Kept>> = BTreeMap::new();
-    let is_same = |a: &Row, b: &Row| a.cell == b.cell && a.policy == b.policy && a.cache_size == b.cache_size;
+    let is_same = |a: &Row, b: &Row| a.cell == b.cell && a.policy == b.policy && Size::of(a) == Size::of(b);
     for row in rows.chunk_by(is_same).map(|of_cell| &of_cell[0]) {
         let rule = Rule {
             score: row.score.as_deref().unwrap_or_default(),

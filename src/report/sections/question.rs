@@ -9,14 +9,14 @@ use super::{Report, policies};
 use crate::format::counted;
 use crate::ledger::Row;
 use crate::report::document::{Block, Fact, Item};
-use crate::report::series::{Panel, prefill_words};
+use crate::report::series::{Panel, Size, prefill_words};
 
 /// What was asked.
 pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
     let panels = &report.panels;
     let models: IndexSet<String> =
         report.keys.iter().map(|key| format!("{} ({})", key.model, key.dtype)).collect();
-    let sizes: BTreeSet<u32> = panels.iter().flat_map(Panel::sizes).collect();
+    let sizes: BTreeSet<Size> = panels.iter().flat_map(Panel::sizes).collect();
     let sizes: Vec<String> = sizes.into_iter().map(|size| size.to_string()).collect();
     let named = |(name, words)| Item { name, words, ..Item::default() };
     // Titles name the task where there are several.

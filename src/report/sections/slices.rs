@@ -11,7 +11,7 @@ use crate::format::capital;
 use crate::metric::{Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::figure::{figure_title, slices};
-use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, RUNNING, TASK_AND_LENGTH};
+use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, RUNNING, Size, TASK_AND_LENGTH};
 
 /// Most columns of a table.
 const MOST_COLUMNS: usize = 8;
@@ -39,7 +39,7 @@ fn tables(parts: &Breakdown<'_>) -> Vec<Table> {
         TASK_AND_LENGTH => "policy, task",
         _ => "policy by part",
     };
-    let table = |size: u32| {
+    let table = |size: Size| {
         let title = format!("{}, cache size {size}", title_of(parts));
         Table { size: Some(size), ..Table::new(title, about(parts), corner, grid(parts, size)) }
     };
@@ -80,7 +80,7 @@ fn shown<'a>(parts: &Breakdown<'a>) -> Vec<(&'a Slice, &'a Panel)> {
 }
 
 /// Policies down, slices across, at one cache size; below them what a guess would reach, and how much was measured.
-fn grid(parts: &Breakdown<'_>, size: u32) -> Grid {
+fn grid(parts: &Breakdown<'_>, size: Size) -> Grid {
     match parts.by {
         LENGTH_AND_DEPTH => {
             let mut all = parts.panels.clone();
@@ -97,7 +97,7 @@ fn grid(parts: &Breakdown<'_>, size: u32) -> Grid {
         _ => {}
     }
     let slices = shown(parts);
-    let columns: Vec<(&Panel, Option<u32>)> = slices.iter().map(|(_, panel)| (*panel, Some(size))).collect();
+    let columns: Vec<(&Panel, Option<Size>)> = slices.iter().map(|(_, panel)| (*panel, Some(size))).collect();
     let mut lines = values::lines(&parts.policies(), &columns, Show::Value);
     let mut fixed = |name: &str, number: fn(&Panel) -> Option<String>| {
         let cells = slices.iter().map(|(_, panel)| number(panel).map(Entry::plain)).collect();
@@ -113,7 +113,7 @@ fn grid(parts: &Breakdown<'_>, size: u32) -> Grid {
 }
 
 /// Policies with depths or tasks down, lengths across. Each place has a length and the name of its line.
-fn by_length(parts: &Breakdown<'_>, size: u32, places: &[(u64, String, &Panel)]) -> Grid {
+fn by_length(parts: &Breakdown<'_>, size: Size, places: &[(u64, String, &Panel)]) -> Grid {
     let lengths: BTreeSet<u64> = places.iter().map(|(length, ..)| *length).collect();
     let names: IndexSet<&str> = places.iter().map(|(_, name, _)| name.as_str()).collect();
     let mut lines = Vec::new();
@@ -152,7 +152,7 @@ mod tests {
     fn slices_become_tables() {
         let panels = panels(&recalls());
         let parts = breakdowns(&panels);
-        let grid = grid(&parts[0], 32);
+        let grid = grid(&parts[0], 32.into());
         let expected = [
             &["16-31", "64-127"][..],
             &["full", "100.0", "100.0"],
@@ -181,7 +181,7 @@ mod tests {
         let parts = breakdowns(&panels);
         let kinds: Vec<&str> = parts.iter().map(|parts| parts.by).collect();
         assert_eq!(kinds, ["task and length", "length", "task"]);
-        let grid = grid(&parts[0], 32);
+        let grid = grid(&parts[0], 32.into());
         let expected = [
             &["512", "8192"][..],
             &["full, cwe", "40.00", "-"],

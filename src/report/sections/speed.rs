@@ -13,7 +13,7 @@ use crate::format::{Bytes, capital};
 use crate::metric::Metric;
 use crate::report::document::{Block, Entry, Grid, Line, Table};
 use crate::report::published::{Published, PublishedColumns};
-use crate::report::series::{AllSeries, SeriesKey};
+use crate::report::series::{AllSeries, SeriesKey, Size};
 
 /// Policies and sizes of one key, each with its repeats.
 pub(crate) struct Speeds {
@@ -25,7 +25,7 @@ pub(crate) struct Speeds {
 /// What was measured for one policy at one size.
 pub(crate) struct Repeats {
     pub(crate) policy: String,
-    pub(crate) size: Option<u32>,
+    pub(crate) size: Option<Size>,
     /// By metric, the quotient of each repeat, ascending.
     by_metric: BTreeMap<String, Vec<f64>>,
 }
@@ -71,7 +71,8 @@ pub(crate) fn all(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Speeds>
         let mut lines: Vec<Repeats> = lines.into_values().collect();
         let policies: IndexSet<String> = lines.iter().map(|line| line.policy.clone()).collect();
         lines.sort_by_key(|line| (policies.get_index_of(&line.policy), line.size));
-        let names: Vec<(&str, Option<u32>)> = lines.iter().map(|line| (line.policy.as_str(), line.size)).collect();
+        let names: Vec<(&str, Option<Size>)> =
+            lines.iter().map(|line| (line.policy.as_str(), line.size)).collect();
         let columns = published.decoding_columns(&key, &names);
         Speeds { key, lines, columns }
     };
@@ -118,12 +119,12 @@ impl Speeds {
         &self.lines
     }
 
-    pub(crate) fn line(&self, policy: &str, size: Option<u32>) -> Option<&Repeats> {
+    pub(crate) fn line(&self, policy: &str, size: Option<Size>) -> Option<&Repeats> {
         self.lines.iter().find(|line| line.policy == policy && line.size == size)
     }
 
     /// Of a policy at a size: its throughput in the largest batch and its memory, the full cache's being 1.
-    pub(crate) fn relative(&self, policy: &str, size: Option<u32>) -> (Option<f64>, Option<f64>) {
+    pub(crate) fn relative(&self, policy: &str, size: Option<Size>) -> (Option<f64>, Option<f64>) {
         let quotient = |metric| self.of_full(self.line(policy, size)?, metric);
         (quotient("decode_batch").map(|seconds| 1.0 / seconds), quotient("cache_bytes"))
     }

@@ -4,7 +4,7 @@ use super::setting::Measured;
 use crate::format::{capital, counted};
 use crate::metric::{Better, Metric};
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
-use crate::report::series::{Outcome, Pair, Panel, Point, panel};
+use crate::report::series::{Outcome, Pair, Panel, Point, Size, panel};
 
 /// The header above the names of policies.
 pub(crate) const POLICY: &str = "policy";
@@ -86,20 +86,20 @@ pub(crate) enum Show {
 /// The table of a panel; `None` where it would be empty, as differences are without a full cache.
 pub(crate) fn grid(panel: &Panel, show: Show) -> Option<Grid> {
     let sizes = panel.sizes();
-    let columns: Vec<(&Panel, Option<u32>)> = match sizes.is_empty() {
+    let columns: Vec<(&Panel, Option<Size>)> = match sizes.is_empty() {
         true => vec![(panel, None)],
         false => sizes.iter().map(|size| (panel, Some(*size))).collect(),
     };
-    let name = |(_, size): &(&Panel, Option<u32>)| size.map_or_else(|| "all".into(), Column::of_size);
+    let name = |(_, size): &(&Panel, Option<Size>)| size.map_or_else(|| "all".into(), Column::of_size);
     let lines = lines(&panel.policies(), &columns, show);
     (!lines.is_empty()).then(|| Grid { columns: columns.iter().map(name).collect(), lines })
 }
 
 /// A line for each policy that was measured in any column, which is a panel at a cache size.
-pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: Show) -> Vec<Line> {
+pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<Size>)], show: Show) -> Vec<Line> {
     let best: Vec<Vec<&str>> = columns.iter().map(|(panel, size)| best(panel, *size)).collect();
     let line = |policy: &&str| {
-        let cell = |(&(panel, size), best): (&(&Panel, Option<u32>), &Vec<&str>)| {
+        let cell = |(&(panel, size), best): (&(&Panel, Option<Size>), &Vec<&str>)| {
             let point = panel.shown_at(policy, size)?;
             let mut entry = match show {
                 Show::Value => Entry::of(&panel.metric, point.estimate),
@@ -120,7 +120,7 @@ pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<u32>)], show: 
 
 /// The policies at a size that no other is better than, as far as the panel's pairs are told apart; none where that leaves
 /// all of them.
-fn best(panel: &Panel, size: Option<u32>) -> Vec<&str> {
+fn best(panel: &Panel, size: Option<Size>) -> Vec<&str> {
     let at_size = |point: &&Point| panel.is_choice(&point.policy) && point.cache_size == size;
     let all: Vec<&str> = panel.points.iter().filter(at_size).map(|point| point.policy.as_str()).collect();
     let worse = |pair: &Pair| match pair.outcome(panel.metric.better) {

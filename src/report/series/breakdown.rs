@@ -5,7 +5,7 @@
 use indexmap::IndexSet;
 
 use crate::metric::{Metric, Property, Slice};
-use crate::report::series::{LENGTH_AND_DEPTH, Panel, SeriesKey};
+use crate::report::series::{LENGTH_AND_DEPTH, Panel, SeriesKey, Size};
 
 /// Panels of one key and metric whose slices are of one kind.
 pub(crate) struct Breakdown<'a> {
@@ -58,14 +58,14 @@ impl Breakdown<'_> {
     }
 
     /// The cache sizes that are smaller than a sample, spread evenly if there are too many.
-    pub(crate) fn sizes(&self) -> Vec<u32> {
-        let mut sizes: Vec<u32> = self.panels.iter().flat_map(|(_, panel)| panel.sizes()).collect();
-        sizes.retain(|size| *size < self.any().key.length);
+    pub(crate) fn sizes(&self) -> Vec<Size> {
+        let mut sizes: Vec<Size> = self.panels.iter().flat_map(|(_, panel)| panel.sizes()).collect();
+        sizes.retain(|size| size.is_below(self.any().key.length));
         sizes.sort_unstable();
         sizes.dedup();
         if sizes.is_empty() {
             // Only the full cache was measured; it is shown at every size.
-            sizes.push(self.any().key.length);
+            sizes.push(self.any().key.length.into());
         }
         let shown = sizes.len().min(MOST_SIZES);
         (0..shown).map(|i| sizes[(i * (sizes.len() - 1)).checked_div(shown - 1).unwrap_or(0)]).collect()
@@ -92,7 +92,7 @@ mod tests {
         assert_eq!((distance.by, kind.by), ("distance", "kind"));
         assert!(distance.is_of(&panels[0]) && panels[0].slice.is_none());
         // A cache as large as a sample is the full one.
-        assert_eq!(distance.sizes(), [32]);
+        assert_eq!(distance.sizes(), [32.into()]);
     }
 
     #[test]
@@ -100,6 +100,6 @@ mod tests {
         let rows: Vec<Row> = recalls().into_iter().filter(|row| row.cache_size == Some(32)).collect();
         let all = (1..=20).flat_map(|n| changed(rows.clone(), |row| row.cache_size = Some(n * 8)));
         let panels = panels(&all.collect::<Vec<_>>());
-        assert_eq!(breakdowns(&panels)[0].sizes(), [8, 32, 64, 96, 128, 160]);
+        assert_eq!(breakdowns(&panels)[0].sizes(), [8, 32, 64, 96, 128, 160].map(Size::Entries));
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::eviction::Score;
 use crate::metric::{Better, Metric, Pooling};
-use crate::report::series::{Cell, Point, Pooled};
+use crate::report::series::{Cell, Point, Pooled, Size};
 use crate::report::statistics::Estimate;
 
 /// Whether the column `score` says that a policy evicts at random.
@@ -24,7 +24,7 @@ pub(crate) fn is_ceiling(score: &str) -> bool {
 /// Floor and ceiling by cache size.
 pub(crate) struct Ends<'p> {
     metric: &'p Metric,
-    at: BTreeMap<u32, [&'p Pooled; 2]>,
+    at: BTreeMap<Size, [&'p Pooled; 2]>,
 }
 
 impl<'p> Ends<'p> {
@@ -34,7 +34,7 @@ impl<'p> Ends<'p> {
         let mut at = BTreeMap::new();
         let has_ends = metric.better != Better::Unknown && !metric.is_timed();
         let complete = || cells.iter().filter(|cell| has_ends && cell.sums.samples.len() == samples);
-        let sizes: BTreeSet<u32> = complete().filter_map(|cell| cell.cache_size).collect();
+        let sizes: BTreeSet<Size> = complete().filter_map(|cell| cell.cache_size).collect();
         for size in sizes {
             let of_kind = |is_kind: fn(&str) -> bool| {
                 let own = complete().filter(move |cell| cell.cache_size == Some(size) && is_kind(cell.score()));

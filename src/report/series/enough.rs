@@ -3,7 +3,7 @@
 //! Larger caches need not be better, so a size counts only if all larger ones that were measured count as well. Nothing is said
 //! where a guess is as good as the full cache.
 
-use crate::report::series::{Limit, Panel, Point};
+use crate::report::series::{Limit, Panel, Point, Size};
 use crate::report::statistics::Estimate;
 
 /// How much cache is enough for one policy.
@@ -17,9 +17,9 @@ pub(crate) struct Enough<'p> {
 /// The measured sizes that could be enough, as far as the interval of each loss says.
 pub(crate) struct Sizes {
     /// The smallest whose interval is not wholly beyond the distance, nor that of any larger one; `None`: not even the largest.
-    from: Option<u32>,
+    from: Option<Size>,
     /// The smallest whose interval is wholly within the distance, as is that of all larger ones.
-    to: Option<u32>,
+    to: Option<Size>,
 }
 
 impl Sizes {
@@ -35,7 +35,7 @@ impl Sizes {
 }
 
 impl Enough<'_> {
-    pub(crate) fn size(&self) -> Option<u32> {
+    pub(crate) fn size(&self) -> Option<Size> {
         self.measured.and_then(|point| point.cache_size)
     }
 }
@@ -44,7 +44,7 @@ impl Enough<'_> {
 pub(crate) fn enough<'p>(panel: &'p Panel, policy: &str, limit: Limit) -> Option<Enough<'p>> {
     let of_policy = panel.points.iter().filter(|point| point.policy == policy);
     let losses = of_policy.filter_map(|point| Some((point.cache_size?, point, limit.loss(panel, point)?)));
-    let losses: Vec<(u32, &Point, Estimate)> = losses.collect();
+    let losses: Vec<(Size, &Point, Estimate)> = losses.collect();
     losses.first()?;
     // Points come by size, so from the largest down.
     let smallest = |holds: &dyn Fn(&Estimate) -> bool| {
@@ -82,7 +82,7 @@ pub(crate) fn not_stated(panel: &Panel, limit: Limit) -> Option<String> {
 mod tests {
     use super::*;
     use crate::ledger::Row;
-    use crate::report::fixture::{cell, changed, panels};
+    use crate::report::fixture::{at_share, cell, changed, panels};
     use crate::report::series::Distance;
 
     /// Of four equal books the ends of an interval are the least and the greatest book, so they can be told by hand.
@@ -111,7 +111,10 @@ mod tests {
     /// The smallest measured size within a distance, and the sizes not excluded where there are intervals.
     fn found(panel: &Panel, distance: &str) -> (Option<u32>, Option<String>) {
         let found = enough(panel, "tova", limit(panel, distance)).unwrap();
-        (found.size(), found.not_excluded.map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned())))
+        (
+            found.size().and_then(Size::entries),
+            found.not_excluded.map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned())),
+        )
     }
 
     fn sizes(measured: Option<u32>, not_excluded: &str) -> (Option<u32>, Option<String>) {
@@ -141,6 +144,16 @@ mod tests {
         assert_eq!(found(&of_losses(&[(64, [1.0, 0.9, 0.8, 1.0])]), "1f1"), sizes(Some(64), "64"));
         // A gain is never too far.
         assert_eq!(found(&of_losses(&[(64, [-9.0; 4])]), "0f1"), sizes(Some(64), "64"));
+    }
+
+    #[test]
+    fn shares_are_sizes_too() {
+        let at = |share: f64, lost: f64| at_share(share, f1("f1", "tova", None, &[80.0 - lost; 4]));
+        let full = f1("f1", "full", None, &[80.0; 4]);
+        let panels = panels(&[full, at(0.5, 0.5), at(0.25, 0.75), at(0.125, 2.0)].concat());
+        let found = enough(&panels[0], "tova", limit(&panels[0], "1f1")).unwrap();
+        assert_eq!(found.size(), Some(Size::Share(2500)));
+        assert_eq!(found.not_excluded.unwrap().words().as_deref(), Some("25%"));
     }
 
     #[test]

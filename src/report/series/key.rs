@@ -31,6 +31,9 @@ pub struct SeriesKey {
     pub engine: u32,
     /// Empty unless the metric is a property of a device.
     pub device: Text,
+    /// Of the prompt or the text, and not entries. The sizes themselves say it wherever a program reads them.
+    #[serde(skip)]
+    pub sizes_are_shares: bool,
     /// Samples that any cell has, of how many, while cells are unfinished.
     #[serde(skip)]
     pub unfinished: Option<[usize; 2]>,
@@ -39,6 +42,8 @@ pub struct SeriesKey {
 /// Details that titles treat in a way of their own.
 const MEASURED: &str = "measured";
 const DATA: &str = "data";
+/// What sizes are that are not entries.
+const SHARES: &str = "shares of the prompt or text";
 
 impl SeriesKey {
     /// The names of the fields, as in rows.
@@ -92,6 +97,7 @@ impl SeriesKey {
             prefill: row.prefill.clone(),
             engine: row.engine,
             device: if is_timed { row.device.clone() } else { Text::new() },
+            sizes_are_shares: row.cache_share.is_some(),
             unfinished: None,
         }
     }
@@ -103,7 +109,8 @@ impl SeriesKey {
 
     /// Everything as text, for fingerprints in file names.
     pub(crate) fn described(&self) -> String {
-        self.fields().map(|(name, value)| format!("{name}={value}")).join(" ")
+        let sizes = if self.sizes_are_shares { " sizes=shares" } else { "" };
+        self.fields().map(|(name, value)| format!("{name}={value}")).join(" ") + sizes
     }
 
     /// Whether two rows surely have the same key, without making either.
@@ -116,12 +123,13 @@ impl SeriesKey {
             && (a.length, a.stride, a.bos, a.seed, &a.generation)
                 == (b.length, b.stride, b.bos, b.seed, &b.generation)
             && (a.compare_to_full, a.engine, &a.device) == (b.compare_to_full, b.engine, &b.device)
+            && a.cache_share.is_some() == b.cache_share.is_some()
     }
 
     /// The key without what only concerns a bounded cache: `full` and `truncate` are shared by the keys that differ in
     /// nothing else.
     pub fn without_cache(&self) -> Self {
-        Self { prefill: Text::new(), compare_to_full: false, ..self.clone() }
+        Self { prefill: Text::new(), compare_to_full: false, sizes_are_shares: false, ..self.clone() }
     }
 
     /// The other fields, by name, as titles and lines of settings show them. Fields that do not concern the task are left
@@ -141,6 +149,7 @@ impl SeriesKey {
             (DATA, shorten(&self.data)),
             ("seed", if self.seed == 0 { String::new() } else { self.seed.to_string() }),
             ("prefill", prefill_words(&self.prefill).to_owned()),
+            ("sizes", if self.sizes_are_shares { SHARES.to_owned() } else { String::new() }),
             ("engine", self.engine.to_string()),
             ("device", self.device.to_string()),
         ];

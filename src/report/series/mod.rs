@@ -5,6 +5,7 @@ pub(crate) mod ceiling;
 pub(crate) mod distance;
 pub(crate) mod enough;
 mod unique_names;
+pub(crate) use unique_names::protected;
 pub use unique_names::with_unique_names;
 pub(crate) mod key;
 pub(crate) mod layer_bounds;
@@ -14,6 +15,7 @@ pub(crate) mod panel;
 pub(crate) mod pool;
 pub(crate) mod results;
 pub(crate) mod show;
+pub(crate) mod size;
 pub(crate) mod sums;
 
 pub(crate) use breakdown::{Breakdown, TASK_AND_LENGTH};
@@ -27,6 +29,7 @@ pub(crate) use panel::{LENGTH_AND_DEPTH, PIECE, Panel, Point, RUNNING, place};
 pub(crate) use pool::{Cell, Difference, Pool, Pooled};
 pub(crate) use results::Results;
 pub(crate) use show::signed;
+pub(crate) use size::Size;
 pub(crate) use sums::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, is_shared, label,
     with_geometric_means,

@@ -4,7 +4,7 @@
 //! alone and among all pairs of the panel. `pairing` decides which pairs a report shows.
 
 use crate::metric::Better;
-use crate::report::series::{Cell, Difference, Pool};
+use crate::report::series::{Cell, Difference, Pool, Size};
 use crate::report::statistics::{PValue, sign_test};
 
 /// Two policies at one cache size.
@@ -12,7 +12,7 @@ use crate::report::statistics::{PValue, sign_test};
 pub struct Pair {
     pub policy: String,
     pub against: String,
-    pub cache_size: u32,
+    pub cache_size: Size,
     /// The policy's value minus the other's.
     pub difference: Difference,
     /// Whether no cluster differs, as where nothing was evicted.
@@ -98,7 +98,8 @@ mod tests {
     }
 
     fn pair<'p>(pairs: &'p [Pair], policy: &str, against: &str, size: u32) -> &'p Pair {
-        let wanted = |pair: &&Pair| (&*pair.policy, &*pair.against, pair.cache_size) == (policy, against, size);
+        let wanted =
+            |pair: &&Pair| (&*pair.policy, &*pair.against, pair.cache_size) == (policy, against, size.into());
         pairs.iter().find(wanted).unwrap()
     }
 
@@ -111,7 +112,7 @@ mod tests {
         let zeros = costs("window", 8, &six([0.0; 6]));
         let of = |values| panels(&[zeros.clone(), costs("tova", 8, &six(values))].concat())[0].pairs[0].clone();
         let pair = of([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]);
-        assert_eq!((&*pair.policy, &*pair.against, pair.cache_size), ("tova", "window", 8));
+        assert_eq!((&*pair.policy, &*pair.against, pair.cache_size), ("tova", "window", 8.into()));
         let Difference { shown, nats, samples, clusters } = pair.difference;
         assert_eq!((shown.value, nats, samples, clusters), (4.0, None, 6, 6));
         // Every cluster differs upwards: one of 32 patterns and its mirror image.
@@ -164,7 +165,7 @@ mod tests {
         let panels = panels(&table_3("m", 1.0, 20));
         let panel = &panels[0];
         assert_eq!(panel.pairs.len(), 7 * 8 * 7 / 2, "all of eight at seven sizes");
-        let value = |policy: &str, size| panel.point(policy, Some(size)).unwrap().estimate.value;
+        let value = |policy: &str, size: Size| panel.point(policy, Some(size)).unwrap().estimate.value;
         for pair in &panel.pairs {
             let [own, other] = [&pair.policy, &pair.against].map(|policy| value(policy, pair.cache_size));
             let Difference { shown, nats, samples, clusters } = &pair.difference;

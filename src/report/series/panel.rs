@@ -10,7 +10,8 @@ use indexmap::IndexSet;
 
 use crate::metric::{Metric, Property, Slice};
 use crate::report::series::{
-    AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, ceiling, pairs, sums,
+    AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, ceiling, pairs,
+    sums,
 };
 use crate::report::statistics::{Estimate, has_verdicts, interval, smallest_p};
 
@@ -19,7 +20,7 @@ use crate::report::statistics::{Estimate, has_verdicts, interval, smallest_p};
 pub struct Point {
     pub policy: String,
     /// `None` for the full cache.
-    pub cache_size: Option<u32>,
+    pub cache_size: Option<Size>,
     /// In the unit shown: perplexity and not NLL.
     pub estimate: Estimate,
     /// Minus the full cache's value.
@@ -173,8 +174,8 @@ impl Panel {
     }
 
     /// The cache sizes measured, ascending.
-    pub fn sizes(&self) -> Vec<u32> {
-        let sizes: BTreeSet<u32> = self.points.iter().filter_map(|point| point.cache_size).collect();
+    pub fn sizes(&self) -> Vec<Size> {
+        let sizes: BTreeSet<Size> = self.points.iter().filter_map(|point| point.cache_size).collect();
         sizes.into_iter().collect()
     }
 
@@ -190,13 +191,14 @@ impl Panel {
         self.points.iter().any(|point| point.policy == policy && point.is_policy() && !point.reads_future)
     }
 
-    pub fn point(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
+    pub fn point(&self, policy: &str, cache_size: Option<impl Into<Size>>) -> Option<&Point> {
+        let cache_size = cache_size.map(Into::into);
         self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
     }
 
     /// What tables show at a size: the full cache has none, so its point is at every one.
-    pub fn shown_at(&self, policy: &str, cache_size: Option<u32>) -> Option<&Point> {
-        self.point(policy, cache_size).or_else(|| self.point(policy, None))
+    pub fn shown_at(&self, policy: &str, cache_size: Option<Size>) -> Option<&Point> {
+        self.point(policy, cache_size).or_else(|| self.point(policy, None::<Size>))
     }
 }
 
@@ -313,7 +315,7 @@ pub(crate) fn coverage(clusters: usize) -> String {
 const UNEVEN: usize = 30;
 
 /// `tova at 64`, or `full`.
-pub fn place(policy: &str, cache_size: Option<u32>) -> String {
+pub fn place(policy: &str, cache_size: Option<Size>) -> String {
     cache_size.map_or_else(|| policy.to_owned(), |size| format!("{policy} at {size}"))
 }
 
@@ -322,7 +324,8 @@ mod tests {
     use super::Panel;
     use crate::ledger::Row;
     use crate::report::Results;
-    use crate::report::fixture::{cell, changed, panels};
+    use crate::report::fixture::{at_share, cell, changed, panels};
+    use crate::report::series::{SeriesKey, Size};
 
     /// Two samples from two books, two policies at 64.
     fn two_books() -> Vec<Row> {
@@ -461,6 +464,45 @@ mod tests {
         // Positions are part of a line's name; prefill is part of the table's key.
         let policies: Vec<_> = panels.iter().map(|panel| panel.policies().join(" ")).collect();
         assert_eq!(policies, ["full tova tova@slot", "full tova"]);
+    }
+
+    #[test]
+    fn entries_and_shares_are_two_panels_that_both_have_full() {
+        // The two samples have 7 and 8 entries, and are one cell.
+        let of_shares = at_share(0.25, cell("nll", "tova", None, &[("a", 8.0, 4.0), ("b", 7.0, 2.0)]));
+        let truncate = cell("nll", "truncate", Some(64), &[("a", 6.0, 3.0)]);
+        let panels = panels(&[two_books(), truncate, of_shares].concat());
+        let [entries, shares] = &panels[..] else { panic!("two panels expected") };
+        assert_eq!((entries.sizes(), shares.sizes()), (vec![Size::Entries(64)], vec![Size::Share(2500)]));
+        assert_eq!(
+            (entries.policies(), shares.policies()),
+            (vec!["full", "tova", "truncate"], vec!["full", "tova"])
+        );
+        // exp((8 + 7) / (4 + 2)) and exp((4 + 4) / (4 + 2)).
+        let tova = shares.point("tova", Some(Size::Share(2500))).unwrap();
+        assert_eq!((tova.estimate.value, tova.samples, tova.complete), (2.5f64.exp(), 2, true));
+        let values = [entries, shares].map(|panel| panel.full().unwrap().estimate.value);
+        assert_eq!(values, [(8.0f64 / 6.0).exp(); 2]);
+        assert_eq!(tova.to_full.as_ref().unwrap().shown.value, 2.5f64.exp() - values[0]);
+        let keys = [entries, shares].map(|panel| panel.key.clone());
+        let titles = keys.each_ref().map(|key| key.title(&keys));
+        let title = "Llama-2-7b-hf \u{B7} pg19";
+        assert_eq!(titles, [title.to_owned(), format!("{title} \u{B7} sizes shares of the prompt or text")]);
+        assert!(keys[0].fields() == keys[1].fields() && keys[0].described() != keys[1].described());
+        assert!(SeriesKey::names().iter().all(|name| !name.contains("size")), "files keep their columns");
+    }
+
+    #[test]
+    fn cut_texts_without_policies_stay_beside_full() {
+        let share = at_share(0.5, cell("nll", "truncate", None, &[("a", 8.0, 4.0)]));
+        let full = two_books()[..2].to_vec();
+        let sizes = |rows: &[Vec<Row>]| -> Vec<(Vec<Size>, bool)> {
+            panels(&rows.concat()).iter().map(|panel| (panel.sizes(), panel.full().is_some())).collect()
+        };
+        let entries = cell("nll", "truncate", Some(64), &[("a", 8.0, 4.0)]);
+        let [half, whole] = [Size::Share(5000), Size::Entries(64)].map(|size| (vec![size], true));
+        assert_eq!(sizes(&[full.clone(), share.clone()]), std::slice::from_ref(&half));
+        assert_eq!(sizes(&[full, entries, share]), [whole, half]);
     }
 
     #[test]

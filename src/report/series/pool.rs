@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use crate::metric::{Better, Metric, Pooling};
-use crate::report::series::{CellSums, PolicyAtSize};
+use crate::report::series::{CellSums, PolicyAtSize, Size};
 use crate::report::statistics::{Estimate, Sums, interval, sign_test};
 
 /// A policy at a cache size, with what was measured.
 pub(crate) struct Cell<'a> {
     pub(crate) policy: &'a str,
-    pub(crate) cache_size: Option<u32>,
+    pub(crate) cache_size: Option<Size>,
     pub(crate) sums: &'a CellSums<'a>,
     /// What each of the pool's clusters adds.
     table: Vec<Sums>,

@@ -13,11 +13,11 @@ use indexmap::{IndexMap, IndexSet};
 
 use crate::ledger::Row;
 use crate::metric::{GEOMETRIC_MEANS, Slice};
-use crate::report::series::{SeriesKey, place};
+use crate::report::series::{SeriesKey, Size, place};
 use crate::report::statistics::Sums;
 
 /// A policy, as lines of tables call it, at a cache size; `None` is the unbounded cache.
-pub type PolicyAtSize<'a> = (Cow<'a, str>, Option<u32>);
+pub type PolicyAtSize<'a> = (Cow<'a, str>, Option<Size>);
 
 /// A series by what it is about: its key, the metric, and the slice of every sample; `None` is all of it.
 pub type SeriesId<'a> = (SeriesKey, &'a str, Option<&'a Slice>);
@@ -63,25 +63,36 @@ pub type AllSeries<'a> = IndexMap<SeriesId<'a>, Series<'a>>;
 /// the other.
 pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> bool) -> Result<AllSeries<'_>> {
     let cells = cells(rows, wanted);
-    let mut bounded: BTreeMap<SeriesKey, IndexSet<&SeriesKey>> = BTreeMap::new();
-    for (key, ..) in cells.iter().filter(|(_, _, rows)| !is_shared(rows[0])) {
-        bounded.entry(key.without_cache()).or_default().insert(key);
+    // The keys of policies, by whether sizes are shares. Of cut texts alone there are none.
+    let mut bounded: BTreeMap<SeriesKey, BTreeMap<bool, IndexSet<&SeriesKey>>> = BTreeMap::new();
+    for (key, _, rows) in cells.iter().filter(|(_, _, rows)| rows[0].policy != "full") {
+        let of_unit = bounded.entry(key.without_cache()).or_default().entry(key.sizes_are_shares).or_default();
+        of_unit.extend((!is_shared(rows[0])).then_some(key));
     }
+    let entries = BTreeMap::from([(false, IndexSet::new())]);
     let mut all = AllSeries::new();
     for (key, (metric, slice), rows) in &cells {
         let head = rows[0];
         let mut add = |key: SeriesKey| {
             let series = all.entry((key, *metric, *slice)).or_default();
-            let sums = series.entry((label(head), head.cache_size)).or_default();
+            let sums = series.entry((label(head), Size::of(head))).or_default();
             rows.iter().try_for_each(|row| sums.add(row))
         };
         match (is_shared(head), unbounded) {
             (false, _) => add(key.clone())?,
             (true, Unbounded::Apart) => add(key.without_cache())?,
-            (true, Unbounded::BesidePolicies) => match bounded.get(&key.without_cache()) {
-                Some(bounded) => bounded.iter().try_for_each(|key| add((*key).clone()))?,
-                None => add(key.clone())?,
-            },
+            (true, Unbounded::BesidePolicies) => {
+                let has_size = head.policy != "full";
+                let units = bounded.get(&key.without_cache()).unwrap_or(&entries).iter();
+                for (&sizes_are_shares, keys) in
+                    units.filter(|(unit, _)| !has_size || **unit == key.sizes_are_shares)
+                {
+                    match keys.is_empty() {
+                        true => add(SeriesKey { sizes_are_shares, ..key.clone() })?,
+                        false => keys.iter().try_for_each(|key| add((*key).clone()))?,
+                    }
+                }
+            }
         }
     }
     Ok(all)
@@ -122,7 +133,7 @@ fn cells<'a>(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Vec<Part<'a>> {
 /// Whether two rows belong to the same place of the same cell.
 fn is_of_one_cell(a: &Row, b: &Row) -> bool {
     a.cell == b.cell
-        && (&a.policy, a.cache_size, &a.positions) == (&b.policy, b.cache_size, &b.positions)
+        && (&a.policy, Size::of(a), &a.positions) == (&b.policy, Size::of(b), &b.positions)
         && SeriesKey::agree(a, b)
 }
 
@@ -187,7 +198,7 @@ pub fn is_shared(row: &Row) -> bool {
 impl<'a> CellSums<'a> {
     /// The same row may come twice, as when a folder is read twice.
     fn add(&mut self, row: &'a Row) -> Result<()> {
-        let at = place(&label(row), row.cache_size);
+        let at = place(&label(row), Size::of(row));
         if self.samples.is_empty() {
             self.cell = &row.cell;
         } else if self.cell != row.cell {

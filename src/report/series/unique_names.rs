@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::ledger::{Row, Text};
-use crate::report::series::{SeriesKey, label};
+use crate::ledger::{Row, Text, setting};
+use crate::report::series::{SeriesKey, Size, label};
 
 /// The rows with distinct names. Two cells that differ in nothing a row says keep one name, and no table takes both.
 pub fn with_unique_names(mut rows: Vec<Row>) -> Vec<Row> {
@@ -32,14 +32,23 @@ pub fn with_unique_names(mut rows: Vec<Row>) -> Vec<Row> {
 
 /// What a definition of a policy is made of, at one cache size.
 fn definition(row: &Row) -> [(&'static str, String); 6] {
+    let [keep_first, keep_recent] = protected(row);
     [
         ("score", row.score.clone().unwrap_or_default().to_string()),
         ("scope", row.scope.clone().unwrap_or_default().to_string()),
-        ("keep_first", row.keep_first.to_string()),
-        ("keep_recent", row.keep_recent.to_string()),
+        ("keep_first", keep_first),
+        ("keep_recent", keep_recent),
         ("budget", row.budget.as_deref().unwrap_or("uniform").to_owned()),
         ("seed", row.seed.to_string()),
     ]
+}
+
+/// Protected first tokens and newest entries: numbers at one cache size, but where that is a share, of which samples have other
+/// numbers, as the policy defines them.
+pub(crate) fn protected(row: &Row) -> [String; 2] {
+    let definition = row.definition.as_deref().filter(|_| row.cache_share.is_some()).unwrap_or_default();
+    [("keep_first", row.keep_first), ("keep_recent", row.keep_recent)]
+        .map(|(name, own)| setting(definition, name).unwrap_or_else(|| own.to_string()))
 }
 
 /// New names of policies, by cell and the name they have.
@@ -70,9 +79,9 @@ fn names(rows: &[Row]) -> HashMap<(Text, Text), Text> {
 
 /// Whether cells of one cache size differ in a part of their definition. Between sizes, a share of the cache always does.
 fn differ_at_a_size(cells: &BTreeMap<&Text, &Row>, part: usize) -> bool {
-    let mut values: BTreeMap<Option<u32>, BTreeSet<String>> = BTreeMap::new();
+    let mut values: BTreeMap<Option<Size>, BTreeSet<String>> = BTreeMap::new();
     for row in cells.values() {
-        values.entry(row.cache_size).or_default().insert(definition(row)[part].1.clone());
+        values.entry(Size::of(row)).or_default().insert(definition(row)[part].1.clone());
     }
     values.values().any(|values| values.len() > 1)
 }
@@ -80,7 +89,7 @@ fn differ_at_a_size(cells: &BTreeMap<&Text, &Row>, part: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::fixture::{cell, changed, panels};
+    use crate::report::fixture::{at_share, cell, changed, panels};
 
     fn at(policy: &str, size: u32, keep_recent: u32, value: f64) -> Vec<Row> {
         changed(cell("nll", policy, Some(size), &[("a", value, 1.0)]), |row| {
@@ -107,6 +116,24 @@ mod tests {
         assert_eq!(value("mine (keep_recent 32)", 64), 2f64.exp());
         assert_eq!(value("mine (keep_recent 16)", 64), 3f64.exp());
         assert_eq!(value("mine (keep_recent 16)", 128), 2.5f64.exp());
+    }
+
+    #[test]
+    fn of_a_share_the_definition_counts_and_not_what_a_sample_has() {
+        // Half of 7 and of 80 entries, which two samples of one share may have.
+        let of = |name: &'static str, entries: u32, definition: &'static str| {
+            changed(at_share(0.25, cell("nll", "mine", None, &[("a", 1.0, 1.0)])), move |row| {
+                (row.cell, row.cache_size, row.keep_recent) = (name.into(), Some(entries), entries / 2);
+                row.definition = Some(definition.into());
+            })
+        };
+        let [half, tenth] = ["keep_first=0 keep_recent=50% budget=uniform", "keep_first=0 keep_recent=10%"];
+        let names = |rows: [Vec<Row>; 2]| -> BTreeSet<String> {
+            with_unique_names(rows.concat()).into_iter().map(|row| row.policy.to_string()).collect()
+        };
+        assert_eq!(Vec::from_iter(names([of("1", 7, half), of("2", 80, half)])), ["mine"]);
+        let two = names([of("1", 7, half), of("2", 7, tenth)]);
+        assert_eq!(Vec::from_iter(two), ["mine (keep_recent 10%)", "mine (keep_recent 50%)"]);
     }
 
     #[test]

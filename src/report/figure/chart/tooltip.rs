@@ -11,8 +11,8 @@ impl Chart {
     /// What a point says; those `beside` it, which line and which of its points, have the same place.
     pub(super) fn tooltip_of(&self, spot: &Measurement, beside: &[(usize, usize)]) -> String {
         let policy = escape::plain(&spot.point.policy);
-        let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" with {size} entries"));
-        let is_over_sizes = self.horizontal == Horizontal::CacheSize;
+        let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" with {}", size.words()));
+        let is_over_sizes = self.horizontal.is_of_sizes();
         let place = if is_over_sizes { String::new() } else { format!(", {}", self.place(spot.across)) };
         let mut text = describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"));
         let name = |&(line, spot): &(usize, usize)| {
@@ -75,6 +75,21 @@ fn digits(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::figure::Scale;
+    use crate::report::fixture::{at_share, cell, panels};
+
+    #[test]
+    fn a_chart_over_shares_says_so() {
+        let of = |share| at_share(share, cell("cost", "tova", None, &[("a", 1.5, 1.0)]));
+        let panels = panels(&[of(0.125), of(0.25), of(0.5)].concat());
+        let chart = Chart::by_size(&panels[0], String::new(), Scale::Linear);
+        let labels: Vec<&str> = chart.across.ticks.iter().map(|tick| tick.label.as_str()).collect();
+        assert_eq!((labels, chart.horizontal.name()), (vec!["12.5%", "25%", "50%"], "cache size (share)"));
+        let spot = &chart.lines[0].spots[1];
+        assert!((chart.across.share(spot.across) - 0.5).abs() < 1e-12);
+        let said = "tova with 25% of the prompt or text: cost 1.50000; 1 samples";
+        assert_eq!(chart.tooltip_of(spot, &[]), said);
+    }
 
     #[test]
     fn numbers_have_six_digits() {

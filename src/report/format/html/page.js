@@ -230,7 +230,10 @@
     const found = [
       ...new Set(points.map((point) => point[facet]).filter((value) => value !== null && value !== undefined)),
     ];
-    return facet === "size" ? found.sort((a, b) => a - b) : found;
+    // Entries are numbers, shares texts such as "25%".
+    const isShare = (size) => Number(typeof size === "string");
+    const bySize = (a, b) => isShare(a) - isShare(b) || parseFloat(a) - parseFloat(b);
+    return facet === "size" ? found.sort(bySize) : found;
   };
   const label = (facet, value) =>
     facet === "metric"

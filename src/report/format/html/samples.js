@@ -68,7 +68,7 @@ const singleSamples = (page) => {
   const numbers = (home, column, index) => {
     const shown = places(home);
     const sizes = [...new Set(shown.map(([whole]) => whole.size).filter((at) => at !== null))].sort(
-      (a, b) => a - b,
+      (a, b) => parseFloat(a) - parseFloat(b),
     );
     const heads = sizes.length ? sizes : ["all"];
     const title = `${column.quantity} of this sample, cache size across`;
@@ -124,15 +124,14 @@ const singleSamples = (page) => {
     const body = make("tbody");
     const order = [...new Set(home.places.map(([whole]) => whole.policy))];
     const shown = places(home).map(([whole]) => whole);
-    shown.sort(
-      (a, b) => order.indexOf(a.policy) - order.indexOf(b.policy) || (b.size ?? Infinity) - (a.size ?? Infinity),
-    );
+    const amount = ({ size }) => (size === null ? Infinity : parseFloat(size));
+    shown.sort((a, b) => order.indexOf(a.policy) - order.indexOf(b.policy) || amount(b) - amount(a));
     for (const whole of shown) {
       const output = whole.outputs ? whole.outputs[sample] : null;
       if (output === null || output === undefined) continue;
       const text = make("td", { className: "prose", "data-text": "1" }, output === "" ? "(nothing)" : output);
       const at = make("td", {}, whole.size === null ? "–" : String(whole.size));
-      at.dataset.v = String(whole.size ?? Infinity);
+      at.dataset.v = String(amount(whole));
       body.append(
         make(
           "tr",
@@ -360,7 +359,7 @@ const singleSamples = (page) => {
             .map(([whole]) => whole.size)
             .filter((at) => at !== null),
         ),
-      ].sort((a, b) => a - b);
+      ].sort((a, b) => parseFloat(a) - parseFloat(b));
       const own = courses.some(([key]) => key === part) ? part : courses[0][0];
       const at = sizes.includes(size) ? size : sizes[Math.floor((sizes.length - 1) / 2)];
       const bar = make("div", { className: "drill-bar" });

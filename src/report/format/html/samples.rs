@@ -16,7 +16,7 @@ use super::json::{Exact, inside_script};
 use crate::ledger::Row;
 use crate::metric::{Metric, Pooling, Slice};
 use crate::report::escape;
-use crate::report::series::{AllSeries, CellSums, PIECE, PolicyAtSize, SampleSum, SeriesKey};
+use crate::report::series::{AllSeries, CellSums, PIECE, PolicyAtSize, SampleSum, SeriesKey, Size};
 use crate::report::special_tokens::marked;
 
 /// Bytes of JSON with which a page still opens quickly.
@@ -44,7 +44,7 @@ type ByColumn = BTreeMap<usize, Values>;
 #[derive(Serialize)]
 struct Whole<'a> {
     policy: String,
-    size: Option<u32>,
+    size: Option<Size>,
     values: ByColumn,
     outputs: Option<Vec<Option<Cow<'a, str>>>>,
 }
@@ -52,7 +52,7 @@ struct Whole<'a> {
 /// A policy at a size, with what was measured and what of it is in the page.
 struct Place<'a> {
     policy: Cow<'a, str>,
-    size: Option<u32>,
+    size: Option<Size>,
     columns: Columns<'a>,
     whole: Option<Whole<'a>>,
     slices: Option<ByColumn>,
@@ -155,11 +155,11 @@ impl<'a> KeySamples<'a> {
     /// The places in the order in which they are taken: the full cache, then all policies at one size after the other, from
     /// the middle outwards by halves.
     fn by_interest(&self) -> Vec<usize> {
-        let sizes: BTreeSet<u32> = self.places.iter().filter_map(|place| place.size).collect();
+        let sizes: BTreeSet<Size> = self.places.iter().filter_map(|place| place.size).collect();
         // Counted so that the middle divides by the highest power of two, the middles of the halves by the next, ...
         let first = ((sizes.len() + 1).next_power_of_two() - sizes.len()).div_ceil(2);
         let ranks = sizes.into_iter().zip(first..).map(|(size, at)| (size, Reverse(at.trailing_zeros())));
-        let ranks: BTreeMap<u32, Reverse<u32>> = ranks.collect();
+        let ranks: BTreeMap<Size, Reverse<u32>> = ranks.collect();
         let mut places: Vec<usize> = (0..self.places.len()).collect();
         places.sort_by_key(|at| self.places[*at].size.map(|size| (ranks[&size], size)));
         places

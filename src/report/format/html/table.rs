@@ -7,6 +7,7 @@ use maud::{Markup, html};
 use crate::format::capital;
 use crate::report::document::{Entry, Table};
 use crate::report::escape;
+use crate::report::series::Size;
 
 /// The table in a box of its own scroll bar, with its text.
 pub(super) fn table(of: &Table) -> Markup {
@@ -49,7 +50,7 @@ pub(super) fn table(of: &Table) -> Markup {
 }
 
 /// A cell; a table of sentences names the column in it, for screens where cells stand below each other.
-fn cell(entry: Option<&Entry>, size: Option<u32>, label: Option<&str>, bold: &str) -> Markup {
+fn cell(entry: Option<&Entry>, size: Option<Size>, label: Option<&str>, bold: &str) -> Markup {
     let Some(entry) = entry else { return html! { td data-size=[size] {} } };
     let value = number(&entry.number);
     html! {
@@ -117,7 +118,7 @@ mod tests {
             Line::of_policy("tova", vec![best, None]),
             Line {
                 name: "\"x\" 64".into(),
-                size: Some(64),
+                size: Some(64.into()),
                 ..Line::of_policy("\"x\"", vec![entry("1"), entry("2")])
             },
         ];
@@ -125,7 +126,7 @@ mod tests {
         let made = Table {
             bold: "not worse than any",
             notes: vec!["<b>warning".into()],
-            size: Some(32),
+            size: Some(32.into()),
             ..Table::new("A <title>", "about & more", "policy", grid)
         };
         let shown = table(&made).into_string();

@@ -12,7 +12,7 @@ use crate::report::document::{Block, Cells, Entry, Grid, Line, Table};
 use crate::report::figure::series_style::COLORS;
 use crate::report::fixture::{cell, recall, table_3};
 use crate::report::sections::{self, Report};
-use crate::report::series::Panel;
+use crate::report::series::{Panel, Size};
 
 const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
@@ -136,7 +136,7 @@ fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
     let cells: Vec<&str> = cells.filter_map(|(_, list)| attribute(&list, "data-v")).collect();
     for (written, (panel, point)) in points.iter().zip(expected) {
         assert_eq!(written[1], Value::from(point.policy.clone()));
-        assert_eq!(written[2].as_u64(), point.cache_size.map(u64::from));
+        assert_eq!(written[2].as_u64(), point.cache_size.and_then(Size::entries).map(u64::from));
         assert_eq!(number(&written[3][0]).to_bits(), point.estimate.value.to_bits());
         let interval = point.estimate.interval;
         assert_eq!(written[3][1].as_f64(), interval.map(|interval| interval.low));
@@ -146,7 +146,8 @@ fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
         );
         let shown: f64 = panel.metric.show(point.estimate.value).parse().unwrap();
         // A table by parts has no room for sizes as long as a sample.
-        let is_whole = panel.slice.is_none() || point.cache_size.is_some_and(|size| size < panel.key.length);
+        let is_whole =
+            panel.slice.is_none() || point.cache_size.is_some_and(|size| size.is_below(panel.key.length));
         assert!(!is_whole || cells.contains(&shown.to_string().as_str()), "{shown} of {point:?}");
     }
 }

@@ -15,7 +15,7 @@ use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, KeptByPosition, Plain, Scene, heatmap, kept_by_position};
 use crate::report::published::Published;
-use crate::report::series::{AllSeries, Panel, Results, SeriesKey, label};
+use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, label};
 use crate::report::statistics::Estimate;
 
 const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
@@ -35,11 +35,11 @@ pub(crate) struct Kept<'a> {
     series: &'a AllSeries<'a>,
     published: &'a dyn Published,
     /// With their sizes below a sample's length; at the others nothing is evicted, unless layers have sizes of their own.
-    policies: Vec<(&'a str, Vec<u32>)>,
+    policies: Vec<(&'a str, Vec<Size>)>,
 }
 
 /// The cache size that maps are drawn at and tables sorted by, where it was measured: the paper's.
-const USUAL_SIZE: u32 = 512;
+const USUAL_SIZE: Size = Size::Entries(512);
 /// What the terminal names.
 const MOST_NAMED: usize = 4;
 /// The metric of the whole section.
@@ -63,7 +63,7 @@ pub(crate) fn all<'a>(results: &'a Results<'_>, published: &'a dyn Published) ->
             (
                 policy,
                 sizes
-                    .filter(|size| *size < key.length || has_budget(results.rows, (key, policy, *size)))
+                    .filter(|size| size.is_below(key.length) || has_budget(results.rows, (key, policy, *size)))
                     .collect(),
             )
         };
@@ -77,15 +77,15 @@ pub(crate) fn all<'a>(results: &'a Results<'_>, published: &'a dyn Published) ->
             rows: tables.iter().filter(|row| SeriesKey::of(row) == key.of_rows()).copied().collect(),
             series: &results.series,
             published,
-            policies: policies.filter(|(_, sizes): &(_, Vec<u32>)| !sizes.is_empty()).collect(),
+            policies: policies.filter(|(_, sizes): &(_, Vec<Size>)| !sizes.is_empty()).collect(),
         }
     };
     whole.iter().zip(&stems).map(section).collect()
 }
 
 /// Whether a policy gives layers sizes of their own, of which some may be smaller than the size itself.
-fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, u32)) -> bool {
-    let mut of_budgets = rows.iter().filter(|row| row.budget.is_some() && row.cache_size == Some(size));
+fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, Size)) -> bool {
+    let mut of_budgets = rows.iter().filter(|row| row.budget.is_some() && Size::of(row) == Some(size));
     of_budgets.any(|row| label(row) == policy && SeriesKey::of(row) == key.of_rows())
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn name(slice: Option<&Slice>) -> String {
 }
 
 /// The size that maps are drawn at and tables sorted by: the usual one, or one in the middle.
-fn reference(sizes: &[u32]) -> u32 {
+fn reference(sizes: &[Size]) -> Size {
     if sizes.contains(&USUAL_SIZE) {
         USUAL_SIZE
     } else {
@@ -152,12 +152,12 @@ impl<'a> Kept<'a> {
     }
 
     /// A policy's sizes that evict; none where it was not measured.
-    pub(crate) fn sizes_of(&self, policy: &str) -> Vec<u32> {
+    pub(crate) fn sizes_of(&self, policy: &str) -> Vec<Size> {
         self.policies.iter().find(|(known, _)| *known == policy).map_or_else(Vec::new, |(_, sizes)| sizes.clone())
     }
 
     /// A policy's maps, at the usual size or at the first that has any.
-    pub(crate) fn maps_of(&self, policy: &str) -> Option<(u32, Vec<heatmap::Map>)> {
+    pub(crate) fn maps_of(&self, policy: &str) -> Option<(Size, Vec<heatmap::Map>)> {
         let sizes = self.sizes_of(policy);
         let first = reference(&sizes);
         let all = std::iter::once(first).chain(sizes.iter().copied().filter(|size| *size != first));
@@ -166,12 +166,12 @@ impl<'a> Kept<'a> {
     }
 
     /// The mean steps of a policy's tokens, of a class, tag or position, or of all.
-    pub(crate) fn steps(&self, slice: Option<&Slice>, policy: &str, size: u32) -> Option<Estimate> {
+    pub(crate) fn steps(&self, slice: Option<&Slice>, policy: &str, size: Size) -> Option<Estimate> {
         self.panel(slice)?.point(policy, Some(size)).map(|point| point.estimate)
     }
 
     /// Steps by place, of policies at some sizes.
-    pub(crate) fn by_position(&self, policies: &[(&str, Vec<u32>)]) -> Option<KeptByPosition> {
+    pub(crate) fn by_position(&self, policies: &[(&str, Vec<Size>)]) -> Option<KeptByPosition> {
         let panel =
             |position: u32| Some((position, self.panel(Some(&Slice::number("position", position.into())))?));
         let positions: Vec<(u32, &Panel)> = (0..kept_by_position::MOST).filter_map(panel).collect();
@@ -184,7 +184,7 @@ impl<'a> Kept<'a> {
     }
 
     /// Classes and tags with their mean steps at a size, the longest kept first.
-    fn kinds_at(&self, policy: &str, size: u32) -> Vec<(&'a Slice, f64)> {
+    fn kinds_at(&self, policy: &str, size: Size) -> Vec<(&'a Slice, f64)> {
         let slices = self.panels.iter().filter_map(|panel| {
             let slice = panel.slice.as_ref().filter(|slice| slice.is("class") || slice.is("tag"))?;
             Some((slice, panel.point(policy, Some(size))?.estimate.value))
@@ -210,8 +210,8 @@ impl<'a> Kept<'a> {
         for (policy, sizes) in &self.policies {
             let size = reference(sizes);
             let maps = heatmap::maps(self.rows_at(policy, size));
-            let stem = format!("{}-{}-{size}", self.stem, escape::slug(policy));
-            let what = format!("{} \u{B7} {} with {size} entries", self.title, escape::plain(policy));
+            let stem = format!("{}-{}-{}", self.stem, escape::slug(policy), escape::slug(&size.to_string()));
+            let what = format!("{} \u{B7} {} with {}", self.title, escape::plain(policy), size.words());
             let mut push = |stem: String, what: String, maps: Vec<heatmap::Map>| {
                 let title = heatmap::title(&what);
                 let draw = move |plain: Plain| heatmap::scene(&what, &maps, plain);
@@ -234,11 +234,11 @@ impl<'a> Kept<'a> {
     }
 
     /// The tables of a policy's samples at a size, from the cell whose lifetimes are shown.
-    fn rows_at(&self, policy: &str, size: u32) -> Vec<&'a Row> {
+    fn rows_at(&self, policy: &str, size: Size) -> Vec<&'a Row> {
         let series = self.series.get(&(self.key.clone(), LIFETIME, None));
         let shown = series.and_then(|series| series.get(&(policy.into(), Some(size))));
         let Some(sums) = shown else { return Vec::new() };
-        let here = |row: &&&Row| row.cell == sums.cell && label(row) == policy && row.cache_size == Some(size);
+        let here = |row: &&&Row| row.cell == sums.cell && label(row) == policy && Size::of(row) == Some(size);
         self.rows.iter().filter(here).copied().collect()
     }
 
@@ -246,24 +246,24 @@ impl<'a> Kept<'a> {
         let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes));
         let tokens = self.policies.iter().flat_map(|(policy, sizes)| {
             let size = reference(sizes);
-            tokens::tables(&self.rows_at(policy, size), &format!("{policy} with {size} entries"))
+            tokens::tables(&self.rows_at(policy, size), &format!("{policy} with {}", size.words()))
         });
         kinds.chain(tokens).collect()
     }
 
     /// A policy's table by class and tag.
-    fn kinds_of(&self, policy: &str, sizes: &[u32]) -> Table {
+    fn kinds_of(&self, policy: &str, sizes: &[Size]) -> Table {
         let size = reference(sizes);
         let columns =
             std::iter::once("tokens (%)".into()).chain(sizes.iter().copied().map(Column::of_size)).collect();
-        let point = |slice: Option<&Slice>, size: u32| self.panel(slice)?.point(policy, Some(size));
+        let point = |slice: Option<&Slice>, size: Size| self.panel(slice)?.point(policy, Some(size));
         let all = point(None, size).map_or(1.0, |point| point.weight);
         let kinds = self.kinds_at(policy, size);
         let slices: Vec<Option<&Slice>> =
             std::iter::once(None).chain(kinds.iter().map(|(slice, _)| Some(*slice))).collect();
         let line = |slice: &Option<&Slice>| {
             let share = point(*slice, size).map_or(0.0, |point| 100.0 * point.weight / all);
-            let steps = |size: &u32| point(*slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
+            let steps = |size: &Size| point(*slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
             let share = Some(Entry::plain(format!("{share:.2}")));
             Line::new(name(*slice), std::iter::once(share).chain(sizes.iter().map(steps)).collect())
         };

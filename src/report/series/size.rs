@@ -1,0 +1,102 @@
+//! Cache sizes as reports place cells by them: entries, or a share of a text.
+//!
+//! Prompts of other lengths have other numbers of entries at one share, so the share is what the samples of a cell have in common.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::ledger::Row;
+
+/// A cache size as its sweep gives it. Shares come after entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Size {
+    /// Per layer and key-value head.
+    Entries(u32),
+    /// Of the prompt or the text, in hundredths of a percent. Samples of one cell may have different numbers of entries.
+    Share(u32),
+}
+
+impl Size {
+    /// `None` for the unbounded cache.
+    pub fn of(row: &Row) -> Option<Self> {
+        let share = row.cache_share.map(|share| Self::Share((1e4 * share).round() as u32));
+        share.or(row.cache_size.map(Self::Entries))
+    }
+
+    pub fn is_share(self) -> bool {
+        matches!(self, Self::Share(_))
+    }
+
+    /// `None` for a share.
+    pub fn entries(self) -> Option<u32> {
+        if let Self::Entries(entries) = self { Some(entries) } else { None }
+    }
+
+    /// Entries, or percent.
+    pub fn number(self) -> f64 {
+        match self {
+            Self::Entries(entries) => entries.into(),
+            Self::Share(hundredths) => f64::from(hundredths) / 100.0,
+        }
+    }
+
+    /// Whether a text of so many tokens does not fit.
+    pub fn is_below(self, length: u32) -> bool {
+        match self {
+            Self::Entries(entries) => entries < length,
+            Self::Share(hundredths) => hundredths < 10_000,
+        }
+    }
+
+    /// `64 entries`, or `25% of the prompt or text`.
+    pub fn words(self) -> String {
+        format!("{self} {}", if self.is_share() { "of the prompt or text" } else { "entries" })
+    }
+}
+
+impl From<u32> for Size {
+    fn from(entries: u32) -> Self {
+        Self::Entries(entries)
+    }
+}
+
+/// As a sweep writes it: `64`, `12.5%`.
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.number(), if self.is_share() { "%" } else { "" })
+    }
+}
+
+/// A number of entries, or the text of a share.
+impl Serialize for Size {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Entries(entries) => entries.serialize(serializer),
+            Self::Share(_) => serializer.collect_str(self),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{at_share, cell};
+
+    #[test]
+    fn sizes_are_those_of_the_sweep_in_its_order() {
+        let of = |share: f64| Size::of(&at_share(share, cell("nll", "tova", Some(7), &[("a", 1.0, 1.0)]))[0]);
+        let entries = Size::of(&cell("nll", "tova", Some(7), &[("a", 1.0, 1.0)])[0]);
+        // 0.07 times 10,000 is a little more than 700.
+        let mut sizes = [of(0.25), of(0.125), of(0.07), of(0.0001), of(1.0), entries, Some(Size::Entries(4096))];
+        sizes.sort_unstable();
+        let sizes = sizes.map(Option::unwrap);
+        let shown = sizes.map(|size| size.to_string());
+        assert_eq!(shown, ["7", "4096", "0.01%", "7%", "12.5%", "25%", "100%"]);
+        assert_eq!(sizes.map(|size| size.is_below(4096)), [true, false, true, true, true, true, false]);
+        let json = serde_json::to_string(&[sizes[0], sizes[4]]).unwrap();
+        assert_eq!(json, r#"[7,"12.5%"]"#);
+        assert_eq!([sizes[0].words(), sizes[4].words()], ["7 entries", "12.5% of the prompt or text"]);
+        assert_eq!(Size::of(&cell("nll", "full", None, &[("a", 1.0, 1.0)])[0]), None);
+    }
+}
