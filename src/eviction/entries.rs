@@ -154,6 +154,11 @@ impl CacheEntries {
         CacheEntries { cuts, ..self }
     }
 
+    /// The caches of [`with_cuts`](Self::with_cuts), as they are now.
+    pub fn cuts(&self) -> &[CacheEntries] {
+        &self.cuts
+    }
+
     /// Ends the prompt: takes the caches of [`with_cuts`](Self::with_cuts).
     pub fn take_cuts(&mut self) -> Vec<CacheEntries> {
         std::mem::take(&mut self.cuts)

@@ -216,7 +216,7 @@ pub struct MemoryPlan<'a> {
     /// start.
     pub fork_scopes: &'a [Scope],
     pub fork_points: &'a [usize],
-    /// Unbounded only: policies that will cut the prompt, for [`Memory::take_cuts`], each with its setting for layers with a window
+    /// Unbounded only: policies that will cut the prompt, for [`Memory::cuts`], each with its setting for layers with a window
     /// and its seed.
     pub cuts: &'a [(SizedPolicy, LocalLayers, u64)],
     /// Unbounded only: forks will be taken, so layers with a window keep what it has passed.
@@ -366,6 +366,11 @@ impl Memory {
             is_long: self.is_long,
             known: None,
         })
+    }
+
+    /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
+    pub fn cuts(&self) -> PromptScores {
+        PromptScores(self.layers.iter().map(|layer| layer.entries.cuts().to_vec()).collect())
     }
 
     /// Ends a prompt that was read with [`MemoryPlan::cuts`]: what each policy knows of it.

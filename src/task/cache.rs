@@ -41,16 +41,16 @@ pub struct FullCachePrefix {
     pub(super) states: Tensor,
     pub(super) read: usize,
     pub(super) seconds: f64,
-    /// Where policies cut the prompt, and what they know of it.
-    cut: Option<(usize, PromptScores)>,
+    /// Where policies cut the prompt, and what they know of it there.
+    cuts: Vec<(usize, PromptScores)>,
 }
 
 /// How far a text is read with the full cache that cells share.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PrefixLength {
     pub read: usize,
-    /// Where caches are cut: the end of what is shared of a prompt.
-    pub cut: usize,
+    /// Where caches are cut, ascending: the end of a prompt, or of what is shared of it.
+    pub cuts: Vec<usize>,
     /// Of the whole text.
     pub text: usize,
 }
@@ -69,6 +69,16 @@ impl CacheConfig {
     /// The part of a text that is read before it is known what leaves: up to the cut, or all of it.
     pub(super) fn continues(&self, tokens: usize, prompt: Option<usize>) -> usize {
         prompt.filter(|_| self.cuts()).unwrap_or(tokens)
+    }
+
+    /// Whether it cuts the prompt, and what it needs to know of that can be found while the full cache reads it, with others. Scores
+    /// that depend on the size need to know it, which is another for every prompt where it is a share of that.
+    fn shares_prompt(&self) -> bool {
+        let policy = self.sized().filter(|policy| policy.awaits_prompt() && self.positions == Positions::Absolute);
+        policy.is_some_and(|SizedPolicy { score, .. }| {
+            let knows_size = self.share.is_none() || !score.depends_on_size();
+            !score.compares_norms() && !score.reads_future() && knows_size
+        })
     }
 
     /// Whether the policy cuts the prompt, or protects it: nothing leaves before it ends.
@@ -106,7 +116,7 @@ impl CacheConfig {
     pub(super) fn start(&self, tokens: usize) -> usize {
         match self.sized().filter(|_| self.positions == Positions::Absolute) {
             Some(policy) if policy.awaits_prompt() => {
-                if shares_prompt(policy, self.share.is_some()) {
+                if self.shares_prompt() {
                     tokens
                 } else {
                     0
@@ -190,11 +200,9 @@ impl CacheConfig {
         if start > 0 {
             let plan = MemoryPlan { measure_loss, ..self.plan(policy, text) };
             let prefix = FullCachePrefix::of(prefix, start)?;
-            let fork = match &prefix.cut {
-                Some((at, scores)) if policy.awaits_prompt() && *at == start => {
-                    prefix.memory.fork_for_cut(scores, start, ends, &plan)
-                }
-                _ => prefix.memory.fork(start, &plan),
+            let fork = match prefix.cuts.iter().find(|(at, _)| policy.awaits_prompt() && *at == start) {
+                Some((_, scores)) => prefix.memory.fork_for_cut(scores, start, ends, &plan),
+                None => prefix.memory.fork(start, &plan),
             };
             return Ok((fork.context("the full-cache prefix cannot be continued")?, start));
         }
@@ -221,7 +229,7 @@ impl FullCachePrefix {
         let read = configs.iter().map(|config| config.needs(text, prompt)).max().unwrap_or(0);
         // A cache at least as large as the text is the full cache: nothing branches off.
         let forks = configs.iter().filter(|config| config.evicting(text).is_some());
-        let length = PrefixLength { read, cut: prompt.unwrap_or(text), text };
+        let length = PrefixLength { read, cuts: prompt.into_iter().collect(), text };
         FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), length)
     }
 
@@ -230,15 +238,13 @@ impl FullCachePrefix {
         model: &LanguageModel,
         tokens: &[u32],
         configs: &[CacheConfig],
-        PrefixLength { read, cut, text }: PrefixLength,
+        PrefixLength { read, cuts: ends, text }: PrefixLength,
     ) -> Result<Option<FullCachePrefix>> {
         let started = Instant::now();
         if read == 0 {
             return Ok(None);
         }
-        // Whether or not any cell cuts: where a read ends changes the last bits.
-        let cut = cut.min(read);
-        let of_cuts = configs.iter().filter(|config| config.cuts() && config.start(cut) == cut);
+        let of_cuts = configs.iter().filter(|config| config.shares_prompt());
         let cuts = of_cuts.filter_map(|config| Some((config.sized()?, config.local_layers, config.seed)));
         let cuts: Vec<(SizedPolicy, LocalLayers, u64)> = cuts.collect();
         // A policy that sums attention can only branch off where the sums were saved.
@@ -262,21 +268,23 @@ impl FullCachePrefix {
             ..MemoryPlan::unbounded()
         };
         let mut memory = model.new_memory(&plan);
-        let mut states = model.read(&tokens[..cut], &mut memory)?;
-        let scores = (cut, memory.take_cuts());
-        if cut < read {
-            states = Tensor::cat(&[&states, &model.read(&tokens[cut..read], &mut memory)?], 0)?;
+        let (mut states, mut at_ends) = (Vec::new(), Vec::new());
+        // Whether or not any cell cuts: where a read ends may change the last bits.
+        let ends: Vec<usize> = ends.into_iter().filter(|end| (1..=read).contains(end)).collect();
+        for &end in &ends {
+            states.push(model.read(&tokens[memory.seen()..end], &mut memory)?);
+            if !cuts.is_empty() {
+                let is_last = ends.last() == Some(&end);
+                at_ends.push((end, if is_last { memory.take_cuts() } else { memory.cuts() }));
+            }
         }
-        let cut = (!cuts.is_empty()).then_some(scores);
-        Ok(Some(FullCachePrefix { memory, states, read, seconds: started.elapsed().as_secs_f64(), cut }))
+        if memory.seen() < read {
+            states.push(model.read(&tokens[memory.seen()..read], &mut memory)?);
+        }
+        let states = if states.len() == 1 { states.remove(0) } else { Tensor::cat(&states, 0)? };
+        let seconds = started.elapsed().as_secs_f64();
+        Ok(Some(FullCachePrefix { memory, states, read, seconds, cuts: at_ends }))
     }
-}
-
-/// Whether what a policy needs to know of a prompt can be found while the full cache reads it, with others.
-/// Those that depend on the size need to know it, which is another for every prompt where it is a share of that.
-fn shares_prompt(policy: SizedPolicy, is_share: bool) -> bool {
-    let score = policy.score;
-    !score.compares_norms() && !score.reads_future() && !(is_share && score.depends_on_size())
 }
 
 #[cfg(test)]

@@ -112,12 +112,15 @@ impl Samples for EncodedPrompts {
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
         let common = self.common(batch.clone());
-        let cut_before = configs.iter().any(|config| config.cuts() && !config.query_aware);
-        let cut = self.common_of(batch.clone(), cut_before);
-        let of_config = |config: &CacheConfig| config.needs_to_go_on(if config.cuts() { cut } else { common });
+        // Cells of one model and text may differ in where they are cut.
+        let end = |config: &CacheConfig| self.common_of(batch.clone(), config.cuts() && !config.query_aware);
+        let mut cuts: Vec<usize> = configs.iter().filter(|config| config.cuts()).map(end).collect();
+        cuts.sort_unstable();
+        cuts.dedup();
+        let of_config = |config: &CacheConfig| config.needs_to_go_on(end(config));
         let read = configs.iter().map(of_config).max().unwrap_or(0);
         let Some(prompt) = self.prompts.get(batch.start) else { return Ok(None) };
-        let length = PrefixLength { read, cut, text: prompt.request.length };
+        let length = PrefixLength { read, cuts, text: prompt.request.length };
         FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, length)
     }
 

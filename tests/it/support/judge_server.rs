@@ -47,7 +47,8 @@ impl JudgeServer {
         let requests = Arc::new(Mutex::new(Vec::new()));
         let seen = requests.clone();
         let server = HttpServer::start(move |request, _| {
-            let request = parse(request, &mut seen.lock().unwrap());
+            // A client that was killed may have sent no more than the beginning.
+            let Some(request) = parse(request, &mut seen.lock().unwrap()) else { return Vec::new() };
             match judge(&request) {
                 Reply::Says(text) => completion(&text),
                 Reply::Raw(status, headers, body) => response(status, &headers, body.as_bytes()),
@@ -70,9 +71,9 @@ impl JudgeServer {
     }
 }
 
-/// Reads a request and adds it to those before.
-fn parse(request: &HttpRequest, seen: &mut Vec<Request>) -> Request {
-    let body: Value = serde_json::from_slice(&request.body).unwrap();
+/// Reads a request and adds it to those before; `None` if it is not whole.
+fn parse(request: &HttpRequest, seen: &mut Vec<Request>) -> Option<Request> {
+    let body: Value = serde_json::from_slice(&request.body).ok()?;
     let question = body["messages"][0]["content"].as_str().unwrap();
     let between = |from: &str| question.split_once(from).unwrap().1.split_once("\n\n---").unwrap().0.to_owned();
     let (first, second) = (between("Response (A): "), between("Response (B): "));
@@ -87,7 +88,7 @@ fn parse(request: &HttpRequest, seen: &mut Vec<Request>) -> Request {
         second,
     };
     seen.push(request.clone());
-    request
+    Some(request)
 }
 
 fn completion(text: &str) -> Vec<u8> {
