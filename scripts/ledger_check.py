@@ -37,7 +37,7 @@ SETTING = (
     "task dataset model model_revision dtype length stride bos tail generation compare_to_full selection data seed prefill engine device"
 ).split()
 SLICE = "slice slice_name slice_low slice_high slice_second".split()
-READ = [*SETTING, *"cell policy cache_size score positions sample cluster metric value weight".split(), *SLICE]
+READ = [*SETTING, *"cell policy cache_size cache_share schedule score positions sample cluster metric value weight".split(), *SLICE]
 
 PERPLEXITIES = {"nll", "nll_word", "nll_written"}
 RATES = {"decode", "decode_batch", "prefill"}
@@ -251,10 +251,15 @@ def gather(rows):
             homes[without(setting)].add(setting)
     panels = defaultdict(lambda: defaultdict(Cell))
     for row, setting in zip(rows, settings, strict=True):
-        moved = row["positions"] != "absolute" and not shared(row)
+        label = row["policy"]
+        if not shared(row):
+            scheduled = row["schedule"] not in (None, "1") and not row["prefill"].startswith("one_shot")
+            label += f"@{row['schedule']}" * scheduled + f"@{row['positions']}" * (row["positions"] != "absolute")
         # Rows give the full cache its length; report.csv leaves its size empty.
         size = None if row["policy"] == "full" else row["cache_size"]
-        place = (f"{row['policy']}@{row['positions']}" if moved else row["policy"], size)
+        if size is not None and row["cache_share"] is not None:
+            size = f"{100 * row['cache_share']:g}%"
+        place = (label, size)
         for home in (homes.get(without(setting)) if shared(row) else None) or [setting]:
             cell = panels[home, row["metric"], row["slice"]][place]
             cell.score = row["score"] or ""
@@ -451,7 +456,7 @@ def compare_pairs(rows, path):
     with path.open(newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
     for line in lines:
-        key = (*setting_in(line), line["metric"], line["policy"], line["against"], int(line["cache_size"]))
+        key = (*setting_in(line), line["metric"], line["policy"], line["against"], size_in(line))
         if key not in computed:
             wrong.append(f"pairs.csv has a pair that the ledger has not: {key}")
         for name, number in computed.get(key, {}).items():
@@ -527,6 +532,12 @@ def setting_in(line):
     return [kinds.get(column, str)(line[column]) for column in SETTING]
 
 
+def size_in(line):
+    """Entries, or a share such as 25%; None for the full cache."""
+    size = line["cache_size"]
+    return None if not size else size if size.endswith("%") else int(size)
+
+
 def in_report(path):
     """The points of report.csv, under the same keys."""
     csv.field_size_limit(1 << 30)
@@ -534,8 +545,7 @@ def in_report(path):
     with path.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
             setting = setting_in(line)
-            size = int(line["cache_size"]) if line["cache_size"] else None
-            key = (*setting, line["metric"], line["slice"], line["policy"], size)
+            key = (*setting, line["metric"], line["slice"], line["policy"], size_in(line))
             if key in found:
                 sys.exit(f"{path} has a point twice: {key}")
             found[key] = line

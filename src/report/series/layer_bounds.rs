@@ -12,10 +12,11 @@ pub(crate) struct LayerBound {
     pub window: Option<u32>,
 }
 
-/// The layers of a row's cache, one for all where they are alike. `None` where the row does not say: with a budget, and in rows of
-/// earlier versions for models with windows.
+/// The layers of a row's cache, one for all where they are alike. `None` where the row does not say: with a budget, in rows of
+/// earlier versions for models with windows, and where entries do not leave one by one from a full cache on.
 pub(crate) fn layer_bounds(row: &Row) -> Option<Vec<LayerBound>> {
-    if row.budget.is_some() || (row.local_layers.is_some() && row.windows.is_none()) {
+    let one_by_one = row.schedule.as_deref().is_none_or(|schedule| schedule == "1" || schedule == "cut+1");
+    if !one_by_one || row.budget.is_some() || (row.local_layers.is_some() && row.windows.is_none()) {
         return None;
     }
     let windows = row
