@@ -31,6 +31,7 @@ mod progress;
 mod readers;
 mod recall;
 mod retention;
+mod schedules;
 mod secrets;
 mod serve;
 mod settling;
