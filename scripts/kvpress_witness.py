@@ -3,7 +3,7 @@
 
     pip install torch==2.13.0 transformers==5.2.0 kvpress==0.5.5 gguf==0.19.0
     python3 scripts/kvpress_witness.py record OUT.json --model MODEL.gguf --text BOOK.txt [--prompts 512 1024 2048]
-                                       [--intervals 32 128]
+                                       [--intervals 32 128] [--presses TOVA ...] [--exact]
     python3 scripts/kvpress_witness.py compare OUT.json... --program target/release/tova-bench   (needs numpy only)
     python3 scripts/kvpress_witness.py goldens   make tests/golden/kvpress again
 
@@ -13,13 +13,14 @@ prompt has that size, and N divides it, so a cut is always at a multiple of N fr
 
 `record` writes, for every prompt, press and ratio, the positions that each layer and key-value head keeps, and the NLLs of the 256
 tokens that follow, into OUT.json; the scores and every cut go into OUT.npz. It takes the first tokens of BOOK.txt, without BOS.
+Everything is f32, as transformers loads it; --exact computes in float64, norms, rotations and softmax too.
 `compare` runs the program on the same tokens. It fails where more than 1 in 1,000 entries differ, or the mean NLL by more than 1e-3,
 and says how close the scores of differing entries were in kvpress: the distance to the other side of the cut, relative to the larger.
 Equal tokens have keys of equal norm in the first layer, so that rounding decides in Knorm. What it decided there is not judged; Knorm
 is recorded once more with these ties decided as tova-bench decides them, and that is judged.
 `goldens` leaves a case out if rounding could change what it keeps.
 """
-import argparse, json, math, os, subprocess, sys, tempfile
+import argparse, contextlib, json, math, os, subprocess, sys, tempfile
 from pathlib import Path
 import numpy as np
 
@@ -183,14 +184,26 @@ def versions():
 def record(a):
     import torch, transformers
     quiet()
-    path, out = Path(a.model), Path(a.out)
+    path = Path(a.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     model = transformers.AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager").eval()
+    everything = contextlib.nullcontext()
+    if a.exact:
+        from one_by_one import float64_everywhere
+        model, everything = model.double(), float64_everywhere()
+    with everything:
+        if a.exact:
+            model.model.rotary_emb = type(model.model.rotary_emb)(model.config)
+        record_all(a, model, tokenizer)
+
+
+def record_all(a, model, tokenizer):
+    path, out = Path(a.model), Path(a.out)
     longest = max([*a.prompts, TARGET if a.intervals else 0]) + FOLLOWING
     tokens = tokenizer.encode(Path(a.text).read_text()[:20 * longest], add_special_tokens=False)[:longest]
     assert len(tokens) == longest, f"{a.text} has only {len(tokens)} tokens"
-    cases, arrays = [], {}
+    cases, arrays, variants = [], {}, [(name, ties) for name, ties in VARIANTS if name in a.presses]
 
     def add(case, nll, survivors=None, cuts=None):
         if survivors is not None:
@@ -203,21 +216,22 @@ def record(a):
         print(f"{label(case)}: mean NLL {np.mean(nll):.4f}, closest cut {case.get('closest', math.nan):.1e}", flush=True)
 
     def save():
-        of = {"model": str(path.resolve()), "text": Path(a.text).name, "versions": versions(), "tokens": tokens, "cases": cases}
+        of = {"model": str(path.resolve()), "text": Path(a.text).name, "versions": versions(), "exact": a.exact, "tokens": tokens}
+        of |= {"cases": cases}
         out.write_text(json.dumps(of, separators=(",", ":")) + "\n")
         np.savez_compressed(out.with_suffix(".npz"), **arrays)
 
     for prompt in a.prompts:
         text = tokens[:prompt + FOLLOWING]
         add(dict(press="full", prompt=prompt, schedule="cut"), read(model, text, prompt)[0])
-        for name, ties in VARIANTS:
+        for name, ties in variants:
             for ratio in RATIOS:
                 case = dict(press=name, prompt=prompt, ratio=ratio, size=max(1, int(prompt * (1 - ratio))), schedule="cut") | ties
                 add(case, *read(model, text, prompt, press_of(name, ratio), ties=bool(ties)))
         save()
     for interval in a.intervals:
         text = tokens[:TARGET + FOLLOWING]
-        for name, ties in VARIANTS:
+        for name, ties in variants:
             if name in DECODING:
                 case = dict(press=name, prompt=TARGET, size=TARGET, schedule=str(interval)) | ties
                 add(case, *read(model, text, TARGET, press_of(name, None, interval, TARGET), interval, bool(ties)))
@@ -478,6 +492,8 @@ def main():
     c.add_argument("--text", required=True)
     c.add_argument("--prompts", type=int, nargs="*", default=[512, 1024, 2048])
     c.add_argument("--intervals", type=int, nargs="*", default=[32, 128])
+    c.add_argument("--presses", nargs="*", default=list(RULES), choices=list(RULES))
+    c.add_argument("--exact", action="store_true")
     c.set_defaults(run=record)
     c = commands.add_parser("compare")
     c.add_argument("out", nargs="+")
