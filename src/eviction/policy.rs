@@ -209,7 +209,7 @@ impl Policy {
     pub fn check_windows(self) -> Result<()> {
         ensure!(
             self.keep_first != Amount::Prompt,
-            "the model has layers with a window of their own, which no prompt stays in\n\
+            "the model has layers with a window that is shorter than the text, which no prompt stays in\n\
              hint: leave such layers alone with @exempt (`local_layers: exempt`)"
         );
         self.schedule.check_windows()

@@ -37,8 +37,8 @@ impl Schedule {
     pub(super) fn check_windows(self) -> Result<()> {
         ensure!(
             self.every == Some(1),
-            "the model has layers with a window of their own, and there the schedule {self} would leave heads with different \
-             numbers of entries\nhint: leave such layers alone with @exempt (`local_layers: exempt`), or use the schedule 1 or cut+1"
+            "the model has layers with a window that is shorter than the text, and there the schedule {self} would leave heads \
+             with different numbers of entries\nhint: leave such layers alone with @exempt (`local_layers: exempt`), or use the schedule 1 or cut+1"
         );
         Ok(())
     }

@@ -288,6 +288,11 @@ impl ModelShape {
         self.attention.iter().any(|layer| layer.window.is_some())
     }
 
+    /// Whether a window passes any token of a text of so many.
+    pub fn windows_pass(&self, tokens: usize) -> bool {
+        self.attention.iter().filter_map(|layer| layer.window).any(|window| window < tokens)
+    }
+
     /// Bytes of an entry's key and value in one layer, all heads, in f32.
     fn entry_bytes(&self) -> usize {
         2 * self.heads.kv_heads * self.head_dim * size_of::<f32>()

@@ -120,14 +120,14 @@ impl Cell {
         samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.draws())
     }
 
-    /// Refuses a cache that a model of so many layers cannot have.
+    /// Refuses a cache that a model of so many layers cannot have. Their windows may pass tokens of the texts.
     ///
     /// # Errors
     /// A budget for another number of layers, or one that leaves a layer too small for what is protected; a schedule that layers
     /// with a window cannot have.
-    pub fn check_layers(&self, layers: usize, has_windows: bool) -> Result<()> {
+    pub fn check_layers(&self, layers: usize, windows_pass: bool) -> Result<()> {
         let CacheRule::Evict { policy, size } = self.rule else { return Ok(()) };
-        let bounded = has_windows && self.local_layers == LocalLayers::Bounded;
+        let bounded = windows_pass && self.local_layers == LocalLayers::Bounded;
         policy
             .check(size, layers)
             .and_then(|()| if bounded { policy.check_windows() } else { Ok(()) })

@@ -25,7 +25,7 @@ impl TextModel {
     pub fn answer(&self, requests: TextRequests, config: &CacheConfig) -> Result<Vec<TokenAnswer>> {
         let TextRequests { requests, length, stop: stop_strings } = requests;
         if let Some(policy) = config.rule.sized().filter(|_| config.local_layers == LocalLayers::Bounded)
-            && self.files.shape.has_windows()
+            && self.files.shape.windows_pass(length)
         {
             policy.check_windows()?;
         }

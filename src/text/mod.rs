@@ -37,12 +37,12 @@ impl TextModel {
         Ok(TextModel { files, model, tokenizer })
     }
 
-    /// Checks that the model's layers can have the schedule of a plan's policy.
+    /// Checks that the model's layers can have the schedule of a plan's policy, with a text of so many tokens.
     ///
     /// # Errors
     /// As [`Policy::check_windows`](crate::eviction::Policy::check_windows).
-    pub fn check_schedule(&self, plan: &MemoryPlan<'_>) -> Result<()> {
-        let bounded = plan.local_layers == LocalLayers::Bounded && self.files.shape.has_windows();
+    pub fn check_schedule(&self, plan: &MemoryPlan<'_>, tokens: usize) -> Result<()> {
+        let bounded = plan.local_layers == LocalLayers::Bounded && self.files.shape.windows_pass(tokens);
         plan.policy.filter(|_| bounded).map_or(Ok(()), SizedPolicy::check_windows)
     }
 
