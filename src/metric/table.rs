@@ -154,7 +154,7 @@ pub static METRICS: &[Metric] = &[
     new("new_tokens", "tokens written", Unknown, Mean).with(&[Detail]),
     new("answered", "answers in a box (%)", Higher, Share).with(&[Detail]),
     new("cut_off", "cut off at the limit (%)", Lower, Share).with(&[Detail]),
-    new("held_bytes", "cache bytes while writing", Lower, Mean).with(&[VaryingWeights, Detail]),
+    new("held_bytes", "cache bytes after the prompt", Lower, Mean).with(&[VaryingWeights, Detail]),
     new("distinct_1", "distinct words (%)", Unknown, Share).with(&[Detail]),
     new("distinct_2", "distinct word pairs (%)", Unknown, Share).with(&[Detail]),
     new("distinct_3", "distinct word triples (%)", Unknown, Share).with(&[Detail]),
