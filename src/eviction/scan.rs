@@ -198,7 +198,7 @@ impl<'a> BlockScan<'a> {
         let groups = masks.iter_mut().enumerate();
         for (group, mask) in groups.filter(|(group, _)| !passed.get(*group).copied().unwrap_or(false)) {
             let candidates = entries.candidates(policy, group, columns);
-            entries.evict(group, candidates, entries.burst, mask, attention, newest, |victim| {
+            entries.evict(group, candidates, mask, attention, newest, |victim| {
                 victims.push((group, victim));
                 if let Some(log) = log.as_deref_mut() {
                     let victim = entries.groups[group].positions[victim];

@@ -195,13 +195,12 @@ impl CacheEntries {
         }
     }
 
-    /// Evicts `count` entries of a group: those with the lowest scores among the `candidates`, the oldest of equal ones. The `mask`
+    /// Evicts as many entries of a group as leave at once: those with the lowest scores among the `candidates`, the oldest of equal ones. The `mask`
     /// is 0 for columns that are in the cache. `newest` is scratch space for one row of attention.
     pub(super) fn evict(
         &self,
         group: usize,
         candidates: Range<usize>,
-        count: usize,
         mask: &mut [f32],
         attention: &Attention<'_>,
         newest: &mut [f32],
@@ -233,7 +232,7 @@ impl CacheEntries {
                     .map_or(Scores::Ascending, |scores| Scores::Priorities(&scores[candidates.clone()], 0.0))
             }
         };
-        for _ in 0..count {
+        for _ in 0..self.burst {
             let living = &mut mask[candidates.clone()];
             // If every score is NaN, the oldest leaves, and the NaN shows in the results.
             let lowest = scores.lowest(living).or_else(|| Scores::Ascending.lowest(living));

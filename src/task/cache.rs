@@ -115,13 +115,8 @@ impl CacheConfig {
     /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {
         match self.sized().filter(|_| self.positions == Positions::Absolute) {
-            Some(policy) if policy.awaits_prompt() => {
-                if self.shares_prompt() {
-                    tokens
-                } else {
-                    0
-                }
-            }
+            Some(_) if self.shares_prompt() => tokens,
+            Some(policy) if policy.awaits_prompt() => 0,
             Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.score.shares_prefix() => {
                 policy.smallest(self.layers).min(tokens) / BLOCK * BLOCK
             }
