@@ -195,8 +195,8 @@ impl CacheEntries {
         }
     }
 
-    /// Evicts as many entries of a group as leave at once: those with the lowest scores among the `candidates`, the oldest of equal ones. The `mask`
-    /// is 0 for columns that are in the cache. `newest` is scratch space for one row of attention.
+    /// Evicts as many entries of a group as leave at once: those with the lowest scores among the `candidates`, the oldest of equal
+    /// ones. The `mask` is 0 for columns that are in the cache. `newest` is scratch space for one row of attention.
     pub(super) fn evict(
         &self,
         group: usize,
