@@ -53,8 +53,8 @@ fn policies() -> String {
         "Sweeps may also name these, which are no eviction policies:\n  \
          full         the unbounded cache; one cell, whatever the sizes\n  \
          truncate     the text in pieces of k tokens, each with an empty cache (the paper's Baseline)\n\n\
-         Policies. A number after + always keeps that many first tokens; a name after @ sets the positions at which keys\n\
-         are rotated, if not those of the sweep: window+4@slot, tova@squeezed\n",
+         Policies. A number after + always keeps that many first tokens. What follows an @ goes before what the sweep says:\n\
+         when entries leave (tova@cut, h2o@128, tova@cut+16), or the positions at which keys are rotated (window+4@slot)\n",
     );
     for preset in PRESETS {
         let name = format!("{}[+I]", preset.name);
