@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tova_bench::eviction::formula::Pool;
 use tova_bench::eviction::{
-    Amount, Budget, CacheEntries, Heads, NewEntries, Normaliser, Policy, Scope, Score, Vectors, presets,
+    Amount, Budget, CacheEntries, Heads, NewEntries, Normaliser, Policy, Schedule, Scope, Score, Vectors, presets,
 };
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelShape, WeightType, tiny_shape};
 
@@ -64,6 +64,7 @@ fn scan(criterion: &mut Criterion) {
         keep_first: Amount::Tokens(0),
         keep_recent: Amount::Tokens(0),
         budget: Budget::Uniform,
+        schedule: Schedule::default(),
     };
     let written = [
         "ema(attention, 0.95)",
