@@ -178,8 +178,8 @@ fn table(panels: &[Panel], keys: &[SeriesKey], answers: &[Answer<'_>]) -> Option
 
 const TITLE: &str = "How much cache is enough";
 const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
-                     cache, as do all larger ones, with its share of the sample's length. The smallest of each line is \
-                     bold.";
+                     cache, as do all larger ones; of a number of entries also its share of the sample's length. The \
+                     smallest of each line is bold.";
 const ABOUT_INTERVALS: &str = " Sizes that are not excluded could be the smallest that is enough, as far as the paired 95 % \
                                interval of each loss says.";
 
