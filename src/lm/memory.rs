@@ -291,7 +291,9 @@ impl Memory {
             let capacity = vector::padded(room.min(in_window));
             // Without evictions, rank and position are the same.
             let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
-            let tables = if on_gpu && entries.can_be_scanned_on_device() {
+            // On a device, keys are not placed anew after a cut.
+            let moves_at_cut = entries.awaits_cut() && positions != Positions::Absolute;
+            let tables = if on_gpu && !moves_at_cut && entries.can_be_scanned_on_device() {
                 let rule = entries.scan_rule();
                 let of_gpu = GpuCache::new(heads, head_dim, capacity, rule.as_ref(), positions, plan.measure_loss);
                 Tables::Gpu(of_gpu)
