@@ -65,9 +65,10 @@ impl CacheEntries {
     /// Whether a device can scan it: everything but what needs the future, records for it, keeps scores for a cut, or evicts
     /// several entries at once.
     pub fn can_be_scanned_on_device(&self) -> bool {
-        // Where a window removes entries, what a prompt is cut by is not in the order of those that are left.
-        let is_plain =
-            self.recorded.is_none() && self.cuts.is_empty() && !(self.awaits_cut && self.window.is_some());
+        // Of a prompt that will be cut, what a formula remembers would have to be cut on the device too; and where a window removes
+        // entries, what the prompt is cut by is not in the order of those that are left.
+        let cuts_more = self.awaits_cut && (self.window.is_some() || self.scorer.is_some());
+        let is_plain = self.recorded.is_none() && self.cuts.is_empty() && !cuts_more;
         is_plain && (self.policy.is_none() || self.scan_rule().is_some())
     }
 
