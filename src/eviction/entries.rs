@@ -238,9 +238,9 @@ impl CacheEntries {
     }
 
     /// After the prompt's last token: a policy that protects the prompt has its size from there on. A cache whose policy's schedule
-    /// says so is cut to its size: protected entries are kept, and of
-    /// the others those with the highest scores, the newer of equal ones. Returns the columns each group keeps, ascending:
-    /// (groups)(entries); `None` if all entries fit. `log` takes what leaves, group by group, the oldest first.
+    /// says so is cut to its size: protected entries are kept, and of the others those with the highest scores, the newer of equal
+    /// ones. Returns the columns each group keeps, ascending: (groups)(entries); `None` if all entries fit. `log` takes what leaves,
+    /// group by group, the oldest first.
     pub fn cut(&mut self, log: Option<&mut Vec<Eviction>>) -> Option<Vec<Vec<u32>>> {
         let policy = self.policy.filter(|_| std::mem::take(&mut self.awaits_cut))?;
         let newest = std::mem::take(&mut self.newest);

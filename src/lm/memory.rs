@@ -359,15 +359,20 @@ impl Memory {
             };
             Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
         });
-        Some(Memory {
-            layers: layers.collect::<Option<Vec<_>>>()?,
+        Some(self.forked(layers.collect::<Option<_>>()?, len, plan))
+    }
+
+    /// A memory of these layers, which have read the first `len` tokens of this one.
+    fn forked(&self, layers: Vec<LayerCache>, len: usize, plan: &MemoryPlan<'_>) -> Memory {
+        Memory {
+            layers,
             seen: len,
             scratch: Scratch::default(),
-            compute_f64: policy.score.compares_norms(),
-            lost: measure_loss.then(|| vec![0.0; len]),
+            compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
+            lost: plan.measure_loss.then(|| vec![0.0; len]),
             is_long: self.is_long,
             known: None,
-        })
+        }
     }
 
     /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
@@ -418,15 +423,7 @@ impl Memory {
             });
             Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
         });
-        Some(Memory {
-            layers: layers.collect::<Option<Vec<_>>>()?,
-            seen: len,
-            scratch: Scratch::default(),
-            compute_f64: policy.score.compares_norms(),
-            lost: measure_loss.then(|| vec![0.0; len]),
-            is_long: self.is_long,
-            known: None,
-        })
+        Some(self.forked(layers.collect::<Option<_>>()?, len, plan))
     }
 
     /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
