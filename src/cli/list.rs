@@ -58,14 +58,10 @@ fn policies() -> String {
     );
     for preset in PRESETS {
         let name = format!("{}[+I]", preset.name);
-        text += &format!(
-            "  {name:<16} {}\n{:18} {}\n{:18} {}\n",
-            preset.summary,
-            "",
-            preset.policy(),
-            "",
-            preset.source
-        );
+        // One whose file is not there has no identity.
+        let policy =
+            preset.policy().map_or_else(|_| format!("score={}", preset.score), |policy| policy.to_string());
+        text += &format!("  {name:<16} {}\n{:18} {}\n{:18} {}\n", preset.summary, "", policy, "", preset.source);
     }
     text + "\nA sweep can define more:\n  define:\n    \
             tova-r16: {score: last_attention, scope: layer, keep_first: 0, keep_recent: 16}\n"

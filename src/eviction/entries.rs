@@ -4,10 +4,10 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::formula::{self, Scorer};
-use super::future::RecordedAttention;
+use super::formula::{self, Function, Scorer, Word};
+use super::future::{RecordedAttention, SecondReading};
 use super::policy::SizedPolicy;
-use super::scan::{Attention, BlockScan, Eviction, NewEntries, Vectors};
+use super::scan::{Attention, BlockScan, Eviction, NewEntries, Vectors, Wanted};
 use super::scoring::{Method, Score};
 use super::settings::Scope;
 
@@ -69,6 +69,8 @@ pub struct CacheEntries {
     pub(super) scorer: Option<Scorer>,
     /// Attention so far, where it is recorded.
     pub(super) recorded: Option<RecordedAttention>,
+    /// What the prompt's entries are paid while it is read again.
+    pub(super) second_reading: Option<SecondReading>,
     /// Tokens that a query of this layer sees, itself included, if the model limits that.
     pub(super) window: Option<usize>,
     /// Entries outside the window stay, masked: forks may need them.
@@ -106,6 +108,7 @@ impl CacheEntries {
             received: scopes.iter().map(received).collect(),
             scorer: None,
             recorded: None,
+            second_reading: None,
             window: None,
             keeps_all: false,
             limit: usize::MAX,
@@ -131,7 +134,65 @@ impl CacheEntries {
     /// The same cache as that of a layer, which functions that score entries are told.
     #[must_use]
     pub fn of_layer(self, layer: usize) -> CacheEntries {
-        CacheEntries { layer, ..self }
+        CacheEntries { layer, scorer: self.scorer.map(|scorer| scorer.of_layer(layer)), ..self }
+    }
+
+    /// An unbounded cache of a layer that holds a text's first `len` entries, to see what they are paid by what is read next.
+    pub fn to_read_again(heads: Heads, layer: usize, len: usize) -> CacheEntries {
+        let positions = (0..len as u32).collect();
+        let groups = vec![HeadGroup { positions, priority: Vec::new() }];
+        CacheEntries { groups, seen: len, ..CacheEntries::unbounded(heads, &[], &[]).of_layer(layer) }
+    }
+
+    /// Forgets what was read after the first `len` tokens, and begins to note what some of these are paid.
+    pub fn read_again(&mut self, len: usize, chunk: Range<usize>) {
+        self.groups[0].positions.truncate(len);
+        self.seen = len;
+        self.second_reading = Some(SecondReading::new(self.heads, len, chunk));
+    }
+
+    /// The largest attention that was paid to the entries of the chunk: (kv_heads)(entries).
+    pub fn take_second_reading(&mut self) -> Vec<Vec<f32>> {
+        self.second_reading.take().map(SecondReading::into_largest).unwrap_or_default()
+    }
+
+    /// The scores of the cache, and of those that hold the same until a cut.
+    fn scores(&self) -> impl Iterator<Item = Score> {
+        std::iter::once(self).chain(&self.cuts).filter_map(|cache| Some(cache.policy?.score))
+    }
+
+    /// What its scores have to know of new entries.
+    pub fn wants(&self) -> Wanted {
+        Wanted {
+            projected_norms: self.scores().any(|score| score.has(Word::ProjectedValueNorm)),
+            token_texts: self.scores().any(|score| score.calls(Function::TokenIn)),
+        }
+    }
+
+    /// Whether the prompt has to be read again before it is cut.
+    pub fn wants_second_reading(&self) -> bool {
+        let waits = self.awaits_cut || !self.cuts.is_empty();
+        waits && self.scores().any(|score| score.has(Word::RereadAttention))
+    }
+
+    /// Takes what the second reading has paid to the entries of the prompt: (kv_heads)(tokens).
+    pub fn end_prompt(&mut self, reread: &[Vec<f32>]) {
+        self.cuts.iter_mut().for_each(|cut| cut.end_prompt(reread));
+        let (Some(policy), Some(mut scorer)) = (self.policy, self.scorer.take()) else { return };
+        if scorer.wants_reread() && !self.newest.is_empty() {
+            let mask = vec![0.0; self.len()];
+            for group in 0..self.groups.len() {
+                let positions = &self.groups[group].positions;
+                let of_entries =
+                    |head: &Vec<f32>| positions.iter().map(|position| head[*position as usize]).collect();
+                let reread: Vec<Vec<f32>> = reread.iter().map(of_entries).collect();
+                let unprotected = self.candidates(policy, group, self.len());
+                let entries = formula::Entries { positions, mask: &mask, unprotected };
+                scorer.read_again(&reread, group, &entries);
+                self.newest[group] = scorer.scores(group, 0..self.len()).collect();
+            }
+        }
+        self.scorer = Some(scorer);
     }
 
     /// The same cache, empty, with the attention of the text that it will read.
@@ -250,6 +311,7 @@ impl CacheEntries {
             return None;
         }
         let entries = self.len();
+        let block = policy.score.block();
         let kept = (entries > policy.size).then(|| {
             // All groups hold the same: nothing but the window has removed anything yet.
             let first = self.first_columns(policy, 0);
@@ -258,6 +320,13 @@ impl CacheEntries {
             let of_group = |group| {
                 let scores = self.scores_at_cut(policy, group, &newest);
                 let score = |column: u32| scores[column as usize];
+                if let Some(tokens) = block {
+                    let all: Vec<usize> = (0..entries).collect();
+                    let candidates = candidates.start as usize..candidates.end as usize;
+                    let left =
+                        self.blocks(tokens, group, &all, candidates, entries - policy.size, |at| scores[at]);
+                    return (0..entries as u32).filter(|column| !left.contains(&(*column as usize))).collect();
+                }
                 let mut kept: Vec<u32> = candidates.clone().collect();
                 // NaN sorts somewhere; it shows in the results.
                 kept.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
@@ -328,8 +397,8 @@ impl CacheEntries {
         }
         let Some(policy) = self.policy else { return };
         let (step, columns) = (self.seen + attention.row, column + 1);
-        // The end of a block may be that of the prompt.
-        let may_be_cut = attention.is_last() && !self.newest.is_empty();
+        // The end of a read may be that of the prompt.
+        let may_be_cut = attention.ends_read && !self.newest.is_empty();
         if let Some(mut scorer) = self.scorer.take() {
             let row = formula::Row { attention, vectors, step, column, decides: decides || may_be_cut };
             for group in 0..self.groups.len() {
@@ -439,7 +508,8 @@ impl CacheEntries {
             received,
             scorer: policy.and_then(|policy| match policy.score {
                 Score::Formula(formula) if formula.method() == Method::Instructions => {
-                    Some(Scorer::new(formula, policy.size, self.heads, policy.scope, salt))
+                    let scorer = Scorer::new(formula, policy.size, self.heads, policy.scope, salt);
+                    Some(scorer.of_layer(self.layer))
                 }
                 _ => None,
             }),

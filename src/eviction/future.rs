@@ -1,5 +1,7 @@
 //! The attention of a text's queries under the full cache, for policies that know the future.
 
+use std::ops::Range;
+
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
@@ -22,6 +24,45 @@ pub struct RecordedAttention {
     groups: Vec<Vec<f16>>,
     tokens: usize,
     row: Vec<f32>,
+}
+
+/// What a prompt's entries are paid while the model reads it again (arXiv 2505.23416): the largest attention to those of a chunk, from
+/// a softmax over them, over what is read, and over the first entries of the prompt.
+#[derive(Clone, Debug)]
+pub(super) struct SecondReading {
+    prompt: usize,
+    chunk: Range<usize>,
+    /// (kv_heads)(entries of the chunk)
+    largest: Vec<Vec<f32>>,
+}
+
+/// The prompt's first entries that take part in every softmax (NVIDIA/kvpress `kvzip_press.py`).
+const FIRST_ENTRIES: usize = 4;
+
+impl SecondReading {
+    pub fn new(heads: Heads, prompt: usize, chunk: Range<usize>) -> SecondReading {
+        let largest = vec![vec![0.0; chunk.len()]; heads.kv_heads];
+        SecondReading { prompt, chunk, largest }
+    }
+
+    /// Adds the row of the next query. Columns are positions: nothing has left.
+    pub fn add(&mut self, attention: &Attention<'_>, heads: Heads) {
+        for head in 0..heads.heads {
+            let (weights, _) = attention.of_head(head);
+            let sum =
+                |columns: Range<usize>| weights[columns].iter().map(|weight| f64::from(*weight)).sum::<f64>();
+            let first = FIRST_ENTRIES.min(self.chunk.start);
+            let all = sum(0..first) + sum(self.chunk.clone()) + sum(self.prompt..weights.len());
+            let own = weights[self.chunk.clone()].iter();
+            for (most, weight) in self.largest[head / heads.per_kv_head()].iter_mut().zip(own) {
+                *most = most.max((f64::from(*weight) / all) as f32);
+            }
+        }
+    }
+
+    pub fn into_largest(self) -> Vec<Vec<f32>> {
+        self.largest
+    }
 }
 
 impl RecordedAttention {

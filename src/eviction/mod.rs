@@ -28,7 +28,7 @@ pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use on_device::{ScanRule, Scanned};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
-pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors};
+pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors, Wanted};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
 pub use scoring::{NamedScore, SCORES, Score};
 pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::budget::Budget;
 use super::formula::Pool;
+use super::formula::Word;
 use super::schedule::Schedule;
 use super::scoring::{Method, Score};
 use super::settings::Scope;
@@ -166,6 +167,14 @@ impl Policy {
         );
         let Policy { score, scope, budget, schedule, .. } = policy;
         let keeps_prompt = policy.keep_first == Amount::Prompt;
+        ensure!(
+            score.block().is_none() || scope == Scope::Layer,
+            "whole blocks are evicted under its score, which heads would do at different times; its scope must be layer"
+        );
+        ensure!(
+            schedule.cut || !score.has(Word::RereadAttention),
+            "`reread_attention` is known only where a prompt is cut; its schedule must be cut or cut+N, not {schedule}"
+        );
         ensure!(
             !(keeps_prompt && schedule.cut),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
@@ -417,8 +426,12 @@ impl SizedPolicy {
             schedule: Schedule::CUT,
             ..self
         };
-        let own = SizedPolicy { keeps_prompt: false, schedule: Schedule::CUT, ..self };
-        if self.score.depends_on_size() { own } else { shared }
+        let SizedPolicy { keep_first, keep_recent, size, .. } = self;
+        let shared = match self.score.depends_on_protection() {
+            true => SizedPolicy { keep_first, keep_recent, ..shared },
+            false => shared,
+        };
+        if self.score.depends_on_size() { SizedPolicy { size, ..shared } } else { shared }
     }
 
     /// The policy of one layer, with its size.

@@ -4,7 +4,7 @@
 //! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
 use super::budget::Budget;
-use super::formula::Pool;
+use super::formula::{FormulaError, Pool};
 use super::policy::{Amount, Policy};
 use super::schedule::Schedule;
 use super::scoring::Score;
@@ -20,6 +20,8 @@ pub struct Preset {
     pub scope: Scope,
     pub keep_first: Amount,
     pub keep_recent: Amount,
+    pub schedule: Schedule,
+    pub budget: Budget,
     /// What leaves, in one line.
     pub summary: &'static str,
     /// Paper and code that define it, and where this deviates.
@@ -27,10 +29,12 @@ pub struct Preset {
 }
 
 impl Preset {
-    pub fn policy(&self) -> Policy {
-        let score = Score::new(self.score, Pool::Mean).expect("a test reads all of them");
-        let Preset { scope, keep_first, keep_recent, .. } = *self;
-        Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform, schedule: Schedule::default() }
+    /// # Errors
+    /// A preset whose file is not there.
+    pub fn policy(&self) -> Result<Policy, FormulaError> {
+        let score = Score::new(self.score, Pool::Mean)?;
+        let Preset { scope, keep_first, keep_recent, budget, schedule, .. } = *self;
+        Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule })
     }
 }
 
@@ -41,8 +45,36 @@ const fn preset(
     summary: &'static str,
     source: &'static str,
 ) -> Preset {
-    Preset { name, score, scope, keep_first: Amount::Tokens(0), keep_recent, summary, source }
+    Preset {
+        name,
+        score,
+        scope,
+        keep_first: Amount::Tokens(0),
+        keep_recent,
+        schedule: Schedule::EVERY_TOKEN,
+        budget: Budget::Uniform,
+        summary,
+        source,
+    }
 }
+
+/// A preset that cuts a prompt, after which nothing leaves.
+const fn of_prompt(
+    name: &'static str,
+    score: &'static str,
+    (scope, keep_first, keep_recent): (Scope, usize, usize),
+    summary: &'static str,
+    source: &'static str,
+) -> Preset {
+    Preset {
+        keep_first: Amount::Tokens(keep_first),
+        schedule: Schedule::CUT,
+        ..preset(name, score, (scope, Amount::Tokens(keep_recent)), summary, source)
+    }
+}
+
+/// SnapKV's score.
+const SNAPKV: &str = "smooth(window(attention, 64), 5)";
 
 /// The table of presets.
 pub const PRESETS: &[Preset] = &[
@@ -168,6 +200,94 @@ pub const PRESETS: &[Preset] = &[
         "knorm with one decision per layer, over the mean norm of its key-value heads",
         "as knorm",
     ),
+    of_prompt(
+        "snapkv",
+        SNAPKV,
+        (Scope::Head, 0, 64),
+        "what the prompt's last 64 queries attend to least, averaged over 5 neighbours, is cut; these 64 stay",
+        "arXiv 2404.14469, NVIDIA/kvpress `snapkv_press.py` (FasterDecoding/SnapKV: 32 queries, the largest of 5 neighbours, per query head)",
+    ),
+    Preset {
+        budget: Budget::Pyramid(20),
+        ..of_prompt(
+            "pyramidkv",
+            SNAPKV,
+            (Scope::Head, 0, 64),
+            "SnapKV with sizes that fall from layer to layer; the last has a twentieth of what is not recent",
+            "arXiv 2406.02069 (NVIDIA/kvpress `pyramidkv_press.py` gives no layer fewer than 64 or more than the prompt, and rounds each)",
+        )
+    },
+    of_prompt(
+        "expected",
+        "expected_attention(512) * value_norm2",
+        (Scope::Head, 4, 0),
+        "what the next 512 queries are expected to attend to least, times the L2 norm of the value, is cut",
+        "arXiv 2510.00636, NVIDIA/kvpress `expected_attention_press.py`",
+    ),
+    of_prompt(
+        "lagkv",
+        "lag_score(128)",
+        (Scope::Head, 4, 0),
+        "of every 128 entries those most like the next 128 are cut; the last 128 to 255 stay if they fit",
+        "arXiv 2504.04704, NVIDIA/kvpress `lagkv_press.py` (where equal ranks are cut in no defined order)",
+    ),
+    of_prompt(
+        "criticalkv",
+        "if(rank(-pooled(smooth(window(attention, 64), 5))) < (size - 1) / 2 - 64, 1e9, \
+         (pooled(smooth(window(attention, 64), 5)) / 64 + 0.0001) * projected_value_norm)",
+        (Scope::Head, 0, 64),
+        "half of the size is SnapKV's; of the rest what has the least score times projected value is cut",
+        "arXiv 2502.03805, NVIDIA/kvpress `criticalkv_press.py` over SnapKV",
+    ),
+    of_prompt(
+        "chunkkv",
+        "block(smooth(window(attention, 64), 5), 20)",
+        (Scope::Layer, 0, 64),
+        "whole blocks of 20 tokens with the lowest mean of SnapKV's score, over all heads, are cut",
+        "arXiv 2502.00299, NVIDIA/kvpress `chunkkv_press.py` over SnapKV (which keeps a share of the blocks, not of the tokens)",
+    ),
+    of_prompt(
+        "kvzip",
+        "reread_attention",
+        (Scope::Head, 4, 0),
+        "the prompt is read twice; what the second reading attends to least at most is cut, per key-value head",
+        "arXiv 2505.23416, NVIDIA/kvpress `kvzip_press.py` (which ranks the entries of all layers and heads together, and uses the \
+         model's chat template)",
+    ),
+    Preset {
+        schedule: Schedule { cut: false, every: Some(128) },
+        ..preset(
+            "r-kv",
+            "0.07 * smooth_max(window(softmax(pooled_max(logit)), 8), 7) / 8 - 0.93 * key_redundancy",
+            (Scope::Head, Amount::Tokens(8)),
+            "after every 128 tokens those leave that the last 8 queries attended to little and that are like other keys",
+            "arXiv 2505.24133, Zefan-Cai/R-KV `rkv/compression/r1_kv.py` (which leaves the newest 8 out of each softmax)",
+        )
+    },
+    of_prompt(
+        "qfilters",
+        "-rotated_dot(\"q_filters.safetensors\", \"q_filters\")",
+        (Scope::Head, 0, 0),
+        "the key that points least where queries do, by the filters in ./q_filters.safetensors, is cut",
+        "arXiv 2503.02812, NVIDIA/kvpress `qfilter_press.py`; the files are the model.safetensors of nthngdy/*_qfilt on the hub",
+    ),
+    Preset {
+        keep_first: Amount::Tokens(4),
+        ..preset(
+            "sepllm",
+            "position + 1000000 * token_in(\".\", \",\", \"?\", \"!\", \";\", \":\", \" \", \"\\t\", \"\\n\")",
+            (Scope::Layer, Amount::Percent(32)),
+            "the oldest token that is no separator leaves, then the oldest separator; the first 4 and the newest stay",
+            "arXiv 2412.12094, HKUDS/SepLLM (whose cache has a size of its own for separators: 64 of 800, 256 of them recent)",
+        )
+    },
+    of_prompt(
+        "dropkv",
+        "window((attention / (1 - attention) * output_shift) * (attention / (1 - attention) * output_shift), 64)",
+        (Scope::Head, 0, 64),
+        "what would have moved the outputs of the prompt's last 64 queries least, squared, is cut",
+        "openreview MqfNzH3TVH, NVIDIA/kvpress pull request 285 without its pooling over neighbours",
+    ),
     preset(
         "clairvoyant",
         "future_attention",
@@ -191,11 +311,19 @@ pub const PRESETS: &[Preset] = &[
     ),
 ];
 
-/// The policy a preset's name stands for: `tova`, `window+4`, ...
+/// The policy a preset's name stands for: `tova`, `window+4`, ...; none of a preset whose file is not there.
 pub fn by_name(name: &str) -> Option<Policy> {
+    find(name)?.ok()
+}
+
+/// The same; `None` if there is no such preset.
+pub fn find(name: &str) -> Option<Result<Policy, FormulaError>> {
     let find = |base: &str| PRESETS.iter().find(|preset| preset.name == base).map(Preset::policy);
     match split_keep_first(name) {
-        Some((base, keep_first)) => Some(Policy { keep_first: Amount::Tokens(keep_first), ..find(base)? }),
+        Some((base, keep_first)) => {
+            let keep_first = Amount::Tokens(keep_first);
+            Some(find(base)?.map(|policy| Policy { keep_first, ..policy }))
+        }
         None => find(name),
     }
 }
@@ -226,7 +354,12 @@ mod tests {
     #[test]
     fn presets_are_policies() {
         for preset in PRESETS {
-            assert!(preset.policy().at(64).is_ok(), "{}", preset.name);
+            match preset.policy() {
+                Ok(policy) => assert!(policy.at(64).is_ok(), "{}", preset.name),
+                Err(error) => {
+                    assert!(preset.name == "qfilters" && error.to_string().contains("q_filters.safetensors"))
+                }
+            }
         }
         let (vatp, with_sinks) = (by_name("vatp").unwrap(), by_name("vatp+4").unwrap());
         assert_eq!((vatp.keep_first, with_sinks.keep_first), (Amount::Tokens(20), Amount::Tokens(4)));

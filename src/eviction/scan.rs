@@ -7,7 +7,10 @@
 //! at a time (arXiv 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the
 //! end of its block.
 
+use std::borrow::Cow;
+
 use super::entries::{CacheEntries, Heads};
+use super::formula::MeanRotation;
 use super::settings::Scope;
 use crate::vector;
 
@@ -30,13 +33,26 @@ pub struct Normaliser {
 }
 
 /// The tokens that join the cache in a block, for scores that look at keys and values: (rows, kv_heads, dim) each, unrotated.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct NewEntries<'a> {
     pub keys: &'a [f32],
     pub values: &'a [f32],
     pub dim: usize,
     /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
     pub norms: Option<&'a [f64]>,
+    /// L1 norms of the values times the output weights, mean over the query heads of each key-value head (rows, kv_heads), and the
+    /// texts of the tokens (rows); empty where no score has them ([`CacheEntries::wants`]).
+    pub projected_norms: &'a [f32],
+    pub token_texts: &'a [std::sync::Arc<str>],
+    /// Whether the read ends with this block. The end of a prompt is that of a read.
+    pub ends_read: bool,
+}
+
+/// What scores ask for that costs something to know of new entries.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    pub projected_norms: bool,
+    pub token_texts: bool,
 }
 
 impl NewEntries<'_> {
@@ -46,8 +62,22 @@ impl NewEntries<'_> {
     }
 }
 
-/// Keys and values of a block's columns, for scores that look at them.
+/// Keys and values of a block's columns, and the queries of its rows, for scores that look at them. The `mask` is 0 for columns that
+/// are in the cache.
 pub trait Vectors {
+    /// The keys of a head as they are rotated now: (columns, dim). Where positions depend on evictions, the oldest in the cache has
+    /// position 0.
+    fn keys(&self, kv_head: usize, mask: &[f32]) -> Cow<'_, [f32]>;
+
+    /// The values of a head: (columns, dim)
+    fn values(&self, kv_head: usize) -> &[f32];
+
+    /// The query of a row before its rotation, and what logits are scaled by.
+    fn query(&self, row: usize, head: usize) -> (&[f32], f32);
+
+    /// The mean of the rotations by the next `positions` after that of the newest of [`keys`](Self::keys), the token `step` of the text.
+    fn mean_rotation(&self, kv_head: usize, mask: &[f32], step: usize, positions: usize) -> MeanRotation;
+
     /// The L2 distance of each value from a query head's output, which is the sum of `scale * weights` times values.
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]);
 
@@ -67,6 +97,8 @@ pub struct BlockScan<'a> {
     masks: Vec<Vec<f32>>,
     /// The newest query's attention, summed over a group's heads: (stride)
     newest: Vec<f32>,
+    /// Whether the read ends with this block.
+    ends_read: bool,
     /// Groups and columns that the policy evicted in the last step.
     pub victims: Vec<(usize, usize)>,
 }
@@ -84,7 +116,8 @@ impl<'a> BlockScan<'a> {
         mask[passed..held].fill(0.0);
         let masks = vec![mask; entries.groups.len()];
         let cached = held - passed;
-        BlockScan { entries, rows, held, cached, masks, newest: vec![0.0; stride], victims: Vec::new() }
+        let (newest, ends_read) = (vec![0.0; stride], new.ends_read);
+        BlockScan { entries, rows, held, cached, masks, newest, ends_read, victims: Vec::new() }
     }
 
     /// Columns rounded up to whole lanes: the length of a row of logits.
@@ -147,9 +180,13 @@ impl<'a> BlockScan<'a> {
             normaliser.max[head * rows + row] = max;
             normaliser.sum[head * rows + row] = sum;
         }
-        let attention = Attention { logits, sums: &normaliser.sum, heads, rows, row, stride, width };
+        let ends_read = self.ends_read && row + 1 == rows;
+        let attention = Attention { logits, sums: &normaliser.sum, heads, rows, row, stride, width, ends_read };
         if let Some(recorded) = &mut self.entries.recorded {
             recorded.push(&attention, heads);
+        }
+        if let Some(second) = &mut self.entries.second_reading {
+            second.add(&attention, heads);
         }
         let is_full = self.is_full();
         self.entries.attend(&attention, vectors, column, is_full, |group| &self.masks[group]);
@@ -188,8 +225,9 @@ impl<'a> BlockScan<'a> {
     /// groups have the same number again: with a window one entry leaves at a time, so they differ only in a full cache, which
     /// stays full.
     fn evict(&mut self, attention: &Attention<'_>, passed: &[bool], mut log: Option<&mut Vec<Eviction>>) {
+        let mut left = usize::from(passed.contains(&true));
         if !self.is_full() {
-            self.cached -= usize::from(passed.contains(&true));
+            self.cached -= left;
             return;
         }
         let BlockScan { entries, held, masks, newest, victims, .. } = self;
@@ -198,7 +236,9 @@ impl<'a> BlockScan<'a> {
         let groups = masks.iter_mut().enumerate();
         for (group, mask) in groups.filter(|(group, _)| !passed.get(*group).copied().unwrap_or(false)) {
             let candidates = entries.candidates(policy, group, columns);
+            left = 0;
             entries.evict(group, candidates, mask, attention, newest, |victim| {
+                left += 1;
                 victims.push((group, victim));
                 if let Some(log) = log.as_deref_mut() {
                     let victim = entries.groups[group].positions[victim];
@@ -206,7 +246,7 @@ impl<'a> BlockScan<'a> {
                 }
             });
         }
-        self.cached -= self.entries.burst;
+        self.cached -= left;
     }
 
     /// Ends the block. Returns the columns each group keeps, ascending: (groups)(entries); `None` if nothing was
@@ -238,14 +278,11 @@ pub(super) struct Attention<'a> {
     pub(super) row: usize,
     stride: usize,
     pub(super) width: usize,
+    /// Whether it is the last row of a read.
+    pub(super) ends_read: bool,
 }
 
 impl Attention<'_> {
-    /// Whether it is the block's last row.
-    pub(super) fn is_last(&self) -> bool {
-        self.row + 1 == self.rows
-    }
-
     /// The weights of a head, and what makes them sum to 1.
     pub(super) fn of_head(&self, head: usize) -> (&[f32], f32) {
         let at = head * self.rows + self.row;

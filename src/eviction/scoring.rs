@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::custom::{CustomScore, Step};
 use super::entries::{CacheEntries, HeadGroup};
-use super::formula::{Formula, FormulaError, Pool};
+use super::formula::{Formula, FormulaError, Function, Pool, Word};
 use super::policy::SizedPolicy;
 use super::scan::Attention;
 use super::settings::Scope;
@@ -160,9 +160,29 @@ impl Score {
         self.method() == Method::SummedAttention
     }
 
-    /// Whether it depends on the cache's size, or on which entries are protected.
+    /// Whether it depends on the cache's size.
     pub fn depends_on_size(self) -> bool {
-        matches!(self, Score::Formula(formula) if formula.depends_on_size())
+        self.has(Word::Size)
+    }
+
+    /// Whether it depends on which entries are protected.
+    pub fn depends_on_protection(self) -> bool {
+        matches!(self, Score::Formula(formula) if formula.depends_on_protection())
+    }
+
+    /// Whether its formula has a word.
+    pub fn has(self, word: Word) -> bool {
+        matches!(self, Score::Formula(formula) if formula.has(word))
+    }
+
+    /// Whether its formula calls a function.
+    pub fn calls(self, function: Function) -> bool {
+        matches!(self, Score::Formula(formula) if formula.calls(function))
+    }
+
+    /// The tokens of a block, if whole blocks leave.
+    pub fn block(self) -> Option<usize> {
+        if let Score::Formula(formula) = self { formula.block() } else { None }
     }
 
     /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text. Others need what that
@@ -232,6 +252,16 @@ impl CacheEntries {
                     .map_or(Scores::Ascending, |scores| Scores::Priorities(&scores[candidates.clone()], 0.0))
             }
         };
+        if let (Scores::Formula(scores), Some(tokens)) = (&scores, policy.score.block()) {
+            let living: Vec<usize> = (0..mask.len()).filter(|column| mask[*column] == 0.0).collect();
+            let excess = living.len().saturating_sub(self.limit);
+            let score = |column: usize| f64::from(scores[column - candidates.start]);
+            for column in self.blocks(tokens, group, &living, candidates.clone(), excess, score) {
+                mask[column] = f32::NEG_INFINITY;
+                evicted(column);
+            }
+            return;
+        }
         for _ in 0..self.burst {
             let living = &mut mask[candidates.clone()];
             // If every score is NaN, the oldest leaves, and the NaN shows in the results.
@@ -240,6 +270,35 @@ impl CacheEntries {
             living[offset] = f32::NEG_INFINITY;
             evicted(candidates.start + offset);
         }
+    }
+
+    /// The columns of the blocks of so many `tokens` that leave, lowest score first, the oldest of equal ones, until at least `excess`
+    /// of the `living` columns do. A block with protected entries leaves after all others, and without these.
+    pub(super) fn blocks(
+        &self,
+        tokens: usize,
+        group: usize,
+        living: &[usize],
+        candidates: Range<usize>,
+        excess: usize,
+        score: impl Fn(usize) -> f64,
+    ) -> Vec<usize> {
+        let block = |column: &usize| self.groups[group].positions[*column] as usize / tokens;
+        let blocks = living.chunk_by(|a, b| block(a) == block(b)).filter_map(|all| {
+            let free: Vec<usize> = all.iter().copied().filter(|column| candidates.contains(column)).collect();
+            Some((free.len() < all.len(), score(*free.first()?), free))
+        });
+        let mut blocks: Vec<_> = blocks.collect();
+        // Stable, so that the oldest of equal ones is the first.
+        blocks.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        let mut left = Vec::new();
+        for (_, _, free) in blocks {
+            if left.len() >= excess {
+                break;
+            }
+            left.extend(free);
+        }
+        left
     }
 
     /// The scores of a function, by column: NaN for columns that are not `living`. `None` if it has none.

@@ -4,6 +4,7 @@
 //! Everything here runs on the host in f32, whatever device and type the weights have, so that decisions never
 //! depend on how a device rounds its softmax.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -12,6 +13,7 @@ use rayon::prelude::*;
 
 use super::block_vectors::{BlockVectors, CachedKeys};
 use super::config::{AttentionTemperature, LayerAttention, ModelShape};
+use super::decoder::Layer;
 use super::gpu::{GpuAttention, GpuText};
 use super::layers::on_host;
 use super::memory::{BLOCK, HostTables, Keys, LayerCache, ReadStats, Table, Tables};
@@ -76,6 +78,11 @@ struct Projections<'a> {
     pub values: &'a [f32],
     /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
     pub norms: Option<&'a [f64]>,
+    /// As of [`NewEntries`].
+    pub projected_norms: &'a [f32],
+    pub token_texts: &'a [Arc<str>],
+    /// Whether the read ends with these tokens.
+    pub ends_read: bool,
     /// The absolute rotations of a read's tokens, and the first of these tokens among them.
     pub angles: &'a Angles,
     pub first: usize,
@@ -105,6 +112,11 @@ impl Clone for Scratch {
     }
 }
 
+/// A part of a list, or nothing of an empty one.
+fn part<T>(list: &[T], start: usize, len: usize) -> &[T] {
+    if list.is_empty() { list } else { &list[start..][..len] }
+}
+
 /// The first `len` floats of a vector, which is grown if needed; old contents remain.
 fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
@@ -116,6 +128,7 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
 /// One layer's projections of the tokens of some texts, where the model's products are computed.
 pub(super) struct LayerTokens<'a> {
     pub shape: &'a AttentionShape<'a>,
+    pub layer: &'a Layer,
     /// (rows, heads * head_dim), and (rows, kv_heads * head_dim) each
     pub queries: &'a Tensor,
     pub keys: &'a Tensor,
@@ -131,6 +144,10 @@ pub(super) struct TextTokens<'a> {
     /// The first of them.
     pub first: usize,
     pub rows: usize,
+    /// Whether the read ends with them.
+    pub ends_read: bool,
+    /// Their texts (rows), if the policy asks for these.
+    pub token_texts: &'a [Arc<str>],
     pub cache: &'a mut LayerCache,
     /// (rows): is increased by the attention lost to eviction, summed over heads.
     pub lost: Option<&'a mut [f32]>,
@@ -173,7 +190,25 @@ impl LayerTokens<'_> {
         let mut mixed = vec![0.0; rows * width];
         on_host([self.queries, self.keys, self.values], |[queries, keys, values]| {
             let &LayerTokens { shape, norms, angles, first, .. } = self;
-            let tokens = Projections { shape, queries, keys, values, norms, angles, first, rows };
+            let wants = texts.iter().any(|text| text.cache.entries.wants().projected_norms);
+            let projected_norms = match wants {
+                true => self.layer.projected_norms(values, shape.heads, shape.head_dim)?,
+                false => Vec::new(),
+            };
+            let (projected_norms, token_texts, ends_read) = (&projected_norms[..], &[][..], false);
+            let tokens = Projections {
+                shape,
+                queries,
+                keys,
+                values,
+                norms,
+                projected_norms,
+                token_texts,
+                ends_read,
+                angles,
+                first,
+                rows,
+            };
             let mut rest = mixed.as_mut_slice();
             let parts = texts.into_iter().map(|text| {
                 let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
@@ -185,7 +220,9 @@ impl LayerTokens<'_> {
                 let LayerCache { entries, tables, log, is_long } = text.cache;
                 let Tables::Host(tables) = tables else { bail!("a cache is on a GPU that is not there") };
                 let cache = HostCache { entries, tables, log, is_long: *is_long };
-                attend(tokens.slice(text.first, text.rows), cache, mixed, text.lost, text.scratch);
+                let own = tokens.slice(text.first, text.rows);
+                let own = Projections { token_texts: text.token_texts, ends_read: text.ends_read, ..own };
+                attend(own, cache, mixed, text.lost, text.scratch);
                 Ok(())
             })
         })??;
@@ -232,6 +269,9 @@ impl<'a> Projections<'a> {
             keys: &self.keys[start * kv..][..rows * kv],
             values: &self.values[start * kv..][..rows * kv],
             norms: self.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
+            projected_norms: part(self.projected_norms, start * kv_heads, rows * kv_heads),
+            token_texts: part(self.token_texts, start, rows),
+            ends_read: self.ends_read && start + rows == self.rows,
             first: self.first + start,
             rows,
             ..self
@@ -266,7 +306,11 @@ impl<'a> Projections<'a> {
                 values.vector_mut(kv_head, held + row).copy_from_slice(value);
             }
         }
-        let new = NewEntries { keys: self.keys, values: self.values, dim, norms: self.norms };
+        let Projections {
+            keys: new_keys, values: new_values, norms, projected_norms, token_texts, ends_read, ..
+        } = self;
+        let new =
+            NewEntries { keys: new_keys, values: new_values, dim, norms, projected_norms, token_texts, ends_read };
         let mut scan = entries.begin(rows, &new);
         let values = &*values;
         let logits = sized(&mut scratch.logits, heads * rows * stride);
@@ -281,11 +325,7 @@ impl<'a> Projections<'a> {
                 self.logits_of_all(queries, keys, stride, logits);
                 stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
-                let vectors = BlockVectors {
-                    keys: CachedKeys::Absolute(keys),
-                    values,
-                    per_kv: self.shape.heads.per_kv_head(),
-                };
+                let vectors = self.vectors(CachedKeys::Absolute(keys), values, (position, frequencies));
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
                 }
@@ -340,6 +380,17 @@ impl<'a> Projections<'a> {
             tables.keep(&kept);
         }
         stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
+    }
+
+    /// The block's columns and rows, as scores see them; its first token is that of a `position` of the text.
+    fn vectors(
+        &self,
+        keys: CachedKeys<'a>,
+        values: &'a Table,
+        (position, frequencies): (usize, &'a Frequencies),
+    ) -> BlockVectors<'a> {
+        let (shape, queries) = (self.shape, self.queries);
+        BlockVectors { shape, keys, values, queries, position, frequencies }
     }
 
     /// Key-value heads per task of a thread, so that a task is worth waking a thread.
@@ -423,7 +474,7 @@ impl<'a> Projections<'a> {
                     end.fill(0.0);
                 }
             }
-            let vectors = BlockVectors { keys: CachedKeys::Rerotated(keys), values, per_kv };
+            let vectors = self.vectors(CachedKeys::Rerotated(keys), values, (position, frequencies));
             scan.step(row, logits, normaliser, &vectors, log.as_deref_mut());
             keys.close_gaps(scan, frequencies);
         }
@@ -518,7 +569,19 @@ mod tests {
         broken.iter().for_each(|token| keys[token * 16] = f32::NAN);
         let keys = &keys;
         let angles = &rope.frequencies(false).angles((0..rows).map(|position| position as f64));
-        let tokens = Projections { shape: &shape, queries, keys, values, norms: None, angles, first: 0, rows };
+        let tokens = Projections {
+            shape: &shape,
+            queries,
+            keys,
+            values,
+            norms: None,
+            projected_norms: &[],
+            token_texts: &[],
+            ends_read: false,
+            angles,
+            first: 0,
+            rows,
+        };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
         let plan = MemoryPlan { measure_loss: true, ..MemoryPlan::bounded(policy) };
         let mut memory = Memory::new(&model, &plan, false);

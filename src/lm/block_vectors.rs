@@ -1,17 +1,26 @@
-//! Keys and values of a block's columns, as scores see them.
+//! Keys and values of a block's columns, and queries of its rows, as scores see them.
 
+use std::borrow::Cow;
+
+use super::attention::AttentionShape;
 use super::memory::Table;
 use super::rerotation::RerotatedKeys;
+use super::rope::{Frequencies, rotate_head};
 use crate::eviction::Vectors;
+use crate::eviction::formula::MeanRotation;
 use crate::vector;
 
 /// The cached entries and the block's own, one layer.
 pub(super) struct BlockVectors<'a> {
+    pub shape: &'a AttentionShape<'a>,
     pub keys: CachedKeys<'a>,
     /// (kv_heads, capacity, dim)
     pub values: &'a Table,
-    /// Query heads of a key-value head.
-    pub per_kv: usize,
+    /// Of the block, before their rotation: (rows, heads, dim)
+    pub queries: &'a [f32],
+    /// Of the block's first token in the text.
+    pub position: usize,
+    pub frequencies: &'a Frequencies,
 }
 
 /// Keys as they are rotated at this step.
@@ -20,9 +29,49 @@ pub(super) enum CachedKeys<'a> {
     Rerotated(&'a RerotatedKeys),
 }
 
+/// The column of the oldest entry in the cache.
+fn oldest(mask: &[f32]) -> usize {
+    mask.iter().position(|mask| *mask == 0.0).unwrap_or(0)
+}
+
 impl Vectors for BlockVectors<'_> {
+    fn keys(&self, kv_head: usize, mask: &[f32]) -> Cow<'_, [f32]> {
+        match self.keys {
+            CachedKeys::Absolute(keys) => Cow::Borrowed(&keys.head(kv_head)[..mask.len() * keys.dim()]),
+            CachedKeys::Rerotated(keys) => {
+                let (dim, vectors) = (self.shape.head_dim, keys.vectors(kv_head, mask.len()));
+                let back = self.frequencies.rotation(-keys.coordinate(kv_head, oldest(mask)));
+                let mut turned = vec![0.0; vectors.len()];
+                for (from, to) in vectors.chunks_exact(dim).zip(turned.chunks_exact_mut(dim)) {
+                    rotate_head(from, back.row(0), 1.0, to);
+                }
+                Cow::Owned(turned)
+            }
+        }
+    }
+
+    fn values(&self, kv_head: usize) -> &[f32] {
+        self.values.head(kv_head)
+    }
+
+    fn query(&self, row: usize, head: usize) -> (&[f32], f32) {
+        let AttentionShape { heads, head_dim, .. } = *self.shape;
+        let query = &self.queries[(row * heads.heads + head) * head_dim..][..head_dim];
+        (query, self.shape.query_scale(self.position + row))
+    }
+
+    fn mean_rotation(&self, kv_head: usize, mask: &[f32], step: usize, positions: usize) -> MeanRotation {
+        let newest = match self.keys {
+            CachedKeys::Absolute(_) => step as f64,
+            CachedKeys::Rerotated(keys) => {
+                keys.coordinate(kv_head, mask.len() - 1) - keys.coordinate(kv_head, oldest(mask))
+            }
+        };
+        self.frequencies.mean_rotation(newest, positions)
+    }
+
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
-        let (values, dim) = (self.values.head(head / self.per_kv), self.values.dim());
+        let (values, dim) = (self.values.head(head / self.shape.heads.per_kv_head()), self.values.dim());
         let mut output = vec![0.0; dim];
         vector::combine(weights, values, dim, &mut output);
         output.iter_mut().for_each(|x| *x *= scale);
@@ -32,17 +81,10 @@ impl Vectors for BlockVectors<'_> {
     }
 
     fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]) {
-        let mut transposed = Vec::new();
-        let (keys, dim): (&[f32], usize) = match self.keys {
-            CachedKeys::Absolute(keys) => (keys.head(kv_head), keys.dim()),
-            CachedKeys::Rerotated(keys) => {
-                let (table, capacity) = keys.of_head(kv_head);
-                let dim = table.len() / capacity;
-                transposed.extend(
-                    (0..out.len()).flat_map(|column| (0..dim).map(move |row| table[row * capacity + column])),
-                );
-                (&transposed, dim)
-            }
+        let dim = self.shape.head_dim;
+        let keys = match self.keys {
+            CachedKeys::Absolute(keys) => Cow::Borrowed(keys.head(kv_head)),
+            CachedKeys::Rerotated(keys) => Cow::Owned(keys.vectors(kv_head, out.len())),
         };
         let norm = |key: &[f32]| vector::dot(key, key).sqrt();
         let mut mean = vec![0.0; dim];

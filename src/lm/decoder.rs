@@ -5,7 +5,9 @@ use candle_core::{DType, Device, Tensor};
 
 use super::config::{KEY_NORM, ModelShape, QUERY_NORM};
 use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
+use super::product::{Right, product};
 use super::weights::Weights;
+use crate::eviction::Heads;
 
 /// A layer's weights.
 pub(super) struct Layer {
@@ -87,6 +89,37 @@ impl Layer {
         let normed = norm(x, self.norms.before_attention.as_ref(), eps)?; // (rows, hidden)
         let [query, key, value] = Linear::forward_all([query, key, value], &normed, products)?;
         Ok([norm(&query, self.norms.query.as_ref(), eps)?, norm(&key, self.norms.key.as_ref(), eps)?, value])
+    }
+
+    /// L1 norms of values (rows, kv_heads, dim) times the output weights of a query head, mean over those that share a key-value head:
+    /// (rows, kv_heads). arXiv 2502.03805, section 4.
+    pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
+        // Outputs that are multiplied at once.
+        const OUTPUTS: usize = 256;
+        let [_, _, _, output, ..] = &self.matrices;
+        let (width, (outputs, input)) = (heads.kv_heads * dim, output.sides()?);
+        let rows = values.len() / width;
+        let mut norms = vec![0.0_f64; rows * heads.kv_heads];
+        for first in (0..outputs).step_by(OUTPUTS) {
+            let weights = output.weight_rows(first..outputs.min(first + OUTPUTS))?;
+            let of_part = weights.len() / input;
+            let mut projected = vec![0.0; rows * of_part];
+            for head in 0..heads.heads {
+                let kv_head = head / heads.per_kv_head();
+                let own: Vec<f32> = weights
+                    .chunks_exact(input)
+                    .flat_map(|row| &row[head * dim..(head + 1) * dim])
+                    .copied()
+                    .collect();
+                let of_head = (&values[kv_head * dim..], width);
+                product((rows, of_part, dim), (&mut projected, of_part), of_head, Right::Transposed(&own));
+                for (row, projected) in projected.chunks_exact(of_part).enumerate() {
+                    norms[row * heads.kv_heads + kv_head] +=
+                        projected.iter().map(|x| f64::from(x.abs())).sum::<f64>();
+                }
+            }
+        }
+        Ok(norms.into_iter().map(|norm| (norm / heads.per_kv_head() as f64) as f32).collect())
     }
 
     /// The layer's output (rows, hidden), from its input x and the output of attention (rows, heads * head_dim).

@@ -132,9 +132,25 @@ impl Linear {
         Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.try_into().expect("as many parts as asked for"))
     }
 
+    /// (out, in)
+    pub fn sides(&self) -> Result<(usize, usize)> {
+        self.weight.sides()
+    }
+
     /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
         self.weight.bytes() + self.bias.as_ref().map_or(0, bytes_of)
+    }
+
+    /// Some rows of the matrix in f32: (rows, in)
+    pub fn weight_rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
+        match &self.weight {
+            Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
+            Weight::Device(tensor) => {
+                let part = tensor.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
+                Ok(part.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
+            }
+        }
     }
 
     /// (rows, in) -> (rows, out)

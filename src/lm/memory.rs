@@ -26,7 +26,8 @@ pub const BLOCK: usize = 128;
 #[derive(Clone, Debug)]
 pub struct Memory {
     pub(super) layers: Vec<LayerCache>,
-    pub(super) seen: usize,
+    /// The tokens read so far.
+    pub(super) tokens: Vec<u32>,
     pub(super) scratch: Scratch,
     /// Products with weights are computed in f64.
     pub(super) compute_f64: bool,
@@ -312,7 +313,7 @@ impl Memory {
         };
         Memory {
             layers: shape.attention.iter().enumerate().map(layer).collect(),
-            seen: 0,
+            tokens: Vec::new(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
@@ -363,10 +364,10 @@ impl Memory {
     }
 
     /// A memory of these layers, which have read the first `len` tokens of this one.
-    fn forked(&self, layers: Vec<LayerCache>, len: usize, plan: &MemoryPlan<'_>) -> Memory {
+    pub(super) fn forked(&self, layers: Vec<LayerCache>, len: usize, plan: &MemoryPlan<'_>) -> Memory {
         Memory {
             layers,
-            seen: len,
+            tokens: self.tokens[..len].to_vec(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(|| vec![0.0; len]),
@@ -445,7 +446,7 @@ impl Memory {
 
     /// Tokens read so far.
     pub fn seen(&self) -> usize {
-        self.seen
+        self.tokens.len()
     }
 
     /// Positions of the surviving tokens: (layers)(decision groups)(entries).

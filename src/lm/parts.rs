@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::mpsc::{self, Sender};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use candle_core::Tensor;
@@ -17,6 +17,8 @@ use super::transformer::{LanguageModel, Rows, SEGMENT};
 /// The part of a read that a thread takes through the layers at once.
 struct Part<'a> {
     tokens: &'a [u32],
+    /// Their texts, if the policy asks for these.
+    token_texts: &'a [Arc<str>],
     /// The first of them in the read.
     first: usize,
     /// As of [`attend`].
@@ -39,18 +41,20 @@ impl LanguageModel {
         let part_rows = rows.div_ceil(most).next_multiple_of(BLOCK).min(SEGMENT);
         let at_once = rows.div_ceil(part_rows).min(most);
         let products = Products::Many { threads: self.threads() / at_once };
-        let positions = memory.seen..memory.seen + rows;
+        let positions = memory.seen()..memory.seen() + rows;
         let angles = self.ropes.iter().map(|rope| {
             rope.frequencies(memory.is_long).angles(positions.clone().map(|position| position as f64))
         });
         let angles: Vec<_> = angles.collect();
 
+        let token_texts = self.token_texts(memory, tokens)?;
         let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
         let mut lost_of_parts = lost.as_deref_mut().map(|lost| lost.chunks_mut(part_rows));
         let mut caches: Box<dyn Iterator<Item = &mut LayerCache> + Send> = Box::new(memory.layers.iter_mut());
         let parts = tokens.chunks(part_rows).enumerate().map(|(index, tokens)| {
             let (next, received) = mpsc::channel();
             Part {
+                token_texts: token_texts.chunks(part_rows).nth(index).unwrap_or_default(),
                 tokens,
                 first: index * part_rows,
                 lost: lost_of_parts.as_mut().and_then(Iterator::next),
@@ -62,14 +66,16 @@ impl LanguageModel {
         drop(caches);
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let read = |part: Part<'_>, scratch: &mut Scratch| -> Result<Tensor> {
-            let Part { tokens, first, mut lost, mut caches, next } = part;
+            let Part { tokens, token_texts, first, mut lost, mut caches, next } = part;
+            let ends_read = first + tokens.len() == positions.len();
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let rows = Rows { x, first, angles: &angles, compute_f64 };
             let part = tokens.len();
             let (states, dense) = self.through_layers(rows, products, |_, tokens| {
                 let cache = caches.next().context("the part of the text before this one failed")?;
                 let (lost, scratch) = (lost.as_deref_mut(), &mut *scratch);
-                let text = TextTokens { first: 0, rows: part, cache: &mut *cache, lost, scratch };
+                let own = &mut *cache;
+                let text = TextTokens { first: 0, rows: part, ends_read, token_texts, cache: own, lost, scratch };
                 let mixed = tokens.attend(self.gpu(), vec![text])?;
                 // After the last part nobody receives it.
                 let _ = next.send(cache);
@@ -103,7 +109,7 @@ impl LanguageModel {
         };
         drop(queue);
         let states = done.into_values().collect::<Result<Vec<_>>>()?;
-        memory.seen += rows;
+        memory.tokens.extend(tokens);
         if let (Some(all), Some(lost)) = (&mut memory.lost, lost) {
             let share = 1.0 / (self.shape().layers * self.shape().heads.heads) as f32;
             all.extend(lost.iter().map(|lost| lost * share));

@@ -66,6 +66,18 @@ impl RerotatedKeys {
         (&self.rotated.data[kv_head * size..][..size], self.rotated.capacity)
     }
 
+    /// The first rotated keys of a head: (columns, head_dim).
+    pub fn vectors(&self, kv_head: usize, columns: usize) -> Vec<f32> {
+        let (table, capacity) = self.of_head(kv_head);
+        let of_column = |column: usize| (0..self.head_dim).map(move |row| table[row * capacity + column]);
+        (0..columns).flat_map(of_column).collect()
+    }
+
+    /// The position that a column's key is rotated by.
+    pub fn coordinate(&self, kv_head: usize, column: usize) -> f64 {
+        self.groups[self.group_of(kv_head)].coordinates[column]
+    }
+
     /// The group a key-value head belongs to.
     pub fn group_of(&self, kv_head: usize) -> usize {
         if self.groups.len() == 1 { 0 } else { kv_head }

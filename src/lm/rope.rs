@@ -3,6 +3,7 @@
 use std::f64::consts::TAU;
 
 use super::rope_shape::{LongRope, RopeScaling, RopeShape, Yarn};
+use crate::eviction::formula::MeanRotation;
 
 /// Angular frequencies of the rotated pairs of a head, and the factor on rotated vectors.
 #[derive(Clone, Debug)]
@@ -115,6 +116,19 @@ impl Frequencies {
         let mut angles = Angles { pairs: self.pairs.len(), ..Angles::default() };
         positions.for_each(|position| angles.push(self, position));
         angles
+    }
+
+    /// The mean of the rotations by the next `positions` after one: a geometric series of e^(i frequency).
+    pub fn mean_rotation(&self, position: f64, positions: usize) -> MeanRotation {
+        let n = positions as f64;
+        let mean = self.pairs.iter().map(|frequency| {
+            let half = frequency / 2.0;
+            let length = if half.sin() == 0.0 { 1.0 } else { (n * half).sin() / (n * half.sin()) };
+            let (sin, cos) = ((position + (n + 1.0) / 2.0) * frequency).sin_cos();
+            (self.factor * length * cos, self.factor * length * sin)
+        });
+        let (cos, sin) = mean.unzip();
+        MeanRotation { cos, sin }
     }
 
     /// The angles by which a vector is rotated when it moves by a distance.

@@ -1,9 +1,10 @@
 //! Tokenizers: text to tokens with their places in the text, tokens to text, and whether texts start with BOS.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ pub struct Tokenizer {
     adds_bos: bool,
     /// Whether it is unknown if a space is added to text after a special token.
     space_unknown: bool,
+    /// Texts of tokens that were asked for.
+    texts: Mutex<HashMap<u32, Arc<str>>>,
 }
 
 /// A tokenised text.
@@ -72,7 +75,7 @@ impl Tokenizer {
         adds_bos: bool,
         space_unknown: bool,
     ) -> Tokenizer {
-        Tokenizer { inner, bos, adds_bos, space_unknown }
+        Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() }
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -139,6 +142,25 @@ impl Tokenizer {
         let start = self.decode(&before)?;
         let whole = self.decode(&[&before[..], &[token]].concat())?;
         Ok(whole.strip_prefix(&start).unwrap_or(&whole).to_string())
+    }
+
+    /// The text of each token, with the space before it; of a special token its name. A part of a character is U+FFFD.
+    ///
+    /// # Errors
+    /// A token that the tokenizer does not have.
+    pub fn texts(&self, tokens: &[u32]) -> Result<Vec<Arc<str>>> {
+        let special = self.special();
+        let mut known = self.texts.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = |token: &u32| {
+            if let Some(text) = known.get(token) {
+                return Ok(Arc::clone(text));
+            }
+            let name = self.name(*token).filter(|_| special.contains(token));
+            let text: Arc<str> = name.map_or_else(|| self.piece(*token), Ok)?.into();
+            known.insert(*token, Arc::clone(&text));
+            Ok(text)
+        };
+        tokens.iter().map(text).collect()
     }
 
     /// Special tokens, BOS among them.

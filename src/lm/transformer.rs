@@ -22,7 +22,9 @@ use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{Memory, MemoryPlan};
 use super::rope::{Angles, Rope};
+use super::second_reading::RepeatRequest;
 use super::text_threads;
+use super::tokenizer::Tokenizer;
 use super::weights::Weights;
 use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 
@@ -52,6 +54,8 @@ pub struct LanguageModel {
     /// What they are rounded to.
     dtype: DType,
     stop: Arc<AtomicBool>,
+    tokenizer: Option<Arc<Tokenizer>>,
+    pub(super) repeat_request: Option<RepeatRequest>,
 }
 
 /// The error of a read that was stopped on request.
@@ -163,8 +167,22 @@ impl LanguageModel {
             stored,
             dtype,
             stop: Arc::default(),
+            tokenizer: None,
+            repeat_request: None,
             shape,
         })
+    }
+
+    /// The same model with its tokenizer, which policies may need.
+    #[must_use]
+    pub fn with_tokenizer(self, tokenizer: Option<Arc<Tokenizer>>) -> LanguageModel {
+        LanguageModel { tokenizer, ..self }
+    }
+
+    /// The same model, asked in other words to repeat prompts.
+    #[must_use]
+    pub fn with_repeat_request(self, request: RepeatRequest) -> LanguageModel {
+        LanguageModel { repeat_request: Some(request), ..self }
     }
 
     /// Makes reads end early with [`Interrupted`] once the flag is set.
@@ -238,11 +256,11 @@ impl LanguageModel {
     /// Checks that `more` tokens have the rotation that the memory was made for.
     fn check_length(&self, memory: &Memory, more: usize) -> Result<()> {
         ensure!(
-            memory.known.is_none_or(|known| memory.seen + more <= known),
+            memory.known.is_none_or(|known| memory.seen() + more <= known),
             "the policy needs the attention of the whole text under the full cache, which was not given"
         );
         match self.shape.length_of_usual_positions() {
-            Some(usual) if !memory.is_long && memory.seen + more > usual => bail!(
+            Some(usual) if !memory.is_long && memory.seen() + more > usual => bail!(
                 "the model has other positions for texts of more than {usual} tokens, and the text was not announced as one"
             ),
             _ => Ok(()),
@@ -251,11 +269,16 @@ impl LanguageModel {
 
     /// Ends a prompt: cuts every layer of a memory whose policy's schedule says so to its size, by the scores after the prompt's
     /// last token.
-    pub fn cut(&self, memory: &mut Memory) {
+    ///
+    /// # Errors
+    /// As [`end_prompt`](Self::end_prompt).
+    pub fn cut(&self, memory: &mut Memory) -> Result<()> {
+        self.end_prompt(memory)?;
         let is_long = memory.is_long;
         for (layer, own) in memory.layers.iter_mut().zip(&self.shape.attention) {
             layer.cut(self.ropes[own.rope].frequencies(is_long));
         }
+        Ok(())
     }
 
     /// The attention of a text under the full cache, by layer, over the decision groups of a scope.
@@ -309,27 +332,44 @@ impl LanguageModel {
         let angles = self.ropes.iter().map(|rope| {
             let mut angles = Angles::default();
             for memory in memories.iter() {
-                angles.push(rope.frequencies(memory.is_long), memory.seen as f64);
+                angles.push(rope.frequencies(memory.is_long), memory.seen() as f64);
             }
             angles
         });
         let angles: Vec<_> = angles.collect();
+        let texts = memories.iter().zip(tokens).map(|(memory, token)| self.token_texts(memory, &[*token]));
+        let token_texts: Vec<Vec<Arc<str>>> = texts.collect::<Result<_>>()?;
         let x = self.embed(tokens, compute)?; // (texts, hidden)
         let rows = Rows { x, first: 0, angles: &angles, compute_f64 };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
         let attention = |layer: usize, tokens: LayerTokens<'_>| {
-            let texts = memories.iter_mut().enumerate().map(|(first, memory)| {
+            let texts = memories.iter_mut().zip(&token_texts).enumerate().map(|(first, (memory, token_texts))| {
                 let Memory { layers, scratch, .. } = &mut **memory;
-                TextTokens { first, rows: 1, cache: &mut layers[layer], lost: None, scratch }
+                let cache = &mut layers[layer];
+                TextTokens { first, rows: 1, ends_read: true, token_texts, cache, lost: None, scratch }
             });
             tokens.attend(self.gpu(), texts.collect())
         };
         let (states, _) = awake(|| self.through_layers(rows, Products::Few, attention))?;
-        for memory in memories {
-            memory.seen += 1;
+        for (memory, token) in memories.iter_mut().zip(tokens) {
+            memory.tokens.push(*token);
         }
         Ok(states)
+    }
+
+    /// The texts of tokens that are read into a memory, if its policy asks for them.
+    pub(super) fn token_texts(&self, memory: &Memory, tokens: &[u32]) -> Result<Vec<Arc<str>>> {
+        if memory.layers.iter().any(|layer| layer.entries.wants().token_texts) {
+            self.tokenizer()?.texts(tokens)
+        } else {
+            Ok(Vec::new())
+        }
+    }
+
+    /// The model's tokenizer, for policies that compare texts of tokens or ask the model to repeat a prompt.
+    pub(super) fn tokenizer(&self) -> Result<&Tokenizer> {
+        self.tokenizer.as_deref().context("the policy needs the model's tokenizer, and there is none")
     }
 
     /// Logits over the vocabulary for a few states, one row each.
@@ -377,8 +417,10 @@ impl LanguageModel {
             let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
             let (queries, keys, values) = (&queries, &keys, &values);
             let (norms, angles) = (norms.as_deref(), &angles[own.rope]);
-            let mixed =
-                attention(index, LayerTokens { shape: &shape, queries, keys, values, norms, angles, first })?;
+            let mixed = attention(
+                index,
+                LayerTokens { shape: &shape, layer, queries, keys, values, norms, angles, first },
+            )?;
             let clock = Instant::now();
             let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
             x = layer.finish(&x, &mixed, &self.shape, products).with_context(at)?;

@@ -250,7 +250,8 @@ impl Work<'_> {
         let key = format!("{} {} {:?}", model_task.revision, model_task.model.dtype.name(), job.device.gpu());
         let model = self.models.take(&key, loaded, || {
             (self.observe)(Event::Loading(&model_task.model.to_string()));
-            let mut model = model_task.files.load(model_task.model.dtype, job.device)?;
+            let tokenizer = model_task.files.tokenizer().ok().map(Arc::new);
+            let mut model = model_task.files.load(model_task.model.dtype, job.device)?.with_tokenizer(tokenizer);
             model.stop_on(Arc::clone(job.stop));
             Ok(model)
         })?;

@@ -35,7 +35,7 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
         None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(shape.models)?;
-    let mut defined = definitions(shape.define, Some(shape.schedule))?;
+    let mut defined = definitions(shape.define, shape.schedule)?;
     for (name, _) in own {
         check_policy_name(name, shape.policies.referenced)?;
     }
@@ -138,7 +138,7 @@ fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigE
 /// What policies have that do not say so themselves.
 #[derive(Clone, Copy)]
 struct OfSweep {
-    schedule: Schedule,
+    schedule: Option<Schedule>,
     positions: Positions,
     local_layers: LocalLayers,
 }
@@ -222,11 +222,15 @@ fn policies(
         Some(Policy { keep_first: Amount::Tokens(keep_first), ..own(base)? })
     };
     let find = |name: &str| match name {
-        "full" => Some(Rule::Full),
-        "truncate" => Some(Rule::Truncate),
+        "full" => Some(Ok(Rule::Full)),
+        "truncate" => Some(Ok(Rule::Truncate)),
         _ => {
-            let preset = || Some(Policy { schedule: of_sweep.schedule, ..presets::by_name(name)? });
-            own(name).or_else(|| own_with_keep_first(name)).or_else(preset).map(Rule::Policy)
+            // The sweep's schedule goes before that of a preset.
+            let of_sweep =
+                |policy: Policy| Policy { schedule: of_sweep.schedule.unwrap_or(policy.schedule), ..policy };
+            let preset = || presets::find(name).map(|found| found.map(of_sweep));
+            let policy = own(name).or_else(|| own_with_keep_first(name)).map(Ok).or_else(preset)?;
+            Some(policy.map(Rule::Policy))
         }
     };
     let mut policies = Vec::new();
@@ -254,6 +258,16 @@ fn policies(
                     known.join(", ")
                 ),
             );
+        };
+        let rule = match rule {
+            Ok(rule) => rule,
+            Err(error) => {
+                return yaml::refuse(
+                    *referenced,
+                    format!("the score of `{name}` cannot be used: {error}"),
+                    error.hint,
+                );
+            }
         };
         let rule = match (rule, schedule) {
             (Rule::Policy(policy), Some(schedule)) => Rule::Policy(Policy { schedule, ..policy }),

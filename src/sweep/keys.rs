@@ -45,10 +45,10 @@ pub(super) struct SweepYaml {
     #[serde(default)]
     #[schemars(schema_with = "names::cache_sizes")]
     pub cache_sizes: Vec<Spanned<CacheSize>>,
-    /// When entries leave, for every policy that does not say so itself.
+    /// When entries leave, for every policy that does not say so itself; by default as a preset says, and after every token.
     #[serde(default)]
     #[schemars(schema_with = "names::schedules")]
-    pub schedule: Schedule,
+    pub schedule: Option<Schedule>,
     /// Where keys are rotated after evictions, for every policy that does not set its own.
     #[serde(default)]
     #[schemars(schema_with = "names::positions")]
@@ -163,7 +163,7 @@ pub(super) struct PolicyYaml {
     #[serde(default)]
     pub keep_recent: Amount,
     /// When entries leave; by default as the sweep says.
-    #[schemars(schema_with = "names::own_schedules")]
+    #[schemars(schema_with = "names::schedules")]
     pub schedule: Option<Schedule>,
     /// Sizes of their own for the layers, whose mean is the cache size; by default every layer has the same size.
     #[schemars(extend("default" = null))]

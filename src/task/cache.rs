@@ -269,6 +269,7 @@ impl FullCachePrefix {
         for &end in &ends {
             states.push(model.read(&tokens[memory.seen()..end], &mut memory)?);
             if !cuts.is_empty() {
+                model.end_prompt(&mut memory)?;
                 let is_last = ends.last() == Some(&end);
                 at_ends.push((end, if is_last { memory.take_cuts() } else { memory.cuts() }));
             }

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use crate::eviction::formula::FormulaError;
 use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy, presets};
 use crate::lm::MemoryPlan;
 use crate::task::CacheConfig;
@@ -116,12 +117,16 @@ impl CacheSettings {
             "truncate" => CacheRule::Truncate { size: size(length.text)? },
             name => {
                 let own = own.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
-                let policy = own.or_else(|| presets::by_name(name)).ok_or_else(|| {
+                let policy = own.map(Ok).or_else(|| presets::find(name)).ok_or_else(|| {
                     InvalidSettings::new(
                         format!("there is no policy {name:?}"),
                         "see `tova-bench list policies`, or define it",
                     )
                 })?;
+                let cannot = |error: FormulaError| {
+                    InvalidSettings::new(format!("the score of {name} cannot be used: {error}"), &error.hint)
+                };
+                let policy = policy.map_err(cannot)?;
                 let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
                 let cut = length.prompt.filter(|_| policy.schedule.cut);
                 let size = size(cut.unwrap_or(length.text))?;

@@ -33,7 +33,7 @@ impl TextModel {
     /// As [`ModelFiles::load`].
     pub fn load(files: ModelFiles, dtype: WeightType, device: &Device) -> Result<TextModel> {
         let tokenizer = files.tokenizer().map(Arc::new).map_err(|error| format!("{error:#}"));
-        let model = files.load(dtype, device)?;
+        let model = files.load(dtype, device)?.with_tokenizer(tokenizer.as_ref().ok().cloned());
         Ok(TextModel { files, model, tokenizer })
     }
 
@@ -117,10 +117,7 @@ impl TextModel {
     /// # Errors
     /// A model without a tokenizer, or a token that it does not have.
     pub fn pieces(&self, tokens: &[u32]) -> Result<Vec<String>> {
-        let tokenizer = self.tokenizer()?;
-        let special = tokenizer.special();
-        let name = |token: u32| tokenizer.name(token).filter(|_| special.contains(&token));
-        tokens.iter().map(|token| name(*token).map_or_else(|| tokenizer.piece(*token), Ok)).collect()
+        Ok(self.tokenizer()?.texts(tokens)?.iter().map(|text| text.to_string()).collect())
     }
 
     /// Whether tokens begin with the model's BOS.

@@ -107,7 +107,7 @@ impl TextModel {
             }
             if cuts && end == prompt {
                 scored.cache_bytes = memory.bytes();
-                model.cut(&mut memory);
+                model.cut(&mut memory)?;
             }
             start = end;
             if plan.log {

@@ -132,7 +132,7 @@ impl TextModel {
             state = Some(self.model.read(chunk, &mut memory)?.narrow(0, chunk.len() - 1, 1)?);
         }
         let state = state.context("there is no token to read")?;
-        self.model.cut(&mut memory);
+        self.model.cut(&mut memory)?;
         Ok(PrefilledPrompt { memory, state, prompt: prompt.to_vec(), seed: plan.seed, max_new_tokens })
     }
 }

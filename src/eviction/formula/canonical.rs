@@ -12,6 +12,8 @@ use super::words::{Function, FunctionRow, Kind, Per, Word};
 pub enum Expr {
     Number(f64),
     Word(Word),
+    /// Of [`Kind::Own`]; as it is read, without quotes and escapes.
+    Text(String),
     /// `Add` and `Multiply` have two or more arguments; a number is the first factor and the last term.
     Call(Function, Vec<Expr>),
 }
@@ -32,9 +34,11 @@ impl Expr {
     /// Whether it depends on numbers and `size` only. A rank never does: of equal entries the older has the lower one.
     pub fn is_constant(&self) -> bool {
         match self {
-            Expr::Number(_) => true,
+            Expr::Number(_) | Expr::Text(_) => true,
             Expr::Word(word) => *word == Word::Size,
-            Expr::Call(Function::Rank, _) => false,
+            // The neighbours of the first and the last entry are fewer.
+            Expr::Call(Function::Rank | Function::Smooth | Function::SmoothMax, _) => false,
+            Expr::Call(function, _) if matches!(function.row().kind, Kind::Own(_)) => false,
             Expr::Call(function, arguments) => !function.remembers() && arguments.iter().all(Expr::is_constant),
         }
     }
@@ -42,26 +46,51 @@ impl Expr {
     /// Whether query heads have values of their own.
     pub fn is_per_head(&self) -> bool {
         match self {
-            Expr::Number(_) => false,
+            Expr::Number(_) | Expr::Text(_) => false,
             Expr::Word(word) => word.per() != Per::Decision,
-            Expr::Call(function, _) if function.row().kind == Kind::Heads => false,
-            Expr::Call(_, arguments) => arguments.iter().any(Expr::is_per_head),
+            Expr::Call(function, arguments) => match function.row().kind {
+                Kind::Heads => false,
+                Kind::Own(per) => per != Per::Decision,
+                _ => arguments.iter().any(Expr::is_per_head),
+            },
         }
     }
 
     /// Whether it has a word for which this holds.
     pub fn has(&self, holds: &dyn Fn(Word) -> bool) -> bool {
         match self {
-            Expr::Number(_) => false,
+            Expr::Number(_) | Expr::Text(_) => false,
             Expr::Word(word) => holds(*word),
             Expr::Call(_, arguments) => arguments.iter().any(|argument| argument.has(holds)),
         }
     }
 
-    /// Whether it calls a function.
-    pub fn calls(&self, function: Function) -> bool {
+    /// Visits every call, those of arguments first.
+    pub fn each_call<'a>(&'a self, visit: &mut dyn FnMut(Function, &'a [Expr])) {
+        let Expr::Call(function, arguments) = self else { return };
+        arguments.iter().for_each(|argument| argument.each_call(visit));
+        visit(*function, arguments);
+    }
+
+    /// Whether it calls a function for which this holds.
+    pub fn calls(&self, holds: &dyn Fn(Function) -> bool) -> bool {
         let Expr::Call(own, arguments) = self else { return false };
-        *own == function || arguments.iter().any(|argument| argument.calls(function))
+        holds(*own) || arguments.iter().any(|argument| argument.calls(holds))
+    }
+
+    /// The tokens of a block, where its value is the same in all of a block (`Some(0)`: everywhere).
+    pub fn block(&self) -> Option<usize> {
+        let Expr::Call(function, arguments) = self else { return self.is_constant().then_some(0) };
+        match (function, arguments.as_slice()) {
+            (Function::Block, [_, Expr::Number(tokens)]) => Some(*tokens as usize),
+            (function, arguments) if matches!(function.row().kind, Kind::Sign(_) | Kind::Entry | Kind::Heads) => {
+                arguments.iter().map(Expr::block).try_fold(0, |block, own| match (block, own?) {
+                    (0, own) | (own, 0) => Some(own),
+                    (block, own) => (block == own).then_some(own),
+                })
+            }
+            _ => self.is_constant().then_some(0),
+        }
     }
 
     /// The constant factor, and the rest.
@@ -147,7 +176,7 @@ pub(super) fn divide(above: Expr, below: Expr) -> Expr {
 
 /// A call in canonical form.
 pub(super) fn call(function: Function, mut arguments: Vec<Expr>) -> Expr {
-    use Function::{Count, Ema, Equal, If, Log, Max, Mean, Min, Sqrt, Sum, Unequal, Window};
+    use Function::{Block, Count, Ema, Equal, If, Log, Max, Mean, Min, Smooth, Sqrt, Sum, Unequal, Window};
     let of_number = |argument: &Expr| if let Expr::Number(number) = argument { Some(*number) } else { None };
     let numbers: Option<Vec<f64>> = arguments.iter().map(of_number).collect();
     if let Some(value) = numbers.and_then(|numbers| function.of_numbers(&numbers)) {
@@ -164,6 +193,7 @@ pub(super) fn call(function: Function, mut arguments: Vec<Expr>) -> Expr {
         (Ema, [x, ONE]) => Some(call(Sum, vec![x.clone()])),
         (Window, [x, Expr::Number(w)]) if *w <= 1.0 => Some(x.clone()),
         (Function::Peak, [x, Expr::Number(w)]) if *w <= 1.0 => Some(x.clone()),
+        (Block, [x, ONE]) => Some(x.clone()),
         (Count, [x]) => Some(call(Sum, vec![call(Unequal, vec![x.clone(), ZERO])])),
         _ => None,
     };
@@ -174,7 +204,7 @@ pub(super) fn call(function: Function, mut arguments: Vec<Expr>) -> Expr {
         Min | Max | Equal | Unequal => {
             arguments.sort_by_cached_key(|argument| (argument.is_constant(), argument.to_string()));
         }
-        Sum | Mean | Ema | Window => {
+        Sum | Mean | Ema | Window | Smooth | Block => {
             let (number, body) = arguments.remove(0).coefficient();
             arguments.insert(0, body);
             return multiply(vec![Expr::Number(number), Expr::Call(function, arguments)]);
@@ -186,7 +216,7 @@ pub(super) fn call(function: Function, mut arguments: Vec<Expr>) -> Expr {
 
 /// What is pooled over the query heads. The mean moves inside of everything linear, to where it costs least.
 fn pooled(expr: Expr, pool: Pool) -> Expr {
-    use Function::{Add, Divide, Ema, Mean, Multiply, Sum, Window};
+    use Function::{Add, Block, Divide, Ema, Mean, Multiply, Smooth, Sum, Window};
     if !expr.is_per_head() {
         return expr;
     }
@@ -206,7 +236,7 @@ fn pooled(expr: Expr, pool: Pool) -> Expr {
             let above = pooled(parts.remove(0), pool);
             divide(above, parts.remove(0))
         }
-        (Expr::Call(function @ (Sum | Mean | Ema | Window), mut arguments), Pool::Mean) => {
+        (Expr::Call(function @ (Sum | Mean | Ema | Window | Smooth | Block), mut arguments), Pool::Mean) => {
             arguments[0] = pooled(arguments[0].clone(), pool);
             call(function, arguments)
         }
@@ -308,6 +338,7 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result
         Expr::Number(number) if *number != 0.0 && !(1e-5..1e15).contains(&number.abs()) => write!(f, "{number:e}"),
         Expr::Number(number) => write!(f, "{number}"),
         Expr::Word(word) => f.write_str(word.name()),
+        Expr::Text(text) => write_text(f, text),
         Expr::Call(Function::Add, terms) => {
             // 1 - x rather than -x + 1.
             let (first, last) = (&terms[0], &terms[terms.len() - 1]);
@@ -371,19 +402,45 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result
     }
 }
 
-/// Why a formula cannot rank entries; `None` if it can.
-pub(super) fn fault(expr: &Expr) -> Option<&'static str> {
+/// A text as formulas have it: in quotes, with escapes that the parser reads.
+fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
+    write!(f, "\"")?;
+    for c in text.chars() {
+        match ESCAPES.iter().find(|(_, meant)| *meant == c) {
+            Some((written, _)) => write!(f, "\\{written}")?,
+            None => write!(f, "{c}")?,
+        }
+    }
+    write!(f, "\"")
+}
+
+/// What follows a backslash in a text, and what it means.
+pub(super) const ESCAPES: [(char, char); 5] = [('n', '\n'), ('t', '\t'), ('r', '\r'), ('"', '"'), ('\\', '\\')];
+
+/// Why a formula cannot rank entries, and what to do; `None` if it can.
+pub(super) fn fault(expr: &Expr) -> Option<(&'static str, &'static str)> {
     fn is_finite(expr: &Expr) -> bool {
         match expr {
             Expr::Number(number) => number.is_finite(),
-            Expr::Word(_) => true,
+            Expr::Word(_) | Expr::Text(_) => true,
             Expr::Call(_, arguments) => arguments.iter().all(is_finite),
         }
     }
+    fn remembers_reread(expr: &Expr) -> bool {
+        let Expr::Call(function, arguments) = expr else { return false };
+        let is_reread = |word: Word| word == Word::RereadAttention;
+        function.remembers() && expr.has(&is_reread) || arguments.iter().any(remembers_reread)
+    }
+    const DIFFERS: &str = "use a word that differs between entries, such as attention or position";
     if expr.is_constant() {
-        Some("the formula is the same for all entries")
+        Some(("the formula is the same for all entries", DIFFERS))
     } else if !is_finite(expr) {
-        Some("a number in the formula becomes infinite")
+        Some(("a number in the formula becomes infinite", DIFFERS))
+    } else if remembers_reread(expr) {
+        Some((
+            "`reread_attention` is known only where the prompt is cut, and there is nothing to remember of it",
+            "use it outside of sum, window and other functions of earlier steps",
+        ))
     } else {
         None
     }

@@ -4,8 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Formula;
-use super::loops::{Step, elementwise, highest_if_nan, over_entries, pool};
+use super::canonical::Expr;
+use super::loops::{Step, elementwise, highest_if_nan, near_entries, over_entries, pool};
 use super::program::{Columns, Instruction, Operand, Operation, compile};
+use super::statistics::{self, QueryStatistics};
 use super::words::{Function, Word};
 use crate::eviction::entries::{Heads, keep};
 use crate::eviction::future::RecordedAttention;
@@ -21,11 +23,14 @@ pub(in crate::eviction) struct Scorer {
     heads: Heads,
     scope: Scope,
     salt: u64,
+    layer: usize,
     groups: Vec<Group>,
     /// The attention of the whole text, if the formula has it, and what later queries pay: (groups)(tokens)
     future: Option<(Arc<RecordedAttention>, Vec<Vec<f64>>)>,
     /// Logits of the row before they became attention, if the formula has them: (heads)(stride)
     logits: Vec<Vec<f32>>,
+    /// The queries so far, if the formula expects others: (heads)
+    queries: Vec<QueryStatistics>,
 }
 
 /// What belongs to a decision group, by instruction.
@@ -81,8 +86,14 @@ impl Scorer {
         let group =
             Group { kept: program.iter().map(kept).collect(), results: program.iter().map(results).collect() };
         let logits = if program.iter().any(|one| one.uses(Word::Logit)) { heads.heads } else { 0 };
+        let queries = if program.iter().any(Instruction::expects) { heads.heads } else { 0 };
         let groups = vec![group; heads.groups(scope)];
-        Scorer { program, heads, scope, salt, groups, future: None, logits: vec![Vec::new(); logits] }
+        let (logits, queries) = (vec![Vec::new(); logits], vec![QueryStatistics::default(); queries]);
+        Scorer { program, heads, scope, salt, layer: 0, groups, future: None, logits, queries }
+    }
+
+    pub fn of_layer(self, layer: usize) -> Scorer {
+        Scorer { layer, ..self }
     }
 
     /// The same for a text whose attention is known.
@@ -98,14 +109,32 @@ impl Scorer {
             for (instruction, kept) in self.program.iter().zip(&mut group.kept) {
                 if let (true, Some((_, later))) = (instruction.uses(Word::FutureAttention), &self.future) {
                     kept.totals[0].extend(&later[index][seen..seen + rows]);
-                } else if let Operation::Word(word) = instruction.operation {
+                } else if instruction.operation.is_fixed() {
+                    let first_head = self.heads.of_group(self.scope, index).start;
                     for (member, column) in kept.columns.iter_mut().enumerate() {
                         column.extend((0..rows).map(|row| {
                             let vector = row * self.heads.kv_heads + index * kv_members + member;
-                            match word {
-                                Word::KeyNorm => norm2(new.of(new.keys, vector)),
-                                Word::ValueNorm => new.of(new.values, vector).iter().map(|x| x.abs()).sum(),
-                                Word::ValueNorm2 => norm2(new.of(new.values, vector)),
+                            match instruction.operation {
+                                Operation::Word(Word::KeyNorm) => norm2(new.of(new.keys, vector)),
+                                Operation::Word(Word::ValueNorm) => {
+                                    new.of(new.values, vector).iter().map(|x| x.abs()).sum()
+                                }
+                                Operation::Word(Word::ValueNorm2) => norm2(new.of(new.values, vector)),
+                                Operation::Word(Word::ProjectedValueNorm) => new.projected_norms.get(vector).copied().unwrap_or(f32::NAN),
+                                Operation::Dot { vectors, .. } => {
+                                    let head = first_head + member;
+                                    let of_head =
+                                        vectors.and_then(|all| all.of_head(self.layer, head, self.heads.heads));
+                                    let key = row * self.heads.kv_heads + head / self.heads.per_kv_head();
+                                    of_head.map_or(f32::NAN, |own| vector::dot(own, new.of(new.keys, key)))
+                                }
+                                Operation::TokenIn(texts) => {
+                                    let own = new.token_texts.get(row);
+                                    let is_own = |text: &Expr| {
+                                        matches!((text, own), (Expr::Text(text), Some(own)) if **text == **own)
+                                    };
+                                    if texts.iter().any(is_own) { 1.0 } else { 0.0 }
+                                }
                                 _ => uniform(self.salt, index as u64, (seen + row) as u64) as f32,
                             }
                         }));
@@ -133,6 +162,12 @@ impl Scorer {
     pub fn run(&mut self, row: &Row<'_>, group: usize, entries: &Entries<'_>) {
         let per_kv = self.heads.per_kv_head();
         let heads = self.heads.of_group(self.scope, group);
+        if !self.queries.is_empty() {
+            for head in heads.clone() {
+                let (query, scale) = row.vectors.query(row.attention.row, head);
+                self.queries[head].add(row.step, query, scale);
+            }
+        }
         let Group { kept, results } = &mut self.groups[group];
         for (index, instruction) in self.program.iter().enumerate() {
             if !instruction.always && !row.decides {
@@ -150,35 +185,29 @@ impl Scorer {
             for (member, out) in results[0].iter_mut().enumerate() {
                 let out = &mut out[..row.column + 1];
                 let n = out.len();
-                let argument = |which: usize| match instruction.arguments.get(which) {
-                    Some(argument) => computed.column(*argument, member, n),
-                    None => Column::Same(0.0),
-                };
-                let arguments = [argument(0), argument(1), argument(2)];
+                let mask = &entries.mask[..n];
+                let (head, kv_head) = (heads.start + member, heads.start / per_kv + member);
                 match instruction.operation {
-                    Operation::Word(word) => {
-                        let head = heads.start + member;
-                        match word {
-                            Word::Logit => out.copy_from_slice(&self.logits[head][..out.len()]),
-                            Word::FutureAttention => {
-                                let Some((future, _)) = &self.future else { continue };
-                                let left = kept[0].totals[0].iter_mut().zip(entries.positions);
-                                for (out, (left, position)) in out.iter_mut().zip(left) {
-                                    let token = *position as usize;
-                                    if token < row.step {
-                                        *left -= future.paid(group, row.step, token);
-                                    }
-                                    *out = *left as f32;
+                    Operation::Word(word) => match word {
+                        Word::Logit => out.copy_from_slice(&self.logits[head][..out.len()]),
+                        Word::FutureAttention => {
+                            let Some((future, _)) = &self.future else { continue };
+                            let left = kept[0].totals[0].iter_mut().zip(entries.positions);
+                            for (out, (left, position)) in out.iter_mut().zip(left) {
+                                let token = *position as usize;
+                                if token < row.step {
+                                    *left -= future.paid(group, row.step, token);
                                 }
+                                *out = *left as f32;
                             }
-                            Word::Gumbel => gumbel(self.salt, head, row.step, entries.positions, out),
-                            Word::KeySimilarity => {
-                                let kv_head = heads.start / per_kv + member;
-                                row.vectors.key_similarity(kv_head, entries.mask, out);
-                            }
-                            _ => word_column(word, row, entries, head, out),
                         }
-                    }
+                        Word::Gumbel => gumbel(self.salt, head, row.step, entries.positions, out),
+                        Word::KeySimilarity => row.vectors.key_similarity(kv_head, entries.mask, out),
+                        Word::KeyRedundancy => {
+                            statistics::redundancy(&row.vectors.keys(kv_head, mask), mask, out);
+                        }
+                        _ => word_column(word, row, entries, head, out),
+                    },
                     Operation::PooledAttention => {
                         out.fill(0.0);
                         for head in heads.clone() {
@@ -186,20 +215,65 @@ impl Scorer {
                             vector::add_scaled(out, &weights[..out.len()], scale / heads.len() as f32);
                         }
                     }
-                    Operation::Function(Function::PooledMean | Function::PooledMax) => {
-                        let argument = instruction.arguments[0];
-                        let columns = (0..heads.len()).map(|member| computed.column(argument, member, n));
-                        let is_mean = instruction.operation == Operation::Function(Function::PooledMean);
-                        pool(columns, is_mean, out);
-                    }
-                    Operation::Function(function @ (Function::Rank | Function::Softmax | Function::Share)) => {
-                        over_entries(function, arguments[0], entries, out);
-                    }
-                    Operation::Function(function) => elementwise(function, arguments, out),
                     Operation::Memory(function, number) => {
                         let step = Step { step: row.step, positions: entries.positions, member };
-                        kept[0].remember(function, number, step, arguments[0], out);
+                        let argument = computed.column(instruction.arguments[0], member, n);
+                        kept[0].remember(function, number, step, argument, out);
                     }
+                    Operation::Numbered(Function::LagScore, tokens) => {
+                        let (keys, values) = (row.vectors.keys(kv_head, mask), row.vectors.values(kv_head));
+                        statistics::lag_score(tokens, [&keys, values], entries, out);
+                    }
+                    Operation::Numbered(
+                        function @ (Function::ExpectedAttention | Function::ExpectedAttentionMean),
+                        positions,
+                    ) => {
+                        let keys = row.vectors.keys(head / per_kv, mask);
+                        let rotation = row.vectors.mean_rotation(head / per_kv, mask, row.step, positions);
+                        let covariance = function == Function::ExpectedAttention;
+                        self.queries[head].expect(&rotation, &keys, covariance, entries, out);
+                    }
+                    Operation::Dot { vectors, .. } => {
+                        let of_head = vectors.and_then(|all| all.of_head(self.layer, head, self.heads.heads));
+                        let Some(own) = of_head else { continue };
+                        let keys = row.vectors.keys(head / per_kv, mask);
+                        for (out, key) in out.iter_mut().zip(keys.chunks_exact(own.len())) {
+                            *out = vector::dot(own, key);
+                        }
+                    }
+                    _ => computed.combine(instruction, member, entries, out),
+                }
+            }
+        }
+    }
+
+    /// Whether scores need what [`read_again`](Self::read_again) is given.
+    pub fn wants_reread(&self) -> bool {
+        self.program.iter().any(|one| one.uses(Word::RereadAttention))
+    }
+
+    /// Computes the scores of the last row again, now that the attention is known that `reread` key-value heads paid to its entries
+    /// in a second reading: (kv_heads)(entries).
+    pub fn read_again(&mut self, reread: &[Vec<f32>], group: usize, entries: &Entries<'_>) {
+        let (heads, per_kv) = (self.heads.of_group(self.scope, group), self.heads.per_kv_head());
+        let Group { kept, results } = &mut self.groups[group];
+        let mut changed = vec![false; self.program.len()];
+        for (index, instruction) in self.program.iter().enumerate() {
+            let is_reread = instruction.uses(Word::RereadAttention);
+            let depends = |argument: &Operand| matches!(argument, Operand::Result(before) if changed[*before]);
+            changed[index] = is_reread || instruction.arguments.iter().any(depends);
+            if !changed[index] {
+                continue;
+            }
+            let (results_before, results) = results.split_at_mut(index);
+            let (program, heads_of, kept) = (&self.program, heads.len(), &kept[..index]);
+            let computed = Computed { program, results: results_before, kept, heads: heads_of, per_kv };
+            for (member, out) in results[0].iter_mut().enumerate() {
+                let out = &mut out[..entries.mask.len()];
+                if is_reread {
+                    out.copy_from_slice(&reread[heads.start / per_kv + member]);
+                } else {
+                    computed.combine(instruction, member, entries, out);
                 }
             }
         }
@@ -271,6 +345,28 @@ impl<'a> Computed<'a> {
         let column = member / instruction.sharing(self.heads, self.per_kv);
         let columns = if instruction.value_is_kept() { &self.kept[index].columns } else { &self.results[index] };
         Column::Own(&columns[column][..n])
+    }
+
+    /// Computes an instruction for a head of the group from its arguments, and from nothing else.
+    fn combine(&self, instruction: &Instruction, member: usize, entries: &Entries<'_>, out: &mut [f32]) {
+        let n = out.len();
+        let argument = |which: usize| match instruction.arguments.get(which) {
+            Some(argument) => self.column(*argument, member, n),
+            None => Column::Same(0.0),
+        };
+        match instruction.operation {
+            Operation::Function(function @ (Function::PooledMean | Function::PooledMax)) => {
+                let columns = (0..self.heads).map(|member| self.column(instruction.arguments[0], member, n));
+                pool(columns, function == Function::PooledMean, out);
+            }
+            Operation::Function(function @ (Function::Rank | Function::Softmax | Function::Share)) => {
+                over_entries(function, argument(0), entries, out);
+            }
+            Operation::Function(function) => elementwise(function, [argument(0), argument(1), argument(2)], out),
+            Operation::Numbered(function, number) => near_entries(function, number, argument(0), entries, out),
+            // Computed elsewhere.
+            _ => {}
+        }
     }
 }
 

@@ -138,6 +138,33 @@ pub(super) fn over_entries(function: Function, x: Column<'_>, entries: &Entries<
     }
 }
 
+/// What is computed over `n` entries beside each of those in the cache, or over the entries of its block of `n` tokens.
+pub(super) fn near_entries(function: Function, n: usize, x: Column<'_>, entries: &Entries<'_>, out: &mut [f32]) {
+    let living: Vec<usize> = (0..out.len()).filter(|column| entries.mask[*column] == 0.0).collect();
+    if function == Function::Block {
+        for block in
+            living.chunk_by(|a, b| entries.positions[*a] as usize / n == entries.positions[*b] as usize / n)
+        {
+            let sum: f64 = block.iter().map(|column| f64::from(x.at(*column))).sum();
+            let mean = (sum / block.len() as f64) as f32;
+            block.iter().for_each(|column| out[*column] = mean);
+        }
+        return;
+    }
+    let may_leave = |column: &usize| entries.unprotected.contains(column);
+    for (place, column) in living.iter().enumerate() {
+        let near = &living[place.saturating_sub(n / 2)..(place + n / 2 + 1).min(living.len())];
+        let near = near.iter().filter(|column| may_leave(column)).map(|column| x.at(*column));
+        out[*column] = match function {
+            Function::Smooth => (near.map(f64::from).sum::<f64>() / n as f64) as f32,
+            _ => near.fold(
+                f32::NEG_INFINITY,
+                |most, x| if x.is_nan() || most.is_nan() { f32::NAN } else { most.max(x) },
+            ),
+        };
+    }
+}
+
 /// When something is remembered, and for which of a group's heads.
 #[derive(Clone, Copy)]
 pub(super) struct Step<'a> {

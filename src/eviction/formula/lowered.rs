@@ -64,7 +64,8 @@ pub struct LoweredScore {
     pub totals: usize,
 }
 
-/// A score of a cache with `size` entries; `None` if it needs the future. Scores that are a priority have no instructions.
+/// A score of a cache with `size` entries; `None` if it has a word or a function that kernels do not know, such as those of the
+/// future, of neighbours, or of queries. Scores that are a priority have no instructions.
 pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<LoweredScore> {
     let summed = LoweredInstruction { operation: of_extra(Extra::SummedAttention), result: 0, ..blank() };
     let one_list = LoweredScore { results: 1, ..LoweredScore::default() };
@@ -82,10 +83,7 @@ pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<Lo
             let program = compile(&formula.0.expr, size);
             let mut lowered = LoweredScore::default();
             for instruction in &program {
-                if instruction.uses(Word::FutureAttention) {
-                    return None;
-                }
-                lowered.push(instruction, &program, heads, scope);
+                lowered.push(instruction, &program, heads, scope)?;
             }
             lowered
         }
@@ -110,14 +108,26 @@ fn blank() -> LoweredInstruction {
 }
 
 impl LoweredScore {
-    /// Adds an instruction of a program whose earlier ones are there.
-    fn push(&mut self, instruction: &Instruction, program: &[Instruction], heads: Heads, scope: Scope) {
+    /// Adds an instruction of a program whose earlier ones are there; `None` if kernels do not know it.
+    fn push(
+        &mut self,
+        instruction: &Instruction,
+        program: &[Instruction],
+        heads: Heads,
+        scope: Scope,
+    ) -> Option<()> {
         let (group, per_kv) = (heads.of_group(scope, 0).len(), heads.per_kv_head());
         let Instruction { operation, arguments, always, .. } = instruction;
         let Columns { results, kept, totals } = instruction.columns(group, per_kv);
         let members = if instruction.per_head { group } else { 1 };
         let mut lowered = LoweredInstruction {
             operation: match *operation {
+                Operation::Word(
+                    Word::FutureAttention | Word::ProjectedValueNorm | Word::KeyRedundancy | Word::RereadAttention,
+                )
+                | Operation::Numbered(..)
+                | Operation::Dot { .. }
+                | Operation::TokenIn(_) => return None,
                 Operation::Word(word) => of_word(word),
                 Operation::PooledAttention => of_extra(Extra::PooledAttention),
                 Operation::Function(function) | Operation::Memory(function, _) => of_function(function),
@@ -151,5 +161,6 @@ impl LoweredScore {
             }
         }
         self.program.push(lowered);
+        Some(())
     }
 }

@@ -10,8 +10,10 @@ mod loops;
 pub(super) mod lowered;
 pub(super) mod parse;
 mod program;
+pub(super) mod statistics;
 #[cfg(test)]
 mod tests;
+mod vectors;
 pub(super) mod words;
 
 use std::collections::BTreeMap;
@@ -25,6 +27,8 @@ pub(super) use evaluate::gumbel;
 pub(super) use evaluate::{Entries, Row, Scorer};
 pub use lowered::{LoweredInstruction, LoweredScore};
 pub use parse::FormulaError;
+pub use statistics::MeanRotation;
+pub use vectors::FileVectors;
 pub use words::{Function, FunctionRow, WORDS, Word, WordRow, calls};
 
 use super::scoring::Method;
@@ -49,8 +53,7 @@ impl Formula {
     pub fn new(text: &str, pool: Pool) -> Result<Formula, FormulaError> {
         static FORMULAS: Mutex<BTreeMap<String, &'static Parsed>> = Mutex::new(BTreeMap::new());
         let expr = canonical::canonical(parse::parse(text)?, pool);
-        if let Some(message) = canonical::fault(&expr) {
-            let hint = "use a word that differs between entries, such as attention or position";
+        if let Some((message, hint)) = canonical::fault(&expr) {
             return Err(FormulaError::of_all(text, message, hint));
         }
         let canonical = canonical::text(&expr);
@@ -71,12 +74,43 @@ impl Formula {
 
     /// Whether it needs the attention of the whole text.
     pub fn reads_future(self) -> bool {
-        self.0.expr.has(&|word| word == Word::FutureAttention)
+        self.has(Word::FutureAttention)
     }
 
-    /// Whether it depends on the cache's size, or on which entries are protected.
+    /// Whether it depends on the cache's size.
     pub fn depends_on_size(self) -> bool {
-        self.0.expr.has(&|word| word == Word::Size) || self.0.expr.calls(Function::Rank)
+        self.has(Word::Size)
+    }
+
+    /// Whether it depends on which entries are protected.
+    pub fn depends_on_protection(self) -> bool {
+        self.0.expr.calls(&Function::depends_on_protection)
+    }
+
+    /// Whether it has a word.
+    pub fn has(self, word: Word) -> bool {
+        self.0.expr.has(&|own| own == word)
+    }
+
+    /// Whether it calls a function.
+    pub fn calls(self, function: Function) -> bool {
+        self.0.expr.calls(&|own| own == function)
+    }
+
+    /// The tokens of a block, if whole blocks leave: its score is the same in all of a block.
+    pub fn block(self) -> Option<usize> {
+        self.0.expr.block().filter(|tokens| *tokens > 0)
+    }
+
+    /// The vectors that it multiplies keys with.
+    pub fn vectors(self) -> Vec<Result<&'static FileVectors, String>> {
+        let mut found = Vec::new();
+        self.0.expr.each_call(&mut |function, arguments| {
+            if matches!(function, Function::Dot | Function::RotatedDot) {
+                found.push(FileVectors::of(arguments));
+            }
+        });
+        found
     }
 
     /// Whether it draws numbers.

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::canonical::{Expr, add, call, divide, multiply, negate};
-use super::words::{Function, FunctionRow, WORDS, calls};
+use super::canonical::{ESCAPES, Expr, add, call, divide, multiply, negate};
+use super::vectors::FileVectors;
+use super::words::{Function, FunctionRow, Kind, WORDS, calls};
 use crate::format::did_you_mean;
 
 /// Parentheses and calls inside each other.
@@ -12,6 +13,10 @@ const DEEPEST: usize = 50;
 const LONGEST: usize = 1000;
 /// Steps of a window.
 const MOST_STEPS: f64 = 10_000.0;
+/// Entries that are looked at beside one, and tokens of a block.
+const MOST_NEIGHBOURS: f64 = 10_000.0;
+/// Positions that are expected.
+const MOST_EXPECTED: f64 = 1_000_000.0;
 
 /// A formula that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +43,8 @@ enum Token<'a> {
     Number(f64),
     Name(&'a str),
     Symbol(&'a str),
+    /// With its quotes.
+    Text(&'a str),
     End,
 }
 
@@ -96,6 +103,19 @@ impl<'a> Parser<'a> {
             } else if first.is_ascii_alphabetic() || first == '_' {
                 let length = run(|c| c.is_ascii_alphanumeric() || c == '_');
                 (Token::Name(&rest[..length]), length)
+            } else if first == '"' {
+                let mut escaped = false;
+                let end = rest[1..].find(|c| {
+                    let ends = c == '"' && !escaped;
+                    escaped = c == '\\' && !escaped;
+                    ends
+                });
+                let Some(end) = end else {
+                    let hint =
+                        "close it with a double quote; in a text write \\\" for a quote and \\\\ for a backslash";
+                    return Err(self.error(start..text.len(), "the text has no end", hint));
+                };
+                (Token::Text(&rest[..end + 2]), end + 2)
             } else {
                 const SYMBOLS: [&str; 13] = ["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "(", ")", ","];
                 let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) else {
@@ -206,9 +226,14 @@ impl<'a> Parser<'a> {
             (token, place) => {
                 let found = match token {
                     Token::End => "the formula ends where a value is expected".to_owned(),
+                    Token::Text(text) => format!("the text {text} is no value"),
                     _ => format!("a value is expected here, not `{}`", &self.text[place.clone()]),
                 };
-                Err(self.error(place, found, "a value is a number, a word, a call such as sum(attention), or ( )"))
+                let hint = match token {
+                    Token::Text(_) => "texts stand in dot, rotated_dot and token_in",
+                    _ => "a value is a number, a word, a call such as sum(attention), or ( )",
+                };
+                Err(self.error(place, found, hint))
             }
         }
     }
@@ -256,10 +281,17 @@ impl<'a> Parser<'a> {
         let mut arguments = Vec::new();
         loop {
             let start = self.tokens[self.at].1.start;
-            let argument = self.comparison()?;
+            let argument = if function.takes_texts() { self.text(name, meaning)? } else { self.comparison()? };
             let written = start..self.tokens[self.at - 1].1.end;
-            if !arguments.is_empty() && function.remembers() {
-                self.check_number(name, function, &argument, written)?;
+            match row.kind {
+                Kind::Steps if !arguments.is_empty() => {
+                    self.check_number(name, function, &argument, written)?;
+                }
+                Kind::Entries if !arguments.is_empty() && most == 2 => {
+                    self.check_count(name, function, &argument, written)?
+                }
+                Kind::Own(_) if !function.takes_texts() => self.check_count(name, function, &argument, written)?,
+                _ => {}
             }
             arguments.push(argument);
             if self.symbol(&[","]).is_none() {
@@ -282,7 +314,83 @@ impl<'a> Parser<'a> {
             let message = format!("`{name}` takes {needed}, not {}", arguments.len());
             return Err(self.error(place, message, format!("{name}{meaning}")));
         }
+        if let (Function::Dot | Function::RotatedDot, [Expr::Text(file), Expr::Text(tensor)]) =
+            (function, arguments.as_slice())
+        {
+            // A formula means the vectors, wherever the file is.
+            let opened = FileVectors::open(file, tensor).map_err(|error| {
+                let message = format!("the file {file:?} of `{name}` cannot be used: {error}");
+                let hint = "name a safetensors file from here, and one of its tensors (layers, heads, dimensions)";
+                self.error(place.clone(), message, hint)
+            })?;
+            arguments[0] = Expr::Text(opened);
+        }
         Ok(call(function, arguments))
+    }
+
+    /// An argument that is a text.
+    fn text(&mut self, name: &str, meaning: &str) -> Result<Expr, FormulaError> {
+        let (token, place) = self.next();
+        let Token::Text(written) = token else {
+            let message = format!("`{name}` needs a text in double quotes here");
+            return Err(self.error(place, message, format!("write {name}{meaning}")));
+        };
+        let mut text = String::new();
+        let mut rest = written[1..written.len() - 1].chars();
+        while let Some(c) = rest.next() {
+            let meant = match c {
+                '\\' => rest
+                    .next()
+                    .and_then(|c| ESCAPES.iter().find(|(written, _)| *written == c))
+                    .map(|known| known.1),
+                c => Some(c),
+            };
+            let Some(meant) = meant else {
+                let known: Vec<String> = ESCAPES.iter().map(|(written, _)| format!("\\{written}")).collect();
+                let message = format!("a backslash in {written} is followed by something that has no meaning");
+                return Err(self.error(place, message, format!("known are {}", known.join(" "))));
+            };
+            text.push(meant);
+        }
+        if text.is_empty() {
+            return Err(self.error(place, "the text is empty", format!("write {name}{meaning}")));
+        }
+        Ok(Expr::Text(text))
+    }
+
+    /// A number of entries, tokens or positions, written as such.
+    fn check_count(
+        &self,
+        name: &str,
+        function: Function,
+        argument: &Expr,
+        place: Range<usize>,
+    ) -> Result<(), FormulaError> {
+        let (fewest, most, what) = match function {
+            Function::Smooth | Function::SmoothMax => (1.0, MOST_NEIGHBOURS, "entries"),
+            Function::Block => (1.0, MOST_NEIGHBOURS, "tokens"),
+            Function::LagScore => (2.0, MOST_NEIGHBOURS, "entries"),
+            _ => (1.0, MOST_EXPECTED, "positions"),
+        };
+        let is_smooth = matches!(function, Function::Smooth | Function::SmoothMax);
+        let odd = if is_smooth { "an odd" } else { "a" };
+        match *argument {
+            Expr::Number(number)
+                if number.fract() == 0.0
+                    && (fewest..=most).contains(&number)
+                    && !(is_smooth && number % 2.0 == 0.0) =>
+            {
+                Ok(())
+            }
+            _ => {
+                let message = format!("`{name}` takes {odd} number of {what} from {fewest} to {most}");
+                Err(self.error(
+                    place,
+                    message,
+                    format!("write {odd} whole number, such as {}", if is_smooth { 5 } else { 64 }),
+                ))
+            }
+        }
     }
 
     /// The second argument of what remembers steps: a number, or arithmetic of numbers and `size`.

@@ -1,7 +1,8 @@
 //! A formula as a list of instructions, each of which makes columns of others. Equal parts are computed once.
 
 use super::canonical::Expr;
-use super::words::{Function, Per, Word};
+use super::vectors::FileVectors;
+use super::words::{Function, Kind, Per, Word};
 
 /// Where an instruction's arguments come from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +20,41 @@ pub(super) enum Operation {
     Function(Function),
     /// A function that remembers, with its number: a factor, or a number of steps (0: all).
     Memory(Function, f32),
+    /// A function of entries that looks at so many, or of what an entry is, with its number.
+    Numbered(Function, usize),
+    /// Keys times the vectors of a file; none where a formula was read from rows.
+    Dot {
+        vectors: Option<&'static FileVectors>,
+        rotated: bool,
+    },
+    /// Whether the token is one of these texts.
+    TokenIn(&'static [Expr]),
+}
+
+impl Operation {
+    /// What has a value of its own, where that is not what its arguments' values belong to.
+    fn per(self) -> Option<Per> {
+        match self {
+            Operation::Word(word) => Some(word.per()),
+            Operation::Numbered(function, _) => match function.row().kind {
+                Kind::Own(per) => Some(per),
+                _ => None,
+            },
+            Operation::Dot { .. } => Some(Per::QueryHead),
+            Operation::TokenIn(_) => Some(Per::Decision),
+            _ => None,
+        }
+    }
+
+    /// Whether it is known when an entry joins, and never changes.
+    pub fn is_fixed(self) -> bool {
+        match self {
+            Operation::Word(word) => word.is_fixed(),
+            Operation::Dot { rotated, .. } => !rotated,
+            Operation::TokenIn(_) => true,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -47,7 +83,15 @@ impl Instruction {
 
     /// Whether key-value heads have columns, and not query heads.
     fn is_per_kv_head(&self) -> bool {
-        matches!(self.operation, Operation::Word(word) if word.per() == Per::KeyValueHead)
+        self.operation.per() == Some(Per::KeyValueHead)
+    }
+
+    /// Whether it needs the mean of queries, and their covariance.
+    pub fn expects(&self) -> bool {
+        matches!(
+            self.operation,
+            Operation::Numbered(Function::ExpectedAttention | Function::ExpectedAttentionMean, _)
+        )
     }
 
     /// How many of `heads` query heads of a decision share a column, where `per_kv` share a key-value head.
@@ -62,7 +106,7 @@ impl Instruction {
     /// Whether its value is a column that it keeps.
     pub fn value_is_kept(&self) -> bool {
         match self.operation {
-            Operation::Word(word) => word.is_fixed(),
+            fixed if fixed.is_fixed() => true,
             Operation::Memory(Function::Sum | Function::Ema, _) => true,
             Operation::Memory(Function::Peak, steps) => steps == 0.0,
             _ => false,
@@ -73,7 +117,7 @@ impl Instruction {
     pub fn columns(&self, heads: usize, per_kv: usize) -> Columns {
         let own = heads / self.sharing(heads, per_kv);
         let (kept, totals) = match self.operation {
-            Operation::Word(word) if word.is_fixed() => return Columns { results: 0, kept: own, totals: 0 },
+            fixed if fixed.is_fixed() => return Columns { results: 0, kept: own, totals: 0 },
             Operation::Word(Word::FutureAttention) => (0, 1),
             Operation::Memory(Function::Std, _) => (2 * own, 0),
             Operation::Memory(Function::Window, steps) => (steps as usize * own, own),
@@ -86,7 +130,7 @@ impl Instruction {
 }
 
 /// The instructions of a formula at a cache size. The last one's columns are the score, the same for all heads.
-pub(super) fn compile(expr: &Expr, size: usize) -> Vec<Instruction> {
+pub(super) fn compile(expr: &'static Expr, size: usize) -> Vec<Instruction> {
     let mut program = Vec::new();
     compile_into(expr, size, &mut program);
     for index in (0..program.len()).rev() {
@@ -114,6 +158,7 @@ fn constant(expr: &Expr, size: usize) -> Option<f64> {
     match expr {
         Expr::Number(number) => Some(*number),
         Expr::Word(_) => Some(size as f64),
+        Expr::Text(_) => None,
         Expr::Call(function, arguments) => {
             let values: Option<Vec<_>> = arguments.iter().map(|argument| constant(argument, size)).collect();
             function.of_numbers(&values?)
@@ -121,33 +166,56 @@ fn constant(expr: &Expr, size: usize) -> Option<f64> {
     }
 }
 
-fn compile_into(expr: &Expr, size: usize, program: &mut Vec<Instruction>) -> Operand {
+fn compile_into(expr: &'static Expr, size: usize, program: &mut Vec<Instruction>) -> Operand {
     if let Some(number) = constant(expr, size) {
         return Operand::Number(number as f32);
     }
-    let (operation, arguments) = match expr {
+    let (function, arguments) = match expr {
         Expr::Number(number) => return Operand::Number(*number as f32),
-        Expr::Word(word) => (Operation::Word(*word), vec![]),
-        Expr::Call(Function::PooledMean, arguments) if arguments[0] == Expr::Word(Word::Attention) => {
-            (Operation::PooledAttention, vec![])
-        }
-        Expr::Call(function @ (Function::Add | Function::Multiply), arguments) if arguments.len() > 2 => {
-            // One after the other.
-            let (last, before) = arguments.split_last().expect("there are more than two");
-            let before = compile_into(&Expr::Call(*function, before.to_vec()), size, program);
-            (Operation::Function(*function), vec![before, compile_into(last, size, program)])
-        }
-        Expr::Call(function, arguments) if function.remembers() => {
-            let number = arguments.get(1).and_then(|number| constant(number, size)).unwrap_or(0.0);
-            let number = if *function == Function::Ema { number } else { number.ceil() };
-            (Operation::Memory(*function, number as f32), vec![compile_into(&arguments[0], size, program)])
-        }
-        Expr::Call(function, arguments) => {
-            let arguments = arguments.iter().map(|argument| compile_into(argument, size, program)).collect();
-            (Operation::Function(*function), arguments)
-        }
+        // Arguments of what is compiled as a whole.
+        Expr::Text(_) => return Operand::Number(0.0),
+        Expr::Word(word) => return push(Operation::Word(*word), vec![], expr.is_per_head(), program),
+        Expr::Call(function, arguments) => (*function, arguments.as_slice()),
     };
-    let per_head = expr.is_per_head();
+    if let (Function::Add | Function::Multiply, [first, rest @ ..]) = (function, arguments) {
+        // One after the other.
+        let mut per_head = first.is_per_head();
+        let mut sum = compile_into(first, size, program);
+        for next in rest {
+            per_head |= next.is_per_head();
+            let next = compile_into(next, size, program);
+            sum = push(Operation::Function(function), vec![sum, next], per_head, program);
+        }
+        return sum;
+    }
+    let number = |which: usize| arguments.get(which).and_then(|number| constant(number, size)).unwrap_or(0.0);
+    let (operation, inputs) = match function {
+        Function::PooledMean if arguments[0] == Expr::Word(Word::Attention) => {
+            (Operation::PooledAttention, &arguments[..0])
+        }
+        Function::Ema => (Operation::Memory(function, number(1) as f32), &arguments[..1]),
+        function if function.remembers() => {
+            (Operation::Memory(function, number(1).ceil() as f32), &arguments[..1])
+        }
+        Function::Smooth | Function::SmoothMax | Function::Block => {
+            (Operation::Numbered(function, number(1) as usize), &arguments[..1])
+        }
+        Function::Dot | Function::RotatedDot => {
+            let vectors = FileVectors::of(arguments).ok();
+            (Operation::Dot { vectors, rotated: function == Function::RotatedDot }, &arguments[..0])
+        }
+        Function::TokenIn => (Operation::TokenIn(arguments), &arguments[..0]),
+        function if matches!(function.row().kind, Kind::Own(_)) => {
+            (Operation::Numbered(function, number(0) as usize), &arguments[..0])
+        }
+        function => (Operation::Function(function), arguments),
+    };
+    let inputs = inputs.iter().map(|argument| compile_into(argument, size, program)).collect();
+    push(operation, inputs, expr.is_per_head(), program)
+}
+
+/// The result of an instruction, which is added unless there is an equal one.
+fn push(operation: Operation, arguments: Vec<Operand>, per_head: bool, program: &mut Vec<Instruction>) -> Operand {
     let instruction = Instruction { operation, arguments, per_head, always: false };
     let index = program.iter().position(|other| *other == instruction).unwrap_or_else(|| {
         program.push(instruction);

@@ -19,11 +19,14 @@ pub enum Word {
     Random,
     Gumbel,
     Size,
+    ProjectedValueNorm,
+    KeyRedundancy,
+    RereadAttention,
 }
 
 /// What has a value of its own for a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Per {
+pub enum Per {
     QueryHead,
     KeyValueHead,
     /// All heads of a decision have one.
@@ -80,6 +83,26 @@ pub const WORDS: &[WordRow] = &[
     fixed(Word::Random, "random", Per::Decision, "a number from 0 to 1, drawn when the entry joins"),
     each_step(Word::Gumbel, "gumbel", Per::QueryHead, "Gumbel noise, drawn at every step for every query head"),
     fixed(Word::Size, "size", Per::Decision, "the cache size"),
+    fixed(
+        Word::ProjectedValueNorm,
+        "projected_value_norm",
+        Per::KeyValueHead,
+        "L1 norm of the value times the output weights, mean over the query heads of the key-value head (CriticalKV)",
+    ),
+    each_step(
+        Word::KeyRedundancy,
+        "key_redundancy",
+        Per::KeyValueHead,
+        "softmax over the entries of each key's mean cosine with all keys in the cache; a key's last one above 0.5, or the oldest, \
+         does not count (R-KV)",
+    ),
+    each_step(
+        Word::RereadAttention,
+        "reread_attention",
+        Per::KeyValueHead,
+        "the largest attention while the model is asked to repeat the prompt and reads it again, 2048 tokens at a time; over \
+         those, what was read again, and the prompt's first 4 (KVzip); with a cut only",
+    ),
 ];
 
 /// What makes one value of others. In the order of [`FUNCTIONS`].
@@ -112,6 +135,15 @@ pub enum Function {
     Pooled,
     PooledMean,
     PooledMax,
+    Smooth,
+    SmoothMax,
+    Block,
+    ExpectedAttention,
+    ExpectedAttentionMean,
+    LagScore,
+    Dot,
+    RotatedDot,
+    TokenIn,
 }
 
 /// What a function looks at.
@@ -123,10 +155,12 @@ pub enum Kind {
     Entry,
     /// An entry's values at this and earlier steps. A second argument is a number.
     Steps,
-    /// All entries of the cache.
+    /// All entries of the cache. A second argument is a number.
     Entries,
     /// All query heads of the decision.
     Heads,
+    /// What an entry is, its arguments being numbers or texts.
+    Own(Per),
 }
 
 /// A function and its meaning, which starts with its arguments.
@@ -214,6 +248,65 @@ pub const FUNCTIONS: &[FunctionRow] = &[
     ),
     row(Function::PooledMean, "pooled_mean", Kind::Heads, (1, 1), "(x): the mean over these heads"),
     row(Function::PooledMax, "pooled_max", Kind::Heads, (1, 1), "(x): the maximum over these heads"),
+    row(
+        Function::Smooth,
+        "smooth",
+        Kind::Entries,
+        (2, 2),
+        "(x, n): the sum of x over the n nearest entries in the cache, of those that may be evicted, divided by n (SnapKV)",
+    ),
+    row(Function::SmoothMax, "smooth_max", Kind::Entries, (2, 2), "(x, n): the largest x of the same entries"),
+    row(
+        Function::Block,
+        "block",
+        Kind::Entries,
+        (2, 2),
+        "(x, n): the mean of x over the entry's block of n consecutive tokens of the text; where the whole score is made of it, whole \
+         blocks are evicted, and a cache may hold fewer entries than its size (ChunkKV)",
+    ),
+    row(
+        Function::ExpectedAttention,
+        "expected_attention",
+        Kind::Own(Per::QueryHead),
+        (1, 1),
+        "(n): attention expected from the next n queries, by mean and covariance of those so far but the text's first 4; relative to \
+         the entries that may be evicted",
+    ),
+    row(
+        Function::ExpectedAttentionMean,
+        "expected_attention_mean",
+        Kind::Own(Per::QueryHead),
+        (1, 1),
+        "(n): the same by their mean alone",
+    ),
+    row(
+        Function::LagScore,
+        "lag_score",
+        Kind::Own(Per::KeyValueHead),
+        (1, 1),
+        "(n): how much key and value differ from the next n entries, as a rank from 0 to 1 among n entries; 1 for the newest (LagKV)",
+    ),
+    row(
+        Function::Dot,
+        "dot",
+        Kind::Own(Per::QueryHead),
+        (2, 2),
+        "(file, tensor): the key before rotation times a vector of the layer and head, of a safetensors file",
+    ),
+    row(
+        Function::RotatedDot,
+        "rotated_dot",
+        Kind::Own(Per::QueryHead),
+        (2, 2),
+        "(file, tensor): the same of the key as it is rotated now (Q-Filters)",
+    ),
+    row(
+        Function::TokenIn,
+        "token_in",
+        Kind::Own(Per::Decision),
+        (1, 64),
+        "(a, b, ...): 1 where the entry's token is one of these texts, such as \".\" or \"\\n\"; otherwise 0",
+    ),
 ];
 
 /// The functions that are written as calls.
@@ -247,6 +340,17 @@ impl Function {
     /// Whether it remembers earlier steps.
     pub(super) fn remembers(self) -> bool {
         self.row().kind == Kind::Steps
+    }
+
+    /// Whether its arguments are texts.
+    pub(super) fn takes_texts(self) -> bool {
+        matches!(self, Function::Dot | Function::RotatedDot | Function::TokenIn)
+    }
+
+    /// Whether its value depends on which entries are protected.
+    pub(super) fn depends_on_protection(self) -> bool {
+        use Function::{ExpectedAttention, ExpectedAttentionMean, LagScore, Rank, Smooth, SmoothMax};
+        matches!(self, Rank | Smooth | SmoothMax | ExpectedAttention | ExpectedAttentionMean | LagScore)
     }
 
     /// Its value where all arguments are numbers; `None` if it looks at more than one entry at one step.

@@ -6,7 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use sha2::{Digest, Sha256};
 
-use crate::eviction::{Heads, Policy, Positions, Scope, presets};
+use crate::eviction::formula::Function;
+use crate::eviction::{Heads, Policy, Positions, Schedule, Scope, presets};
 use crate::lm::config::Sizes;
 use crate::lm::device::Device;
 use crate::lm::memory::MemoryPlan;
@@ -53,7 +54,11 @@ fn tokens() -> Vec<u32> {
 /// The cases and their names.
 fn plans() -> Vec<(String, MemoryPlan<'static>)> {
     let mut plans = vec![("full".to_owned(), MemoryPlan::unbounded())];
-    for preset in presets::PRESETS.iter().filter(|preset| !preset.policy().score.reads_future()) {
+    // Those of a prompt are cut on the host.
+    let of_every_token = presets::PRESETS.iter().filter_map(|preset| Some((preset, preset.policy().ok()?)));
+    let of_every_token = of_every_token.filter(|(_, policy)| policy.schedule == Schedule::EVERY_TOKEN);
+    let known = |policy: &Policy| !policy.score.reads_future() && !policy.score.calls(Function::TokenIn);
+    for (preset, of_preset) in of_every_token.filter(|(_, policy)| known(policy)) {
         for scope in [Scope::Layer, Scope::Head] {
             for (size, positions) in [
                 (41, Positions::Absolute),
@@ -61,7 +66,7 @@ fn plans() -> Vec<(String, MemoryPlan<'static>)> {
                 (50, Positions::Squeezed),
                 (150, Positions::Absolute),
             ] {
-                let policy = Policy { scope, ..preset.policy() };
+                let policy = Policy { scope, ..of_preset };
                 let name = format!(
                     "{} by {} with {size} entries and {} positions",
                     preset.name,

@@ -139,7 +139,8 @@ pub(crate) mod tests {
     #[test]
     fn presets_have_a_floor_and_ceilings() {
         let named = |is_kind: fn(&str) -> bool| -> Vec<&str> {
-            let of_kind = PRESETS.iter().filter(|preset| is_kind(preset.policy().score.name()));
+            let of_kind =
+                PRESETS.iter().filter(|preset| preset.policy().is_ok_and(|policy| is_kind(policy.score.name())));
             of_kind.map(|preset| preset.name).collect()
         };
         assert_eq!(

@@ -122,10 +122,6 @@ fn schedule_forms() -> Value {
 }
 
 pub fn schedules(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"anyOf": schedule_forms(), "default": 1})
-}
-
-pub fn own_schedules(_: &mut SchemaGenerator) -> Schema {
     let mut forms = schedule_forms();
     if let Some(forms) = forms.as_array_mut() {
         forms.push(json!({"type": "null"}));
@@ -148,7 +144,7 @@ pub fn known_policies() -> Vec<&'static str> {
 
 /// Names that have a fixed meaning, before a `+`. A sweep may define presets whose score has no name in its own way.
 pub fn fixed_policies() -> Vec<&'static str> {
-    let presets = PRESETS.iter().filter(|preset| preset.policy().score.has_name());
+    let presets = PRESETS.iter().filter(|preset| preset.policy().is_ok_and(|policy| policy.score.has_name()));
     RESERVED.iter().map(|(name, _)| *name).chain(presets.map(|preset| preset.name)).collect()
 }
 

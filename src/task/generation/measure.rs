@@ -231,13 +231,13 @@ impl Generation<'_> {
                 read = cut;
             }
             peak = model.shape().cache_bytes(read);
-            model.cut(&mut memory);
+            model.cut(&mut memory)?;
         }
         let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
         let state = states.narrow(0, tokens.len() - read - 1, 1)?;
         if self.cuts_prompt() && config.query_aware {
             peak = model.shape().cache_bytes(tokens.len());
-            model.cut(&mut memory);
+            model.cut(&mut memory)?;
         }
         peak = peak.max(memory.bytes());
         let opening = prompt.request.likelihood_after.as_deref();

@@ -96,7 +96,7 @@ fn bounded(
             tally.add(&states, first)?;
         }
         if memory.seen() == cut {
-            model.cut(&mut memory);
+            model.cut(&mut memory)?;
         }
     }
     Ok(memory)

@@ -1,0 +1,218 @@
+//! What formulas say of keys, values and queries as wholes: expected attention, lag scores, redundancy.
+
+use super::evaluate::Entries;
+use crate::vector;
+
+/// Queries at the beginning of a text that are like no others (arXiv 2510.00636; 4 in NVIDIA/kvpress, too).
+const UNLIKE_OTHERS: usize = 4;
+/// A key is one of several alike where a later one has a larger cosine with it (arXiv 2505.24133, Zefan-Cai/R-KV).
+const ALIKE: f32 = 0.5;
+
+/// The queries of a head before their rotation: their number, sum, and sum of products.
+#[derive(Clone, Debug, Default)]
+pub(super) struct QueryStatistics {
+    count: usize,
+    /// (dim)
+    sum: Vec<f64>,
+    /// (dim, dim)
+    products: Vec<f64>,
+}
+
+/// The mean of rotations of a head, by pairs of dimensions: cosines and sines. Further dimensions are not rotated.
+pub struct MeanRotation {
+    pub cos: Vec<f64>,
+    pub sin: Vec<f64>,
+}
+
+impl MeanRotation {
+    fn apply(&self, x: &mut [f64]) {
+        let pairs = self.cos.len();
+        for j in 0..pairs {
+            let (a, b) = (x[j], x[j + pairs]);
+            x[j] = a * self.cos[j] - b * self.sin[j];
+            x[j + pairs] = b * self.cos[j] + a * self.sin[j];
+        }
+    }
+}
+
+impl QueryStatistics {
+    /// Adds the query of a token, times the scale of logits.
+    pub fn add(&mut self, position: usize, query: &[f32], scale: f32) {
+        if position < UNLIKE_OTHERS {
+            return;
+        }
+        let query: Vec<f64> = query.iter().map(|x| f64::from(*x) * f64::from(scale)).collect();
+        self.count += 1;
+        self.sum.resize(query.len(), 0.0);
+        self.products.resize(query.len() * query.len(), 0.0);
+        vector::best(AddProducts { onto: &mut self.products, query: &query });
+        self.sum.iter_mut().zip(&query).for_each(|(sum, x)| *sum += x);
+    }
+
+    /// The attention that later queries, rotated so, are expected to pay to keys (columns, dim), as they are rotated: e to the power of
+    /// the mean logit and, with the `covariance`, half of its variance, divided by the sum over the entries that may leave.
+    pub fn expect(
+        &self,
+        rotation: &MeanRotation,
+        keys: &[f32],
+        covariance: bool,
+        entries: &Entries<'_>,
+        out: &mut [f32],
+    ) {
+        let dim = keys.len() / out.len();
+        let (count, mut mean) = (self.count.max(1) as f64, self.sum.clone());
+        mean.resize(dim, 0.0);
+        mean.iter_mut().for_each(|x| *x /= count);
+        let mut spread = vec![0.0; if covariance { dim * dim } else { 0 }];
+        if self.count > 0 && covariance {
+            for (i, row) in spread.chunks_exact_mut(dim).enumerate() {
+                for (j, x) in row.iter_mut().enumerate() {
+                    *x = self.products[i * dim + j] / count - mean[i] * mean[j];
+                }
+                // R C, row by row of its transpose: C is symmetric.
+                rotation.apply(row);
+            }
+            let mut column = vec![0.0; dim];
+            for j in 0..dim {
+                column.iter_mut().enumerate().for_each(|(i, x)| *x = spread[i * dim + j]);
+                rotation.apply(&mut column);
+                column.iter().enumerate().for_each(|(i, x)| spread[i * dim + j] = *x);
+            }
+        }
+        rotation.apply(&mut mean);
+        let mut logits = vec![f64::NEG_INFINITY; out.len()];
+        vector::best(ExpectedLogits {
+            mean: &mean,
+            spread: &spread,
+            keys,
+            mask: entries.mask,
+            logits: &mut logits,
+        });
+        let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        logits.iter_mut().for_each(|logit| *logit = (*logit - most).exp());
+        // What is not in the cache has a logit of minus infinity.
+        let sum: f64 = logits[entries.unprotected.clone()].iter().sum();
+        out.iter_mut().zip(&logits).for_each(|(out, e)| *out = (e / sum) as f32);
+    }
+}
+
+struct AddProducts<'a> {
+    /// (dim, dim)
+    onto: &'a mut [f64],
+    query: &'a [f64],
+}
+
+impl vector::PlainLoop for AddProducts<'_> {
+    #[inline(always)]
+    fn run(self) {
+        for (row, a) in self.onto.chunks_exact_mut(self.query.len()).zip(self.query) {
+            row.iter_mut().zip(self.query).for_each(|(sum, b)| *sum += a * b);
+        }
+    }
+}
+
+struct ExpectedLogits<'a> {
+    mean: &'a [f64],
+    /// (dim, dim), or nothing
+    spread: &'a [f64],
+    /// (columns, dim)
+    keys: &'a [f32],
+    mask: &'a [f32],
+    logits: &'a mut [f64],
+}
+
+impl vector::PlainLoop for ExpectedLogits<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let dim = self.mean.len();
+        let mut product = vec![0.0; dim];
+        for ((logit, key), mask) in self.logits.iter_mut().zip(self.keys.chunks_exact(dim)).zip(self.mask) {
+            if *mask != 0.0 {
+                continue;
+            }
+            // Half of the spread times the key, and the mean: their product with the key is the logit.
+            product.iter_mut().for_each(|x| *x = 0.0);
+            for (row, k) in self.spread.chunks_exact(dim).zip(key) {
+                let k = 0.5 * f64::from(*k);
+                product.iter_mut().zip(row).for_each(|(x, c)| *x += k * c);
+            }
+            let both = product.iter().zip(self.mean).zip(key);
+            *logit = both.map(|((half, mean), k)| (half + mean) * f64::from(*k)).sum();
+        }
+    }
+}
+
+/// How much the keys and values of each entry, (columns, dim) each, stand out from the next `n`, as a rank among its own `n`, from 0 to
+/// less than 1. The entries after the protected first ones are taken `n` at a time, in the order of the cache; those that have not `n`
+/// after theirs get 1, and so do the protected first ones (arXiv 2504.04704).
+pub(super) fn lag_score(n: usize, vectors: [&[f32]; 2], entries: &Entries<'_>, out: &mut [f32]) {
+    let from = entries.unprotected.start;
+    let living: Vec<usize> = (from..out.len()).filter(|column| entries.mask[*column] == 0.0).collect();
+    let dim = vectors[0].len() / out.len();
+    out.fill(1.0);
+    let parts: Vec<&[usize]> = living.chunks_exact(n).collect();
+    for pair in parts.windows(2) {
+        let [own, next] = [pair[0], pair[1]];
+        let mut scores = vec![0.0; n];
+        for vectors in vectors {
+            let at = |column: usize, d: usize| f64::from(vectors[column * dim + d]);
+            let ranges = (0..dim).map(|d| {
+                let (low, high) = (f64::INFINITY, f64::NEG_INFINITY);
+                next.iter()
+                    .fold((low, high), |(low, high), column| (low.min(at(*column, d)), high.max(at(*column, d))))
+            });
+            let ranges: Vec<(f64, f64)> = ranges.collect();
+            let deviation = |column: usize| {
+                let scaled: Vec<f64> = ranges
+                    .iter()
+                    .enumerate()
+                    .map(|(d, (low, high))| (at(column, d) - low) / (high - low))
+                    .collect();
+                let mean = scaled.iter().sum::<f64>() / dim as f64;
+                (scaled.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (dim as f64 - 1.0)).sqrt()
+            };
+            let deviations: Vec<f64> = own.iter().map(|column| deviation(*column)).collect();
+            let most = deviations.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = deviations.iter().map(|x| (x - most).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            scores.iter_mut().zip(weights).for_each(|(score, weight)| *score += weight / sum);
+        }
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+        for (rank, place) in order.into_iter().enumerate() {
+            out[own[place]] = rank as f32 / n as f32;
+        }
+    }
+}
+
+/// How much like others the keys in the cache are, (columns, dim): the softmax over them of each one's mean cosine with all. Of those
+/// that a key is [`ALIKE`] the last does not count, and where there is none, the oldest (Zefan-Cai/R-KV `cal_similarity`).
+pub(super) fn redundancy(keys: &[f32], mask: &[f32], out: &mut [f32]) {
+    let dim = keys.len() / out.len();
+    let living: Vec<usize> = (0..out.len()).filter(|column| mask[*column] == 0.0).collect();
+    let units = living.iter().flat_map(|column| {
+        let key = &keys[column * dim..][..dim];
+        let length = vector::dot(key, key).sqrt();
+        key.iter().map(move |x| x / length)
+    });
+    let units: Vec<f32> = units.collect();
+    let unit = |place: usize| &units[place * dim..][..dim];
+    let mut sums = vec![0.0; living.len()];
+    for row in 0..living.len() {
+        let mut last = (0, 0.0);
+        for (column, sum) in sums.iter_mut().enumerate().filter(|(column, _)| *column != row) {
+            let cosine = vector::dot(unit(row), unit(column));
+            *sum += f64::from(cosine);
+            if cosine > ALIKE || column == 0 {
+                last = (column, f64::from(cosine));
+            }
+        }
+        sums[last.0] -= last.1;
+    }
+    let means: Vec<f64> = sums.iter().map(|sum| sum / living.len() as f64).collect();
+    let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let total: f64 = means.iter().map(|mean| (mean - most).exp()).sum();
+    for (column, mean) in living.iter().zip(means) {
+        out[*column] = ((mean - most).exp() / total) as f32;
+    }
+}
