@@ -120,6 +120,25 @@ impl Past<'_> {
                     };
                     (step + 1..self.case.tokens).map(paid).sum::<f64>() / members.len() as f64
                 }
+                Word::ProjectedValueNorm => f64::from(self.case.projected_norm(kv_head, entry)),
+                Word::KeyRedundancy => {
+                    let cosine = |a: usize, b: usize| {
+                        let (a, b) = (self.case.key(kv_head, a), self.case.key(kv_head, b));
+                        a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
+                            / norm(a)
+                            / norm(b)
+                    };
+                    let mean = |of: usize| {
+                        let counted = seen.living.iter().filter(|row| {
+                            let alike = |other: &&usize| **other != **row && cosine(**row, **other) > 0.5;
+                            let last = seen.living.iter().rev().find(alike).unwrap_or(&seen.living[0]);
+                            **row != of && *last != of
+                        });
+                        counted.map(|row| cosine(*row, of)).sum::<f64>() / seen.living.len() as f64
+                    };
+                    mean(entry).exp() / seen.living.iter().map(|of| mean(*of).exp()).sum::<f64>()
+                }
+                Word::RereadAttention => unreachable!("only a model reads a prompt again"),
                 Word::Random => (self.draw)(self.group, entry),
                 Word::Gumbel => self.case.gumbel(own, step, entry),
                 Word::Size => policy.size as f64,
@@ -129,6 +148,16 @@ impl Past<'_> {
         match expr {
             Expr::Number(number) => *number,
             Expr::Word(known) => word(*known),
+            Expr::Text(_) => unreachable!("an argument of token_in"),
+            Expr::Call(Function::TokenIn, texts) => {
+                truth(texts.contains(&Expr::Text(self.case.token_text(entry).to_owned())))
+            }
+            Expr::Call(Function::LagScore, n) => self.lag_score(constant(&n[0]), kv_head, entry, step),
+            Expr::Call(Function::ExpectedAttention, n) => self.expected(constant(&n[0]), own, true, entry, step),
+            Expr::Call(Function::ExpectedAttentionMean, n) => {
+                self.expected(constant(&n[0]), own, false, entry, step)
+            }
+            Expr::Call(Function::Dot | Function::RotatedDot, _) => unreachable!("not among the generated"),
             Expr::Call(function, arguments) => {
                 let [x, ..] = arguments.as_slice() else { unreachable!() };
                 let steps =
@@ -182,9 +211,94 @@ impl Past<'_> {
                     Function::Share => at(x, step) / all(x, &seen.living).iter().sum::<f64>(),
                     Function::Pooled | Function::PooledMean => self.pooled(x, Pool::Mean, entry, step),
                     Function::PooledMax => self.pooled(x, Pool::Max, entry, step),
+                    Function::Smooth | Function::SmoothMax => {
+                        let place =
+                            |of: usize| seen.living.iter().position(|living| *living == of).unwrap() as i64;
+                        let n = constant(&arguments[1]);
+                        let near = seen.unprotected.iter().copied();
+                        let near =
+                            near.filter(|other| (place(*other) - place(entry)).unsigned_abs() as usize <= n / 2);
+                        let near: Vec<f64> = near.map(|other| self.value(x, head, other, step)).collect();
+                        match function {
+                            Function::Smooth => near.iter().sum::<f64>() / n as f64,
+                            _ if near.iter().any(|x| x.is_nan()) => f64::NAN,
+                            _ => near.into_iter().fold(f64::NEG_INFINITY, f64::max),
+                        }
+                    }
+                    Function::Block => {
+                        let n = constant(&arguments[1]);
+                        let block: Vec<usize> =
+                            seen.living.iter().copied().filter(|other| other / n == entry / n).collect();
+                        all(x, &block).iter().sum::<f64>() / block.len() as f64
+                    }
+                    Function::ExpectedAttention
+                    | Function::ExpectedAttentionMean
+                    | Function::LagScore
+                    | Function::Dot
+                    | Function::RotatedDot
+                    | Function::TokenIn => unreachable!("they have no values as arguments"),
                 }
             }
         }
+    }
+
+    /// How much an entry's key and value stand out from the next `n` entries (LagKV).
+    fn lag_score(&self, n: usize, kv_head: usize, entry: usize, step: usize) -> f64 {
+        let Case { policy, prompt, .. } = *self.case;
+        let first = if policy.keeps_prompt { prompt } else { policy.keep_first };
+        let living: Vec<usize> = self.steps[step].living.iter().copied().filter(|at| *at >= first).collect();
+        let Some(place) = living.iter().position(|living| *living == entry) else { return 1.0 };
+        let part = place / n;
+        let Some(both) = living.get(part * n..(part + 2) * n) else { return 1.0 };
+        let (own, next) = both.split_at(n);
+        let weights = |vector: &dyn Fn(usize) -> Vec<f64>| {
+            let deviation = |at: usize| {
+                let next: Vec<Vec<f64>> = next.iter().map(|at| vector(*at)).collect();
+                let scaled = vector(at).into_iter().enumerate().map(|(d, x)| {
+                    let channel = next.iter().map(|vector| vector[d]);
+                    let (low, high) = (channel.clone().fold(f64::MAX, f64::min), channel.fold(f64::MIN, f64::max));
+                    (x - low) / (high - low)
+                });
+                let scaled: Vec<f64> = scaled.collect();
+                let mean = scaled.iter().sum::<f64>() / scaled.len() as f64;
+                (scaled.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (scaled.len() - 1) as f64).sqrt()
+            };
+            let all: Vec<f64> = own.iter().map(|at| deviation(*at)).collect();
+            let most = all.iter().copied().fold(f64::MIN, f64::max);
+            let sum: f64 = all.iter().map(|x| (x - most).exp()).sum();
+            all.iter().map(|x| (x - most).exp() / sum).collect::<Vec<f64>>()
+        };
+        let wide = |vector: &[f32]| vector.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
+        let keys = weights(&|at| wide(self.case.key(kv_head, at)));
+        let values = weights(&|at| wide(self.case.value(kv_head, at)));
+        let error = (self.error)();
+        let scores: Vec<f64> = keys.iter().zip(&values).map(|(a, b)| a + b * (1.0 + error)).collect();
+        let place = place % n;
+        let lower = (0..n)
+            .filter(|other| scores[*other] < scores[place] || scores[*other] == scores[place] && *other < place);
+        lower.count() as f64 / n as f64
+    }
+
+    /// The attention that the next `n` queries of a head are expected to pay to an entry (Expected Attention).
+    fn expected(&self, n: usize, head: usize, covariance: bool, entry: usize, step: usize) -> f64 {
+        let kv_head = head / self.case.heads.per_kv_head();
+        let (cos, sin) = super::tests::mean_rotation(step, n);
+        let rotated = |x: &[f64]| vec![cos * x[0] - sin * x[1], cos * x[1] + sin * x[0], x[2]];
+        let query =
+            |at: usize| self.case.query(head, at).iter().map(|x| 0.5 * f64::from(*x)).collect::<Vec<f64>>();
+        let queries: Vec<Vec<f64>> = (4..=step).map(|at| rotated(&query(at))).collect();
+        let logit = |entry: usize| {
+            // Of every query by itself: their mean, and their variance.
+            let key = self.case.key(kv_head, entry);
+            let products: Vec<f64> =
+                queries.iter().map(|query| query.iter().zip(key).map(|(q, k)| q * f64::from(*k)).sum()).collect();
+            let count = products.len().max(1) as f64;
+            let mean = products.iter().sum::<f64>() / count;
+            let variance = products.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+            if covariance { mean + variance / 2.0 } else { mean }
+        };
+        let others = self.steps[step].unprotected.iter().map(|other| (logit(*other) - logit(entry)).exp());
+        1.0 / others.sum::<f64>()
     }
 
     /// The value of an entry over all heads of the group.
@@ -203,6 +317,12 @@ impl Past<'_> {
         let is_in_range = value == 0.0 || value.is_infinite() || (1e-37..1e37).contains(&value.abs());
         self.too_far.set(self.too_far.get() || !is_in_range);
     }
+}
+
+/// An argument that is a plain number.
+fn constant(expr: &Expr) -> usize {
+    let Expr::Number(number) = expr else { unreachable!("the parser takes nothing else") };
+    *number as usize
 }
 
 fn highest_if_nan(value: f64) -> f64 {
@@ -269,7 +389,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
             let leaving = match every {
                 _ if cut && t + 1 < case.prompt => 0,
                 _ if cut && t + 1 == case.prompt => cache.len().saturating_sub(policy.size),
-                Some(every) if cache.len() >= size + every => every,
+                Some(every) if cache.len() >= size + every => cache.len() - size,
                 _ => 0,
             };
             if leaving == 0 {
@@ -294,7 +414,24 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
             let scores: Vec<f64> = (0..cache.len()).map(score).collect();
             let is_rounded = case.formula.is_none() && policy.score.name() != "recency";
             let mut victims = Vec::new();
-            for _ in 0..leaving {
+            while victims.len() < leaving && !candidates.is_empty() {
+                if let Some(tokens) = policy.score.block() {
+                    // All that may leave of the best block: one without protected entries, if there is any.
+                    let block = |i: usize| cache[i].position / tokens;
+                    let whole = |i: &usize| {
+                        let of_block = (0..cache.len()).filter(|other| block(*other) == block(*i));
+                        of_block.into_iter().all(|other| !protected(other))
+                    };
+                    let pool: Vec<usize> = candidates.iter().copied().filter(whole).collect();
+                    let pool = if pool.is_empty() { &candidates } else { &pool };
+                    let lowest =
+                        pool.iter().copied().reduce(|a, b| if scores[b] < scores[a] { b } else { a }).unwrap();
+                    let leave: Vec<usize> =
+                        candidates.iter().copied().filter(|i| block(*i) == block(lowest)).collect();
+                    victims.extend(leave.iter().map(|i| cache[*i].position));
+                    candidates.retain(|i| !leave.contains(i));
+                    continue;
+                }
                 let mut victim = candidates[0];
                 for &i in &candidates {
                     if scores[i] < scores[victim] {

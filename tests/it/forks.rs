@@ -109,7 +109,7 @@ fn assert_equal(got: &Shown, expected: &Shown, what: &str) {
 fn answer(model: &LanguageModel, memory: &mut Memory, size: usize, question: &[u32], cut: bool) -> Vec<Shown> {
     let states = model.read(&question[..QUESTION], memory).unwrap();
     if cut {
-        model.cut(memory);
+        model.cut(memory).unwrap();
     }
     let mut all = vec![shown(memory, size, &states)];
     memory.shrink_to_fit(STEPS);
@@ -260,7 +260,7 @@ fn check_cuts(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64)
                         model.read(&document[memory.seen()..], &mut memory).unwrap();
                     }
                     if before_question {
-                        model.cut(&mut memory);
+                        model.cut(&mut memory).unwrap();
                     }
                     Some(answer(model, &mut memory, room(policy), question, !before_question))
                 });

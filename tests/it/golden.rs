@@ -99,7 +99,7 @@ fn read(
         let states = model.read(piece, &mut memory).unwrap();
         let start = memory.seen() - piece.len() + 1;
         if memory.seen() == prompt.len() {
-            model.cut(&mut memory);
+            model.cut(&mut memory).unwrap();
         }
         let targets = &tokens[start..(start + piece.len()).min(tokens.len())];
         if !targets.is_empty() {

@@ -58,7 +58,7 @@ fn start(
         state = Some(states.narrow(0, piece.len() - 1, 1).unwrap());
     }
     if case.one_shot {
-        model.cut(&mut memory);
+        model.cut(&mut memory).unwrap();
         assert!(memory.survivors().iter().flatten().all(|born| born.len() == case.size.unwrap()));
     }
     PrefilledPrompt { memory, state: state.unwrap(), prompt: prompt.to_vec(), seed, max_new_tokens }
