@@ -43,6 +43,15 @@ impl CacheRule {
         }
     }
 
+    /// Whether the scores that a policy has while it reads a prompt depend on its size.
+    pub fn scores_depend_on_size(self) -> bool {
+        let CacheRule::Evict { policy: Policy { score, keep_first, keep_recent, .. }, .. } = self else {
+            return false;
+        };
+        let of_size = [keep_first, keep_recent].into_iter().any(|amount| matches!(amount, Amount::Percent(_)));
+        score.depends_on_size() || score.depends_on_protection() && of_size
+    }
+
     /// The policy's definition, whatever the size; `None` if there is no policy.
     pub fn definition(self) -> Option<String> {
         match self {

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::custom::{CustomScore, Step};
-use super::entries::{CacheEntries, HeadGroup};
+use super::entries::{CacheEntries, HeadGroup, Heads};
 use super::formula::{Formula, FormulaError, Function, Pool, Word};
 use super::policy::SizedPolicy;
 use super::scan::Attention;
@@ -178,6 +178,19 @@ impl Score {
     /// Whether its formula calls a function.
     pub fn calls(self, function: Function) -> bool {
         matches!(self, Score::Formula(formula) if formula.calls(function))
+    }
+
+    /// Refuses vectors of files that a model does not fit.
+    ///
+    /// # Errors
+    /// Another number of layers, heads or dimensions, and a formula that was read from rows.
+    pub fn check_vectors(self, layers: usize, heads: Heads, dim: usize) -> anyhow::Result<()> {
+        let Score::Formula(formula) = self else { return Ok(()) };
+        for vectors in formula.vectors() {
+            let checked = vectors.and_then(|vectors| vectors.check(layers, heads, dim));
+            checked.map_err(|error| anyhow::anyhow!("its score cannot be used: {error}"))?;
+        }
+        Ok(())
     }
 
     /// The tokens of a block, if whole blocks leave.

@@ -449,6 +449,11 @@ impl Memory {
         self.tokens.len()
     }
 
+    /// Entries per key-value head of each layer.
+    pub fn entries(&self) -> Vec<usize> {
+        self.layers.iter().map(|layer| layer.entries.len()).collect()
+    }
+
     /// Positions of the surviving tokens: (layers)(decision groups)(entries).
     pub fn survivors(&self) -> Vec<Vec<&[u32]>> {
         self.layers.iter().map(|layer| layer.entries.survivors()).collect()

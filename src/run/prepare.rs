@@ -174,7 +174,7 @@ pub fn prepare(
             let (mut named, mut aliases) = (Vec::new(), Vec::new());
             let layers = files.shape.layers;
             for asked in cells {
-                if let Err(error) = asked.check_layers(layers, files.shape.windows_pass(asked.task.length)) {
+                if let Err(error) = asked.check_model(&files.shape) {
                     refused.push(error);
                     continue;
                 }

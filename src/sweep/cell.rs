@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule, SizeShare};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
-use crate::lm::{RopeOverride, WeightType};
+use crate::lm::{ModelShape, RopeOverride, WeightType};
 use crate::task::{GenerationConfig, Prefill, TaskSpec, option, quoted};
 
 /// One entry of `models:`.
@@ -120,16 +120,17 @@ impl Cell {
         samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.draws())
     }
 
-    /// Refuses a cache that a model of so many layers cannot have. Their windows may pass tokens of the texts.
+    /// Refuses a cache that a model of this shape cannot have.
     ///
     /// # Errors
     /// A budget for another number of layers, or one that leaves a layer too small for what is protected; a schedule that layers
     /// with a window cannot have.
-    pub fn check_layers(&self, layers: usize, windows_pass: bool) -> Result<()> {
+    pub fn check_model(&self, shape: &ModelShape) -> Result<()> {
         let CacheRule::Evict { policy, size } = self.rule else { return Ok(()) };
-        let bounded = windows_pass && self.local_layers == LocalLayers::Bounded;
+        let bounded = shape.windows_pass(self.task.length) && self.local_layers == LocalLayers::Bounded;
         policy
-            .check(size, layers)
+            .check(size, shape.layers)
+            .and_then(|()| policy.score.check_vectors(shape.layers, shape.heads, shape.head_dim))
             .and_then(|()| if bounded { policy.check_windows() } else { Ok(()) })
             .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
     }

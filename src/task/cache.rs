@@ -76,7 +76,7 @@ impl CacheConfig {
     fn shares_prompt(&self) -> bool {
         let policy = self.sized().filter(|policy| policy.awaits_prompt() && self.positions == Positions::Absolute);
         policy.is_some_and(|SizedPolicy { score, .. }| {
-            let knows_size = self.share.is_none() || !score.depends_on_size();
+            let knows_size = self.share.is_none() || !self.rule.scores_depend_on_size();
             !score.compares_norms() && !score.reads_future() && knows_size
         })
     }
@@ -155,11 +155,28 @@ impl CacheConfig {
     }
 
     /// Bytes of the keys and values that the cache holds while each token after a prompt is predicted or chosen, up to the last of
-    /// `tokens`.
-    pub(super) fn held_bytes(&self, shape: &ModelShape, prompt: usize, tokens: Range<usize>) -> MetricSum {
+    /// `tokens`. `memory` has read them; where whole blocks leave, it says how many entries there are, if no more left after the cut, and
+    /// otherwise nobody does.
+    pub(super) fn held_bytes(
+        &self,
+        shape: &ModelShape,
+        prompt: usize,
+        tokens: Range<usize>,
+        memory: Option<&Memory>,
+    ) -> Option<MetricSum> {
         let cache = (self.sized(), self.local_layers);
-        let held = |tokens: usize| shape.cache_bytes_by_layer(&shape.entries_after(cache, tokens, prompt)) as f64;
-        MetricSum::new("held_bytes", tokens.clone().map(held).sum(), tokens.len() as f64)
+        let of_blocks = self.sized().filter(|policy| policy.score.block().is_some());
+        let memory = match of_blocks {
+            Some(policy) if policy.schedule == Schedule::CUT => Some(memory?),
+            Some(_) => return None,
+            None => None,
+        };
+        let entries = |tokens: usize| match memory {
+            Some(memory) => memory.entries().iter().map(|held| held + tokens - memory.seen()).collect(),
+            None => shape.entries_after(cache, tokens, prompt),
+        };
+        let held = |tokens: usize| shape.cache_bytes_by_layer(&entries(tokens)) as f64;
+        Some(MetricSum::new("held_bytes", tokens.clone().map(held).sum(), tokens.len() as f64))
     }
 
     pub(super) fn sized(&self) -> Option<SizedPolicy> {

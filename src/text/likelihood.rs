@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{InvalidSettings, TextModel};
-use crate::eviction::LocalLayers;
+
 use crate::lm::{GenerationSettings, Sampling};
 use crate::task::{CacheConfig, RollingText, TokenAnswer, TokenRequest, TokenSettings, answer_tokens};
 
@@ -24,11 +24,7 @@ impl TextModel {
     /// A model without a tokenizer, an empty stop, prompts that are too long or empty, or an interruption.
     pub fn answer(&self, requests: TextRequests, config: &CacheConfig) -> Result<Vec<TokenAnswer>> {
         let TextRequests { requests, length, stop: stop_strings } = requests;
-        if let Some(policy) = config.rule.sized().filter(|_| config.local_layers == LocalLayers::Bounded)
-            && self.files.shape.windows_pass(length)
-        {
-            policy.check_windows()?;
-        }
+        self.check_policy(config.rule.sized(), config.local_layers, length)?;
         if stop_strings.iter().any(String::is_empty) {
             return Err(InvalidSettings::new("an empty string ends every text", "leave out the stop").into());
         }

@@ -15,7 +15,7 @@ pub use score::{ScoreSettings, Scored};
 pub use write::{WriteSettings, Written};
 
 use crate::eviction::{LocalLayers, SizedPolicy};
-use crate::lm::{ChatTemplate, Device, LanguageModel, MemoryPlan, ModelFiles, Tokenizer, WeightType};
+use crate::lm::{ChatTemplate, Device, LanguageModel, ModelFiles, Tokenizer, WeightType};
 use crate::task::clean;
 
 /// A model, and the tokenizer that it has.
@@ -37,13 +37,21 @@ impl TextModel {
         Ok(TextModel { files, model, tokenizer })
     }
 
-    /// Checks that the model's layers can have the schedule of a plan's policy, with a text of so many tokens.
+    /// Checks that the model can have a policy, with a text of so many tokens.
     ///
     /// # Errors
-    /// As [`Policy::check_windows`](crate::eviction::Policy::check_windows).
-    pub fn check_schedule(&self, plan: &MemoryPlan<'_>, tokens: usize) -> Result<()> {
-        let bounded = plan.local_layers == LocalLayers::Bounded && self.files.shape.windows_pass(tokens);
-        plan.policy.filter(|_| bounded).map_or(Ok(()), SizedPolicy::check_windows)
+    /// As [`SizedPolicy::check_windows`] and [`Score::check_vectors`](crate::eviction::Score::check_vectors).
+    pub fn check_policy(
+        &self,
+        policy: Option<SizedPolicy>,
+        local_layers: LocalLayers,
+        tokens: usize,
+    ) -> Result<()> {
+        let (Some(policy), shape) = (policy, &self.files.shape) else { return Ok(()) };
+        if local_layers == LocalLayers::Bounded && shape.windows_pass(tokens) {
+            policy.check_windows()?;
+        }
+        policy.score.check_vectors(shape.layers, shape.heads, shape.head_dim)
     }
 
     /// The tokenizer.

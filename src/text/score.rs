@@ -48,7 +48,7 @@ impl TextModel {
     ) -> Result<Scored> {
         ensure!(!tokens.is_empty(), "there is no token to read");
         let cuts = plan.policy.is_some_and(SizedPolicy::awaits_prompt);
-        self.check_schedule(plan, tokens.len())?;
+        self.check_policy(plan.policy, plan.local_layers, tokens.len())?;
         let prompt = match prompt {
             Some(prompt) if prompt == 0 || prompt > tokens.len() => {
                 let message = format!("a prompt of {prompt} tokens does not fit a text of {}", tokens.len());

@@ -91,7 +91,7 @@ impl TextModel {
             stop_tokens: if settings.ignore_eos { Vec::new() } else { self.files.stop_tokens()? },
             stop_strings: settings.stop.clone(),
         };
-        self.check_schedule(plan, settings.length(prompt).text)?;
+        self.check_policy(plan.policy, plan.local_layers, settings.length(prompt).text)?;
         // Token ids can be continued without a tokenizer.
         let tokenizer = self.tokenizer();
         ensure!(tokenizer.is_ok() || settings.stop.is_empty(), "strings that end a text need a tokenizer");

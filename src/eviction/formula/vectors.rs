@@ -8,6 +8,7 @@ use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
 use super::canonical::Expr;
+use crate::eviction::entries::Heads;
 
 /// Bytes of a file. Vectors of the largest models have some megabytes.
 const MOST_BYTES: u64 = 1 << 30;
@@ -91,7 +92,8 @@ impl FileVectors {
     ///
     /// # Errors
     /// Another number of layers, heads or dimensions.
-    pub fn check(&self, layers: usize, (heads, kv_heads): (usize, usize), dim: usize) -> Result<(), String> {
+    pub fn check(&self, layers: usize, heads: Heads, dim: usize) -> Result<(), String> {
+        let Heads { heads, kv_heads } = heads;
         let [own_layers, own_heads, own_dim] = self.shape;
         if own_layers == layers && own_dim == dim && [heads, kv_heads].contains(&own_heads) {
             return Ok(());

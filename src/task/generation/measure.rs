@@ -309,7 +309,7 @@ impl Generation<'_> {
         if is_long {
             sums.push(MetricSum::new("cut_off", f64::from(u8::from(!written.ended)), 1.0));
             let written = prompt.len()..prompt.len() + written.tokens.len();
-            sums.push(self.config.held_bytes(self.model.shape(), cut.min(prompt.len()), written));
+            sums.extend(self.config.held_bytes(self.model.shape(), cut.min(prompt.len()), written, None));
         }
         if let Some(class) = likeliest {
             let is_right = request.references.iter().any(|reference| reference == class);

@@ -45,7 +45,7 @@ pub fn measure(
             match sample.prompt.filter(|_| config.cuts()) {
                 None => memory.bytes(),
                 Some(prompt) => {
-                    held = Some(config.held_bytes(model.shape(), prompt, prompt..tokens));
+                    held = config.held_bytes(model.shape(), prompt, prompt..tokens, Some(&memory));
                     memory.bytes().max(model.shape().cache_bytes(prompt))
                 }
             }
