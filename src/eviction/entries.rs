@@ -4,6 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::custom::FunctionInputs;
 use super::formula::{self, Function, Scorer, Word};
 use super::future::{RecordedAttention, SecondReading};
 use super::policy::SizedPolicy;
@@ -67,6 +68,8 @@ pub struct CacheEntries {
     pub(super) received: Vec<Received>,
     /// Computes the policy's score, if that is a formula.
     pub(super) scorer: Option<Scorer>,
+    /// What the policy's function is given, if that is a function.
+    pub(super) inputs: Option<FunctionInputs>,
     /// Attention so far, where it is recorded.
     pub(super) recorded: Option<RecordedAttention>,
     /// What the prompt's entries are paid while it is read again.
@@ -107,6 +110,7 @@ impl CacheEntries {
             groups: vec![HeadGroup::default()],
             received: scopes.iter().map(received).collect(),
             scorer: None,
+            inputs: None,
             recorded: None,
             second_reading: None,
             window: None,
@@ -164,6 +168,7 @@ impl CacheEntries {
     /// What its scores have to know of new entries.
     pub fn wants(&self) -> Wanted {
         Wanted {
+            hidden: self.scores().any(Score::is_function),
             projected_norms: self.scores().any(|score| score.has(Word::ProjectedValueNorm)),
             token_texts: self.scores().any(|score| score.calls(Function::TokenIn)),
         }
@@ -301,8 +306,12 @@ impl CacheEntries {
     /// After the prompt's last token: a policy that protects the prompt has its size from there on. A cache whose policy's schedule
     /// says so is cut to its size: protected entries are kept, and of the others those with the highest scores, the newer of equal
     /// ones. Returns the columns each group keeps, ascending: (groups)(entries); `None` if all entries fit. `log` takes what leaves,
-    /// group by group, the oldest first.
-    pub fn cut(&mut self, log: Option<&mut Vec<Eviction>>) -> Option<Vec<Vec<u32>>> {
+    /// group by group, the oldest first. A function needs the `vectors` of the entries.
+    pub fn cut(
+        &mut self,
+        log: Option<&mut Vec<Eviction>>,
+        vectors: Option<&dyn Vectors>,
+    ) -> Option<Vec<Vec<u32>>> {
         let policy = self.policy.filter(|_| std::mem::take(&mut self.awaits_cut))?;
         let newest = std::mem::take(&mut self.newest);
         if policy.keeps_prompt {
@@ -318,7 +327,7 @@ impl CacheEntries {
             let candidates = first as u32..(entries - policy.keep_recent) as u32;
             let room = policy.size - first - policy.keep_recent;
             let of_group = |group| {
-                let scores = self.scores_at_cut(policy, group, &newest);
+                let scores = self.scores_at_cut(policy, group, &newest, vectors);
                 let score = |column: u32| scores[column as usize];
                 if let Some(tokens) = block {
                     let all: Vec<usize> = (0..entries).collect();
@@ -354,6 +363,7 @@ impl CacheEntries {
             // Nothing leaves any more, so nothing needs a score.
             None => {
                 self.scorer = None;
+                self.inputs = None;
                 self.received = Vec::new();
             }
         }
@@ -376,6 +386,9 @@ impl CacheEntries {
         sums.for_each(|sums| sums.resize(stride, 0.0));
         if let Some(scorer) = &mut self.scorer {
             scorer.begin(self.seen, rows, stride, new);
+        }
+        if let Some(inputs) = &mut self.inputs {
+            inputs.add(new);
         }
     }
 
@@ -435,7 +448,7 @@ impl CacheEntries {
     pub(super) fn candidates(&self, policy: SizedPolicy, group: usize, columns: usize) -> Range<usize> {
         // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
         // columns.
-        let first = self.first_columns(policy, group);
+        let first = self.first_columns(policy, group).min(columns);
         first..columns.saturating_sub(policy.keep_recent).max(first)
     }
 
@@ -513,6 +526,7 @@ impl CacheEntries {
                 }
                 _ => None,
             }),
+            inputs: policy.filter(|policy| policy.score.is_function()).map(|_| FunctionInputs::new(groups)),
             window: self.window,
             limit: policy.map_or(usize::MAX, |policy| policy.size),
             burst: policy.and_then(|policy| policy.schedule.every).unwrap_or(1),

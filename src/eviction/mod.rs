@@ -23,7 +23,7 @@ mod size;
 mod tests;
 
 pub use budget::{Budget, Share};
-pub use custom::{CustomScore, ScoreFunction, Step};
+pub use custom::{CustomScore, Remembered, ScoreFunction, State, Step};
 pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use on_device::{ScanRule, Scanned};

@@ -43,6 +43,11 @@ pub struct NewEntries<'a> {
     /// L1 norms of the values times the output weights, mean over the query heads of each key-value head (rows, kv_heads), and the
     /// texts of the tokens (rows); empty where no score has them ([`CacheEntries::wants`]).
     pub projected_norms: &'a [f32],
+    /// Queries before rotation (rows, heads, dim), the states that the projections read (rows, hidden), and the tokens' ids (rows), for
+    /// functions; the states are empty where there is none.
+    pub queries: &'a [f32],
+    pub hidden: &'a [f32],
+    pub token_ids: &'a [u32],
     pub token_texts: &'a [std::sync::Arc<str>],
     /// Whether the read ends with this block. The end of a prompt is that of a read.
     pub ends_read: bool,
@@ -51,6 +56,7 @@ pub struct NewEntries<'a> {
 /// What scores ask for that costs something to know of new entries.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
+    pub hidden: bool,
     pub projected_norms: bool,
     pub token_texts: bool,
 }
@@ -72,8 +78,17 @@ pub trait Vectors {
     /// The values of a head: (columns, dim)
     fn values(&self, kv_head: usize) -> &[f32];
 
-    /// The query of a row before its rotation, and what logits are scaled by.
-    fn query(&self, row: usize, head: usize) -> (&[f32], f32);
+    /// Dimensions of a head.
+    fn dim(&self) -> usize;
+
+    /// The query of a row before its rotation.
+    fn query(&self, row: usize, head: usize) -> &[f32];
+
+    /// What the logits of the query at a position are multiplied by.
+    fn scale(&self, position: usize) -> f32;
+
+    /// Cosines and sines by which pairs of dimensions are rotated at some positions: (positions, pairs) each.
+    fn angles(&self, positions: &[f64]) -> [Vec<f32>; 2];
 
     /// The mean of the rotations by the next `positions` after that of the newest of [`keys`](Self::keys), the token `step` of the text.
     fn mean_rotation(&self, kv_head: usize, mask: &[f32], step: usize, positions: usize) -> MeanRotation;
@@ -194,7 +209,7 @@ impl<'a> BlockScan<'a> {
             // Before the cut the caches of all heads hold the same.
             cut.attend(&attention, vectors, column, false, |_| &self.masks[0]);
         }
-        self.evict(&attention, &passed, log);
+        self.evict(&attention, vectors, &passed, log);
     }
 
     /// Whether entries have to leave.
@@ -224,7 +239,13 @@ impl<'a> BlockScan<'a> {
     /// Evicts from every group that has too many entries. A group that its window has taken one from has not; afterwards all
     /// groups have the same number again: with a window one entry leaves at a time, so they differ only in a full cache, which
     /// stays full.
-    fn evict(&mut self, attention: &Attention<'_>, passed: &[bool], mut log: Option<&mut Vec<Eviction>>) {
+    fn evict(
+        &mut self,
+        attention: &Attention<'_>,
+        vectors: &dyn Vectors,
+        passed: &[bool],
+        mut log: Option<&mut Vec<Eviction>>,
+    ) {
         let mut left = usize::from(passed.contains(&true));
         if !self.is_full() {
             self.cached -= left;
@@ -237,7 +258,7 @@ impl<'a> BlockScan<'a> {
         for (group, mask) in groups.filter(|(group, _)| !passed.get(*group).copied().unwrap_or(false)) {
             let candidates = entries.candidates(policy, group, columns);
             left = 0;
-            entries.evict(group, candidates, mask, attention, newest, |victim| {
+            entries.evict(group, candidates, mask, (attention, vectors), newest, |victim| {
                 left += 1;
                 victims.push((group, victim));
                 if let Some(log) = log.as_deref_mut() {

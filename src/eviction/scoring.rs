@@ -9,7 +9,7 @@ use super::custom::{CustomScore, Step};
 use super::entries::{CacheEntries, HeadGroup, Heads};
 use super::formula::{Formula, FormulaError, Function, Pool, Word};
 use super::policy::SizedPolicy;
-use super::scan::Attention;
+use super::scan::{Attention, Vectors};
 use super::settings::Scope;
 use crate::vector;
 
@@ -145,6 +145,11 @@ impl Score {
         matches!(self, Score::Formula(formula) if formula.reads_future())
     }
 
+    /// Whether a function computes it.
+    pub fn is_function(self) -> bool {
+        matches!(self, Score::Custom(_))
+    }
+
     /// Whether it is `random`, so that a uniform sample of the text survives.
     pub fn is_random(self) -> bool {
         self.method() == Method::RandomPriority
@@ -201,7 +206,7 @@ impl Score {
     /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text. Others need what that
     /// does not keep.
     pub fn shares_prefix(self) -> bool {
-        !matches!(self.method(), Method::NormPriority | Method::Instructions)
+        !matches!(self.method(), Method::NormPriority | Method::Instructions | Method::Function(_))
     }
 
     /// Whether decisions compare key norms. Norms of like tokens differ in the eighth digit, so keys must be
@@ -235,7 +240,7 @@ impl CacheEntries {
         group: usize,
         candidates: Range<usize>,
         mask: &mut [f32],
-        attention: &Attention<'_>,
+        (attention, vectors): (&Attention<'_>, &dyn Vectors),
         newest: &mut [f32],
         mut evicted: impl FnMut(usize),
     ) {
@@ -258,7 +263,7 @@ impl CacheEntries {
                 None => return,
             },
             Method::Function(score) => {
-                of_function = self.custom_scores(score, group, mask, attention);
+                of_function = self.custom_scores(score, group, mask, (attention, vectors));
                 // Without an answer the oldest entry leaves.
                 of_function
                     .as_ref()
@@ -320,7 +325,7 @@ impl CacheEntries {
         score: CustomScore,
         group: usize,
         living: &[f32],
-        attention: &Attention<'_>,
+        (attention, vectors): (&Attention<'_>, &dyn Vectors),
     ) -> Option<Vec<f64>> {
         let policy = self.policy?;
         let columns: Vec<usize> = (0..living.len()).filter(|column| living[*column] == 0.0).collect();
@@ -330,16 +335,54 @@ impl CacheEntries {
             columns.iter().map(move |column| weights[*column] * scale)
         });
         let attention: Vec<f32> = heads.collect();
-        let step = Step { layer: self.layer, group, positions: &positions, attention: &attention };
+        let own = self.function_scores(score, group, (&columns, &positions, &attention), vectors)?;
         let mut scores = vec![f64::NAN; living.len()];
-        for (column, value) in columns.iter().zip(score.scores(&step)?) {
+        for (column, value) in columns.iter().zip(own) {
             scores[*column] = value;
         }
         Some(scores)
     }
 
+    /// What a function says of some columns of a group: with their positions, and the attention of the group's heads.
+    fn function_scores(
+        &self,
+        score: CustomScore,
+        group: usize,
+        (columns, positions, attention): (&[usize], &[u32], &[f32]),
+        vectors: &dyn Vectors,
+    ) -> Option<Vec<f64>> {
+        let (policy, inputs, layer) = (self.policy?, self.inputs.as_ref()?, self.layer);
+        let heads = self.heads.of_group(policy.scope, group);
+        let seen = *positions.last()? as usize + 1;
+        let (queries, hidden) = inputs.give(group, seen, heads.clone(), self.heads.heads);
+        let token_ids = positions.iter().map(|position| inputs.token_ids[*position as usize]).collect();
+        let per_kv = self.heads.per_kv_head();
+        let kv_heads = heads.start / per_kv..heads.end / per_kv;
+        let state = inputs.state(group);
+        score.scores(&Step {
+            layer,
+            group,
+            seen,
+            positions,
+            token_ids,
+            attention,
+            queries,
+            hidden,
+            kv_heads,
+            columns,
+            vectors,
+            state,
+        })
+    }
+
     /// The scores of a group's columns when a prompt is cut. `newest` is what was kept of the prompt's last token.
-    pub(super) fn scores_at_cut(&self, policy: SizedPolicy, group: usize, newest: &[Vec<f32>]) -> Vec<f64> {
+    pub(super) fn scores_at_cut(
+        &self,
+        policy: SizedPolicy,
+        group: usize,
+        newest: &[Vec<f32>],
+        vectors: Option<&dyn Vectors>,
+    ) -> Vec<f64> {
         let HeadGroup { positions, priority } = &self.groups[group];
         let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
@@ -348,9 +391,10 @@ impl CacheEntries {
             Method::SummedAttention => of_f32(&self.received[0].sums[group]),
             Method::NormPriority | Method::RandomPriority => priority.clone(),
             Method::Function(score) => {
-                let step = Step { layer: self.layer, group, positions, attention: &newest[group] };
+                let columns: Vec<usize> = (0..positions.len()).collect();
+                let of_entries = (&columns[..], &positions[..], &newest[group][..]);
                 // Without an answer the oldest entries leave.
-                let scores = score.scores(&step);
+                let scores = vectors.and_then(|vectors| self.function_scores(score, group, of_entries, vectors));
                 scores.unwrap_or_else(|| positions.iter().map(|position| f64::from(*position)).collect())
             }
         }

@@ -58,8 +58,20 @@ impl Vectors for Columns<'_> {
         Box::leak(values.collect())
     }
 
-    fn query(&self, row: usize, head: usize) -> (&[f32], f32) {
-        (self.0.query(head, self.2 + row), 0.5)
+    fn dim(&self) -> usize {
+        DIM
+    }
+
+    fn query(&self, row: usize, head: usize) -> &[f32] {
+        self.0.query(head, self.2 + row)
+    }
+
+    fn scale(&self, _: usize) -> f32 {
+        0.5
+    }
+
+    fn angles(&self, _: &[f64]) -> [Vec<f32>; 2] {
+        [Vec::new(), Vec::new()]
     }
 
     fn mean_rotation(&self, _: usize, _: &[f32], step: usize, positions: usize) -> formula::MeanRotation {
@@ -141,6 +153,15 @@ impl Case {
         f64::from(noise[0])
     }
 
+    /// The columns of a cache whose prompt ends.
+    fn columns(&self, entries: &CacheEntries) -> Columns<'_> {
+        let of_head = |kv: usize| {
+            let survivors = &entries.survivors()[entries.group_of(kv)];
+            survivors.iter().map(|position| *position as usize).collect()
+        };
+        Columns(self, (0..self.heads.kv_heads).map(of_head).collect(), 0)
+    }
+
     /// Reads tokens up to `to` in blocks of the case's lengths; returns their attention,
     /// (tokens)(heads)(positions).
     fn scan(&self, entries: &mut CacheEntries, to: usize, log: &mut Vec<Eviction>) -> Vec<Vec<Vec<f64>>> {
@@ -164,12 +185,20 @@ impl Case {
             let projected_norms: Vec<f32> =
                 (0..rows).flat_map(each).map(|(kv, at)| self.projected_norm(kv, at)).collect();
             let token_texts: Vec<Arc<str>> = (0..rows).map(|row| self.token_text(start + row).into()).collect();
+            let of_row =
+                |row: usize| (0..self.heads.heads).flat_map(move |head| self.query(head, start + row).to_vec());
+            let queries: Vec<f32> = (0..rows).flat_map(of_row).collect();
+            let hidden: Vec<f32> = (0..rows).flat_map(|row| [(start + row) as f32, 1.0]).collect();
+            let token_ids: Vec<u32> = (0..rows).map(|row| (start + row) as u32 + 1000).collect();
             let new = NewEntries {
                 keys: &keys,
                 values: &values,
                 dim: DIM,
                 norms: Some(&norms),
                 projected_norms: &projected_norms,
+                queries: &queries,
+                hidden: &hidden,
+                token_ids: &token_ids,
                 token_texts: &token_texts,
                 ends_read: start + rows == to,
             };
@@ -334,7 +363,7 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
     let mut attention = Vec::new();
     if policy.awaits_prompt() {
         attention = case.scan(&mut entries, case.prompt, &mut log);
-        entries.cut(Some(&mut log));
+        entries.cut(Some(&mut log), Some(&case.columns(&entries)));
     }
     attention.extend(case.scan(&mut entries, case.tokens, &mut log));
     // What leaves at once has no order.
@@ -389,7 +418,7 @@ proptest! {
             let mut alone = CacheEntries::bounded(case.heads, policy, salt).with_window(window, false);
             case.scan(&mut alone, case.prompt, &mut Vec::new());
             let mut shared = unbounded.fork_for_cut(&cuts, case.prompt, policy, salt).unwrap();
-            prop_assert_eq!(shared.cut(None), alone.cut(None));
+            prop_assert_eq!(shared.cut(None, None), alone.cut(None, None));
             let (mut a, mut b) = (Vec::new(), Vec::new());
             prop_assert_eq!(case.scan(&mut shared, case.tokens, &mut a), case.scan(&mut alone, case.tokens, &mut b));
             prop_assert_eq!(a, b);

@@ -21,7 +21,7 @@ use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, Rope, rotate_head};
 use super::score::not_negative;
-use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser};
+use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser, Wanted};
 use crate::vector;
 
 /// A layer of the network as attention needs it.
@@ -80,6 +80,8 @@ struct Projections<'a> {
     pub norms: Option<&'a [f64]>,
     /// As of [`NewEntries`].
     pub projected_norms: &'a [f32],
+    pub hidden: &'a [f32],
+    pub token_ids: &'a [u32],
     pub token_texts: &'a [Arc<str>],
     /// Whether the read ends with these tokens.
     pub ends_read: bool,
@@ -129,6 +131,9 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
 pub(super) struct LayerTokens<'a> {
     pub shape: &'a AttentionShape<'a>,
     pub layer: &'a Layer,
+    /// What the layer has read: (rows, hidden)
+    pub x: &'a Tensor,
+    pub norm_eps: f32,
     /// (rows, heads * head_dim), and (rows, kv_heads * head_dim) each
     pub queries: &'a Tensor,
     pub keys: &'a Tensor,
@@ -146,7 +151,8 @@ pub(super) struct TextTokens<'a> {
     pub rows: usize,
     /// Whether the read ends with them.
     pub ends_read: bool,
-    /// Their texts (rows), if the policy asks for these.
+    /// Their ids (rows), and their texts (rows) if the policy asks for these.
+    pub token_ids: &'a [u32],
     pub token_texts: &'a [Arc<str>],
     pub cache: &'a mut LayerCache,
     /// (rows): is increased by the attention lost to eviction, summed over heads.
@@ -190,21 +196,26 @@ impl LayerTokens<'_> {
         let mut mixed = vec![0.0; rows * width];
         on_host([self.queries, self.keys, self.values], |[queries, keys, values]| {
             let &LayerTokens { shape, norms, angles, first, .. } = self;
-            let wants = texts.iter().any(|text| text.cache.entries.wants().projected_norms);
-            let projected_norms = match wants {
+            let wants = |what: fn(&Wanted) -> bool| texts.iter().any(|text| what(&text.cache.entries.wants()));
+            let projected_norms = match wants(|wanted| wanted.projected_norms) {
                 true => self.layer.projected_norms(values, shape.heads, shape.head_dim)?,
                 false => Vec::new(),
             };
-            let (projected_norms, token_texts, ends_read) = (&projected_norms[..], &[][..], false);
+            let hidden = match wants(|wanted| wanted.hidden) {
+                true => self.layer.hidden(self.x, self.norm_eps)?,
+                false => Vec::new(),
+            };
             let tokens = Projections {
                 shape,
                 queries,
                 keys,
                 values,
                 norms,
-                projected_norms,
-                token_texts,
-                ends_read,
+                projected_norms: &projected_norms,
+                hidden: &hidden,
+                token_ids: &[],
+                token_texts: &[],
+                ends_read: false,
                 angles,
                 first,
                 rows,
@@ -221,7 +232,8 @@ impl LayerTokens<'_> {
                 let Tables::Host(tables) = tables else { bail!("a cache is on a GPU that is not there") };
                 let cache = HostCache { entries, tables, log, is_long: *is_long };
                 let own = tokens.slice(text.first, text.rows);
-                let own = Projections { token_texts: text.token_texts, ends_read: text.ends_read, ..own };
+                let TextTokens { token_ids, token_texts, ends_read, .. } = text;
+                let own = Projections { token_ids, token_texts, ends_read, ..own };
                 attend(own, cache, mixed, text.lost, text.scratch);
                 Ok(())
             })
@@ -264,12 +276,15 @@ impl<'a> Projections<'a> {
     fn slice(self, start: usize, rows: usize) -> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (q, kv) = (heads * self.shape.head_dim, kv_heads * self.shape.head_dim);
+        let hidden = self.hidden.len() / self.rows;
         Projections {
             queries: &self.queries[start * q..][..rows * q],
             keys: &self.keys[start * kv..][..rows * kv],
             values: &self.values[start * kv..][..rows * kv],
             norms: self.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
             projected_norms: part(self.projected_norms, start * kv_heads, rows * kv_heads),
+            hidden: part(self.hidden, start * hidden, rows * hidden),
+            token_ids: part(self.token_ids, start, rows),
             token_texts: part(self.token_texts, start, rows),
             ends_read: self.ends_read && start + rows == self.rows,
             first: self.first + start,
@@ -306,11 +321,18 @@ impl<'a> Projections<'a> {
                 values.vector_mut(kv_head, held + row).copy_from_slice(value);
             }
         }
-        let Projections {
-            keys: new_keys, values: new_values, norms, projected_norms, token_texts, ends_read, ..
-        } = self;
-        let new =
-            NewEntries { keys: new_keys, values: new_values, dim, norms, projected_norms, token_texts, ends_read };
+        let new = NewEntries {
+            keys: self.keys,
+            values: self.values,
+            dim,
+            norms: self.norms,
+            projected_norms: self.projected_norms,
+            queries: self.queries,
+            hidden: self.hidden,
+            token_ids: self.token_ids,
+            token_texts: self.token_texts,
+            ends_read: self.ends_read,
+        };
         let mut scan = entries.begin(rows, &new);
         let values = &*values;
         let logits = sized(&mut scratch.logits, heads * rows * stride);
@@ -325,7 +347,7 @@ impl<'a> Projections<'a> {
                 self.logits_of_all(queries, keys, stride, logits);
                 stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
-                let vectors = self.vectors(CachedKeys::Absolute(keys), values, (position, frequencies));
+                let vectors = self.vectors(CachedKeys::Absolute(keys), values, frequencies);
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
                 }
@@ -382,15 +404,10 @@ impl<'a> Projections<'a> {
         stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
-    /// The block's columns and rows, as scores see them; its first token is that of a `position` of the text.
-    fn vectors(
-        &self,
-        keys: CachedKeys<'a>,
-        values: &'a Table,
-        (position, frequencies): (usize, &'a Frequencies),
-    ) -> BlockVectors<'a> {
+    /// The block's columns and rows, as scores see them.
+    fn vectors(&self, keys: CachedKeys<'a>, values: &'a Table, frequencies: &'a Frequencies) -> BlockVectors<'a> {
         let (shape, queries) = (self.shape, self.queries);
-        BlockVectors { shape, keys, values, queries, position, frequencies }
+        BlockVectors { shape, keys, values, queries, frequencies }
     }
 
     /// Key-value heads per task of a thread, so that a task is worth waking a thread.
@@ -474,7 +491,7 @@ impl<'a> Projections<'a> {
                     end.fill(0.0);
                 }
             }
-            let vectors = self.vectors(CachedKeys::Rerotated(keys), values, (position, frequencies));
+            let vectors = self.vectors(CachedKeys::Rerotated(keys), values, frequencies);
             scan.step(row, logits, normaliser, &vectors, log.as_deref_mut());
             keys.close_gaps(scan, frequencies);
         }
@@ -576,6 +593,8 @@ mod tests {
             values,
             norms: None,
             projected_norms: &[],
+            hidden: &[],
+            token_ids: &[],
             token_texts: &[],
             ends_read: false,
             angles,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::attention::AttentionShape;
 use super::memory::Table;
 use super::rerotation::RerotatedKeys;
-use super::rope::{Frequencies, rotate_head};
+use super::rope::{Angles, Frequencies, rotate_head};
 use crate::eviction::Vectors;
 use crate::eviction::formula::MeanRotation;
 use crate::vector;
@@ -18,8 +18,6 @@ pub(super) struct BlockVectors<'a> {
     pub values: &'a Table,
     /// Of the block, before their rotation: (rows, heads, dim)
     pub queries: &'a [f32],
-    /// Of the block's first token in the text.
-    pub position: usize,
     pub frequencies: &'a Frequencies,
 }
 
@@ -54,10 +52,22 @@ impl Vectors for BlockVectors<'_> {
         self.values.head(kv_head)
     }
 
-    fn query(&self, row: usize, head: usize) -> (&[f32], f32) {
+    fn dim(&self) -> usize {
+        self.shape.head_dim
+    }
+
+    fn query(&self, row: usize, head: usize) -> &[f32] {
         let AttentionShape { heads, head_dim, .. } = *self.shape;
-        let query = &self.queries[(row * heads.heads + head) * head_dim..][..head_dim];
-        (query, self.shape.query_scale(self.position + row))
+        &self.queries[(row * heads.heads + head) * head_dim..][..head_dim]
+    }
+
+    fn scale(&self, position: usize) -> f32 {
+        self.shape.query_scale(position)
+    }
+
+    fn angles(&self, positions: &[f64]) -> [Vec<f32>; 2] {
+        let Angles { cos, sin, .. } = self.frequencies.angles(positions.iter().copied());
+        [cos, sin]
     }
 
     fn mean_rotation(&self, kv_head: usize, mask: &[f32], step: usize, positions: usize) -> MeanRotation {

@@ -91,6 +91,12 @@ impl Layer {
         Ok([norm(&query, self.norms.query.as_ref(), eps)?, norm(&key, self.norms.key.as_ref(), eps)?, value])
     }
 
+    /// What the projections read of x (rows, hidden): after the norm, if there is one.
+    pub fn hidden(&self, x: &Tensor, eps: f32) -> Result<Vec<f32>> {
+        let normed = norm(x, self.norms.before_attention.as_ref(), eps)?;
+        Ok(normed.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
+    }
+
     /// L1 norms of values (rows, kv_heads, dim) times the output weights of a query head, mean over those that share a key-value head:
     /// (rows, kv_heads). arXiv 2502.03805, section 4.
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {

@@ -9,12 +9,15 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attention::Scratch;
+use super::attention::{AttentionShape, Scratch};
+use super::block_vectors::{BlockVectors, CachedKeys};
 use super::config::{LayerAttention, ModelShape};
 use super::gpu::GpuCache;
 use super::rerotation::RerotatedKeys;
 use super::rope::Frequencies;
-use crate::eviction::{CacheEntries, Eviction, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
+use crate::eviction::{
+    CacheEntries, Eviction, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy, Vectors,
+};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -407,7 +410,7 @@ impl Memory {
                 None => layer.entries.fork(len, None, salt)?,
             };
             let columns = layer.entries.columns_at(len)?;
-            let kept = if ends { entries.cut(None) } else { None };
+            let kept = if ends { entries.cut(None, None) } else { None };
             let all = || vec![(0..columns.len() as u32).collect()];
             let kept = kept.unwrap_or_else(all);
             let capacity = match entries.awaits_cut() {
@@ -508,11 +511,23 @@ impl LayerCache {
 
     /// Cuts the entries of a prompt as the policy says, and frees the room of those that leave. Keys whose positions depend on
     /// evictions are placed anew, at the layer's `frequencies`.
-    pub fn cut(&mut self, frequencies: &Frequencies) {
+    pub fn cut(&mut self, shape: &AttentionShape<'_>, frequencies: &Frequencies) {
         if !self.entries.awaits_cut() {
             return;
         }
-        if let Some(kept) = self.entries.cut(self.log.as_mut()) {
+        let vectors = match &self.tables {
+            Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) => {
+                Some((CachedKeys::Absolute(keys), values))
+            }
+            Tables::Host(HostTables { keys: Keys::Rerotated(keys), values, .. }) => {
+                Some((CachedKeys::Rerotated(keys), values))
+            }
+            Tables::Gpu(_) => None,
+        };
+        let vectors =
+            vectors.map(|(keys, values)| BlockVectors { shape, keys, values, queries: &[], frequencies });
+        let vectors = vectors.as_ref().map(|vectors| vectors as &dyn Vectors);
+        if let Some(kept) = self.entries.cut(self.log.as_mut(), vectors) {
             self.keep(&kept);
             if let Tables::Host(HostTables { keys: Keys::Rerotated(keys), .. }) = &mut self.tables {
                 for (group, positions) in self.entries.survivors().into_iter().enumerate() {

@@ -71,12 +71,21 @@ impl LanguageModel {
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let rows = Rows { x, first, angles: &angles, compute_f64 };
             let part = tokens.len();
-            let (states, dense) = self.through_layers(rows, products, |_, tokens| {
+            let (states, dense) = self.through_layers(rows, products, |_, rows| {
                 let cache = caches.next().context("the part of the text before this one failed")?;
                 let (lost, scratch) = (lost.as_deref_mut(), &mut *scratch);
                 let own = &mut *cache;
-                let text = TextTokens { first: 0, rows: part, ends_read, token_texts, cache: own, lost, scratch };
-                let mixed = tokens.attend(self.gpu(), vec![text])?;
+                let text = TextTokens {
+                    first: 0,
+                    rows: part,
+                    ends_read,
+                    token_ids: tokens,
+                    token_texts,
+                    cache: own,
+                    lost,
+                    scratch,
+                };
+                let mixed = rows.attend(self.gpu(), vec![text])?;
                 // After the last part nobody receives it.
                 let _ = next.send(cache);
                 Ok(mixed)

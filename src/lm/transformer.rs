@@ -276,7 +276,8 @@ impl LanguageModel {
         self.end_prompt(memory)?;
         let is_long = memory.is_long;
         for (layer, own) in memory.layers.iter_mut().zip(&self.shape.attention) {
-            layer.cut(self.ropes[own.rope].frequencies(is_long));
+            let rope = &self.ropes[own.rope];
+            layer.cut(&AttentionShape::new(&self.shape, *own, rope), rope.frequencies(is_long));
         }
         Ok(())
     }
@@ -343,13 +344,13 @@ impl LanguageModel {
         let rows = Rows { x, first: 0, angles: &angles, compute_f64 };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
-        let attention = |layer: usize, tokens: LayerTokens<'_>| {
+        let attention = |layer: usize, rows: LayerTokens<'_>| {
             let texts = memories.iter_mut().zip(&token_texts).enumerate().map(|(first, (memory, token_texts))| {
                 let Memory { layers, scratch, .. } = &mut **memory;
-                let cache = &mut layers[layer];
-                TextTokens { first, rows: 1, ends_read: true, token_texts, cache, lost: None, scratch }
+                let (cache, token_ids) = (&mut layers[layer], &tokens[first..first + 1]);
+                TextTokens { first, rows: 1, ends_read: true, token_ids, token_texts, cache, lost: None, scratch }
             });
-            tokens.attend(self.gpu(), texts.collect())
+            rows.attend(self.gpu(), texts.collect())
         };
         let (states, _) = awake(|| self.through_layers(rows, Products::Few, attention))?;
         for (memory, token) in memories.iter_mut().zip(tokens) {
@@ -417,10 +418,19 @@ impl LanguageModel {
             let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
             let (queries, keys, values) = (&queries, &keys, &values);
             let (norms, angles) = (norms.as_deref(), &angles[own.rope]);
-            let mixed = attention(
-                index,
-                LayerTokens { shape: &shape, layer, queries, keys, values, norms, angles, first },
-            )?;
+            let rows = LayerTokens {
+                shape: &shape,
+                layer,
+                x: &x,
+                norm_eps: self.shape.norm_eps,
+                queries,
+                keys,
+                values,
+                norms,
+                angles,
+                first,
+            };
+            let mixed = attention(index, rows)?;
             let clock = Instant::now();
             let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
             x = layer.finish(&x, &mixed, &self.shape, products).with_context(at)?;

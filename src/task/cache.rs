@@ -77,7 +77,8 @@ impl CacheConfig {
         let policy = self.sized().filter(|policy| policy.awaits_prompt() && self.positions == Positions::Absolute);
         policy.is_some_and(|SizedPolicy { score, .. }| {
             let knows_size = self.share.is_none() || !self.rule.scores_depend_on_size();
-            !score.compares_norms() && !score.reads_future() && knows_size
+            let is_formula = !score.is_function();
+            is_formula && !score.compares_norms() && !score.reads_future() && knows_size
         })
     }
 

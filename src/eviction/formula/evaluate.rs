@@ -164,8 +164,8 @@ impl Scorer {
         let heads = self.heads.of_group(self.scope, group);
         if !self.queries.is_empty() {
             for head in heads.clone() {
-                let (query, scale) = row.vectors.query(row.attention.row, head);
-                self.queries[head].add(row.step, query, scale);
+                let query = row.vectors.query(row.attention.row, head);
+                self.queries[head].add(row.step, query, row.vectors.scale(row.step));
             }
         }
         let Group { kept, results } = &mut self.groups[group];
