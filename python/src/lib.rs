@@ -18,7 +18,7 @@ mod _native {
     #[pymodule_export]
     use crate::model::Model;
     #[pymodule_export]
-    use crate::policy::Policy;
+    use crate::policy::{Policy, step_array, step_rotation, step_scale, step_state};
     #[pymodule_export]
     use crate::sweep::run;
 

@@ -143,6 +143,58 @@ def test_a_function_is_called_when_entries_leave(model):
     assert {len(group) for layer in share.survivors for group in layer} == {5 + len(tokens) - 20}
 
 
+def test_three_presses_cut_as_their_presets(model):
+    sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "examples"))
+    import presses
+
+    prompt, tokens = 470, model.tokens(TEXT * 8)[:500]
+    for function, preset, first in [
+        (presses.snapkv, "snapkv", 0),
+        (presses.expected_attention, "expected", 4),
+        (presses.lagkv, "lagkv", 4),
+    ]:
+        mine = tb.Policy(function, scope="head", schedule="cut", keep_first=first)
+        for size in [100, 200]:
+            a, b = (model.score(tokens, policy, size, prompt=prompt) for policy in (mine, preset))
+            both = [(set(x), set(y)) for one, other in zip(a.survivors, b.survivors) for x, y in zip(one.tolist(), other.tolist())]
+            kept, same = sum(len(x) for x, _ in both), sum(len(x & y) for x, y in both)
+            # Both compute in their own order, and the text repeats itself, so some scores are as good as equal.
+            assert same >= 0.999 * kept, f"{preset} at {size}: {same} of {kept}"
+            assert {len(x) for x, _ in both} == {size + len(tokens) - prompt}
+
+
+def test_what_a_function_sees_of_vectors_and_tokens(model):
+    """Attention from keys and queries, and the queries' number, under every schedule."""
+    tokens, asked = model.tokens(TEXT)[:90], []
+
+    def check(step):
+        before = step.state.get("seen", 0)
+        step.state["seen"] = step.seen
+        heads, entries = step.attention.shape
+        assert step.queries.shape[:2] == (heads, step.seen - before)
+        assert step.hidden.shape[0] == step.seen - before
+        newest = step.rotate(step.queries[:, -1:], [step.seen - 1])
+        per_head = np.repeat(step.keys, heads // len(step.keys), 0)
+        logits = (newest @ per_head.transpose(0, 2, 1))[:, 0] * step.scale
+        attention = np.exp(logits - logits.max(1, keepdims=True))
+        np.testing.assert_allclose(attention / attention.sum(1, keepdims=True), step.attention, atol=1e-5)
+        assert step.values.shape == step.keys.shape
+        np.testing.assert_array_equal(step.token_ids, np.asarray(tokens)[step.positions])
+        asked.append(step)
+        return step.attention.sum(0)
+
+    for scope in ["layer", "head"]:
+        for schedule in [1, 7, "cut", "cut+5"]:
+            mine = tb.Policy(check, scope=scope, schedule=schedule)
+            formula = tb.Policy("attention", scope=scope, schedule=schedule)
+            a, b = (model.score(tokens, policy, 20, prompt=50) for policy in (mine, formula))
+            np.testing.assert_array_equal(a.nll, b.nll)
+    for text in model.write("Once upon a time there was a ship", mine, 4, max_new_tokens=30, n=2):
+        assert text.tokens
+    with pytest.raises(RuntimeError, match="only while the function"):
+        asked[0].state
+
+
 def test_texts_are_those_of_the_command(model):
     settings = ["--temperature", "0.9", "--seed", "4", "--batch", "2", "--max-new-tokens", "9"]
     tokens = model.tokens("Once upon a time").tolist()

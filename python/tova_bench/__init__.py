@@ -21,6 +21,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Union, overload
 
@@ -32,7 +33,7 @@ os.environ["CANDLE_NUM_THREADS"] = "1"
 from ._native import Error, Policy as _Policy  # noqa: E402
 from . import _native  # noqa: E402
 
-__all__ = ["Error", "Model", "Policy", "Score", "Step", "Text", "load", "load_results", "main", "run"]
+__all__ = ["Error", "Model", "Policy", "Score", "Step", "Text", "load", "load_results", "main", "rotate", "run"]
 
 #: A text, or its token ids, to which nothing is added.
 Tokens = Union[str, Sequence[int], np.ndarray]
@@ -46,10 +47,72 @@ class Step:
     layer: int
     #: The key-value head under ``scope="head"``, else 0.
     head: int
+    #: Tokens of the text that have been read.
+    seen: int
     #: Positions of the entries' tokens in the text, ascending: (entries,)
     positions: np.ndarray
     #: The attention that the newest token's query pays to them: (query heads of the decision, entries). Rows sum to 1.
     attention: np.ndarray
+
+    # What follows is fetched when it is asked for, which is possible only while the function is called, and in its thread.
+
+    @cached_property
+    def keys(self) -> np.ndarray:
+        """The entries' keys as they are rotated now: (key-value heads of the decision, entries, dim)."""
+        return _array("keys")
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """The entries' values: (key-value heads of the decision, entries, dim)."""
+        return _array("values")
+
+    @cached_property
+    def queries(self) -> np.ndarray:
+        """Queries before their rotation, of the tokens read since the last call, the newest last: (query heads of the decision, tokens,
+        dim). At every token that is one; where a prompt is cut, all of the prompt."""
+        return _array("queries").transpose(1, 0, 2)
+
+    @cached_property
+    def hidden(self) -> np.ndarray:
+        """What the layer's projections read of the same tokens: (tokens, hidden)."""
+        return _array("hidden")
+
+    @cached_property
+    def token_ids(self) -> np.ndarray:
+        """The ids of the entries' tokens: (entries,)."""
+        return _array("token_ids", np.uint32)
+
+    @property
+    def scale(self) -> float:
+        """What products of the newest query with keys are multiplied by to be logits."""
+        return _native.step_scale()
+
+    @property
+    def state(self) -> dict[Any, Any]:
+        """A dictionary of your own for this layer, head and text, empty at the first call. A text that is read on in two ways has a deep
+        copy of it for each."""
+        return _native.step_state()
+
+    def rotation(self, positions: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Cosines and sines of the layer's rotation at some positions: (positions, pairs of dimensions) each."""
+        positions = np.asarray(positions, float)
+        return tuple(np.frombuffer(x, np.float32).reshape(len(positions), -1) for x in _native.step_rotation(positions.tolist()))
+
+    def rotate(self, x: np.ndarray, positions: Any) -> np.ndarray:
+        """Vectors (..., positions, dim) rotated to these positions."""
+        return rotate(x, *self.rotation(positions))
+
+
+def rotate(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:
+    """Vectors (..., dim) with the pairs (j, j + pairs) of their dimensions rotated by angles (..., pairs)."""
+    pairs = cos.shape[-1]
+    a, b, rest = x[..., :pairs], x[..., pairs : 2 * pairs], x[..., 2 * pairs :]
+    return np.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+
+def _array(name: str, of: Any = np.float32) -> np.ndarray:
+    buffer, sides = _native.step_array(name)
+    return np.frombuffer(buffer, of).reshape(sides)
 
 
 class Policy:
@@ -99,9 +162,9 @@ def _source(function: Callable[[Step], Any]) -> str:
 
 
 def _called(function: Callable[[Step], Any]) -> Callable[..., bytes]:
-    def call(layer: int, head: int, positions: bytes, attention: bytes) -> bytes:
+    def call(layer: int, head: int, seen: int, positions: bytes, attention: bytes) -> bytes:
         positions = np.frombuffer(positions, np.uint32)
-        step = Step(layer, head, positions, np.frombuffer(attention, np.float32).reshape(-1, len(positions)))
+        step = Step(layer, head, seen, positions, np.frombuffer(attention, np.float32).reshape(-1, len(positions)))
         scores = np.asarray(function(step), np.float64)
         if scores.shape != positions.shape:
             raise ValueError(f"a policy returned scores of shape {scores.shape} for {len(positions)} entries")
