@@ -321,6 +321,55 @@ fn mistakes_under_write_are_reported() {
     refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
 }
 
+/// Scores that a policy cannot have, and presets whose file is not there. (Formulas have tests of their own.)
+#[test]
+fn scores_without_what_they_need_are_reported() {
+    let sweep = |policy: &str, define: &str| {
+        format!(
+            "models: [random-tiny]\npolicies: [{policy}]\ncache_sizes: [64]\n{define}\
+             tasks: [{{perplexity: {{dataset: random-words, length: 512, prompt: 50%}}}}]\n"
+        )
+    };
+    let mine =
+        |score: &str, more: &str| sweep("mine", &format!("define: {{mine: {{score: '{score}', {more}}}}}\n"));
+    for (yaml, place, message, hint) in [
+        (mine("block(attention, 8)", "scope: head"), "64", "heads would do at different times", "remove"),
+        (mine("reread_attention", "scope: head"), "64", "its schedule must be cut or cut+N, not 1", "remove"),
+        (mine("reread_attention", "scope: head, schedule: 8"), "64", "not 8", "remove"),
+        (mine("smooth(attention, 4)", "scope: head"), "'smooth", "an odd number", "such as 5"),
+        (
+            mine("dot(\"./no.safetensors\", \"x\")", "scope: head"),
+            "'dot",
+            "./no.safetensors",
+            "one of its tensors",
+        ),
+        (
+            sweep("qfilters", ""),
+            "qfilters",
+            "\"q_filters.safetensors\" of `rotated_dot` cannot be used",
+            "one of its tensors",
+        ),
+        (sweep("qfilters+4@cut", ""), "qfilters", "q_filters.safetensors", "one of its tensors"),
+        (sweep("snapkv@0", ""), "snapkv@0", "no schedule", "cut+16"),
+    ] {
+        refused(&yaml, place, message, hint);
+    }
+}
+
+/// A preset has a schedule of its own, before which the sweep's goes, and before that the policy's.
+#[test]
+fn a_preset_says_when_entries_leave() {
+    let schedules = |more: &str| -> Vec<String> {
+        let yaml = format!(
+            "models: [random-tiny]\npolicies: [tova, snapkv, snapkv@1, r-kv, pyramidkv@cut+8]\ncache_sizes: [128]\n{more}\
+             tasks: [{{perplexity: {{dataset: random-words, length: 512, prompt: 50%}}}}]\n"
+        );
+        sweep(&yaml).expand().iter().map(|cell| cell.rule.schedule().to_string()).collect()
+    };
+    assert_eq!(schedules(""), ["1", "cut", "1", "128", "cut+8"]);
+    assert_eq!(schedules("schedule: cut+2\n"), ["cut+2", "cut+2", "1", "cut+2", "cut+8"]);
+}
+
 #[test]
 fn schedules_that_contradict_something_are_reported() {
     let with = |policy: &str, task: &str, more: &str| {

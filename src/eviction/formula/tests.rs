@@ -116,9 +116,93 @@ fn errors_name_their_place() {
         ("attention < 1e308 * 1e308", "attention < 1e308 * 1e308", "infinite"),
         ("", "", "ends where"),
         (&deep, "(", "inside each other"),
+        ("smooth(attention, 4)", "4", "an odd number of entries"),
+        ("smooth(attention, size)", "size", "an odd number of entries"),
+        ("smooth_max(attention)", "smooth_max", "2 arguments, not 1"),
+        ("block(attention, 0)", "0", "a number of tokens from 1"),
+        ("lag_score(1)", "1", "a number of entries from 2"),
+        ("lag_score", "lag_score", "needs arguments"),
+        ("expected_attention(attention)", "attention", "a number of positions"),
+        ("key_redundancy(3)", "key_redundancy", "takes no arguments"),
+        ("token_in(attention)", "attention", "needs a text in double quotes"),
+        ("token_in(\"a\", 3)", "3", "needs a text in double quotes"),
+        ("token_in(\"\")", "\"\"", "the text is empty"),
+        ("token_in(\"a)", "\"a)", "the text has no end"),
+        (r#"token_in("\q")"#, r#""\q""#, "no meaning"),
+        ("attention + \"a\"", "\"a\"", "is no value"),
+        ("dot(\"nowhere.safetensors\", \"x\")", "dot", "\"nowhere.safetensors\" of `dot` cannot be used"),
+        ("sum(reread_attention)", "sum(reread_attention)", "nothing to remember"),
     ] {
         let error = Formula::new(formula, Pool::Mean).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
         assert_eq!(error.part(), place, "{error}");
     }
+}
+
+#[test]
+fn texts_are_written_as_they_are_read() {
+    let formula = text(r#"token_in(".", "\n", "\"", "\\", "é, (b") + attention"#);
+    assert_eq!(formula, r#"attention + token_in(".", "\n", "\"", "\\", "é, (b")"#);
+    assert_eq!(text(formula), formula);
+    // A mean over heads moves into what is linear, and a block of one token is the token.
+    assert_eq!(text("block(smooth(window(attention, 64), 5), 1)"), "smooth(window(attention, 64), 5)");
+    assert_eq!(text("2 * smooth(3 * attention, 5)"), "smooth(attention, 5)");
+}
+
+#[test]
+fn blocks_leave_where_a_score_is_the_same_in_each() {
+    let block = |formula: &str| Formula::new(formula, Pool::Mean).unwrap().block();
+    assert_eq!(block("block(attention, 16)"), Some(16));
+    assert_eq!(block("max(-block(attention, 16), size) + 2 * block(value_norm, 16)"), Some(16));
+    for none in [
+        "block(attention, 16) + position",
+        "block(attention, 16) + block(attention, 8)",
+        "sum(block(attention, 16))",
+    ] {
+        assert_eq!(block(none), None, "{none}");
+    }
+}
+
+#[test]
+fn vectors_of_files() {
+    use crate::eviction::Heads;
+    use safetensors::tensor::{Dtype, TensorView};
+
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("filters.safetensors");
+    let numbers: Vec<u8> = (0..24).flat_map(|i| (i as f32).to_le_bytes()).collect();
+    let view = |shape: &[usize]| TensorView::new(Dtype::F32, shape.to_vec(), &numbers).unwrap();
+    let tensors = [("by_head", view(&[2, 4, 3])), ("by_kv", view(&[4, 2, 3])), ("flat", view(&[24]))];
+    std::fs::write(&file, safetensors::serialize(tensors, None).unwrap()).unwrap();
+    let dot = |tensor: &str| format!("dot({:?}, {tensor:?})", file.display().to_string());
+
+    // The name has a digest and no folder, so that a formula is known by what the file has, wherever it is.
+    let formula = Formula::new(&dot("by_head"), Pool::Mean).unwrap();
+    let name = formula.text().strip_prefix("dot(\"filters.safetensors#").unwrap();
+    assert!(name.ends_with("\", \"by_head\")") && name.len() == 16 + "\", \"by_head\")".len(), "{name}");
+    assert_eq!(Formula::new(formula.text(), Pool::Mean).unwrap(), formula);
+    let vectors = formula.vectors()[0].clone().unwrap();
+    assert_eq!(vectors.of_head(1, 2, 4), Some(&[18.0, 19.0, 20.0][..]));
+    let heads = Heads { heads: 4, kv_heads: 2 };
+    vectors.check(2, heads, 3).unwrap();
+    let error = vectors.check(3, heads, 3).unwrap_err();
+    assert!(error.contains("[2, 4, 3]") && error.contains("[3, 4, 3]") && error.contains("[3, 2, 3]"), "{error}");
+    // Query heads share the vector of their key-value head.
+    let by_kv = Formula::new(&dot("by_kv"), Pool::Mean).unwrap().vectors()[0].clone().unwrap();
+    by_kv.check(4, heads, 3).unwrap();
+    assert_eq!(by_kv.of_head(1, 1, 4), Some(&[6.0, 7.0, 8.0][..]));
+
+    std::fs::write(folder.path().join("no.safetensors"), "no tensors").unwrap();
+    let no = dot("flat").replace("filters", "no");
+    for (formula, message) in [
+        (dot("flat"), "the shape [24], not (layers, heads, dimensions)"),
+        (dot("other"), "it has no tensor \"other\"; it has by_head, by_kv, flat"),
+        (no, "it is no safetensors file"),
+    ] {
+        let error = Formula::new(&formula, Pool::Mean).unwrap_err();
+        assert!(error.to_string().contains(message) && error.part() == "dot", "{error}");
+    }
+    // Of a formula from rows the file may be elsewhere: it can be shown, and not be used.
+    let other = Formula::new("dot(\"other.safetensors#0123456789abcdef\", \"x\")", Pool::Mean).unwrap();
+    assert!(other.vectors()[0].clone().unwrap_err().contains("was not opened"));
 }
