@@ -112,7 +112,8 @@ pub fn step_scale() -> PyResult<f32> {
 pub fn step_state(py: Python<'_>) -> PyResult<Py<PyDict>> {
     of_step(|step| {
         let mut state = step.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = state.0.as_deref().and_then(|state| (state as &dyn std::any::Any).downcast_ref::<Dictionary>());
+        let known =
+            state.0.as_deref().and_then(|state| (state as &dyn std::any::Any).downcast_ref::<Dictionary>());
         if let Some(Dictionary(known)) = known {
             return Ok(known.clone_ref(py));
         }
@@ -128,7 +129,9 @@ impl Remembered for Dictionary {
     /// A deep copy, so that a function may change what it finds.
     fn copy(&self) -> Box<dyn Remembered> {
         Python::attach(|py| {
-            let copy = || py.import("copy")?.call_method1("deepcopy", (&self.0,))?.cast_into::<PyDict>().map_err(PyErr::from);
+            let copy = || {
+                py.import("copy")?.call_method1("deepcopy", (&self.0,))?.cast_into::<PyDict>().map_err(PyErr::from)
+            };
             let copied = copy().map(Bound::unbind).unwrap_or_else(|error| {
                 raise(error);
                 PyDict::new(py).unbind()

@@ -189,8 +189,13 @@ def test_what_a_function_sees_of_vectors_and_tokens(model):
             formula = tb.Policy("attention", scope=scope, schedule=schedule)
             a, b = (model.score(tokens, policy, 20, prompt=50) for policy in (mine, formula))
             np.testing.assert_array_equal(a.nll, b.nll)
-    for text in model.write("Once upon a time there was a ship", mine, 4, max_new_tokens=30, n=2):
-        assert text.tokens
+    # A prompt is read once and continued twice, each time with a state of its own.
+    def count(step):
+        step.state.setdefault("calls", []).append(step.seen)
+        assert step.state["calls"] == list(range(5, step.seen + 1))
+        return step.queries.sum() + step.positions
+
+    assert all(len(text.tokens) for text in model.write("The ship came in", tb.Policy(count), 4, max_new_tokens=20, n=2, temperature=1))
     with pytest.raises(RuntimeError, match="only while the function"):
         asked[0].state
 

@@ -6,14 +6,17 @@
 
 use crate::support::material;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::support::checkpoint::{GOLDENS, configure, load, load_as};
 use serde::Deserialize;
 use tova_bench::eviction::formula::Pool;
-use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets};
+use tova_bench::eviction::presets::{self, PRESETS, Preset};
+use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Schedule, Scope, Score};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
-    Device, LanguageModel, MemoryPlan, ModelFiles, Real, RopeOverride, RopeOverrideKind, WeightType,
+    Device, LanguageModel, MemoryPlan, ModelFiles, Real, RepeatRequest, RopeOverride, RopeOverrideKind, Tokenizer,
+    WeightType,
 };
 
 #[derive(Deserialize)]
@@ -60,8 +63,23 @@ enum LayerBudget {
     Layers(Vec<f64>),
 }
 
+/// A formula whose files are in a folder.
+fn score_in(folder: &Path, formula: &str, pool: Pool) -> Score {
+    let formula = formula.replace("dot(\"", &format!("dot(\"{}/", folder.display()));
+    Score::new(&formula, pool).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A preset whose file, if it needs one, is in a folder.
+fn preset_in(folder: &Path, name: &str) -> Option<Policy> {
+    let of_file = PRESETS.iter().find(|preset| preset.name == name && preset.score.contains("dot("));
+    let Some(preset) = of_file else { return presets::by_name(name) };
+    let Preset { scope, keep_first, keep_recent, budget, schedule, .. } = *preset;
+    let score = score_in(folder, preset.score, Pool::Mean);
+    Some(Policy { score, scope, keep_first, keep_recent, budget, schedule })
+}
+
 impl Defined {
-    fn policy(&self) -> Policy {
+    fn policy(&self, folder: &Path) -> Policy {
         let amount = |value: &serde_json::Value| match value.as_str() {
             Some(percent) => Amount::Percent(percent.trim_end_matches('%').parse().unwrap()),
             None => Amount::Tokens(value.as_u64().unwrap() as usize),
@@ -72,7 +90,7 @@ impl Defined {
             Some(LayerBudget::Layers(shares)) => Budget::of_layers(shares).unwrap(),
         };
         Policy {
-            score: Score::new(&self.score, self.pool).unwrap_or_else(|error| panic!("{error}")),
+            score: score_in(folder, &self.score, self.pool),
             scope: self.scope,
             keep_first: amount(&self.keep_first),
             keep_recent: amount(&self.keep_recent),
@@ -123,7 +141,8 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
     let chunks = if std::env::var_os("TOVA_BENCH_TEST_DEVICE").is_some() { &[usize::MAX] } else { chunks };
     let mut worst = 0f64;
     for case in &answers.cases {
-        let policy = case.defined.as_ref().map(Defined::policy).or_else(|| presets::by_name(&case.policy));
+        let defined = case.defined.as_ref().map(|defined| defined.policy(golden));
+        let policy = defined.or_else(|| preset_in(golden, &case.policy));
         assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);
         let shown = policy.map_or_else(|| case.policy.clone(), |policy| format!("{} {policy}", case.policy));
         let policy = policy.map(|policy| Policy { schedule: case.schedule, ..policy });
@@ -210,6 +229,13 @@ fn schedules() {
     check_policies("schedules", 60);
 }
 
+/// Words and functions that see neighbours, blocks, keys, values, queries, tokens and a second reading, and the presets made of them,
+/// against the same definition.
+#[test]
+fn scores() {
+    check_policies("scores", 50);
+}
+
 /// What NVIDIA/kvpress 0.5.5 keeps of a prompt, or while it decodes, and how likely the tokens after the prompt are then.
 #[test]
 fn kvpress() {
@@ -224,7 +250,7 @@ fn kvpress() {
         for case in &answers.cases {
             let PressCase { press, defined, schedule, prompt, size, .. } = case;
             let what = format!("{name}: {press}, {size} entries, schedule {schedule}");
-            let policy = Policy { schedule: *schedule, ..defined.policy() }.at(*size).unwrap();
+            let policy = Policy { schedule: *schedule, ..defined.policy(&goldens) }.at(*size).unwrap();
             let plan = MemoryPlan { text: tokens.len(), ..MemoryPlan::bounded(policy) };
             let cut = schedule.cut.then_some(*prompt);
             let (nll, survivors) = read(&model, &tokens, &plan, cut, usize::MAX);
@@ -263,6 +289,37 @@ struct PressCase {
     survivors: Vec<Vec<Vec<u32>>>,
 }
 
+/// The model with the texts of its tokens, and the request to repeat a prompt, that a golden's cases have.
+fn with_texts(model: LanguageModel, golden: &Path) -> LanguageModel {
+    #[derive(Deserialize)]
+    struct Reread {
+        first: Vec<u32>,
+        others: Vec<u32>,
+        suffix: Vec<u32>,
+        chunk: usize,
+    }
+    let Ok(texts) = std::fs::read_to_string(golden.join("texts.json")) else { return model };
+    // Some are equal, which a vocabulary's words are not: their numbers are left out when they are decoded.
+    let texts: Vec<String> = serde_json::from_str(&texts).unwrap();
+    let words = texts.iter().enumerate().map(|(id, text)| (format!("{text}#{id}"), id.into()));
+    let words: serde_json::Map<String, serde_json::Value> = words.collect();
+    let tokenizer = serde_json::json!({
+        "version": "1.0",
+        "added_tokens": [],
+        "model": {"type": "WordLevel", "vocab": words, "unk_token": texts[0].clone() + "#0"},
+        "decoder": {"type": "Replace", "pattern": {"Regex": "#[0-9]+$"}, "content": ""},
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, tokenizer.to_string()).unwrap();
+    let tokenizer = Tokenizer::read(file.path(), None, None).unwrap();
+    let all: Vec<u32> = (0..texts.len() as u32).collect();
+    assert!(tokenizer.texts(&all).unwrap().iter().map(|text| &**text).eq(&texts));
+    let reread = std::fs::read_to_string(golden.join("reread.json")).unwrap();
+    let Reread { first, others, suffix, chunk } = serde_json::from_str(&reread).unwrap();
+    let request = RepeatRequest { first, others, between: suffix, part: chunk };
+    model.with_tokenizer(Some(Arc::new(tokenizer))).with_repeat_request(request)
+}
+
 fn check_policies(name: &str, least: usize) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
     let mut golden: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -270,7 +327,9 @@ fn check_policies(name: &str, least: usize) {
     assert!(golden.len() >= 3);
     for golden in golden {
         let checkpoint = std::fs::read_to_string(golden.join("checkpoint")).unwrap();
-        let (cases, worst) = check(&golden, &folder.with_file_name(checkpoint.trim()), &[1, 7, usize::MAX]);
+        let model = load(&folder.with_file_name(checkpoint.trim()));
+        let model = with_texts(model, &golden);
+        let (cases, worst) = check_model(&model, &golden, &[1, 7, usize::MAX]);
         assert!(cases >= least, "{} has only {cases} cases", golden.display());
         eprintln!("{}: {cases} cases, largest NLL difference {worst:.1e}", golden.display());
     }
