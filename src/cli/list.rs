@@ -158,8 +158,8 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::eviction::Amount;
     use crate::eviction::presets::Preset;
+    use crate::eviction::{Amount, Budget, Schedule};
 
     /// A row of the table of policies in docs/sweeps.md.
     fn row(preset: &Preset) -> String {
@@ -173,7 +173,13 @@ mod tests {
         let first = (preset.keep_first != Amount::Tokens(0)).then(|| format!("first {}", preset.keep_first));
         let protected = first.into_iter().chain(newest).collect::<Vec<_>>().join(", ");
         let Preset { name, score, summary, .. } = preset;
-        format!("| `{name}` | {summary} | `{score}` | {} | {protected} |", preset.scope.name())
+        let (scope, budget) = (preset.scope.name(), preset.budget);
+        let schedule = match preset.schedule {
+            every if every == Schedule::EVERY_TOKEN => String::new(),
+            other => format!("`{other}`"),
+        };
+        let budget = if budget == Budget::Uniform { String::new() } else { format!("; `budget: {budget}`") };
+        format!("| `{name}` | {summary} | `{score}`{budget} | {scope} | {protected} | {schedule} |")
     }
 
     #[test]

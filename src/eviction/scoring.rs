@@ -198,6 +198,21 @@ impl Score {
         Ok(())
     }
 
+    /// Bytes that a layer's cache remembers for every entry, beside its key and value, in a cache of `size` entries; of a function's
+    /// prompt until it is called.
+    pub fn remembered_bytes(
+        self,
+        size: usize,
+        heads: Heads,
+        scope: Scope,
+        (dim, hidden): (usize, usize),
+    ) -> usize {
+        match self {
+            Score::Formula(formula) => formula.remembered_bytes(size, heads, scope),
+            Score::Custom(_) => (heads.heads * dim + hidden) * size_of::<f32>(),
+        }
+    }
+
     /// The tokens of a block, if whole blocks leave.
     pub fn block(self) -> Option<usize> {
         if let Score::Formula(formula) = self { formula.block() } else { None }

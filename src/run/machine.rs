@@ -2,17 +2,18 @@
 //!
 //! Nothing here changes the number in a row, except that timed cells have the whole machine.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 
 use super::prepare::{ModelTask, NamedCell};
+use crate::eviction::formula::Word;
 use crate::eviction::{CacheRule, RecordedAttention};
 use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, available_memory, card_memory};
-use crate::task::CHUNK;
+use crate::task::{CHUNK, CacheConfig};
 
 /// Settings of a run that change no result.
 pub struct Machine {
@@ -139,10 +140,24 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     };
     let rules = model_task.cells.iter().map(|cell| cell.cell.rule);
     let recorded = rules.filter_map(CacheRule::reads_future).map(recorded).max().unwrap_or(0);
-    // What each policy that cuts the prompt gathers of it: a number for each head and token, or a few.
-    let cutting = configs.iter().filter(|config| config.cuts()).map(|config| config.rule.definition());
-    let gathering = cutting.collect::<BTreeSet<_>>().len() * shape.layers * shape.heads.heads * longest;
-    let recorded = recorded + (gathering * 2 * size_of::<f32>()) as u64;
+    // What scores remember: of each policy that cuts the prompt, of all its tokens, and of one of the other caches at a time.
+    let remembered = |config: &CacheConfig| {
+        let policy = config.rule.sized()?;
+        let of_layer =
+            policy.score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden));
+        let entries = if config.cuts() { longest } else { longest.min(policy.size.saturating_add(BLOCK)) };
+        // A second reading has the prompt, and itself, once more.
+        let again = policy.score.has(Word::RereadAttention);
+        let bytes =
+            (of_layer * entries * shape.layers) as u64 + u64::from(again) * shape.prefix_bytes(2 * longest);
+        Some((config.cuts().then(|| config.rule.definition()), bytes))
+    };
+    let mut remembering: BTreeMap<_, u64> = BTreeMap::new();
+    for (policy, bytes) in configs.iter().filter_map(remembered) {
+        let most = remembering.entry(policy).or_default();
+        *most = bytes.max(*most);
+    }
+    let recorded = recorded + remembering.values().sum::<u64>();
     let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }

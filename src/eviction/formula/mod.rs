@@ -31,8 +31,11 @@ pub use statistics::MeanRotation;
 pub use vectors::FileVectors;
 pub use words::{Function, FunctionRow, WORDS, Word, WordRow, calls};
 
+use super::entries::Heads;
 use super::scoring::Method;
+use super::settings::Scope;
 use canonical::Expr;
+use program::{Columns, Instruction};
 
 /// A score over an entry, in canonical form. Equal formulas are one value; they live as long as the program, which has only
 /// those of its sweep.
@@ -95,6 +98,18 @@ impl Formula {
     /// Whether it calls a function.
     pub fn calls(self, function: Function) -> bool {
         self.0.expr.calls(&|own| own == function)
+    }
+
+    /// Bytes that a cache of `size` entries remembers for each of them, for all decisions of a layer.
+    pub fn remembered_bytes(self, size: usize, heads: Heads, scope: Scope) -> usize {
+        let (members, per_kv) = (heads.of_group(scope, 0).len(), heads.per_kv_head());
+        let of = |instruction: Instruction| {
+            let Columns { kept, totals, .. } = instruction.columns(members, per_kv);
+            kept * size_of::<f32>() + totals * size_of::<f64>()
+        };
+        // The scores themselves, of a prompt that is cut.
+        let all: usize = program::compile(&self.0.expr, size).into_iter().map(of).sum();
+        heads.groups(scope) * (all + size_of::<f32>())
     }
 
     /// The tokens of a block, if whole blocks leave: its score is the same in all of a block.
