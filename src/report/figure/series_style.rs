@@ -64,7 +64,7 @@ const PAPER: [(&str, Look); 5] = [
 ];
 
 /// The other presets and the paper's other policies. Those that are often drawn with the five above have other colours.
-const FIXED: [(&str, Look); 20] = [
+const FIXED: [(&str, Look); 31] = [
     ("tova-head", (PURPLE, Marker::Diamond)),
     ("window+1", (INDIGO, Marker::Plus)),
     ("tova+1", (ORANGE, Marker::Diamond)),
@@ -82,6 +82,17 @@ const FIXED: [(&str, Look); 20] = [
     ("keydiff", (VERMILLION, Marker::Up)),
     ("knorm", (BLUE, Marker::Star)),
     ("knorm-layer", (GREEN, Marker::Plus)),
+    ("snapkv", (PURPLE, Marker::Circle)),
+    ("pyramidkv", (PURPLE, Marker::Up)),
+    ("expected", (INDIGO, Marker::Circle)),
+    ("lagkv", (ORANGE, Marker::Square)),
+    ("criticalkv", (INDIGO, Marker::Diamond)),
+    ("chunkkv", (WINE, Marker::Diamond)),
+    ("kvzip", (ORANGE, Marker::Circle)),
+    ("r-kv", (WINE, Marker::Circle)),
+    ("qfilters", (SKY, Marker::Cross)),
+    ("sepllm", (GREEN, Marker::Cross)),
+    ("dropkv", (INDIGO, Marker::Up)),
     ("random", (GREY_AT, Marker::Plus)),
     ("clairvoyant", (GREY_AT, Marker::Star)),
     ("clairvoyant-head", (GREY_AT, Marker::Diamond)),
