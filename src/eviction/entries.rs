@@ -141,18 +141,21 @@ impl CacheEntries {
         CacheEntries { layer, scorer: self.scorer.map(|scorer| scorer.of_layer(layer)), ..self }
     }
 
-    /// An unbounded cache of a layer that holds a text's first `len` entries, to see what they are paid by what is read next.
-    pub fn to_read_again(heads: Heads, layer: usize, len: usize) -> CacheEntries {
-        let positions = (0..len as u32).collect();
-        let groups = vec![HeadGroup { positions, priority: Vec::new() }];
-        CacheEntries { groups, seen: len, ..CacheEntries::unbounded(heads, &[], &[]).of_layer(layer) }
+    /// The same entries in an unbounded cache, to see what they are paid by what is read next. No policy has removed any yet.
+    pub fn to_read_again(&self) -> CacheEntries {
+        let groups = vec![HeadGroup { positions: self.groups[0].positions.clone(), priority: Vec::new() }];
+        let unbounded = CacheEntries::unbounded(self.heads, &[], &[]).with_window(self.window, true);
+        CacheEntries { groups, seen: self.seen, layer: self.layer, ..unbounded }
     }
 
-    /// Forgets what was read after the first `len` tokens, and begins to note what some of these are paid.
+    /// Forgets what was read after the first `len` tokens, and begins to note what some of these are paid, unless the layer's window has
+    /// passed any.
     pub fn read_again(&mut self, len: usize, chunk: Range<usize>) {
-        self.groups[0].positions.truncate(len);
+        let positions = &mut self.groups[0].positions;
+        positions.truncate(positions.partition_point(|position| (*position as usize) < len));
         self.seen = len;
-        self.second_reading = Some(SecondReading::new(self.heads, len, chunk));
+        let has_all = positions.len() == len;
+        self.second_reading = has_all.then(|| SecondReading::new(self.heads, len, chunk));
     }
 
     /// The largest attention that was paid to the entries of the chunk: (kv_heads)(entries).

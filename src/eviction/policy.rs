@@ -230,6 +230,11 @@ impl Policy {
             "the model has layers with a window that is shorter than the text, which no prompt stays in\n\
              hint: leave such layers alone with @exempt (`local_layers: exempt`)"
         );
+        ensure!(
+            !self.score.has(Word::RereadAttention),
+            "the model has layers with a window that is shorter than the text, whose entries no second reading finds again\n\
+             hint: leave such layers alone with @exempt (`local_layers: exempt`)"
+        );
         self.schedule.check_windows()
     }
 }

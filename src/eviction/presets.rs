@@ -205,7 +205,7 @@ pub const PRESETS: &[Preset] = &[
         SNAPKV,
         (Scope::Head, 0, 64),
         "what the prompt's last 64 queries attend to least, averaged over 5 neighbours, is cut; these 64 stay",
-        "arXiv 2404.14469, NVIDIA/kvpress `snapkv_press.py` (FasterDecoding/SnapKV: 32 queries, the largest of 5 neighbours, per query head)",
+        "arXiv 2404.14469, NVIDIA/kvpress `snapkv_press.py` (FasterDecoding/SnapKV: per query head, 32 queries; in its LongBench runs the largest of 7 neighbours)",
     ),
     Preset {
         budget: Budget::Pyramid(20),

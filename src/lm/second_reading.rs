@@ -6,7 +6,6 @@ use anyhow::{Result, bail};
 use super::config::ModelShape;
 use super::memory::{HostTables, Keys, LayerCache, Memory, MemoryPlan, Table, Tables};
 use super::transformer::LanguageModel;
-use crate::eviction::CacheEntries;
 use crate::vector;
 
 /// How the model is asked to repeat a prompt.
@@ -77,32 +76,32 @@ impl Memory {
     /// An unbounded memory that has read the same prompt.
     fn copy_to_read_again(&self, shape: &ModelShape) -> Result<Memory> {
         let len = self.seen();
-        let layer = |(index, own): (usize, &LayerCache)| {
+        let layer = |own: &LayerCache| {
             let Tables::Host(HostTables { keys, values, .. }) = &own.tables else {
                 bail!("a prompt whose entries are on a GPU is not read again");
             };
-            let capacity = vector::padded(2 * len);
+            let (held, capacity) = (own.entries.len(), vector::padded(2 * len));
             let keys = match keys {
-                Keys::Absolute(keys) => keys.copy(len, capacity),
+                Keys::Absolute(keys) => keys.copy(held, capacity),
                 Keys::Rerotated(keys) => {
                     let mut table = Table::new(shape.heads.kv_heads, capacity, shape.head_dim);
                     for kv_head in 0..shape.heads.kv_heads {
-                        let vectors = keys.vectors(kv_head, len);
+                        let vectors = keys.vectors(kv_head, held);
                         table.head_mut(kv_head)[..vectors.len()].copy_from_slice(&vectors);
                     }
                     table
                 }
             };
             let tables =
-                HostTables { keys: Keys::Absolute(keys), values: values.copy(len, capacity), all_keys: None };
+                HostTables { keys: Keys::Absolute(keys), values: values.copy(held, capacity), all_keys: None };
             Ok(LayerCache {
-                entries: CacheEntries::to_read_again(shape.heads, index, len),
+                entries: own.entries.to_read_again(),
                 tables: Tables::Host(tables),
                 log: None,
                 is_long: self.is_long,
             })
         };
-        let layers = self.layers.iter().enumerate().map(layer).collect::<Result<_>>()?;
+        let layers = self.layers.iter().map(layer).collect::<Result<_>>()?;
         Ok(self.forked(layers, len, &MemoryPlan::unbounded()))
     }
 }
