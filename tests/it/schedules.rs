@@ -12,7 +12,7 @@ use tova_bench::ledger::Row;
 use tova_bench::lm::tiny_shape;
 
 /// Policies of the sweep, as it names them, with schedules that `score` is told.
-const POLICIES: [(&str, &str, &str); 11] = [
+const POLICIES: [(&str, &str, &str); 16] = [
     ("tova", "cut", "absolute"),
     ("h2o", "cut", "absolute"),
     ("h2o", "cut+8", "absolute"),
@@ -21,6 +21,11 @@ const POLICIES: [(&str, &str, &str); 11] = [
     ("tova", "cut", "squeezed"),
     ("remembers", "cut", "absolute"),
     ("ranks", "cut+1", "absolute"),
+    ("smooths", "cut", "absolute"),
+    ("expects", "cut+8", "absolute"),
+    ("expects", "cut", "slot"),
+    ("blocks", "cut", "absolute"),
+    ("rereads", "cut", "absolute"),
     ("kept", "4", "absolute"),
     ("tova", "8", "absolute"),
     ("h2o", "16", "slot"),
@@ -29,14 +34,23 @@ const POLICIES: [(&str, &str, &str); 11] = [
 const DEFINE: &str = "define:
   remembers: {score: \"ema(attention, 0.9)\", scope: head, keep_recent: \"10%\"}
   ranks: {score: \"sum(attention) * (rank(position) > size / 4)\", scope: layer}
+  smooths: {score: 'smooth(window(attention, 8), 5)', scope: head, keep_recent: 8}
+  expects: {score: 'expected_attention(32) * projected_value_norm', scope: head, keep_first: 4}
+  blocks: {score: 'block(lag_score(6) + token_in(\"e\", \" \"), 7)', scope: layer}
+  rereads: {score: reread_attention * key_redundancy, scope: head, keep_first: 4}
   kept: {score: attention, scope: layer, keep_first: prompt}
 ";
 
-/// The NLLs of a text's tokens after the first.
-fn nlls(folder: &Path, text: &str, more: &[&str]) -> Vec<f64> {
+/// What `score` says of a text.
+fn answer(folder: &Path, text: &str, more: &[&str]) -> Value {
     let ended = run(folder, &[&["score", "--model", "random-tiny", "--text", text], more].concat()).with_code(0);
-    let answer: Value = serde_json::from_str(&ended.stdout).unwrap();
-    answer["nll"].as_array().unwrap().iter().map(|nll| nll.as_f64().unwrap()).collect()
+    serde_json::from_str(&ended.stdout).unwrap()
+}
+
+/// The NLLs of its tokens after the first.
+fn nlls(folder: &Path, text: &str, more: &[&str]) -> Vec<f64> {
+    let nll = &answer(folder, text, more)["nll"];
+    nll.as_array().unwrap().iter().map(|nll| nll.as_f64().unwrap()).collect()
 }
 
 fn of<'r>(rows: &'r [Row], sample: &str, metric: &str) -> Vec<&'r Row> {
@@ -89,12 +103,24 @@ fn what_follows_a_prompt_is_as_likely_as_score_says() {
         // The whole prompt was held, and what stayed is said apart from it.
         let shape = tiny_shape();
         let entry = (2 * shape.layers * shape.heads.kv_heads * shape.head_dim * size_of::<f32>()) as f64;
-        let cut: Vec<&Row> =
-            of(&rows, &sample, "held_bytes").into_iter().filter(|row| row.policy == "tova").collect();
-        assert_eq!(cut.len(), 4);
+        let held = of(&rows, &sample, "held_bytes").into_iter();
+        let cut: Vec<&Row> = held.filter(|row| ["tova", "blocks"].contains(&row.policy.as_str())).collect();
+        assert_eq!(cut.len(), 6);
         for row in cut {
             assert!(row.peak_cache_bytes as f64 >= entry * prompt as f64);
-            let size = f64::from(row.cache_size.unwrap());
+            let mut size = f64::from(row.cache_size.unwrap());
+            if row.policy == "blocks" {
+                // Whole blocks leave, so that fewer entries may be left than there is room for.
+                let (entries, prompt) = (size.to_string(), prompt.to_string());
+                let arguments = ["--policy", "blocks", "--cache-size", &entries, "--schedule", "cut"];
+                let arguments = [&arguments[..], &["--prompt", &prompt, "--define", "sweep.yaml"]].concat();
+                let survivors = &answer(folder, &text, &arguments)["survivors"];
+                let of_layer = |layer: &Value| layer[0].as_array().unwrap().len();
+                let entries = survivors.as_array().unwrap().iter().map(of_layer).sum::<usize>();
+                let kept = entries as f64 / shape.layers as f64 - (tokens as f64 - prompt.parse::<f64>().unwrap());
+                assert!(kept <= size && kept > size - 7.0, "{kept} of {size}");
+                size = kept;
+            }
             let mean = size + (tokens - prompt - 1) as f64 / 2.0;
             let held = row.value / row.weight;
             assert!((held / entry - mean).abs() < 1e-6 * mean, "{held} bytes, {mean} entries of {entry}");
@@ -125,7 +151,7 @@ fn answers_after_a_cut_prompt_do_not_depend_on_other_cells() {
         run(folder, &["run", "sweep.yaml", "--no-report", "--results", name]).with_code(0);
         measured(&folder.join(name))
     };
-    let all = "full, tova@cut, h2o@cut+4, remembers@cut, ranks@cut, kept@2, tova@8";
+    let all = "full, tova@cut, h2o@cut+4, remembers@cut, ranks@cut, smooths@cut, rereads@cut, kept@2, tova@8";
     let shown = |row: &Row| {
         let Row { policy, schedule, cache_size, sample, metric, slice, .. } = row.clone();
         (policy, schedule, cache_size, sample, metric, slice)
@@ -134,13 +160,17 @@ fn answers_after_a_cut_prompt_do_not_depend_on_other_cells() {
     for aware in [true, false] {
         let together = answers(&format!("together-{aware}"), all, "25%, 64", aware);
         let likely = together.iter().filter(|row| row.metric == "answer_nll" && row.slice.is_none());
-        assert_eq!(likely.clone().count(), 2 * 13);
+        assert_eq!(likely.clone().count(), 2 * 17);
         assert!(likely.clone().all(|row| row.value > 0.0 && row.weight >= 1.0));
         // Where the whole document is kept, nothing changes; where it is cut, something does.
         let full: f64 = likely.clone().filter(|row| row.policy == "full").map(|row| row.value).sum();
         let cut = likely.filter(|row| row.policy == "tova" && row.schedule.as_deref() == Some("cut"));
         assert!(cut.map(|row| (row.value - full).abs()).fold(0.0, f64::max) > 1e-3);
-        for (number, policy) in ["tova@cut", "h2o@cut+4", "remembers@cut", "ranks@cut"].into_iter().enumerate() {
+        for (number, policy) in
+            ["tova@cut", "h2o@cut+4", "remembers@cut", "ranks@cut", "smooths@cut", "rereads@cut"]
+                .into_iter()
+                .enumerate()
+        {
             for row in answers(&format!("alone-{aware}-{number}"), policy, "25%", aware) {
                 // Each sample's own share, of its document where that is cut before the question.
                 assert!(row.cache_size.unwrap() < 175, "{:?}", row.cache_size);
