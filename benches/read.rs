@@ -1,9 +1,10 @@
 //! Tokens per second of one text under each cache rule, and of the eviction scan alone: `cargo bench`.
 
+use std::borrow::Cow;
 use std::hint::black_box;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use tova_bench::eviction::formula::Pool;
+use tova_bench::eviction::formula::{MeanRotation, Pool};
 use tova_bench::eviction::{
     Amount, Budget, CacheEntries, Heads, NewEntries, Normaliser, Policy, Schedule, Scope, Score, Vectors, presets,
 };
@@ -49,6 +50,34 @@ fn read(criterion: &mut Criterion) {
 struct NoVectors;
 
 impl Vectors for NoVectors {
+    fn keys(&self, _: usize, _: &[f32]) -> Cow<'_, [f32]> {
+        Cow::default()
+    }
+
+    fn values(&self, _: usize) -> &[f32] {
+        &[]
+    }
+
+    fn dim(&self) -> usize {
+        64
+    }
+
+    fn query(&self, _: usize, _: usize) -> &[f32] {
+        &[]
+    }
+
+    fn scale(&self, _: usize) -> f32 {
+        1.0
+    }
+
+    fn angles(&self, _: &[f64]) -> [Vec<f32>; 2] {
+        Default::default()
+    }
+
+    fn mean_rotation(&self, _: usize, _: &[f32], _: usize, _: usize) -> MeanRotation {
+        MeanRotation { cos: Vec::new(), sin: Vec::new() }
+    }
+
     fn output_shift(&self, _: usize, _: &[f32], _: f32, _: &mut [f32]) {}
 
     fn key_similarity(&self, _: usize, _: &[f32], _: &mut [f32]) {}
@@ -75,7 +104,7 @@ fn scan(criterion: &mut Criterion) {
     for (name, policy) in named.into_iter().chain(written.map(|score| (score, formula(score)))) {
         let policy = policy.at(512).expect("512 entries are enough");
         let vectors = vec![0.0; 8 * 128 * 64];
-        let new = NewEntries { keys: &vectors, values: &vectors, dim: 64, norms: None };
+        let new = NewEntries { keys: &vectors, values: &vectors, dim: 64, ..NewEntries::default() };
         group.bench_function(name, |bencher| {
             let mut entries = CacheEntries::bounded(heads, policy, 0);
             let mut normaliser = Normaliser { max: vec![0.0; 8 * 128], sum: vec![0.0; 8 * 128] };

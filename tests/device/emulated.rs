@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fastrand::Rng;
-use tova_bench::eviction::formula::{Pool, WORDS};
+use tova_bench::eviction::formula::{Function, Pool, WORDS};
 use tova_bench::eviction::{
     Amount, Budget, Eviction, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets,
 };
@@ -41,9 +41,9 @@ fn moved() -> Vec<LanguageModel> {
 
 /// A formula of up to `depth` functions, one inside the other.
 fn formula(rng: &mut Rng, depth: usize) -> String {
-    // Kernels do not know the future, and the size alone is no score.
-    let words: Vec<&str> =
-        WORDS.iter().map(|row| row.name).filter(|name| !["future_attention", "size"].contains(name)).collect();
+    // There is no prompt, nobody knows the future, and the size alone is no score.
+    let others = ["future_attention", "reread_attention", "size"];
+    let words: Vec<&str> = WORDS.iter().map(|row| row.name).filter(|name| !others.contains(name)).collect();
     if depth == 0 {
         return words[rng.usize(..words.len())].into();
     }
@@ -51,7 +51,7 @@ fn formula(rng: &mut Rng, depth: usize) -> String {
     let x = formula(rng, depth - 1);
     let own = rng.usize(..depth);
     let y = formula(rng, own);
-    match rng.u32(..24) {
+    match rng.u32(..28) {
         0 => format!("({x} + {number} * {y})"),
         1 => format!("{x} * {y}"),
         2 => format!("{x} / (1 + abs({y}))"),
@@ -75,6 +75,11 @@ fn formula(rng: &mut Rng, depth: usize) -> String {
         20 => format!("share(abs({x}))"),
         21 => format!("pooled({x})"),
         22 => format!("pooled_max({x}) + {y}"),
+        // What kernels do not know is on the host beside them.
+        23 => format!("smooth({x}, {})", 2 * rng.u32(..3) + 1),
+        24 => format!("smooth_max({x}, 3) - lag_score({})", rng.u32(2..6)),
+        25 => format!("block({x}, {})", rng.u32(1..6)),
+        26 => format!("expected_attention({}) + {y}", rng.u32(1..40)),
         _ => format!("({x} >= {y}) + {x}"),
     }
 }
@@ -85,7 +90,11 @@ fn rule(rng: &mut Rng) -> (Policy, usize) {
         let pool = if rng.bool() { Pool::Mean } else { Pool::Max };
         let depth = rng.usize(..4);
         let score = match rng.u32(..5) {
-            0 => presets::PRESETS[rng.usize(..presets::PRESETS.len())].policy().score,
+            // Nothing here has the texts of tokens, or a file.
+            0 => match presets::PRESETS[rng.usize(..presets::PRESETS.len())].policy() {
+                Ok(preset) if !preset.score.calls(Function::TokenIn) => preset.score,
+                _ => continue,
+            },
             _ => match Score::new(&formula(rng, depth), pool) {
                 Ok(score) => score,
                 Err(_) => continue, // the same for all entries

@@ -1,6 +1,7 @@
 //! Vectors that a formula multiplies keys with, from a safetensors file: one for each layer and head.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -42,11 +43,9 @@ impl FileVectors {
         let digest = format!("{:x}", Sha256::digest(&bytes));
         let name = Path::new(file).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let name = format!("{name}#{}", &digest[..16]);
-        let opened = || OPENED.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (name.clone(), tensor.to_owned());
-        if !opened().contains_key(&key) {
-            let vectors = FileVectors::parse(&bytes, name.clone(), tensor)?;
-            opened().insert(key, Box::leak(Box::new(vectors)));
+        let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Entry::Vacant(entry) = opened.entry((name.clone(), tensor.to_owned())) {
+            entry.insert(Box::leak(Box::new(FileVectors::parse(&bytes, name.clone(), tensor)?)));
         }
         Ok(name)
     }
