@@ -229,7 +229,7 @@ pub const PRESETS: &[Preset] = &[
         "lag_score(128)",
         (Scope::Head, 4, 0),
         "of every 128 entries those most like the next 128 are cut; the last 128 to 255 stay if they fit",
-        "arXiv 2504.04704, NVIDIA/kvpress `lagkv_press.py` (where equal ranks are cut in no defined order)",
+        "arXiv 2504.04704, NVIDIA/kvpress `lagkv_press.py` (where of equal ranks the newest may be cut, the whole rest of the prompt among them)",
     ),
     of_prompt(
         "criticalkv",

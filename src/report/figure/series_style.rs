@@ -86,7 +86,7 @@ const FIXED: [(&str, Look); 31] = [
     ("pyramidkv", (PURPLE, Marker::Up)),
     ("expected", (INDIGO, Marker::Circle)),
     ("lagkv", (ORANGE, Marker::Square)),
-    ("criticalkv", (INDIGO, Marker::Diamond)),
+    ("criticalkv", (INDIGO, Marker::Star)),
     ("chunkkv", (WINE, Marker::Diamond)),
     ("kvzip", (ORANGE, Marker::Circle)),
     ("r-kv", (WINE, Marker::Circle)),
