@@ -7,15 +7,18 @@
                                           a quarter of an hour
     python3 scripts/goldens.py yardsticks (numpy) make tests/golden/yardsticks again in the same way: the ceiling, sizes by layer
     python3 scripts/goldens.py schedules  (numpy) make tests/golden/schedules again in the same way: when entries leave a cache
+    python3 scripts/goldens.py scores     (numpy) make tests/golden/scores again in the same way: what reads neighbours, blocks, queries,
+                                          files, texts or the prompt again
     python3 scripts/goldens.py matrix PROGRAM [CHECKPOINT ...]  (numpy) every preset under every schedule, scope, kind of positions, at
         two sizes and two shares, by the oracle and by the program; fails where decisions that rounding cannot change differ
-    python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle
+    python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle, or of those folders of it that
+                                          follow
     python3 scripts/goldens.py written    (numpy) make every written.json of tests/golden again; more checkpoint folders can
                                           follow as NAME=FOLDER, with prompts from NAME/prompt.json
     python3 scripts/goldens.py torch      (torch, a recent transformers) compute the full-cache cases with transformers in
                                           float64; the same folders can follow
 """
-import json, sys
+import json, math, sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent / "tests" / "golden"
@@ -142,6 +145,15 @@ POLICY_CHECKPOINTS = ["llama-mha", "mistral-gqa", "yi-gqa", "variants/llama-bias
 TEXT = 140
 
 
+# Presets that tests/golden/scores has. They need files or other sizes, or cut a prompt.
+NEWER_PRESETS = ["snapkv", "pyramidkv", "expected", "lagkv", "criticalkv", "chunkkv", "kvzip", "r-kv", "qfilters", "sepllm", "dropkv"]
+
+
+def older_presets():
+    import policies
+    return [name for name in policies.PRESETS if name not in NEWER_PRESETS]
+
+
 def policy_cases():
     """-> (case, the preset whose rule must decide the same, or None)"""
     import policies
@@ -200,7 +212,7 @@ def schedule_cases():
             score=policies.PRESETS[preset][1], scope=scope, pool="mean", keep_first=first, keep_recent=recent)
         return case | dict(size=size, positions=positions[(i + j) % 3]) | when(schedule), f"{preset}-{scope}{plus}{number}"
 
-    for i, name in enumerate([*policies.PRESETS, "window+4"]):
+    for i, name in enumerate([*older_presets(), "window+4"]):
         # VATP protects more than 37 entries at size 37, and A2SF all 16 at size 16
         small, middle = (48, 56) if name == "vatp" else (24, 37) if name == "a2sf" else (16, 37)
         for j, schedule in enumerate(SCHEDULES):
@@ -214,6 +226,125 @@ def schedule_cases():
     # sizes that are shares of the prompt
     for i, (name, percent) in enumerate((name, percent) for name in ("tova", "knorm", "h2o") for percent in (25, 50)):
         yield of_preset(name, i, i, max(1, PROMPT * percent // 100), "cut")
+
+
+# What each formula reads: neighbours, blocks, queries, vectors, texts. Formula, scope, pool, keep_first, keep_recent, size, schedule,
+# positions, and the rule that must decide the same, if one of scripts/policies.py does with other numbers
+SNAP16 = "smooth(window(attention, 16), 5)"
+CRITICAL16 = f"if(rank(-pooled({SNAP16})) < (size - 1) / 2 - 16, 1e9, (pooled({SNAP16}) / 16 + 0.0001) * projected_value_norm)"
+SCORES = [
+    (SNAP16, "head", "mean", 0, 16, 40, "cut+1", "absolute", ("snapkv", dict(window=16))),
+    (SNAP16, "layer", "mean", 0, 16, 37, "1", "slot", ("snapkv", dict(window=16))),
+    ("smooth(attention, 3)", "layer", "mean", 0, 0, 20, "1", "absolute", None),
+    ("smooth(value_norm, 7)", "head", "max", 4, 0, 30, "8", "absolute", None),
+    ("sum(smooth(attention, 3)) + attention", "head", "mean", 0, 4, 37, "8", "slot", None),
+    ("rank(smooth(sum(attention), 7)) + 5 * smooth(random, 3)", "layer", "max", 0, 0, 50, "cut+16", "absolute", None),
+    ("smooth_max(sum(attention), 7)", "head", "mean", 0, 4, 50, "cut+16", "absolute", None),
+    ("smooth_max(attention, 3) - 0.01 * smooth(key_norm, 5)", "layer", "max", 4, 4, 37, "1", "absolute", None),
+    ("smooth_max(-value_norm2, 5)", "head", "mean", 0, 0, 25, "8", "slot", None),
+    ("block(attention, 5)", "layer", "mean", 0, 0, 40, "1", "absolute", None),
+    ("block(mean(attention), 16)", "layer", "mean", 4, 4, 64, "1", "slot", None),
+    ("block(mean(attention), 5)", "layer", "mean", 3, 20, 26, "1", "absolute", None),
+    ("block(sqrt(attention - 0.02), 3)", "layer", "mean", 0, 0, 40, "8", "absolute", None),
+    (f"block({SNAP16}, 7)", "layer", "mean", 0, 16, 60, "cut", "absolute", ("chunkkv", dict(window=16, length=7))),
+    ("block(window(attention, 16), 3) * size - abs(block(value_norm, 3)) / 10", "layer", "max", 0, 8, 45, "cut+16", "absolute", None),
+    ("pooled_max(block(attention, 7)) / block(key_norm, 7)", "layer", "mean", 0, 0, 30, "8", "slot", None),
+    ("block(sum(attention), 16)", "layer", "mean", 4, 64, 80, "cut+1", "absolute", None),
+    ("attention - block(attention, 7)", "head", "mean", 0, 4, 37, "1", "absolute", None),
+    ("block(attention, 3) + block(attention, 7)", "layer", "mean", 0, 0, 37, "cut+1", "slot", None),
+    ("projected_value_norm", "head", "mean", 0, 0, 37, "1", "absolute", None),
+    ("attention * projected_value_norm", "layer", "mean", 0, 4, 37, "8", "slot", None),
+    (CRITICAL16, "head", "mean", 0, 16, 60, "cut+16", "absolute", ("criticalkv", dict(window=16))),
+    ("pooled_max(attention) - pooled_mean(attention) / 2", "head", "mean", 0, 0, 37, "1", "absolute", None),
+    ("pooled_max(logit) - pooled_mean(logit) / 3 + pooled(logit) / 9", "layer", "max", 0, 8, 37, "cut+16", "absolute", None),
+    ("expected_attention(1)", "head", "mean", 4, 0, 37, "1", "absolute", None),
+    ("expected_attention(32) * value_norm2", "head", "mean", 4, 0, 40, "cut", "absolute", ("expected", dict(future=32))),
+    ("expected_attention(32) * value_norm2", "layer", "mean", 4, 0, 30, "cut+16", "slot", ("expected", dict(future=32))),
+    ("expected_attention(512)", "layer", "max", 0, 4, 50, "8", "slot", None),
+    ("expected_attention_mean(32)", "head", "mean", 0, 0, 37, "cut+1", "absolute", None),
+    ("expected_attention_mean(1) * value_norm + attention / 10", "layer", "mean", 4, 4, 37, "8", "absolute", None),
+    ("mean(expected_attention_mean(8)) * ema(smooth_max(attention, 3), 0.9)", "head", "mean", 0, 0, 37, "8", "absolute", None),
+    ("max(expected_attention_mean(512), share(sum(attention)))", "head", "max", 0, 64, 80, "cut+16", "absolute", None),
+    ("lag_score(16)", "head", "mean", 4, 0, 40, "cut", "absolute", ("lagkv", dict(lag=16))),
+    ("lag_score(16)", "layer", "mean", 4, 0, 50, "8", "slot", ("lagkv", dict(lag=16))),
+    ("lag_score(4)", "head", "mean", 4, 0, 37, "1", "absolute", ("lagkv", dict(lag=4))),
+    ("lag_score(4) + value_norm / 100", "layer", "max", 0, 8, 37, "cut+1", "absolute", None),
+    ("-key_redundancy", "head", "mean", 0, 0, 37, "1", "absolute", None),
+    ("peak(key_redundancy, 4) + sum(lag_score(4)) / 100", "head", "mean", 4, 4, 37, "cut+16", "absolute", None),
+    ("attention - key_redundancy", "layer", "mean", 4, 4, 37, "8", "slot", None),
+    ("0.07 * smooth_max(window(softmax(pooled_max(logit)), 4), 3) / 4 - 0.93 * key_redundancy", "head", "mean", 0, 4, 37, "8", "absolute",
+     ("r-kv", dict(window=4, kernel=3))),
+    ('dot("vectors.safetensors", "heads")', "head", "mean", 0, 0, 37, "1", "absolute", None),
+    ('attention * exp(dot("vectors.safetensors", "groups"))', "layer", "mean", 4, 4, 37, "8", "slot", None),
+    ('rotated_dot("vectors.safetensors", "heads") + logit', "layer", "max", 0, 4, 37, "cut+1", "absolute", None),
+    ('-rotated_dot("vectors.safetensors", "groups")', "head", "mean", 0, 0, 30, "1", "slot", None),
+    ('position + 100 * token_in(".", ",")', "head", "mean", 0, 0, 37, "1", "absolute", None),
+    (r'attention * (1 + token_in("\"", "\\", "\n", "if (", "\t"))', "layer", "mean", 0, 4, 37, "8", "absolute", None),
+    ('smooth(token_in("."), 3) + window(attention, 8)', "head", "max", 4, 4, 45, "cut+16", "absolute", None),
+    (r'block(token_in("\n", " the") + attention, 5)', "layer", "mean", 0, 4, 37, "cut", "absolute", None),
+    ("reread_attention", "layer", "mean", 0, 4, 50, "cut", "absolute", ("kvzip", {})),
+    ("reread_attention * value_norm + 0.1 * window(attention, 8)", "head", "max", 4, 0, 37, "cut", "slot", None),
+    ("smooth(reread_attention, 3)", "head", "mean", 0, 0, 30, "cut", "absolute", None),
+]
+# Their scores are whole numbers, which rounding does not change however close they are.
+WHOLE = ['position + 100 * token_in(".", ",")', "sepllm",
+         r'position + 1000000 * token_in(".", ",", "?", "!", ";", ":", " ", "\t", "\n")']
+SCORES_PROMPT = 160
+NEWER_SIZES = dict.fromkeys(NEWER_PRESETS, 40) | {
+    "snapkv": 90, "pyramidkv": 90, "criticalkv": 140, "chunkkv": 90, "dropkv": 90}
+
+
+def score_cases():
+    """What a case needs besides is in files beside it; see extras."""
+    import functools
+    import policies
+    when = lambda schedule: dict(schedule=schedule) | (dict(prompt=SCORES_PROMPT) if "cut" in schedule else {})
+
+    def same(name, more, scope, pool, first, recent):
+        rule = policies.PRESETS[name][0]
+        return lambda size: policies.Policy(
+            functools.partial(rule, **more) if more else rule, scope, size, pool, first, recent, more.get("length"))
+
+    for score, scope, pool, first, recent, size, schedule, positions, rule in SCORES:
+        case = dict(score=score, scope=scope, pool=pool, keep_first=first, keep_recent=recent)
+        yield case | dict(size=size, positions=positions) | when(schedule), rule and same(*rule, scope, pool, first, recent)
+    for i, name in enumerate(NEWER_PRESETS):
+        _, score, own, first, recent = policies.PRESETS[name]
+        size, schedule = NEWER_SIZES[name], policies.SCHEDULES.get(name, "1")
+        yield dict(policy=name, size=size, positions="absolute") | when(schedule), f"{name}-{own}"
+        # as a formula, after every token (with reread_attention at a cut, too), in the other scope where there is one
+        scope = own if name == "chunkkv" else "head" if own == "layer" else "layer"
+        case = dict(score=score, scope=scope, pool="mean", keep_first=first, keep_recent=recent)
+        case |= dict(budget=policies.BUDGETS[name]) if name in policies.BUDGETS else {}
+        other = when(schedule if name == "kvzip" else "cut+16" if schedule == "1" else "1")
+        positions = "slot" if i % 2 else "absolute"
+        yield case | dict(size=max(30, recent + 20) if name != "sepllm" else 30, positions=positions) | other, f"{name}-{scope}"
+
+
+def make_extras(folder, checkpoint, rng):
+    """Texts of tokens, vectors and what is read again, all made up."""
+    import random_model
+    config = json.loads((ROOT / checkpoint / "config.json").read_text())
+    vocab, layers = config["vocab_size"], config["num_hidden_layers"]
+    heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+    dim = config.get("head_dim") or config["hidden_size"] // heads
+    # an eighth of the tokens are separators or odd strings, many of them more than once
+    odd = [".", ",", ".", "?", "\n", ",", "!", ";", ":", " ", "\t", "\"", "\\", "if (", " the", " the"]
+    texts = [odd[i // 8 % len(odd)] if i % 8 == 3 else f" word{i}" for i in range(vocab)]
+    (folder / "texts.json").write_text(json.dumps(texts) + "\n")
+    few = lambda n: rng.integers(3, vocab, n).tolist()
+    (folder / "reread.json").write_text(json.dumps(dict(first=few(7), others=few(11), suffix=few(1), chunk=40)) + "\n")
+    vectors = {"heads": rng.standard_normal((layers, heads, dim)), "groups": rng.standard_normal((layers, groups, dim))}
+    random_model.save_safetensors(folder / "vectors.safetensors", vectors, "f32")
+    random_model.save_safetensors(folder / "q_filters.safetensors", {"q_filters": rng.standard_normal((layers, groups, dim))}, "f32")
+
+
+def extras(folder):
+    """What oracle.run takes besides, from the files of a folder."""
+    import oracle
+    read = lambda name: json.loads((folder / name).read_text()) if (folder / name).exists() else None
+    files = {file.name: oracle.load_safetensors(file) for file in sorted(folder.glob("*.safetensors")) if "model" not in file.name}
+    return dict(texts=read("texts.json"), reread=read("reread.json"), files=files)
 
 
 def policy_of(case):
@@ -233,38 +364,47 @@ def when_of(case):
     return dict(schedule=case.get("schedule", "1"), prompt=case.get("prompt"))
 
 
-def unambiguous(folder, text, case, name, jitters):
-    """The answers to a case, or None if rounding could change a decision. Of entries that leave at once the order does not matter."""
+def unambiguous(folder, text, case, name, jitters, besides):
+    """The answers to a case, or None if rounding could change a decision. Of entries that leave at once the order does not matter.
+    besides: see extras"""
     import numpy as np
     import formula, oracle
     run = lambda policy, **more: oracle.run(
-        folder, text, policy, case["size"], case["positions"], log=True, budget=case.get("budget"), **when_of(case), **more
+        folder, text, policy, case["size"], case["positions"], log=True, budget=case.get("budget"), **when_of(case), **besides,
+        **more
     )
     exact = run(policy_of(case))
+    if case.get("score", case.get("policy")) in WHOLE:
+        exact["narrowest_set"] = math.inf
     if exact["narrowest_set"] < NARROW:
         return None
     same = lambda other: sorted(other["evicted"]) == sorted(exact["evicted"])
     if name:
         # the case is one of the preset's two definitions, its rule or its formula; this is the other
-        other = formula.of_preset(name, case["size"]) if "policy" in case else name
+        other = formula.of_preset(name, case["size"]) if "policy" in case else name if isinstance(name, str) else name(case["size"])
         assert same(run(other)), f"{name} and its formula differ"
     rounded = [dict(dtype=np.float32), *(dict(noise=jitter) for jitter in jitters)]
     return exact if all(same(run(policy_of(case), **more)) for more in rounded) else None
 
 
-def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitters=(JITTER, -JITTER)):
+def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitters=(JITTER, -JITTER), besides=None):
     """Presets and formulas. A case that rounding could change is tried at up to three larger sizes, and then left out."""
     import numpy as np
     for checkpoint in sys.argv[2:] or POLICY_CHECKPOINTS:
         vocab = json.loads((ROOT / checkpoint / "config.json").read_text())["vocab_size"]
         text = np.random.default_rng(seed).integers(3, vocab, length).tolist()
+        folder = ROOT / folder_name / Path(checkpoint).name
+        folder.mkdir(parents=True, exist_ok=True)
+        if besides:
+            besides(folder, checkpoint, np.random.default_rng(seed))
+        given = extras(folder)
         cases, narrowest, left_out, larger = [], float("inf"), [], 0
         layers = json.loads((ROOT / checkpoint / "config.json").read_text())["num_hidden_layers"]
         for case, name in (of_cases or policy_cases)():
             if "layers" in case.get("budget", {}):
                 case["budget"] = {"layers": case["budget"]["layers"][:layers]}
             for size in range(case["size"], case["size"] + 4):
-                answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name, jitters)
+                answer = unambiguous(ROOT / checkpoint, text, case | dict(size=size), name, jitters, given)
                 if answer:
                     break
             else:
@@ -273,8 +413,6 @@ def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitter
             larger += size > case["size"]
             narrowest = min(narrowest, answer["narrowest_set"])
             cases.append(case | dict(size=size, nll=[round(x, 5) for x in answer["nll"]], survivors=answer["survivors"]))
-        folder = ROOT / folder_name / Path(checkpoint).name
-        folder.mkdir(parents=True, exist_ok=True)
         (folder / "checkpoint").write_text(checkpoint + "\n")
         (folder / "tokens.json").write_text(json.dumps(text) + "\n")
         write_golden(folder, cases)
@@ -298,7 +436,8 @@ def matrix():
         vocab = json.loads((folder / "config.json").read_text())["vocab_size"]
         text = np.random.default_rng(43).integers(3, vocab, 200).tolist()
         cases, define = [], {}
-        for name, (_, score, _, first, recent) in policies.PRESETS.items():
+        for name in older_presets():
+            _, score, _, first, recent = policies.PRESETS[name]
             for scope in ("layer", "head"):
                 define[f"p-{name}-{scope}"] = dict(score=score, scope=scope, keep_first=first, keep_recent=recent)
                 for schedule in SCHEDULES:
@@ -340,6 +479,11 @@ def schedules():
     policies(schedule_cases, "schedules", seed=43, length=200, jitters=[JITTER])
 
 
+def scores():
+    """What reads neighbours, blocks, queries, files, texts or the prompt again."""
+    policies(score_cases, "scores", seed=44, length=200, jitters=[JITTER], besides=make_extras)
+
+
 def checkpoint_of(folder):
     other = folder / "checkpoint"
     return ROOT / other.read_text().strip() if other.exists() else folder
@@ -347,11 +491,11 @@ def checkpoint_of(folder):
 
 def check():
     import oracle
-    for folder in folders():
+    for folder in [ROOT / name for name in sys.argv[2:]] or folders():
         cases, worst = json.loads((folder / "golden.json").read_text())["cases"], 0.0
         for c in cases:
             r = oracle.run(checkpoint_of(folder), tokens(folder), policy_of(c), c["size"], c["positions"], budget=c.get("budget"),
-                           **when_of(c))
+                           **when_of(c), **extras(folder))
             assert r["survivors"] == c["survivors"], f"{folder}: {dict(c, nll=0, survivors=0)}"
             worst = max(worst, apart(r["nll"], c["nll"]))
         print(f"{folder.relative_to(ROOT)}: {len(cases)} cases, survivors equal, NLLs within {worst:.1e}")
@@ -424,6 +568,6 @@ def torch_full():
 
 
 if __name__ == "__main__":
-    commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "matrix": matrix, "check": check,
-                "written": written, "torch": torch_full}
+    commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "scores": scores,
+                "matrix": matrix, "check": check, "written": written, "torch": torch_full}
     commands[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

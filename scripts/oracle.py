@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The slow, obvious definition of every cache policy: one token at a time, entries physically deleted. Needs numpy.
+r"""The slow, obvious definition of every cache policy: one token at a time, entries physically deleted. Needs numpy.
 
 tova-bench must agree with this file: the same survivors, and next-token NLLs within 1e-4 (f32 against f64). The rule
 `tova` was checked against the authors' released code, fed one token at a time (largest NLL difference 7e-6), and the full
@@ -7,6 +7,7 @@ cache against transformers; tests/golden/README.md has these and the other polic
 
     python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--seed N] [--check] [--log]
                               [--f32] [--write N] [--schedule 1|N|cut|cut+N] [--prompt N]
+                              [--texts FILE.json] [--files-from FOLDER] [--reread FILE.json]
     python3 scripts/oracle.py MODEL_DIR TOKENS.json --score FORMULA [--scope layer|head] [--pool mean|max] [--keep-first N|N%]
                               [--keep-recent N|N%] SIZE ...
 
@@ -20,9 +21,14 @@ SIZE        entries that are left after each eviction, per layer and per key-val
 --check     compute the preset's formula, too, and fail unless it evicts the same entries in the same order
 --f32       compute in float32 instead of float64
 --write N   continue with N tokens after all of TOKENS, always the most likely one
---schedule  when entries leave: 1 (after every token), N, cut or cut+N; see below
+--schedule  when entries leave: 1 (after every token), N, cut or cut+N; see below; the preset's own if not given, else 1
 --prompt N  the first N tokens are the prompt, which only a cut asks for; all of TOKENS if not given
 --one-shot  short for --schedule cut+1
+--texts     for token_in: a list with the text of each token id, decoded alone
+--files-from  for dot and rotated_dot: a folder with safetensors files
+--reread    for reread_attention: {"first": ids of "\n\nRepeat the previous context exactly.", "others": ids of "\n\nRepeat the part
+            of the previous context exactly, starting with", "suffix": ids of "\n", "chunk": how many tokens of the prompt are read
+            again at a time}
 Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log,
 "narrowest": with the log, how close the closest decision was, relative to its scores, exact ties apart; "narrowest_set": the same
 where the order of entries that leave at once does not matter; "written": optional tokens}
@@ -49,6 +55,10 @@ Schedules, when entries leave a cache:
 Those that leave at once are the unprotected ones with the lowest scores of that step, of equal ones the oldest. The scores are
 computed once, before the first of them leaves, and so is everything in them (`rank`, `share`) and what is protected. Positions
 slot and squeezed are always those of the entries that are in the cache now, so that they move when entries leave.
+
+Where a score is the same in all of a block (a formula of block(x, n), see formula.py), the block with the lowest score leaves, of equal
+ones the oldest: all of its entries that are not protected; and so on, until no more than SIZE entries are left, which may be fewer. A
+block with a protected entry comes only after all others that have entries which may leave.
 """
 import argparse, json, math, re, struct, sys
 from pathlib import Path
@@ -146,53 +156,145 @@ def parse_schedule(text):
     return text.startswith("cut"), found[1] and int(found[1])
 
 
-def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, schedule="1", prompt=None, seed=0,
-        noise=0.0, budget=None, attended=None):
+def lowest_block(scores, protected, born, n):
+    """-> the entries that leave; how close the next block was"""
+    blocks = {}
+    for i, b in enumerate(born):
+        blocks.setdefault(b // n, []).append(i)
+    some = [entries for entries in blocks.values() if not all(protected[i] for i in entries)]
+    whole = [entries for entries in some if not any(protected[i] for i in entries)] or some
+    # the first, and so the oldest, of equal ones
+    leaves = min(whole, key=lambda entries: (np.isnan(scores[entries[0]]), scores[entries[0]]))
+    gap = closest([scores[leaves[0]]], [scores[entries[0]] for entries in whole])
+    return [i for i in leaves if not protected[i]], gap
+
+
+class Model:
+    def __init__(self, model_dir, dtype, noise=0.0):
+        cfg = self.cfg = json.loads((Path(model_dir) / "config.json").read_text())
+        w = self.w = load_weights(model_dir, dtype)
+        self.dtype = dtype
+        if noise:
+            jitter = np.random.default_rng(1)
+            w = self.w = {name: x * (1 + noise * jitter.standard_normal(x.shape)).astype(dtype) for name, x in sorted(w.items())}
+        if cfg["model_type"] not in ("llama", "mistral", "qwen2"):
+            raise SystemExit(f"model_type {cfg['model_type']!r} is not supported")
+        self.window = cfg.get("sliding_window") if cfg.get("use_sliding_window", True) else None
+        self.heads, self.kvh = cfg["num_attention_heads"], cfg.get("num_key_value_heads", cfg["num_attention_heads"])
+        hid, self.layers = cfg["hidden_size"], cfg["num_hidden_layers"]
+        self.dim, self.grp = cfg.get("head_dim") or hid // self.heads, self.heads // self.kvh
+        self.freq, self.eps = rope_frequencies(cfg, self.dim), cfg["rms_norm_eps"]
+        # tied checkpoints store one of the two
+        self.embed = w.get("model.embed_tokens.weight", w.get("lm_head.weight"))
+        self.lm_head = self.embed if cfg.get("tie_word_embeddings") else w.get("lm_head.weight", self.embed)
+
+    def rms(self, x, g):
+        return x / np.sqrt((x * x).mean() + self.dtype(self.eps)) * g
+
+    def linear(self, name, x):
+        # biases are there or not: Qwen2 has them on q, k and v, Llama with attention_bias on all four
+        return self.w[name + ".weight"] @ x + self.w.get(name + ".bias", self.dtype(0))
+
+    def attends(self, l, x):
+        """-> query (heads, dim), key and value (kvh, dim), not rotated"""
+        p = f"model.layers.{l}."
+        h = self.rms(x, self.w[p + "input_layernorm.weight"])
+        q = self.linear(p + "self_attn.q_proj", h).reshape(self.heads, self.dim)
+        k = self.linear(p + "self_attn.k_proj", h).reshape(self.kvh, self.dim)
+        v = self.linear(p + "self_attn.v_proj", h).reshape(self.kvh, self.dim)
+        return q, k, v
+
+    def attended(self, l, x, out):
+        """the rest of the layer"""
+        p = f"model.layers.{l}."
+        x = x + self.linear(p + "self_attn.o_proj", out.reshape(-1))
+        h = self.rms(x, self.w[p + "post_attention_layernorm.weight"])
+        gate, up = self.linear(p + "mlp.gate_proj", h), self.linear(p + "mlp.up_proj", h)
+        return x + self.linear(p + "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
+
+    def logits(self, x):
+        return self.lm_head @ self.rms(x, self.w["model.norm.weight"])
+
+    def projections(self, l):
+        """-> (heads, width, dim): the part of the output projection that each query head has"""
+        w = self.w[f"model.layers.{l}.self_attn.o_proj.weight"]
+        return w.reshape(len(w), self.heads, self.dim).transpose(1, 0, 2)
+
+
+def read_again(model, prompt, first, others, suffix, chunk):
+    """KVzip: after the prompt, with the full cache, a request to repeat each chunk of it is read, and then that chunk. -> [layer] ->
+    (tokens of the prompt, query heads): the largest attention of these queries, and of the query heads that share a key-value head, of
+    a softmax over the first four entries at most, the chunk, and what is read here up to the query itself."""
+    keys, values = [[] for _ in range(model.layers)], [[] for _ in range(model.layers)]
+    best = [np.zeros((len(prompt), model.heads), model.dtype) for _ in range(model.layers)]
+
+    def read(token, among):
+        """Reads one more token. -> [layer] -> (entries, heads): attention among those entries and those after the prompt"""
+        t, x, paid = len(keys[0]), model.embed[token], []
+        for l in range(model.layers):
+            q, k, v = model.attends(l, x)
+            keys[l].append(rope(k[None], [t], model.freq)[0])
+            values[l].append(v)
+            q = rope(q[None], [t], model.freq)[0]
+            k, v = np.stack(keys[l]), np.stack(values[l])
+            of = [head // model.grp for head in range(model.heads)]
+            logit = (k[:, of] * q).sum(-1) / model.dtype(math.sqrt(model.dim))
+            paid.append(softmax(logit[among + list(range(len(prompt), t + 1))]))
+            x = model.attended(l, x, (softmax(logit)[:, :, None] * v[:, of]).sum(0))
+        return paid
+
+    for token in prompt:
+        read(token, list(range(len(keys[0]) + 1)))
+    for start in range(0, len(prompt), chunk):
+        end = min(start + chunk, len(prompt))
+        sinks = min(4, start)
+        request = first if start == 0 else others + prompt[start - min(8, chunk):start]
+        for token in [*request, *suffix, *prompt[start:end]]:
+            for l, paid in enumerate(read(token, list(range(sinks)) + list(range(start, end)))):
+                best[l][start:end] = np.maximum(best[l][start:end], paid[sinks:sinks + end - start])
+        for of_layer in (*keys, *values):
+            del of_layer[len(prompt):]
+    groups = lambda x: x.reshape(len(prompt), model.kvh, model.grp).max(2)
+    return [np.repeat(groups(x), model.grp, 1) for x in best]
+
+
+def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, schedule=None, prompt=None, seed=0,
+        noise=0.0, budget=None, attended=None, texts=None, files=None, reread=None):
     """policy: a name or a policies.Policy; prompt: how many of the tokens a cut comes after, or None for all of them; budget: see
-    policies.budget; attended: of the full cache, [layer][query] -> (tokens, heads), filled where there is no policy, and else known to
-    the policy; noise: relative changes of all weights, to see whether a decision turns on rounding"""
-    cfg = json.loads((Path(model_dir) / "config.json").read_text())
-    w = load_weights(model_dir, dtype)
-    if noise:
-        jitter = np.random.default_rng(1)
-        w = {name: x * (1 + noise * jitter.standard_normal(x.shape)).astype(dtype) for name, x in sorted(w.items())}
-    if cfg["model_type"] not in ("llama", "mistral", "qwen2"):
-        raise SystemExit(f"model_type {cfg['model_type']!r} is not supported")
-    window = cfg.get("sliding_window") if cfg.get("use_sliding_window", True) else None
-    if window is not None and len(tokens) > window:
-        raise SystemExit(f"the text is longer than the model's sliding window of {window}")
-    heads, kvh = cfg["num_attention_heads"], cfg.get("num_key_value_heads", cfg["num_attention_heads"])
-    hid, layers = cfg["hidden_size"], cfg["num_hidden_layers"]
-    dim, grp = cfg.get("head_dim") or hid // heads, heads // kvh
-    freq, eps = rope_frequencies(cfg, dim), cfg["rms_norm_eps"]
+    policies.budget; schedule and budget: the policy's own if None; attended: of the full cache, [layer][query] -> (tokens, heads), filled
+    where there is no policy, and else known to the policy; noise: relative changes of all weights, to see whether a decision turns on
+    rounding; texts: of each token id; files: {name: {tensor: array}}; reread: what read_again takes, by name"""
+    model = Model(model_dir, dtype, noise)
+    heads, kvh, layers, dim, grp, freq = model.heads, model.kvh, model.layers, model.dim, model.grp, model.freq
+    if model.window is not None and len(tokens) > model.window:
+        raise SystemExit(f"the text is longer than the model's sliding window of {model.window}")
     if isinstance(policy, str):
         policy = None if policy == "full" else policies.preset(policy, size)
+    if policy:
+        schedule, budget = schedule or policy.schedule, budget or policy.budget
     scope = policy.scope if policy else "layer"
-    rms = lambda x, g: x / np.sqrt((x * x).mean() + dtype(eps)) * g
-    # biases are there or not: Qwen2 has them on q, k and v, Llama with attention_bias on all four
-    linear = lambda name, x: w[name + ".weight"] @ x + w.get(name + ".bias", dtype(0))
-    # tied checkpoints store one of the two
-    embed = w.get("model.embed_tokens.weight", w.get("lm_head.weight"))
-    lm_head = embed if cfg.get("tie_word_embeddings") else w.get("lm_head.weight", embed)
     sizes = [size] * layers if budget is None else policies.budget(policy, size, layers, budget)
     if policy is not None and attended is None and policy.needs_future:
         run(model_dir, tokens, "full", None, dtype=dtype, noise=noise, attended=(attended := [[] for _ in range(layers)]))
     n_groups = kvh if scope == "head" else 1
     state = [[dict(born=[], k=[], v=[], memory={}) for _ in range(n_groups)] for _ in range(layers)]
+    queries = [[] for _ in range(layers)]
     nll, evicted, narrowest, narrowest_set, margins = [], [], math.inf, math.inf, []
     given, tokens = len(tokens), list(tokens)
     prompt = given if prompt is None else prompt
     if not 1 <= prompt <= given:
         raise SystemExit(f"a prompt of {prompt} tokens, where {given} are given")
-    cut, at_once = parse_schedule(schedule)
+    cut, at_once = parse_schedule(schedule or "1")
+    again = None
+    if policy is not None and policy.needs_reread:
+        if not cut or reread is None:
+            raise SystemExit("reread_attention needs a cut, and what to read")
+        again = read_again(model, tokens[:prompt], **reread)
     for t, tok in enumerate(tokens):
-        x = embed[tok]
+        x = model.embed[tok]
         for l in range(layers):
-            p = f"model.layers.{l}."
-            h = rms(x, w[p + "input_layernorm.weight"])
-            q = linear(p + "self_attn.q_proj", h).reshape(heads, dim)
-            k = linear(p + "self_attn.k_proj", h).reshape(kvh, dim)
-            v = linear(p + "self_attn.v_proj", h).reshape(kvh, dim)
+            q, k, v = model.attends(l, x)
+            queries[l].append(q / dtype(math.sqrt(dim)))
             out = np.zeros((heads, dim), dtype)
             for g, s in enumerate(state[l]):
                 s["born"].append(t); s["k"].append(k); s["v"].append(v)
@@ -211,39 +313,45 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                     continue
                 size = sizes[l]
                 n = len(s["born"])
+                if cut and t < prompt:
+                    due = t == prompt - 1 and n > size
+                else:
+                    due = at_once is not None and n == size + at_once
                 protected = [b < policy.keep_first or i >= n - policy.keep_recent for i, b in enumerate(s["born"])]
                 draws = (seed * 0x2545F4914F6CDD1D + l) % 2**64, g
                 # as the engine keeps it: the mean over the decision's heads in two bytes, which have eleven bits
                 later = attended and np.array([
                     np.float16(row[: t + 1, mine].mean(1) * 2**15).astype(dtype) / 2**15 for row in attended[l][t + 1:]
                 ])
-                step = policies.Step(t, size, s["born"], mine, attention, logit, keys[:, of], rotated[:, of], values[:, of], out[mine],
-                                     np.array(protected), draws, s["memory"], later)
+                step = policies.Step(
+                    t, size, s["born"], mine, attention, logit, keys[:, of], rotated[:, of], values[:, of], out[mine], np.array(protected),
+                    draws, s["memory"], later, due=due, layer=l, keep_first=policy.keep_first, n_heads=heads, groups=of, places=pos,
+                    freq=freq, queries=np.stack(queries[l])[:, mine], projections=model.projections(l)[mine], tokens=tokens[: t + 1],
+                    texts=texts, files=files, reread=None if again is None else again[l][:, mine])
                 with np.errstate(divide="ignore", invalid="ignore"):  # scores can be infinite, or no numbers
                     score = policy.rule(step)
-                if cut and t < prompt:
-                    due = t == prompt - 1 and n > size
-                else:
-                    due = at_once is not None and n == size + at_once
                 if not due:
                     continue
                 score, left = formula.pool(score, policy.pool), []
-                for _ in range(n - size):
-                    i, gap = lowest(score, protected)
+                while len(s["born"]) > size:
+                    if policy.block:
+                        entries, gap = lowest_block(score, protected, s["born"], policy.block)
+                        narrowest_set = min(narrowest_set, gap)  # the order matters: it says when to stop
+                    else:
+                        i, gap = lowest(score, protected)
+                        entries = [i]
+                        left.append(score[i])
                     narrowest = min(narrowest, gap)
-                    left.append(score[i])
                     if log:
-                        evicted.append([t, l, g, s["born"][i]])
-                    for of_entries in (s["born"], s["k"], s["v"], protected):
-                        del of_entries[i]
-                    s["memory"] = {name: np.delete(x, i, 0) for name, x in s["memory"].items()}
-                    score = np.delete(score, i)
-                narrowest_set = min(narrowest_set, closest(left, score[~np.array(protected)]))
-            x = x + linear(p + "self_attn.o_proj", out.reshape(-1))
-            h = rms(x, w[p + "post_attention_layernorm.weight"])
-            gate, up = linear(p + "mlp.gate_proj", h), linear(p + "mlp.up_proj", h)
-            x = x + linear(p + "mlp.down_proj", gate / (1 + np.exp(-gate)) * up)
-        z = lm_head @ rms(x, w["model.norm.weight"])
+                        evicted += [[t, l, g, s["born"][i]] for i in entries]
+                    for i in reversed(entries):
+                        for of_entries in (s["born"], s["k"], s["v"], protected):
+                            del of_entries[i]
+                    s["memory"] = {name: np.delete(x, entries, 0) for name, x in s["memory"].items()}
+                    score = np.delete(score, entries)
+                narrowest_set = min(narrowest_set, closest(left, score[~np.array(protected, bool)]))
+            x = model.attended(l, x, out)
+        z = model.logits(x)
         if given - 1 <= t < given - 1 + write:
             best, second = np.argsort(-z, kind="stable")[:2]
             margins.append(float(z[best] - z[second]))
@@ -256,7 +364,7 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
     out = dict(nll=nll, survivors=[[g["born"] for g in layer] for layer in state])
     if log:
         # how close the closest decision was, relative to its score: what rounding it takes to change a survivor
-        out |= dict(evicted=evicted, narrowest=float(narrowest), narrowest_set=narrowest_set)
+        out |= dict(evicted=evicted, narrowest=float(narrowest), narrowest_set=float(narrowest_set))
     if write:
         # with how far each was ahead of the next best, in logits; the last token is chosen, but not read
         out |= dict(written=tokens[given:], margins=margins)
@@ -277,16 +385,20 @@ def main():
     ap.add_argument("--log", action="store_true")
     ap.add_argument("--f32", action="store_true")
     ap.add_argument("--write", type=int, default=0)
-    ap.add_argument("--schedule", default="1")
+    ap.add_argument("--schedule")
     ap.add_argument("--one-shot", dest="schedule", action="store_const", const="cut+1")
     ap.add_argument("--prompt", type=int)
+    ap.add_argument("--texts"); ap.add_argument("--files-from"); ap.add_argument("--reread")
     a = ap.parse_intermixed_args()
     if (a.policy is None) == (a.score is None):
         ap.error("one of POLICY and --score is needed")
     policy = a.policy or formula.policy(a.score, a.scope, a.size, a.pool, a.keep_first, a.keep_recent)
     dtype = np.float32 if a.f32 else np.float64
     tokens = json.loads(Path(a.tokens).read_text())
-    answer = lambda policy, log: run(a.model, tokens, policy, a.size, a.positions, log, dtype, a.write, a.schedule, a.prompt, a.seed)
+    read = lambda path: path and json.loads(Path(path).read_text())
+    files = a.files_from and {path.name: load_safetensors(path) for path in Path(a.files_from).glob("*.safetensors")}
+    answer = lambda policy, log: run(a.model, tokens, policy, a.size, a.positions, log, dtype, a.write, a.schedule, a.prompt, a.seed,
+                                     texts=read(a.texts), files=files, reread=read(a.reread))
     out = answer(policy, a.log or a.check)
     if a.check:
         other = answer(formula.of_preset(a.policy, a.size), True)
