@@ -1,8 +1,8 @@
 //! Which entries survive in a bounded cache.
 //!
 //! A policy decides, token by token, which entry to evict. This module holds the policies and the scan that
-//! applies one to a table of attention logits. It uses no tensor library and no files: slices in, evicted columns
-//! out. Nothing fails after [`Policy::at`] has accepted the settings.
+//! applies one to a table of attention logits. It uses no tensor library, and no files but those that a formula names: slices
+//! in, evicted columns out. Nothing fails after [`Policy::at`] has accepted the settings.
 
 mod budget;
 mod custom;

@@ -120,6 +120,8 @@ impl Scorer {
                                     new.of(new.values, vector).iter().map(|x| x.abs()).sum()
                                 }
                                 Operation::Word(Word::ValueNorm2) => norm2(new.of(new.values, vector)),
+                                // Until the prompt is read again.
+                                Operation::Word(Word::RereadAttention) => 0.0,
                                 Operation::Word(Word::ProjectedValueNorm) => new.projected_norms.get(vector).copied().unwrap_or(f32::NAN),
                                 Operation::Dot { vectors, .. } => {
                                     let head = first_head + member;
@@ -265,16 +267,17 @@ impl Scorer {
             if !changed[index] {
                 continue;
             }
+            if is_reread {
+                for (member, column) in kept[index].columns.iter_mut().enumerate() {
+                    column[..entries.mask.len()].copy_from_slice(&reread[heads.start / per_kv + member]);
+                }
+                continue;
+            }
             let (results_before, results) = results.split_at_mut(index);
             let (program, heads_of, kept) = (&self.program, heads.len(), &kept[..index]);
             let computed = Computed { program, results: results_before, kept, heads: heads_of, per_kv };
             for (member, out) in results[0].iter_mut().enumerate() {
-                let out = &mut out[..entries.mask.len()];
-                if is_reread {
-                    out.copy_from_slice(&reread[heads.start / per_kv + member]);
-                } else {
-                    computed.combine(instruction, member, entries, out);
-                }
+                computed.combine(instruction, member, entries, &mut out[..entries.mask.len()]);
             }
         }
     }

@@ -40,7 +40,7 @@ pub struct WordRow {
     pub name: &'static str,
     pub meaning: &'static str,
     per: Per,
-    /// Whether it is known when an entry joins, and never changes.
+    /// Whether it is known when an entry joins, or when the prompt is cut, and never changes.
     is_fixed: bool,
 }
 
@@ -96,12 +96,12 @@ pub const WORDS: &[WordRow] = &[
         "softmax over the entries of each key's mean cosine with all keys in the cache; a key's last one above 0.5, or the oldest, \
          does not count (R-KV)",
     ),
-    each_step(
+    fixed(
         Word::RereadAttention,
         "reread_attention",
         Per::KeyValueHead,
         "the largest attention while the model is asked to repeat the prompt and reads it again, 2048 tokens at a time; over \
-         those, what was read again, and the prompt's first 4 (KVzip); with a cut only",
+         those, what was read again, and the prompt's first 4; 0 after the prompt (KVzip)",
     ),
 ];
 
