@@ -285,6 +285,8 @@ SCORES = [
     ("reread_attention", "layer", "mean", 0, 4, 50, "cut", "absolute", ("kvzip", {})),
     ("reread_attention * value_norm + 0.1 * window(attention, 8)", "head", "max", 4, 0, 37, "cut", "slot", None),
     ("smooth(reread_attention, 3)", "head", "mean", 0, 0, 30, "cut", "absolute", None),
+    # what follows the prompt has no attention from the second reading
+    ("reread_attention + 0.05 * window(attention, 8)", "head", "mean", 4, 0, 40, "cut+16", "absolute", None),
 ]
 # Their scores are whole numbers, which rounding does not change however close they are.
 WHOLE = ['position + 100 * token_in(".", ",")', "sepllm",

@@ -151,27 +151,12 @@ pub(super) fn lag_score(n: usize, vectors: [&[f32]; 2], entries: &Entries<'_>, o
     let dim = vectors[0].len() / out.len();
     out.fill(1.0);
     let parts: Vec<&[usize]> = living.chunks_exact(n).collect();
+    let mut deviations = vec![0.0; n];
     for pair in parts.windows(2) {
         let [own, next] = [pair[0], pair[1]];
         let mut scores = vec![0.0; n];
         for vectors in vectors {
-            let at = |column: usize, d: usize| f64::from(vectors[column * dim + d]);
-            let ranges = (0..dim).map(|d| {
-                let (low, high) = (f64::INFINITY, f64::NEG_INFINITY);
-                next.iter()
-                    .fold((low, high), |(low, high), column| (low.min(at(*column, d)), high.max(at(*column, d))))
-            });
-            let ranges: Vec<(f64, f64)> = ranges.collect();
-            let deviation = |column: usize| {
-                let scaled: Vec<f64> = ranges
-                    .iter()
-                    .enumerate()
-                    .map(|(d, (low, high))| (at(column, d) - low) / (high - low))
-                    .collect();
-                let mean = scaled.iter().sum::<f64>() / dim as f64;
-                (scaled.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (dim as f64 - 1.0)).sqrt()
-            };
-            let deviations: Vec<f64> = own.iter().map(|column| deviation(*column)).collect();
+            vector::best(LagDeviations { vectors, dim, own, next, deviations: &mut deviations });
             let most = deviations.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let weights: Vec<f64> = deviations.iter().map(|x| (x - most).exp()).collect();
             let sum: f64 = weights.iter().sum();
@@ -183,6 +168,54 @@ pub(super) fn lag_score(n: usize, vectors: [&[f32]; 2], entries: &Entries<'_>, o
             out[own[place]] = rank as f32 / n as f32;
         }
     }
+}
+
+/// The standard deviation of each own vector's numbers, scaled by the least and the largest of the next ones in each dimension.
+struct LagDeviations<'a> {
+    /// (columns, dim)
+    vectors: &'a [f32],
+    dim: usize,
+    /// Columns, as many of the one as of the other.
+    own: &'a [usize],
+    next: &'a [usize],
+    deviations: &'a mut [f64],
+}
+
+impl vector::PlainLoop for LagDeviations<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let dim = self.dim;
+        let of_column = |column: usize| &self.vectors[column * dim..][..dim];
+        let (mut low, mut high) = (vec![f32::INFINITY; dim], vec![f32::NEG_INFINITY; dim]);
+        for column in self.next {
+            for ((low, high), x) in low.iter_mut().zip(&mut high).zip(of_column(*column)) {
+                *low = low.min(*x);
+                *high = high.max(*x);
+            }
+        }
+        let wide = |x: &f32| f64::from(*x);
+        let ranges: Vec<f64> = low.iter().zip(&high).map(|(low, high)| wide(high) - wide(low)).collect();
+        let mut scaled = vec![0.0; dim];
+        for (deviation, column) in self.deviations.iter_mut().zip(self.own) {
+            let numbers = of_column(*column).iter().zip(&low).zip(&ranges);
+            for (to, ((x, low), range)) in scaled.iter_mut().zip(numbers) {
+                *to = (wide(x) - wide(low)) / range;
+            }
+            let mean = in_lanes(&scaled[..dim], |x| x) / dim as f64;
+            *deviation = (in_lanes(&scaled[..dim], |x| (x - mean) * (x - mean)) / (dim as f64 - 1.0)).sqrt();
+        }
+    }
+}
+
+/// The sum of terms, eight side by side.
+#[inline(always)]
+fn in_lanes(numbers: &[f64], term: impl Fn(f64) -> f64) -> f64 {
+    let mut lanes = [0.0; 8];
+    let mut chunks = numbers.chunks_exact(8);
+    for numbers in &mut chunks {
+        lanes.iter_mut().zip(numbers).for_each(|(lane, x)| *lane += term(*x));
+    }
+    lanes.iter().sum::<f64>() + chunks.remainder().iter().map(|x| term(*x)).sum::<f64>()
 }
 
 /// How much like others the keys in the cache are, (columns, dim): the softmax over them of each one's mean cosine with all. Of those
