@@ -328,6 +328,12 @@ pub fn find(name: &str) -> Option<Result<Policy, FormulaError>> {
     }
 }
 
+/// When entries leave under a name that says nothing else: as a preset has it, otherwise after every token.
+pub fn own_schedule(name: &str) -> Schedule {
+    let base = split_keep_first(name).map_or(name, |(base, _)| base);
+    PRESETS.iter().find(|preset| preset.name == base).map_or(Schedule::EVERY_TOKEN, |preset| preset.schedule)
+}
+
 /// A name without the `+I` at its end, and I.
 pub fn split_keep_first(name: &str) -> Option<(&str, usize)> {
     let (base, digits) = name.rsplit_once('+')?;
@@ -346,6 +352,8 @@ mod tests {
         assert_eq!(by_name("window+0").unwrap(), by_name("window").unwrap());
         assert_eq!(by_name("h2o").unwrap().keep_recent.of(37), 37 - 37 / 2);
         assert_eq!(by_name("tova-head").unwrap().scope, Scope::Head);
+        let schedules = ["snapkv", "snapkv+4", "r-kv", "tova", "mine"].map(|name| own_schedule(name).to_string());
+        assert_eq!(schedules, ["cut", "cut", "128", "1", "1"]);
         for wrong in ["", "windw", "window+", "window+-4", "window+04", "full", "TOVA", "tova+4+4"] {
             assert!(by_name(wrong).is_none(), "{wrong}");
         }

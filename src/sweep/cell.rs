@@ -8,7 +8,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 
-use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule, SizeShare};
+use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule, SizeShare, presets};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{ModelShape, RopeOverride, WeightType};
@@ -97,12 +97,13 @@ impl Cell {
         self.share.map(|share| share.to_string()).or_else(entries)
     }
 
-    /// The policy as a sweep would write it: `tova`, `tova@cut` where the prompt is cut, `tova@squeezed` where keys move, or
-    /// `tova@exempt` where layers with a window are left alone.
+    /// The policy as a sweep would write it: `tova`, `tova@cut` where the prompt is cut and a preset of the name does not cut it,
+    /// `tova@squeezed` where keys move, or `tova@exempt` where layers with a window are left alone.
     pub fn label(&self) -> String {
         let mut label = self.policy.clone();
         // That of a task's prompts shows in its settings.
-        if self.rule.schedule() != Schedule::default() {
+        let is_evicting = matches!(self.rule, CacheRule::Evict { .. });
+        if is_evicting && self.rule.schedule() != presets::own_schedule(&self.policy) {
             label = format!("{label}@{}", self.rule.schedule());
         }
         if self.positions != Positions::Absolute {

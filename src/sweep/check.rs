@@ -364,7 +364,7 @@ fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -
         _ => None,
     });
     let named = |(name, policy): (&String, Policy)| match policy.schedule {
-        schedule if schedule == Schedule::default() => name.clone(),
+        schedule if schedule == presets::own_schedule(name) => name.clone(),
         schedule => format!("{name}@{schedule}"),
     };
     let one_shot = task.prefill() == Prefill::OneShot;

@@ -11,6 +11,7 @@ use std::collections::btree_map::Entry;
 use anyhow::{Result, bail};
 use indexmap::{IndexMap, IndexSet};
 
+use crate::eviction::presets;
 use crate::ledger::Row;
 use crate::metric::{GEOMETRIC_MEANS, Slice};
 use crate::report::series::{SeriesKey, Size, place};
@@ -172,13 +173,16 @@ pub(crate) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) -> Serie
     limited
 }
 
-/// A policy's name in tables, as a sweep would write it: `tova`, `tova@cut` where the prompt is cut, `tova@squeezed` where positions are not absolute, or
+/// A policy's name in tables, as a sweep would write it: `tova`, `tova@cut` where the prompt is cut and a preset of the name does not cut
+/// it, `tova@squeezed` where positions are not absolute, or
 /// `tova@exempt` where it leaves layers with a window alone.
 pub fn label(row: &Row) -> Cow<'_, str> {
     let mut label = Cow::Borrowed(row.policy.as_str());
     // That of a task's prompts is a setting of the table.
     let schedule = row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot"));
-    if let Some(schedule) = schedule.filter(|schedule| *schedule != "1") {
+    // As of presets, of what rows before schedules do not say.
+    if let Some(schedule) = schedule.filter(|schedule| *schedule != presets::own_schedule(&row.policy).to_string())
+    {
         label.to_mut().push_str(&format!("@{schedule}"));
     }
     if row.positions != "absolute" && !is_shared(row) {
