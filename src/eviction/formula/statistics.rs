@@ -125,19 +125,17 @@ impl vector::PlainLoop for ExpectedLogits<'_> {
     #[inline(always)]
     fn run(self) {
         let dim = self.mean.len();
-        let mut product = vec![0.0; dim];
+        let mut wide = vec![0.0; dim];
         for ((logit, key), mask) in self.logits.iter_mut().zip(self.keys.chunks_exact(dim)).zip(self.mask) {
             if *mask != 0.0 {
                 continue;
             }
-            // Half of the spread times the key, and the mean: their product with the key is the logit.
-            product.iter_mut().for_each(|x| *x = 0.0);
-            for (row, k) in self.spread.chunks_exact(dim).zip(key) {
-                let k = 0.5 * f64::from(*k);
-                product.iter_mut().zip(row).for_each(|(x, c)| *x += k * c);
+            wide.iter_mut().zip(key).for_each(|(x, k)| *x = f64::from(*k));
+            *logit = dot(self.mean, &wide);
+            // The spread is symmetric, so half of its product with the key is what is below the diagonal, and half of that.
+            for (i, row) in self.spread.chunks_exact(dim).enumerate() {
+                *logit += wide[i] * (dot(&row[..i], &wide[..i]) + 0.5 * row[i] * wide[i]);
             }
-            let both = product.iter().zip(self.mean).zip(key);
-            *logit = both.map(|((half, mean), k)| (half + mean) * f64::from(*k)).sum();
         }
     }
 }
@@ -207,7 +205,21 @@ impl vector::PlainLoop for LagDeviations<'_> {
     }
 }
 
-/// The sum of terms, eight side by side.
+/// The product of two vectors, eight numbers side by side.
+#[inline(always)]
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    let mut lanes = [0.0; 8];
+    let (mut a, mut b) = (a.chunks_exact(8), b.chunks_exact(8));
+    for (a, b) in (&mut a).zip(&mut b) {
+        for (lane, (a, b)) in lanes.iter_mut().zip(a.iter().zip(b)) {
+            *lane += a * b;
+        }
+    }
+    let rest = a.remainder().iter().zip(b.remainder());
+    lanes.iter().sum::<f64>() + rest.map(|(a, b)| a * b).sum::<f64>()
+}
+
+/// The sum of terms, likewise.
 #[inline(always)]
 fn in_lanes(numbers: &[f64], term: impl Fn(f64) -> f64) -> f64 {
     let mut lanes = [0.0; 8];
