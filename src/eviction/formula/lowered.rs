@@ -1,12 +1,16 @@
 //! Formulas as plain numbers, for kernels that interpret them. `lm/gpu/kernels/params.h` has the same layout and order.
 
 use super::program::{Columns, Instruction, Operand, Operation, compile};
-use super::words::{FUNCTIONS, Function, WORDS, Word};
+use super::words::{Function, Word};
 use crate::eviction::entries::Heads;
 use crate::eviction::scoring::{Method, Score};
 use crate::eviction::settings::Scope;
 
-/// What only kernels do: numbers after those of all words and functions.
+/// The last word and the last function that kernels know, in the order of their tables. What comes after them is for the host alone.
+pub(super) const LAST_WORD: Word = Word::Size;
+pub(super) const LAST_FUNCTION: Function = Function::PooledMax;
+
+/// What only kernels do: numbers after those of their words and functions.
 #[derive(Clone, Copy, Debug)]
 enum Extra {
     /// Attention, added up over the query heads of the decision.
@@ -20,11 +24,11 @@ const fn of_word(word: Word) -> i32 {
 }
 
 const fn of_function(function: Function) -> i32 {
-    WORDS.len() as i32 + function as i32
+    LAST_WORD as i32 + 1 + function as i32
 }
 
 const fn of_extra(extra: Extra) -> i32 {
-    (WORDS.len() + FUNCTIONS.len()) as i32 + extra as i32
+    of_function(LAST_FUNCTION) + 1 + extra as i32
 }
 
 /// Where an argument is.
@@ -122,12 +126,16 @@ impl LoweredScore {
         let members = if instruction.per_head { group } else { 1 };
         let mut lowered = LoweredInstruction {
             operation: match *operation {
-                Operation::Word(
-                    Word::FutureAttention | Word::ProjectedValueNorm | Word::KeyRedundancy | Word::RereadAttention,
-                )
+                Operation::Word(Word::FutureAttention)
                 | Operation::Numbered(..)
                 | Operation::Dot { .. }
                 | Operation::TokenIn(_) => return None,
+                Operation::Word(word) if word as usize > LAST_WORD as usize => return None,
+                Operation::Function(function) | Operation::Memory(function, _)
+                    if function as usize > LAST_FUNCTION as usize =>
+                {
+                    return None;
+                }
                 Operation::Word(word) => of_word(word),
                 Operation::PooledAttention => of_extra(Extra::PooledAttention),
                 Operation::Function(function) | Operation::Memory(function, _) => of_function(function),

@@ -1,5 +1,6 @@
 //! Formulas as text: which are equal, which mean a named score, and which are refused, and where.
 
+use super::lowered::{LAST_FUNCTION, LAST_WORD};
 use super::words::{FUNCTIONS, Kind};
 use super::*;
 use crate::eviction::Score;
@@ -18,10 +19,15 @@ fn tables_are_in_the_order_of_their_enums_and_of_the_kernels() {
     let mut expected = Vec::new();
     for (index, row) in WORDS.iter().enumerate() {
         assert_eq!(row.word as usize, index, "{}", row.name);
-        expected.push(format!("WORD{}", upper(format!("{:?}", row.word))));
+        if index <= LAST_WORD as usize {
+            expected.push(format!("WORD{}", upper(format!("{:?}", row.word))));
+        }
     }
     for (index, row) in FUNCTIONS.iter().enumerate() {
         assert_eq!(row.function as usize, index, "{}", row.name);
+        if index > LAST_FUNCTION as usize {
+            continue;
+        }
         let name = upper(format!("{:?}", row.function));
         expected.push(if row.kind == Kind::Steps { format!("KEEP{name}") } else { name[1..].to_owned() });
     }

@@ -1,7 +1,8 @@
 //! The words and functions of formulas, each a row of a table: what parser, documentation, schema, evaluation and kernels
 //! share.
 //!
-//! A kernel knows an operation by its place: words first, then functions (`lm/gpu/kernels/params.h`).
+//! A kernel knows an operation by its place: words first, then functions (`lm/gpu/kernels/params.h`). It knows those up to
+//! `LAST_WORD` and `LAST_FUNCTION` of `lowered`; new ones come after them.
 
 /// What is known of an entry at a step. In the order of [`WORDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -30,16 +30,14 @@ struct Instruction {
 // Where an argument is.
 enum From { FROM_CONSTANT, FROM_RESULTS, FROM_KEPT };
 
-// What instructions do: the words and functions of `eviction/formula/words.rs` in their order, which a test compares. Kernels get
-// no FUTURE_ATTENTION and none of what comes after GUMBEL and POOLED_MAX; formulas are compiled without SIZE, COUNT and POOLED.
+// What instructions do: words and functions of `eviction/formula/words.rs` in their order, up to the last ones that kernels know,
+// which a test compares. Kernels get no FUTURE_ATTENTION, and formulas are compiled without SIZE, COUNT and POOLED.
 enum Operation {
     WORD_ATTENTION, WORD_LOGIT, WORD_AGE, WORD_POSITION, WORD_KEY_NORM, WORD_VALUE_NORM, WORD_VALUE_NORM2, WORD_OUTPUT_SHIFT,
     WORD_KEY_SIMILARITY, WORD_FUTURE_ATTENTION, WORD_RANDOM, WORD_GUMBEL, WORD_SIZE,
-    WORD_PROJECTED_VALUE_NORM, WORD_KEY_REDUNDANCY, WORD_REREAD_ATTENTION,
     ADD, MULTIPLY, DIVIDE, LESS, AT_MOST, EQUAL, UNEQUAL, IF, MIN, MAX, ABS, LOG, EXP, SQRT,
     KEEP_SUM, KEEP_MEAN, KEEP_STD, KEEP_EMA, KEEP_PEAK, KEEP_WINDOW, KEEP_COUNT,
     RANK, SOFTMAX, SHARE, POOLED, POOLED_MEAN, POOLED_MAX,
-    SMOOTH, SMOOTH_MAX, BLOCK, EXPECTED_ATTENTION, EXPECTED_ATTENTION_MEAN, LAG_SCORE, DOT, ROTATED_DOT, TOKEN_IN,
     SUMMED_ATTENTION,     // over the query heads of the decision
     POOLED_ATTENTION,     // its mean
 };
