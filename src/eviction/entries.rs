@@ -335,9 +335,11 @@ impl CacheEntries {
                 if let Some(tokens) = block {
                     let all: Vec<usize> = (0..entries).collect();
                     let candidates = candidates.start as usize..candidates.end as usize;
-                    let left =
+                    let mut left =
                         self.blocks(tokens, group, &all, candidates, entries - policy.size, |at| scores[at]);
-                    return (0..entries as u32).filter(|column| !left.contains(&(*column as usize))).collect();
+                    left.sort_unstable();
+                    let stays = |column: &u32| left.binary_search(&(*column as usize)).is_err();
+                    return (0..entries as u32).filter(stays).collect();
                 }
                 let mut kept: Vec<u32> = candidates.clone().collect();
                 // NaN sorts somewhere; it shows in the results.

@@ -155,10 +155,8 @@ pub(super) fn lag_score(n: usize, vectors: [&[f32]; 2], entries: &Entries<'_>, o
         let mut scores = vec![0.0; n];
         for vectors in vectors {
             vector::best(LagDeviations { vectors, dim, own, next, deviations: &mut deviations });
-            let most = deviations.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let weights: Vec<f64> = deviations.iter().map(|x| (x - most).exp()).collect();
-            let sum: f64 = weights.iter().sum();
-            scores.iter_mut().zip(weights).for_each(|(score, weight)| *score += weight / sum);
+            softmax(&mut deviations);
+            scores.iter_mut().zip(&deviations).for_each(|(score, weight)| *score += weight);
         }
         let mut order: Vec<usize> = (0..n).collect();
         order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
@@ -203,6 +201,13 @@ impl vector::PlainLoop for LagDeviations<'_> {
             *deviation = (in_lanes(&scaled[..dim], |x| (x - mean) * (x - mean)) / (dim as f64 - 1.0)).sqrt();
         }
     }
+}
+
+fn softmax(numbers: &mut [f64]) {
+    let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    numbers.iter_mut().for_each(|x| *x = (*x - most).exp());
+    let sum: f64 = numbers.iter().sum();
+    numbers.iter_mut().for_each(|x| *x /= sum);
 }
 
 /// The product of two vectors, eight numbers side by side.
@@ -254,10 +259,9 @@ pub(super) fn redundancy(keys: &[f32], mask: &[f32], out: &mut [f32]) {
         }
         sums[last.0] -= last.1;
     }
-    let means: Vec<f64> = sums.iter().map(|sum| sum / living.len() as f64).collect();
-    let most = means.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let total: f64 = means.iter().map(|mean| (mean - most).exp()).sum();
-    for (column, mean) in living.iter().zip(means) {
-        out[*column] = ((mean - most).exp() / total) as f32;
+    sums.iter_mut().for_each(|sum| *sum /= living.len() as f64);
+    softmax(&mut sums);
+    for (column, share) in living.iter().zip(sums) {
+        out[*column] = share as f32;
     }
 }
