@@ -19,6 +19,8 @@ for each query head and then pooled over them, by mean or max; `pooled(x)` pools
     of numbers                             + - * /  < <= > >= == !=  min  max  abs  log  exp  sqrt  if(condition, x, y)
 
 g and w are numbers or made of numbers and `size`; w is rounded up, and at least 1. n is a whole number, with smooth and smooth_max odd.
+`size` is that of the case, also where heads or layers have others; only where another score has said how many entries a head keeps, it is
+that number, except in functions over the steps.
 
 A score that is the same in all of a block, because nothing in it but block(x, n), with one n, differs between entries, is one of whole
 blocks: `block` of the formula is n, and entries leave block by block. `reread_attention` can be in no function over the steps.
@@ -123,7 +125,7 @@ class Formula:
             case ast.Constant(value=int() | float()):
                 return s.dtype.type(node.value)
             case ast.Name(id="size"):
-                return s.dtype.type(self.size)
+                return s.dtype.type(self.size if s.kept is None else s.kept)
             case ast.Name(id=word) if word in WORDS:
                 return getattr(s, word)
             case ast.UnaryOp(op=ast.USub()):
@@ -149,7 +151,8 @@ class Formula:
 
     def over_time(self, s, name, node):
         """Memory: over the rows since the entry joined. They are the last age + 1 of all rows."""
-        x = self.full(s, self.value(s, node.args[0]))
+        kept, s.kept = s.kept, None  # at most steps it is not known
+        x, s.kept = self.full(s, self.value(s, node.args[0])), kept
         past = np.concatenate([s.recall(self.names[node], (s.t, x.shape[1])), x[:, None]], 1)       # (n, t + 1, H)
         s.remember(self.names[node], past)
         row = np.arange(s.t + 1)

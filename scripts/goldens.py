@@ -9,6 +9,7 @@
     python3 scripts/goldens.py schedules  (numpy) make tests/golden/schedules again in the same way: when entries leave a cache
     python3 scripts/goldens.py scores     (numpy) make tests/golden/scores again in the same way: what reads neighbours, blocks, queries,
                                           files, texts or the prompt again
+    python3 scripts/goldens.py budgets    (numpy) make tests/golden/budgets again in the same way: heads with different numbers of entries
     python3 scripts/goldens.py matrix PROGRAM [CHECKPOINT ...]  (numpy) every preset under every schedule, scope, kind of positions, at
         two sizes and two shares, by the oracle and by the program; fails where decisions that rounding cannot change differ
     python3 scripts/goldens.py check      (numpy) recompute every case of tests/golden with the oracle, or of those folders of it that
@@ -292,21 +293,25 @@ SCORES = [
 WHOLE = ['position + 100 * token_in(".", ",")', "sepllm",
          r'position + 1000000 * token_in(".", ",", "?", "!", ";", ":", " ", "\t", "\n")']
 SCORES_PROMPT = 160
+
+
+def same(name, more, scope, pool, first, recent):
+    """-> size -> the rule of a preset with other numbers"""
+    import functools
+    import policies
+    rule = policies.PRESETS[name][0]
+    return lambda size: policies.Policy(
+        functools.partial(rule, **more) if more else rule, scope, size, pool, first, recent, more.get("length"))
+
+
 NEWER_SIZES = dict.fromkeys(NEWER_PRESETS, 40) | {
     "snapkv": 90, "pyramidkv": 90, "criticalkv": 140, "chunkkv": 90, "dropkv": 90}
 
 
 def score_cases():
     """What a case needs besides is in files beside it; see extras."""
-    import functools
     import policies
     when = lambda schedule: dict(schedule=schedule) | (dict(prompt=SCORES_PROMPT) if "cut" in schedule else {})
-
-    def same(name, more, scope, pool, first, recent):
-        rule = policies.PRESETS[name][0]
-        return lambda size: policies.Policy(
-            functools.partial(rule, **more) if more else rule, scope, size, pool, first, recent, more.get("length"))
-
     for score, scope, pool, first, recent, size, schedule, positions, rule in SCORES:
         case = dict(score=score, scope=scope, pool=pool, keep_first=first, keep_recent=recent)
         yield case | dict(size=size, positions=positions) | when(schedule), rule and same(*rule, scope, pool, first, recent)
@@ -321,6 +326,90 @@ def score_cases():
         other = when(schedule if name == "kvzip" else "cut+16" if schedule == "1" else "1")
         positions = "slot" if i % 2 else "absolute"
         yield case | dict(size=max(30, recent + 20) if name != "sepllm" else 30, positions=positions) | other, f"{name}-{scope}"
+
+
+# Budgets of heads. Formula, keep_first, keep_recent, size, and the rule that must decide the same
+SNAP8 = "smooth(window(attention, 8), 5)"
+CRITICAL8 = f"if(rank(-pooled({SNAP8})) < (size - 1) / 2 - 8, 1e9, (pooled({SNAP8}) / 8 + 0.0001) * projected_value_norm)"
+SIZED = "max(sqrt(window(attention, size / 5)), exp(-6 * age / size))"
+# very different from head to head, so that floors matter
+UNEVEN = "projected_value_norm + attention"
+# often the same in many heads
+COUNTED = ("count(attention > 0.04)", 0, 3, 25, None)
+ATTENTION = ("attention", 0, 0, 24, ("tova", {}))
+SUMMED = ("sum(attention)", 2, "50%", 30, ("h2o", {}))
+SNAPPED = (SNAP8, 0, 8, 40, ("snapkv", dict(window=8)))
+POSITION = ("position", 2, 0, 28, ("window", {}))
+CRITICAL = (CRITICAL8, 0, 8, 40, ("criticalkv", dict(window=8)))
+POOLED = [ATTENTION, SUMMED, POSITION, ("-key_norm", 0, 4, 33, ("knorm", {})), ("random", 0, 0, 25, ("random", {})), SNAPPED,
+          ("expected_attention(16) * value_norm2", 2, 0, 32, ("expected", dict(future=16))), (SIZED, 0, 0, 30, None), COUNTED]
+# of as many layers and heads as there are
+TABLES = [[[1, 2.5, "full", 1.5], ["full", 0.7, 2.1, 1], [3, 1, 1.3, "full"]], [[0.1, 0.2, 0.4, 0.3], [0.3, 0.4, 0.2, 0.1], [0.2] * 4]]
+BUDGET_CHECKPOINTS = [*POLICY_CHECKPOINTS, "variants/linear-rope-mqa-bf16", "families/mistral"]
+
+
+def budget_cases(checkpoint):
+    """The checkpoints have the same scores under different schedules and floors. The last two have a part of the cases: one has a single
+    key-value head, the other a window of 24 tokens in every layer."""
+    part = {"variants/linear-rope-mqa-bf16": slice(1, None, 4), "families/mistral": slice(1, None, 2)}
+    return list(all_budget_cases(checkpoint))[part.get(checkpoint, slice(None))]
+
+
+def all_budget_cases(checkpoint):
+    config = json.loads((ROOT / checkpoint / "config.json").read_text())
+    number, windowed = BUDGET_CHECKPOINTS.index(checkpoint), checkpoint == "families/mistral"
+    tables = [[row[: config["num_key_value_heads"]] for row in table[: config["num_hidden_layers"]]] for table in TABLES]
+
+    def case(score, first, recent, size, rule, budget, schedule, positions="absolute", pool="mean"):
+        size = size * 2 // 5 if windowed else size
+        first, recent = (0, recent) if windowed and recent == 8 else (first, recent)
+        case = dict(score=score, scope="head", pool=pool, keep_first=first, keep_recent=recent, budget=budget, size=size)
+        case |= dict(positions=positions) | (dict(local_layers="bounded") if windowed else {})
+        case |= dict(schedule=schedule) | (dict(prompt=SCORES_PROMPT) if "cut" in schedule else {})
+        return case, rule and same(*rule, "head", pool, first, recent)
+
+    every = lambda some, n: some[n % len(some)]
+    pool = lambda over, floor, **more: dict(pool=over, floor=floor) | more
+    for i, score in enumerate(POOLED):
+        schedule = "cut" if score == SNAPPED and number % 2 else every(["1", "8", "cut", "cut+1", "cut+8"], i + 2 * number)
+        yield case(*score, pool("heads", every([0, 20, 50, 100], i // 2 + number)), schedule, "slot" if i % 4 == 3 else "absolute")
+    yield case(UNEVEN, 0, 0, 27, None, pool("heads", every([0, 50, 20], number)), every(["8", "cut+8", "1"], number), pool="max")
+    for i, score in enumerate([ATTENTION, SUMMED, SNAPPED, COUNTED, (UNEVEN, 2, 0, 26, None)]):
+        schedule = every(["1", "5", "cut", "cut+1"], i + number)
+        yield case(*score, pool("model", every([0, 20, 50], i + number)), schedule, every(["absolute", "slot"], i + number))
+    for i, schedule in enumerate(["cut", "cut+1", "1"]):
+        yield case(*CRITICAL, pool(every(["heads", "heads", "model"], i + number), 20, score=SNAP8), schedule)
+    uneven = pool(every(["heads", "model"], number), 50, score=UNEVEN)
+    yield case(SIZED, 0, 3, 30, None, uneven, every(["8", "cut+1", "1", "cut"], number))
+    for i, score in enumerate([POSITION, ATTENTION, ("sum(attention)", 2, "25%", 30, ("h2o", {})), (SIZED, 0, 2, 30, None)]):
+        schedule = every(["1", "8", "cut", "cut+1"], i + number)
+        yield case(*score, dict(heads=tables[(i + number // 2) % 2]), schedule, every(["absolute", "slot", "absolute"], i + number))
+
+
+def check_budget(folder, text, case, answer):
+    """Heads hold as many entries together as the budget says, at every step, and each at least the floor; a floor of 100 % is as none."""
+    import oracle, policies
+    config, policy, budget, size = json.loads((folder / "config.json").read_text()), policy_of(case), case["budget"], case["size"]
+    window, layers, heads = config.get("sliding_window") or math.inf, config["num_hidden_layers"], config["num_key_value_heads"]
+    pools = policies.pools(policy, size, layers, heads, budget)
+    limits = [limit for _, limit in pools if limit < math.inf]
+    assert sum(limits) == size * sum(len(members) for members, limit in pools if limit < math.inf)
+    cut, at_once = oracle.parse_schedule(case["schedule"])
+    living, left = {member: [] for members, _ in pools for member in members}, {tuple(entry) for entry in answer["evicted"]}
+    for t in range(len(text)):
+        for members, limit in pools:
+            held = {member: [b for b in [*living[member], t] if b > t - window] for member in members}
+            living |= {(l, g): [b for b in entries if (t, l, g, b) not in left] for (l, g), entries in held.items()}
+            before, after = (sum(len(of[member]) for member in members) for of in (held, living))
+            if cut and t < case["prompt"]:
+                assert after == (min(before, limit) if t == case["prompt"] - 1 else before)
+            else:
+                assert after == (limit if at_once and before > limit + (at_once - 1) * len(members) else before)
+            assert all(len(living[member]) >= min(policies.floor(size, budget), len(held[member])) for member in members)
+    assert answer["survivors"] == [[living[l, g] for g in range(heads)] for l in range(layers)]
+    if budget.get("floor") == 100 and window > len(text):
+        without = oracle.run(folder, text, policy, size, case["positions"], log=True, **when_of(case))
+        assert sorted(without["evicted"]) == sorted(answer["evicted"])
 
 
 def make_extras(folder, checkpoint, rng):
@@ -389,10 +478,11 @@ def unambiguous(folder, text, case, name, jitters, besides):
     return exact if all(same(run(policy_of(case), **more)) for more in rounded) else None
 
 
-def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitters=(JITTER, -JITTER), besides=None):
+def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitters=(JITTER, -JITTER), besides=None, checkpoints=None,
+             and_check=None):
     """Presets and formulas. A case that rounding could change is tried at up to three larger sizes, and then left out."""
     import numpy as np
-    for checkpoint in sys.argv[2:] or POLICY_CHECKPOINTS:
+    for checkpoint in checkpoints or sys.argv[2:] or POLICY_CHECKPOINTS:
         vocab = json.loads((ROOT / checkpoint / "config.json").read_text())["vocab_size"]
         text = np.random.default_rng(seed).integers(3, vocab, length).tolist()
         folder = ROOT / folder_name / Path(checkpoint).name
@@ -413,6 +503,8 @@ def policies(of_cases=None, folder_name="policies", seed=22, length=TEXT, jitter
                 left_out.append(case)
                 continue
             larger += size > case["size"]
+            if and_check:
+                and_check(ROOT / checkpoint, text, case | dict(size=size), answer)
             narrowest = min(narrowest, answer["narrowest_set"])
             cases.append(case | dict(size=size, nll=[round(x, 5) for x in answer["nll"]], survivors=answer["survivors"]))
         (folder / "checkpoint").write_text(checkpoint + "\n")
@@ -484,6 +576,13 @@ def schedules():
 def scores():
     """What reads neighbours, blocks, queries, files, texts or the prompt again."""
     policies(score_cases, "scores", seed=44, length=200, jitters=[JITTER], besides=make_extras)
+
+
+def budgets():
+    """Heads that hold different numbers of entries."""
+    for checkpoint in sys.argv[2:] or BUDGET_CHECKPOINTS:
+        policies(lambda: budget_cases(checkpoint), "budgets", seed=45, length=200, jitters=[JITTER], checkpoints=[checkpoint],
+                 and_check=check_budget)
 
 
 def checkpoint_of(folder):
@@ -571,5 +670,5 @@ def torch_full():
 
 if __name__ == "__main__":
     commands = {"make": make, "long": long, "policies": policies, "yardsticks": yardsticks, "schedules": schedules, "scores": scores,
-                "matrix": matrix, "check": check, "written": written, "torch": torch_full}
+                "budgets": budgets, "matrix": matrix, "check": check, "written": written, "torch": torch_full}
     commands[sys.argv[1] if len(sys.argv) > 1 else sys.exit(__doc__)]()

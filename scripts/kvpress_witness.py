@@ -14,13 +14,18 @@ prompt has that size, and N divides it, so a cut is always at a multiple of N fr
 `record` writes, for every prompt, press and ratio, the positions that each layer and key-value head keeps, and the NLLs of the 256
 tokens that follow, into OUT.json; the scores and every cut go into OUT.npz. It takes the first tokens of BOOK.txt, without BOS.
 Everything is f32, as transformers loads it; --exact computes in float64, norms, rotations and softmax too. Attention is eager, which
-gives a press the model's weights; ChunkKV refuses these, so for it, and for PyramidKV, attention is sdpa, and the press computes them.
+gives a press the model's weights; ChunkKV refuses these, so for it, for PyramidKV, and for all that mask entries (below), attention is
+sdpa, and the press computes them.
  * PyramidKV: layers have sizes of their own, for which transformers' single mask is wrong, so that the tokens that follow are read one
    at a time. The program gets kvpress's sizes as `budget: {layers: [...]}`.
  * ChunkKV keeps whole chunks; the cache size is as many entries as it kept.
- * KVzip: kvpress lets all layers and heads share the budget, and masks entries. Here it only scores: its own second reading of the
-   prompt, without chat template (so "\\n" is all that is added to its request). Then each head keeps its first 4 and the highest
-   others, as many as other presses would; the rest is taken out of the cache, and the text goes on at its own positions.
+ * KVzip: kvpress lets all layers and heads share the budget, and masks entries: KVzipPool. Its second reading of the prompt is without
+   chat template (so "\\n" is all that is added to its request). As KVzip it only scores. Then each head keeps its first 4 and the
+   highest others, as many as other presses would; the rest is taken out of the cache, and the text goes on at its own positions.
+ * AdaKV and CriticalAdaKV over SnapKV, AdaExpected (AdaKV over ExpectedAttention), KVzipPool and DuoAttention leave everything in the
+   cache and say what attention must not see. kvpress gives these entries a key without weight for the queries of one forward, so the
+   tokens that follow are read one at a time; that masked entries have a weight of 0 is checked at every one. DuoAttention's pattern is
+   made up: its ratio is that of the heads which keep 4 first and 60 newest entries. The program gets these heads as a table.
 `compare` runs the program on the same tokens. It fails where more than 1 in 1,000 entries differ, or the mean NLL by more than 1e-3,
 and says how close the scores of differing entries were in kvpress: the distance to the other side of the cut, relative to the larger.
 Equal tokens have keys of equal norm in the first layer, so that rounding decides in Knorm. What it decided there is not judged; Knorm
@@ -54,11 +59,22 @@ RULES = {
                    f"(pooled({SNAPKV}) / 64 + 0.0001) * projected_value_norm)", "head", 0, 64),
     "ChunkKV": ("kv-chunkkv", f"block({SNAPKV}, 20)", "layer", 0, 64),
     "KVzip": ("kv-kvzip", "reread_attention", "head", 4, 0),
+    "DuoAttention": ("kv-duo", "position", "head", 4, 0),
 }
+# Presses whose heads share entries, and our presets: how many of the axes (layer, head, entry), from the last, share them, and which
+# part of the size (%) is each head's own
+SHARED = {
+    "AdaKV": ("adakv", 2, 20),
+    "AdaExpected": ("ada-expected", 2, 20),
+    "CriticalAdaKV": ("critical-adakv", 2, 20),
+    "KVzipPool": ("kvzip-pool", 3, 0),
+}
+PRESSES = [*RULES, *SHARED]
+MASKING = [*SHARED, "DuoAttention"]
 # Presses with scores that are equal, and each of them once more with such ties decided as here (see Watch).
 TIED = ["Knorm", "LagKV"]
-VARIANTS = [(name, {}) for name in RULES] + [(name, {"ties": "newest"}) for name in TIED]
-SDPA = ["PyramidKV", "ChunkKV"]
+VARIANTS = [(name, {}) for name in PRESSES] + [(name, {"ties": "newest"}) for name in TIED]
+SDPA = ["PyramidKV", "ChunkKV", *MASKING]
 RATIOS = [0.25, 0.5, 0.75, 0.875]  # of the prompt's entries that leave
 FOLLOWING = 256
 # Norms of equal keys, rotated, differ by less than this.
@@ -174,6 +190,64 @@ class Watch:
                 for at_once in together for part in range(len(at_once[0][1]))]
 
 
+def weightless(attention):
+    """Attention that checks that entries which a press masks have no weight."""
+    def attend(module, query, key, value, mask, **kwargs):
+        out = attention(module, query, key, value, mask, **kwargs)
+        if getattr(module, "masked_key_indices", None) is not None:
+            text, heads, places = module.masked_key_indices
+            logits = query.unflatten(1, (key.shape[1], -1)) @ key.unsqueeze(2).mT * kwargs["scaling"]
+            assert not logits.softmax(-1)[text, heads, ..., places].any(), f"layer {module.layer_idx}: a masked entry has weight"
+        return out
+    return attend
+
+
+class Masks:
+    """A press that takes nothing out of the cache, but masks entries, in every head as many as it likes. Its scores are noted as they
+    are before it changes them. CriticalAdaKV has two: by the first, heads get their sizes and keep their best entries, by the second
+    they keep others."""
+
+    def __init__(self, press, model):
+        self.press, self.read, self.scores = press, 0, {}  # layer -> (scores, heads, entries)
+        self.modules = [layer.self_attn for layer in model.model.layers]
+        if hasattr(press, "press"):
+            self.own_score, press.press.score = press.press.score, self.score
+        elif hasattr(press, "compress_post"):  # KVzip
+            self.own_compress, press.compress_post = press.compress_post, self.compress
+
+    def score(self, module, hidden_states, keys, values, attentions, kwargs):
+        from kvpress import CriticalAdaKVPress, CriticalKVPress
+        scores = self.own_score(module, hidden_states, keys, values, attentions, kwargs)
+        noted = [scores]
+        if isinstance(self.press, CriticalAdaKVPress):
+            noted.append((scores + self.press.epsilon) * CriticalKVPress.vwl1norm(values, module))
+        self.scores[module.layer_idx] = np.stack([x[0].numpy() for x in noted])
+        return scores
+
+    def compress(self, model):
+        self.own_compress(model)
+        self.scores = dict(enumerate(self.press.score_val.numpy().copy()))
+
+    def stays(self, entries):
+        """(layers, heads, entries): whether attention sees it"""
+        stays = np.ones((len(self.modules), self.modules[0].config.num_key_value_heads, entries), bool)
+        for of_layer, module in zip(stays, self.modules):
+            _, heads, places = module.masked_key_indices
+            of_layer[heads, places] = False
+        return stays
+
+    def survivors(self, cache):
+        return [[np.flatnonzero(of_head).tolist() for of_head in of_layer] for of_layer in self.stays(cache.layers[0].keys.shape[2])]
+
+    def by_cut(self, prompt):
+        """[score] -> positions, scores, stays: each (layers, heads, entries)"""
+        stays = self.stays(prompt)
+        positions = np.broadcast_to(np.arange(prompt), stays.shape)
+        if not self.scores:  # DuoAttention
+            return [(positions, np.where(positions < self.press.sink_size, prompt, 0.0) + positions, stays)]
+        return [(positions, scores, stays) for scores in np.stack([self.scores[layer] for layer in range(len(stays))], 1)]
+
+
 def relative(gap, *of):
     """0 between zeros"""
     return gap / np.maximum(np.maximum(*map(abs, of)), np.finfo(np.float32).tiny)
@@ -193,17 +267,37 @@ def narrowest(scores, stays, ties=False):
         return float(np.where(np.isfinite(gap), relative(gap, lowest, highest), np.inf).min())
 
 
-def closest_of(cuts, ties):
-    return min(narrowest(scores, stays, ties) for _, scores, stays in cuts)
+def parts(case, positions, scores, stays):
+    """[cut, or part of one] -> how many of the axes (layer, head, entry), from the last, its scores are compared over; positions,
+    scores (-inf outside of it), stays"""
+    if "pool" not in case:
+        return [(1, *cut) for cut in zip(positions, scores, stays)]
+    part = lambda axes, inside, scores, stays: (
+        axes, np.where(inside, positions[0], -1), np.where(inside, scores, -np.inf), stays & inside)
+    place = np.argsort(np.argsort(-scores[0], -1, kind="stable"), -1)
+    held, floor = stays[0].sum(-1, keepdims=True), case["floor"]
+    if len(scores) == 1:
+        return [part(case["pool"], place >= floor, scores[0], stays[0]), part(1, held == floor, scores[0], stays[0])]
+    # Protected entries have one score, the layer's highest.
+    first = (place < np.maximum(floor, held // 2)) | (scores[0] == scores[0].max((1, 2), keepdims=True))
+    return [part(case["pool"], place >= floor, scores[0], place < held), part(1, place >= 0, scores[0], first),
+            part(1, ~first, scores[1], stays[1])]
 
 
-def kvzip(ratio, tokenizer):
-    """KVzip's scores of the prompt, cut by each head for itself: its ScorerPress is what Watch watches."""
+def closest_of(of_cuts, ties):
+    together = lambda axes, x: x.reshape(*x.shape[:3 - axes], -1)
+    return min(narrowest(together(axes, scores), together(axes, stays), ties) for axes, _, scores, stays in of_cuts)
+
+
+def kvzip(ratio, tokenizer, pool):
+    """KVzip as it is, or its scores of the prompt, cut by each head for itself: then its ScorerPress is what Watch watches."""
     import kvpress
     plain = copy.copy(tokenizer)
     plain.chat_template = None
     kvpress.presses.kvzip_press.AutoTokenizer = SimpleNamespace(from_pretrained=lambda _: plain)
     press, cutter = kvpress.KVzipPress(compression_ratio=ratio), kvpress.ScorerPress(compression_ratio=ratio)
+    if pool:
+        return press
 
     def cut(model):
         scores = press.score_val
@@ -216,26 +310,44 @@ def kvzip(ratio, tokenizer):
     return press
 
 
+def duo(ratio):
+    """DuoAttention with any numbers for heads, none twice, and all entries of a head but 4 and 60 masked where they are lowest."""
+    import kvpress
+    press = kvpress.DuoAttentionPress(head_compression_ratio=ratio)
+
+    def pattern(model):
+        shape = model.config.num_hidden_layers, model.config.num_key_value_heads
+        return 4, 60, (np.arange(math.prod(shape)) * 0.618034 % 1).reshape(shape)
+
+    press.load_attention_pattern = pattern
+    return press
+
+
 def press_of(name, ratio=None, interval=None, size=None, tokenizer=None):
     """A press, or DecodingPress around it where there is an interval."""
     import kvpress
-    if name == "KVzip":
-        return kvzip(ratio, tokenizer)
+    if name in ("KVzip", "KVzipPool"):
+        return kvzip(ratio, tokenizer, name == "KVzipPool")
+    if name == "DuoAttention":
+        return duo(ratio)
+    if name == "AdaExpected":
+        return kvpress.AdaKVPress(kvpress.ExpectedAttentionPress(compression_ratio=ratio))
     if name == "ExpectedAttentionMean":
         return kvpress.ExpectedAttentionPress(compression_ratio=ratio, use_covariance=False)
     press = getattr(kvpress, name + "Press")
-    if name in ("CriticalKV", "ChunkKV"):
+    if name in ("CriticalKV", "ChunkKV", "AdaKV", "CriticalAdaKV"):
         return press(kvpress.SnapKVPress(compression_ratio=ratio))
     if interval is None:
         return press(compression_ratio=ratio)
     return kvpress.DecodingPress(base_press=press(), compression_interval=interval, target_size=size)
 
 
-def read(model, tokens, prompt, press=None, interval=None, ties=False):
-    """-> (NLLs of the tokens after the prompt, the survivors after all tokens, Watch.by_cut)"""
+def read(model, tokens, prompt, press=None, interval=None, ties=False, masking=False):
+    """-> (NLLs of the tokens after the prompt, the survivors after all tokens, Watch.by_cut or Masks.by_cut)"""
     import torch
     from transformers import DynamicCache
-    cache, watch, ids = DynamicCache(), press and Watch(press, tokens, ties), torch.tensor([tokens])
+    cache, ids = DynamicCache(), torch.tensor([tokens])
+    watch = press and (Masks(press, model) if masking else Watch(press, tokens, ties))
 
     def forward(start, end, keep=0):
         if watch:
@@ -249,8 +361,9 @@ def read(model, tokens, prompt, press=None, interval=None, ties=False):
         elif interval is None:
             with press(model):
                 logits = [forward(0, prompt, 1)]
-            # transformers makes one mask for all layers. It needs none for a single token.
-            step = len(tokens) if len({layer.keys.shape[2] for layer in cache.layers}) == 1 else 1
+            # transformers makes one mask for all layers. It needs none for a single token. Nor need there be one key that has no
+            # weight for many queries.
+            step = 1 if masking or len({layer.keys.shape[2] for layer in cache.layers}) > 1 else len(tokens)
             logits += [forward(t, min(t + step, len(tokens))) for t in range(prompt, len(tokens), step)]
         else:
             logits = [forward(0, prompt, 1)]
@@ -260,7 +373,7 @@ def read(model, tokens, prompt, press=None, interval=None, ties=False):
         nll = torch.nn.functional.cross_entropy(logits, ids[0, prompt:], reduction="none").tolist()
     if press is None:
         return nll, None, None
-    return nll, watch.survivors(cache), watch.by_cut(len(cache.layers))
+    return nll, watch.survivors(cache), watch.by_cut(prompt if masking else len(cache.layers))
 
 
 def quiet():
@@ -278,8 +391,10 @@ def versions():
 
 
 def record(a):
-    import torch, transformers
+    import kvpress, torch, transformers
     quiet()
+    attentions = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS
+    attentions["sdpa"] = weightless(attentions["sdpa"])  # around kvpress's, which masks
     path = Path(a.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
     model = transformers.AutoModelForCausalLM.from_pretrained(
@@ -304,15 +419,21 @@ def record_all(a, model, tokenizer):
     def add(case, nll, survivors=None, cuts=None):
         if survivors is not None:
             if case["schedule"] == "cut":
-                sizes = [len(of_layer[0]) - FOLLOWING for of_layer in survivors]
-                case["size"] = round(np.mean(sizes))
+                sizes = np.array([[len(of_head) - FOLLOWING for of_head in of_layer] for of_layer in survivors])
+                case["size"] = round(sizes.mean())
                 if case["press"] == "PyramidKV":
-                    case["layers"] = sizes
+                    case["layers"] = sizes[:, 0].tolist()
+                if case["press"] == "DuoAttention":
+                    case["size"] = int(sizes.min())
+                    case["heads"] = [["full" if size == case["prompt"] else 1 for size in of_layer] for of_layer in sizes]
+                if case["press"] in SHARED:
+                    _, case["pool"], percent = SHARED[case["press"]]
+                    case["floor"] = max(1, case["size"] * percent // 100) if percent else 0
             case["survivors"] = survivors
             for name, of_cuts in zip(("positions", "scores", "stays"), zip(*cuts)):
                 x = np.stack(of_cuts)  # (cuts, layers, heads, entries)
                 arrays[f"{len(cases)} {name}"] = x.astype(np.int32) if name == "positions" else x
-            closest = closest_of(cuts, "ties" in case)
+            closest = closest_of(parts(case, *zip(*cuts)), "ties" in case)
             if math.isfinite(closest):
                 case["closest"] = closest
         cases.append(case | {"nll": nll})
@@ -320,6 +441,9 @@ def record_all(a, model, tokenizer):
         print(f"{label(case)}{kept}: mean NLL {np.mean(nll):.4f}, closest cut {case.get('closest', math.nan):.1e}", flush=True)
         if "layers" in case:
             print(f"    layers keep {', '.join(map(str, case['layers']))}", flush=True)
+        if case["press"] in MASKING:
+            print(f"    heads keep {sizes.min()} to {sizes.max()}, layers {sizes.sum(1).min()} to {sizes.sum(1).max()}, all of them "
+                  f"{sizes.sum()}", flush=True)
 
     def save():
         of = {"model": str(path.resolve()), "text": Path(a.text).name, "versions": versions(), "exact": a.exact, "tokens": tokens}
@@ -336,7 +460,7 @@ def record_all(a, model, tokenizer):
                 model.set_attn_implementation("sdpa" if name in SDPA else "eager")
                 press = press_of(name, ratio, tokenizer=tokenizer)
                 case = dict(press=name, prompt=prompt, ratio=ratio, schedule="cut") | ties
-                add(case, *read(model, text, prompt, press, ties=bool(ties)))
+                add(case, *read(model, text, prompt, press, ties=bool(ties), masking=name in MASKING))
         save()
     model.set_attn_implementation("eager")
     for interval in a.intervals:
@@ -357,30 +481,33 @@ def label(case):
 
 def distances(case, cuts, kept):
     """How far each entry that only one side has was from the other side of kvpress's cut: (distance, layer, head, position)"""
-    positions, scores, stays = cuts
+    of_cuts = parts(case, *cuts)
     for layer, of_layer in enumerate(case["survivors"]):
         for head, of_head in enumerate(of_layer):
             for position in set(of_head) ^ set(kept[layer][head]):
                 found = []
-                for cut in range(len(positions)):
-                    at = np.flatnonzero(positions[cut, layer, head] == position)
+                for axes, positions, scores, stays in of_cuts:
+                    at = np.flatnonzero(positions[layer, head] == position)
                     if not len(at):
                         continue
-                    score, here, stay = scores[cut, layer, head, at[0]], scores[cut, layer, head], stays[cut, layer, head]
-                    there = here[(here > -np.inf) & (stay != stay[at[0]])]
+                    score, stay = scores[layer, head, at[0]], stays[layer, head, at[0]]
+                    compared = (layer, head)[:3 - axes]
+                    there = scores[compared][(scores[compared] > -np.inf) & (stays[compared] != stay)]
                     # Where it leaves counts, or else the closest cut that it survived.
                     apart = float(np.min(relative(abs(score - there), score, there), initial=np.inf))
-                    found = [apart] if not stay[at[0]] else [*found, apart]
+                    found = [*found, apart] if stay or "pool" in case else [apart]
                 yield (min(found, default=math.inf), layer, head, position)
 
 
 def define_file(folder, case):
-    """The case's policy as the program reads it."""
+    """The case's policy as the program reads it; SHARED are presets."""
     name, score, scope, first, recent = RULES[case["press"]]
     # Where less is kept than the newest that SnapKV protects, all that is kept is as new.
     policy = dict(score=score, scope=scope, keep_first=first, keep_recent=min(recent, case["size"]))
     if "layers" in case:
         policy["budget"] = {"layers": case["layers"]}
+    if "heads" in case:
+        policy["budget"] = {"heads": case["heads"]}
     path = Path(folder) / "define.yaml"
     path.write_text(json.dumps({"define": {name: policy}}, indent=1))
     return path
@@ -391,9 +518,12 @@ def program_answer(program, model, tokens, case, folder):
     text = Path(folder) / "tokens.json"
     text.write_text(json.dumps(tokens))
     command = [program, "score", "--model", str(model), "--tokens", str(text)]
+    if case["press"] in SHARED:
+        command += ["--policy", SHARED[case["press"]][0]]
+    elif case["press"] != "full":
+        command += ["--policy", RULES[case["press"]][0], "--define", str(define_file(folder, case))]
     if case["press"] != "full":
-        command += ["--policy", RULES[case["press"]][0], "--define", str(define_file(folder, case)),
-                    "--cache-size", str(case["size"]), "--schedule", case["schedule"],
+        command += ["--cache-size", str(case["size"]), "--schedule", case["schedule"],
                     *(["--prompt", str(case["prompt"])] if case["schedule"] == "cut" else [])]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
@@ -411,7 +541,9 @@ def compare_case(case, cuts, answer):
         return moved > 1e-3
     kept = [groups * (len(of_layer) // len(groups)) for groups, of_layer in zip(answer["survivors"], case["survivors"], strict=True)]
     pairs = [(set(a), set(b)) for of_layer, ours_here in zip(case["survivors"], kept) for a, b in zip(of_layer, ours_here, strict=True)]
-    assert all(len(a) == len(b) for a, b in pairs), f"{label(case)}: {len(pairs[0][1])} entries at the end, not {len(pairs[0][0])}"
+    sizes = np.array([[len(a), len(b)] for a, b in pairs]).reshape(len(kept), -1, 2)
+    for a, b in sizes.reshape(*sizes.shape[:3 - case.get("pool", 1)], -1, 2).sum(-2).reshape(-1, 2):
+        assert a == b, f"{label(case)}: {b} entries at the end, not {a}"
     after = set(range(prompt, prompt + len(theirs))) if case["schedule"] == "cut" else set()
     assert all(after <= b for _, b in pairs), "an entry that follows the prompt has left"
     every, both = sum(len(a - after) for a, _ in pairs), sum(len(a & b - after) for a, b in pairs)
@@ -546,7 +678,7 @@ def golden(models, folder, tokens, press, prompt, size, interval, ties):
     ratio = 1 - (size + 0.5) / prompt if interval is None else None
     run = lambda dtype: read(models[dtype], tokens, prompt, press_of(press, ratio, interval, size), interval, ties)
     nll, survivors, cuts = run("float64")
-    closest = closest_of(cuts, ties)
+    closest = closest_of(parts({}, *zip(*cuts)), ties)
     if closest < NARROW:
         return None
     other, kept, apart = by_numpy(folder, tokens, press, size, prompt, interval)
@@ -609,7 +741,7 @@ def main():
     c.add_argument("--text", required=True)
     c.add_argument("--prompts", type=int, nargs="*", default=[512, 1024, 2048])
     c.add_argument("--intervals", type=int, nargs="*", default=[32, 128])
-    c.add_argument("--presses", nargs="*", default=list(RULES), choices=list(RULES))
+    c.add_argument("--presses", nargs="*", default=PRESSES, choices=PRESSES)
     c.add_argument("--exact", action="store_true")
     c.set_defaults(run=record)
     c = commands.add_parser("compare")

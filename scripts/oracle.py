@@ -7,7 +7,7 @@ cache against transformers; tests/golden/README.md has these and the other polic
 
     python3 scripts/oracle.py MODEL_DIR TOKENS.json POLICY SIZE [--positions absolute|slot|squeezed] [--seed N] [--check] [--log]
                               [--f32] [--write N] [--schedule 1|N|cut|cut+N] [--prompt N]
-                              [--texts FILE.json] [--files-from FOLDER] [--reread FILE.json]
+                              [--texts FILE.json] [--files-from FOLDER] [--reread FILE.json] [--budget JSON]
     python3 scripts/oracle.py MODEL_DIR TOKENS.json --score FORMULA [--scope layer|head] [--pool mean|max] [--keep-first N|N%]
                               [--keep-recent N|N%] SIZE ...
 
@@ -15,7 +15,7 @@ MODEL_DIR   a Hugging Face checkpoint folder (config.json, one or many safetenso
 TOKENS.json a list of token ids
 POLICY      full, or a preset of scripts/policies.py, which states the rule and source of each: NAME has the preset's own scope,
             NAME-layer and NAME-head that scope; +I protects the first I tokens
-SIZE        entries that are left after each eviction, per layer and per key-value head
+SIZE        entries that are left after each eviction, per layer and per key-value head; with a budget, the mean
 --score     instead of a POLICY: a formula, computed by scripts/formula.py
 --seed      of the draws of `random` and `gumbel`
 --check     compute the preset's formula, too, and fail unless it evicts the same entries in the same order
@@ -29,6 +29,8 @@ SIZE        entries that are left after each eviction, per layer and per key-val
 --reread    for reread_attention: {"first": ids of "\n\nRepeat the previous context exactly.", "others": ids of "\n\nRepeat the part
             of the previous context exactly, starting with", "suffix": ids of "\n", "chunk": how many tokens of the prompt are read
             again at a time}
+--budget    who has how many entries, see below: {"pyramid": 20}, {"layers": [3, 2, 1]}, {"heads": [[1, 2.5], ["full", 1], ...]},
+            {"pool": "heads" or "model", "floor": 20, "score": FORMULA}; floor and score can be left out
 Prints JSON: {"nll": [...], "survivors": [layer][scope group] -> token positions after the last step, "evicted": optional log,
 "narrowest": with the log, how close the closest decision was, relative to its scores, exact ties apart; "narrowest_set": the same
 where the order of entries that leave at once does not matter; "written": optional tokens}
@@ -55,6 +57,20 @@ Schedules, when entries leave a cache:
 Those that leave at once are the unprotected ones with the lowest scores of that step, of equal ones the oldest. The scores are
 computed once, before the first of them leaves, and so is everything in them (`rank`, `share`) and what is protected. Positions
 slot and squeezed are always those of the entries that are in the cache now, so that they move when entries leave.
+
+Budgets, who has how many entries; those of heads need the scope head:
+ * pyramid, layers: layers have sizes of their own, as policies.budget says;
+ * heads: a table, for each layer, of the shares of its key-value heads. A head with "full" keeps everything, also at a cut. The n
+   others share n * SIZE entries in proportion, rounded as policies.whole says, and each has its size as above;
+ * pool "heads": the heads of a layer hold SIZE entries on average. All schedules count the entries of all of them together: instead of
+   SIZE and N above, SIZE * heads and N * heads. Those that leave are the lowest of all heads, of equal ones the oldest, of these that
+   of the lower head; but a head that holds no more than `floor` % of SIZE, rounded down and at least 1 if floor is not 0, loses no more;
+ * pool "model": the same with all heads of all layers, when the token has gone through all of them; of equal ones of one age first that
+   of the lower layer;
+ * with a `score`, a pool is divided by that score only to see how many entries each head keeps. In a head, as many as the floor says are
+   protected ones or those which this score puts highest; of the others the lowest of the policy's own score leave.
+
+A layer with a sliding window of W tokens: before token t attends, what is older than t - W + 1 leaves, protected or not.
 
 Where a score is the same in all of a block (a formula of block(x, n), see formula.py), the block with the lowest score leaves, of equal
 ones the oldest: all of its entries that are not protected; and so on, until no more than SIZE entries are left, which may be fewer. A
@@ -99,7 +115,8 @@ def load_weights(model_dir, dtype):
 
 def rope_frequencies(cfg, dim):
     """-> (dim / 2,) radians per position, after the checkpoint's rope_scaling"""
-    freq = cfg.get("rope_theta", 10000.0) ** (-np.arange(0, dim, 2) / dim)
+    theta = cfg.get("rope_theta") or cfg.get("rope_parameters", {}).get("rope_theta", 10000.0)
+    freq = theta ** (-np.arange(0, dim, 2) / dim)
     s = cfg.get("rope_scaling") or {"rope_type": "default"}
     kind = s.get("rope_type", s.get("type"))
     if kind == "default":
@@ -134,18 +151,56 @@ def cache_positions(born, mode):
     return np.cumsum(gaps)
 
 
-def lowest(scores, protected):
-    """-> the entry that leaves; how close the next was, relative to the larger of the two, or inf if it is exactly as low"""
-    free = [i for i in range(len(scores)) if not protected[i]]
-    numbers = [i for i in free if not np.isnan(scores[i])] or free
-    leaves = min(numbers, key=lambda i: scores[i])  # the first, and so the oldest, of equal ones
-    return leaves, closest([scores[leaves]], scores[numbers])
+def ask(rule, step, memory, pool, due):
+    """Computes the scores of a step, or only what has to be remembered if nothing leaves."""
+    step.due, step.memory = due, memory
+    with np.errstate(divide="ignore", invalid="ignore"):  # scores can be infinite, or no numbers
+        score = rule(step)
+    step.score = formula.pool(score, pool) if due else None
+
+
+def in_order(steps):
+    """-> (head, entry) of all that may leave, the first to leave first: the lowest, of equal ones the oldest, then of the lower head"""
+    number = lambda x: (1, 0) if np.isnan(x) else (0, x)
+    return [(h, i) for *_, h, i in sorted(
+        (number(step.score[i]), born, h, i) for h, step in enumerate(steps) for i, born in enumerate(step.born) if not step.stays[i])]
+
+
+def leaving(steps, limit, floor=0):
+    """-> (head, entry) of those that leave, in this order, where heads hold no more than `limit` together; how close the order was; how
+    close it was which leave"""
+    order, left, held = in_order(steps), [], [len(step.born) for step in steps]
+    for h, i in order:
+        if sum(held) > limit and held[h] > floor:
+            left.append((h, i))
+            held[h] -= 1
+    stay, of = sorted(set(order) - set(left)), lambda entries: np.array([steps[h].score[i] for h, i in entries])
+    ranked = of(order)
+    by_order = min((closest(ranked[[n]], ranked[n:]) for n, entry in enumerate(order) if entry not in stay), default=math.inf)
+    # where a head has no more than the floor, its entries were not compared with others
+    pairs = [(left, [x for x in stay if held[x[0]] > floor])]
+    pairs += [([x for x in left if x[0] == h], [x for x in stay if x[0] == h]) for h in range(len(steps))]
+    return left, by_order, min(closest(of(x), of(y)) for x, y in pairs)
+
+
+def divide(steps, limit, floor):
+    """Says how many entries each head keeps by these scores, and which it keeps whatever others say. -> how close this was"""
+    left, _, gap = leaving(steps, limit, floor)
+    for h, step in enumerate(steps):
+        step.kept = step.size = len(step.born) - sum(head == h for head, _ in left)
+        order = [i for _, i in in_order([step])]
+        best = order[max(0, len(order) - max(0, floor - sum(step.stays))):]
+        gap = min(gap, closest(step.score[[i for i in order if i not in best]], step.score[best]))
+        step.stays = step.stays | np.isin(np.arange(len(step.born)), best)
+    return gap
 
 
 def closest(leave, stay):
     """-> how close a score of those that stay is to one of those that leave, relative to the larger of the two, exact ties apart"""
-    pairs = [(x, y) for x in leave for y in stay if y > x and np.isfinite(y - x)]
-    return float(min(((y - x) / max(abs(x), abs(y)) for x, y in pairs), default=math.inf))
+    x, y = np.asarray(leave)[:, None], np.asarray(stay)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gaps = (y - x) / np.maximum(abs(x), abs(y))
+        return float(gaps[(y > x) & np.isfinite(y - x)].min(initial=math.inf))
 
 
 def parse_schedule(text):
@@ -156,17 +211,28 @@ def parse_schedule(text):
     return text.startswith("cut"), found[1] and int(found[1])
 
 
-def lowest_block(scores, protected, born, n):
-    """-> the entries that leave; how close the next block was"""
-    blocks = {}
-    for i, b in enumerate(born):
-        blocks.setdefault(b // n, []).append(i)
-    some = [entries for entries in blocks.values() if not all(protected[i] for i in entries)]
-    whole = [entries for entries in some if not any(protected[i] for i in entries)] or some
-    # the first, and so the oldest, of equal ones
-    leaves = min(whole, key=lambda entries: (np.isnan(scores[entries[0]]), scores[entries[0]]))
-    gap = closest([scores[leaves[0]]], [scores[entries[0]] for entries in whole])
-    return [i for i in leaves if not protected[i]], gap
+def leaving_blocks(step, limit, n):
+    """As leaving, of one decision, in blocks of n positions; the order of these matters, because it says when to stop."""
+    left, narrowest, scores, stays = [], math.inf, step.score, step.stays
+    while len(step.born) - len(left) > limit:
+        blocks = {}
+        for i, b in enumerate(step.born):
+            if i not in left:
+                blocks.setdefault(b // n, []).append(i)
+        some = [entries for entries in blocks.values() if not all(stays[i] for i in entries)]
+        whole = [entries for entries in some if not any(stays[i] for i in entries)] or some
+        # the first, and so the oldest, of equal ones
+        leaves = min(whole, key=lambda entries: (np.isnan(scores[entries[0]]), scores[entries[0]]))
+        narrowest = min(narrowest, closest([scores[leaves[0]]], [scores[entries[0]] for entries in whole]))
+        left += [i for i in leaves if not stays[i]]
+    return [(0, i) for i in left], narrowest, narrowest
+
+
+def remove(s, entries):
+    for name in ("born", "k", "v"):
+        s[name] = [x for i, x in enumerate(s[name]) if i not in entries]
+    for memory in ("memory", "memory of budget"):
+        s[memory] = {name: np.delete(x, entries, 0) for name, x in s[memory].items()}
 
 
 class Model:
@@ -260,24 +326,27 @@ def read_again(model, prompt, first, others, suffix, chunk):
 
 def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=np.float64, write=0, schedule=None, prompt=None, seed=0,
         noise=0.0, budget=None, attended=None, texts=None, files=None, reread=None):
-    """policy: a name or a policies.Policy; prompt: how many of the tokens a cut comes after, or None for all of them; budget: see
-    policies.budget; schedule and budget: the policy's own if None; attended: of the full cache, [layer][query] -> (tokens, heads), filled
+    """policy: a name or a policies.Policy; prompt: how many of the tokens a cut comes after, or None for all of them; budget: as
+    --budget has it; schedule and budget: the policy's own if None; attended: of the full cache, [layer][query] -> (tokens, heads), filled
     where there is no policy, and else known to the policy; noise: relative changes of all weights, to see whether a decision turns on
     rounding; texts: of each token id; files: {name: {tensor: array}}; reread: what read_again takes, by name"""
     model = Model(model_dir, dtype, noise)
     heads, kvh, layers, dim, grp, freq = model.heads, model.kvh, model.layers, model.dim, model.grp, model.freq
-    if model.window is not None and len(tokens) > model.window:
-        raise SystemExit(f"the text is longer than the model's sliding window of {model.window}")
+    if model.window is not None and len(tokens) > model.window and ("layer_types" in model.cfg or "max_window_layers" in model.cfg):
+        raise SystemExit(f"the text is longer than the sliding window of {model.window}, which some layers do not have")
     if isinstance(policy, str):
         policy = None if policy == "full" else policies.preset(policy, size)
     if policy:
         schedule, budget = schedule or policy.schedule, budget or policy.budget
     scope = policy.scope if policy else "layer"
-    sizes = [size] * layers if budget is None else policies.budget(policy, size, layers, budget)
     if policy is not None and attended is None and policy.needs_future:
         run(model_dir, tokens, "full", None, dtype=dtype, noise=noise, attended=(attended := [[] for _ in range(layers)]))
     n_groups = kvh if scope == "head" else 1
-    state = [[dict(born=[], k=[], v=[], memory={}) for _ in range(n_groups)] for _ in range(layers)]
+    pools = policies.pools(policy, size, layers, n_groups, budget) if policy else []
+    floor, division = policies.floor(size, budget or {}), None
+    if budget and budget.get("score"):
+        division = formula.Formula(budget["score"], size, policy.pool)
+    state = [[{"born": [], "k": [], "v": [], "memory": {}, "memory of budget": {}} for _ in range(n_groups)] for _ in range(layers)]
     queries = [[] for _ in range(layers)]
     nll, evicted, narrowest, narrowest_set, margins = [], [], math.inf, math.inf, []
     given, tokens = len(tokens), list(tokens)
@@ -291,12 +360,14 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
             raise SystemExit("reread_attention needs a cut, and what to read")
         again = read_again(model, tokens[:prompt], **reread)
     for t, tok in enumerate(tokens):
-        x = model.embed[tok]
+        x, steps = model.embed[tok], {}
         for l in range(layers):
             q, k, v = model.attends(l, x)
             queries[l].append(q / dtype(math.sqrt(dim)))
             out = np.zeros((heads, dim), dtype)
             for g, s in enumerate(state[l]):
+                while model.window and s["born"] and s["born"][0] <= t - model.window:
+                    remove(s, [0])
                 s["born"].append(t); s["k"].append(k); s["v"].append(v)
                 pos = cache_positions(s["born"], positions)
                 keys, values = np.stack(s["k"]), np.stack(s["v"])                       # (n, kvh, dim)
@@ -311,46 +382,44 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
                     if attended is not None:
                         attended[l].append(attention)
                     continue
-                size = sizes[l]
                 n = len(s["born"])
-                if cut and t < prompt:
-                    due = t == prompt - 1 and n > size
-                else:
-                    due = at_once is not None and n == size + at_once
                 protected = [b < policy.keep_first or i >= n - policy.keep_recent for i, b in enumerate(s["born"])]
                 draws = (seed * 0x2545F4914F6CDD1D + l) % 2**64, g
                 # as the engine keeps it: the mean over the decision's heads in two bytes, which have eleven bits
                 later = attended and np.array([
                     np.float16(row[: t + 1, mine].mean(1) * 2**15).astype(dtype) / 2**15 for row in attended[l][t + 1:]
                 ])
-                step = policies.Step(
+                steps[l, g] = policies.Step(
                     t, size, s["born"], mine, attention, logit, keys[:, of], rotated[:, of], values[:, of], out[mine], np.array(protected),
-                    draws, s["memory"], later, due=due, layer=l, keep_first=policy.keep_first, n_heads=heads, groups=of, places=pos,
+                    draws, later, layer=l, keep_first=policy.keep_first, n_heads=heads, groups=of, places=pos,
                     freq=freq, queries=np.stack(queries[l])[:, mine], projections=model.projections(l)[mine], tokens=tokens[: t + 1],
                     texts=texts, files=files, reread=None if again is None else again[l][:, mine])
-                with np.errstate(divide="ignore", invalid="ignore"):  # scores can be infinite, or no numbers
-                    score = policy.rule(step)
-                if not due:
-                    continue
-                score, left = formula.pool(score, policy.pool), []
-                while len(s["born"]) > size:
-                    if policy.block:
-                        entries, gap = lowest_block(score, protected, s["born"], policy.block)
-                        narrowest_set = min(narrowest_set, gap)  # the order matters: it says when to stop
-                    else:
-                        i, gap = lowest(score, protected)
-                        entries = [i]
-                        left.append(score[i])
-                    narrowest = min(narrowest, gap)
-                    if log:
-                        evicted += [[t, l, g, s["born"][i]] for i in entries]
-                    for i in reversed(entries):
-                        for of_entries in (s["born"], s["k"], s["v"], protected):
-                            del of_entries[i]
-                    s["memory"] = {name: np.delete(x, entries, 0) for name, x in s["memory"].items()}
-                    score = np.delete(score, entries)
-                narrowest_set = min(narrowest_set, closest(left, score[~np.array(protected, bool)]))
             x = model.attended(l, x, out)
+        for members, limit in pools:
+            shared = [steps[member] for member in members]
+            if budget and ("pyramid" in budget or "layers" in budget):
+                shared[0].size = limit
+            held = sum(len(step.born) for step in shared)
+            if cut and t < prompt:
+                due = t == prompt - 1 and held > limit
+            else:
+                due = at_once is not None and held > limit + (at_once - 1) * len(members)
+            together = [(members, limit, floor)]
+            if division:
+                for l, g in members:
+                    ask(division, steps[l, g], state[l][g]["memory of budget"], policy.pool, due)
+                if due:
+                    narrowest_set = min(narrowest_set, divide(shared, limit, floor))
+                    together = [([member], steps[member].kept, 0) for member in members]
+            for l, g in members:
+                ask(policy.rule, steps[l, g], state[l][g]["memory"], policy.pool, due)
+            for some, most, least in together if due else []:
+                of_some = [steps[member] for member in some]
+                left, *gaps = leaving_blocks(*of_some, most, policy.block) if policy.block else leaving(of_some, most, least)
+                narrowest, narrowest_set = min(narrowest, gaps[0]), min(narrowest_set, gaps[1])
+                evicted += [[t, *some[h], int(steps[some[h]].born[i])] for h, i in left]
+                for h, (l, g) in enumerate(some):
+                    remove(state[l][g], [i for head, i in left if head == h])
         z = model.logits(x)
         if given - 1 <= t < given - 1 + write:
             best, second = np.argsort(-z, kind="stable")[:2]
@@ -388,6 +457,7 @@ def main():
     ap.add_argument("--schedule")
     ap.add_argument("--one-shot", dest="schedule", action="store_const", const="cut+1")
     ap.add_argument("--prompt", type=int)
+    ap.add_argument("--budget", type=json.loads)
     ap.add_argument("--texts"); ap.add_argument("--files-from"); ap.add_argument("--reread")
     a = ap.parse_intermixed_args()
     if (a.policy is None) == (a.score is None):
@@ -398,7 +468,7 @@ def main():
     read = lambda path: path and json.loads(Path(path).read_text())
     files = a.files_from and {path.name: load_safetensors(path) for path in Path(a.files_from).glob("*.safetensors")}
     answer = lambda policy, log: run(a.model, tokens, policy, a.size, a.positions, log, dtype, a.write, a.schedule, a.prompt, a.seed,
-                                     texts=read(a.texts), files=files, reread=read(a.reread))
+                                     budget=a.budget, texts=read(a.texts), files=files, reread=read(a.reread))
     out = answer(policy, a.log or a.check)
     if a.check:
         other = answer(formula.of_preset(a.policy, a.size), True)

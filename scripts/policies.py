@@ -32,20 +32,24 @@ class Step:
     heads that share it.
     """
 
-    def __init__(self, t, size, born, heads, attention, logit, keys, rotated, values, outputs, protected, draws, memory, later=None, *,
-                 due, layer, keep_first, n_heads, groups, places, freq, queries, projections, tokens, texts=None, files=None, reread=None):
+    def __init__(self, t, size, born, heads, attention, logit, keys, rotated, values, outputs, protected, draws, later=None, *,
+                 layer, keep_first, n_heads, groups, places, freq, queries, projections, tokens, texts=None, files=None, reread=None):
         """keys (not rotated), rotated, values: (n, H, dim); outputs: (H, dim); draws: salt of the layer, number of the decision;
         later: (queries, tokens), what the full cache's queries after this one pay to each token, mean over the H heads
 
-        due: whether entries leave at this step; n_heads: query heads of the layer; groups: the key-value head of each of the H heads;
+        n_heads: query heads of the layer; groups: the key-value head of each of the H heads;
         places: (n,) the positions by which the keys are rotated now; freq: radians per position; queries: (t + 1, H, dim), all so far,
         not rotated, divided by sqrt(dim); projections: (H, width, dim), the columns of the output projection that belong to each head;
-        tokens: all ids so far; texts: of each id; files: name -> tensors; reread: (prompt, H), see oracle.read_again"""
+        tokens: all ids so far; texts: of each id; files: name -> tensors; reread: (prompt, H), see oracle.read_again
+
+        Set before a rule is asked: due: whether entries leave at this step; memory: what the entries remember for this rule; kept: how
+        many entries the head will keep, where a score of the budget has said so. stays: what may not leave, protected or by such a score"""
+        self.due, self.memory, self.kept, self.stays = False, {}, None, protected
         self.t, self.size, self.born, self.heads, self.protected = t, size, np.array(born), heads, protected
         self.attention, self.logit, self.dtype = attention, logit, attention.dtype
         self.keys, self.rotated, self.values, self.outputs, self.draws = keys, rotated, values, outputs, draws
-        self.memory, self.later = memory, later
-        self.due, self.layer, self.keep_first, self.n_heads, self.groups = due, layer, keep_first, n_heads, groups
+        self.later = later
+        self.layer, self.keep_first, self.n_heads, self.groups = layer, keep_first, n_heads, groups
         self.places, self.freq, self.queries, self.projections = places, freq, queries, projections
         self.tokens, self.texts, self.files, self.reread = tokens, texts, files, reread
 
@@ -549,11 +553,44 @@ def budget(policy, size, layers, given):
     else:
         shares = [Fraction(share) for share in given["layers"]]
         targets = [share * size * layers / sum(shares) for share in shares]
+    return whole(targets)
+
+
+def whole(targets):
+    """Whole numbers of the same sum: rounded down, and the largest remainders get one more, of equal ones (to 2^-20) the first."""
     sizes = [math.floor(target) for target in targets]
-    by_remainder = sorted(range(layers), key=lambda l: sizes[l] - targets[l])
-    for l in by_remainder[: size * layers - sum(sizes)]:
-        sizes[l] += 1
+    by_remainder = sorted(range(len(targets)), key=lambda i: -round((targets[i] - sizes[i]) * 2**20))
+    for i in by_remainder[: round(sum(targets)) - sum(sizes)]:
+        sizes[i] += 1
     return sizes
+
+
+def floor(size, given):
+    """The number of entries down to which a head of a pool can lose some."""
+    percent = given.get("floor", 0)
+    return max(1, percent * size // 100) if percent else 0
+
+
+def pools(policy, size, layers, groups, given):
+    """-> [(the decisions that share entries, how many they hold together)]. A decision is (layer, group). given: None, a budget by layer,
+    {"pool": "heads"}: the heads of a layer share, {"pool": "model"}: all heads of the model, or {"heads": for each layer, for each head,
+    its share of the entries of all heads with a share, or "full": nothing leaves}"""
+    given, each = given or {}, [(l, g) for l in range(layers) for g in range(groups)]
+    if ("pool" in given or "heads" in given) and policy.scope != "head":
+        raise SystemExit("heads that hold different numbers of entries need the scope head")
+    if "pool" in given:
+        together = {"model": [each], "heads": [[(l, g) for g in range(groups)] for l in range(layers)]}[given["pool"]]
+        return [(some, len(some) * size) for some in together]
+    if "heads" in given:
+        shares = {(l, g): Fraction(given["heads"][l][g]) for l, g in each if given["heads"][l][g] != "full"}
+        entries, all_shares = len(shares) * size, sum(shares.values())
+        sizes = dict(zip(shares, whole([entries * share / all_shares for share in shares.values()])))
+    else:
+        of_layers = budget(policy, size, layers, given) if given else [size] * layers
+        sizes = {(l, g): of_layers[l] for l, g in each}
+    if min(sizes.values(), default=size) < policy.keep_first + policy.keep_recent:
+        raise SystemExit(f"a size of {min(sizes.values())} is less than what is protected")
+    return [([one], sizes.get(one, math.inf)) for one in each]
 
 
 class Policy:

@@ -39,7 +39,7 @@ def test_scores_are_those_of_the_command(model, tmp_path):
         score = model.score(TEXT, policy, size)
         nll = np.array([np.nan if one is None else one for one in expected["nll"]], np.float32)
         np.testing.assert_array_equal(score.nll, nll)
-        assert [layer.tolist() for layer in score.survivors] == expected["survivors"]
+        assert [[group.tolist() for group in layer] for layer in score.survivors] == expected["survivors"]
         assert len(score.tokens) == len(score.nll) + 1 == len(score.pieces)
     assert "".join(score.pieces[1:]) == TEXT
 
@@ -143,6 +143,18 @@ def test_a_function_is_called_when_entries_leave(model):
     assert {len(group) for layer in share.survivors for group in layer} == {5 + len(tokens) - 20}
 
 
+def test_heads_share_their_entries(model):
+    of_heads = {"scope": "head", "budget": {"pool": "heads", "floor": "20%"}}
+    mine = tb.Policy(lambda step: step.attention.mean(0), identity="attention", **of_heads)
+    a, b = (model.score(TEXT, policy, 16) for policy in (mine, tb.Policy("attention", **of_heads)))
+    alone = model.score(TEXT, "tova-head", 16)
+    sizes = [[len(group) for group in layer] for layer in a.survivors]
+    assert sizes == [[len(group) for group in layer] for layer in b.survivors]
+    for layer, without in zip(sizes, alone.survivors):
+        assert sum(layer) == sum(len(group) for group in without) and min(layer) >= 3
+    assert any(len(set(layer)) > 1 for layer in sizes) or len(sizes[0]) == 1
+
+
 def test_three_presses_cut_as_their_presets(model):
     sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "examples"))
     import presses
@@ -156,7 +168,7 @@ def test_three_presses_cut_as_their_presets(model):
         mine = tb.Policy(function, scope="head", schedule="cut", keep_first=first)
         for size in [100, 200]:
             a, b = (model.score(tokens, policy, size, prompt=prompt) for policy in (mine, preset))
-            both = [(set(x), set(y)) for one, other in zip(a.survivors, b.survivors) for x, y in zip(one.tolist(), other.tolist())]
+            both = [(set(x), set(y)) for one, other in zip(a.survivors, b.survivors) for x, y in zip(one, other)]
             kept, same = sum(len(x) for x, _ in both), sum(len(x & y) for x, y in both)
             # Both compute in their own order, and the text repeats itself, so some scores are as good as equal.
             assert same >= 0.999 * kept, f"{preset} at {size}: {same} of {kept}"

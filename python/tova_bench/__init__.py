@@ -124,7 +124,8 @@ class Policy:
 
     ``scope``: ``"layer"`` for one decision of all heads, ``"head"`` for one of each key-value head. ``keep_first`` and
     ``keep_recent`` protect so many tokens, or a share of the cache such as ``"50%"``. ``schedule``: when entries leave, ``1``
-    (after every token), a number (so many at once), ``"cut"`` (once, after the prompt) or ``"cut+16"``.
+    (after every token), a number (so many at once), ``"cut"`` (once, after the prompt) or ``"cut+16"``. ``budget``: sizes by layer or
+    head as in a sweep, such as ``{"pool": "heads", "floor": "20%"}``.
 
     A function is part of a cell's id by a digest of ``identity``; by default that is its source, without what it refers to.
     Change ``identity`` where that changes.
@@ -138,9 +139,16 @@ class Policy:
         keep_first: int | str = 0,
         keep_recent: int | str = 0,
         schedule: str | int = 1,
+        budget: dict[str, Any] | None = None,
         identity: str | None = None,
     ):
-        definition = {"scope": scope, "keep_first": keep_first, "keep_recent": keep_recent, "schedule": schedule}
+        definition = {
+            "scope": scope,
+            "keep_first": keep_first,
+            "keep_recent": keep_recent,
+            "schedule": schedule,
+            "budget": budget,
+        }
         if callable(score):
             definition["score"] = "attention"
             identity = _source(score) if identity is None else identity
@@ -181,8 +189,8 @@ class Score:
     tokens: np.ndarray
     #: Negative log-likelihood in nats of each token after the first; NaN where nothing comes before it: (tokens - 1,)
     nll: np.ndarray
-    #: For each layer the positions of the tokens that survive the last: (decisions, entries), one decision under scope layer.
-    survivors: list[np.ndarray]
+    #: For each layer and decision the positions of the tokens that survive the last: (entries,); one decision under scope layer.
+    survivors: list[list[np.ndarray]]
     #: With ``evictions=True`` every eviction as (step, layer, head, position): (evictions, 4). Empty otherwise.
     evictions: np.ndarray
     _model: Model
@@ -255,7 +263,7 @@ class Model:
     def _score(self, text: Tokens, cache: dict[str, Any], prompt: int | None, evictions: bool) -> Score:
         tokens = self.tokens(text)
         nll, survivors, log = self._native.score(tokens.tolist(), cache, prompt, evictions)
-        layers = [np.stack([np.frombuffer(group, np.uint32) for group in layer]) for layer in survivors]
+        layers = [[np.frombuffer(group, np.uint32) for group in layer] for layer in survivors]
         return Score(tokens, np.frombuffer(nll, np.float32), layers, np.frombuffer(log, np.uint32).reshape(-1, 4), self)
 
     def write(

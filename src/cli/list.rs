@@ -173,12 +173,16 @@ mod tests {
         let first = (preset.keep_first != Amount::Tokens(0)).then(|| format!("first {}", preset.keep_first));
         let protected = first.into_iter().chain(newest).collect::<Vec<_>>().join(", ");
         let Preset { name, score, summary, .. } = preset;
-        let (scope, budget) = (preset.scope.name(), preset.budget);
+        let scope = preset.scope.name();
         let schedule = match preset.schedule {
             every if every == Schedule::EVERY_TOKEN => String::new(),
             other => format!("`{other}`"),
         };
-        let budget = if budget == Budget::Uniform { String::new() } else { format!("; `budget: {budget}`") };
+        let budget = match (preset.budget)() {
+            Ok(Budget::Uniform) => String::new(),
+            Ok(budget) => format!("; `budget: {budget}`"),
+            Err(_) => "; `budget: {heads: ./full_attention_heads.tsv, full: 50%}`".to_owned(),
+        };
         format!("| `{name}` | {summary} | `{score}`{budget} | {scope} | {protected} | {schedule} |")
     }
 

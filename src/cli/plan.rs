@@ -161,7 +161,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
         let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
-        let cache = Bytes(shape.cache_bytes_by_layer(&entries)).to_string();
+        let cache = Bytes(shape.cache_bytes_by_head(&entries)).to_string();
         let state = state(model_task, cell);
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
     }

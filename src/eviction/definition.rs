@@ -39,6 +39,8 @@ pub(super) struct Past<'a> {
     /// Whether a value is outside the range of f32, or not a number. The canonical form of a formula computes in another order,
     /// so it may have a number there: it may not add infinities of both signs, for example.
     too_far: Cell<bool>,
+    /// What `size` is.
+    size: Cell<usize>,
 }
 
 /// An expression, a head, an entry and a step.
@@ -141,7 +143,7 @@ impl Past<'_> {
                 Word::RereadAttention => unreachable!("only a model reads a prompt again"),
                 Word::Random => (self.draw)(self.group, entry),
                 Word::Gumbel => self.case.gumbel(own, step, entry),
-                Word::Size => policy.size as f64,
+                Word::Size => self.size.get() as f64,
             }
         };
         let truth = |truth: bool| f64::from(u8::from(truth));
@@ -343,6 +345,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
         computed: RefCell::default(),
         error: &error,
         too_far: Cell::new(false),
+        size: Cell::new(policy.size),
     };
     let mut past: Vec<_> = (0..groups).map(past).collect();
     let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
@@ -384,75 +387,123 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                     .collect(),
                 living,
             });
-            let Schedule { cut, every } = policy.schedule;
-            let size = policy.size + if policy.keeps_prompt { case.prompt } else { 0 };
-            let leaving = match every {
-                _ if cut && t + 1 < case.prompt => 0,
-                _ if cut && t + 1 == case.prompt => cache.len().saturating_sub(policy.size),
-                Some(every) if cache.len() >= size + every => cache.len() - size,
-                _ => 0,
-            };
-            if leaving == 0 {
-                continue;
+        }
+        let Schedule { cut, every } = policy.schedule;
+        let more = if policy.keeps_prompt { case.prompt } else { 0 };
+        // Entries that have to leave so many groups that hold so many together.
+        let excess = |groups: usize, held: usize, size: usize| match every {
+            _ if cut && t + 1 < case.prompt => 0,
+            _ if cut && t + 1 == case.prompt => held.saturating_sub(size),
+            Some(every) if held > size.saturating_add(groups * (more + every - 1)) => held - size - groups * more,
+            _ => 0,
+        };
+        let own_score = |group: usize, formula: Option<&(Expr, Pool)>, i: usize| {
+            let entry = &caches[group][i];
+            let norm = |kv_head: usize| f64::from(case.norm(kv_head, entry.position));
+            if let Some((expr, pool)) = formula {
+                let score = past[group].pooled(expr, *pool, entry.position, t);
+                return highest_if_nan(score).max(f64::from(f32::MIN));
             }
-            let norm = |kv_head: usize, i: usize| f64::from(case.norm(kv_head, cache[i].position));
-            let mean = |i: usize| rows[members.clone()].iter().map(|row| row[cache[i].position]).sum::<f64>();
-            let score = |i: usize| match (policy.score.name(), policy.scope) {
-                ("recency", _) => cache[i].position as f64,
-                ("last_attention", _) => mean(i),
-                ("accumulated_attention", _) => cache[i].received,
-                ("-key_norm", Scope::Head) => -norm(group, i),
-                ("-key_norm", Scope::Layer) => -(0..heads.kv_heads).map(|kv| norm(kv, i)).sum::<f64>(),
-                ("random", _) => draw(group, cache[i].position),
-                _ => {
-                    let (expr, pool) = case.formula.as_ref().expect("a formula without a name");
-                    let score = past[group].pooled(expr, *pool, cache[i].position, t);
-                    highest_if_nan(score).max(f64::from(f32::MIN))
-                }
-            };
-            let mut candidates: Vec<usize> = (0..cache.len()).filter(|&i| !protected(i)).collect();
-            let scores: Vec<f64> = (0..cache.len()).map(score).collect();
-            let is_rounded = case.formula.is_none() && policy.score.name() != "recency";
-            let mut victims = Vec::new();
-            while victims.len() < leaving && !candidates.is_empty() {
-                if let Some(tokens) = policy.score.block() {
-                    // All that may leave of the best block: one without protected entries, if there is any.
-                    let block = |i: usize| cache[i].position / tokens;
-                    let whole = |i: &usize| {
-                        let of_block = (0..cache.len()).filter(|other| block(*other) == block(*i));
-                        of_block.into_iter().all(|other| !protected(other))
-                    };
-                    let pool: Vec<usize> = candidates.iter().copied().filter(whole).collect();
-                    let pool = if pool.is_empty() { &candidates } else { &pool };
-                    let lowest =
-                        pool.iter().copied().reduce(|a, b| if scores[b] < scores[a] { b } else { a }).unwrap();
-                    let leave: Vec<usize> =
-                        candidates.iter().copied().filter(|i| block(*i) == block(lowest)).collect();
-                    victims.extend(leave.iter().map(|i| cache[*i].position));
-                    candidates.retain(|i| !leave.contains(i));
-                    continue;
-                }
-                let mut victim = candidates[0];
-                for &i in &candidates {
-                    if scores[i] < scores[victim] {
-                        victim = i;
-                    }
-                }
-                let close = |i: usize| {
-                    let (a, b) = (scores[i], scores[victim]);
+            let members = heads.of_group(policy.scope, group);
+            match (policy.score.name(), policy.scope) {
+                ("recency", _) => entry.position as f64,
+                ("last_attention", _) => rows[members].iter().map(|row| row[entry.position]).sum::<f64>(),
+                ("accumulated_attention", _) => entry.received,
+                ("-key_norm", Scope::Head) => -norm(group),
+                ("-key_norm", Scope::Layer) => -(0..heads.kv_heads).map(norm).sum::<f64>(),
+                ("random", _) => draw(group, entry.position),
+                _ => unreachable!("a formula without a name"),
+            }
+        };
+        let candidates = |group: usize| {
+            let keep_first = if policy.keeps_prompt { case.prompt } else { policy.keep_first };
+            let cache = &caches[group];
+            let free = |i: &usize| cache[*i].position >= keep_first && i + policy.keep_recent < cache.len();
+            (0..cache.len()).filter(free).map(|i| (group, i)).collect::<Vec<_>>()
+        };
+        let is_rounded = case.formula.is_none() && policy.score.name() != "recency";
+        let mut ambiguous = false;
+        // The entries that leave of some that may: the lowest score in a group that holds more than the floor, the oldest of equal ones.
+        let mut choose = |mut of: Vec<(usize, usize)>,
+                          leaving: usize,
+                          floor: usize,
+                          score: &dyn Fn(usize, usize) -> f64| {
+            let mut victims: Vec<(usize, usize)> = Vec::new();
+            of.sort_by_key(|(group, i)| (caches[*group][*i].position, *group));
+            let scores: HashMap<(usize, usize), f64> = of.iter().map(|at| (*at, score(at.0, at.1))).collect();
+            while victims.len() < leaving {
+                let held = |of: usize| caches[of].len() - victims.iter().filter(|(group, _)| *group == of).count();
+                let may: Vec<(usize, usize)> =
+                    of.iter().copied().filter(|(group, _)| held(*group) > floor).collect();
+                let Some(victim) = may.iter().copied().reduce(|a, b| if scores[&b] < scores[&a] { b } else { a })
+                else {
+                    break;
+                };
+                let close = |at: &(usize, usize)| {
+                    let (a, b) = (scores[at], scores[&victim]);
                     a != b && (a - b).abs() <= 1e-5 * b.abs()
                 };
-                answer.ambiguous |= is_rounded && candidates.iter().any(|&i| close(i));
-                candidates.retain(|i| *i != victim);
-                victims.push(cache[victim].position);
+                ambiguous |= is_rounded && may.iter().any(close);
+                of.retain(|at| *at != victim);
+                victims.push(victim);
             }
-            cache.retain(|entry| !victims.contains(&entry.position));
-            victims.sort_unstable();
-            answer.evictions.extend(victims.into_iter().map(|victim| Eviction {
-                step: t as u32,
-                group: group as u32,
-                victim: victim as u32,
-            }));
+            victims
+        };
+        let own = |group: usize, i: usize| own_score(group, case.formula.as_ref(), i);
+        let all = 0..groups;
+        let victims: Vec<(usize, usize)> = if let Some(pool) = policy.budget.as_pool() {
+            let floor = pool.kept_by_each(policy.size);
+            let held = caches.iter().map(Vec::len).sum();
+            let leaving = excess(groups, held, groups * policy.size);
+            let shared: Vec<(usize, usize)> = all.clone().flat_map(candidates).collect();
+            match &case.divider {
+                None => choose(shared, leaving, floor, &own),
+                Some(_) if leaving == 0 => Vec::new(),
+                Some(_) => {
+                    let divides = |group: usize, i: usize| own_score(group, case.divider.as_ref(), i);
+                    let first = choose(shared, leaving, floor, &divides);
+                    let mut victims = Vec::new();
+                    for group in all.clone() {
+                        let leaving = first.iter().filter(|(of, _)| *of == group).count();
+                        past[group].size.set(caches[group].len() - leaving);
+                        // The best of the floor are safe: those that would leave last.
+                        let may = candidates(group);
+                        let safe = floor.saturating_sub(caches[group].len() - may.len()).min(may.len());
+                        let order = choose(may.clone(), may.len(), 0, &divides);
+                        let free = order[..may.len() - safe].to_vec();
+                        victims.extend(choose(free, leaving, 0, &own));
+                        past[group].size.set(policy.size);
+                    }
+                    victims
+                }
+            }
+        } else if let (Some(tokens), [cache]) = (policy.score.block(), &caches[..]) {
+            let scores: Vec<f64> = (0..cache.len()).map(|i| own(0, i)).collect();
+            let leaving = excess(1, cache.len(), policy.size);
+            let (mut victims, mut may) = (Vec::new(), candidates(0));
+            while victims.len() < leaving && !may.is_empty() {
+                // All that may leave of the best block: one without protected entries, if there is any.
+                let block = |i: usize| cache[i].position / tokens;
+                let is_free = |i: usize| candidates(0).contains(&(0, i));
+                let whole = |i: usize| (0..cache.len()).filter(|other| block(*other) == block(i)).all(is_free);
+                let whole: Vec<usize> = may.iter().map(|(_, i)| *i).filter(|i| whole(*i)).collect();
+                let pool = if whole.is_empty() { may.iter().map(|(_, i)| *i).collect() } else { whole };
+                let lowest = pool.into_iter().reduce(|a, b| if scores[b] < scores[a] { b } else { a }).unwrap();
+                victims.extend(may.iter().copied().filter(|(_, i)| block(*i) == block(lowest)));
+                may.retain(|(_, i)| block(*i) != block(lowest));
+            }
+            victims
+        } else {
+            let sizes = policy.group_sizes(heads);
+            let of_group =
+                |group: usize| choose(candidates(group), excess(1, caches[group].len(), sizes[group]), 0, &own);
+            all.flat_map(of_group).collect()
+        };
+        answer.ambiguous |= ambiguous;
+        let leave = |(group, i): (usize, usize)| (group, caches[group][i].position);
+        for (group, position) in victims.into_iter().map(leave).collect::<Vec<_>>() {
+            caches[group].retain(|entry| entry.position != position);
+            answer.evictions.push(Eviction { step: t as u32, group: group as u32, victim: position as u32 });
         }
         answer.attention.push(rows);
     }

@@ -4,11 +4,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::budget::BudgetPool;
 use super::custom::FunctionInputs;
 use super::formula::{self, Function, Scorer, Word};
 use super::future::{RecordedAttention, SecondReading};
 use super::policy::SizedPolicy;
-use super::scan::{Attention, BlockScan, Eviction, NewEntries, Vectors, Wanted};
+use super::scan::{Attention, BlockScan, NewEntries, Vectors, Wanted};
 use super::scoring::{Method, Score};
 use super::settings::Scope;
 
@@ -78,9 +79,12 @@ pub struct CacheEntries {
     pub(super) window: Option<usize>,
     /// Entries outside the window stay, masked: forks may need them.
     pub(super) keeps_all: bool,
-    /// What the cache is cut back to: the policy's size, or no limit while a prompt is read that will be cut.
-    pub(super) limit: usize,
-    /// Entries that leave at once, when there are so many more than the limit.
+    /// Computes the score that divides the entries of a pool, if that is not the policy's own.
+    pub(super) divider: Option<Scorer>,
+    /// What each group is cut back to: its size, or no limit while a prompt is read that will be cut, and where all layers evict
+    /// together. In a pool these are what its groups hold on average. (groups)
+    pub(super) limits: Vec<usize>,
+    /// Entries that leave a group at once, when there are so many more than its limit.
     pub(super) burst: usize,
     /// Whether the prompt will be cut.
     pub(super) awaits_cut: bool,
@@ -115,7 +119,8 @@ impl CacheEntries {
             second_reading: None,
             window: None,
             keeps_all: false,
-            limit: usize::MAX,
+            divider: None,
+            limits: vec![usize::MAX],
             burst: 1,
             awaits_cut: false,
             newest: Vec::new(),
@@ -138,7 +143,8 @@ impl CacheEntries {
     /// The same cache as that of a layer, which functions that score entries are told.
     #[must_use]
     pub fn of_layer(self, layer: usize) -> CacheEntries {
-        CacheEntries { layer, scorer: self.scorer.map(|scorer| scorer.of_layer(layer)), ..self }
+        let [scorer, divider] = [self.scorer, self.divider].map(|scorer| Some(scorer?.of_layer(layer)));
+        CacheEntries { layer, scorer, divider, ..self }
     }
 
     /// The same entries in an unbounded cache, to see what they are paid by what is read next. No policy has removed any yet.
@@ -165,7 +171,8 @@ impl CacheEntries {
 
     /// The scores of the cache, and of those that hold the same until a cut.
     fn scores(&self) -> impl Iterator<Item = Score> {
-        std::iter::once(self).chain(&self.cuts).filter_map(|cache| Some(cache.policy?.score))
+        let policies = std::iter::once(self).chain(&self.cuts).filter_map(|cache| cache.policy);
+        policies.flat_map(SizedPolicy::scores)
     }
 
     /// What its scores have to know of new entries.
@@ -188,16 +195,17 @@ impl CacheEntries {
         self.cuts.iter_mut().for_each(|cut| cut.end_prompt(reread));
         let (Some(policy), Some(mut scorer)) = (self.policy, self.scorer.take()) else { return };
         if scorer.wants_reread() && !self.newest.is_empty() {
-            let mask = vec![0.0; self.len()];
+            // Nothing has left yet, and no window takes anything.
+            let mask = vec![0.0; self.seen];
             for group in 0..self.groups.len() {
                 let positions = &self.groups[group].positions;
                 let of_entries =
                     |head: &Vec<f32>| positions.iter().map(|position| head[*position as usize]).collect();
                 let reread: Vec<Vec<f32>> = reread.iter().map(of_entries).collect();
-                let unprotected = self.candidates(policy, group, self.len());
+                let unprotected = self.candidates(policy, group, self.seen);
                 let entries = formula::Entries { positions, mask: &mask, unprotected };
                 scorer.read_again(&reread, group, &entries);
-                self.newest[group] = scorer.scores(group, 0..self.len()).collect();
+                self.newest[group] = scorer.scores(group, 0..self.seen).collect();
             }
         }
         self.scorer = Some(scorer);
@@ -281,9 +289,13 @@ impl CacheEntries {
         self.window
     }
 
-    /// Entries that it holds at most, while a token is read.
-    pub fn most(&self) -> usize {
-        self.limit.saturating_add(self.burst - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
+    /// Entries that a key-value head holds at most, while a token is read; in a pool, on average over its heads.
+    pub fn most(&self, kv_head: usize) -> usize {
+        let limit = match self.policy {
+            Some(SizedPolicy { size, schedule, .. }) if self.evicts_together() && schedule.every.is_some() => size,
+            _ => self.limits[self.group_of(kv_head)],
+        };
+        limit.saturating_add(self.burst - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
     }
 
     /// The oldest position that is there after `seen` tokens, as far as the window goes.
@@ -300,79 +312,17 @@ impl CacheEntries {
         if !policy.awaits_prompt() {
             return bounded;
         }
-        let ranks_by_newest =
-            matches!(policy.score.method(), Method::NewestAttention | Method::Instructions | Method::Function(_));
-        let newest = if ranks_by_newest { bounded.groups.len() } else { 0 };
-        CacheEntries { limit: usize::MAX, awaits_cut: true, newest: vec![Vec::new(); newest], ..bounded }
+        CacheEntries { awaits_cut: true, ..bounded.evicting_together() }
     }
 
-    /// After the prompt's last token: a policy that protects the prompt has its size from there on. A cache whose policy's schedule
-    /// says so is cut to its size: protected entries are kept, and of the others those with the highest scores, the newer of equal
-    /// ones. Returns the columns each group keeps, ascending: (groups)(entries); `None` if all entries fit. `log` takes what leaves,
-    /// group by group, the oldest first. A function needs the `vectors` of the entries.
-    pub fn cut(
-        &mut self,
-        log: Option<&mut Vec<Eviction>>,
-        vectors: Option<&dyn Vectors>,
-    ) -> Option<Vec<Vec<u32>>> {
-        let policy = self.policy.filter(|_| std::mem::take(&mut self.awaits_cut))?;
-        let newest = std::mem::take(&mut self.newest);
-        if policy.keeps_prompt {
-            let (keep_first, limit) = (self.seen, self.len() + policy.size);
-            (self.policy, self.limit) = (Some(SizedPolicy { keep_first, ..policy }), limit);
-            return None;
-        }
-        let entries = self.len();
-        let block = policy.score.block();
-        let kept = (entries > policy.size).then(|| {
-            // All groups hold the same: nothing but the window has removed anything yet.
-            let first = self.first_columns(policy, 0);
-            let candidates = first as u32..(entries - policy.keep_recent) as u32;
-            let room = policy.size - first - policy.keep_recent;
-            let of_group = |group| {
-                let scores = self.scores_at_cut(policy, group, &newest, vectors);
-                let score = |column: u32| scores[column as usize];
-                if let Some(tokens) = block {
-                    let all: Vec<usize> = (0..entries).collect();
-                    let candidates = candidates.start as usize..candidates.end as usize;
-                    let mut left =
-                        self.blocks(tokens, group, &all, candidates, entries - policy.size, |at| scores[at]);
-                    left.sort_unstable();
-                    let stays = |column: &u32| left.binary_search(&(*column as usize)).is_err();
-                    return (0..entries as u32).filter(stays).collect();
-                }
-                let mut kept: Vec<u32> = candidates.clone().collect();
-                // NaN sorts somewhere; it shows in the results.
-                kept.sort_by(|a, b| score(*b).total_cmp(&score(*a)).then(b.cmp(a)));
-                kept.truncate(room);
-                kept.extend(0..candidates.start);
-                kept.extend(candidates.end..entries as u32);
-                kept.sort_unstable();
-                kept
-            };
-            (0..self.groups.len()).map(of_group).collect::<Vec<_>>()
+    /// The same cache, from which nothing leaves until [`evict_together`](super::evict_together).
+    fn evicting_together(self) -> CacheEntries {
+        let ranks_by_newest = self.policy.is_some_and(|policy| {
+            matches!(policy.score.method(), Method::NewestAttention | Method::Instructions | Method::Function(_))
         });
-        if let (Some(log), Some(kept)) = (log, &kept) {
-            for (group, kept) in kept.iter().enumerate() {
-                let positions = self.groups[group].positions.iter().enumerate();
-                let left = positions.filter(|(column, _)| kept.binary_search(&(*column as u32)).is_err());
-                let step = self.seen as u32 - 1;
-                log.extend(left.map(|(_, victim)| Eviction { step, group: group as u32, victim: *victim }));
-            }
-        }
-        if let Some(kept) = &kept {
-            self.keep(kept);
-        }
-        match policy.schedule.every {
-            Some(_) => self.limit = policy.size,
-            // Nothing leaves any more, so nothing needs a score.
-            None => {
-                self.scorer = None;
-                self.inputs = None;
-                self.received = Vec::new();
-            }
-        }
-        kept
+        let groups = self.groups.len();
+        let newest = vec![Vec::new(); if ranks_by_newest { groups } else { 0 }];
+        CacheEntries { limits: vec![usize::MAX; groups], newest, ..self }
     }
 
     /// Adds the positions of a block's tokens, and what is known of them.
@@ -389,7 +339,7 @@ impl CacheEntries {
         }
         let sums = self.received.iter_mut().flat_map(|received| &mut received.sums);
         sums.for_each(|sums| sums.resize(stride, 0.0));
-        if let Some(scorer) = &mut self.scorer {
+        for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
             scorer.begin(self.seen, rows, stride, new);
         }
         if let Some(inputs) = &mut self.inputs {
@@ -397,14 +347,13 @@ impl CacheEntries {
         }
     }
 
-    /// Takes a row of attention, whose token is column `column`: adds it to what entries have received, computes the formula of the
-    /// policy if that has one, with its scores if they `decide` what leaves, and keeps what a prompt would be cut by after this row.
-    /// The `mask` of a group is 0 for columns that are in the cache.
+    /// Takes a row of attention: adds it to what entries have received, computes the formula of the policy if that has one, with its
+    /// scores if they `decide` what leaves, and keeps what a prompt would be cut by after this row. The `mask` of a group has all
+    /// columns up to that of the row's token, and is 0 for those that are in the cache.
     pub(super) fn attend<'a>(
         &mut self,
         attention: &Attention<'_>,
         vectors: &dyn Vectors,
-        column: usize,
         decides: bool,
         mask: impl Fn(usize) -> &'a [f32],
     ) {
@@ -414,22 +363,27 @@ impl CacheEntries {
             }
         }
         let Some(policy) = self.policy else { return };
-        let (step, columns) = (self.seen + attention.row, column + 1);
+        let step = self.seen + attention.row;
         // The end of a read may be that of the prompt.
-        let may_be_cut = attention.ends_read && !self.newest.is_empty();
-        if let Some(mut scorer) = self.scorer.take() {
-            let row = formula::Row { attention, vectors, step, column, decides: decides || may_be_cut };
-            for group in 0..self.groups.len() {
-                let positions = &self.groups[group].positions;
-                let unprotected = self.candidates(policy, group, columns);
-                scorer.run(&row, group, &formula::Entries { positions, mask: mask(group), unprotected });
+        let may_be_cut = attention.ends_read && (self.awaits_cut || policy.pools_model());
+        let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
+        let run = |scorer: &mut Scorer, entries: &CacheEntries| {
+            for group in 0..entries.groups.len() {
+                let (positions, mask) = (&entries.groups[group].positions, mask(group));
+                let unprotected = entries.candidates(policy, group, mask.len());
+                scorer.run(&row, group, &formula::Entries { positions, mask, unprotected });
             }
-            self.scorer = Some(scorer);
+        };
+        let (mut scorer, mut divider) = (self.scorer.take(), self.divider.take());
+        for scorer in [&mut scorer, &mut divider].into_iter().flatten() {
+            run(scorer, self);
         }
+        (self.scorer, self.divider) = (scorer, divider);
         if !may_be_cut {
             return;
         }
         for group in 0..self.newest.len() {
+            let columns = mask(group).len();
             self.newest[group] = match (&self.scorer, policy.score) {
                 (Some(scorer), _) => scorer.scores(group, 0..columns).collect(),
                 (None, Score::Custom(_)) => {
@@ -440,9 +394,8 @@ impl CacheEntries {
                     })
                 }
                 (None, _) => {
-                    let mut newest = vec![0.0; attention.width];
+                    let mut newest = vec![0.0; columns];
                     attention.add_to(&mut newest, policy.scope, group);
-                    newest.truncate(columns);
                     newest
                 }
             };
@@ -457,13 +410,17 @@ impl CacheEntries {
         first..columns.saturating_sub(policy.keep_recent).max(first)
     }
 
-    /// Ends a block after which there are so many columns.
-    pub(super) fn leave(&mut self, rows: usize, columns: usize) {
+    /// Ends a block.
+    pub(super) fn leave(&mut self, rows: usize) {
         self.seen += rows;
-        let sums = self.received.iter_mut().flat_map(|received| &mut received.sums);
-        sums.for_each(|sums| sums.truncate(columns));
-        if let Some(scorer) = &mut self.scorer {
-            scorer.truncate(columns);
+        let columns: Vec<usize> = self.groups.iter().map(|group| group.positions.len()).collect();
+        for received in &mut self.received {
+            // An unbounded cache has one group, and sums for more.
+            let groups = received.sums.len() / columns.len();
+            received.sums.iter_mut().enumerate().for_each(|(group, sums)| sums.truncate(columns[group / groups]));
+        }
+        for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
+            scorer.truncate(&columns);
         }
     }
 
@@ -479,10 +436,9 @@ impl CacheEntries {
                 keep(sums, kept);
             }
         }
-        let all = self.len();
-        for (newest, kept) in self.newest.iter_mut().zip(kept) {
-            *newest =
-                newest.chunks(all).flat_map(|head| kept.iter().map(|column| head[*column as usize])).collect();
+        for ((newest, group), kept) in self.newest.iter_mut().zip(&self.groups).zip(kept) {
+            let heads = newest.chunks(group.positions.len().max(1));
+            *newest = heads.flat_map(|head| kept.iter().map(|column| head[*column as usize])).collect();
         }
         for (group, kept) in self.groups.iter_mut().zip(kept) {
             keep(&mut group.positions, kept);
@@ -490,7 +446,7 @@ impl CacheEntries {
                 keep(&mut group.priority, kept);
             }
         }
-        if let Some(scorer) = &mut self.scorer {
+        for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
             scorer.keep(kept);
         }
     }
@@ -500,8 +456,9 @@ impl CacheEntries {
     /// `len`, if it needs what an unbounded read does not compute (see [`Score::shares_prefix`]), or if the layer's window has
     /// passed entries that it needs.
     pub fn fork(&self, len: usize, policy: Option<SizedPolicy>, salt: u64) -> Option<CacheEntries> {
-        let too_large = policy.is_some_and(|policy| len > policy.size);
-        let needs_more = len > 0 && policy.is_some_and(|policy| !policy.score.shares_prefix());
+        let smallest = |policy: SizedPolicy| policy.head_sizes(self.heads.kv_heads).into_iter().min();
+        let too_large = policy.and_then(smallest).is_some_and(|smallest| len > smallest);
+        let needs_more = len > 0 && policy.is_some_and(|policy| !policy.shares_prefix());
         let columns = self.columns_at(len)?;
         if self.policy.is_some() || too_large || needs_more {
             return None;
@@ -526,14 +483,19 @@ impl CacheEntries {
             received,
             scorer: policy.and_then(|policy| match policy.score {
                 Score::Formula(formula) if formula.method() == Method::Instructions => {
-                    let scorer = Scorer::new(formula, policy.size, self.heads, policy.scope, salt);
+                    let is_divided = policy.divides().is_some();
+                    let scorer = Scorer::new(formula, policy.size, is_divided, self.heads, policy.scope, salt);
                     Some(scorer.of_layer(self.layer))
                 }
                 _ => None,
             }),
+            divider: policy.and_then(|policy| {
+                let divides = policy.budget.as_pool()?.score?;
+                Some(Scorer::new(divides, policy.size, true, self.heads, policy.scope, salt).of_layer(self.layer))
+            }),
             inputs: policy.filter(|policy| policy.score.is_function()).map(|_| FunctionInputs::new(groups)),
             window: self.window,
-            limit: policy.map_or(usize::MAX, |policy| policy.size),
+            limits: policy.map_or(vec![usize::MAX; groups], |policy| policy.group_sizes(self.heads)),
             burst: policy.and_then(|policy| policy.schedule.every).unwrap_or(1),
             seen: len,
             salt,
@@ -545,7 +507,7 @@ impl CacheEntries {
             let priority = positions.iter().map_while(|position| fork.priority(group, *position, |_| 0.0));
             fork.groups[group] = HeadGroup { priority: priority.collect(), positions: positions.to_vec() };
         }
-        Some(fork)
+        Some(if policy.is_some_and(SizedPolicy::pools_model) { fork.evicting_together() } else { fork })
     }
 
     /// The columns of an unbounded cache that were there after `len` tokens; `None` if some are not there (any more).
@@ -555,13 +517,40 @@ impl CacheEntries {
         (len <= self.seen && start <= first).then(|| first - start..len - start)
     }
 
-    /// Entries per key-value head.
-    pub fn len(&self) -> usize {
-        self.groups[0].positions.len()
+    /// The pool that its entries leave from, if heads share them.
+    pub fn pool(&self) -> Option<BudgetPool> {
+        self.policy?.budget.as_pool()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Whether its entries leave together with those of other layers.
+    fn evicts_together(&self) -> bool {
+        self.policy.is_some_and(SizedPolicy::pools_model) && !self.awaits_cut
+    }
+
+    /// Entries that leave a group at once.
+    pub fn burst(&self) -> usize {
+        self.burst
+    }
+
+    /// What its heads add to the pool of all layers before entries leave that; `None` before a prompt that will be cut ends.
+    pub fn most_together(&self) -> Option<usize> {
+        let policy = self.policy.filter(|_| self.evicts_together())?;
+        Some(self.groups.len().saturating_mul(policy.size.saturating_add(policy.schedule.buffer())))
+    }
+
+    /// Entries of a key-value head.
+    pub fn len(&self, kv_head: usize) -> usize {
+        self.groups[self.group_of(kv_head)].positions.len()
+    }
+
+    /// Entries of each key-value head.
+    pub fn lens(&self) -> Vec<usize> {
+        (0..self.heads.kv_heads).map(|kv_head| self.len(kv_head)).collect()
+    }
+
+    /// Entries of the key-value head that has most.
+    pub fn longest(&self) -> usize {
+        self.groups.iter().map(|group| group.positions.len()).max().unwrap_or(0)
     }
 
     /// Token positions of the surviving entries: (groups)(entries), oldest first. One group if all heads hold the

@@ -84,10 +84,9 @@ impl RecordedAttention {
         self.tokens += 1;
         for (group, rows) in self.groups.iter_mut().enumerate() {
             self.row.clear();
-            self.row.resize(attention.width, 0.0);
+            self.row.resize(self.tokens, 0.0);
             attention.add_to(&mut self.row, self.scope, group);
             let scale = SCALE / heads.of_group(self.scope, group).len() as f32;
-            self.row.truncate(self.tokens);
             self.row.iter_mut().for_each(|share| *share *= scale);
             let start = rows.len();
             rows.resize(start + self.tokens, f16::ZERO);

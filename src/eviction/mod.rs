@@ -13,6 +13,7 @@ pub mod formula;
 mod future;
 mod on_device;
 mod policy;
+mod pool;
 pub mod presets;
 mod scan;
 mod schedule;
@@ -22,12 +23,13 @@ mod size;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{Budget, Share};
+pub use budget::{Budget, BudgetPool, PoolOver};
 pub use custom::{CustomScore, Remembered, ScoreFunction, State, Step};
 pub use entries::{CacheEntries, Heads};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use on_device::{ScanRule, Scanned};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
+pub use pool::{Kept, LayerEntries, evict_together};
 pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors, Wanted};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
 pub use scoring::{NamedScore, SCORES, Score};

@@ -45,11 +45,11 @@ impl CacheEntries {
             let own = ScanRule { limit: usize::MAX, window: self.window, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
-        if policy.schedule.every != Some(1) || policy.keeps_prompt {
+        if policy.schedule.every != Some(1) || policy.keeps_prompt || policy.budget.is_by_head() {
             return None;
         }
         Some(ScanRule {
-            limit: self.limit,
+            limit: self.limits[0],
             window: self.window,
             keep_first: policy.keep_first,
             keep_recent: policy.keep_recent,
@@ -75,7 +75,7 @@ impl CacheEntries {
     /// Entries of each group after `rows` more tokens. Every group of a full cache loses one for each that joins.
     pub fn len_after(&self, rows: usize) -> usize {
         let window = if self.keeps_all { usize::MAX } else { self.window.unwrap_or(usize::MAX) };
-        (self.len() + rows).min(self.limit).min(window)
+        (self.len(0) + rows).min(self.limits[0]).min(window)
     }
 
     /// What is known of the entries, as a device gets it.

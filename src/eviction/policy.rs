@@ -10,9 +10,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::budget::Budget;
-use super::formula::Pool;
-use super::formula::Word;
+use super::budget::{Budget, BudgetPool, PoolOver};
+use super::entries::Heads;
+use super::formula::{Formula, Pool, Word};
 use super::schedule::Schedule;
 use super::scoring::{Method, Score};
 use super::settings::Scope;
@@ -45,11 +45,10 @@ impl CacheRule {
 
     /// Whether the scores that a policy has while it reads a prompt depend on its size.
     pub fn scores_depend_on_size(self) -> bool {
-        let CacheRule::Evict { policy: Policy { score, keep_first, keep_recent, .. }, .. } = self else {
-            return false;
-        };
-        let of_size = [keep_first, keep_recent].into_iter().any(|amount| matches!(amount, Amount::Percent(_)));
-        score.depends_on_size() || score.depends_on_protection() && of_size
+        let CacheRule::Evict { policy, .. } = self else { return false };
+        let amounts = [policy.keep_first, policy.keep_recent];
+        let of_size = amounts.into_iter().any(|amount| matches!(amount, Amount::Percent(_)));
+        policy.scores().any(|score| score.depends_on_size() || score.depends_on_protection() && of_size)
     }
 
     /// The policy's definition, whatever the size; `None` if there is no policy.
@@ -150,6 +149,8 @@ impl Policy {
         // sizes of a pyramid depend on the number of protected entries.
         match (self.score.method(), self.budget) {
             (Method::Order, Budget::Pyramid(_)) => Policy { scope: Scope::Layer, ..self },
+            (Method::Order, Budget::Pool(BudgetPool { score: Some(_), .. })) => self,
+            (Method::Order, budget) if budget.is_by_head() => Policy { keep_recent: Amount::Tokens(0), ..self },
             (Method::Order, _) => Policy { scope: Scope::Layer, keep_recent: Amount::Tokens(0), ..self },
             _ => self,
         }
@@ -177,6 +178,15 @@ impl Policy {
         let Policy { score, scope, budget, schedule, .. } = policy;
         let keeps_prompt = policy.keep_first == Amount::Prompt;
         ensure!(
+            !budget.is_by_head() || scope == Scope::Head,
+            "its budget lets the heads of a layer hold different numbers of entries; its scope must be head"
+        );
+        let looks_ahead = |score: Formula| score.reads_future() || score.has(Word::RereadAttention);
+        ensure!(
+            !budget.as_pool().and_then(|pool| pool.score).is_some_and(looks_ahead),
+            "the score that divides its budget looks ahead, which only the score that decides what leaves can"
+        );
+        ensure!(
             score.block().is_none() || scope == Scope::Layer,
             "whole blocks are evicted under its score, which heads would do at different times; its scope must be layer"
         );
@@ -191,30 +201,17 @@ impl Policy {
         Ok(SizedPolicy { score, scope, keep_first, keep_recent, keeps_prompt, size, budget, schedule })
     }
 
-    /// Checks the policy at cache size `size` in a model of so many layers.
+    /// The scores that it computes: its own, and the one that divides its budget if it has that.
+    pub fn scores(self) -> impl Iterator<Item = Score> {
+        std::iter::once(self.score).chain(self.budget.divides())
+    }
+
+    /// Checks the policy at cache size `size` in a model of so many layers and key-value heads.
     ///
     /// # Errors
-    /// As [`Policy::at`], a budget for another number of layers, or a layer too small for what is protected.
-    pub fn check(self, size: usize, layers: usize) -> Result<()> {
-        let sized = self.at(size)?;
-        self.budget.check(layers)?;
-        if self.budget == Budget::Uniform {
-            return Ok(());
-        }
-        let [keep_first, keep_recent] = [sized.keep_first, sized.keep_recent].map(Amount::Tokens);
-        let keep_first = if sized.keeps_prompt { Amount::Prompt } else { keep_first };
-        let of_layer = Policy { keep_first, keep_recent, budget: Budget::Uniform, ..self };
-        for (layer, size) in sized.sizes(layers).into_iter().enumerate() {
-            if let Err(error) = of_layer.at(size) {
-                bail!(
-                    "its budget `{}` leaves layer {layer} (of 0 to {}) a size of {size}: {error}\n\
-                     hint: use a larger cache size, protect fewer entries, or share more evenly",
-                    self.budget,
-                    layers - 1
-                );
-            }
-        }
-        Ok(())
+    /// As [`Policy::at`] and [`SizedPolicy::check`].
+    pub fn check(self, size: usize, layers: usize, kv_heads: usize) -> Result<()> {
+        self.at(size)?.check(layers, kv_heads)
     }
 }
 
@@ -388,14 +385,95 @@ impl SizedPolicy {
         self.budget.sizes(self.size, self.keep_recent, layers)
     }
 
-    /// Entries of the smallest layer: what it can read before anything is evicted.
+    /// Entries of the smallest layer or head: what it can read before anything is evicted.
     pub fn smallest(self, layers: usize) -> usize {
-        self.sizes(layers).into_iter().min().unwrap_or(self.size)
+        let smallest = |layer: usize| {
+            let own = self.of_layer(layer, layers);
+            if let Budget::OfLayer(sizes) = own.budget { sizes.iter().copied().min() } else { Some(own.size) }
+        };
+        (0..layers).filter_map(smallest).min().unwrap_or(self.size)
+    }
+
+    /// Whether every head of every layer has the policy's size.
+    pub fn is_uniform(self, layers: usize, kv_heads: usize) -> bool {
+        let sizes = || (0..layers).flat_map(|layer| self.of_layer(layer, layers).head_sizes(kv_heads));
+        match self.budget.as_pool() {
+            Some(BudgetPool { over, score, .. }) => over == PoolOver::Heads && kv_heads == 1 && score.is_none(),
+            None => sizes().all(|size| size == self.size),
+        }
+    }
+
+    /// Entries of each key-value head of one layer ([`of_layer`](Self::of_layer)); `usize::MAX` for one from which none leaves. In a pool
+    /// they are the mean.
+    pub(super) fn head_sizes(self, kv_heads: usize) -> Vec<usize> {
+        if let Budget::OfLayer(sizes) = self.budget { sizes.clone() } else { vec![self.size; kv_heads] }
+    }
+
+    /// The same of each decision group.
+    pub(super) fn group_sizes(self, heads: Heads) -> Vec<usize> {
+        match self.scope {
+            Scope::Head => self.head_sizes(heads.kv_heads),
+            Scope::Layer => vec![self.size],
+        }
+    }
+
+    /// The policies of the key-value heads of one layer, each with its own size.
+    pub fn of_heads(self, kv_heads: usize) -> impl Iterator<Item = SizedPolicy> {
+        self.head_sizes(kv_heads).into_iter().map(move |size| SizedPolicy { size, ..self })
     }
 
     /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
     pub fn awaits_prompt(self) -> bool {
         self.schedule.cut || self.keeps_prompt
+    }
+
+    /// How its entries are divided among layers and heads.
+    pub fn budget(self) -> Budget {
+        self.budget
+    }
+
+    /// Whether all layers evict together, after a token has gone through all of them.
+    pub fn pools_model(self) -> bool {
+        self.budget.pools_model()
+    }
+
+    /// The score that says how many entries leave from each head of a pool, if that is not its own.
+    pub(super) fn divides(self) -> Option<Score> {
+        self.budget.divides()
+    }
+
+    /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text ([`Score::shares_prefix`]).
+    pub fn shares_prefix(self) -> bool {
+        self.score.shares_prefix() && self.divides().is_none()
+    }
+
+    /// As of [`Policy::scores`].
+    pub fn scores(self) -> impl Iterator<Item = Score> {
+        std::iter::once(self.score).chain(self.divides())
+    }
+
+    /// Checks the policy in a model of so many layers and key-value heads.
+    ///
+    /// # Errors
+    /// A budget for another number of layers or heads, or a layer or head too small for what is protected.
+    pub fn check(self, layers: usize, kv_heads: usize) -> Result<()> {
+        self.budget.check(layers, kv_heads)?;
+        let SizedPolicy { score, scope, schedule, .. } = self;
+        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(Amount::Tokens);
+        let keep_first = if self.keeps_prompt { Amount::Prompt } else { keep_first };
+        let of_head = Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform, schedule };
+        for layer in 0..layers {
+            for size in self.of_layer(layer, layers).head_sizes(kv_heads) {
+                if let Err(error) = of_head.at(size) {
+                    bail!(
+                        "its budget leaves layer {layer} (of 0 to {}) a size of {size}: {error}\n\
+                         hint: use a larger cache size, protect fewer entries, or share more evenly",
+                        layers - 1
+                    );
+                }
+            }
+        }
+        Ok(())
     }
 
     /// As [`Policy::check_windows`].
@@ -418,7 +496,7 @@ impl SizedPolicy {
         let (grown, size) = match (self.schedule.cut, self.keeps_prompt) {
             (true, _) if tokens < prompt => return tokens,
             (true, _) => (prompt.min(self.size) + tokens - prompt, self.size),
-            (_, true) => (tokens, self.size + prompt),
+            (_, true) => (tokens, self.size.saturating_add(prompt)),
             _ => (tokens, self.size),
         };
         match self.schedule.every {
@@ -440,18 +518,19 @@ impl SizedPolicy {
             schedule: Schedule::CUT,
             ..self
         };
-        let SizedPolicy { keep_first, keep_recent, size, .. } = self;
-        let shared = match self.score.depends_on_protection() {
+        let SizedPolicy { keep_first, keep_recent, size, budget, .. } = self;
+        let shared = match self.scores().any(Score::depends_on_protection) {
             true => SizedPolicy { keep_first, keep_recent, ..shared },
             false => shared,
         };
-        if self.score.depends_on_size() { SizedPolicy { size, ..shared } } else { shared }
+        let shared = if self.divides().is_some() { SizedPolicy { budget, ..shared } } else { shared };
+        if self.scores().any(Score::depends_on_size) { SizedPolicy { size, ..shared } } else { shared }
     }
 
     /// The policy of one layer, with its size.
     #[must_use]
     pub fn of_layer(self, layer: usize, layers: usize) -> SizedPolicy {
         let size = self.sizes(layers).get(layer).copied().unwrap_or(self.size);
-        SizedPolicy { size, budget: Budget::Uniform, ..self }
+        SizedPolicy { size, budget: self.budget.of_layer(layer, size), ..self }
     }
 }

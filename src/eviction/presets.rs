@@ -3,8 +3,8 @@
 //! Each row names its paper, and where the code it agrees with deviates from other code of the same name. `full`
 //! and `truncate` are not policies but values of [`CacheRule`](super::CacheRule).
 
-use super::budget::Budget;
-use super::formula::{FormulaError, Pool};
+use super::budget::{Budget, BudgetPool, PoolOver};
+use super::formula::{Formula, FormulaError, Pool};
 use super::policy::{Amount, Policy};
 use super::schedule::Schedule;
 use super::scoring::Score;
@@ -21,7 +21,7 @@ pub struct Preset {
     pub keep_first: Amount,
     pub keep_recent: Amount,
     pub schedule: Schedule,
-    pub budget: Budget,
+    pub budget: fn() -> anyhow::Result<Budget>,
     /// What leaves, in one line.
     pub summary: &'static str,
     /// Paper and code that define it, and where this deviates.
@@ -31,9 +31,10 @@ pub struct Preset {
 impl Preset {
     /// # Errors
     /// A preset whose file is not there.
-    pub fn policy(&self) -> Result<Policy, FormulaError> {
+    pub fn policy(&self) -> anyhow::Result<Policy> {
         let score = Score::new(self.score, Pool::Mean)?;
-        let Preset { scope, keep_first, keep_recent, budget, schedule, .. } = *self;
+        let budget = (self.budget)()?;
+        let Preset { scope, keep_first, keep_recent, schedule, .. } = *self;
         Ok(Policy { score, scope, keep_first, keep_recent, budget, schedule })
     }
 }
@@ -52,7 +53,7 @@ const fn preset(
         keep_first: Amount::Tokens(0),
         keep_recent,
         schedule: Schedule::EVERY_TOKEN,
-        budget: Budget::Uniform,
+        budget: || Ok(Budget::Uniform),
         summary,
         source,
     }
@@ -75,6 +76,10 @@ const fn of_prompt(
 
 /// SnapKV's score.
 const SNAPKV: &str = "smooth(window(attention, 64), 5)";
+
+/// Of SnapKV's highest half of the size, 64 of them recent, and of the rest.
+const CRITICALKV: &str = "if(rank(-pooled(smooth(window(attention, 64), 5))) < (size - 1) / 2 - 64, 1e9, \
+                          (pooled(smooth(window(attention, 64), 5)) / 64 + 0.0001) * projected_value_norm)";
 
 /// The table of presets.
 pub const PRESETS: &[Preset] = &[
@@ -208,13 +213,23 @@ pub const PRESETS: &[Preset] = &[
         "arXiv 2404.14469, NVIDIA/kvpress `snapkv_press.py` (FasterDecoding/SnapKV: per query head, 32 queries; in its LongBench runs the largest of 7 neighbours)",
     ),
     Preset {
-        budget: Budget::Pyramid(20),
+        budget: || Ok(Budget::Pyramid(20)),
         ..of_prompt(
             "pyramidkv",
             SNAPKV,
             (Scope::Head, 0, 64),
             "SnapKV with sizes that fall from layer to layer; the last has a twentieth of what is not recent",
             "arXiv 2406.02069 (NVIDIA/kvpress `pyramidkv_press.py` gives no layer fewer than 64 or more than the prompt, and rounds each)",
+        )
+    },
+    Preset {
+        budget: || Ok(Budget::pool(PoolOver::Heads, 20)),
+        ..of_prompt(
+            "adakv",
+            SNAPKV,
+            (Scope::Head, 0, 64),
+            "SnapKV with the lowest scores of all heads of a layer; each head keeps its best fifth of a size",
+            "arXiv 2407.11550, NVIDIA/kvpress `adakv_press.py` over SnapKV (which masks what is evicted, and keeps it in memory)",
         )
     },
     of_prompt(
@@ -224,6 +239,16 @@ pub const PRESETS: &[Preset] = &[
         "what the next 512 queries are expected to attend to least, times the L2 norm of the value, is cut",
         "arXiv 2510.00636, NVIDIA/kvpress `expected_attention_press.py`",
     ),
+    Preset {
+        budget: || Ok(Budget::pool(PoolOver::Heads, 20)),
+        ..of_prompt(
+            "ada-expected",
+            "expected_attention(512) * value_norm2",
+            (Scope::Head, 4, 0),
+            "Expected Attention with the lowest scores of all heads of a layer; each head keeps its best fifth of a size",
+            "arXiv 2407.11550 and 2510.00636, NVIDIA/kvpress `adakv_press.py` over `expected_attention_press.py`",
+        )
+    },
     of_prompt(
         "lagkv",
         "lag_score(128)",
@@ -233,12 +258,24 @@ pub const PRESETS: &[Preset] = &[
     ),
     of_prompt(
         "criticalkv",
-        "if(rank(-pooled(smooth(window(attention, 64), 5))) < (size - 1) / 2 - 64, 1e9, \
-         (pooled(smooth(window(attention, 64), 5)) / 64 + 0.0001) * projected_value_norm)",
+        CRITICALKV,
         (Scope::Head, 0, 64),
         "half of the size is SnapKV's; of the rest what has the least score times projected value is cut",
         "arXiv 2502.03805, NVIDIA/kvpress `criticalkv_press.py` over SnapKV",
     ),
+    Preset {
+        budget: || {
+            let score = Some(Formula::new(SNAPKV, Pool::Mean)?);
+            Ok(Budget::Pool(BudgetPool { over: PoolOver::Heads, floor: 20, score }))
+        },
+        ..of_prompt(
+            "critical-adakv",
+            CRITICALKV,
+            (Scope::Head, 0, 64),
+            "heads have the sizes of adakv, and keep what criticalkv keeps at these",
+            "arXiv 2502.03805, NVIDIA/kvpress `criticalkv_press.py` (`CriticalAdaKVPress`) over SnapKV",
+        )
+    },
     of_prompt(
         "chunkkv",
         "block(smooth(window(attention, 64), 5), 20)",
@@ -254,6 +291,26 @@ pub const PRESETS: &[Preset] = &[
         "arXiv 2505.23416, NVIDIA/kvpress `kvzip_press.py` (which ranks the entries of all layers and heads together, and uses the \
          model's chat template)",
     ),
+    Preset {
+        budget: || Ok(Budget::pool(PoolOver::Model, 0)),
+        ..of_prompt(
+            "kvzip-pool",
+            "reread_attention",
+            (Scope::Head, 4, 0),
+            "KVzip with the lowest scores of all heads of all layers",
+            "arXiv 2505.23416, NVIDIA/kvpress `kvzip_press.py` (which uses the model's chat template)",
+        )
+    },
+    Preset {
+        budget: || Budget::of_file("full_attention_heads.tsv", Some(50)),
+        ..preset(
+            "duo",
+            "position",
+            (Scope::Head, Amount::Tokens(0)),
+            "half of the heads keep everything, by ./full_attention_heads.tsv; of the others the oldest leaves after the first tokens",
+            "arXiv 2410.10819, mit-han-lab/duo-attention, whose `attn_patterns` have the files and the numbers of first and recent tokens",
+        )
+    },
     Preset {
         schedule: Schedule { cut: false, every: Some(128) },
         ..preset(
@@ -317,7 +374,7 @@ pub fn by_name(name: &str) -> Option<Policy> {
 }
 
 /// The same; `None` if there is no such preset.
-pub fn find(name: &str) -> Option<Result<Policy, FormulaError>> {
+pub fn find(name: &str) -> Option<anyhow::Result<Policy>> {
     let find = |base: &str| PRESETS.iter().find(|preset| preset.name == base).map(Preset::policy);
     match split_keep_first(name) {
         Some((base, keep_first)) => {
@@ -326,6 +383,12 @@ pub fn find(name: &str) -> Option<Result<Policy, FormulaError>> {
         }
         None => find(name),
     }
+}
+
+/// What to do about a preset that cannot be used.
+pub fn hint_of(error: &anyhow::Error) -> String {
+    let of_formula = error.downcast_ref::<FormulaError>().map(|error| error.hint.clone());
+    of_formula.unwrap_or("`tova-bench list policies` says what file it reads, and where it comes from".to_owned())
 }
 
 /// When entries leave under a name that says nothing else: as a preset has it, otherwise after every token.
@@ -365,7 +428,12 @@ mod tests {
             match preset.policy() {
                 Ok(policy) => assert!(policy.at(64).is_ok(), "{}", preset.name),
                 Err(error) => {
-                    assert!(preset.name == "qfilters" && error.to_string().contains("q_filters.safetensors"))
+                    let file = match preset.name {
+                        "qfilters" => "q_filters.safetensors",
+                        "duo" => "full_attention_heads.tsv",
+                        other => panic!("{other}: {error:#}"),
+                    };
+                    assert!(error.to_string().contains(file), "{error:#}");
                 }
             }
         }

@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use super::entries::{CacheEntries, Heads};
 use super::formula::MeanRotation;
+use super::pool::Living;
 use super::settings::Scope;
 use crate::vector;
 
@@ -104,10 +105,10 @@ pub trait Vectors {
 pub struct BlockScan<'a> {
     entries: &'a mut CacheEntries,
     rows: usize,
-    /// Entries before the block; the block's row r is column `held + r`.
-    held: usize,
-    /// Entries per group that are in the cache now.
-    cached: usize,
+    /// Entries of each group before the block; its row r is column `held + r`. (groups)
+    held: Vec<usize>,
+    /// Entries of each group that are in the cache now. (groups)
+    cached: Vec<usize>,
     /// 0 for entries in the cache, -inf for evicted and future ones: (groups)(stride)
     masks: Vec<Vec<f32>>,
     /// The newest query's attention, summed over a group's heads: (stride)
@@ -120,17 +121,20 @@ pub struct BlockScan<'a> {
 
 impl<'a> BlockScan<'a> {
     pub(super) fn new(entries: &'a mut CacheEntries, rows: usize, new: &NewEntries<'_>) -> Self {
-        let held = entries.len();
-        let stride = vector::padded(held + rows);
-        entries.join(rows, stride, new);
-        entries.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
-        let mut mask = vec![f32::NEG_INFINITY; stride];
+        let stride = vector::padded(entries.longest() + rows);
         // Entries that the layer's window has passed are there only if they are kept for forks.
         let oldest = entries.oldest_after(entries.seen) as u32;
-        let passed = entries.groups[0].positions[..held].partition_point(|position| *position < oldest);
-        mask[passed..held].fill(0.0);
-        let masks = vec![mask; entries.groups.len()];
-        let cached = held - passed;
+        let mut masks = vec![vec![f32::NEG_INFINITY; stride]; entries.groups.len()];
+        let (mut held, mut cached) = (Vec::new(), Vec::new());
+        for (group, mask) in entries.groups.iter().zip(&mut masks) {
+            let (len, passed) =
+                (group.positions.len(), group.positions.partition_point(|position| *position < oldest));
+            mask[passed..len].fill(0.0);
+            held.push(len);
+            cached.push(len - passed);
+        }
+        entries.join(rows, stride, new);
+        entries.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
         let (newest, ends_read) = (vec![0.0; stride], new.ends_read);
         BlockScan { entries, rows, held, cached, masks, newest, ends_read, victims: Vec::new() }
     }
@@ -161,7 +165,7 @@ impl<'a> BlockScan<'a> {
 
     /// Adds token `row` of the block to the cache, computes its attention, and evicts. Each row once, in order.
     ///
-    /// `logits` (heads, rows, stride) holds the row's scaled logits in its first `held + row + 1` columns and
+    /// `logits` (heads, rows, stride) holds the row's scaled logits in the first columns, up to that of the row, and
     /// becomes its unnormalised attention weights, 0 for entries not in the cache; `normaliser` takes max and sum
     /// of each head. `vectors` are those of the same columns.
     pub fn step(
@@ -174,16 +178,16 @@ impl<'a> BlockScan<'a> {
     ) {
         let (rows, stride) = (self.rows, self.stride());
         let heads = self.entries.heads;
-        let column = self.held + row;
-        let width = vector::padded(column + 1);
-        for mask in &mut self.masks {
-            mask[column] = 0.0;
+        for ((mask, held), cached) in self.masks.iter_mut().zip(&self.held).zip(&mut self.cached) {
+            mask[held + row] = 0.0;
+            *cached += 1;
         }
-        self.cached += 1;
+        let widths: Vec<usize> = self.held.iter().map(|held| vector::padded(held + row + 1)).collect();
         self.victims.clear();
-        let passed = self.pass(row, log.as_deref_mut());
+        self.pass(row, log.as_deref_mut());
         for head in 0..heads.heads {
             let group = self.entries.group_of(head / heads.per_kv_head());
+            let width = widths[group];
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
             let scorers = std::iter::once(&mut self.entries.scorer)
                 .chain(self.entries.cuts.iter_mut().map(|cut| &mut cut.scorer));
@@ -196,91 +200,105 @@ impl<'a> BlockScan<'a> {
             normaliser.sum[head * rows + row] = sum;
         }
         let ends_read = self.ends_read && row + 1 == rows;
-        let attention = Attention { logits, sums: &normaliser.sum, heads, rows, row, stride, width, ends_read };
+        let sums = &normaliser.sum;
+        let attention = Attention { logits, sums, heads, rows, row, stride, widths: &widths, ends_read };
         if let Some(recorded) = &mut self.entries.recorded {
             recorded.push(&attention, heads);
         }
         if let Some(second) = &mut self.entries.second_reading {
             second.add(&attention, heads);
         }
-        let is_full = self.is_full();
-        self.entries.attend(&attention, vectors, column, is_full, |group| &self.masks[group]);
+        let excess = self.excess();
+        let decides = excess.iter().any(|excess| *excess > 0);
+        let mask = |group: usize| &self.masks[group][..self.held[group] + row + 1];
+        self.entries.attend(&attention, vectors, decides, mask);
         for cut in &mut self.entries.cuts {
             // Before the cut the caches of all heads hold the same.
-            cut.attend(&attention, vectors, column, false, |_| &self.masks[0]);
+            cut.attend(&attention, vectors, false, |_| mask(0));
         }
-        self.evict(&attention, vectors, &passed, log);
+        if decides {
+            self.evict(&attention, vectors, excess, log);
+        }
     }
 
-    /// Whether entries have to leave.
-    fn is_full(&self) -> bool {
-        self.cached >= self.entries.limit.saturating_add(self.entries.burst)
+    /// Entries that have to leave each group; of a pool, all of them in the first place.
+    fn excess(&self) -> Vec<usize> {
+        let CacheEntries { limits, burst, policy, .. } = &*self.entries;
+        let of = |cached: usize, limit: usize, burst: usize| {
+            if cached > limit.saturating_add(burst) { cached - limit } else { 0 }
+        };
+        if policy.is_some_and(|policy| policy.budget.as_pool().is_some()) {
+            let limit = limits.iter().fold(0, |sum: usize, limit| sum.saturating_add(*limit));
+            return vec![of(self.cached.iter().sum(), limit, limits.len() * (burst - 1))];
+        }
+        self.cached.iter().zip(limits).map(|(cached, limit)| of(*cached, *limit, burst - 1)).collect()
     }
 
-    /// Removes the entry that the query of a row is the first not to see. Returns for each group whether it had one: all, or
-    /// those in which the policy has not evicted it before.
-    fn pass(&mut self, row: usize, mut log: Option<&mut Vec<Eviction>>) -> Vec<bool> {
+    /// Removes the entry that the query of a row is the first not to see, from the groups in which the policy has not evicted it before.
+    fn pass(&mut self, row: usize, mut log: Option<&mut Vec<Eviction>>) {
         let position = self.entries.seen + row;
-        let Some(passed) = self.entries.oldest_after(position + 1).checked_sub(1) else { return Vec::new() };
-        let (masks, groups) = (&mut self.masks, &self.entries.groups);
-        let columns = masks.iter_mut().zip(groups).enumerate().map(|(group, (mask, entries))| {
+        let Some(passed) = self.entries.oldest_after(position + 1).checked_sub(1) else { return };
+        let groups = self.entries.groups.iter().zip(&mut self.masks).zip(&mut self.cached).enumerate();
+        for (group, ((entries, mask), cached)) in groups {
             let column = entries.positions.binary_search(&(passed as u32)).ok();
-            let Some(column) = column.filter(|column| mask[*column] == 0.0) else { return false };
+            let Some(column) = column.filter(|column| mask[*column] == 0.0) else { continue };
             mask[column] = f32::NEG_INFINITY;
+            *cached -= 1;
             if let Some(log) = log.as_deref_mut() {
                 // It was seen for the last time one step before.
                 log.push(Eviction { step: position as u32 - 1, group: group as u32, victim: passed as u32 });
             }
-            true
-        });
-        columns.collect()
+        }
     }
 
-    /// Evicts from every group that has too many entries. A group that its window has taken one from has not; afterwards all
-    /// groups have the same number again: with a window one entry leaves at a time, so they differ only in a full cache, which
-    /// stays full.
+    /// Evicts from the groups that have too many entries. (With a window one entry leaves at a time, and a group that its window has
+    /// taken one from has no more than its size.)
     fn evict(
         &mut self,
         attention: &Attention<'_>,
         vectors: &dyn Vectors,
-        passed: &[bool],
+        excess: Vec<usize>,
         mut log: Option<&mut Vec<Eviction>>,
     ) {
-        let mut left = usize::from(passed.contains(&true));
-        if !self.is_full() {
-            self.cached -= left;
-            return;
-        }
-        let BlockScan { entries, held, masks, newest, victims, .. } = self;
+        let BlockScan { entries, held, cached, masks, newest, victims, .. } = self;
         let Some(policy) = entries.policy else { return };
-        let (step, columns) = ((entries.seen + attention.row) as u32, *held + attention.row + 1);
-        let groups = masks.iter_mut().enumerate();
-        for (group, mask) in groups.filter(|(group, _)| !passed.get(*group).copied().unwrap_or(false)) {
-            let candidates = entries.candidates(policy, group, columns);
-            left = 0;
-            entries.evict(group, candidates, mask, (attention, vectors), newest, |victim| {
-                left += 1;
-                victims.push((group, victim));
-                if let Some(log) = log.as_deref_mut() {
-                    let victim = entries.groups[group].positions[victim];
-                    log.push(Eviction { step, group: group as u32, victim });
-                }
-            });
+        let step = (entries.seen + attention.row) as u32;
+        let columns: Vec<usize> = held.iter().map(|held| held + attention.row + 1).collect();
+        let sources = (attention, vectors);
+        if let Some(pool) = policy.budget.as_pool() {
+            let living = Living { masks, cached, columns: &columns };
+            entries.evict_from_pool(policy, pool, excess[0], living, sources, victims);
+        } else {
+            for (group, excess) in excess.into_iter().enumerate().filter(|(_, excess)| *excess > 0) {
+                let candidates = entries.candidates(policy, group, columns[group]);
+                let mask = &mut masks[group][..columns[group]];
+                entries.evict(group, excess, candidates, mask, sources, newest, |victim| {
+                    victims.push((group, victim))
+                });
+            }
+            victims.iter().for_each(|(group, _)| cached[*group] -= 1);
         }
-        self.cached -= left;
+        if let Some(log) = log.as_deref_mut() {
+            log.extend(victims.iter().map(|(group, victim)| {
+                let victim = entries.groups[*group].positions[*victim];
+                Eviction { step, group: *group as u32, victim }
+            }));
+        }
     }
 
     /// Ends the block. Returns the columns each group keeps, ascending: (groups)(entries); `None` if nothing was
     /// evicted.
     pub fn finish(self) -> Option<Vec<Vec<u32>>> {
         let BlockScan { entries, rows, held, cached, masks, .. } = self;
-        let columns = held + rows;
-        let kept: Option<Vec<Vec<u32>>> = (cached < columns && !entries.keeps_all).then(|| {
-            let kept = |mask: &Vec<f32>| (0..columns as u32).filter(|c| mask[*c as usize] == 0.0).collect();
-            masks.iter().map(kept).collect()
+        let loses = held.iter().zip(&cached).any(|(held, cached)| *cached < held + rows);
+        let kept: Option<Vec<Vec<u32>>> = (loses && !entries.keeps_all).then(|| {
+            let kept = |(mask, held): (&Vec<f32>, &usize)| {
+                (0..(held + rows) as u32).filter(|column| mask[*column as usize] == 0.0).collect()
+            };
+            masks.iter().zip(&held).map(kept).collect()
         });
-        entries.leave(rows, columns);
-        entries.cuts.iter_mut().for_each(|cut| cut.leave(rows, columns));
+        entries.leave(rows);
+        entries.cuts.iter_mut().for_each(|cut| cut.leave(rows));
         if let Some(kept) = &kept {
             entries.keep(kept);
         }
@@ -298,7 +316,8 @@ pub(super) struct Attention<'a> {
     rows: usize,
     pub(super) row: usize,
     stride: usize,
-    pub(super) width: usize,
+    /// Whole lanes that hold the columns up to that of the row: (groups)
+    widths: &'a [usize],
     /// Whether it is the last row of a read.
     pub(super) ends_read: bool,
 }
@@ -307,14 +326,16 @@ impl Attention<'_> {
     /// The weights of a head, and what makes them sum to 1.
     pub(super) fn of_head(&self, head: usize) -> (&[f32], f32) {
         let at = head * self.rows + self.row;
-        (&self.logits[at * self.stride..][..self.width], 1.0 / self.sums[at])
+        let width = self.widths[head * self.widths.len() / self.heads.heads];
+        (&self.logits[at * self.stride..][..width], 1.0 / self.sums[at])
     }
 
-    /// Adds a group's attention, summed over its query heads, to `onto` (stride).
+    /// Adds a group's attention, summed over its query heads, to `onto` (columns).
     pub(super) fn add_to(&self, onto: &mut [f32], scope: Scope, group: usize) {
         for head in self.heads.of_group(scope, group) {
             let (weights, scale) = self.of_head(head);
-            vector::add_scaled(&mut onto[..self.width], weights, scale);
+            let columns = weights.len().min(onto.len());
+            vector::add_scaled(&mut onto[..columns], &weights[..columns], scale);
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Scores that never change are drawn or taken from the key when an entry joins, and are stored beside it as its
 //! priority. The others are sums over attention, which the scan provides.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use super::custom::{CustomScore, Step};
@@ -248,46 +249,59 @@ impl CacheEntries {
         }
     }
 
-    /// Evicts as many entries of a group as leave at once: those with the lowest scores among the `candidates`, the oldest of equal
-    /// ones. The `mask` is 0 for columns that are in the cache. `newest` is scratch space for one row of attention.
+    /// The scores of a group's `candidates`. The `mask` has the columns of the group, and is 0 for those that are in the cache. `newest` is
+    /// scratch space for one row of attention.
+    pub(super) fn scores_of<'a>(
+        &'a self,
+        group: usize,
+        candidates: Range<usize>,
+        mask: &[f32],
+        (attention, vectors): (&Attention<'_>, &dyn Vectors),
+        newest: &'a mut [f32],
+    ) -> Scores<'a> {
+        let Some(policy) = self.policy else { return Scores::Ascending };
+        match policy.score.method() {
+            Method::Order => Scores::Ascending,
+            Method::NewestAttention => {
+                let newest = &mut newest[..mask.len()];
+                newest.fill(0.0);
+                attention.add_to(newest, policy.scope, group);
+                Scores::Attention(&newest[candidates])
+            }
+            Method::SummedAttention => Scores::Attention(&self.received[0].sums[group][candidates]),
+            Method::NormPriority => {
+                Scores::Priorities(Cow::Borrowed(&self.groups[group].priority[candidates]), SAME_NORM)
+            }
+            Method::RandomPriority => {
+                Scores::Priorities(Cow::Borrowed(&self.groups[group].priority[candidates]), 0.0)
+            }
+            Method::Instructions => {
+                let scores = self.scorer.iter().flat_map(|scorer| scorer.scores(group, candidates.clone()));
+                Scores::Formula(scores.collect())
+            }
+            // Without an answer the oldest entry leaves.
+            Method::Function(score) => match self.custom_scores(score, group, mask, (attention, vectors)) {
+                Some(scores) => Scores::Priorities(scores[candidates].to_vec().into(), 0.0),
+                None => Scores::Ascending,
+            },
+        }
+    }
+
+    /// Evicts the `excess` entries of a group: those with the lowest scores among the `candidates`, the oldest of equal ones.
     pub(super) fn evict(
         &self,
         group: usize,
+        excess: usize,
         candidates: Range<usize>,
         mask: &mut [f32],
-        (attention, vectors): (&Attention<'_>, &dyn Vectors),
+        sources: (&Attention<'_>, &dyn Vectors),
         newest: &mut [f32],
         mut evicted: impl FnMut(usize),
     ) {
         let Some(policy) = self.policy else { return };
-        let of_function;
-        let scores = match policy.score.method() {
-            Method::Order => Scores::Ascending,
-            Method::NewestAttention => {
-                newest[..attention.width].fill(0.0);
-                attention.add_to(newest, policy.scope, group);
-                Scores::Attention(&newest[candidates.clone()])
-            }
-            Method::SummedAttention => Scores::Attention(&self.received[0].sums[group][candidates.clone()]),
-            Method::NormPriority => {
-                Scores::Priorities(&self.groups[group].priority[candidates.clone()], SAME_NORM)
-            }
-            Method::RandomPriority => Scores::Priorities(&self.groups[group].priority[candidates.clone()], 0.0),
-            Method::Instructions => match &self.scorer {
-                Some(scorer) => Scores::Formula(scorer.scores(group, candidates.clone()).collect()),
-                None => return,
-            },
-            Method::Function(score) => {
-                of_function = self.custom_scores(score, group, mask, (attention, vectors));
-                // Without an answer the oldest entry leaves.
-                of_function
-                    .as_ref()
-                    .map_or(Scores::Ascending, |scores| Scores::Priorities(&scores[candidates.clone()], 0.0))
-            }
-        };
+        let scores = self.scores_of(group, candidates.clone(), mask, sources, newest);
         if let (Scores::Formula(scores), Some(tokens)) = (&scores, policy.score.block()) {
             let living: Vec<usize> = (0..mask.len()).filter(|column| mask[*column] == 0.0).collect();
-            let excess = living.len().saturating_sub(self.limit);
             let score = |column: usize| f64::from(scores[column - candidates.start]);
             for column in self.blocks(tokens, group, &living, candidates.clone(), excess, score) {
                 mask[column] = f32::NEG_INFINITY;
@@ -295,11 +309,9 @@ impl CacheEntries {
             }
             return;
         }
-        for _ in 0..self.burst {
+        for _ in 0..excess {
             let living = &mut mask[candidates.clone()];
-            // If every score is NaN, the oldest leaves, and the NaN shows in the results.
-            let lowest = scores.lowest(living).or_else(|| Scores::Ascending.lowest(living));
-            let Some(offset) = lowest else { return };
+            let Some(offset) = scores.lowest(living) else { return };
             living[offset] = f32::NEG_INFINITY;
             evicted(candidates.start + offset);
         }
@@ -390,18 +402,26 @@ impl CacheEntries {
         })
     }
 
-    /// The scores of a group's columns when a prompt is cut. `newest` is what was kept of the prompt's last token.
+    /// The scores of a group's columns after the last token that was read.
     pub(super) fn scores_at_cut(
         &self,
         policy: SizedPolicy,
         group: usize,
-        newest: &[Vec<f32>],
         vectors: Option<&dyn Vectors>,
     ) -> Vec<f64> {
+        let newest = &self.newest;
         let HeadGroup { positions, priority } = &self.groups[group];
         let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
-            Method::Order => (0..positions.len()).map(|column| column as f64).collect(),
+            Method::Order => positions.iter().map(|position| f64::from(*position)).collect(),
+            Method::Instructions if policy.divides().is_some() => {
+                let columns = 0..positions.len();
+                self.scorer
+                    .iter()
+                    .flat_map(|scorer| scorer.scores(group, columns.clone()))
+                    .map(f64::from)
+                    .collect()
+            }
             Method::NewestAttention | Method::Instructions => of_f32(&newest[group]),
             Method::SummedAttention => of_f32(&self.received[0].sums[group]),
             Method::NormPriority | Method::RandomPriority => priority.clone(),
@@ -417,24 +437,41 @@ impl CacheEntries {
 }
 
 /// The scores of some columns.
-enum Scores<'a> {
+pub(super) enum Scores<'a> {
     /// The oldest has the lowest.
     Ascending,
     Attention(&'a [f32]),
     /// As of [`lowest_priority`].
-    Priorities(&'a [f64], f64),
+    Priorities(Cow<'a, [f64]>, f64),
     Formula(Vec<f32>),
 }
 
 impl Scores<'_> {
-    /// The first column of the lowest score among those whose mask is 0; `None` if every score is NaN.
-    fn lowest(&self, mask: &[f32]) -> Option<usize> {
-        match self {
-            Scores::Ascending => mask.iter().position(|m| *m == 0.0),
+    /// The first column of the lowest score among those whose mask is 0; `None` if there is none.
+    pub fn lowest(&self, mask: &[f32]) -> Option<usize> {
+        let lowest = match self {
+            Scores::Ascending => None,
             Scores::Attention(scores) => vector::masked_argmin(scores, mask),
             Scores::Formula(scores) => vector::masked_argmin(scores, mask),
             Scores::Priorities(scores, same) => lowest_priority(scores, mask, *same),
+        };
+        // If every score is NaN, the oldest leaves, and the NaN shows in the results.
+        lowest.or_else(|| mask.iter().position(|m| *m == 0.0))
+    }
+
+    /// The score of a column whose token has this position.
+    pub fn at(&self, column: usize, position: u32) -> f64 {
+        match self {
+            Scores::Ascending => f64::from(position),
+            Scores::Attention(scores) => f64::from(scores[column]),
+            Scores::Formula(scores) => f64::from(scores[column]),
+            Scores::Priorities(scores, _) => scores[column],
         }
+    }
+
+    /// The share of itself by which a score must be lower than another to be no tie.
+    pub fn tolerance(&self) -> f64 {
+        if let Scores::Priorities(_, same) = self { *same } else { 0.0 }
     }
 }
 

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::definition;
-use super::formula::Pool;
 use super::formula::canonical::Expr;
 use super::formula::words::{FUNCTIONS, FunctionRow, Kind, WORDS};
+use super::formula::{Formula, Pool};
 use super::*;
 
 /// A generated layer: its logits, key norms and policy.
@@ -32,6 +32,8 @@ pub(super) struct Case {
     chunks: Vec<usize>,
     /// What the policy's formula was written as.
     pub formula: Option<(Expr, Pool)>,
+    /// The same of what divides its budget.
+    pub divider: Option<(Expr, Pool)>,
 }
 
 /// One pair of dimensions is rotated, and one is not.
@@ -171,7 +173,7 @@ impl Case {
             let start = entries.seen;
             let rows = lengths.next().unwrap().min(to - start);
             let positions: Vec<Vec<u32>> = entries.survivors().iter().map(|group| group.to_vec()).collect();
-            let held = entries.len();
+            let held = entries.lens();
             let groups: Vec<usize> = (0..self.heads.kv_heads).map(|kv| entries.group_of(kv)).collect();
             let kv_heads = self.heads.kv_heads;
             let each = |row: usize| (0..kv_heads).map(move |kv| (kv, start + row));
@@ -204,18 +206,22 @@ impl Case {
             };
             let mut scan = entries.begin(rows, &new);
             let stride = scan.stride();
-            let key_at = |head: usize, column: usize| match column.checked_sub(held) {
-                Some(row) => start + row,
-                None => positions[groups[head / self.heads.per_kv_head()]][column] as usize,
+            let key_at = |head: usize, column: usize| {
+                let kv_head = head / self.heads.per_kv_head();
+                match column.checked_sub(held[kv_head]) {
+                    Some(row) => start + row,
+                    None => positions[groups[kv_head]][column] as usize,
+                }
             };
             let column = |kv: usize, column: usize| key_at(kv * self.heads.per_kv_head(), column);
-            let columns = |kv: usize| (0..held + rows).map(|at| column(kv, at)).collect();
+            let columns = |kv: usize| (0..held[kv] + rows).map(|at| column(kv, at)).collect();
             let vectors = Columns(self, (0..kv_heads).map(columns).collect(), start);
             // Unused columns hold arbitrary numbers, as in the real table.
             let mut logits = vec![1e3; self.heads.heads * rows * stride];
+            let held_by = |head: usize| held[head / self.heads.per_kv_head()];
             for head in 0..self.heads.heads {
                 for row in 0..rows {
-                    for column in 0..=held + row {
+                    for column in 0..=held_by(head) + row {
                         logits[(head * rows + row) * stride + column] =
                             self.logit(head, start + row, key_at(head, column));
                     }
@@ -228,7 +234,7 @@ impl Case {
                 let mut attention = vec![vec![0.0; self.tokens]; self.heads.heads];
                 for (head, attention) in attention.iter_mut().enumerate() {
                     let at = head * rows + row;
-                    for column in 0..held + rows {
+                    for column in 0..held_by(head) + rows {
                         let weight = logits[at * stride + column] / normaliser.sum[at];
                         if weight != 0.0 {
                             attention[key_at(head, column)] = f64::from(weight);
@@ -295,7 +301,20 @@ fn cases(ties: bool) -> impl Strategy<Value = Case> {
             let vectors = [(); 2].map(|()| numbers(kv_heads * tokens * DIM, -2.0, 2.0));
             let policy = policy.at(size).unwrap();
             let heads = Heads { heads, kv_heads };
-            Case { heads, tokens, policy, window, prompt: tokens, logits, norms, vectors, chunks, formula: None }
+            let (formula, divider) = (None, None);
+            Case {
+                heads,
+                tokens,
+                policy,
+                window,
+                prompt: tokens,
+                logits,
+                norms,
+                vectors,
+                chunks,
+                formula,
+                divider,
+            }
         },
     )
 }
@@ -333,6 +352,15 @@ fn formulas() -> impl Strategy<Value = String> {
     prop_oneof![20 => all, 1 => prop::sample::select(future.map(str::to_owned).to_vec())]
 }
 
+/// Ends a prompt of one layer.
+fn end_prompt(
+    entries: &mut CacheEntries,
+    log: Option<&mut Vec<Eviction>>,
+    vectors: Option<&dyn Vectors>,
+) -> Option<Kept> {
+    evict_together(&mut [LayerEntries { entries, log, vectors }], true).remove(0)
+}
+
 fn agrees(case: &Case) -> Result<(), TestCaseError> {
     agrees_under(case, case.policy)
 }
@@ -363,7 +391,8 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
     let mut attention = Vec::new();
     if policy.awaits_prompt() {
         attention = case.scan(&mut entries, case.prompt, &mut log);
-        entries.cut(Some(&mut log), Some(&case.columns(&entries)));
+        let vectors = case.columns(&entries);
+        end_prompt(&mut entries, Some(&mut log), Some(&vectors));
     }
     attention.extend(case.scan(&mut entries, case.tokens, &mut log));
     // What leaves at once has no order.
@@ -398,6 +427,35 @@ proptest! {
         agrees(&scheduled(case, schedule, prompt))?;
     }
 
+    /// Heads with sizes of their own, or with a pool.
+    #[test]
+    fn budgets_by_head_equal_the_definition(
+        case in prop_oneof![3 => cases(false), 1 => cases(true)], schedule in prop::option::of(schedules()), prompt in 1usize..70,
+        pool in any::<bool>(), floor in prop::sample::select(vec![0u8, 20, 50, 100]), divided in 0usize..9, seed in any::<u64>()
+    ) {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let case = match schedule {
+            Some(schedule) => scheduled(case, schedule, prompt),
+            None => case,
+        };
+        let kv_heads = case.heads.kv_heads;
+        let least = case.policy.keep_first.max(case.policy.keep_recent) + case.policy.keep_recent;
+        let mut size = || if rng.bool() { usize::MAX } else { rng.usize(least + 1..least + 30) };
+        let sizes: Vec<usize> = (0..kv_heads).map(|_| size()).collect();
+        let budget = if pool { Budget::pool(PoolOver::Heads, floor) } else { Budget::OfLayer(Box::leak(sizes.into())) };
+        let policy = SizedPolicy { budget, scope: Scope::Head, ..case.policy };
+        let own = ["value_norm", "if(rank(attention) < size / 2, 1000000, value_norm)", "attention * value_norm + size"];
+        let Some(own) = own.get(divided).filter(|_| pool) else { return agrees(&Case { policy, ..case }) };
+        // The same score divides the budget for every own one.
+        let [own, divider] = [*own, "ema(attention, 0.5)"].map(|text| (formula::parse::parse(text).unwrap(), Pool::Mean, text));
+        let budget = Budget::Pool(BudgetPool {
+            over: PoolOver::Heads, floor, score: Some(Formula::new(divider.2, Pool::Mean).unwrap())
+        });
+        let policy = SizedPolicy { budget, score: Score::new(own.2, Pool::Mean).unwrap(), ..policy };
+        let (formula, divider) = (Some((own.0, own.1)), Some((divider.0, divider.1)));
+        agrees(&Case { policy, tokens: case.tokens.min(40), prompt: case.prompt.min(40), formula, divider, ..case })?;
+    }
+
     /// What an unbounded cache keeps of a policy until the prompt is cut is what a cache of its own has.
     #[test]
     fn a_shared_prompt_is_cut_as_one_of_its_own(
@@ -418,7 +476,7 @@ proptest! {
             let mut alone = CacheEntries::bounded(case.heads, policy, salt).with_window(window, false);
             case.scan(&mut alone, case.prompt, &mut Vec::new());
             let mut shared = unbounded.fork_for_cut(&cuts, case.prompt, policy, salt).unwrap();
-            prop_assert_eq!(shared.cut(None, None), alone.cut(None, None));
+            prop_assert_eq!(end_prompt(&mut shared, None, None), end_prompt(&mut alone, None, None));
             let (mut a, mut b) = (Vec::new(), Vec::new());
             prop_assert_eq!(case.scan(&mut shared, case.tokens, &mut a), case.scan(&mut alone, case.tokens, &mut b));
             prop_assert_eq!(a, b);
@@ -552,6 +610,7 @@ fn what_is_not_a_number_by_hand() {
         vectors: [(); 2].map(|()| vec![1.0; tokens * DIM]),
         chunks: vec![2],
         formula: None,
+        divider: None,
     };
     for (written, victim) in victims {
         for pool in [Pool::Mean, Pool::Max] {
@@ -572,9 +631,20 @@ fn random_keeps_a_uniform_sample_of_the_past() {
     let heads = Heads { heads: 1, kv_heads: 1 };
     let (logits, norms) = (vec![0.0; tokens * tokens], vec![0.0; tokens]);
     let vectors = [(); 2].map(|()| vec![0.0; tokens * DIM]);
-    let (chunks, formula) = (vec![64], None);
-    let case =
-        Case { heads, tokens, policy, window: None, prompt: tokens, logits, norms, vectors, chunks, formula };
+    let (chunks, formula, divider) = (vec![64], None, None);
+    let case = Case {
+        heads,
+        tokens,
+        policy,
+        window: None,
+        prompt: tokens,
+        logits,
+        norms,
+        vectors,
+        chunks,
+        formula,
+        divider,
+    };
     let mut quarters = [0usize; 4];
     for salt in 0..40 {
         let mut entries = CacheEntries::bounded(heads, policy, salt);

@@ -16,11 +16,12 @@ use super::config::{AttentionTemperature, LayerAttention, ModelShape};
 use super::decoder::Layer;
 use super::gpu::{GpuAttention, GpuText};
 use super::layers::on_host;
-use super::memory::{BLOCK, HostTables, Keys, LayerCache, ReadStats, Table, Tables};
+use super::memory::{BLOCK, HostTables, Keys, LayerCache, ReadStats, Tables};
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, Rope, rotate_head};
 use super::score::not_negative;
+use super::table::Table;
 use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser, Wanted};
 use crate::vector;
 
@@ -307,10 +308,10 @@ impl<'a> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.rows);
         let HostCache { entries, tables, log, is_long } = cache;
-        let held = entries.len();
-        let columns = held + rows;
-        let stride = vector::padded(columns);
-        tables.reserve(held, columns);
+        let held = entries.lens();
+        let columns: Vec<usize> = held.iter().map(|held| held + rows).collect();
+        let stride = vector::padded(entries.longest() + rows);
+        tables.reserve(&held, rows);
         let frequencies = self.shape.rope.frequencies(*is_long);
         let HostTables { keys, values, all_keys } = &mut **tables;
         let position = entries.seen;
@@ -318,7 +319,7 @@ impl<'a> Projections<'a> {
         for row in 0..rows {
             for kv_head in 0..kv_heads {
                 let value = &self.values[(row * kv_heads + kv_head) * dim..][..dim];
-                values.vector_mut(kv_head, held + row).copy_from_slice(value);
+                values.vector_mut(kv_head, held[kv_head] + row).copy_from_slice(value);
             }
         }
         let new = NewEntries {
@@ -342,9 +343,9 @@ impl<'a> Projections<'a> {
         match keys {
             Keys::Absolute(keys) => {
                 self.rotate_queries(queries, position);
-                self.store_keys(keys, held);
+                self.store_keys(keys, &held);
                 let clock = Instant::now();
-                self.logits_of_all(queries, keys, stride, logits);
+                self.logits_of_all(queries, keys, (&columns, stride), logits);
                 stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values, frequencies);
@@ -355,7 +356,7 @@ impl<'a> Projections<'a> {
             }
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
-                let place = (held, position, frequencies);
+                let place = (&held[..], position, frequencies);
                 self.scan_rerotated(
                     (keys, values),
                     &mut scan,
@@ -371,16 +372,16 @@ impl<'a> Projections<'a> {
         let clock = Instant::now();
         let mixed = sized(&mut scratch.mixed, heads * rows * dim);
         let per_kv = self.shape.heads.per_kv_head();
-        let heads_at_once = self.heads_at_once(columns);
+        let heads_at_once = self.heads_at_once(stride);
         mixed.par_chunks_mut(per_kv * rows * dim).enumerate().with_min_len(heads_at_once).for_each(
             |(kv_head, mixed)| {
                 let weights = &logits[kv_head * per_kv * rows * stride..][..per_kv * rows * stride];
                 let values = Right::Rows(values.head(kv_head));
-                product((per_kv * rows, dim, columns), (mixed, dim), (weights, stride), values);
+                product((per_kv * rows, dim, columns[kv_head]), (mixed, dim), (weights, stride), values);
             },
         );
         stats.attention_products += clock.elapsed();
-        stats.attention_flops += 4 * (heads * rows * columns * dim) as u64;
+        stats.attention_flops += 4 * (per_kv * rows * columns.iter().sum::<usize>() * dim) as u64;
         for row in 0..rows {
             for head in 0..heads {
                 let scale = 1.0 / scratch.normaliser.sum[head * rows + row];
@@ -395,7 +396,7 @@ impl<'a> Projections<'a> {
         if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
             let seen = entries.seen;
             all_keys.reserve(vector::padded(seen));
-            self.store_keys(all_keys, seen - rows);
+            self.store_keys(all_keys, &vec![seen - rows; kv_heads]);
             self.measure_loss(queries, &scratch.normaliser, (all_keys, seen), &mut scratch.all_logits, lost);
         }
         if let Some(kept) = kept {
@@ -429,25 +430,36 @@ impl<'a> Projections<'a> {
         }
     }
 
-    /// The rotated keys become the vectors of a table from `at` on.
-    fn store_keys(&self, table: &mut Table, at: usize) {
+    /// The rotated keys become the vectors of each key-value head of a table from `at` on.
+    fn store_keys(&self, table: &mut Table, at: &[usize]) {
         let (kv_heads, dim) = (self.shape.heads.kv_heads, self.shape.head_dim);
         for row in 0..self.rows {
             for kv_head in 0..kv_heads {
                 let key = &self.keys[(row * kv_heads + kv_head) * dim..][..dim];
-                rotate_head(key, self.angles.row(self.first + row), 1.0, table.vector_mut(kv_head, at + row));
+                rotate_head(
+                    key,
+                    self.angles.row(self.first + row),
+                    1.0,
+                    table.vector_mut(kv_head, at[kv_head] + row),
+                );
             }
         }
     }
 
-    /// The block's logits against cache and block: (heads, rows, stride)
-    fn logits_of_all(&self, queries: &[f32], keys: &Table, stride: usize, logits: &mut [f32]) {
+    /// The block's logits against cache and block, so many `columns` of each key-value head: (heads, rows, stride)
+    fn logits_of_all(
+        &self,
+        queries: &[f32],
+        keys: &Table,
+        (columns, stride): (&[usize], usize),
+        logits: &mut [f32],
+    ) {
         let (dim, rows) = (self.shape.head_dim, self.rows);
         let per_kv = self.shape.heads.per_kv_head();
-        // Whole lanes, unless the cache was shrunk to fit its entries.
-        let width = stride.min(keys.capacity);
         let by_head = logits.par_chunks_mut(per_kv * rows * stride).enumerate();
-        by_head.with_min_len(self.heads_at_once(width)).for_each(|(kv_head, logits)| {
+        by_head.with_min_len(self.heads_at_once(stride)).for_each(|(kv_head, logits)| {
+            // Whole lanes, unless the cache was shrunk to fit its entries.
+            let width = vector::padded(columns[kv_head]).min(keys.capacity(kv_head));
             let queries = &queries[kv_head * per_kv * rows * dim..][..per_kv * rows * dim];
             let keys = Right::Transposed(keys.head(kv_head));
             product((per_kv * rows, width, dim), (logits, stride), (queries, dim), keys);
@@ -463,7 +475,7 @@ impl<'a> Projections<'a> {
         &self,
         (keys, values): (&mut RerotatedKeys, &Table),
         scan: &mut BlockScan<'_>,
-        (held, position, frequencies): (usize, usize, &Frequencies),
+        (held, position, frequencies): (&[usize], usize, &Frequencies),
         logits: &mut [f32],
         normaliser: &mut Normaliser,
         mut log: Option<&mut Vec<Eviction>>,
@@ -474,11 +486,11 @@ impl<'a> Projections<'a> {
         let mut query = vec![0.0; dim];
         for row in 0..rows {
             let key = &self.keys[row * kv_heads * dim..][..kv_heads * dim];
-            let coordinates = keys.push(held + row, key, scan, frequencies);
+            let coordinates = keys.push(held, row, key, scan, frequencies);
             let angles = frequencies.angles(coordinates.into_iter());
             let scale = self.shape.query_scale(position + row);
-            let lanes = vector::padded(held + row + 1);
             for kv_head in 0..kv_heads {
+                let lanes = vector::padded(held[kv_head] + row + 1);
                 let (table, capacity) = keys.of_head(kv_head);
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;

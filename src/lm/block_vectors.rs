@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 
 use super::attention::AttentionShape;
-use super::memory::Table;
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, rotate_head};
+use super::table::Table;
 use crate::eviction::Vectors;
 use crate::eviction::formula::MeanRotation;
 use crate::vector;

@@ -293,29 +293,42 @@ impl ModelShape {
         self.attention.iter().filter_map(|layer| layer.window).any(|window| window < tokens)
     }
 
-    /// Bytes of an entry's key and value in one layer, all heads, in f32.
+    /// Bytes of a key and a value of one head, in f32.
     fn entry_bytes(&self) -> usize {
-        2 * self.heads.kv_heads * self.head_dim * size_of::<f32>()
+        2 * self.head_dim * size_of::<f32>()
     }
 
     /// Bytes of every key and value of the first `tokens` of a text, as caches that branch off need them: also those that a
     /// layer's window has passed.
     pub fn prefix_bytes(&self, tokens: usize) -> u64 {
-        (self.layers * self.entry_bytes()) as u64 * tokens as u64
+        (self.layers * self.heads.kv_heads * self.entry_bytes()) as u64 * tokens as u64
     }
 
-    /// Entries that each layer's cache holds at most: its size where the policy holds, but no more than its window; `usize::MAX`
-    /// where nothing bounds it.
+    /// Entries that every key-value head of every layer holds at most: its size where the policy holds, but no more than the layer's window;
+    /// `usize::MAX` where nothing bounds it. Of heads that share their entries it is the mean.
     pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
         let of_layer = |(index, layer): (usize, &LayerAttention)| {
             let policy = policy.map(|policy| policy.of_layer(index, self.attention.len()));
             let policy = local_layers.policy(policy, layer.window);
-            policy.map_or(usize::MAX, SizedPolicy::most).min(layer.window.unwrap_or(usize::MAX))
+            let most = self.by_head(policy, usize::MAX, SizedPolicy::most);
+            most.into_iter().map(|most| most.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.attention.iter().enumerate().map(of_layer).collect()
+        self.attention.iter().enumerate().flat_map(of_layer).collect()
     }
 
-    /// Entries of each layer after so many tokens, of which the first are the prompt.
+    /// What a policy says of each key-value head of a layer; `without` one for all of them.
+    fn by_head(
+        &self,
+        policy: Option<SizedPolicy>,
+        without: usize,
+        of: impl Fn(SizedPolicy) -> usize,
+    ) -> Vec<usize> {
+        let kv_heads = self.heads.kv_heads;
+        policy.map_or(vec![without; kv_heads], |policy| policy.of_heads(kv_heads).map(of).collect())
+    }
+
+    /// Entries of every key-value head of every layer after so many tokens, of which the first are the prompt. Of heads that share their
+    /// entries it is the mean.
     pub fn entries_after(
         &self,
         (policy, local_layers): (Option<SizedPolicy>, LocalLayers),
@@ -325,10 +338,10 @@ impl ModelShape {
         let of_layer = |(index, layer): (usize, &LayerAttention)| {
             let policy = policy.map(|policy| policy.of_layer(index, self.attention.len()));
             let policy = local_layers.policy(policy, layer.window);
-            let held = policy.map_or(tokens, |policy| policy.entries_after(tokens, prompt));
-            held.min(layer.window.unwrap_or(usize::MAX))
+            let held = self.by_head(policy, tokens, |policy| policy.entries_after(tokens, prompt));
+            held.into_iter().map(|held| held.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.attention.iter().enumerate().map(of_layer).collect()
+        self.attention.iter().enumerate().flat_map(of_layer).collect()
     }
 
     /// Bytes of the cache that no policy bounds after `tokens` of a text: an entry for each in every layer. A layer with a window
@@ -337,12 +350,12 @@ impl ModelShape {
         let room = |layer: &LayerAttention| {
             layer.window.map_or(usize::MAX, |window| vector::padded(window.saturating_add(BLOCK)))
         };
-        let entries: Vec<usize> = self.attention.iter().map(|layer| room(layer).min(tokens)).collect();
-        self.cache_bytes_by_layer(&entries)
+        let rooms = self.attention.iter().map(|layer| vec![room(layer).min(tokens); self.heads.kv_heads]);
+        self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>())
     }
 
-    /// Bytes of the keys and values of so many entries in each layer, in f32.
-    pub fn cache_bytes_by_layer(&self, entries: &[usize]) -> u64 {
+    /// Bytes of the keys and values of so many entries of each key-value head, in f32.
+    pub fn cache_bytes_by_head(&self, entries: &[usize]) -> u64 {
         let entry = self.entry_bytes() as u64;
         entries.iter().fold(0, |all, held| all.saturating_add(entry.saturating_mul(*held as u64)))
     }

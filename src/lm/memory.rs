@@ -5,7 +5,6 @@
 //! holds the block too, afterwards exactly as many entries per key-value head as the layer's size. Shrunk for
 //! generation it has room for one entry more.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,8 +14,10 @@ use super::config::{LayerAttention, ModelShape};
 use super::gpu::GpuCache;
 use super::rerotation::RerotatedKeys;
 use super::rope::Frequencies;
+use super::table::Table;
 use crate::eviction::{
-    CacheEntries, Eviction, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy, Vectors,
+    BudgetPool, CacheEntries, Eviction, Kept, LayerEntries, LocalLayers, PoolOver, Positions, RecordedAttention,
+    Scope, SizedPolicy, Vectors, evict_together,
 };
 use crate::vector;
 
@@ -41,6 +42,8 @@ pub struct Memory {
     pub(super) is_long: bool,
     /// Tokens whose future the policy knows, if it needs that.
     pub(super) known: Option<usize>,
+    /// Whether it has no room for blocks ([`shrink_to_fit`](Self::shrink_to_fit)).
+    pub(super) is_shrunk: bool,
 }
 
 /// What policies that will cut a prompt know of it: (layers)(policies)
@@ -79,94 +82,6 @@ pub(super) enum Keys {
     Absolute(Table),
     /// Rotated again whenever an eviction changes their positions.
     Rerotated(RerotatedKeys),
-}
-
-/// A table of vectors per head, with room for more: (heads, capacity, dim)
-#[derive(Clone, Debug)]
-pub(super) struct Table {
-    pub data: Vec<f32>,
-    heads: usize,
-    pub capacity: usize,
-    dim: usize,
-}
-
-impl Table {
-    pub fn new(heads: usize, capacity: usize, dim: usize) -> Table {
-        Table { data: vec![0.0; heads * capacity * dim], heads, capacity, dim }
-    }
-
-    /// Length of a vector.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
-    /// A copy of the first `held` vectors of every head, with another capacity.
-    pub fn copy(&self, held: usize, capacity: usize) -> Table {
-        self.copy_of(0..held, capacity)
-    }
-
-    /// A copy of some vectors of every head, with another capacity.
-    pub fn copy_of(&self, vectors: Range<usize>, capacity: usize) -> Table {
-        let mut to = Table::new(self.heads, capacity, self.dim);
-        let (start, end) = (vectors.start * self.dim, vectors.end * self.dim);
-        for head in 0..self.heads {
-            to.head_mut(head)[..end - start].copy_from_slice(&self.head(head)[start..end]);
-        }
-        to
-    }
-
-    /// A copy of the vectors `kept` of every head, counted from `start`, with another capacity: (groups)(vectors). Heads of a group
-    /// are adjacent.
-    pub fn copy_kept(&self, start: usize, kept: &[Vec<u32>], capacity: usize) -> Table {
-        let (mut copy, dim) = (Table::new(self.heads, capacity, self.dim), self.dim);
-        for head in 0..self.heads {
-            let mut to = 0;
-            for run in kept[head * kept.len() / self.heads].chunk_by(|a, b| a + 1 == *b) {
-                let (from, length) = ((start + run[0] as usize) * dim, run.len() * dim);
-                copy.head_mut(head)[to..to + length].copy_from_slice(&self.head(head)[from..from + length]);
-                to += length;
-            }
-        }
-        copy
-    }
-
-    /// Makes room for `len` vectors per head, at least doubling so that growing is cheap.
-    pub fn reserve(&mut self, len: usize) {
-        if len > self.capacity {
-            *self = self.copy(self.capacity, vector::padded(len.max(2 * self.capacity)));
-        }
-    }
-
-    /// The vectors of a head: (capacity, dim)
-    pub fn head(&self, head: usize) -> &[f32] {
-        &self.data[head * self.capacity * self.dim..][..self.capacity * self.dim]
-    }
-
-    pub fn head_mut(&mut self, head: usize) -> &mut [f32] {
-        &mut self.data[head * self.capacity * self.dim..][..self.capacity * self.dim]
-    }
-
-    pub fn vector_mut(&mut self, head: usize, at: usize) -> &mut [f32] {
-        &mut self.data[(head * self.capacity + at) * self.dim..][..self.dim]
-    }
-
-    /// Keeps the vectors `kept` of every head, in order: (groups)(vectors). Heads of a group are adjacent.
-    pub fn keep(&mut self, kept: &[Vec<u32>]) {
-        let dim = self.dim;
-        for head in 0..self.heads {
-            let kept = &kept[head * kept.len() / self.heads];
-            let vectors = self.head_mut(head);
-            let mut to = 0;
-            // Neighbours move together: after one eviction there are two runs.
-            for run in kept.chunk_by(|a, b| a + 1 == *b) {
-                let from = run[0] as usize;
-                if from != to {
-                    vectors.copy_within(from * dim..(from + run.len()) * dim, to * dim);
-                }
-                to += run.len();
-            }
-        }
-    }
 }
 
 /// Time and arithmetic spent on reads into a memory. Where threads share a read, the times of its parts are means over them.
@@ -264,25 +179,27 @@ impl Memory {
             let window = own.window;
             let policy = plan.policy.map(|policy| policy.of_layer(index, shape.attention.len()));
             let policy = plan.local_layers.policy(policy, window);
-            let (entries, room) = match policy {
+            let (entries, rooms) = match policy {
                 None => {
                     // Where a policy leaves a layer to its window, that is its bound.
-                    let room = if plan.policy.is_some() { usize::MAX } else { plan.expect };
+                    let rooms = vec![if plan.policy.is_some() { usize::MAX } else { plan.expect }];
                     let entries =
                         CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points).of_layer(index);
                     let own = plan.cuts.iter().filter_map(|(policy, local_layers, seed)| {
                         let policy = policy.of_layer(index, shape.attention.len());
                         Some((local_layers.policy(Some(policy), window)?, self::salt(*seed, index)))
                     });
-                    (entries.with_cuts(&own.collect::<Vec<_>>()), room)
+                    (entries.with_cuts(&own.collect::<Vec<_>>()), rooms)
                 }
                 Some(policy) => {
-                    let most = if policy.awaits_prompt() {
-                        plan.expect.max(policy.size)
-                    } else {
-                        policy.size.saturating_add(policy.schedule.buffer())
+                    let most = |own: SizedPolicy| match own.size {
+                        // Nothing leaves this head.
+                        usize::MAX => plan.expect,
+                        size if own.awaits_prompt() => plan.expect.max(size),
+                        size => size.saturating_add(own.schedule.buffer()),
                     };
-                    (CacheEntries::bounded(heads, policy, salt), most.saturating_add(BLOCK))
+                    let rooms = policy.of_heads(heads.kv_heads).map(|own| most(own).saturating_add(BLOCK));
+                    (CacheEntries::bounded(heads, policy, salt), rooms.collect())
                 }
             };
             let entries = entries.of_layer(index).with_window(window, plan.forks).recording(plan.record);
@@ -292,24 +209,24 @@ impl Memory {
             };
             let in_window =
                 window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
-            let capacity = vector::padded(room.min(in_window));
+            let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
             // Without evictions, rank and position are the same.
             let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
             // On a device, keys are not placed anew after a cut.
             let moves_at_cut = entries.awaits_cut() && positions != Positions::Absolute;
             let tables = if on_gpu && !moves_at_cut && entries.can_be_scanned_on_device() {
                 let rule = entries.scan_rule();
-                let of_gpu = GpuCache::new(heads, head_dim, capacity, rule.as_ref(), positions, plan.measure_loss);
+                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), positions, plan.measure_loss);
                 Tables::Gpu(of_gpu)
             } else {
-                let table = || Table::new(heads.kv_heads, capacity, head_dim);
+                let table = || Table::new(heads.kv_heads, &rooms, head_dim);
                 let keys = match (positions, policy) {
                     (Positions::Absolute, _) | (_, None) => Keys::Absolute(table()),
                     (positions, Some(policy)) => {
-                        Keys::Rerotated(RerotatedKeys::new(heads, head_dim, capacity, policy.scope, positions))
+                        Keys::Rerotated(RerotatedKeys::new(heads, head_dim, &rooms, policy.scope, positions))
                     }
                 };
-                let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, 0, head_dim));
+                let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, &[0], head_dim));
                 Tables::Host(HostTables { keys, values: table(), all_keys })
             };
             LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long }
@@ -325,6 +242,7 @@ impl Memory {
                 .policy
                 .filter(|policy| policy.score.reads_future())
                 .map(|_| plan.future.and_then(<[_]>::first).map_or(0, |layer| layer.tokens())),
+            is_shrunk: false,
         }
     }
 
@@ -349,15 +267,15 @@ impl Memory {
             let own = local_layers.policy(Some(own), layer.entries.window());
             let entries = layer.entries.fork(len, own, salt(seed, index))?;
             let columns = layer.entries.columns_at(len)?;
-            let capacity = vector::padded(entries.most().saturating_add(BLOCK - 1));
+            let rooms = rooms_for_blocks(&entries);
             let tables = match &layer.tables {
                 Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) => Tables::Host(HostTables {
-                    keys: Keys::Absolute(keys.copy_of(columns.clone(), capacity)),
-                    values: values.copy_of(columns, capacity),
-                    all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
+                    keys: Keys::Absolute(keys.copy_of(columns.clone(), &rooms)),
+                    values: values.copy_of(columns, &rooms),
+                    all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(len)])),
                 }),
                 Tables::Gpu(cache) if entries.can_be_scanned_on_device() => {
-                    Tables::Gpu(cache.part(columns, capacity, entries.scan_rule().as_ref(), measure_loss))
+                    Tables::Gpu(cache.part(columns, rooms[0], entries.scan_rule().as_ref(), measure_loss))
                 }
                 _ => return None,
             };
@@ -376,6 +294,7 @@ impl Memory {
             lost: plan.measure_loss.then(|| vec![0.0; len]),
             is_long: self.is_long,
             known: None,
+            is_shrunk: false,
         }
     }
 
@@ -401,29 +320,38 @@ impl Memory {
     ) -> Option<Memory> {
         let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, .. } = plan;
         let policy = policy?;
-        let layers = self.layers.iter().enumerate().map(|(index, layer)| {
+        let entries = self.layers.iter().enumerate().map(|(index, layer)| {
             let own = policy.of_layer(index, self.layers.len());
             let own = local_layers.policy(Some(own), layer.entries.window());
             let salt = salt(seed, index);
-            let mut entries = match own {
-                Some(own) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt)?,
-                None => layer.entries.fork(len, None, salt)?,
-            };
+            match own {
+                Some(own) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt),
+                None => layer.entries.fork(len, None, salt),
+            }
+        });
+        let mut entries = entries.collect::<Option<Vec<_>>>()?;
+        let kept = match ends {
+            true => {
+                let own = |entries| LayerEntries { entries, log: None, vectors: None };
+                evict_together(&mut entries.iter_mut().map(own).collect::<Vec<_>>(), true)
+            }
+            false => entries.iter().map(|_| None).collect(),
+        };
+        let layers = self.layers.iter().zip(entries).zip(kept).map(|((layer, entries), kept)| {
             let columns = layer.entries.columns_at(len)?;
-            let kept = if ends { entries.cut(None, None) } else { None };
             let all = || vec![(0..columns.len() as u32).collect()];
             let kept = kept.unwrap_or_else(all);
-            let capacity = match entries.awaits_cut() {
-                true => vector::padded(expect.max(columns.len()) + BLOCK),
-                false => room_after_cut(&entries),
+            let rooms = match entries.awaits_cut() {
+                true => vec![vector::padded(expect.max(columns.len()) + BLOCK)],
+                false => rooms_for_blocks(&entries),
             };
             let Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) = &layer.tables else {
                 return None;
             };
             let tables = Tables::Host(HostTables {
-                keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, capacity)),
-                values: values.copy_kept(columns.start, &kept, capacity),
-                all_keys: measure_loss.then(|| keys.copy(len, vector::padded(len))),
+                keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, &rooms)),
+                values: values.copy_kept(columns.start, &kept, &rooms),
+                all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(len)])),
             });
             Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
         });
@@ -435,16 +363,88 @@ impl Memory {
     /// be, and a bounded one has room for one entry beyond its size, which it holds between attention and eviction.
     /// Reading more, or a block at once, makes room again.
     pub fn shrink_to_fit(&mut self, more: usize) {
-        let room = |layer: &LayerCache| {
-            let all = layer.entries.len() + more;
-            all.min(layer.entries.most()).max(layer.entries.len())
-        };
         // Frees the tables of a block.
         self.scratch = self.scratch.clone();
-        if self.layers.iter().any(|layer| layer.tables.capacity() != room(layer)) {
+        self.is_shrunk = true;
+        let rooms: Vec<Vec<usize>> = self.layers.iter().map(|layer| self.rooms(layer, more)).collect();
+        if self.layers.iter().zip(&rooms).any(|(layer, rooms)| layer.tables.capacities(rooms.len()) != *rooms) {
             // All layers are copied before any is dropped. Freed one by one, they would fragment the heap.
-            self.layers = self.layers.iter().map(|layer| layer.with_room(room(layer))).collect();
+            self.layers = self.layers.iter().zip(&rooms).map(|(layer, rooms)| layer.with_rooms(rooms)).collect();
         }
+    }
+
+    /// Vectors that each key-value head of a layer needs room for while `more` tokens are read one at a time.
+    fn rooms(&self, layer: &LayerCache, more: usize) -> Vec<usize> {
+        let held = layer.entries.lens();
+        let most = |kv_head: usize| layer.entries.most(kv_head);
+        let Some(pool) = layer.entries.pool() else {
+            let room = |(kv_head, held): (usize, &usize)| (held + more).min(most(kv_head)).max(*held);
+            return held.iter().enumerate().map(room).collect();
+        };
+        // Heads that share their entries hold as many more as all of them have on average.
+        let sharing: Vec<usize> = match pool.over {
+            PoolOver::Heads => held.clone(),
+            PoolOver::Model => self.pooled().flat_map(|layer| layer.entries.lens()).collect(),
+        };
+        let mean = sharing.iter().sum::<usize>().div_ceil(sharing.len().max(1));
+        let spare = most(0).saturating_sub(mean).min(more);
+        held.iter().map(|held| held + spare).collect()
+    }
+
+    /// Evicts what leaves after a token has gone through all layers ([`evict_together`]).
+    pub(super) fn evict_together(&mut self, shapes: &[AttentionShape<'_>], ends_prompt: bool) {
+        let mut parts = Vec::new();
+        for (layer, shape) in self.layers.iter_mut().zip(shapes) {
+            let LayerCache { entries, tables, log, is_long } = layer;
+            let vectors = match tables {
+                Tables::Host(HostTables { keys, values, .. }) => {
+                    let keys = match keys {
+                        Keys::Absolute(keys) => CachedKeys::Absolute(keys),
+                        Keys::Rerotated(keys) => CachedKeys::Rerotated(keys),
+                    };
+                    let frequencies = shape.rope.frequencies(*is_long);
+                    Some(BlockVectors { shape, keys, values, queries: &[], frequencies })
+                }
+                Tables::Gpu(_) => None,
+            };
+            let was_cut = ends_prompt && entries.awaits_cut();
+            parts.push((entries, log, vectors, was_cut));
+        }
+        let layers = parts.iter_mut().map(|(entries, log, vectors, _)| LayerEntries {
+            entries,
+            log: log.as_mut(),
+            vectors: vectors.as_ref().map(|vectors| vectors as &dyn Vectors),
+        });
+        let kept = evict_together(&mut layers.collect::<Vec<_>>(), ends_prompt);
+        let was_cut: Vec<bool> = parts.into_iter().map(|(_, _, _, was_cut)| was_cut).collect();
+        let rooms = self.layers.iter().map(|layer| match self.is_shrunk {
+            true => self.rooms(layer, usize::MAX),
+            false => rooms_for_blocks(&layer.entries),
+        });
+        let rooms: Vec<Vec<usize>> = rooms.collect();
+        for (index, kept) in kept.into_iter().enumerate().filter(|(index, kept)| was_cut[*index] || kept.is_some())
+        {
+            let frequencies = shapes[index].rope.frequencies(self.is_long);
+            self.layers[index].take_kept(kept, frequencies, &rooms[index]);
+        }
+    }
+
+    /// The layers that share their entries with others.
+    fn pooled(&self) -> impl Iterator<Item = &LayerCache> {
+        let shares = |pool: BudgetPool| pool.over == PoolOver::Model;
+        self.layers.iter().filter(move |layer| layer.entries.pool().is_some_and(shares))
+    }
+
+    /// Tokens that can be read before entries have to leave the pool of all layers, if there is one: at least one.
+    pub(super) fn until_eviction(&self) -> Option<usize> {
+        let (mut heads, mut held, mut most) = (0, 0, 0_usize);
+        for layer in self.pooled() {
+            let own = layer.entries.lens();
+            heads += own.len();
+            held += own.iter().sum::<usize>();
+            most = most.saturating_add(layer.entries.most_together()?);
+        }
+        (heads > 0).then(|| most.saturating_sub(held) / heads + 1)
     }
 
     /// Tokens read so far.
@@ -452,9 +452,9 @@ impl Memory {
         self.tokens.len()
     }
 
-    /// Entries per key-value head of each layer.
-    pub fn entries(&self) -> Vec<usize> {
-        self.layers.iter().map(|layer| layer.entries.len()).collect()
+    /// Entries of every key-value head of each layer: (layers)(kv_heads)
+    pub fn entries(&self) -> Vec<Vec<usize>> {
+        self.layers.iter().map(|layer| layer.entries.lens()).collect()
     }
 
     /// Positions of the surviving tokens: (layers)(decision groups)(entries).
@@ -484,18 +484,37 @@ impl Memory {
     }
 }
 
-/// The capacity of a layer whose prompt was cut, with room for a block. It grows where nothing leaves any more.
-fn room_after_cut(entries: &CacheEntries) -> usize {
-    let most = entries.most();
-    vector::padded(if most == usize::MAX { entries.len() } else { most - 1 } + BLOCK)
+/// The rooms of a layer's key-value heads, with a block. They grow where nothing leaves any more.
+fn rooms_for_blocks(entries: &CacheEntries) -> Vec<usize> {
+    let room = |(kv_head, held): (usize, usize)| match entries.most(kv_head) {
+        usize::MAX => vector::padded(held + BLOCK),
+        most => vector::padded(most - 1 + BLOCK),
+    };
+    let held = entries.lens();
+    let rooms: Vec<usize> = held.iter().copied().enumerate().map(room).collect();
+    match entries.pool().map(|pool| pool.over) {
+        _ if entries.most(0) == usize::MAX => rooms,
+        // As many as without a pool, but each where its head needs them.
+        Some(PoolOver::Heads) => shared(&held, rooms.iter().sum()),
+        Some(PoolOver::Model) => {
+            held.iter().map(|held| vector::padded(held + entries.burst() - 1 + BLOCK)).collect()
+        }
+        None => rooms,
+    }
+}
+
+/// Rooms for what heads hold, of `all` that there is: what they hold, and an equal part of the rest.
+fn shared(held: &[usize], all: usize) -> Vec<usize> {
+    let spare = all.saturating_sub(held.iter().sum()) / held.len();
+    held.iter().map(|held| held + spare).collect()
 }
 
 impl LayerCache {
-    /// A copy with another capacity, at least the number of entries.
-    fn with_room(&self, capacity: usize) -> LayerCache {
+    /// A copy with other rooms, at least for the entries of each key-value head.
+    fn with_rooms(&self, rooms: &[usize]) -> LayerCache {
         LayerCache {
             entries: self.entries.clone(),
-            tables: self.tables.copy(self.entries.len(), capacity),
+            tables: self.tables.copy(&self.entries.lens(), rooms),
             log: self.log.clone(),
             is_long: self.is_long,
         }
@@ -509,25 +528,10 @@ impl LayerCache {
         }
     }
 
-    /// Cuts the entries of a prompt as the policy says, and frees the room of those that leave. Keys whose positions depend on
-    /// evictions are placed anew, at the layer's `frequencies`.
-    pub fn cut(&mut self, shape: &AttentionShape<'_>, frequencies: &Frequencies) {
-        if !self.entries.awaits_cut() {
-            return;
-        }
-        let vectors = match &self.tables {
-            Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) => {
-                Some((CachedKeys::Absolute(keys), values))
-            }
-            Tables::Host(HostTables { keys: Keys::Rerotated(keys), values, .. }) => {
-                Some((CachedKeys::Rerotated(keys), values))
-            }
-            Tables::Gpu(_) => None,
-        };
-        let vectors =
-            vectors.map(|(keys, values)| BlockVectors { shape, keys, values, queries: &[], frequencies });
-        let vectors = vectors.as_ref().map(|vectors| vectors as &dyn Vectors);
-        if let Some(kept) = self.entries.cut(self.log.as_mut(), vectors) {
+    /// Keeps the columns `kept` of every group, where not all stay, with the rooms that the key-value heads need now. Keys whose positions
+    /// depend on evictions are placed anew, at the layer's `frequencies`.
+    pub(super) fn take_kept(&mut self, kept: Option<Kept>, frequencies: &Frequencies, rooms: &[usize]) {
+        if let Some(kept) = kept {
             self.keep(&kept);
             if let Tables::Host(HostTables { keys: Keys::Rerotated(keys), .. }) = &mut self.tables {
                 for (group, positions) in self.entries.survivors().into_iter().enumerate() {
@@ -535,15 +539,15 @@ impl LayerCache {
                 }
             }
         }
-        self.resize(room_after_cut(&self.entries));
+        self.resize(rooms);
     }
 
-    /// Changes the capacity, one table after the other.
-    fn resize(&mut self, capacity: usize) {
-        let held = self.entries.len();
+    /// Changes the rooms, one table after the other.
+    fn resize(&mut self, rooms: &[usize]) {
+        let held = self.entries.lens();
         match &mut self.tables {
-            Tables::Host(tables) => tables.resize(held, capacity),
-            Tables::Gpu(cache) => cache.capacity = capacity,
+            Tables::Host(tables) => tables.resize(&held, rooms),
+            Tables::Gpu(cache) => cache.capacity = rooms[0],
         }
     }
 }
@@ -556,24 +560,25 @@ impl Tables {
         }
     }
 
-    fn capacity(&self) -> usize {
+    /// The rooms of so many key-value heads.
+    fn capacities(&self, kv_heads: usize) -> Vec<usize> {
         match self {
-            Tables::Host(tables) => tables.values.capacity,
-            Tables::Gpu(cache) => cache.capacity,
+            Tables::Host(tables) => (0..kv_heads).map(|kv_head| tables.values.capacity(kv_head)).collect(),
+            Tables::Gpu(cache) => vec![cache.capacity; kv_heads],
         }
     }
 
-    /// A copy of the first `held` columns with another capacity.
-    fn copy(&self, held: usize, capacity: usize) -> Tables {
+    /// A copy of the first columns of each key-value head, as many as are `held`, with other rooms.
+    fn copy(&self, held: &[usize], rooms: &[usize]) -> Tables {
         match self {
             Tables::Host(HostTables { keys, values, all_keys }) => Tables::Host(HostTables {
-                keys: keys.copy(held, capacity),
-                values: values.copy(held, capacity),
+                keys: keys.copy(held, rooms),
+                values: values.copy(held, rooms),
                 all_keys: all_keys.clone(),
             }),
             Tables::Gpu(cache) => {
                 let mut copy = cache.clone();
-                copy.capacity = capacity;
+                copy.capacity = rooms[0];
                 Tables::Gpu(copy)
             }
         }
@@ -589,22 +594,37 @@ impl HostTables {
         ((keys + self.values.data.len()) * size_of::<f32>()) as u64
     }
 
-    fn resize(&mut self, held: usize, capacity: usize) {
-        self.keys = self.keys.copy(held, capacity);
-        self.values = self.values.copy(held, capacity);
+    fn resize(&mut self, held: &[usize], rooms: &[usize]) {
+        self.keys = self.keys.copy(held, rooms);
+        self.values = self.values.copy(held, rooms);
     }
 
-    /// Makes room for `entries`, of which `held` are there. A bounded cache that reads blocks has it from the start.
-    pub fn reserve(&mut self, held: usize, entries: usize) {
-        let capacity = self.values.capacity;
-        if entries > capacity {
-            let room = match self.keys {
-                Keys::Absolute(_) => entries.max(2 * capacity),
-                // Bounded: there is a largest block, and no reason to double.
-                Keys::Rerotated(_) => entries,
-            };
-            self.resize(held, vector::padded(room));
+    /// Makes room for `rows` more entries in each key-value head, of which so many are `held`. A bounded cache that reads blocks has it from
+    /// the start, but heads that share their entries may have to share their room in another way.
+    pub fn reserve(&mut self, held: &[usize], rows: usize) {
+        let capacities: Vec<usize> = (0..held.len()).map(|kv_head| self.values.capacity(kv_head)).collect();
+        let needed: Vec<usize> = held.iter().map(|held| held + rows).collect();
+        if needed.iter().zip(&capacities).all(|(needed, capacity)| needed <= capacity) {
+            return;
         }
+        let all = capacities.iter().sum();
+        if needed.iter().sum::<usize>() <= all {
+            let rooms = shared(held, all);
+            self.values.rearrange(held, &rooms);
+            match &mut self.keys {
+                Keys::Absolute(keys) => keys.rearrange(held, &rooms),
+                Keys::Rerotated(keys) => keys.rearrange(held, &rooms),
+            }
+            return;
+        }
+        let room = |(needed, capacity): (&usize, usize)| match self.keys {
+            _ if *needed <= capacity => capacity,
+            Keys::Absolute(_) => vector::padded((*needed).max(2 * capacity)),
+            // Bounded: there is a largest block, and no reason to double.
+            Keys::Rerotated(_) => vector::padded(*needed),
+        };
+        let rooms: Vec<usize> = needed.iter().zip(capacities).map(room).collect();
+        self.resize(held, &rooms);
     }
 
     /// Keeps the columns `kept` of every group, in order.
@@ -618,10 +638,10 @@ impl HostTables {
 }
 
 impl Keys {
-    fn copy(&self, held: usize, capacity: usize) -> Keys {
+    fn copy(&self, held: &[usize], rooms: &[usize]) -> Keys {
         match self {
-            Keys::Absolute(keys) => Keys::Absolute(keys.copy(held, capacity)),
-            Keys::Rerotated(keys) => Keys::Rerotated(keys.copy(held, capacity)),
+            Keys::Absolute(keys) => Keys::Absolute(keys.copy(held, rooms)),
+            Keys::Rerotated(keys) => Keys::Rerotated(keys.copy(held, rooms)),
         }
     }
 }

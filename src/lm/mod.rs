@@ -31,6 +31,7 @@ mod rope_shape;
 mod score;
 mod second_reading;
 pub mod source;
+mod table;
 mod text_threads;
 mod tokenizer;
 mod transformer;

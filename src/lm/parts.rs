@@ -128,6 +128,6 @@ impl LanguageModel {
 }
 
 /// Parts of a text as one tensor: (rows, hidden)
-fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
+pub(super) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
     Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
 }

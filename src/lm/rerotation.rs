@@ -6,8 +6,8 @@
 //! shrank. (Window evicts the oldest, so hardly anything moves.) Moved keys are rotated by the difference; every
 //! few rotations they are rotated again from the unrotated key, so that rounding errors do not accumulate.
 
-use super::memory::Table;
 use super::rope::Frequencies;
+use super::table::Table;
 use crate::eviction::{BlockScan, Heads, Positions, Scope};
 use crate::vector;
 
@@ -39,17 +39,23 @@ struct Group {
 }
 
 impl RerotatedKeys {
-    pub fn new(heads: Heads, head_dim: usize, capacity: usize, scope: Scope, positions: Positions) -> Self {
-        let table = || Table::new(heads.kv_heads * head_dim, capacity, 1);
+    pub fn new(heads: Heads, head_dim: usize, rooms: &[usize], scope: Scope, positions: Positions) -> Self {
+        let table = || Table::new(heads.kv_heads * head_dim, rooms, 1);
         let groups = vec![Group::default(); heads.groups(scope)];
         RerotatedKeys { raw: table(), rotated: table(), groups, kv_heads: heads.kv_heads, head_dim, positions }
     }
 
-    /// A copy with another capacity; the first `held` columns are in use.
-    pub fn copy(&self, held: usize, capacity: usize) -> RerotatedKeys {
+    /// Gives heads other rooms, as of [`Table::rearrange`].
+    pub fn rearrange(&mut self, held: &[usize], rooms: &[usize]) {
+        self.raw.rearrange(held, rooms);
+        self.rotated.rearrange(held, rooms);
+    }
+
+    /// A copy with other rooms; the first columns of each key-value head are in use, as many as are `held`.
+    pub fn copy(&self, held: &[usize], rooms: &[usize]) -> RerotatedKeys {
         RerotatedKeys {
-            raw: self.raw.copy(held, capacity),
-            rotated: self.rotated.copy(held, capacity),
+            raw: self.raw.copy(held, rooms),
+            rotated: self.rotated.copy(held, rooms),
             groups: self.groups.clone(),
             ..*self
         }
@@ -62,8 +68,10 @@ impl RerotatedKeys {
 
     /// Rotated keys of a head, (head_dim, capacity), and the capacity.
     pub fn of_head(&self, kv_head: usize) -> (&[f32], usize) {
-        let size = self.head_dim * self.rotated.capacity;
-        (&self.rotated.data[kv_head * size..][..size], self.rotated.capacity)
+        (
+            &self.rotated.data[self.rotated.rows(kv_head, self.head_dim)],
+            self.rotated.capacity(kv_head * self.head_dim),
+        )
     }
 
     /// The first rotated keys of a head: (columns, head_dim).
@@ -96,15 +104,18 @@ impl RerotatedKeys {
         }
     }
 
-    /// Stores a new token's key (kv_heads, head_dim) as column `column`. Returns its coordinate in every group.
+    /// Stores the key (kv_heads, head_dim) of a block's `row`, behind what was `held` by key-value heads before it. Returns its coordinate
+    /// in every group.
     pub fn push(
         &mut self,
-        column: usize,
+        held: &[usize],
+        row: usize,
         key: &[f32],
         scan: &BlockScan<'_>,
         frequencies: &Frequencies,
     ) -> Vec<f64> {
         for group in 0..self.groups.len() {
+            let column = held[self.kv_heads_of(group).start] + row;
             let coordinate = match scan.neighbours(group, column).0 {
                 Some(last) => {
                     let gap = scan.position(group, column) - scan.position(group, last);
@@ -119,17 +130,19 @@ impl RerotatedKeys {
             }
             self.rotate(group, column..column + 1, frequencies);
         }
-        self.groups.iter().map(|group| group.coordinates[column]).collect()
+        // The newest is the last.
+        self.groups.iter().filter_map(|group| group.coordinates.last().copied()).collect()
     }
 
     /// Rotates a run of columns from their unrotated keys.
     fn rotate(&mut self, group: usize, columns: std::ops::Range<usize>, frequencies: &Frequencies) {
-        let (pairs, capacity) = (frequencies.len(), self.raw.capacity);
+        let pairs = frequencies.len();
         let angles = frequencies.angles(self.groups[group].coordinates[columns.clone()].iter().copied());
         for kv_head in self.kv_heads_of(group) {
-            let size = self.head_dim * capacity;
-            let raw = &self.raw.data[kv_head * size..][..size];
-            let rotated = &mut self.rotated.data[kv_head * size..][..size];
+            let (rows, capacity) =
+                (self.raw.rows(kv_head, self.head_dim), self.raw.capacity(kv_head * self.head_dim));
+            let raw = &self.raw.data[rows.clone()];
+            let rotated = &mut self.rotated.data[rows];
             for (i, column) in columns.clone().enumerate() {
                 let (cos, sin) = angles.row(i);
                 for j in 0..pairs {
@@ -168,7 +181,9 @@ impl RerotatedKeys {
 
     /// After a step: moves every entry before an evicted one towards the newest by the amount the gap shrank.
     pub fn close_gaps(&mut self, scan: &BlockScan<'_>, frequencies: &Frequencies) {
-        if scan.victims.len() > self.groups.len() {
+        let mut groups: Vec<usize> = scan.victims.iter().map(|(group, _)| *group).collect();
+        groups.sort_unstable();
+        if groups.windows(2).any(|pair| pair[0] == pair[1]) {
             for group in 0..self.groups.len() {
                 let living = scan.living(group).map(|column| (column, scan.position(group, column)));
                 self.place(group, living, frequencies);
@@ -193,12 +208,13 @@ impl RerotatedKeys {
                 self.rotate(group, columns, frequencies);
                 continue;
             }
-            let (pairs, capacity) = (frequencies.len(), self.rotated.capacity);
+            let pairs = frequencies.len();
             let angles = frequencies.rotation(shrink);
             let (cos, sin) = angles.row(0);
             for kv_head in self.kv_heads_of(group) {
-                let size = self.head_dim * capacity;
-                let (a, b) = self.rotated.data[kv_head * size..][..size].split_at_mut(pairs * capacity);
+                let capacity = self.rotated.capacity(kv_head * self.head_dim);
+                let rows = self.rotated.rows(kv_head, self.head_dim);
+                let (a, b) = self.rotated.data[rows].split_at_mut(pairs * capacity);
                 for j in 0..pairs {
                     let row = j * capacity..j * capacity + victim;
                     vector::rotate(&mut a[row.clone()], &mut b[row], cos[j], sin[j]);

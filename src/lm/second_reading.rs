@@ -4,7 +4,8 @@
 use anyhow::{Result, bail};
 
 use super::config::ModelShape;
-use super::memory::{HostTables, Keys, LayerCache, Memory, MemoryPlan, Table, Tables};
+use super::memory::{HostTables, Keys, LayerCache, Memory, MemoryPlan, Tables};
+use super::table::Table;
 use super::transformer::LanguageModel;
 use crate::vector;
 
@@ -80,11 +81,11 @@ impl Memory {
             let Tables::Host(HostTables { keys, values, .. }) = &own.tables else {
                 bail!("a prompt whose entries are on a GPU is not read again");
             };
-            let (held, capacity) = (own.entries.len(), vector::padded(2 * len));
+            let (held, rooms) = (own.entries.len(0), [vector::padded(2 * len)]);
             let keys = match keys {
-                Keys::Absolute(keys) => keys.copy(held, capacity),
+                Keys::Absolute(keys) => keys.copy(&[held], &rooms),
                 Keys::Rerotated(keys) => {
-                    let mut table = Table::new(shape.heads.kv_heads, capacity, shape.head_dim);
+                    let mut table = Table::new(shape.heads.kv_heads, &rooms, shape.head_dim);
                     for kv_head in 0..shape.heads.kv_heads {
                         let vectors = keys.vectors(kv_head, held);
                         table.head_mut(kv_head)[..vectors.len()].copy_from_slice(&vectors);
@@ -93,7 +94,7 @@ impl Memory {
                 }
             };
             let tables =
-                HostTables { keys: Keys::Absolute(keys), values: values.copy(held, capacity), all_keys: None };
+                HostTables { keys: Keys::Absolute(keys), values: values.copy(&[held], &rooms), all_keys: None };
             Ok(LayerCache {
                 entries: own.entries.to_read_again(),
                 tables: Tables::Host(tables),

@@ -15,12 +15,13 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::attention::{AttentionShape, LayerTokens, TextTokens};
-use super::config::ModelShape;
+use super::config::{LayerAttention, ModelShape};
 use super::decoder::{Layer, take_norm};
 use super::device::Device;
 use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
 use super::memory::{Memory, MemoryPlan};
+use super::parts::joined;
 use super::rope::{Angles, Rope};
 use super::second_reading::RepeatRequest;
 use super::text_threads;
@@ -234,12 +235,33 @@ impl LanguageModel {
         let started = Instant::now();
         let _reading = self.gpu().filter(|_| memory.is_on_gpu()).map(GpuAttention::reading);
         let states = if self.gpu().is_none() && self.device.products().is_cpu() {
-            text_threads::or_here(|| self.read_parts(tokens, memory))?
+            text_threads::or_here(|| self.read_and_evict(tokens, memory))?
         } else {
-            self.read_parts(tokens, memory)?
+            self.read_and_evict(tokens, memory)?
         };
         memory.scratch.stats.total += started.elapsed();
         Ok(states)
+    }
+
+    /// Where all layers evict together, a read ends whenever they do: what leaves the first layer depends on the scores of the last.
+    fn read_and_evict(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
+        let (mut states, mut rest) = (Vec::new(), tokens);
+        while !rest.is_empty() {
+            let until = memory.until_eviction();
+            let (next, later) = rest.split_at(until.map_or(rest.len(), |until| until.min(rest.len())));
+            states.push(self.read_parts(next, memory)?);
+            if until.is_some() {
+                memory.evict_together(&self.attention_shapes(), false);
+            }
+            rest = later;
+        }
+        joined(states)
+    }
+
+    /// The attention of every layer.
+    fn attention_shapes(&self) -> Vec<AttentionShape<'_>> {
+        let shape = |own: &LayerAttention| AttentionShape::new(&self.shape, *own, &self.ropes[own.rope]);
+        self.shape.attention.iter().map(shape).collect()
     }
 
     fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
@@ -274,11 +296,7 @@ impl LanguageModel {
     /// As [`end_prompt`](Self::end_prompt).
     pub fn cut(&self, memory: &mut Memory) -> Result<()> {
         self.end_prompt(memory)?;
-        let is_long = memory.is_long;
-        for (layer, own) in memory.layers.iter_mut().zip(&self.shape.attention) {
-            let rope = &self.ropes[own.rope];
-            layer.cut(&AttentionShape::new(&self.shape, *own, rope), rope.frequencies(is_long));
-        }
+        memory.evict_together(&self.attention_shapes(), true);
         Ok(())
     }
 
@@ -355,6 +373,9 @@ impl LanguageModel {
         let (states, _) = awake(|| self.through_layers(rows, Products::Few, attention))?;
         for (memory, token) in memories.iter_mut().zip(tokens) {
             memory.tokens.push(*token);
+            if memory.until_eviction().is_some() {
+                memory.evict_together(&self.attention_shapes(), false);
+            }
         }
         Ok(states)
     }

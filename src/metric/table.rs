@@ -187,6 +187,7 @@ pub static METRICS: &[Metric] = &[
     // All policies have the same mean lifetime, by counting. Its slices differ and have a section of their own.
     new("lifetime", "steps a token is kept", Unknown, Mean).with(&[NoDifference, Detail]),
     new("kept_until", "kept_until", Unknown, Mean).with(&[SampleTable]),
+    new("held_by_head", "held_by_head", Unknown, Mean).with(&[SampleTable]),
     new("lifetime_by_token", "lifetime_by_token", Unknown, Mean).with(&[SampleTable]),
 ];
 

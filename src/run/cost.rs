@@ -159,7 +159,7 @@ fn slowness(cell: &NamedCell) -> f64 {
 fn entries(tokens: &TokenCost, config: &CacheConfig, texts: usize) -> f64 {
     let read: usize = tokens.parts.iter().map(|part| part.end).sum();
     let held = read as f64 / tokens.parts.len().max(1) as f64 + (tokens.written / texts) as f64 / 2.0;
-    config.rule.sized().map_or(held, |policy| config.mean(policy, |size| held.min(size as f64)))
+    config.rule.sized().map_or(held, |policy| config.mean(policy, |own| held.min(own.size as f64)))
 }
 
 /// Sequences of a timed task that fit into the memory that it grants.
@@ -167,7 +167,7 @@ fn sequences(model_task: &ModelTask, cell: &NamedCell, device: &Device) -> Optio
     let shape = &model_task.files.shape;
     let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
     let weights = model_task.files.held_bytes(model_task.model.dtype, device);
-    sequences_that_fit(model_task.task.granted_memory?, weights, shape.cache_bytes_by_layer(&entries))
+    sequences_that_fit(model_task.task.granted_memory?, weights, shape.cache_bytes_by_head(&entries))
 }
 
 /// The seconds of loading a task's model, which its first cell takes.

@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::formula::Word;
-use crate::eviction::{CacheRule, RecordedAttention};
+use crate::eviction::{CacheRule, RecordedAttention, Score};
 use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, available_memory, card_memory};
 use crate::task::{CHUNK, CacheConfig};
@@ -120,13 +120,13 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let full = model_task.samples.full_cache_tokens(&configs);
     let held = |cell: &NamedCell| -> Vec<usize> {
         let entries = match cell.cell.effective_rule() {
-            CacheRule::Unbounded => vec![0; shape.layers],
+            CacheRule::Unbounded => vec![0; shape.layers * shape.heads.kv_heads],
             rule => model_task.task.cache_entries(rule, cell.cell.local_layers, shape),
         };
         entries.into_iter().map(|size| size.saturating_add(BLOCK).min(longest)).collect()
     };
     let bounded: Vec<Vec<usize>> = model_task.cells.iter().map(held).collect();
-    let bounded_bytes = bounded.iter().map(|layers| shape.cache_bytes_by_layer(layers)).max().unwrap_or(0);
+    let bounded_bytes = bounded.iter().map(|heads| shape.cache_bytes_by_head(heads)).max().unwrap_or(0);
     let most = bounded.into_iter().flatten().max().unwrap_or(0);
     let at_once = full.max(longest.min(CHUNK));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
@@ -143,8 +143,11 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     // What scores remember: of each policy that cuts the prompt, of all its tokens, and of one of the other caches at a time.
     let remembered = |config: &CacheConfig| {
         let policy = config.rule.sized()?;
+        let of_score = |score: Score| {
+            score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden))
+        };
         let of_layer =
-            policy.score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden));
+            policy.scores().map(of_score).sum::<usize>();
         let entries = if config.cuts() { longest } else { longest.min(policy.size.saturating_add(BLOCK)) };
         // A second reading has the prompt, and itself, once more.
         let again = policy.score.has(Word::RereadAttention);

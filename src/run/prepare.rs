@@ -51,6 +51,7 @@ pub struct NamedCell {
     pub name: CellName,
     /// Layers of its model.
     pub layers: usize,
+    pub kv_heads: usize,
     pub status: Status,
     /// On the nominal machine.
     pub cost: Cost,
@@ -71,6 +72,7 @@ impl NamedCell {
             compare: task.compare_to_full.unwrap_or(false),
             local_layers: self.cell.local_layers,
             layers: self.layers,
+            kv_heads: self.kv_heads,
         }
     }
 
@@ -172,13 +174,13 @@ pub fn prepare(
             let PreparedTask { samples, digest, bos } = task.prepare(&context)?;
             let dtype = files.weight_type(first.model.dtype);
             let (mut named, mut aliases) = (Vec::new(), Vec::new());
-            let layers = files.shape.layers;
+            let (layers, kv_heads) = (files.shape.layers, files.shape.heads.kv_heads);
             for asked in cells {
                 if let Err(error) = asked.check_model(&files.shape) {
                     refused.push(error);
                     continue;
                 }
-                let cell = asked.resolved(dtype, bos, layers, files.shape.has_windows());
+                let cell = asked.resolved(dtype, bos, (layers, kv_heads), files.shape.has_windows());
                 let id = cell.id(&revision, &digest);
                 resolved.insert(asked.spec(), (id, samples.len()));
                 match ids.get(&id) {
@@ -187,7 +189,15 @@ pub fn prepare(
                         ids.insert(id, cell.label());
                         let name = cell.name(id);
                         let (status, reusable) = (Status::Missing, BTreeMap::new());
-                        named.push(NamedCell { cell, name, layers, status, cost: Cost::default(), reusable });
+                        named.push(NamedCell {
+                            cell,
+                            name,
+                            layers,
+                            kv_heads,
+                            status,
+                            cost: Cost::default(),
+                            reusable,
+                        });
                     }
                 }
             }

@@ -8,7 +8,7 @@ use std::fmt;
 
 use anyhow::{Context, Result};
 
-use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule, SizeShare, presets};
+use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule, Score, SizeShare, presets};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{ModelShape, RopeOverride, WeightType};
@@ -118,7 +118,7 @@ impl Cell {
     /// Whether the seed can change a number of this cell.
     pub fn uses_seed(&self) -> bool {
         let samples = self.task.generation.as_ref().is_some_and(GenerationConfig::samples);
-        samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.score.draws())
+        samples || matches!(self.rule, CacheRule::Evict { policy, .. } if policy.scores().any(Score::draws))
     }
 
     /// Refuses a cache that a model of this shape cannot have.
@@ -130,24 +130,28 @@ impl Cell {
         let CacheRule::Evict { policy, size } = self.rule else { return Ok(()) };
         let bounded = shape.windows_pass(self.task.length) && self.local_layers == LocalLayers::Bounded;
         policy
-            .check(size, shape.layers)
-            .and_then(|()| policy.score.check_vectors(shape.layers, shape.heads, shape.head_dim))
+            .check(size, shape.layers, shape.heads.kv_heads)
+            .and_then(|()| {
+                policy
+                    .scores()
+                    .try_for_each(|score| score.check_vectors(shape.layers, shape.heads, shape.head_dim))
+            })
             .and_then(|()| if bounded { policy.check_windows() } else { Ok(()) })
             .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
     }
 
     /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, no setting
-    /// for windows that it does not have, and no budget that gives each of its layers the same. However the sweep
-    /// wrote these, the meaning is the same.
+    /// for windows that it does not have, and no budget that gives each of its heads the same. However the sweep
+    /// wrote these, the meaning is the same. `heads` are the model's layers and the key-value heads of each.
     #[must_use]
-    pub fn resolved(&self, dtype: WeightType, bos: bool, layers: usize, has_windows: bool) -> Cell {
+    pub fn resolved(&self, dtype: WeightType, bos: bool, heads: (usize, usize), has_windows: bool) -> Cell {
         let model = ModelSpec { dtype, ..self.model.clone() };
         let cuts_windows =
             has_windows && self.local_layers == LocalLayers::Bounded && self.effective_rule().awaits_prompt();
         let local_layers = if has_windows { self.local_layers } else { LocalLayers::Bounded };
         let rule = match self.rule {
             CacheRule::Evict { policy, size }
-                if self.rule.sizes(layers).iter().flatten().all(|own| *own == size) =>
+                if self.rule.sized().is_some_and(|own| own.is_uniform(heads.0, heads.1)) =>
             {
                 CacheRule::Evict { policy: Policy { budget: Budget::Uniform, ..policy }.canonical(), size }
             }

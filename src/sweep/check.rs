@@ -6,13 +6,14 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::keys::{BudgetYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, SweepYaml};
+use super::keys::{BudgetYaml, HeadsYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, ShareYaml, SweepYaml};
 use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
+use crate::eviction::formula::{Formula, Pool};
 use crate::eviction::presets;
 use crate::eviction::{
-    Amount, Budget, CacheRule, CacheSize, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE, POSITIONS,
-    Policy, Positions, Schedule, Score,
+    Amount, Budget, BudgetPool, CacheRule, CacheSize, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE,
+    POSITIONS, Policy, Positions, Schedule, Score,
 };
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
@@ -189,23 +190,77 @@ fn check_policy_name(name: &str, place: Location) -> Result<(), ConfigError> {
     Ok(())
 }
 
+const BUDGETS: &str = "write one of `{pyramid: 20}`, `{layers: [3, 2, 2, 1]}` with a number for each layer, `{pool: heads, floor: 20%}`, and \
+                       `{heads: [[full, 1], [1, 2]]}` with a row for each layer";
+
 fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
-    let forms = "write `budget: {pyramid: 20}`, or `budget: {layers: [3, 2, 2, 1]}` with a number for each layer";
-    let shares = match shape.value {
-        BudgetYaml { pyramid: Some(beta), layers: None } => {
-            return Ok(Budget::Pyramid(yaml::count("`pyramid`", &beta, 1)? as u32));
-        }
-        BudgetYaml { pyramid: None, layers: Some(shares) } => shares,
-        _ => return yaml::refuse(shape.referenced, "`budget` is either `pyramid` or `layers`", forms),
-    };
-    for Spanned { value: share, referenced } in &shares.value {
-        if !Budget::is_share(*share) {
-            let hint = format!("write a number above 0, up to {}; only proportions count", Budget::MOST);
-            return yaml::refuse(*referenced, format!("{share} cannot be a layer's share"), hint);
-        }
+    let place = shape.referenced;
+    let refuse_all = |message: &str| yaml::refuse(place, message, BUDGETS);
+    let BudgetYaml { pyramid, layers, pool, floor, score, heads, full } = shape.value;
+    if pool.is_none() && (floor.is_some() || score.is_some()) {
+        return refuse_all("`floor` and `score` of a budget belong to a `pool`");
     }
-    let numbers: Vec<f64> = shares.value.iter().map(|share| share.value).collect();
-    Budget::of_layers(&numbers).or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), forms))
+    if heads.is_none() && full.is_some() {
+        return refuse_all("`full` belongs to `heads`");
+    }
+    match (pyramid, layers, pool, heads) {
+        (Some(beta), None, None, None) => Ok(Budget::Pyramid(yaml::count("`pyramid`", &beta, 1)? as u32)),
+        (None, Some(shares), None, None) => {
+            for Spanned { value: share, referenced } in &shares.value {
+                if !Budget::is_share(*share) {
+                    let hint = format!("write a number above 0, up to {}; only proportions count", Budget::MOST);
+                    return yaml::refuse(*referenced, format!("{share} cannot be a layer's share"), hint);
+                }
+            }
+            let numbers: Vec<f64> = shares.value.iter().map(|share| share.value).collect();
+            Budget::of_layers(&numbers)
+                .or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), BUDGETS))
+        }
+        (None, None, Some(over), None) => {
+            let Ok(over) = over.value.parse() else {
+                let hint = "`heads` pools the heads of each layer, `model` those of all layers";
+                return yaml::refuse(over.referenced, format!("`{}` is no pool", over.value), hint);
+            };
+            let floor = floor.map(percent_of).transpose()?.unwrap_or(0);
+            let formula = |score: Spanned<String>| {
+                Formula::new(&score.value, Pool::Mean).or_else(|error| {
+                    let message = format!("the score of the budget cannot be used: {error}");
+                    yaml::refuse(score.referenced, message, error.hint)
+                })
+            };
+            Ok(Budget::Pool(BudgetPool { over, floor, score: score.map(formula).transpose()? }))
+        }
+        (None, None, None, Some(heads)) => {
+            let full = full.map(percent_of).transpose()?;
+            let budget = match heads.value {
+                HeadsYaml::File(file) => Budget::of_file(&file, full),
+                HeadsYaml::Table(rows) => {
+                    let share = |share: &ShareYaml| match share {
+                        ShareYaml::Number(share) => Ok(Some(*share)),
+                        ShareYaml::Word(word) if word == "full" => Ok(None),
+                        ShareYaml::Word(word) => anyhow::bail!("`{word}` is no share and not `full`"),
+                    };
+                    let row = |row: &Vec<ShareYaml>| row.iter().map(share).collect();
+                    let rows: anyhow::Result<Vec<_>> = rows.iter().map(row).collect();
+                    rows.and_then(|rows| Budget::of_heads(&rows, full))
+                }
+            };
+            budget.or_else(|error| yaml::refuse(heads.referenced, format!("{error:#}"), BUDGETS))
+        }
+        _ => refuse_all("`budget` is one of `pyramid`, `layers`, `pool` and `heads`"),
+    }
+}
+
+/// A whole percentage.
+fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
+    match text.value.parse() {
+        Ok(Amount::Percent(percent)) => Ok(percent),
+        _ => yaml::refuse(
+            text.referenced,
+            format!("`{}` is no percentage", text.value),
+            "write one from 0% to 100%",
+        ),
+    }
 }
 
 fn policies(
@@ -264,8 +319,8 @@ fn policies(
             Err(error) => {
                 return yaml::refuse(
                     *referenced,
-                    format!("the score of `{name}` cannot be used: {error}"),
-                    error.hint,
+                    format!("`{name}` cannot be used: {error:#}"),
+                    presets::hint_of(&error),
                 );
             }
         };

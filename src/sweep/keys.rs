@@ -165,7 +165,8 @@ pub(super) struct PolicyYaml {
     /// When entries leave; by default as the sweep says.
     #[schemars(schema_with = "names::schedules")]
     pub schedule: Option<Schedule>,
-    /// Sizes of their own for the layers, whose mean is the cache size; by default every layer has the same size.
+    /// Sizes of their own for layers or key-value heads, whose mean is the cache size, or a pool of them; by default every head of every
+    /// layer has the same size.
     #[schemars(extend("default" = null))]
     pub budget: Option<Spanned<BudgetYaml>>,
 }
@@ -191,10 +192,10 @@ fn keep_first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::E
     deserializer.deserialize_any(First)
 }
 
-/// How layers share their entries: one of two ways.
+/// How layers or heads share their entries: `pyramid`, `layers`, `pool` or `heads`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
+#[schemars(extend("minProperties" = 1))]
 pub(super) struct BudgetYaml {
     /// PyramidKV with this β: sizes fall linearly from layer to layer, and the last one has 1/β of the entries that are not
     /// protected.
@@ -205,6 +206,67 @@ pub(super) struct BudgetYaml {
     #[serde(default)]
     #[schemars(schema_with = "shares")]
     pub layers: Option<Spanned<Vec<Spanned<f64>>>>,
+    /// Key-value heads that share their entries, those of each layer (`heads`) or of all layers (`model`): the lowest scores of all of them
+    /// leave (AdaKV).
+    #[serde(default)]
+    #[schemars(schema_with = "pool_over")]
+    pub pool: Option<Spanned<String>>,
+    /// With `pool`: the percentage of the cache size that each head keeps of its own best entries. By default 0 %.
+    #[serde(default)]
+    #[schemars(schema_with = "percent")]
+    pub floor: Option<Spanned<String>>,
+    /// With `pool`: a formula that says how many entries leave from each head, where the policy's own score says only which.
+    #[serde(default)]
+    #[schemars(schema_with = "formula")]
+    pub score: Option<Spanned<String>>,
+    /// Sizes in proportion to these numbers, a row for each layer of the model and in it one for each key-value head; `full` for a head
+    /// from which nothing leaves, beside the cache size. Or a text file with these rows.
+    #[serde(default)]
+    #[schemars(schema_with = "head_shares")]
+    pub heads: Option<Spanned<HeadsYaml>>,
+    /// With `heads`: the percentage of the heads, those with the largest numbers, from which nothing leaves. All others have the cache size
+    /// (DuoAttention).
+    #[serde(default)]
+    #[schemars(schema_with = "percent")]
+    pub full: Option<Spanned<String>>,
+}
+
+/// A table of heads, or its file.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum HeadsYaml {
+    File(String),
+    Table(Vec<Vec<ShareYaml>>),
+}
+
+/// A share, or `full`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum ShareYaml {
+    Number(f64),
+    Word(String),
+}
+
+fn pool_over(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": ["heads", "model"]})
+}
+
+fn percent(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": "^(100|[0-9]{1,2})%$", "examples": ["20%"]})
+}
+
+fn formula(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "examples": ["smooth(window(attention, 64), 5)"]})
+}
+
+fn head_shares(_: &mut SchemaGenerator) -> Schema {
+    let share =
+        json!({"anyOf": [{"type": "number", "exclusiveMinimum": 0, "maximum": Budget::MOST}, {"const": "full"}]});
+    let row = json!({"type": "array", "items": share, "minItems": 1});
+    json_schema!({
+        "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": row, "minItems": 1}],
+        "examples": ["./full_attention_heads.tsv", [["full", 1], [1, 2.5]]]
+    })
 }
 
 fn pyramid(_: &mut SchemaGenerator) -> Schema {

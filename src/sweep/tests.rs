@@ -564,7 +564,7 @@ fn layers_with_a_window_can_be_exempt() {
     // A model without such layers has no use for it.
     let exempt = sweep(&own).expand().remove(3);
     assert_eq!(exempt.label(), "tova@exempt");
-    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, 4, has_windows).label();
+    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, (4, 2), has_windows).label();
     assert_eq!([resolved(true), resolved(false)], ["tova@exempt", "tova"]);
 }
 
@@ -596,7 +596,7 @@ fn layers_can_have_sizes_of_their_own() {
     assert_eq!(rule(cell(budgets[0])), format!("{uniform} budget=pyramid 20"));
     assert_eq!(rule(cell(budgets[4])), format!("{uniform} budget=layers 3 2.5 2 1"));
     // Where every layer of a model gets the same, the meaning is that of no budget.
-    let resolved = |budget: &str, layers| rule(cell(budget).resolved(WeightType::F32, true, layers, false));
+    let resolved = |budget: &str, layers| rule(cell(budget).resolved(WeightType::F32, true, (layers, 2), false));
     for budget in [budgets[5], ", budget: {pyramid: 1}", ", budget: {layers: [2.5, 2.5, 2.5, 2.5]}"] {
         assert_eq!(resolved(budget, 4), uniform, "{budget}");
     }
@@ -608,11 +608,11 @@ fn layers_can_have_sizes_of_their_own() {
     assert_eq!(window(", budget: {layers: [2, 1]}, keep_recent: 8"), window(", budget: {layers: [2, 1]}"));
 
     let wrong = |budget: &str| format!("{SMALL}{}\n", define(&format!(", budget: {budget}")));
-    let either = "write `budget: {pyramid: 20}`, or";
+    let either = "write one of `{pyramid: 20}`";
     refused(&wrong("{pyramid: 0}"), "0}", "0 cannot be `pyramid`", "from 1");
     refused(&wrong("{pyramid: 2.5}"), "2.5}", "whole number", "configs/");
-    refused(&wrong("{pyramid: 20, layers: [1]}"), "{pyramid", "either `pyramid` or `layers`", either);
-    refused(&wrong("{}"), "{}", "either `pyramid` or `layers`", either);
+    refused(&wrong("{pyramid: 20, layers: [1]}"), "{pyramid", "`budget` is one of `pyramid`, `layers`", either);
+    refused(&wrong("{}"), "{}", "`budget` is one of `pyramid`, `layers`", either);
     refused(&wrong("{layers: []}"), "[]", "there is no share", either);
     for share in ["0", "-1", ".nan", ".inf", "5e9"] {
         let yaml = wrong(&format!("{{layers: [2, {share}]}}"));

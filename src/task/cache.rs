@@ -30,8 +30,9 @@ pub struct CacheConfig {
     pub compare: bool,
     /// What the policy does in layers with a window of their own.
     pub local_layers: LocalLayers,
-    /// Layers of the model, among which a policy divides its entries.
+    /// Layers of the model and key-value heads of each, among which a policy divides its entries.
     pub layers: usize,
+    pub kv_heads: usize,
 }
 
 /// The beginning of a text, read with the full cache.
@@ -103,7 +104,9 @@ impl CacheConfig {
     pub(super) fn of_prompt(&self, prompt: usize) -> Result<CacheConfig> {
         let (CacheRule::Evict { policy, .. }, Some(share)) = (self.rule, self.share) else { return Ok(*self) };
         let size = share.of(prompt);
-        policy.check(size, self.layers).with_context(|| format!("{share} of a prompt of {prompt} tokens"))?;
+        policy
+            .check(size, self.layers, self.kv_heads)
+            .with_context(|| format!("{share} of a prompt of {prompt} tokens"))?;
         Ok(CacheConfig { rule: CacheRule::Evict { policy, size }, ..*self })
     }
 
@@ -118,7 +121,7 @@ impl CacheConfig {
         match self.sized().filter(|_| self.positions == Positions::Absolute) {
             Some(_) if self.shares_prompt() => tokens,
             Some(policy) if policy.awaits_prompt() => 0,
-            Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.score.shares_prefix() => {
+            Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.shares_prefix() => {
                 policy.smallest(self.layers).min(tokens) / BLOCK * BLOCK
             }
             _ => 0,
@@ -128,7 +131,7 @@ impl CacheConfig {
     /// Entries that these tokens of a text attend to, on average over tokens and layers, while the text is read. A cache is cut after
     /// the first `cut` tokens.
     pub fn attended(&self, tokens: Range<usize>, cut: Option<usize>) -> f64 {
-        let of_layer = |size: usize| {
+        let of_head = |size: usize| {
             let growing = tokens.start..tokens.end.min(size).max(tokens.start);
             let (full, all) = ((tokens.end - growing.end) as f64, tokens.len().max(1) as f64);
             let sum = (growing.start + growing.end) as f64 / 2.0 * growing.len() as f64;
@@ -137,22 +140,21 @@ impl CacheConfig {
         match self.sized() {
             Some(policy) if cut.is_some_and(|cut| tokens.start >= cut) => {
                 let held = |policy: SizedPolicy, at: usize| policy.entries_after(at, cut.unwrap_or(at)) as f64;
-                let layers = (0..self.layers).map(|layer| policy.of_layer(layer, self.layers));
-                let both = layers.map(|own| (held(own, tokens.start) + held(own, tokens.end)) / 2.0);
-                both.sum::<f64>() / self.layers.max(1) as f64
+                self.mean(policy, |own| (held(own, tokens.start) + held(own, tokens.end)) / 2.0)
             }
             // Half of what is evicted at once is there on average.
             Some(policy) if !policy.awaits_prompt() => {
-                self.mean(policy, |size| of_layer(size.saturating_add(policy.schedule.buffer() / 2)))
+                self.mean(policy, |own| of_head(own.size.saturating_add(policy.schedule.buffer() / 2)))
             }
-            _ => of_layer(usize::MAX),
+            _ => of_head(usize::MAX),
         }
     }
 
-    /// The mean over layers of something that depends on a layer's size.
-    pub fn mean(&self, policy: SizedPolicy, of_layer: impl Fn(usize) -> f64) -> f64 {
-        let sizes = policy.sizes(self.layers);
-        sizes.iter().map(|size| of_layer(*size)).sum::<f64>() / sizes.len().max(1) as f64
+    /// The mean over layers and heads of something that depends on a head's size.
+    pub fn mean(&self, policy: SizedPolicy, of_head: impl Fn(SizedPolicy) -> f64) -> f64 {
+        let heads = |layer: usize| policy.of_layer(layer, self.layers).of_heads(self.kv_heads);
+        let sum: f64 = (0..self.layers).flat_map(heads).map(of_head).sum();
+        sum / (self.layers * self.kv_heads).max(1) as f64
     }
 
     /// Bytes of the keys and values that the cache holds while each token after a prompt is predicted or chosen, up to the last of
@@ -173,18 +175,30 @@ impl CacheConfig {
             None => None,
         };
         let entries = |tokens: usize| match memory {
-            Some(memory) => memory.entries().iter().map(|held| held + tokens - memory.seen()).collect(),
+            Some(memory) => memory.entries().iter().flatten().map(|held| held + tokens - memory.seen()).collect(),
             None => shape.entries_after(cache, tokens, prompt),
         };
-        let held = |tokens: usize| shape.cache_bytes_by_layer(&entries(tokens)) as f64;
+        let held = |tokens: usize| shape.cache_bytes_by_head(&entries(tokens)) as f64;
         Some(MetricSum::new("held_bytes", tokens.clone().map(held).sum(), tokens.len() as f64))
+    }
+
+    /// Entries of every key-value head, where a budget lets them hold different numbers, as a text (a part for each layer); the weight is the
+    /// number of tokens that `memory` has read.
+    pub(super) fn held_by_head(&self, memory: &Memory) -> Option<MetricSum> {
+        self.sized().filter(|policy| policy.budget().is_by_head())?;
+        let entries = memory.entries();
+        let all: Vec<usize> = entries.iter().flatten().copied().collect();
+        let mean = all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
+        let of_layer = |heads: &Vec<usize>| heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
+        let output = Some(entries.iter().map(of_layer).collect::<Vec<_>>().join("/"));
+        Some(MetricSum { output, ..MetricSum::new("held_by_head", mean, memory.seen() as f64) })
     }
 
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
         self.rule.sized()
     }
 
-    /// The policy, if it evicts anything of a text of so many tokens: if any layer is smaller than the text.
+    /// The policy, if it evicts anything of a text of so many tokens: if any layer or head is smaller than the text.
     pub(super) fn evicting(&self, tokens: usize) -> Option<SizedPolicy> {
         self.sized().filter(|policy| policy.smallest(self.layers) < tokens)
     }
@@ -316,6 +330,7 @@ mod tests {
             compare: false,
             local_layers: LocalLayers::Bounded,
             layers: 3,
+            kv_heads: 2,
         }
     }
 

@@ -148,7 +148,7 @@ impl TaskSpec {
         self.granted_memory.is_some()
     }
 
-    /// Entries of a cache per key-value head, for each layer of a model.
+    /// Entries of a cache for every key-value head of every layer of a model.
     pub fn cache_entries(&self, rule: CacheRule, local_layers: LocalLayers, shape: &ModelShape) -> Vec<usize> {
         let tokens = match (rule, &self.generation) {
             // What is written is held beside the prompt that was cut.

@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 
-use crate::eviction::formula::FormulaError;
 use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy, presets};
 use crate::lm::MemoryPlan;
 use crate::task::CacheConfig;
@@ -65,14 +64,14 @@ impl CacheSettings {
         Ok((MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated))
     }
 
-    /// The same for the samples of tasks of at most `length` tokens, with a model of `layers`.
+    /// The same for the samples of tasks of at most `length` tokens, with a model of so many layers and key-value heads.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), or a policy that needs to know the whole text.
     pub fn config(
         &self,
         own: &[(String, Policy)],
-        layers: usize,
+        (layers, kv_heads): (usize, usize),
         length: usize,
     ) -> Result<CacheConfig, InvalidSettings> {
         let rule = self.rule(own, TextLength { prompt: None, text: length })?;
@@ -86,7 +85,7 @@ impl CacheSettings {
             _ => None,
         };
         let (query_aware, compare) = (true, false);
-        Ok(CacheConfig { rule, share, positions, query_aware, seed, compare, local_layers, layers })
+        Ok(CacheConfig { rule, share, positions, query_aware, seed, compare, local_layers, layers, kv_heads })
     }
 
     fn rule(&self, own: &[(String, Policy)], length: TextLength) -> Result<CacheRule, InvalidSettings> {
@@ -123,8 +122,8 @@ impl CacheSettings {
                         "see `tova-bench list policies`, or define it",
                     )
                 })?;
-                let cannot = |error: FormulaError| {
-                    InvalidSettings::new(format!("the score of {name} cannot be used: {error}"), &error.hint)
+                let cannot = |error: anyhow::Error| {
+                    InvalidSettings::new(format!("{name} cannot be used: {error:#}"), &presets::hint_of(&error))
                 };
                 let policy = policy.map_err(cannot)?;
                 let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };

@@ -40,7 +40,7 @@ impl TextModel {
     /// Checks that the model can have a policy, with a text of so many tokens.
     ///
     /// # Errors
-    /// As [`SizedPolicy::check_windows`] and [`Score::check_vectors`](crate::eviction::Score::check_vectors).
+    /// As [`SizedPolicy::check`], [`SizedPolicy::check_windows`] and [`Score::check_vectors`](crate::eviction::Score::check_vectors).
     pub fn check_policy(
         &self,
         policy: Option<SizedPolicy>,
@@ -51,7 +51,8 @@ impl TextModel {
         if local_layers == LocalLayers::Bounded && shape.windows_pass(tokens) {
             policy.check_windows()?;
         }
-        policy.score.check_vectors(shape.layers, shape.heads, shape.head_dim)
+        policy.check(shape.layers, shape.heads.kv_heads)?;
+        policy.scores().try_for_each(|score| score.check_vectors(shape.layers, shape.heads, shape.head_dim))
     }
 
     /// The tokenizer.

@@ -108,7 +108,7 @@ impl TextModel {
         for number in 1..settings.batch {
             let seed = plan.seed.wrapping_add(number as u64);
             // Where a policy draws numbers, another seed evicts other entries of the prompt.
-            let draws = plan.policy.is_some_and(|policy| policy.score.draws());
+            let draws = plan.policy.is_some_and(|policy| policy.scores().any(crate::eviction::Score::draws));
             prompts.push(if draws { read(seed)? } else { PrefilledPrompt { seed, ..prompts[0].clone() } });
         }
         let read_seconds = started.elapsed().as_secs_f64();

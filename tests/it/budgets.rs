@@ -7,9 +7,9 @@ use std::path::Path;
 use crate::support::checkpoint::{golden, load};
 use crate::support::program::run;
 use crate::support::rows::measured;
-use tova_bench::eviction::{Budget, Policy, Positions, SizedPolicy, presets};
+use tova_bench::eviction::{Budget, Policy, Positions, Schedule, Scope, SizedPolicy, presets};
 use tova_bench::ledger::{Row, read_rows};
-use tova_bench::lm::{LanguageModel, MemoryPlan, Tensor};
+use tova_bench::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use tova_bench::metric::Slice;
 
 const POLICIES: [&str; 8] = ["window+4", "tova", "tova-head", "tova+3", "h2o", "h2o-layer", "knorm", "random"];
@@ -55,7 +55,7 @@ fn every_layer_holds_its_size() {
             for positions in [Positions::Absolute, Positions::Slot, Positions::Squeezed] {
                 // A window of three layers is too small to keep four tokens.
                 let policy = policy(name, budget);
-                let Ok(()) = policy.check(size, 3) else { continue };
+                let Ok(()) = policy.check(size, 3, 4) else { continue };
                 let sized = policy.at(size).unwrap();
                 let what = format!("{policy} at {size}, {positions:?}");
                 let (_, survivors) = read(&model, &tokens, (sized, positions), tokens.len());
@@ -101,7 +101,8 @@ fn equal_shares_are_a_uniform_size_and_bytes_are_those_of_the_layers() {
 
 #[test]
 fn budgets_that_a_model_cannot_have_are_refused() {
-    let refused = |policy: Policy, size: usize, layers: usize| policy.check(size, layers).unwrap_err().to_string();
+    let refused =
+        |policy: Policy, size: usize, layers: usize| policy.check(size, layers, 4).unwrap_err().to_string();
     let message = refused(policy("tova", layers(&[3.0, 2.0, 2.0, 1.0])), 64, 3);
     assert!(message.contains("4 layers") && message.contains("the model has 3"), "{message}");
     // 3.2 entries are left to the last of four layers.
@@ -115,8 +116,8 @@ fn budgets_that_a_model_cannot_have_are_refused() {
         message.contains("layer 1 (of 0 to 1) a size of 21") && message.contains("keep_recent 32"),
         "{message}"
     );
-    assert!(policy("h2o", Budget::Pyramid(20)).check(64, 30).is_ok());
-    assert!(policy("h2o", layers(&[3.0, 1.0])).check(64, 2).is_ok());
+    assert!(policy("h2o", Budget::Pyramid(20)).check(64, 30, 4).is_ok());
+    assert!(policy("h2o", layers(&[3.0, 1.0])).check(64, 2, 4).is_ok());
 }
 
 // --- a sweep ---
@@ -254,4 +255,126 @@ fn cells_whose_budget_does_not_fit_fail_alone() {
         .collect();
     let known: Vec<(&str, Option<u32>)> = measured.keys().map(|(policy, size)| (policy.as_str(), *size)).collect();
     assert_eq!(known, [("tight", Some(128)), ("tova", Some(64)), ("tova", Some(128))]);
+}
+
+/// Heads that share their entries: as many as without a pool, at every step and in bytes, however a text is read.
+#[test]
+fn pools_hold_as_much_as_without_one() {
+    let model = load(&golden("yi-gqa"));
+    let shape = model.shape();
+    let heads = shape.layers * shape.heads.kv_heads;
+    assert!(shape.layers > 1 && shape.heads.kv_heads > 1);
+    let tokens: Vec<u32> = (0..150).map(|token| (token * 37 + token / 9 * token) % shape.vocab as u32).collect();
+    let (size, prompt) = (20, 60);
+    let mut uneven = 0;
+    for score in ["attention", "sum(attention)", "ema(attention, 0.9) * value_norm", "-key_norm", "random"] {
+        for (over, schedule) in ["heads", "model"]
+            .iter()
+            .flat_map(|over| ["1", "5", "cut", "cut+1", "cut+7"].map(|schedule| (*over, schedule)))
+        {
+            let with = |budget: &str| {
+                let text = format!(
+                    "score={score} scope=head keep_first=1 keep_recent=3 budget={budget} schedule={schedule}"
+                );
+                text.parse::<Policy>().unwrap().at(size).unwrap()
+            };
+            let what = format!("{score}, {over}, {schedule}");
+            let every = with("uniform").schedule.every;
+            let cuts = with("uniform").schedule.cut;
+            let held = |seen: usize| match every {
+                _ if cuts && seen < prompt => seen,
+                None => size + seen - prompt,
+                Some(every) if cuts => size + (seen - prompt) % every,
+                Some(_) if seen <= size => seen,
+                Some(every) => size + (seen - size) % every,
+            };
+            let mut known: Option<Vec<Vec<Vec<u32>>>> = None;
+            for piece in [1, 7, 150] {
+                let mut memories = [with("uniform"), with(&format!("pool {over} 20%"))]
+                    .map(|policy| model.new_memory(&MemoryPlan::bounded(policy)));
+                let [uniform, pooled] = &mut memories;
+                // The last 40 tokens are written: read one by one, with room for no more.
+                for part in tokens[..prompt].chunks(piece).chain(tokens[prompt..110].chunks(piece)) {
+                    for memory in [&mut *uniform, &mut *pooled] {
+                        model.read(part, memory).unwrap();
+                        if cuts && memory.seen() == prompt {
+                            model.cut(memory).unwrap();
+                        }
+                    }
+                    let sum = |memory: &Memory| memory.entries().iter().flatten().sum::<usize>();
+                    assert_eq!(sum(pooled), heads * held(pooled.seen()), "{what}, {} tokens", pooled.seen());
+                    assert_eq!(sum(pooled), sum(uniform), "{what}");
+                }
+                uniform.shrink_to_fit(40);
+                pooled.shrink_to_fit(40);
+                for token in &tokens[110..] {
+                    model.step(&[*token, *token], &mut [&mut *uniform, &mut *pooled]).unwrap();
+                    assert_eq!(
+                        pooled.entries().iter().flatten().sum::<usize>(),
+                        heads * held(pooled.seen()),
+                        "{what}"
+                    );
+                    assert_eq!(pooled.bytes(), uniform.bytes(), "{what}, {} tokens", pooled.seen());
+                }
+                let survivors: Vec<Vec<Vec<u32>>> = pooled
+                    .survivors()
+                    .iter()
+                    .map(|layer| layer.iter().map(|head| head.to_vec()).collect())
+                    .collect();
+                uneven += usize::from(survivors.iter().flatten().any(|head| head.len() != held(150)));
+                assert!(survivors.iter().flatten().all(|head| head.len() >= 4 && head[0] == 0), "{what}");
+                assert_eq!(known.get_or_insert(survivors.clone()), &survivors, "{what}, pieces of {piece}");
+            }
+        }
+    }
+    assert!(uneven > 100, "{uneven}");
+}
+
+/// Heads with sizes of their own, and some that keep everything.
+#[test]
+fn heads_have_the_sizes_of_a_table() {
+    let model = load(&golden("yi-gqa"));
+    let shape = model.shape();
+    let (layers, kv_heads) = (shape.layers, shape.heads.kv_heads);
+    let tokens: Vec<u32> = (0..150).map(|token| (token * 37 + token / 9 * token) % shape.vocab as u32).collect();
+    let row = |layer: usize| {
+        (0..kv_heads).map(|head| ((layer + head) % 2 == 0).then_some((1 + layer + head) as f64)).collect()
+    };
+    let table: Vec<Vec<Option<f64>>> = (0..layers).map(row).collect();
+    let budget = Budget::of_heads(&table, None).unwrap();
+    let bounded: Vec<f64> = table.iter().flatten().flatten().copied().collect();
+    for name in ["tova-head", "window+2"] {
+        for schedule in ["1", "cut+1", "cut"] {
+            let schedule: Schedule = schedule.parse().unwrap();
+            let policy = Policy { scope: Scope::Head, schedule, ..policy(name, budget) };
+            policy.check(20, layers, kv_heads).unwrap();
+            let mut memory = model.new_memory(&MemoryPlan::bounded(policy.at(20).unwrap()));
+            model.read(&tokens[..80], &mut memory).unwrap();
+            model.cut(&mut memory).unwrap();
+            model.read(&tokens[80..], &mut memory).unwrap();
+            let more = if schedule == Schedule::CUT { 70 } else { 0 };
+            let mut sum = 0;
+            for (held, share) in memory.entries().iter().flatten().zip(table.iter().flatten()) {
+                match share {
+                    None => assert_eq!(*held, 150),
+                    Some(share) => {
+                        let target = 20.0 * bounded.len() as f64 * share / bounded.iter().sum::<f64>();
+                        assert!((*held as f64 - more as f64 - target).abs() < 1.0, "{held} {target}");
+                        sum += held - more;
+                    }
+                }
+            }
+            assert_eq!(sum, 20 * bounded.len());
+            memory.shrink_to_fit(30);
+            let bytes = memory.bytes();
+            let entries: usize = memory.entries().iter().flatten().sum();
+            let room: usize =
+                table.iter().flatten().map(|share| if share.is_none() || more > 0 { 30 } else { 1 }).sum();
+            assert_eq!(bytes, ((entries + room) * 2 * shape.head_dim * 4) as u64, "{name} {schedule}");
+        }
+    }
+    let error = policy("tova-head", budget).check(20, layers + 1, kv_heads).unwrap_err().to_string();
+    assert!(error.contains("key-value heads, and the model has"), "{error}");
+    let error = policy("tova", budget).at(20).unwrap_err().to_string();
+    assert!(error.contains("its scope must be head"), "{error}");
 }

@@ -171,7 +171,7 @@ fn forks_and_their_copies_equal_caches_read_from_the_start() {
     let model = model();
     for (name, policy) in policies() {
         for size in [1, 100, 128, 130, 256, 383, 384, 399] {
-            if policy.check(size, tiny_shape().layers).is_err() {
+            if policy.check(size, tiny_shape().layers, tiny_shape().heads.kv_heads).is_err() {
                 continue;
             }
             let sized = policy.at(size).unwrap();

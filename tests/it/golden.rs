@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use crate::support::checkpoint::{GOLDENS, configure, load, load_as};
 use serde::Deserialize;
-use tova_bench::eviction::formula::Pool;
+use tova_bench::eviction::formula::{Formula, Pool};
 use tova_bench::eviction::presets::{self, PRESETS, Preset};
-use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Positions, Schedule, Scope, Score};
+use tova_bench::eviction::{Amount, Budget, BudgetPool, LocalLayers, Policy, Positions, Schedule, Scope, Score};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
     Device, LanguageModel, MemoryPlan, ModelFiles, Real, RepeatRequest, RopeOverride, RopeOverrideKind, Tokenizer,
@@ -52,15 +52,17 @@ struct Defined {
     pool: Pool,
     keep_first: serde_json::Value,
     keep_recent: serde_json::Value,
-    budget: Option<LayerBudget>,
+    budget: Option<BudgetJson>,
 }
 
 /// As sweeps spell it.
 #[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum LayerBudget {
-    Pyramid(u32),
-    Layers(Vec<f64>),
+#[serde(untagged, deny_unknown_fields)]
+enum BudgetJson {
+    Pyramid { pyramid: u32 },
+    Layers { layers: Vec<f64> },
+    Pool { pool: String, floor: u8, score: Option<String> },
+    Heads { heads: Vec<Vec<serde_json::Value>> },
 }
 
 /// A formula whose files are in a folder.
@@ -73,7 +75,8 @@ fn score_in(folder: &Path, formula: &str, pool: Pool) -> Score {
 fn preset_in(folder: &Path, name: &str) -> Option<Policy> {
     let of_file = PRESETS.iter().find(|preset| preset.name == name && preset.score.contains("dot("));
     let Some(preset) = of_file else { return presets::by_name(name) };
-    let Preset { scope, keep_first, keep_recent, budget, schedule, .. } = *preset;
+    let Preset { scope, keep_first, keep_recent, schedule, .. } = *preset;
+    let budget = (preset.budget)().unwrap();
     let score = score_in(folder, preset.score, Pool::Mean);
     Some(Policy { score, scope, keep_first, keep_recent, budget, schedule })
 }
@@ -86,8 +89,17 @@ impl Defined {
         };
         let budget = match &self.budget {
             None => Budget::Uniform,
-            Some(LayerBudget::Pyramid(beta)) => Budget::Pyramid(*beta),
-            Some(LayerBudget::Layers(shares)) => Budget::of_layers(shares).unwrap(),
+            Some(BudgetJson::Pyramid { pyramid }) => Budget::Pyramid(*pyramid),
+            Some(BudgetJson::Layers { layers }) => Budget::of_layers(layers).unwrap(),
+            Some(BudgetJson::Pool { pool, floor, score }) => {
+                let score = score.as_ref().map(|score| Formula::new(score, Pool::Mean).unwrap());
+                Budget::Pool(BudgetPool { over: pool.parse().unwrap(), floor: *floor, score })
+            }
+            Some(BudgetJson::Heads { heads }) => {
+                let rows: Vec<Vec<Option<f64>>> =
+                    heads.iter().map(|row| row.iter().map(serde_json::Value::as_f64).collect()).collect();
+                Budget::of_heads(&rows, None).unwrap()
+            }
         };
         Policy {
             score: score_in(folder, &self.score, self.pool),
@@ -231,6 +243,12 @@ fn schedules() {
 
 /// Words and functions that see neighbours, blocks, keys, values, queries, tokens and a second reading, and the presets made of them,
 /// against the same definition.
+/// Heads with pools and sizes of their own.
+#[test]
+fn budgets() {
+    check_policies("budgets", 5);
+}
+
 #[test]
 fn scores() {
     check_policies("scores", 50);

@@ -125,6 +125,7 @@ fn configs() -> Vec<CacheConfig> {
             seed: SEED,
             local_layers: LocalLayers::Bounded,
             layers: tiny_shape().layers,
+            kv_heads: tiny_shape().heads.kv_heads,
             compare: false,
         })
         .collect()

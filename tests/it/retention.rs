@@ -67,7 +67,7 @@ fn the_log_of_every_policy_agrees_with_its_survivors_and_the_counting_identity()
                         let identity: usize = (1..=length).map(|t| t.min(size + 1)).sum();
                         assert_eq!(whole.of_layer(layer).iter().sum::<f64>(), identity as f64, "{what}");
                         if name == "window" {
-                            let [recent, kept] = whole.recent(layer, size);
+                            let [recent, kept] = whole.recent(layer, &[size]);
                             assert_eq!(recent, kept);
                         }
                     }

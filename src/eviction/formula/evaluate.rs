@@ -22,6 +22,9 @@ pub(in crate::eviction) struct Scorer {
     program: Vec<Instruction>,
     heads: Heads,
     scope: Scope,
+    /// The cache size, and whether groups may have others.
+    size: usize,
+    sizes_differ: bool,
     salt: u64,
     layer: usize,
     groups: Vec<Group>,
@@ -57,8 +60,6 @@ pub(in crate::eviction) struct Row<'a> {
     pub vectors: &'a dyn Vectors,
     /// Position of its token.
     pub step: usize,
-    /// Its column, the newest.
-    pub column: usize,
     /// Whether scores are needed, and not only what is remembered.
     pub decides: bool,
 }
@@ -67,14 +68,23 @@ pub(in crate::eviction) struct Row<'a> {
 #[derive(Clone)]
 pub(in crate::eviction) struct Entries<'a> {
     pub positions: &'a [u32],
-    /// 0 for those in the cache, -inf for others.
+    /// 0 for those in the cache, -inf for others: for every column up to that of the row's token.
     pub mask: &'a [f32],
     pub unprotected: Range<usize>,
 }
 
 impl Scorer {
-    pub fn new(formula: Formula, size: usize, heads: Heads, scope: Scope, salt: u64) -> Scorer {
-        let program = compile(&formula.0.expr, size);
+    /// With `sizes_differ`, groups will have other sizes ([`resize`](Self::resize)), and the scores of the last row that decided stay with
+    /// the entries.
+    pub fn new(
+        formula: Formula,
+        size: usize,
+        sizes_differ: bool,
+        heads: Heads,
+        scope: Scope,
+        salt: u64,
+    ) -> Scorer {
+        let program = compile(&formula.0.expr, size, sizes_differ);
         let (members, per_kv) = (heads.of_group(scope, 0).len(), heads.per_kv_head());
         let kept = |instruction: &Instruction| {
             let Columns { kept, totals, .. } = instruction.columns(members, per_kv);
@@ -89,7 +99,7 @@ impl Scorer {
         let queries = if program.iter().any(Instruction::expects) { heads.heads } else { 0 };
         let groups = vec![group; heads.groups(scope)];
         let (logits, queries) = (vec![Vec::new(); logits], vec![QueryStatistics::default(); queries]);
-        Scorer { program, heads, scope, salt, layer: 0, groups, future: None, logits, queries }
+        Scorer { program, heads, scope, size, sizes_differ, salt, layer: 0, groups, future: None, logits, queries }
     }
 
     pub fn of_layer(self, layer: usize) -> Scorer {
@@ -185,12 +195,12 @@ impl Scorer {
                 per_kv,
             };
             for (member, out) in results[0].iter_mut().enumerate() {
-                let out = &mut out[..row.column + 1];
-                let n = out.len();
-                let mask = &entries.mask[..n];
+                let (mask, n) = (entries.mask, entries.mask.len());
+                let out = &mut out[..n];
                 let (head, kv_head) = (heads.start + member, heads.start / per_kv + member);
                 match instruction.operation {
                     Operation::Word(word) => match word {
+                        Word::Size => out.fill(self.size as f32),
                         Word::Logit => out.copy_from_slice(&self.logits[head][..out.len()]),
                         Word::FutureAttention => {
                             let Some((future, _)) = &self.future else { continue };
@@ -257,20 +267,36 @@ impl Scorer {
     /// Computes the scores of the last row again, now that the attention is known that `reread` key-value heads paid to its entries
     /// in a second reading: (kv_heads)(entries).
     pub fn read_again(&mut self, reread: &[Vec<f32>], group: usize, entries: &Entries<'_>) {
+        let first = self.heads.of_group(self.scope, group).start / self.heads.per_kv_head();
+        for (instruction, kept) in self.program.iter().zip(&mut self.groups[group].kept) {
+            if instruction.uses(Word::RereadAttention) {
+                for (member, column) in kept.columns.iter_mut().enumerate() {
+                    column[..entries.mask.len()].copy_from_slice(&reread[first + member]);
+                }
+            }
+        }
+        self.compute_again(Word::RereadAttention, group, entries);
+    }
+
+    /// Computes the scores of the last row again for a group that will hold `size` entries.
+    pub fn resize(&mut self, size: usize, group: usize, entries: &Entries<'_>) {
+        for (instruction, results) in self.program.iter().zip(&mut self.groups[group].results) {
+            if instruction.uses(Word::Size) {
+                results[0][..entries.mask.len()].fill(size as f32);
+            }
+        }
+        self.compute_again(Word::Size, group, entries);
+    }
+
+    /// Computes what depends on a word again.
+    fn compute_again(&mut self, word: Word, group: usize, entries: &Entries<'_>) {
         let (heads, per_kv) = (self.heads.of_group(self.scope, group), self.heads.per_kv_head());
         let Group { kept, results } = &mut self.groups[group];
         let mut changed = vec![false; self.program.len()];
         for (index, instruction) in self.program.iter().enumerate() {
-            let is_reread = instruction.uses(Word::RereadAttention);
             let depends = |argument: &Operand| matches!(argument, Operand::Result(before) if changed[*before]);
-            changed[index] = is_reread || instruction.arguments.iter().any(depends);
-            if !changed[index] {
-                continue;
-            }
-            if is_reread {
-                for (member, column) in kept[index].columns.iter_mut().enumerate() {
-                    column[..entries.mask.len()].copy_from_slice(&reread[heads.start / per_kv + member]);
-                }
+            changed[index] = instruction.uses(word) || instruction.arguments.iter().any(depends);
+            if !changed[index] || instruction.uses(word) {
                 continue;
             }
             let (results_before, results) = results.split_at_mut(index);
@@ -307,14 +333,19 @@ impl Scorer {
                 own.columns.iter_mut().for_each(|column| keep(column, kept));
                 own.totals.iter_mut().for_each(|column| keep(column, kept));
             }
+            if self.sizes_differ {
+                group.results.iter_mut().flatten().for_each(|column| keep(column, kept));
+            }
         }
     }
 
-    /// Forgets columns beyond those of the block.
-    pub fn truncate(&mut self, columns: usize) {
-        for own in self.groups.iter_mut().flat_map(|group| &mut group.kept) {
-            own.columns.iter_mut().for_each(|column| column.truncate(columns));
-            own.totals.iter_mut().for_each(|column| column.truncate(columns));
+    /// Forgets columns beyond those of the block: (groups)
+    pub fn truncate(&mut self, columns: &[usize]) {
+        for (group, columns) in self.groups.iter_mut().zip(columns) {
+            for own in &mut group.kept {
+                own.columns.iter_mut().for_each(|column| column.truncate(*columns));
+                own.totals.iter_mut().for_each(|column| column.truncate(*columns));
+            }
         }
     }
 }

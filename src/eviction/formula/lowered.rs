@@ -84,7 +84,7 @@ pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<Lo
             LoweredScore { program: vec![LoweredInstruction { always: 1, ..summed }, sum], kept: 1, ..one_list }
         }
         Method::Order | Method::Instructions | Method::Function(_) => {
-            let program = compile(&formula.0.expr, size);
+            let program = compile(&formula.0.expr, size, false);
             let mut lowered = LoweredScore::default();
             for instruction in &program {
                 lowered.push(instruction, &program, heads, scope)?;

@@ -108,7 +108,7 @@ impl Formula {
             kept * size_of::<f32>() + totals * size_of::<f64>()
         };
         // The scores themselves, of a prompt that is cut.
-        let all: usize = program::compile(&self.0.expr, size).into_iter().map(of).sum();
+        let all: usize = program::compile(&self.0.expr, size, false).into_iter().map(of).sum();
         heads.groups(scope) * (all + size_of::<f32>())
     }
 

@@ -49,6 +49,8 @@ impl Operation {
     /// Whether it is known when an entry joins, and never changes.
     pub fn is_fixed(self) -> bool {
         match self {
+            // It is an instruction only where it may change.
+            Operation::Word(Word::Size) => false,
             Operation::Word(word) => word.is_fixed(),
             Operation::Dot { rotated, .. } => !rotated,
             Operation::TokenIn(_) => true,
@@ -129,10 +131,11 @@ impl Instruction {
     }
 }
 
-/// The instructions of a formula at a cache size. The last one's columns are the score, the same for all heads.
-pub(super) fn compile(expr: &'static Expr, size: usize) -> Vec<Instruction> {
+/// The instructions of a formula at a cache size, which only parameters of functions depend on where `sizes_differ`. The last one's columns
+/// are the score, the same for all heads.
+pub(super) fn compile(expr: &'static Expr, size: usize, sizes_differ: bool) -> Vec<Instruction> {
     let mut program = Vec::new();
-    compile_into(expr, size, &mut program);
+    compile_into(expr, (size, sizes_differ), &mut program);
     for index in (0..program.len()).rev() {
         let instruction: &Instruction = &program[index];
         let remembers = matches!(instruction.operation, Operation::Memory(..));
@@ -166,8 +169,10 @@ fn constant(expr: &Expr, size: usize) -> Option<f64> {
     }
 }
 
-fn compile_into(expr: &'static Expr, size: usize, program: &mut Vec<Instruction>) -> Operand {
-    if let Some(number) = constant(expr, size) {
+fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Instruction>) -> Operand {
+    let (size, sizes_differ) = sizes;
+    let number = constant(expr, size).filter(|_| !sizes_differ || !expr.has(&|word| word == Word::Size));
+    if let Some(number) = number {
         return Operand::Number(number as f32);
     }
     let (function, arguments) = match expr {
@@ -180,10 +185,10 @@ fn compile_into(expr: &'static Expr, size: usize, program: &mut Vec<Instruction>
     if let (Function::Add | Function::Multiply, [first, rest @ ..]) = (function, arguments) {
         // One after the other.
         let mut per_head = first.is_per_head();
-        let mut sum = compile_into(first, size, program);
+        let mut sum = compile_into(first, sizes, program);
         for next in rest {
             per_head |= next.is_per_head();
-            let next = compile_into(next, size, program);
+            let next = compile_into(next, sizes, program);
             sum = push(Operation::Function(function), vec![sum, next], per_head, program);
         }
         return sum;
@@ -210,7 +215,7 @@ fn compile_into(expr: &'static Expr, size: usize, program: &mut Vec<Instruction>
         }
         function => (Operation::Function(function), arguments),
     };
-    let inputs = inputs.iter().map(|argument| compile_into(argument, size, program)).collect();
+    let inputs = inputs.iter().map(|argument| compile_into(argument, sizes, program)).collect();
     push(operation, inputs, expr.is_per_head(), program)
 }
 

@@ -174,7 +174,7 @@ impl GpuAttention {
     /// Makes room for a text, and collects what the device has to know.
     fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
         let gpu = &*self.gpu;
-        let (rows, held, seen) = (text.rows, text.entries.len(), text.entries.seen);
+        let (rows, held, seen) = (text.rows, text.entries.len(0), text.entries.seen);
         let rule = text.entries.scan_rule();
         let shape = tokens.shape;
         let (heads, dim) = (shape.heads.heads, shape.head_dim);

@@ -7,6 +7,7 @@ pub(crate) mod drawing;
 pub(crate) mod export;
 pub(crate) mod figure_title;
 pub(crate) mod font;
+pub(crate) mod head_map;
 pub(crate) mod heatmap;
 pub(crate) mod kept_by_position;
 pub(crate) mod needle_map;

@@ -3,6 +3,8 @@
 
 mod draw;
 
+pub(crate) use draw::{color, is_dark};
+
 use crate::metric::Metric;
 use crate::report::escape;
 use crate::report::figure::{Horizontal, chart};

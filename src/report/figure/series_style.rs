@@ -64,7 +64,7 @@ const PAPER: [(&str, Look); 5] = [
 ];
 
 /// The other presets and the paper's other policies. Those that are often drawn with the five above have other colours.
-const FIXED: [(&str, Look); 31] = [
+const FIXED: [(&str, Look); 36] = [
     ("tova-head", (PURPLE, Marker::Diamond)),
     ("window+1", (INDIGO, Marker::Plus)),
     ("tova+1", (ORANGE, Marker::Diamond)),
@@ -84,6 +84,11 @@ const FIXED: [(&str, Look); 31] = [
     ("knorm-layer", (GREEN, Marker::Plus)),
     ("snapkv", (PURPLE, Marker::Circle)),
     ("pyramidkv", (PURPLE, Marker::Up)),
+    ("adakv", (PURPLE, Marker::Square)),
+    ("ada-expected", (INDIGO, Marker::Down)),
+    ("critical-adakv", (INDIGO, Marker::Cross)),
+    ("kvzip-pool", (ORANGE, Marker::Up)),
+    ("duo", (SKY, Marker::Circle)),
     ("expected", (INDIGO, Marker::Circle)),
     ("lagkv", (ORANGE, Marker::Square)),
     ("criticalkv", (INDIGO, Marker::Star)),

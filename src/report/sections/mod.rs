@@ -5,6 +5,7 @@
 pub(crate) mod ceiling;
 mod enough;
 mod evicted;
+mod heads;
 pub(crate) mod kept;
 mod overview;
 pub(crate) mod pairs;
@@ -41,7 +42,7 @@ const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
 
 /// The parts of a setting, which is one model, task and data set.
 const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] =
-    &[speed::blocks, setting::metrics, kept::blocks, evicted::blocks, setting::facts];
+    &[speed::blocks, setting::metrics, kept::blocks, heads::blocks, evicted::blocks, setting::facts];
 
 /// The parts of a metric in a setting.
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] =

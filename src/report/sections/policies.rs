@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::eviction::{Amount, Budget, Policy, Schedule, Score, presets};
+use crate::eviction::{Amount, Budget, BudgetPool, Policy, PoolOver, Schedule, Score, presets};
 use crate::ledger::Row;
 use crate::report::series::{Size, is_shared, label};
 
@@ -128,6 +128,16 @@ fn budget_words(budget: &str) -> String {
             "; the cache size is the mean over layers, whose sizes are as {}",
             layers.shares().map(|share| share.to_string()).collect::<Vec<_>>().join(" : ")
         ),
+        Ok(Budget::Pool(BudgetPool { over, floor, score })) => {
+            let heads = if over == PoolOver::Heads { "the heads of a layer" } else { "the heads of all layers" };
+            let floor =
+                if floor == 0 { String::new() } else { format!(", and each keeps at least {floor} % of a size") };
+            let by = score.map_or(String::new(), |score| {
+                format!("; how many leave from each is decided by {}", score.text())
+            });
+            format!("; {heads} share their entries{floor}{by}")
+        }
+        Ok(Budget::Heads(_)) => "; every key-value head has a size of its own by a table".to_owned(),
         _ if budget.is_empty() => String::new(),
         _ => format!("; layers have the budget {budget}"),
     }
@@ -215,6 +225,8 @@ mod tests {
         for (budget, words) in [
             ("pyramid 20", "sizes fall linearly from the first to the last as in PyramidKV with \u{3b2} = 20"),
             ("layers 3 2.5 1", "whose sizes are as 3 : 2.5 : 1"),
+            ("pool heads 20%", "heads of a layer share their entries, and each keeps at least 20 % of a size"),
+            ("heads full 1/1 2", "every key-value head has a size of its own by a table"),
             ("another", "layers have the budget another"),
         ] {
             let rows = changed(cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), |row| {

@@ -12,11 +12,13 @@ pub(crate) struct LayerBound {
     pub window: Option<u32>,
 }
 
-/// The layers of a row's cache, one for all where they are alike. `None` where the row does not say: with a budget, in rows of
+/// The layers of a row's cache, one for all where they are alike. `None` where the row does not say: with sizes by layer or head, in rows of
 /// earlier versions for models with windows, and where entries do not leave one by one from a full cache on.
 pub(crate) fn layer_bounds(row: &Row) -> Option<Vec<LayerBound>> {
     let one_by_one = row.schedule.as_deref().is_none_or(|schedule| schedule == "1" || schedule == "cut+1");
-    if !one_by_one || row.budget.is_some() || (row.local_layers.is_some() && row.windows.is_none()) {
+    // Heads that share their entries hold as many as others, all together.
+    let has_sizes = row.budget.as_deref().is_some_and(|budget| !budget.starts_with("pool "));
+    if !one_by_one || has_sizes || (row.local_layers.is_some() && row.windows.is_none()) {
         return None;
     }
     let windows = row

@@ -35,8 +35,8 @@ struct Open {
     peak: u64,
     /// The likeliest of the request's classes, if that is measured.
     likeliest: Option<String>,
-    /// The NLL of the reference answer, whole and by slice, if that is measured.
-    answer: Vec<MetricSum>,
+    /// The NLL of the reference answer, whole and by slice, if that is measured, and what heads hold that share their entries.
+    measured: Vec<MetricSum>,
     /// Of reading the prompt, its part of what all prompts begin with included.
     seconds: f64,
 }
@@ -95,7 +95,7 @@ impl Generation<'_> {
 
     /// What is measured of a text.
     fn result(&self, sample: usize, of_text: Open, written: &Generated) -> Result<SampleResult> {
-        let Open { prompt, cut, peak, likeliest, answer, seconds } = of_text;
+        let Open { prompt, cut, peak, likeliest, measured, seconds } = of_text;
         // How much a cache without a policy has allocated depends on the other prompts.
         let peak_cache_bytes = match self.config.rule {
             CacheRule::Evict { .. } => peak.max(written.cache_bytes),
@@ -103,7 +103,7 @@ impl Generation<'_> {
         };
         let request = &self.prompts.prompts[sample].request;
         let mut sums = self.score(request, (&prompt, cut), written, likeliest.as_deref())?;
-        sums.extend(answer);
+        sums.extend(measured);
         Ok(SampleResult {
             sums,
             seconds,
@@ -243,8 +243,9 @@ impl Generation<'_> {
         let opening = prompt.request.likelihood_after.as_deref();
         let likeliest = opening.map(|opening| self.likeliest(&memory, &state, opening, &prompt.request.classes));
         let likeliest = likeliest.transpose()?;
-        let answer = self.answer_nll(&memory, &state, &prompt.request)?;
-        let of_text = Open { prompt: tokens.clone(), cut, peak, likeliest, answer, seconds: 0.0 };
+        let mut measured = self.answer_nll(&memory, &state, &prompt.request)?;
+        measured.extend(own.held_by_head(&memory));
+        let of_text = Open { prompt: tokens.clone(), cut, peak, likeliest, measured, seconds: 0.0 };
         let max_new_tokens = prompt.max_new_tokens;
         Ok((PrefilledPrompt { memory, state, prompt: tokens, seed, max_new_tokens }, of_text))
     }

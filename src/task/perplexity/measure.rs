@@ -32,7 +32,7 @@ pub fn measure(
     let config = &config.of_prompt(sample.prompt.unwrap_or(tokens))?;
     let shared = || FullCachePrefix::of(prefix, config.needs(tokens, sample.prompt));
     let mut seconds = 0.0;
-    let (mut lost, mut held) = (None, None);
+    let (mut lost, mut held, mut by_head) = (None, None, None);
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let peak_cache_bytes = match (config.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => {
@@ -40,7 +40,8 @@ pub fn measure(
             model.shape().cache_bytes(size)
         }
         (_, Some(policy)) => {
-            let memory = bounded(model, sample, config, policy, prefix, &mut tally)?;
+            let memory;
+            (memory, by_head) = bounded(model, sample, config, policy, prefix, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
             match sample.prompt.filter(|_| config.cuts()) {
                 None => memory.bytes(),
@@ -62,16 +63,15 @@ pub fn measure(
     if let Some(lost) = lost {
         sums.push(MetricSum::new("evicted_mass", lost, tokens as f64));
     }
-    if let Some(held) = held {
-        sums.push(held);
-    }
+    sums.extend(held);
+    sums.extend(by_head);
     seconds += started.elapsed().as_secs_f64();
     let side_files = Vec::new();
     let prompt_tokens = sample.prompt.unwrap_or(tokens);
     Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
 }
 
-/// The sample with a cache that evicts.
+/// The sample with a cache that evicts. Also returns what its heads hold after the prompt's cut, or at the end.
 fn bounded(
     model: &LanguageModel,
     sample: &TextSample,
@@ -79,7 +79,7 @@ fn bounded(
     policy: SizedPolicy,
     prefix: Option<&FullCachePrefix>,
     tally: &mut Tally<'_>,
-) -> Result<Memory> {
+) -> Result<(Memory, Option<MetricSum>)> {
     let length = sample.tokens.len();
     let recorded = config.rule.reads_future().map(|scope| model.record_attention(&sample.tokens, scope));
     let future = recorded.transpose()?;
@@ -89,6 +89,7 @@ fn bounded(
     if start > 0 {
         tally.add(&FullCachePrefix::of(prefix, start)?.states.narrow(0, 0, start)?, 1)?;
     }
+    let mut by_head = None;
     for part in [start..cut, cut..length] {
         for tokens in sample.tokens[part].chunks(CHUNK) {
             let first = memory.seen() + 1;
@@ -97,9 +98,10 @@ fn bounded(
         }
         if memory.seen() == cut {
             model.cut(&mut memory)?;
+            by_head = config.held_by_head(&memory);
         }
     }
-    Ok(memory)
+    Ok((memory, by_head))
 }
 
 /// The paper's baseline: the sample in pieces of `size` tokens.

@@ -102,14 +102,17 @@ impl Lifetimes {
 
     /// Entries that a layer of `size` keeps after each step from the first eviction on, summed, as a mean over groups; and those
     /// of them that are among the `size` newest tokens, which Window keeps: [recent, kept]
-    pub fn recent(&self, layer: usize, size: usize) -> [f64; 2] {
+    pub fn recent(&self, layer: usize, sizes: &[usize]) -> [f64; 2] {
         let groups = &self.left[layer];
         let mut sums = [0; 2];
-        for (token, left) in groups.iter().flat_map(|left| left.iter().enumerate()) {
-            let end = (*left as usize).min(self.tokens);
-            // Window keeps a token until `size` others came after it.
-            for (sum, end) in sums.iter_mut().zip([end.min(token + size), end]) {
-                *sum += end.saturating_sub(token.max(size)) as u64;
+        for (group, left) in groups.iter().enumerate() {
+            let size = sizes[group * sizes.len() / groups.len()];
+            for (token, left) in left.iter().enumerate() {
+                let end = (*left as usize).min(self.tokens);
+                // Window keeps a token until `size` others came after it.
+                for (sum, end) in sums.iter_mut().zip([end.min(token.saturating_add(size)), end]) {
+                    *sum += end.saturating_sub(token.max(size)) as u64;
+                }
             }
         }
         sums.map(|sum| sum as f64 / groups.len() as f64)
@@ -187,7 +190,7 @@ mod tests {
                 prop_assert!(total > least - 1e-6 && total < most_visible + 1e-6);
                 prop_assert_eq!(lifetimes.of_layer(layer), steps);
                 let real = [size, size.min(window)][layer];
-                let [recent, kept] = lifetimes.recent(layer, real);
+                let [recent, kept] = lifetimes.recent(layer, &[real]);
                 prop_assert!((recent - mean(sums[0] as u64)).abs() < 1e-9, "{} {:?}", recent, sums);
                 prop_assert!((kept - mean(sums[1] as u64)).abs() < 1e-9, "{} {:?}", kept, sums);
             }

@@ -11,7 +11,7 @@ use super::RetentionSamples;
 use super::labels::{Label, LabelledSample, LabelledSamples};
 use super::lifetimes::Lifetimes;
 use crate::eviction::{CacheRule, SizedPolicy};
-use crate::lm::{LanguageModel, MemoryPlan};
+use crate::lm::{LanguageModel, Memory, MemoryPlan};
 use crate::metric::{MetricSum, Slice};
 use crate::parquet::Table;
 use crate::task::cache::CacheConfig;
@@ -36,21 +36,28 @@ impl RetentionSamples {
         let tokens = text.sample.tokens.len();
         let policy = config.evicting(tokens);
         let windows = shape.attention.iter().map(|layer| layer.window);
+        let mut by_head = None;
         let (lifetimes, peak_cache_bytes) = match (config.rule, policy) {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
                 let pieces = Lifetimes::of_pieces(shape.layers, tokens, size, lead);
                 (pieces.in_windows(windows), shape.cache_bytes(size))
             }
-            (_, Some(policy)) => read(model, &text.sample.tokens, policy, config)?,
+            (_, Some(policy)) => {
+                let (lifetimes, memory) = read(model, &text.sample.tokens, policy, config)?;
+                by_head = config.held_by_head(&memory);
+                (lifetimes, memory.bytes())
+            }
             _ => {
                 let all = Lifetimes::new(&vec![1; shape.layers], tokens);
                 (all.in_windows(windows), shape.cache_bytes(tokens))
             }
         };
         let mut sums = mean_lifetimes(&lifetimes, &text.labels);
+        sums.extend(by_head);
         if policy.is_some() {
-            sums.extend(recent_shares(&lifetimes, &shape.most_entries(policy, config.local_layers)));
+            let sizes = shape.most_entries(policy, config.local_layers);
+            sums.extend(recent_shares(&lifetimes, sizes.chunks(shape.heads.kv_heads)));
         }
         sums.push(by_token(&lifetimes, &text.sample.tokens, pieces));
         if index < task.maps {
@@ -67,13 +74,13 @@ impl RetentionSamples {
     }
 }
 
-/// Reads a text with a cache that evicts. Also returns the bytes of the cache.
+/// Reads a text with a cache that evicts. Also returns the cache.
 fn read(
     model: &LanguageModel,
     tokens: &[u32],
     policy: SizedPolicy,
     config: &CacheConfig,
-) -> Result<(Lifetimes, u64)> {
+) -> Result<(Lifetimes, Memory)> {
     let mut memory = model.new_memory(&MemoryPlan { log: true, ..config.plan(policy, tokens.len()) });
     let shape = model.shape();
     // Where only a window bounds a layer, all its heads keep the same.
@@ -86,7 +93,7 @@ fn read(
         model.read(piece, &mut memory)?;
         lifetimes.add(&memory.take_log());
     }
-    Ok((lifetimes, memory.bytes()))
+    Ok((lifetimes, memory))
 }
 
 /// Mean lifetimes: of all tokens, and by layer, position, class and part of speech.
@@ -129,11 +136,11 @@ fn mean_lifetimes(lifetimes: &Lifetimes, labels: &[Label]) -> Vec<MetricSum> {
     sums
 }
 
-/// The share of the kept entries that Window would keep as well, at the size of each layer: in all layers, and in each that
+/// The share of the kept entries that Window would keep as well, at the sizes of the heads of each layer: in all layers, and in each that
 /// evicts anything.
-fn recent_shares(lifetimes: &Lifetimes, sizes: &[usize]) -> Vec<MetricSum> {
-    let of_layer = |(layer, size): (usize, &usize)| lifetimes.recent(layer, *size);
-    let of_layers: Vec<[f64; 2]> = sizes.iter().enumerate().map(of_layer).collect();
+fn recent_shares<'a>(lifetimes: &Lifetimes, sizes: impl Iterator<Item = &'a [usize]>) -> Vec<MetricSum> {
+    let of_layers: Vec<[f64; 2]> =
+        sizes.enumerate().map(|(layer, sizes)| lifetimes.recent(layer, sizes)).collect();
     let recent = of_layers.iter().map(|[recent, _]| recent).sum();
     let whole = MetricSum::new("recent_share", recent, of_layers.iter().map(|[_, kept]| kept).sum());
     let of_layer = |(layer, [recent, kept]): (usize, &[f64; 2])| {

@@ -115,7 +115,7 @@ impl Square {
 }
 
 /// The colour of a share in percent: from nearly white over blue to dark blue, so that more is darker in print too.
-fn color(found: f64) -> Color {
+pub(crate) fn color(found: f64) -> Color {
     const STOPS: [[f64; 3]; 3] = [[247.0, 251.0, 255.0], [107.0, 174.0, 214.0], [8.0, 48.0, 107.0]];
     let along = if found.is_finite() { found.clamp(0.0, 100.0) / 50.0 } else { 0.0 };
     let (from, share) = if along < 1.0 { (0, along) } else { (1, along - 1.0) };
@@ -125,7 +125,7 @@ fn color(found: f64) -> Color {
 }
 
 /// Whether white stands out more than black does, by the luminance of WCAG 2.2.
-fn is_dark(Color(red, green, blue): Color) -> bool {
+pub(crate) fn is_dark(Color(red, green, blue): Color) -> bool {
     let linear = |part: u8| match f64::from(part) / 255.0 {
         part if part <= 0.04045 => part / 12.92,
         part => ((part + 0.055) / 1.055).powf(2.4),

@@ -1,0 +1,113 @@
+//! What each key-value head holds, where a budget lets heads hold different numbers of entries.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::setting::Setting;
+use crate::ledger::Row;
+use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
+use crate::report::escape;
+use crate::report::figure::head_map::{self, HeadMap};
+use crate::report::figure::{Content, Figure, Plain};
+use crate::report::series::{SeriesKey, Size, label};
+
+const ABOUT: &str = "Entries of each key-value head in percent of the tokens read, in the mean over samples: where the prompt was cut, or at its end, \
+     or at the end of a text without a prompt.";
+
+pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
+    let rows = setting
+        .report
+        .results
+        .rows
+        .iter()
+        .filter(|row| row.metric == "held_by_head" && SeriesKey::of(row) == setting.key.of_rows());
+    let mut of_policies: BTreeMap<(String, Option<Size>), Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        of_policies.entry((label(row).to_string(), Size::of(row))).or_default().push(row);
+    }
+    let mut maps: BTreeMap<String, Vec<(Option<Size>, Vec<Vec<f64>>)>> = BTreeMap::new();
+    for ((policy, size), rows) in of_policies {
+        maps.entry(policy).or_default().push((size, mean(&rows)));
+    }
+    if maps.is_empty() {
+        return Vec::new();
+    }
+    let figures = maps.iter().map(|(policy, sizes)| {
+        let title = format!("Entries by head: {} \u{B7} {}", setting.title(), escape::plain(policy));
+        let stem = format!("heads-{}-{}", escape::slugs(&setting.title()), escape::slug(policy));
+        let map = |(size, shares): &(Option<Size>, Vec<Vec<f64>>)| {
+            let size = size.map_or_else(|| "any size".to_owned(), |size| size.words());
+            HeadMap { title: format!("{} with {size}", escape::plain(policy)), shares: shares.clone() }
+        };
+        let (maps, drawn): (Vec<HeadMap>, _) = (sizes.iter().map(map).collect(), title.clone());
+        let draw = move |plain: Plain| head_map::scene(&drawn, &maps, plain);
+        Block::Figure(Rc::new(Figure { stem, title, content: Content::Picture(Box::new(draw)), subject: None }))
+    });
+    let mut blocks = vec![Block::Paragraph(ABOUT.to_owned())];
+    blocks.extend(figures);
+    blocks.push(Block::Table(table(&maps)));
+    vec![Block::Group(Group::open("What each head holds", blocks))]
+}
+
+/// The mean over samples: (layers)(heads), in percent of the tokens read.
+fn mean(rows: &[&Row]) -> Vec<Vec<f64>> {
+    let mut sums: Vec<Vec<f64>> = Vec::new();
+    for row in rows {
+        let text = row.output.as_deref().unwrap_or_default();
+        for (layer, heads) in text.split('/').enumerate() {
+            sums.resize(sums.len().max(layer + 1), Vec::new());
+            for (head, held) in heads.split(' ').enumerate() {
+                let (own, held) = (&mut sums[layer], held.parse().unwrap_or(f64::NAN));
+                own.resize(own.len().max(head + 1), 0.0);
+                own[head] += 100.0 * held / row.weight / rows.len() as f64;
+            }
+        }
+    }
+    sums
+}
+
+/// The heads that hold least and most of each policy.
+fn table(maps: &BTreeMap<String, Vec<(Option<Size>, Vec<Vec<f64>>)>>) -> Table {
+    let columns = ["mean (%)", "least (%)", "most (%)", "of layers: least (%)", "most (%)"];
+    let lines = maps.iter().flat_map(|(policy, sizes)| sizes.iter().map(move |of_size| (policy, of_size)));
+    let line = |(policy, (size, shares)): (&String, &(Option<Size>, Vec<Vec<f64>>))| {
+        let of_heads: Vec<f64> = shares.iter().flatten().copied().collect();
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let of_layers: Vec<f64> = shares.iter().map(|heads| mean(heads)).collect();
+        let ends = |values: &[f64]| {
+            [values.iter().copied().fold(f64::NAN, f64::min), values.iter().copied().fold(f64::NAN, f64::max)]
+        };
+        let [least, most] = ends(&of_heads);
+        let [least_layer, most_layer] = ends(&of_layers);
+        let numbers = [mean(&of_heads), least, most, least_layer, most_layer];
+        let name = size.map_or_else(|| policy.clone(), |size| format!("{policy} at {size}"));
+        Line::new(name, numbers.iter().map(|share| Some(Entry::plain(format!("{share:.1}")))).collect())
+    };
+    let grid = Grid { columns: columns.map(Column::from).into(), lines: lines.map(line).collect() };
+    Table::new(
+        "Entries by head".to_owned(),
+        "Heads with the fewest and the most entries, and layers.".to_owned(),
+        "policy",
+        grid,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::fixture::{cell, changed, documents};
+
+    #[test]
+    fn shares_are_means_over_samples() {
+        let rows =
+            changed(cell("held_by_head", "adakv", Some(8), &[("a", 48.0, 16.0), ("b", 48.0, 32.0)]), |row| {
+                let held = if row.weight == 16.0 { "4 12/8 8" } else { "16 16/8 8" };
+                row.output = Some(held.to_owned());
+            });
+        // 25 % and 50 %, 75 % and 50 %; 50 % and 25 %.
+        assert_eq!(mean(&rows.iter().collect::<Vec<_>>()), [[37.5, 62.5], [37.5, 37.5]]);
+        let whole = cell("nll", "adakv", Some(8), &[("a", 1.0, 1.0), ("b", 1.0, 1.0)]);
+        let [report, _] = documents(&[rows, whole].concat()).each_ref().map(crate::report::markdown);
+        assert!(report.contains("| adakv at 8 | 43.8 | 37.5 | 62.5 | 37.5 | 50.0 |"), "{report}");
+    }
+}
