@@ -329,6 +329,8 @@ impl CacheEntries {
     pub(super) fn join(&mut self, rows: usize, stride: usize, new: &NewEntries<'_>) {
         let kv_heads = self.heads.kv_heads;
         let norm = |kv_head: usize, row: usize| new.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
+        // Of the row before.
+        self.newest.iter_mut().for_each(Vec::clear);
         for row in 0..rows {
             let position = (self.seen + row) as u32;
             for group in 0..self.groups.len() {
@@ -523,7 +525,7 @@ impl CacheEntries {
     }
 
     /// Whether its entries leave together with those of other layers.
-    fn evicts_together(&self) -> bool {
+    pub fn evicts_together(&self) -> bool {
         self.policy.is_some_and(SizedPolicy::pools_model) && !self.awaits_cut
     }
 

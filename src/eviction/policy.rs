@@ -187,6 +187,10 @@ impl Policy {
             "the score that divides its budget looks ahead, which only the score that decides what leaves can"
         );
         ensure!(
+            !(keeps_prompt && budget.pools_model()),
+            "keep_first: prompt protects the whole prompt, which has no part in a pool of all layers; leave out one of them"
+        );
+        ensure!(
             score.block().is_none() || scope == Scope::Layer,
             "whole blocks are evicted under its score, which heads would do at different times; its scope must be layer"
         );
@@ -465,8 +469,12 @@ impl SizedPolicy {
         for layer in 0..layers {
             for size in self.of_layer(layer, layers).head_sizes(kv_heads) {
                 if let Err(error) = of_head.at(size) {
+                    let budget = match self.budget {
+                        Budget::Heads(_) => String::new(),
+                        budget => format!(" `{budget}`"),
+                    };
                     bail!(
-                        "its budget leaves layer {layer} (of 0 to {}) a size of {size}: {error}\n\
+                        "its budget{budget} leaves layer {layer} (of 0 to {}) a size of {size}: {error}\n\
                          hint: use a larger cache size, protect fewer entries, or share more evenly",
                         layers - 1
                     );

@@ -422,10 +422,14 @@ impl Memory {
             false => rooms_for_blocks(&layer.entries),
         });
         let rooms: Vec<Vec<usize>> = rooms.collect();
-        for (index, kept) in kept.into_iter().enumerate().filter(|(index, kept)| was_cut[*index] || kept.is_some())
-        {
-            let frequencies = shapes[index].rope.frequencies(self.is_long);
-            self.layers[index].take_kept(kept, frequencies, &rooms[index]);
+        let any_leaves = kept.iter().any(Option::is_some);
+        for (index, kept) in kept.into_iter().enumerate() {
+            // Of layers that evict together, one from which nothing leaves gets other room too.
+            let is_moved = any_leaves && self.layers[index].entries.evicts_together();
+            if was_cut[index] || is_moved || kept.is_some() {
+                let frequencies = shapes[index].rope.frequencies(self.is_long);
+                self.layers[index].take_kept(kept, frequencies, &rooms[index]);
+            }
         }
     }
 

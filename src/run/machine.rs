@@ -146,8 +146,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
         let of_score = |score: Score| {
             score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden))
         };
-        let of_layer =
-            policy.scores().map(of_score).sum::<usize>();
+        let of_layer = policy.scores().map(of_score).sum::<usize>();
         let entries = if config.cuts() { longest } else { longest.min(policy.size.saturating_add(BLOCK)) };
         // A second reading has the prompt, and itself, once more.
         let again = policy.score.has(Word::RereadAttention);
