@@ -258,7 +258,7 @@ impl<'a> BlockScan<'a> {
         attention: &Attention<'_>,
         vectors: &dyn Vectors,
         excess: Vec<usize>,
-        mut log: Option<&mut Vec<Eviction>>,
+        log: Option<&mut Vec<Eviction>>,
     ) {
         let BlockScan { entries, held, cached, masks, newest, victims, .. } = self;
         let Some(policy) = entries.policy else { return };
@@ -272,13 +272,13 @@ impl<'a> BlockScan<'a> {
             for (group, excess) in excess.into_iter().enumerate().filter(|(_, excess)| *excess > 0) {
                 let candidates = entries.candidates(policy, group, columns[group]);
                 let mask = &mut masks[group][..columns[group]];
-                entries.evict(group, excess, candidates, mask, sources, newest, |victim| {
+                entries.evict(group, (candidates, excess), mask, sources, newest, |victim| {
                     victims.push((group, victim))
                 });
             }
             victims.iter().for_each(|(group, _)| cached[*group] -= 1);
         }
-        if let Some(log) = log.as_deref_mut() {
+        if let Some(log) = log {
             log.extend(victims.iter().map(|(group, victim)| {
                 let victim = entries.groups[*group].positions[*victim];
                 Eviction { step, group: *group as u32, victim }

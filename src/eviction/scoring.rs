@@ -291,8 +291,7 @@ impl CacheEntries {
     pub(super) fn evict(
         &self,
         group: usize,
-        excess: usize,
-        candidates: Range<usize>,
+        (candidates, excess): (Range<usize>, usize),
         mask: &mut [f32],
         sources: (&Attention<'_>, &dyn Vectors),
         newest: &mut [f32],

@@ -317,9 +317,9 @@ impl<'a> Projections<'a> {
         let position = entries.seen;
 
         for row in 0..rows {
-            for kv_head in 0..kv_heads {
+            for (kv_head, held) in held.iter().enumerate() {
                 let value = &self.values[(row * kv_heads + kv_head) * dim..][..dim];
-                values.vector_mut(kv_head, held[kv_head] + row).copy_from_slice(value);
+                values.vector_mut(kv_head, held + row).copy_from_slice(value);
             }
         }
         let new = NewEntries {
@@ -434,14 +434,9 @@ impl<'a> Projections<'a> {
     fn store_keys(&self, table: &mut Table, at: &[usize]) {
         let (kv_heads, dim) = (self.shape.heads.kv_heads, self.shape.head_dim);
         for row in 0..self.rows {
-            for kv_head in 0..kv_heads {
+            for (kv_head, at) in at.iter().enumerate() {
                 let key = &self.keys[(row * kv_heads + kv_head) * dim..][..dim];
-                rotate_head(
-                    key,
-                    self.angles.row(self.first + row),
-                    1.0,
-                    table.vector_mut(kv_head, at[kv_head] + row),
-                );
+                rotate_head(key, self.angles.row(self.first + row), 1.0, table.vector_mut(kv_head, at + row));
             }
         }
     }
@@ -489,8 +484,8 @@ impl<'a> Projections<'a> {
             let coordinates = keys.push(held, row, key, scan, frequencies);
             let angles = frequencies.angles(coordinates.into_iter());
             let scale = self.shape.query_scale(position + row);
-            for kv_head in 0..kv_heads {
-                let lanes = vector::padded(held[kv_head] + row + 1);
+            for (kv_head, held) in held.iter().enumerate() {
+                let lanes = vector::padded(held + row + 1);
                 let (table, capacity) = keys.of_head(kv_head);
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;

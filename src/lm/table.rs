@@ -152,13 +152,13 @@ mod tests {
                 |spare: &[usize]| held.iter().zip(spare).map(|(held, spare)| held + spare).collect::<Vec<_>>();
             let mut table = Table::new(heads, &rooms(&spare), 2);
             let value = |head: usize, at: usize| [(100 * head + at) as f32, 0.5];
-            for head in 0..heads {
-                (0..held[head]).for_each(|at| table.vector_mut(head, at).copy_from_slice(&value(head, at)));
+            for (head, held) in held.iter().enumerate() {
+                (0..*held).for_each(|at| table.vector_mut(head, at).copy_from_slice(&value(head, at)));
             }
             let check = |table: &Table| {
-                for head in 0..heads {
-                    let all: Vec<f32> = (0..held[head]).flat_map(|at| value(head, at)).collect();
-                    assert_eq!(table.head(head)[..2 * held[head]], all);
+                for (head, held) in held.iter().enumerate() {
+                    let all: Vec<f32> = (0..*held).flat_map(|at| value(head, at)).collect();
+                    assert_eq!(table.head(head)[..2 * held], all);
                 }
             };
             check(&table.copy(&held, &rooms(&other)));

@@ -123,7 +123,7 @@ impl CacheSettings {
                     )
                 })?;
                 let cannot = |error: anyhow::Error| {
-                    InvalidSettings::new(format!("{name} cannot be used: {error:#}"), &presets::hint_of(&error))
+                    InvalidSettings::new(format!("{name} cannot be used: {error:#}"), presets::hint_of(&error))
                 };
                 let policy = policy.map_err(cannot)?;
                 let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };

@@ -338,7 +338,7 @@ fn heads_have_the_sizes_of_a_table() {
     let (layers, kv_heads) = (shape.layers, shape.heads.kv_heads);
     let tokens: Vec<u32> = (0..150).map(|token| (token * 37 + token / 9 * token) % shape.vocab as u32).collect();
     let row = |layer: usize| {
-        (0..kv_heads).map(|head| ((layer + head) % 2 == 0).then_some((1 + layer + head) as f64)).collect()
+        (0..kv_heads).map(|head| (layer + head).is_multiple_of(2).then_some((1 + layer + head) as f64)).collect()
     };
     let table: Vec<Vec<Option<f64>>> = (0..layers).map(row).collect();
     let budget = Budget::of_heads(&table, None).unwrap();

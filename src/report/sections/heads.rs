@@ -14,6 +14,11 @@ use crate::report::series::{SeriesKey, Size, label};
 const ABOUT: &str = "Entries of each key-value head in percent of the tokens read, in the mean over samples: where the prompt was cut, or at its end, \
      or at the end of a text without a prompt.";
 
+/// (layers)(heads), in percent of the tokens read.
+type Shares = Vec<Vec<f64>>;
+/// By policy and size.
+type Maps = BTreeMap<String, Vec<(Option<Size>, Shares)>>;
+
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     let rows = setting
         .report
@@ -25,7 +30,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     for row in rows {
         of_policies.entry((label(row).to_string(), Size::of(row))).or_default().push(row);
     }
-    let mut maps: BTreeMap<String, Vec<(Option<Size>, Vec<Vec<f64>>)>> = BTreeMap::new();
+    let mut maps = Maps::new();
     for ((policy, size), rows) in of_policies {
         maps.entry(policy).or_default().push((size, mean(&rows)));
     }
@@ -35,7 +40,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     let figures = maps.iter().map(|(policy, sizes)| {
         let title = format!("Entries by head: {} \u{B7} {}", setting.title(), escape::plain(policy));
         let stem = format!("heads-{}-{}", escape::slugs(&setting.title()), escape::slug(policy));
-        let map = |(size, shares): &(Option<Size>, Vec<Vec<f64>>)| {
+        let map = |(size, shares): &(Option<Size>, Shares)| {
             let size = size.map_or_else(|| "any size".to_owned(), |size| size.words());
             HeadMap { title: format!("{} with {size}", escape::plain(policy)), shares: shares.clone() }
         };
@@ -49,9 +54,9 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     vec![Block::Group(Group::open("What each head holds", blocks))]
 }
 
-/// The mean over samples: (layers)(heads), in percent of the tokens read.
-fn mean(rows: &[&Row]) -> Vec<Vec<f64>> {
-    let mut sums: Vec<Vec<f64>> = Vec::new();
+/// The mean over samples.
+fn mean(rows: &[&Row]) -> Shares {
+    let mut sums = Shares::new();
     for row in rows {
         let text = row.output.as_deref().unwrap_or_default();
         for (layer, heads) in text.split('/').enumerate() {
@@ -67,10 +72,10 @@ fn mean(rows: &[&Row]) -> Vec<Vec<f64>> {
 }
 
 /// The heads that hold least and most of each policy.
-fn table(maps: &BTreeMap<String, Vec<(Option<Size>, Vec<Vec<f64>>)>>) -> Table {
+fn table(maps: &Maps) -> Table {
     let columns = ["mean (%)", "least (%)", "most (%)", "of layers: least (%)", "most (%)"];
     let lines = maps.iter().flat_map(|(policy, sizes)| sizes.iter().map(move |of_size| (policy, of_size)));
-    let line = |(policy, (size, shares)): (&String, &(Option<Size>, Vec<Vec<f64>>))| {
+    let line = |(policy, (size, shares)): (&String, &(Option<Size>, Shares))| {
         let of_heads: Vec<f64> = shares.iter().flatten().copied().collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         let of_layers: Vec<f64> = shares.iter().map(|heads| mean(heads)).collect();
