@@ -235,14 +235,8 @@ fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
             let budget = match heads.value {
                 HeadsYaml::File(file) => Budget::of_file(&file, full),
                 HeadsYaml::Table(rows) => {
-                    let share = |share: &ShareYaml| match share {
-                        ShareYaml::Number(share) => Ok(Some(*share)),
-                        ShareYaml::Word(word) if word == "full" => Ok(None),
-                        ShareYaml::Word(word) => anyhow::bail!("`{word}` is no share and not `full`"),
-                    };
-                    let row = |row: &Vec<ShareYaml>| row.iter().map(share).collect();
-                    let rows: anyhow::Result<Vec<_>> = rows.iter().map(row).collect();
-                    rows.and_then(|rows| Budget::of_heads(&rows, full))
+                    let row = |row: Vec<ShareYaml>| row.into_iter().map(|share| share.0).collect();
+                    Budget::of_heads(&rows.into_iter().map(row).collect::<Vec<_>>(), full)
                 }
             };
             budget.or_else(|error| yaml::refuse(heads.referenced, format!("{error:#}"), BUDGETS))

@@ -7,8 +7,8 @@ use std::fmt;
 
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, IntoDeserializer as _, MapAccess, Visitor};
+use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
+use serde::de::{Error, IntoDeserializer as _, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
@@ -232,19 +232,59 @@ pub(super) struct BudgetYaml {
 }
 
 /// A table of heads, or its file.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
+#[derive(Debug)]
 pub(super) enum HeadsYaml {
     File(String),
     Table(Vec<Vec<ShareYaml>>),
 }
 
-/// A share, or `full`.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum ShareYaml {
-    Number(f64),
-    Word(String),
+/// A share; `None` of a head that is `full`.
+#[derive(Debug)]
+pub(super) struct ShareYaml(pub Option<f64>);
+
+impl<'de> Deserialize<'de> for HeadsYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Heads;
+        impl<'de> Visitor<'de> for Heads {
+            type Value = HeadsYaml;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a list with a row of numbers for each layer, or a file with these rows")
+            }
+            fn visit_str<E: Error>(self, file: &str) -> Result<HeadsYaml, E> {
+                Ok(HeadsYaml::File(file.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, rows: A) -> Result<HeadsYaml, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(rows)).map(HeadsYaml::Table)
+            }
+        }
+        deserializer.deserialize_any(Heads)
+    }
+}
+
+impl<'de> Deserialize<'de> for ShareYaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Share;
+        impl Visitor<'_> for Share {
+            type Value = ShareYaml;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a number above 0, or full")
+            }
+            fn visit_f64<E: Error>(self, share: f64) -> Result<ShareYaml, E> {
+                Ok(ShareYaml(Some(share)))
+            }
+            fn visit_u64<E: Error>(self, share: u64) -> Result<ShareYaml, E> {
+                self.visit_f64(share as f64)
+            }
+            fn visit_str<E: Error>(self, text: &str) -> Result<ShareYaml, E> {
+                if text == "full" {
+                    Ok(ShareYaml(None))
+                } else {
+                    Err(E::invalid_value(Unexpected::Str(text), &self))
+                }
+            }
+        }
+        deserializer.deserialize_any(Share)
+    }
 }
 
 fn pool_over(_: &mut SchemaGenerator) -> Schema {

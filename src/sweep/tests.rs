@@ -621,6 +621,33 @@ fn layers_can_have_sizes_of_their_own() {
     refused(&wrong("{layers: [2, x]}"), "x]", "", "configs/");
     refused(&wrong("{pyramids: 20}"), "pyramids", "unknown key `pyramids`", "did you mean `pyramid`");
     refused(&wrong("pyramid"), "pyramid", "", "");
+    // Heads, whose scope must be theirs.
+    let by_head = |budget: &str, rest: &str| {
+        format!("{SMALL}define: {{mine: {{score: attention, scope: head, budget: {budget}{rest}}}}}\n")
+            .replace("tova]", "mine]")
+    };
+    for (budget, text) in [
+        ("{pool: heads}", "pool heads 0%"),
+        ("{pool: heads, floor: 20%}", "pool heads 20%"),
+        ("{pool: model, floor: 5%, score: \"sum(attention)\"}", "pool model 5% score=sum(attention)"),
+        ("{heads: [[full, 1], [2.5, 1]]}", "heads full 1/2.5 1"),
+        ("{heads: [[0.3, 0.1], [0.25, 0.4]], full: 50%}", "heads full 1/1 full"),
+    ] {
+        let rule = rule(sweep(&by_head(budget, "")).expand().remove(5));
+        assert!(rule.ends_with(&format!("size=16 budget={text}")), "{rule}");
+    }
+    let layer = by_head("{pool: heads}", "").replace("scope: head", "scope: layer");
+    refused(&layer, "64, 16", "its scope must be head", "");
+    refused(&by_head("{pool: layers}", ""), "layers}", "`layers` is no pool", "`heads` pools");
+    refused(&by_head("{pool: heads, floor: 120%}", ""), "120%", "no percentage", "0% to 100%");
+    refused(&by_head("{pool: heads, score: \"sum(atention)\"}", ""), "\"sum(", "atention", "attention");
+    refused(&by_head("{floor: 20%}", ""), "{floor", "belong to a `pool`", "write one of");
+    refused(&by_head("{pyramid: 20, full: 20%}", ""), "{pyramid", "`full` belongs to `heads`", "write one of");
+    refused(&by_head("{heads: [[1, x]]}", ""), "x]", "", "");
+    refused(&by_head("{heads: [[1, 2], [3]]}", ""), "[[1", "layer 1 has 1", "write one of");
+    refused(&by_head("{heads: [[full]]}", ""), "[[full", "every head is `full`", "write one of");
+    refused(&by_head("{heads: ./no.tsv}", ""), "./no.tsv", "cannot use the budget ./no.tsv", "write one of");
+    refused(&by_head("{pool: model}, keep_first: prompt", ""), "64, 16", "no part in a pool", "");
 }
 
 #[test]

@@ -18,7 +18,7 @@ const HIGH: f64 = 14.0;
 const MOST_WIDTH: f64 = 500.0;
 const WIDE: f64 = 20.0;
 const TITLE_ROOM: f64 = 16.0;
-const GAP: f64 = 22.0;
+const GAP: f64 = 28.0;
 /// Between squares.
 const LINE: f64 = 0.6;
 

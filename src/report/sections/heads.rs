@@ -73,7 +73,7 @@ fn mean(rows: &[&Row]) -> Shares {
 
 /// The heads that hold least and most of each policy.
 fn table(maps: &Maps) -> Table {
-    let columns = ["mean (%)", "least (%)", "most (%)", "of layers: least (%)", "most (%)"];
+    let columns = ["mean (%)", "smallest head (%)", "largest head (%)", "smallest layer (%)", "largest layer (%)"];
     let lines = maps.iter().flat_map(|(policy, sizes)| sizes.iter().map(move |of_size| (policy, of_size)));
     let line = |(policy, (size, shares)): (&String, &(Option<Size>, Shares))| {
         let of_heads: Vec<f64> = shares.iter().flatten().copied().collect();
@@ -91,7 +91,7 @@ fn table(maps: &Maps) -> Table {
     let grid = Grid { columns: columns.map(Column::from).into(), lines: lines.map(line).collect() };
     Table::new(
         "Entries by head".to_owned(),
-        "Heads with the fewest and the most entries, and layers.".to_owned(),
+        "The heads with the fewest and the most entries, and the same of the means of layers.".to_owned(),
         "policy",
         grid,
     )
