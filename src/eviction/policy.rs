@@ -391,11 +391,8 @@ impl SizedPolicy {
 
     /// Entries of the smallest layer or head: what it can read before anything is evicted.
     pub fn smallest(self, layers: usize) -> usize {
-        let smallest = |layer: usize| {
-            let own = self.of_layer(layer, layers);
-            if let Budget::OfLayer(sizes) = own.budget { sizes.iter().copied().min() } else { Some(own.size) }
-        };
-        (0..layers).filter_map(smallest).min().unwrap_or(self.size)
+        let sizes = (0..layers).flat_map(|layer| self.of_layer(layer, layers).head_sizes(1));
+        sizes.min().unwrap_or(self.size)
     }
 
     /// Whether every head of every layer has the policy's size.

@@ -95,6 +95,12 @@ fn divide(ranked: &[Vec<Ranked>], held: &[usize], floor: usize, excess: usize) -
     leaving
 }
 
+/// The lowest score first, of equal ones the oldest.
+fn sort(ranked: &mut [Ranked]) {
+    // NaN sorts somewhere; it shows in the results.
+    ranked.sort_unstable_by(|a, b| a.score.total_cmp(&b.score).then(a.position.cmp(&b.position)));
+}
+
 impl LayerEntries<'_> {
     /// Cuts a layer by itself.
     fn cut(&mut self, policy: SizedPolicy) -> Option<Kept> {
@@ -223,8 +229,7 @@ impl CacheEntries {
             column: column as u32,
         });
         let mut ranked: Vec<Ranked> = ranked.collect();
-        // NaN sorts somewhere; it shows in the results.
-        ranked.sort_unstable_by(|a, b| a.score.total_cmp(&b.score).then(a.position.cmp(&b.position)));
+        sort(&mut ranked);
         ranked
     }
 
@@ -241,7 +246,7 @@ impl CacheEntries {
         let protected = held - ranked.len();
         ranked.truncate(ranked.len() - floor.saturating_sub(protected).min(ranked.len()));
         ranked.iter_mut().for_each(|entry| entry.score = score(entry.column as usize, entry.position));
-        ranked.sort_unstable_by(|a, b| a.score.total_cmp(&b.score).then(a.position.cmp(&b.position)));
+        sort(ranked);
     }
 
     /// Computes the own scores of a group of a pool again, which will hold `size` entries.

@@ -1,8 +1,8 @@
 //! What each key-value head holds: maps of heads (down) by layers (across), one for each cache size.
 
-use super::needle_map::{color, is_dark};
+use super::needle_map::square;
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, LABEL, Pen, Plain, SMALL, Scene, TITLE, WHITE, chart, font};
+use crate::report::figure::{Across, BLACK, LABEL, Pen, Plain, SMALL, Scene, TITLE, chart};
 
 /// One policy at one cache size.
 #[derive(Clone)]
@@ -19,8 +19,6 @@ const MOST_WIDTH: f64 = 500.0;
 const WIDE: f64 = 20.0;
 const TITLE_ROOM: f64 = 16.0;
 const GAP: f64 = 28.0;
-/// Between squares.
-const LINE: f64 = 0.6;
 
 /// The maps of a policy, one below the other.
 pub(crate) fn scene(title: &str, maps: &[HeadMap], plain: Plain) -> Scene {
@@ -36,20 +34,8 @@ pub(crate) fn scene(title: &str, maps: &[HeadMap], plain: Plain) -> Scene {
         for (layer, shares) in map.shares.iter().enumerate() {
             for (head, share) in shares.iter().enumerate() {
                 let (x, y) = (LEFT + wide * layer as f64, squares + HIGH * head as f64);
-                let color = color(*share);
-                let (ink, class) = if is_dark(color) { (WHITE, "cell dark") } else { (BLACK, "cell") };
-                let (left, low, far, end) =
-                    (x + LINE / 2.0, y + LINE / 2.0, x + wide - LINE / 2.0, y + HIGH - LINE / 2.0);
-                let middle = (x + wide / 2.0, y + HIGH / 2.0);
-                scene.group(&format!("class=\"pt {class}\" tabindex=\"0\" role=\"img\""), |scene| {
-                    scene.fill("square", &[(left, low), (far, low), (far, end), (left, end)], color, 1.0);
-                    let number = format!("{share:.0}");
-                    if font::width(&number, SMALL) + 1.0 < wide {
-                        scene.text(middle, &number, SMALL, ink, Across::Centre);
-                    }
-                    let tooltip = format!("layer {layer}, head {head}: {share:.1} % of the tokens; {}", map.title);
-                    scene.tooltip(middle, wide.min(HIGH) / 2.0, &tooltip);
-                });
+                let tooltip = format!("layer {layer}, head {head}: {share:.1} % of the tokens; {}", map.title);
+                square(&mut scene, (x, y), (wide, HIGH), *share, ("", &tooltip));
             }
         }
         let frame = [(LEFT, squares), (right, squares), (right, bottom), (LEFT, bottom), (LEFT, squares)];

@@ -3,7 +3,7 @@
 
 mod draw;
 
-pub(crate) use draw::{color, is_dark};
+pub(crate) use draw::square;
 
 use crate::metric::Metric;
 use crate::report::escape;

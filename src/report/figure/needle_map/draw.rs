@@ -98,24 +98,38 @@ impl NeedleMap {
 }
 
 impl Square {
-    fn draw(&self, scene: &mut Scene, (left, top): Spot, (wide, high): (f64, f64)) {
-        let color = color(self.found);
-        let (ink, class) = if is_dark(color) { (WHITE, "cell dark") } else { (BLACK, "cell") };
-        // A thin line of the background between squares.
-        let (left, top) = (left + LINE / 2.0, top + LINE / 2.0);
-        let (right, bottom) = (left + wide - LINE, top + high - LINE);
-        let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
-        let size = self.size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
-        scene.group(&format!("class=\"pt {class}\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
-            scene.fill("square", &[(left, top), (right, top), (right, bottom), (left, bottom)], color, 1.0);
-            scene.text(middle, &format!("{:.0}", self.found), SMALL, ink, Across::Centre);
-            scene.tooltip(middle, high / 2.0, &self.tooltip);
-        });
+    fn draw(&self, scene: &mut Scene, corner: Spot, size: (f64, f64)) {
+        let attribute = self.size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
+        square(scene, corner, size, self.found, (&attribute, &self.tooltip));
     }
 }
 
+/// A square with a percentage, darker where it is more; the number is left out where it does not fit. Attributes must be escaped.
+pub(crate) fn square(
+    scene: &mut Scene,
+    (left, top): Spot,
+    (wide, high): (f64, f64),
+    percent: f64,
+    (attributes, tooltip): (&str, &str),
+) {
+    let color = color(percent);
+    let (ink, class) = if is_dark(color) { (WHITE, "cell dark") } else { (BLACK, "cell") };
+    // A thin line of the background between squares.
+    let (left, top) = (left + LINE / 2.0, top + LINE / 2.0);
+    let (right, bottom) = (left + wide - LINE, top + high - LINE);
+    let middle = ((left + right) / 2.0, (top + bottom) / 2.0);
+    scene.group(&format!("class=\"pt {class}\" tabindex=\"0\" role=\"img\"{attributes}"), |scene| {
+        scene.fill("square", &[(left, top), (right, top), (right, bottom), (left, bottom)], color, 1.0);
+        let number = format!("{percent:.0}");
+        if font::width(&number, SMALL) + 1.0 < wide {
+            scene.text(middle, &number, SMALL, ink, Across::Centre);
+        }
+        scene.tooltip(middle, wide.min(high) / 2.0, tooltip);
+    });
+}
+
 /// The colour of a share in percent: from nearly white over blue to dark blue, so that more is darker in print too.
-pub(crate) fn color(found: f64) -> Color {
+fn color(found: f64) -> Color {
     const STOPS: [[f64; 3]; 3] = [[247.0, 251.0, 255.0], [107.0, 174.0, 214.0], [8.0, 48.0, 107.0]];
     let along = if found.is_finite() { found.clamp(0.0, 100.0) / 50.0 } else { 0.0 };
     let (from, share) = if along < 1.0 { (0, along) } else { (1, along - 1.0) };
@@ -125,7 +139,7 @@ pub(crate) fn color(found: f64) -> Color {
 }
 
 /// Whether white stands out more than black does, by the luminance of WCAG 2.2.
-pub(crate) fn is_dark(Color(red, green, blue): Color) -> bool {
+fn is_dark(Color(red, green, blue): Color) -> bool {
     let linear = |part: u8| match f64::from(part) / 255.0 {
         part if part <= 0.04045 => part / 12.92,
         part => ((part + 0.055) / 1.055).powf(2.4),
