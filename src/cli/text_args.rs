@@ -13,7 +13,7 @@ use super::progress::Mode;
 use crate::bounded_read;
 use crate::eviction::{CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy};
 use crate::lm::source::{HubSettings, ModelSource};
-use crate::lm::{ModelFiles, TextThreads, WeightType};
+use crate::lm::{Arithmetic, ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
 use crate::task::{CHUNK, read_text};
 use crate::text::{CacheSettings, TextModel};
@@ -67,6 +67,9 @@ pub(super) struct TextArguments {
     /// Type that weights are rounded to: auto, f32, f16 or bf16
     #[arg(long, default_value = "auto", value_parser = parse_dtype)]
     dtype: WeightType,
+    /// How products with weights are computed: f32, or fast, in integers of 16 bits
+    #[arg(long, default_value = "f32", value_parser = parse_arithmetic)]
+    arithmetic: Arithmetic,
     /// Seed of the policy `random`, and of sampled tokens
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -79,7 +82,9 @@ impl TextArguments {
     pub(super) fn files(&self) -> Result<ModelFiles> {
         let parse = |text: &str| text.parse::<ModelSource>().map_err(UsageError::from_error);
         let (source, tokenizer) = (parse(&self.model)?, self.tokenizer.as_deref().map(parse).transpose()?);
-        ModelFiles::find(&source, tokenizer.as_ref(), &HubSettings::from_env()?, &Downloads::new(Mode::Auto))
+        let hub = HubSettings::from_env()?;
+        let files = ModelFiles::find(&source, tokenizer.as_ref(), &hub, &Downloads::new(Mode::Auto))?;
+        Ok(files.with_arithmetic(self.arithmetic))
     }
 
     pub(super) fn load(&self, files: ModelFiles) -> Result<TextModel> {
@@ -148,6 +153,10 @@ impl Source {
 /// A value with a text of its own.
 fn parse<T: FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: anyhow::Error| error.to_string())
+}
+
+fn parse_arithmetic(text: &str) -> Result<Arithmetic, String> {
+    Arithmetic::from_name(text).ok_or_else(|| "arithmetics are f32 and fast".to_string())
 }
 
 fn parse_dtype(text: &str) -> Result<WeightType, String> {

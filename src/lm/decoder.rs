@@ -74,6 +74,17 @@ impl Layer {
         Ok(Layer { norms, matrices })
     }
 
+    /// The same layer with products in integers, where these keep its weights.
+    #[must_use]
+    pub fn in_integers(self) -> Layer {
+        Layer { matrices: self.matrices.map(Linear::in_integers), ..self }
+    }
+
+    /// Whether any product is in integers.
+    pub fn is_in_integers(&self) -> bool {
+        self.matrices.iter().any(Linear::is_in_integers)
+    }
+
     /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
         let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key } = &self.norms;

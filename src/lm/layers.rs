@@ -10,6 +10,7 @@ use candle_core::{CpuStorage, DType, Device, InplaceOp2, Layout, Storage, Tensor
 use rayon::prelude::*;
 
 use super::config::Activation;
+use super::integers::{self, IntegerMatrix, IntegerRows};
 use super::matrix::{Matrix, Number, multiply_few};
 use super::weights::Weights;
 use crate::vector;
@@ -26,8 +27,13 @@ pub(super) struct Linear {
 #[derive(Clone, Debug)]
 pub(super) enum Weight {
     Host(Arc<Matrix>),
+    /// On the host, for products in integers.
+    Integers(Arc<IntegerMatrix>),
     Device(Tensor),
 }
+
+/// Products with some of the outputs, by up to so many threads.
+type PartialProducts<'a> = Box<dyn Fn(Range<usize>, usize) -> Result<Tensor> + Sync + 'a>;
 
 /// How products with weights are computed on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,18 +49,16 @@ impl Weight {
     pub fn sides(&self) -> Result<(usize, usize)> {
         Ok(match self {
             Weight::Host(matrix) => (matrix.rows, matrix.columns),
+            Weight::Integers(matrix) => (matrix.rows, matrix.columns),
             Weight::Device(tensor) => tensor.dims2()?,
         })
-    }
-
-    fn on_host(&self) -> Option<&Matrix> {
-        if let Weight::Host(matrix) = self { Some(matrix) } else { None }
     }
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         match self {
             Weight::Host(matrix) => matrix.bytes(),
+            Weight::Integers(matrix) => matrix.bytes(),
             Weight::Device(tensor) => bytes_of(tensor),
         }
     }
@@ -70,31 +74,40 @@ impl Weight {
                 }
                 Tensor::from_vec(rows, (tokens.len(), matrix.columns), &Device::Cpu)?
             }
+            Weight::Integers(matrix) => {
+                let rows = tokens.iter().flat_map(|token| matrix.floats(*token as usize..*token as usize + 1));
+                Tensor::from_vec(rows.collect(), (tokens.len(), matrix.columns), &Device::Cpu)?
+            }
             Weight::Device(tensor) => tensor.index_select(&Tensor::new(tokens, tensor.device())?, 0)?,
         };
         Ok(rows.to_dtype(compute)?)
     }
 
-    /// The products of x (rows, in) with some of the outputs: (rows, outputs).
-    pub fn multiply(&self, x: &Tensor, outputs: Range<usize>, threads: usize) -> Result<Tensor> {
-        fn here<T: Number + WithDType>(
-            x: &Tensor,
-            matrix: &Matrix,
-            outputs: Range<usize>,
-            threads: usize,
-        ) -> Result<Tensor> {
-            let width = outputs.len();
-            let y = on_host([x], |[x]: [&[T]; 1]| matrix.multiply(x, outputs, threads))?;
-            Ok(Tensor::from_vec(y, ((), width), &Device::Cpu)?)
+    /// The products of x (rows, in), of some of the outputs at a time, by up to so many threads: (rows, outputs).
+    fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
+        fn here<'a, T: Number + WithDType>(x: &'a Tensor, matrix: &'a Matrix) -> PartialProducts<'a> {
+            Box::new(move |outputs, threads| {
+                let width = outputs.len();
+                let y = on_host([x], |[x]: [&[T]; 1]| matrix.multiply(x, outputs, threads))?;
+                Ok(Tensor::from_vec(y, ((), width), &Device::Cpu)?)
+            })
         }
-        match self {
-            Weight::Host(matrix) if x.dtype() == DType::F64 => here::<f64>(x, matrix, outputs, threads),
-            Weight::Host(matrix) => here::<f32>(x, matrix, outputs, threads),
-            Weight::Device(tensor) => {
+        Ok(match self {
+            Weight::Host(matrix) if x.dtype() == DType::F64 => here::<f64>(x, matrix),
+            Weight::Host(matrix) => here::<f32>(x, matrix),
+            Weight::Integers(matrix) => {
+                let x = on_host([x], |[x]| IntegerRows::new(x, matrix))?;
+                Box::new(move |outputs, _| {
+                    let width = outputs.len();
+                    let y = integers::multiply_part(&x, matrix, outputs);
+                    Ok(Tensor::from_vec(y, ((), width), &Device::Cpu)?)
+                })
+            }
+            Weight::Device(tensor) => Box::new(move |outputs, _| {
                 let part = tensor.narrow(0, outputs.start, outputs.len())?;
                 Ok(x.matmul(&part.to_dtype(x.dtype())?.t()?)?)
-            }
-        }
+            }),
+        })
     }
 }
 
@@ -123,6 +136,7 @@ impl Linear {
         let parts = rows.map(|rows| {
             let weight = match &self.weight {
                 Weight::Host(matrix) => Weight::Host(Arc::new(matrix.part(start..start + rows))),
+                Weight::Integers(_) => bail!("matrices are split as they are stored"),
                 Weight::Device(tensor) => Weight::Device(tensor.narrow(0, start, rows)?.contiguous()?),
             };
             let bias = self.bias.as_ref().map(|bias| bias.narrow(0, start, rows)).transpose()?;
@@ -146,6 +160,7 @@ impl Linear {
     pub fn weight_rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
         match &self.weight {
             Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
+            Weight::Integers(matrix) => Ok(matrix.floats(rows)),
             Weight::Device(tensor) => {
                 let part = tensor.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
                 Ok(part.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
@@ -165,18 +180,25 @@ impl Linear {
         x: &Tensor,
         products: Products,
     ) -> Result<[Tensor; N]> {
-        let matrices: Vec<&Matrix> = layers.iter().filter_map(|layer| layer.weight.on_host()).collect();
-        let few = products == Products::Few && x.dtype() == DType::F32 && matrices.len() == N;
-        let products: Vec<Tensor> = if few {
-            let products = on_host([x], |[x]| multiply_few(x, &matrices))?;
-            let tensors = products.into_iter().zip(matrices);
-            tensors
-                .map(|(y, matrix)| Tensor::from_vec(y, ((), matrix.rows), &Device::Cpu))
-                .collect::<Result<_, _>>()?
+        let threads =
+            if let Products::Many { threads } = products { threads } else { rayon::current_num_threads() };
+        let (mut stored, mut integers) = (Vec::new(), Vec::new());
+        for layer in layers {
+            match &layer.weight {
+                Weight::Host(matrix) => stored.push(&**matrix),
+                Weight::Integers(matrix) => integers.push(&**matrix),
+                Weight::Device(_) => {}
+            }
+        }
+        let tensor = |y: Vec<f32>| Ok(Tensor::from_vec(y, (x.dim(0)?, ()), &Device::Cpu)?);
+        let products: Vec<Tensor> = if integers.len() == N {
+            let products = on_host([x], |[x]| integers::multiply(x, &integers, threads))?;
+            products.into_iter().map(tensor).collect::<Result<_>>()?
+        } else if stored.len() == N && products == Products::Few && x.dtype() == DType::F32 {
+            let products = on_host([x], |[x]| multiply_few(x, &stored))?;
+            products.into_iter().map(tensor).collect::<Result<_>>()?
         } else {
-            let threads =
-                if let Products::Many { threads } = products { threads } else { rayon::current_num_threads() };
-            let product = |layer: &Linear| layer.weight.multiply(x, 0..layer.weight.sides()?.0, threads);
+            let product = |layer: &Linear| layer.weight.products(x)?(0..layer.weight.sides()?.0, threads);
             layers.into_iter().map(product).collect::<Result<_>>()?
         };
         let biased = products.into_iter().zip(layers).map(|(y, layer)| match &layer.bias {
@@ -189,9 +211,27 @@ impl Linear {
         Ok(biased.collect::<Result<Vec<_>>>()?.try_into().expect("as many products as layers"))
     }
 
-    /// The same, some of the outputs only, of a layer without a bias.
-    pub fn forward_part(&self, x: &Tensor, outputs: Range<usize>, threads: usize) -> Result<Tensor> {
-        self.weight.multiply(x, outputs, threads)
+    /// The same of a layer without a bias, some of the outputs at a time.
+    pub fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
+        self.weight.products(x)
+    }
+
+    /// The same layer with products in integers, if these keep what its weights are stored as. Nothing changes on a device.
+    #[must_use]
+    pub fn in_integers(self) -> Linear {
+        let weight = match self.weight {
+            Weight::Host(matrix) => match IntegerMatrix::new(&matrix) {
+                Some(integers) => Weight::Integers(Arc::new(integers)),
+                None => Weight::Host(matrix),
+            },
+            other => other,
+        };
+        Linear { weight, bias: self.bias }
+    }
+
+    /// Whether products are in integers.
+    pub fn is_in_integers(&self) -> bool {
+        matches!(self.weight, Weight::Integers(_))
     }
 }
 

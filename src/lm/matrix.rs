@@ -12,6 +12,7 @@ use half::{bf16, f16};
 use rayon::prelude::*;
 
 use super::gguf::Blocks;
+use super::integers::{Quantised, Width, of_floats};
 use super::product::{Right, product_into};
 use crate::vector;
 
@@ -162,6 +163,26 @@ impl Matrix {
         }
     }
 
+    /// How many bits products in integers take of a weight; `None` where integers do not keep the numbers.
+    pub fn integer_width(&self) -> Option<Width> {
+        match &self.numbers {
+            Numbers::F32(numbers) => {
+                let is_bf16 = |number: &f32| number.to_bits() as u16 == 0;
+                numbers.iter().all(is_bf16).then_some(Width::Fourteen)
+            }
+            Numbers::F16(_) | Numbers::Bf16(_) => Some(Width::Fourteen),
+            Numbers::Blocks(blocks) => Some(blocks.width()),
+        }
+    }
+
+    /// A row for products in integers.
+    pub fn quantised(&self, row: usize) -> Quantised {
+        match &self.numbers {
+            Numbers::Blocks(blocks) => blocks.quantised(row * self.columns..(row + 1) * self.columns),
+            _ => of_floats(self.floats(row..row + 1, &mut Vec::new())),
+        }
+    }
+
     /// x W^T for many rows x (.., columns) and some of the rows of W: (.., rows). Uses up to `threads` threads.
     pub fn multiply<T: Number>(&self, x: &[T], rows: Range<usize>, threads: usize) -> Vec<T> {
         let (asked, outputs) = (x.len() / self.columns, rows.len());
@@ -222,18 +243,18 @@ pub(super) fn multiply_few(x: &[f32], matrices: &[&Matrix]) -> Vec<Vec<f32>> {
     });
     if count > 1 {
         for (tiles, matrix) in all.iter_mut().zip(matrices) {
-            *tiles = by_rows(tiles, matrix.rows);
+            *tiles = by_rows(tiles, matrix.rows, OUTPUTS);
         }
     }
     all
 }
 
-/// Tiles (rows / OUTPUTS)(.., OUTPUTS) as one matrix (.., rows).
-fn by_rows(tiles: &[f32], rows: usize) -> Vec<f32> {
+/// Tiles (rows / width)(.., width) as one matrix (.., rows).
+pub(super) fn by_rows(tiles: &[f32], rows: usize, width: usize) -> Vec<f32> {
     let count = tiles.len() / rows;
     let mut y = vec![0.0; tiles.len()];
     y.par_chunks_mut(rows).enumerate().for_each(|(row, y)| {
-        for (y, tile) in y.chunks_mut(OUTPUTS).zip(tiles.chunks(OUTPUTS * count)) {
+        for (y, tile) in y.chunks_mut(width).zip(tiles.chunks(width * count)) {
             y.copy_from_slice(&tile[row * y.len()..][..y.len()]);
         }
     });

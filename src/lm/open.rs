@@ -14,7 +14,7 @@ use super::random::tiny_shape;
 use super::rope_override::RopeOverride;
 use super::source::{DownloadProgress, HubSettings, ModelSource};
 use super::tokenizer::Tokenizer;
-use super::transformer::{LanguageModel, WeightType};
+use super::transformer::{Arithmetic, LanguageModel, WeightType};
 use super::weights;
 use crate::bounded_read;
 use crate::format::Bytes;
@@ -24,6 +24,7 @@ pub struct ModelFiles {
     pub source: ModelSource,
     pub shape: ModelShape,
     rope_override: Option<RopeOverride>,
+    arithmetic: Arithmetic,
     weights: Weights,
 }
 
@@ -80,7 +81,7 @@ impl ModelFiles {
                 (ModelShape::read(&stamped.files.config)?, Weights::Files(stamped))
             }
         };
-        Ok(ModelFiles { source: source.clone(), shape, rope_override: None, weights })
+        Ok(ModelFiles { source: source.clone(), shape, rope_override: None, arithmetic: Arithmetic::F32, weights })
     }
 
     /// The same model with scaled positions.
@@ -91,6 +92,12 @@ impl ModelFiles {
         self.shape.apply_rope_override(rope_override).with_context(|| format!("model {}", self.source))?;
         self.rope_override = Some(rope_override);
         Ok(self)
+    }
+
+    /// The same model with another arithmetic of products.
+    #[must_use]
+    pub fn with_arithmetic(self, arithmetic: Arithmetic) -> ModelFiles {
+        ModelFiles { arithmetic, ..self }
     }
 
     /// Identifies the model: a commit, a digest of the files, or the name of a random model, and how its positions
@@ -176,7 +183,7 @@ impl ModelFiles {
     /// # Errors
     /// As [`LanguageModel::load`], and files that have changed since [`revision`](ModelFiles::revision).
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
-        let shape = self.shape.clone();
+        let (shape, dtype) = (self.shape.clone(), self.weight_type(dtype));
         let load = || match &self.weights {
             Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
                 // Before, because loading may take minutes; after, because what was loaded counts.
@@ -200,14 +207,15 @@ impl ModelFiles {
                 LanguageModel::random(shape, *sharpness as f32, 1, dtype, device)
             }
         };
-        load().with_context(|| format!("cannot load the model {}", self.source))
+        let loaded = load().and_then(|model| model.with_arithmetic(self.arithmetic));
+        loaded.with_context(|| format!("cannot load the model {}", self.source))
     }
 
     /// The type that weights are rounded to: the one asked for, or as they are stored. `Auto` where that cannot be read; loading
     /// says why.
     pub fn weight_type(&self, asked: WeightType) -> WeightType {
         match asked {
-            WeightType::Auto => stored_type(&self.stored()).map_or(asked, WeightType::of),
+            WeightType::Auto => self.stored_type(&self.stored()).map_or(asked, WeightType::of),
             _ => asked,
         }
     }
@@ -227,7 +235,7 @@ impl ModelFiles {
     /// where the type is not known either.
     pub fn held_bytes(&self, dtype: WeightType, device: &Device) -> u64 {
         let stored = self.stored();
-        let dtype = dtype.dtype().or_else(|| stored_type(&stored));
+        let dtype = dtype.dtype().or_else(|| self.stored_type(&stored));
         match (stored, dtype) {
             (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, device.products()),
             (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
@@ -246,13 +254,15 @@ impl ModelFiles {
             Weights::Random(_) => self.shape.parameters() * size_of::<f32>() as u64,
         }
     }
-}
 
-/// What weights are rounded to unless another type is asked for; `None` where that cannot be read.
-fn stored_type(stored: &Result<Option<weights::Weights>>) -> Option<DType> {
-    match stored {
-        Ok(Some(weights)) => weights.dtype().ok().map(|(_, dtype)| dtype),
-        Ok(None) => Some(DType::F32),
-        Err(_) => None,
+    /// What weights are rounded to unless another type is asked for; `None` where that cannot be read.
+    fn stored_type(&self, stored: &Result<Option<weights::Weights>>) -> Option<DType> {
+        match stored {
+            // Integers are exact however large the model is.
+            Ok(Some(weights)) if weights.is_gguf() && self.arithmetic == Arithmetic::Fast => Some(DType::F32),
+            Ok(Some(weights)) => weights.dtype().ok().map(|(_, dtype)| dtype),
+            Ok(None) => Some(DType::F32),
+            Err(_) => None,
+        }
     }
 }

@@ -54,6 +54,7 @@ pub struct LanguageModel {
     stored: String,
     /// What they are rounded to.
     dtype: DType,
+    arithmetic: Arithmetic,
     stop: Arc<AtomicBool>,
     tokenizer: Option<Arc<Tokenizer>>,
     pub(super) repeat_request: Option<RepeatRequest>,
@@ -117,6 +118,31 @@ impl WeightType {
     }
 }
 
+/// How products with weights are computed on the host. Everything else is in f32 (some policies need f64).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arithmetic {
+    /// In f32, or f64 where a policy compares numbers that are very close.
+    #[default]
+    F32,
+    /// In integers of 16 bits with a scale for each block of 32 columns, about twice as fast; see `lm::integers`.
+    Fast,
+}
+
+impl Arithmetic {
+    /// The name in YAML, on the command line, in rows and in cell ids.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arithmetic::F32 => "f32",
+            Arithmetic::Fast => "fast",
+        }
+    }
+
+    pub fn from_name(name: &str) -> Option<Arithmetic> {
+        [Arithmetic::F32, Arithmetic::Fast].into_iter().find(|own| own.name() == name)
+    }
+}
+
 impl LanguageModel {
     /// Loads a checkpoint.
     ///
@@ -167,6 +193,7 @@ impl LanguageModel {
             device: own_device,
             stored,
             dtype,
+            arithmetic: Arithmetic::F32,
             stop: Arc::default(),
             tokenizer: None,
             repeat_request: None,
@@ -178,6 +205,29 @@ impl LanguageModel {
     #[must_use]
     pub fn with_tokenizer(self, tokenizer: Option<Arc<Tokenizer>>) -> LanguageModel {
         LanguageModel { tokenizer, ..self }
+    }
+
+    /// The same model with another arithmetic of products.
+    ///
+    /// # Errors
+    /// `fast` on a GPU, and where no weight is stored in a way that integers keep.
+    pub fn with_arithmetic(self, arithmetic: Arithmetic) -> Result<LanguageModel> {
+        if arithmetic == Arithmetic::F32 {
+            return Ok(self);
+        }
+        ensure!(
+            self.device.products().is_cpu(),
+            "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
+             hint: leave `arithmetic` out, or choose `--device cpu`"
+        );
+        let layers: Vec<Layer> = self.layers.into_iter().map(Layer::in_integers).collect();
+        let head = self.head.in_integers();
+        ensure!(
+            head.is_in_integers() || layers.iter().any(Layer::is_in_integers),
+            "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
+             hint: leave `arithmetic` out, or round them with `dtype: bf16`"
+        );
+        Ok(LanguageModel { layers, head, arithmetic, ..self })
     }
 
     /// The same model, asked in other words to repeat prompts.
@@ -323,7 +373,8 @@ impl LanguageModel {
 
     /// The type of products with weights.
     pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
-        compute_type(self.device.products(), self.dtype, compute_f64)
+        // Keys of products in integers are not worth more.
+        compute_type(self.device.products(), self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
     }
 
     /// The tokens' embeddings: (rows, hidden)
@@ -485,12 +536,12 @@ impl LanguageModel {
             let rows = first..rows.min(first + most);
             let part = |states: &&Tensor| states.narrow(0, first, rows.len());
             let states = states.iter().map(part).collect::<candle_core::Result<Vec<_>>>()?;
+            let products = states.iter().map(|states| self.head.products(states)).collect::<Result<Vec<_>>>()?;
             let mut known = start(rows.clone());
             for column in (0..vocab).step_by(columns) {
                 let part = column..vocab.min(column + columns);
-                let logits =
-                    |states: &Tensor| self.capped(self.head.forward_part(states, part.clone(), threads)?);
-                let logits = states.iter().map(logits).collect::<Result<Vec<_>>>()?; // (rows, columns) each
+                let logits = products.iter().map(|product| self.capped(product(part.clone(), threads)?));
+                let logits = logits.collect::<Result<Vec<_>>>()?; // (rows, columns) each
                 on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, column, logits))?;
             }
             Ok(known)

@@ -9,38 +9,45 @@ use std::ops::Range;
 use candle_core::quantized::GgmlDType;
 use half::f16;
 
+use crate::lm::integers::{Quantised, Width};
 use crate::vector;
 
 /// Numbers of a matrix, row after row.
 #[derive(Debug)]
 pub(in crate::lm) struct Blocks {
     stored: GgmlDType,
-    unpack: Unpack,
+    loops: Loops,
     bytes: Vec<u8>,
 }
 
-type Unpack = fn(&[u8], &mut [f32]);
+/// What is done with blocks of a type.
+#[derive(Clone, Copy, Debug)]
+struct Loops {
+    unpack: fn(&[u8], &mut [f32]),
+    quantised: fn(&[u8]) -> Quantised,
+    width: Width,
+}
 
 impl Blocks {
     /// `None` for types that are not unpacked here.
     pub fn new(stored: GgmlDType, bytes: Vec<u8>) -> Option<Blocks> {
-        Some(Blocks { stored, unpack: Blocks::unpack(stored)?, bytes })
+        Some(Blocks { stored, loops: Blocks::loops(stored)?, bytes })
     }
 
     /// Whether numbers stored as this type stay so in memory.
     pub fn unpacks(stored: GgmlDType) -> bool {
-        Blocks::unpack(stored).is_some()
+        Blocks::loops(stored).is_some()
     }
 
-    fn unpack(stored: GgmlDType) -> Option<Unpack> {
+    fn loops(stored: GgmlDType) -> Option<Loops> {
         Some(match stored {
-            GgmlDType::Q4_0 => all::<Q4_0, 18, 32>,
-            GgmlDType::Q4_1 => all::<Q4_1, 20, 32>,
-            GgmlDType::Q5_0 => all::<Q5_0, 22, 32>,
-            GgmlDType::Q5_1 => all::<Q5_1, 24, 32>,
-            GgmlDType::Q8_0 => all::<Q8_0, 34, 32>,
-            GgmlDType::Q4K => all::<Q4K, 144, 256>,
-            GgmlDType::Q6K => all::<Q6K, 210, 256>,
+            GgmlDType::Q4_0 => loops::<Q4_0, 18, 32, 1>(),
+            GgmlDType::Q4_1 => loops::<Q4_1, 20, 32, 1>(),
+            GgmlDType::Q5_0 => loops::<Q5_0, 22, 32, 1>(),
+            GgmlDType::Q5_1 => loops::<Q5_1, 24, 32, 1>(),
+            GgmlDType::Q8_0 => loops::<Q8_0, 34, 32, 1>(),
+            GgmlDType::Q4K => loops::<Q4K, 144, 256, 8>(),
+            GgmlDType::Q6K => loops::<Q6K, 210, 256, 16>(),
             _ => return None,
         })
     }
@@ -61,32 +68,81 @@ impl Blocks {
 
     /// Unpacks them.
     pub fn floats(&self, numbers: Range<usize>, to: &mut [f32]) {
-        (self.unpack)(self.bytes_of(numbers), to);
+        (self.loops.unpack)(self.bytes_of(numbers), to);
+    }
+
+    /// The integers and scales that they are made of.
+    pub fn quantised(&self, numbers: Range<usize>) -> Quantised {
+        (self.loops.quantised)(self.bytes_of(numbers))
+    }
+
+    /// The bits of an integer.
+    pub fn width(&self) -> Width {
+        self.loops.width
     }
 }
 
-/// A type of block.
-trait Block<const BYTES: usize, const NUMBERS: usize> {
-    fn unpack(block: &[u8; BYTES], to: &mut [f32; NUMBERS]);
+/// A type of block: integers in groups that share a scale, and perhaps an offset.
+trait Block<const BYTES: usize, const NUMBERS: usize, const GROUPS: usize> {
+    const WIDTH: Width;
+    const HAS_OFFSETS: bool;
+
+    fn integers(block: &[u8; BYTES], to: &mut [i8; NUMBERS]);
+    /// The scale and the offset of each group.
+    fn scales(block: &[u8; BYTES]) -> [(f32, f32); GROUPS];
+}
+
+fn loops<B: Block<BYTES, NUMBERS, GROUPS>, const BYTES: usize, const NUMBERS: usize, const GROUPS: usize>() -> Loops {
+    Loops {
+        unpack: |blocks, to| vector::best(Unpacking::<B, BYTES, NUMBERS, GROUPS>(blocks, to, PhantomData)),
+        quantised: quantised::<B, BYTES, NUMBERS, GROUPS>,
+        width: B::WIDTH,
+    }
 }
 
 /// Unpacks whole blocks, with the best instruction set.
-fn all<B: Block<BYTES, NUMBERS>, const BYTES: usize, const NUMBERS: usize>(blocks: &[u8], to: &mut [f32]) {
-    vector::best(Unpacking::<B, BYTES, NUMBERS>(blocks, to, PhantomData));
-}
+struct Unpacking<'a, B, const BYTES: usize, const NUMBERS: usize, const GROUPS: usize>(
+    &'a [u8],
+    &'a mut [f32],
+    PhantomData<B>,
+);
 
-struct Unpacking<'a, B, const BYTES: usize, const NUMBERS: usize>(&'a [u8], &'a mut [f32], PhantomData<B>);
-
-impl<B: Block<BYTES, NUMBERS>, const BYTES: usize, const NUMBERS: usize> vector::PlainLoop
-    for Unpacking<'_, B, BYTES, NUMBERS>
+impl<B: Block<BYTES, NUMBERS, GROUPS>, const BYTES: usize, const NUMBERS: usize, const GROUPS: usize>
+    vector::PlainLoop for Unpacking<'_, B, BYTES, NUMBERS, GROUPS>
 {
     #[inline(always)]
     fn run(self) {
-        let ((blocks, _), (to, _)) = (self.0.as_chunks(), self.1.as_chunks_mut());
+        let ((blocks, _), (to, _)) = (self.0.as_chunks(), self.1.as_chunks_mut::<NUMBERS>());
         for (block, to) in blocks.iter().zip(to) {
-            B::unpack(block, to);
+            let mut integers = [0; NUMBERS];
+            B::integers(block, &mut integers);
+            let groups = to.chunks_exact_mut(NUMBERS / GROUPS).zip(integers.chunks_exact(NUMBERS / GROUPS));
+            for ((to, integers), (scale, offset)) in groups.zip(B::scales(block)) {
+                for (to, integer) in to.iter_mut().zip(integers) {
+                    let scaled = f32::from(*integer) * scale;
+                    *to = if B::HAS_OFFSETS { scaled + offset } else { scaled };
+                }
+            }
         }
     }
+}
+
+fn quantised<B: Block<BYTES, NUMBERS, GROUPS>, const BYTES: usize, const NUMBERS: usize, const GROUPS: usize>(
+    blocks: &[u8],
+) -> Quantised {
+    let mut quantised = Quantised::default();
+    for block in blocks.as_chunks().0 {
+        let mut integers = [0; NUMBERS];
+        B::integers(block, &mut integers);
+        quantised.integers.extend(integers.map(i16::from));
+        for (scale, offset) in B::scales(block) {
+            quantised.scales.push(scale);
+            if B::HAS_OFFSETS {
+                quantised.offsets.push(offset);
+            }
+        }
+    }
+    quantised
 }
 
 #[inline(always)]
@@ -97,37 +153,49 @@ fn half(block: &[u8], at: usize) -> f32 {
 /// 32 numbers of a scale, and 16 bytes of two of them each.
 struct Q4_0;
 
-impl Block<18, 32> for Q4_0 {
+impl Block<18, 32, 1> for Q4_0 {
+    const WIDTH: Width = Width::Four { signed: true };
+    const HAS_OFFSETS: bool = false;
+
     #[inline(always)]
-    fn unpack(block: &[u8; 18], to: &mut [f32; 32]) {
-        let scale = half(block, 0);
+    fn integers(block: &[u8; 18], to: &mut [i8; 32]) {
         for j in 0..16 {
-            let pair = block[2 + j];
-            to[j] = (i32::from(pair & 15) - 8) as f32 * scale;
-            to[j + 16] = (i32::from(pair >> 4) - 8) as f32 * scale;
+            to[j] = (block[2 + j] & 15) as i8 - 8;
+            to[j + 16] = (block[2 + j] >> 4) as i8 - 8;
         }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 18]) -> [(f32, f32); 1] {
+        [(half(block, 0), 0.0)]
     }
 }
 
 /// The same with an offset.
 struct Q4_1;
 
-impl Block<20, 32> for Q4_1 {
+impl Block<20, 32, 1> for Q4_1 {
+    const WIDTH: Width = Width::Four { signed: false };
+    const HAS_OFFSETS: bool = true;
+
     #[inline(always)]
-    fn unpack(block: &[u8; 20], to: &mut [f32; 32]) {
-        let (scale, offset) = (half(block, 0), half(block, 2));
+    fn integers(block: &[u8; 20], to: &mut [i8; 32]) {
         for j in 0..16 {
-            let pair = block[4 + j];
-            to[j] = f32::from(pair & 15) * scale + offset;
-            to[j + 16] = f32::from(pair >> 4) * scale + offset;
+            to[j] = (block[4 + j] & 15) as i8;
+            to[j + 16] = (block[4 + j] >> 4) as i8;
         }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 20]) -> [(f32, f32); 1] {
+        [(half(block, 0), half(block, 2))]
     }
 }
 
 /// The fifth bits of 32 numbers, each as 16 or 0: of number j and of number j + 16.
 #[inline(always)]
-fn fifth_bits(bits: u32, j: usize) -> (i32, i32) {
-    ((bits >> j << 4 & 16) as i32, (bits >> (j + 12) & 16) as i32)
+fn fifth_bits(bits: u32, j: usize) -> (i8, i8) {
+    ((bits >> j << 4 & 16) as i8, (bits >> (j + 12) & 16) as i8)
 }
 
 #[inline(always)]
@@ -137,87 +205,124 @@ fn word(block: &[u8], at: usize) -> u32 {
 
 struct Q5_0;
 
-impl Block<22, 32> for Q5_0 {
+impl Block<22, 32, 1> for Q5_0 {
+    const WIDTH: Width = Width::Eight;
+    const HAS_OFFSETS: bool = false;
+
     #[inline(always)]
-    fn unpack(block: &[u8; 22], to: &mut [f32; 32]) {
-        let (scale, bits) = (half(block, 0), word(block, 2));
+    fn integers(block: &[u8; 22], to: &mut [i8; 32]) {
+        let bits = word(block, 2);
         for j in 0..16 {
-            let (pair, (low, high)) = (i32::from(block[6 + j]), fifth_bits(bits, j));
-            to[j] = ((pair & 15 | low) - 16) as f32 * scale;
-            to[j + 16] = ((pair >> 4 | high) - 16) as f32 * scale;
+            let (pair, (low, high)) = (block[6 + j], fifth_bits(bits, j));
+            to[j] = ((pair & 15) as i8 | low) - 16;
+            to[j + 16] = ((pair >> 4) as i8 | high) - 16;
         }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 22]) -> [(f32, f32); 1] {
+        [(half(block, 0), 0.0)]
     }
 }
 
 struct Q5_1;
 
-impl Block<24, 32> for Q5_1 {
+impl Block<24, 32, 1> for Q5_1 {
+    const WIDTH: Width = Width::Eight;
+    const HAS_OFFSETS: bool = true;
+
     #[inline(always)]
-    fn unpack(block: &[u8; 24], to: &mut [f32; 32]) {
-        let (scale, offset, bits) = (half(block, 0), half(block, 2), word(block, 4));
+    fn integers(block: &[u8; 24], to: &mut [i8; 32]) {
+        let bits = word(block, 4);
         for j in 0..16 {
-            let (pair, (low, high)) = (i32::from(block[8 + j]), fifth_bits(bits, j));
-            to[j] = (pair & 15 | low) as f32 * scale + offset;
-            to[j + 16] = (pair >> 4 | high) as f32 * scale + offset;
+            let (pair, (low, high)) = (block[8 + j], fifth_bits(bits, j));
+            to[j] = (pair & 15) as i8 | low;
+            to[j + 16] = (pair >> 4) as i8 | high;
         }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 24]) -> [(f32, f32); 1] {
+        [(half(block, 0), half(block, 2))]
     }
 }
 
 struct Q8_0;
 
-impl Block<34, 32> for Q8_0 {
+impl Block<34, 32, 1> for Q8_0 {
+    const WIDTH: Width = Width::Eight;
+    const HAS_OFFSETS: bool = false;
+
     #[inline(always)]
-    fn unpack(block: &[u8; 34], to: &mut [f32; 32]) {
-        let scale = half(block, 0);
+    fn integers(block: &[u8; 34], to: &mut [i8; 32]) {
         for j in 0..32 {
-            to[j] = f32::from(block[2 + j] as i8) * scale;
+            to[j] = block[2 + j] as i8;
         }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 34]) -> [(f32, f32); 1] {
+        [(half(block, 0), 0.0)]
     }
 }
 
 /// 256 numbers in eight groups of 32, whose scales and offsets are integers of 6 bits.
 struct Q4K;
 
-impl Block<144, 256> for Q4K {
+impl Block<144, 256, 8> for Q4K {
+    const WIDTH: Width = Width::Four { signed: false };
+    const HAS_OFFSETS: bool = true;
+
     #[inline(always)]
-    fn unpack(block: &[u8; 144], to: &mut [f32; 256]) {
+    fn integers(block: &[u8; 144], to: &mut [i8; 256]) {
+        for (group, to) in to.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+            let pairs = &block[16 + group / 2 * 32..][..32];
+            let shift = group % 2 * 4;
+            for j in 0..32 {
+                to[j] = (pairs[j] >> shift & 15) as i8;
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 144]) -> [(f32, f32); 8] {
         let (scale, offset, integers) = (half(block, 0), half(block, 2), &block[4..16]);
-        for group in 0..8 {
+        std::array::from_fn(|group| {
             let (of_scale, of_offset) = if group < 4 {
                 (integers[group] & 63, integers[group + 4] & 63)
             } else {
                 let both = integers[group + 4];
                 (both & 15 | integers[group - 4] >> 6 << 4, both >> 4 | integers[group] >> 6 << 4)
             };
-            let (scale, offset) = (scale * f32::from(of_scale), offset * f32::from(of_offset));
-            let pairs = &block[16 + group / 2 * 32..][..32];
-            let to = &mut to[group * 32..][..32];
-            let shift = group % 2 * 4;
-            for j in 0..32 {
-                to[j] = scale * f32::from(pairs[j] >> shift & 15) - offset;
-            }
-        }
+            (scale * f32::from(of_scale), -(offset * f32::from(of_offset)))
+        })
     }
 }
 
 /// 256 numbers in groups of 16, each with a scale of 8 bits: two halves of four times 32 numbers.
 struct Q6K;
 
-impl Block<210, 256> for Q6K {
+impl Block<210, 256, 16> for Q6K {
+    const WIDTH: Width = Width::Eight;
+    const HAS_OFFSETS: bool = false;
+
     #[inline(always)]
-    fn unpack(block: &[u8; 210], to: &mut [f32; 256]) {
-        let scale = half(block, 208);
+    fn integers(block: &[u8; 210], to: &mut [i8; 256]) {
         for (group, to) in to.as_chunks_mut::<16>().0.iter_mut().enumerate() {
             let (part, of_part, column) = (group / 8, group % 8 / 2, group % 2 * 16);
             let low = &block[part * 64 + of_part % 2 * 32 + column..][..16];
             let high = &block[128 + part * 32 + column..][..16];
-            let scale = scale * f32::from(block[192 + group] as i8);
             let (low_shift, high_shift) = (of_part / 2 * 4, of_part * 2);
             for j in 0..16 {
-                let number = low[j] >> low_shift & 15 | (high[j] >> high_shift & 3) << 4;
-                to[j] = scale * (i32::from(number) - 32) as f32;
+                to[j] = (low[j] >> low_shift & 15 | (high[j] >> high_shift & 3) << 4) as i8 - 32;
             }
         }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 210]) -> [(f32, f32); 16] {
+        let scale = half(block, 208);
+        std::array::from_fn(|group| (scale * f32::from(block[192 + group] as i8), 0.0))
     }
 }
 

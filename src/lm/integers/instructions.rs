@@ -1,0 +1,301 @@
+//! The operations of the kernel in each instruction set.
+//!
+//! All compute a float by the same operations in the same order, so they give the same bits. `pulp` has what they need;
+//! where the processor adds up products of integers in one instruction, the compiler makes one of the two.
+
+use pulp::{NullaryFnOnce, cast};
+
+use super::PANEL;
+
+/// Vectors over the outputs of a panel. A pair has the numbers of two columns, side by side for each output.
+pub(super) trait Lanes: Copy {
+    /// Rows whose sums fit into the registers.
+    const ROWS: usize;
+    type Sums: Copy;
+    type Floats: Copy;
+
+    /// Calls with the instruction set in use. What is called must be inlined.
+    fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output;
+    fn zeros(self) -> (Self::Sums, Self::Floats);
+    /// `sums + first * x.0 + second * x.1`. Modulo 2^32, which factors of the promised sizes do not reach.
+    fn add_products(self, sums: Self::Sums, pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> Self::Sums;
+    fn floats(self, numbers: &[f32; PANEL]) -> Self::Floats;
+    /// `onto + sums * scales * scale`: a conversion, a product, and a product with its addition.
+    fn add_scaled(self, onto: Self::Floats, sums: Self::Sums, scales: Self::Floats, scale: f32) -> Self::Floats;
+    /// `onto + floats * scale`, rounded once.
+    fn add_multiple(self, onto: Self::Floats, floats: Self::Floats, scale: f32) -> Self::Floats;
+    fn numbers(self, floats: Self::Floats) -> [f32; PANEL];
+}
+
+/// Without vectors: the definition of the others.
+#[derive(Clone, Copy)]
+pub(super) struct Plain;
+
+impl Lanes for Plain {
+    const ROWS: usize = 1;
+    type Sums = [i32; PANEL];
+    type Floats = [f32; PANEL];
+
+    #[inline(always)]
+    fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output {
+        call.call()
+    }
+
+    #[inline(always)]
+    fn zeros(self) -> ([i32; PANEL], [f32; PANEL]) {
+        ([0; PANEL], [0.0; PANEL])
+    }
+
+    #[inline(always)]
+    fn add_products(self, mut sums: [i32; PANEL], pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> [i32; PANEL] {
+        for (sum, pair) in sums.iter_mut().zip(pairs) {
+            let product = |column: usize| i32::from(pair[column]) * i32::from(x[column]);
+            *sum = sum.wrapping_add(product(0)).wrapping_add(product(1));
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn floats(self, numbers: &[f32; PANEL]) -> [f32; PANEL] {
+        *numbers
+    }
+
+    #[inline(always)]
+    fn add_scaled(
+        self,
+        onto: [f32; PANEL],
+        sums: [i32; PANEL],
+        scales: [f32; PANEL],
+        scale: f32,
+    ) -> [f32; PANEL] {
+        self.add_multiple(onto, std::array::from_fn(|lane| sums[lane] as f32 * scales[lane]), scale)
+    }
+
+    #[inline(always)]
+    fn add_multiple(self, onto: [f32; PANEL], floats: [f32; PANEL], scale: f32) -> [f32; PANEL] {
+        std::array::from_fn(|lane| floats[lane].mul_add(scale, onto[lane]))
+    }
+
+    #[inline(always)]
+    fn numbers(self, floats: [f32; PANEL]) -> [f32; PANEL] {
+        floats
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+pub(super) mod x86 {
+    use pulp::x86::{V3, V4};
+    use pulp::{Simd, f32x8, f32x16, i16x16, i16x32, i32x8, i32x16};
+
+    use super::*;
+
+    pulp::simd_type! {
+        /// What V4 has, and the sum of two products of integers added to a third number.
+        struct Vnni {
+            sse: "sse",
+            sse2: "sse2",
+            fxsr: "fxsr",
+            sse3: "sse3",
+            ssse3: "ssse3",
+            sse4_1: "sse4.1",
+            sse4_2: "sse4.2",
+            popcnt: "popcnt",
+            avx: "avx",
+            avx2: "avx2",
+            bmi1: "bmi1",
+            bmi2: "bmi2",
+            fma: "fma",
+            lzcnt: "lzcnt",
+            avx512f: "avx512f",
+            avx512bw: "avx512bw",
+            avx512cd: "avx512cd",
+            avx512dq: "avx512dq",
+            avx512vl: "avx512vl",
+            avx512vnni: "avx512vnni",
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    pub(in super::super) struct Avx512 {
+        own: V4,
+        vnni: Option<Vnni>,
+    }
+
+    impl Avx512 {
+        pub fn try_new() -> Option<Avx512> {
+            V4::try_new().map(|own| Avx512 { own, vnni: Vnni::try_new() })
+        }
+    }
+
+    impl Lanes for Avx512 {
+        const ROWS: usize = 12;
+        type Sums = i32x16;
+        type Floats = f32x16;
+
+        #[inline(always)]
+        fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output {
+            match self.vnni {
+                Some(vnni) => vnni.vectorize(call),
+                None => self.own.vectorize(call),
+            }
+        }
+
+        #[inline(always)]
+        fn zeros(self) -> (i32x16, f32x16) {
+            (self.own.splat_i32x16(0), self.own.splat_f32x16(0.0))
+        }
+
+        #[inline(always)]
+        fn add_products(self, sums: i32x16, pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> i32x16 {
+            let (pairs, x): (i16x32, i16x32) = (cast(*pairs), cast(self.own.splat_i32x16(cast(x))));
+            let products = self.own.multiply_wrapping_add_adjacent_i16x32(pairs, x);
+            cast(self.own.add_u32s(cast(sums), cast(products)))
+        }
+
+        #[inline(always)]
+        fn floats(self, numbers: &[f32; PANEL]) -> f32x16 {
+            cast(*numbers)
+        }
+
+        #[inline(always)]
+        fn add_scaled(self, onto: f32x16, sums: i32x16, scales: f32x16, scale: f32) -> f32x16 {
+            self.add_multiple(onto, self.own.mul_f32s(self.own.convert_i32x16_to_f32x16(sums), scales), scale)
+        }
+
+        #[inline(always)]
+        fn add_multiple(self, onto: f32x16, floats: f32x16, scale: f32) -> f32x16 {
+            self.own.mul_add_f32s(floats, self.own.splat_f32x16(scale), onto)
+        }
+
+        #[inline(always)]
+        fn numbers(self, floats: f32x16) -> [f32; PANEL] {
+            cast(floats)
+        }
+    }
+
+    impl Lanes for V3 {
+        const ROWS: usize = 4;
+        type Sums = [i32x8; 2];
+        type Floats = [f32x8; 2];
+
+        #[inline(always)]
+        fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output {
+            self.vectorize(call)
+        }
+
+        #[inline(always)]
+        fn zeros(self) -> ([i32x8; 2], [f32x8; 2]) {
+            ([self.splat_i32x8(0); 2], [self.splat_f32s(0.0); 2])
+        }
+
+        #[inline(always)]
+        fn add_products(self, sums: [i32x8; 2], pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> [i32x8; 2] {
+            let pairs: [i16x16; 2] = cast(*pairs);
+            let x: i16x16 = cast(self.splat_i32x8(cast(x)));
+            std::array::from_fn(|half| {
+                let products = self.multiply_wrapping_add_adjacent_i16x16(pairs[half], x);
+                cast(self.add_u32s(cast(sums[half]), cast(products)))
+            })
+        }
+
+        #[inline(always)]
+        fn floats(self, numbers: &[f32; PANEL]) -> [f32x8; 2] {
+            cast(*numbers)
+        }
+
+        #[inline(always)]
+        fn add_scaled(
+            self,
+            onto: [f32x8; 2],
+            sums: [i32x8; 2],
+            scales: [f32x8; 2],
+            scale: f32,
+        ) -> [f32x8; 2] {
+            let scaled = |half: usize| self.mul_f32s(self.convert_i32x8_to_f32x8(sums[half]), scales[half]);
+            self.add_multiple(onto, std::array::from_fn(scaled), scale)
+        }
+
+        #[inline(always)]
+        fn add_multiple(self, onto: [f32x8; 2], floats: [f32x8; 2], scale: f32) -> [f32x8; 2] {
+            let scale = self.splat_f32s(scale);
+            std::array::from_fn(|half| self.mul_add_f32s(floats[half], scale, onto[half]))
+        }
+
+        #[inline(always)]
+        fn numbers(self, floats: [f32x8; 2]) -> [f32; PANEL] {
+            cast(floats)
+        }
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+pub(super) mod neon {
+    use pulp::aarch64::Neon;
+    use pulp::{Simd, f32x4, i16x8, i32x4};
+
+    use super::*;
+
+    impl Lanes for Neon {
+        const ROWS: usize = 2;
+        /// Of the first column and the second, which are added up at the end.
+        type Sums = [i32x4; 8];
+        type Floats = [f32x4; 4];
+
+        #[inline(always)]
+        fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output {
+            self.vectorize(call)
+        }
+
+        #[inline(always)]
+        fn zeros(self) -> ([i32x4; 8], [f32x4; 4]) {
+            (cast([0_i32; 32]), [self.splat_f32s(0.0); 4])
+        }
+
+        #[inline(always)]
+        fn add_products(self, sums: [i32x4; 8], pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> [i32x4; 8] {
+            let pairs: [i16x8; 4] = cast(*pairs);
+            let x = pulp::cast!(self.splat_u32s(cast(x)));
+            std::array::from_fn(|quarter| {
+                let (sums, pairs) = (pulp::cast!(sums[quarter]), pulp::cast!(pairs[quarter / 2]));
+                if quarter % 2 == 0 {
+                    let low = |vector| self.neon.vget_low_s16(vector);
+                    pulp::cast!(self.neon.vmlal_s16(sums, low(pairs), low(x)))
+                } else {
+                    pulp::cast!(self.neon.vmlal_high_s16(sums, pairs, x))
+                }
+            })
+        }
+
+        #[inline(always)]
+        fn floats(self, numbers: &[f32; PANEL]) -> [f32x4; 4] {
+            cast(*numbers)
+        }
+
+        #[inline(always)]
+        fn add_scaled(
+            self,
+            onto: [f32x4; 4],
+            sums: [i32x4; 8],
+            scales: [f32x4; 4],
+            scale: f32,
+        ) -> [f32x4; 4] {
+            let scaled = std::array::from_fn(|quarter| {
+                let [first, second] = [0, 1].map(|half| pulp::cast!(sums[2 * quarter + half]));
+                let floats = self.neon.vcvtq_f32_s32(self.neon.vpaddq_s32(first, second));
+                self.mul_f32s(pulp::cast!(floats), scales[quarter])
+            });
+            self.add_multiple(onto, scaled, scale)
+        }
+
+        #[inline(always)]
+        fn add_multiple(self, onto: [f32x4; 4], floats: [f32x4; 4], scale: f32) -> [f32x4; 4] {
+            let scale = self.splat_f32s(scale);
+            std::array::from_fn(|quarter| self.mul_add_f32s(floats[quarter], scale, onto[quarter]))
+        }
+
+        #[inline(always)]
+        fn numbers(self, floats: [f32x4; 4]) -> [f32; PANEL] {
+            cast(floats)
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A matrix of weights as integers, in the order in which the kernel reads them.
+
+use half::f16;
+use rayon::prelude::*;
+
+use pulp::bytemuck;
+use super::kernel::Panel;
+use super::rows::rounded;
+use super::{BLOCK, PANEL};
+use crate::lm::matrix::Matrix;
+use crate::vector;
+
+/// A row of weights as integers, `integer * scale + offset`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::lm) struct Quantised {
+    pub integers: Vec<i16>,
+    /// One for so many columns as share it.
+    pub scales: Vec<f32>,
+    /// As many, or none.
+    pub offsets: Vec<f32>,
+}
+
+/// How many bits the integers of a matrix take in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lm) enum Width {
+    /// From -8 to 7, or from 0 to 15.
+    Four { signed: bool },
+    Eight,
+    /// From -8191 to 8191, so that sums over a block fit into 32 bits.
+    Fourteen,
+}
+
+/// A matrix in panels of rows. The last panel is filled up with rows of zeros, the last block with columns of zeros.
+#[derive(Debug)]
+pub(in crate::lm) struct IntegerMatrix {
+    pub rows: usize,
+    pub columns: usize,
+    width: Width,
+    /// Panel after panel, and in a panel the integers of two neighbouring columns after those of the two before: (columns / 2)
+    /// (PANEL)(2). Those of 4 or 8 bits share a word with the next ones of their row, from the low bits up.
+    words: Vec<u16>,
+    /// (scales of a row)(PANEL), panel after panel.
+    scales: Scales,
+    /// The same, or none.
+    offsets: Scales,
+}
+
+#[derive(Debug)]
+enum Scales {
+    F16(Vec<f16>),
+    F32(Vec<f32>),
+}
+
+/// Room for a panel that is unpacked.
+#[derive(Default)]
+pub(super) struct Unpacked {
+    numbers: Vec<i16>,
+    scales: Vec<f32>,
+    offsets: Vec<f32>,
+}
+
+impl IntegerMatrix {
+    /// The weights of a matrix, if integers keep what it stores: quantised ones exactly, bf16 and f16 with the 13 highest bits of
+    /// the largest in a block.
+    pub fn new(matrix: &Matrix) -> Option<IntegerMatrix> {
+        let width = matrix.integer_width()?;
+        let panel = |panel: usize| {
+            let rows = panel * PANEL..matrix.rows.min((panel + 1) * PANEL);
+            let rows: Vec<Quantised> = rows.map(|row| matrix.quantised(row)).collect();
+            let mut pairs = vec![[[0; 2]; PANEL]; matrix.columns.next_multiple_of(BLOCK) / 2];
+            for (lane, row) in rows.iter().enumerate() {
+                for (pairs, pair) in pairs.iter_mut().zip(row.integers.chunks(2)) {
+                    pairs[lane][..pair.len()].copy_from_slice(pair);
+                }
+            }
+            let side_by_side = |of: fn(&Quantised) -> &[f32]| {
+                let mut all = vec![[0.0; PANEL]; of(&rows[0]).len()];
+                for (lane, row) in rows.iter().enumerate() {
+                    all.iter_mut().zip(of(row)).for_each(|(all, one)| all[lane] = *one);
+                }
+                all
+            };
+            (width.packed(&pairs), side_by_side(|row| &row.scales), side_by_side(|row| &row.offsets))
+        };
+        let panels: Vec<_> = (0..matrix.rows.div_ceil(PANEL)).into_par_iter().map(panel).collect();
+        let (mut words, mut scales, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
+        for panel in panels {
+            words.extend(panel.0);
+            scales.extend(panel.1.into_flattened());
+            offsets.extend(panel.2.into_flattened());
+        }
+        let (scales, offsets) = (Scales::new(scales), Scales::new(offsets));
+        Some(IntegerMatrix { rows: matrix.rows, columns: matrix.columns, width, words, scales, offsets })
+    }
+
+    pub(super) fn is_wide(&self) -> bool {
+        self.width == Width::Fourteen
+    }
+
+    pub fn panels(&self) -> usize {
+        self.rows.div_ceil(PANEL)
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.words) + self.scales.bytes() + self.offsets.bytes()
+    }
+
+    /// A panel as the kernel reads it, in the room given if it is stored otherwise.
+    pub(super) fn panel<'a>(&'a self, panel: usize, room: &'a mut Unpacked) -> Panel<'a> {
+        let words = self.words.len() / self.panels();
+        let words = &self.words[panel * words..][..words];
+        let numbers = match self.width {
+            Width::Fourteen => bytemuck::cast_slice(words),
+            width => {
+                room.numbers.resize(words.len() * width.per_word(), 0);
+                vector::best(Unpack { words, width, to: &mut room.numbers });
+                &room.numbers
+            }
+        };
+        Panel {
+            numbers: bytemuck::cast_slice(numbers),
+            scales: self.scales.of_panel(panel, self.panels(), &mut room.scales),
+            offsets: self.offsets.of_panel(panel, self.panels(), &mut room.offsets),
+        }
+    }
+
+    /// Some of the rows as products take them: (rows, columns)
+    pub fn floats(&self, rows: std::ops::Range<usize>) -> Vec<f32> {
+        let mut room = Unpacked::default();
+        let mut floats = Vec::with_capacity(rows.len() * self.columns);
+        for row in rows {
+            let (panel, lane) = (self.panel(row / PANEL, &mut room), row % PANEL);
+            let per_scale = 2 * panel.numbers.len() / panel.scales.len();
+            floats.extend((0..self.columns).map(|column| {
+                let scaled = f32::from(panel.numbers[column / 2][lane][column % 2])
+                    * panel.scales[column / per_scale][lane];
+                panel.offsets.get(column / per_scale).map_or(scaled, |offsets| scaled + offsets[lane])
+            }));
+        }
+        floats
+    }
+}
+
+impl Width {
+    /// Integers of a row that share a word.
+    fn per_word(self) -> usize {
+        match self {
+            Width::Four { .. } => 4,
+            Width::Eight => 2,
+            Width::Fourteen => 1,
+        }
+    }
+
+    /// What is added to an integer before it is packed.
+    fn zero(self) -> i16 {
+        if self == (Width::Four { signed: true }) { 8 } else { 0 }
+    }
+
+    /// Pairs of columns (pairs)(PANEL)(2) as words.
+    fn packed(self, pairs: &[[[i16; 2]; PANEL]]) -> Vec<u16> {
+        let vectors: &[[i16; 2 * PANEL]] = bytemuck::cast_slice(pairs);
+        let bits = 16 / self.per_word();
+        let mut words = Vec::with_capacity(vectors.len() / self.per_word() * 2 * PANEL);
+        for vectors in vectors.chunks_exact(self.per_word()) {
+            words.extend((0..2 * PANEL).map(|lane| {
+                let part = |(index, vector): (usize, &[i16; 2 * PANEL])| {
+                    let integer = (vector[lane] + self.zero()) as u16;
+                    (integer & (u16::MAX >> (16 - bits))) << (index * bits)
+                };
+                vectors.iter().enumerate().map(part).sum::<u16>()
+            }));
+        }
+        words
+    }
+}
+
+struct Unpack<'a> {
+    words: &'a [u16],
+    width: Width,
+    to: &'a mut [i16],
+}
+
+impl vector::PlainLoop for Unpack<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let words = self.words.as_chunks::<{ 2 * PANEL }>().0;
+        let vectors = self.to.as_chunks_mut::<{ 2 * PANEL }>().0;
+        if self.width == Width::Eight {
+            for (words, [low, high]) in words.iter().zip(vectors.as_chunks_mut().0) {
+                for lane in 0..2 * PANEL {
+                    low[lane] = i16::from(words[lane] as i8);
+                    high[lane] = words[lane] as i16 >> 8;
+                }
+            }
+        } else {
+            let zero = self.width.zero();
+            for (words, vectors) in words.iter().zip(vectors.as_chunks_mut::<4>().0) {
+                for (index, vector) in vectors.iter_mut().enumerate() {
+                    for lane in 0..2 * PANEL {
+                        vector[lane] = (words[lane] >> (4 * index) & 15) as i16 - zero;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Scales {
+    /// In half precision if all of them are exact there.
+    fn new(scales: Vec<f32>) -> Scales {
+        let halves: Vec<f16> = scales.iter().copied().map(f16::from_f32).collect();
+        let is_exact = halves.iter().zip(&scales).all(|(half, scale)| half.to_f32() == *scale);
+        if is_exact { Scales::F16(halves) } else { Scales::F32(scales) }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Scales::F16(scales) => size_of_val(&**scales),
+            Scales::F32(scales) => size_of_val(&**scales),
+        }
+    }
+
+    /// Those of one panel of so many.
+    fn of_panel<'a>(&'a self, panel: usize, panels: usize, room: &'a mut Vec<f32>) -> &'a [[f32; PANEL]] {
+        let scales = match self {
+            Scales::F32(scales) => part(scales, panel, panels),
+            Scales::F16(scales) => {
+                let scales = part(scales, panel, panels);
+                room.resize(scales.len(), 0.0);
+                vector::widen_f16(scales, room);
+                room
+            }
+        };
+        scales.as_chunks().0
+    }
+}
+
+fn part<T>(all: &[T], index: usize, of: usize) -> &[T] {
+    let each = all.len() / of;
+    &all[index * each..][..each]
+}
+
+/// Numbers of a row as integers of 13 bits and a sign, by blocks. Scales are powers of two, so that integers of the larger numbers of
+/// a block are exact: those of bf16 down to 1/32 of the largest.
+pub(in crate::lm) fn of_floats(row: &[f32]) -> Quantised {
+    const BITS: u32 = 13;
+    let mut quantised = Quantised::default();
+    for block in row.chunks(BLOCK) {
+        let largest = block.iter().fold(0, |largest, x| largest.max(x.abs().to_bits()));
+        // The largest is below 2^BITS times this.
+        let exponent = (largest >> f32::MANTISSA_DIGITS - 1).saturating_sub(BITS - 1);
+        let scale = match exponent {
+            0 => 0.0,
+            _ if largest >= f32::INFINITY.to_bits() => f32::NAN,
+            _ => f32::from_bits(exponent << f32::MANTISSA_DIGITS - 1),
+        };
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        quantised.integers.extend(block.iter().map(|x| rounded(x * inverse)));
+        quantised.scales.push(scale);
+    }
+    quantised
+}
