@@ -243,18 +243,18 @@ pub(super) fn multiply_few(x: &[f32], matrices: &[&Matrix]) -> Vec<Vec<f32>> {
     });
     if count > 1 {
         for (tiles, matrix) in all.iter_mut().zip(matrices) {
-            *tiles = by_rows(tiles, matrix.rows, OUTPUTS);
+            *tiles = by_rows(tiles, matrix.rows);
         }
     }
     all
 }
 
-/// Tiles (rows / width)(.., width) as one matrix (.., rows).
-pub(super) fn by_rows(tiles: &[f32], rows: usize, width: usize) -> Vec<f32> {
+/// Tiles (rows / OUTPUTS)(.., OUTPUTS) as one matrix (.., rows).
+fn by_rows(tiles: &[f32], rows: usize) -> Vec<f32> {
     let count = tiles.len() / rows;
     let mut y = vec![0.0; tiles.len()];
     y.par_chunks_mut(rows).enumerate().for_each(|(row, y)| {
-        for (y, tile) in y.chunks_mut(width).zip(tiles.chunks(width * count)) {
+        for (y, tile) in y.chunks_mut(OUTPUTS).zip(tiles.chunks(OUTPUTS * count)) {
             y.copy_from_slice(&tile[row * y.len()..][..y.len()]);
         }
     });

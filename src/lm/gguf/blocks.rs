@@ -92,7 +92,8 @@ trait Block<const BYTES: usize, const NUMBERS: usize, const GROUPS: usize> {
     fn scales(block: &[u8; BYTES]) -> [(f32, f32); GROUPS];
 }
 
-fn loops<B: Block<BYTES, NUMBERS, GROUPS>, const BYTES: usize, const NUMBERS: usize, const GROUPS: usize>() -> Loops {
+fn loops<B: Block<BYTES, NUMBERS, GROUPS>, const BYTES: usize, const NUMBERS: usize, const GROUPS: usize>() -> Loops
+{
     Loops {
         unpack: |blocks, to| vector::best(Unpacking::<B, BYTES, NUMBERS, GROUPS>(blocks, to, PhantomData)),
         quantised: quantised::<B, BYTES, NUMBERS, GROUPS>,

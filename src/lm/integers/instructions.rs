@@ -61,13 +61,7 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn add_scaled(
-        self,
-        onto: [f32; PANEL],
-        sums: [i32; PANEL],
-        scales: [f32; PANEL],
-        scale: f32,
-    ) -> [f32; PANEL] {
+    fn add_scaled(self, onto: [f32; PANEL], sums: [i32; PANEL], scales: [f32; PANEL], scale: f32) -> [f32; PANEL] {
         self.add_multiple(onto, std::array::from_fn(|lane| sums[lane] as f32 * scales[lane]), scale)
     }
 
@@ -204,13 +198,7 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        fn add_scaled(
-            self,
-            onto: [f32x8; 2],
-            sums: [i32x8; 2],
-            scales: [f32x8; 2],
-            scale: f32,
-        ) -> [f32x8; 2] {
+        fn add_scaled(self, onto: [f32x8; 2], sums: [i32x8; 2], scales: [f32x8; 2], scale: f32) -> [f32x8; 2] {
             let scaled = |half: usize| self.mul_f32s(self.convert_i32x8_to_f32x8(sums[half]), scales[half]);
             self.add_multiple(onto, std::array::from_fn(scaled), scale)
         }
@@ -272,13 +260,7 @@ pub(super) mod neon {
         }
 
         #[inline(always)]
-        fn add_scaled(
-            self,
-            onto: [f32x4; 4],
-            sums: [i32x4; 8],
-            scales: [f32x4; 4],
-            scale: f32,
-        ) -> [f32x4; 4] {
+        fn add_scaled(self, onto: [f32x4; 4], sums: [i32x4; 8], scales: [f32x4; 4], scale: f32) -> [f32x4; 4] {
             let scaled = std::array::from_fn(|quarter| {
                 let [first, second] = [0, 1].map(|half| pulp::cast!(sums[2 * quarter + half]));
                 let floats = self.neon.vcvtq_f32_s32(self.neon.vpaddq_s32(first, second));

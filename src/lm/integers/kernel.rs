@@ -1,5 +1,6 @@
 //! The kernel: a panel of weights times a group of rows.
 
+use std::mem::MaybeUninit;
 use std::sync::LazyLock;
 
 use pulp::NullaryFnOnce;
@@ -31,6 +32,14 @@ pub(super) struct Group<'a> {
     pub scales: &'a [f32],
     /// The sum of a block's numbers times their scale: (blocks)(rows)
     pub sums: &'a [f32],
+}
+
+/// Where products go: rows that are so far apart, of which some are wanted, and of these so many outputs. All of them are written.
+pub(super) struct Output<'a> {
+    pub y: &'a mut [MaybeUninit<f32>],
+    pub stride: usize,
+    pub rows: usize,
+    pub outputs: usize,
 }
 
 /// An instruction set that the kernel is compiled for.
@@ -82,58 +91,59 @@ impl Kernel {
     }
 
     /// `y[row][output] = sum over the blocks of (sum over the columns of w x) scale_w scale_x + offset_w sum_x`
-    pub fn multiply(self, panel: Panel<'_>, group: Group<'_>, y: &mut [[f32; PANEL]]) {
+    pub fn multiply(self, panel: &Panel<'_>, group: &Group<'_>, to: &mut Output<'_>) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(set) => by_rows(set, panel, group, y),
+            Kernel::Avx512(set) => by_rows(set, panel, group, to),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(set) => by_rows(set, panel, group, y),
+            Kernel::Avx2(set) => by_rows(set, panel, group, to),
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon(set) => by_rows(set, panel, group, y),
-            Kernel::Plain => by_rows(Plain, panel, group, y),
+            Kernel::Neon(set) => by_rows(set, panel, group, to),
+            Kernel::Plain => by_rows(Plain, panel, group, to),
         }
     }
 }
 
-fn by_rows<S: Lanes>(set: S, panel: Panel<'_>, group: Group<'_>, y: &mut [[f32; PANEL]]) {
+fn by_rows<S: Lanes>(set: S, panel: &Panel<'_>, group: &Group<'_>, to: &mut Output<'_>) {
     match group.rows {
-        12 if S::ROWS >= 12 => by_scales::<S, 12>(set, panel, group, y),
-        8 if S::ROWS >= 8 => by_scales::<S, 8>(set, panel, group, y),
-        4 if S::ROWS >= 4 => by_scales::<S, 4>(set, panel, group, y),
-        2 if S::ROWS >= 2 => by_scales::<S, 2>(set, panel, group, y),
-        1 => by_scales::<S, 1>(set, panel, group, y),
+        12 if S::ROWS >= 12 => by_scales::<S, 12>(set, panel, group, to),
+        8 if S::ROWS >= 8 => by_scales::<S, 8>(set, panel, group, to),
+        4 if S::ROWS >= 4 => by_scales::<S, 4>(set, panel, group, to),
+        2 if S::ROWS >= 2 => by_scales::<S, 2>(set, panel, group, to),
+        1 => by_scales::<S, 1>(set, panel, group, to),
         rows => unreachable!("a group of {rows} rows"),
     }
 }
 
-fn by_scales<S: Lanes, const R: usize>(set: S, panel: Panel<'_>, group: Group<'_>, y: &mut [[f32; PANEL]]) {
+fn by_scales<S: Lanes, const R: usize>(set: S, panel: &Panel<'_>, group: &Group<'_>, to: &mut Output<'_>) {
     let is_halved = panel.scales.len() > group.scales.len() / R;
     match (is_halved, panel.offsets.is_empty()) {
-        (false, true) => set.vectorize(Multiply::<S, R, 1, false> { set, panel, group, y }),
-        (false, false) => set.vectorize(Multiply::<S, R, 1, true> { set, panel, group, y }),
-        (true, _) => set.vectorize(Multiply::<S, R, 2, false> { set, panel, group, y }),
+        (false, true) => set.vectorize(Multiply::<S, R, 1, false> { set, panel, group, to }),
+        (false, false) => set.vectorize(Multiply::<S, R, 1, true> { set, panel, group, to }),
+        (true, _) => set.vectorize(Multiply::<S, R, 2, false> { set, panel, group, to }),
     }
 }
 
 /// The kernel for R rows, and weights with so many scales in a block, and perhaps offsets.
-struct Multiply<'a, S, const R: usize, const SCALES: usize, const OFFSETS: bool> {
+struct Multiply<'a, 'b, S, const R: usize, const SCALES: usize, const OFFSETS: bool> {
     set: S,
-    panel: Panel<'a>,
-    group: Group<'a>,
-    y: &'a mut [[f32; PANEL]],
+    panel: &'a Panel<'a>,
+    group: &'a Group<'a>,
+    to: &'a mut Output<'b>,
 }
 
 impl<S: Lanes, const R: usize, const SCALES: usize, const OFFSETS: bool> NullaryFnOnce
-    for Multiply<'_, S, R, SCALES, OFFSETS>
+    for Multiply<'_, '_, S, R, SCALES, OFFSETS>
 {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        let Multiply { set, panel, group, y } = self;
+        let Multiply { set, panel, group, to } = self;
         let (no_sums, no_floats) = set.zeros();
         let mut totals = [no_floats; R];
-        let weights = panel.numbers.as_chunks::<{ BLOCK / 2 }>().0.iter().zip(panel.scales.as_chunks::<SCALES>().0);
+        let weights =
+            panel.numbers.as_chunks::<{ BLOCK / 2 }>().0.iter().zip(panel.scales.as_chunks::<SCALES>().0);
         let numbers = group.numbers.as_chunks::<R>().0.as_chunks::<{ BLOCK / 2 }>().0;
         let rows = numbers.iter().zip(group.scales.as_chunks::<R>().0).zip(group.sums.as_chunks::<R>().0);
         let mut offsets = panel.offsets.iter();
@@ -158,8 +168,12 @@ impl<S: Lanes, const R: usize, const SCALES: usize, const OFFSETS: bool> Nullary
                 }
             }
         }
-        for (y, total) in y.iter_mut().zip(totals) {
-            *y = set.numbers(total);
+        for (y, total) in to.y.chunks_mut(to.stride).zip(totals).take(to.rows) {
+            let total = set.numbers(total);
+            match y.first_chunk_mut::<PANEL>() {
+                Some(y) if to.outputs == PANEL => y.write_copy_of_slice(&total),
+                _ => y[..to.outputs].write_copy_of_slice(&total[..to.outputs]),
+            };
         }
     }
 }

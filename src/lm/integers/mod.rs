@@ -17,70 +17,73 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use self::kernel::Output;
 pub(super) use self::rows::IntegerRows;
 use self::weights::Unpacked;
 pub(super) use self::weights::{IntegerMatrix, Quantised, Width, of_floats};
-use super::matrix::by_rows;
 
 /// Columns of activations that share a scale.
 const BLOCK: usize = 32;
 /// Outputs side by side in a vector.
 const PANEL: usize = 16;
-/// Most rows of activations that are multiplied at once.
-const MOST_ROWS: usize = 12;
+/// Bytes of activations that stay in the second cache while panel after panel is multiplied with them.
+const CACHED: usize = 256 << 10;
 /// Outputs per task of a thread.
 const PART: usize = 128;
 
 /// x W^T of several matrices for rows x (.., columns), on up to so many threads: (.., rows) each.
 pub(super) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> Vec<Vec<f32>> {
     let mut rows = Arc::new(IntegerRows::new(x, matrices[0]));
-    let factors: Vec<_> = matrices.iter().map(|matrix| {
-        if !rows.fit(matrix) {
-            rows = Arc::new(IntegerRows::new(x, matrix));
-        }
-        (Arc::clone(&rows), *matrix)
-    }).collect();
-    let mut products: Vec<Vec<f32>> = factors.iter().map(|(x, matrix)| vec![0.0; matrix.rows * x.rows]).collect();
+    let factors: Vec<_> = matrices
+        .iter()
+        .map(|matrix| {
+            if !rows.fit(matrix) {
+                rows = Arc::new(IntegerRows::new(x, matrix));
+            }
+            (Arc::clone(&rows), *matrix)
+        })
+        .collect();
     if threads == 1 {
-        for (y, (x, matrix)) in products.iter_mut().zip(&factors) {
-            multiply_into(x, matrix, 0..matrix.rows, y);
-        }
-        return products;
+        return factors.iter().map(|(x, matrix)| multiply_part(x, matrix, 0..matrix.rows)).collect();
     }
     // The threads share the parts of all matrices, because waking a thread takes as long as a small matrix.
-    let parts = products.iter_mut().zip(&factors).flat_map(|(y, (x, matrix))| {
-        y.chunks_mut(PART * x.rows).enumerate().map(move |(index, y)| (x, *matrix, index * PART, y))
+    let parts = factors.iter().flat_map(|(x, matrix)| {
+        let first = (0..matrix.rows).step_by(PART);
+        first.map(move |first| (x, *matrix, first..matrix.rows.min(first + PART)))
     });
     let parts: Vec<_> = parts.collect();
-    parts.into_par_iter().for_each(|(x, matrix, first, y)| {
-        multiply_into(x, matrix, first..first + y.len() / x.rows, y);
-    });
-    for (y, (x, matrix)) in products.iter_mut().zip(&factors) {
-        if x.rows > 1 {
-            *y = by_rows(y, matrix.rows, PART);
-        }
-    }
-    products
+    let parts: Vec<_> = parts.into_par_iter().map(|(x, matrix, part)| multiply_part(x, matrix, part)).collect();
+    let mut parts = parts.as_slice();
+    let whole = |(x, matrix): &(Arc<IntegerRows>, &IntegerMatrix)| {
+        let (own, others) = parts.split_at(matrix.rows.div_ceil(PART));
+        parts = others;
+        let row =
+            |row: usize| own.iter().flat_map(move |part| part.chunks(part.len() / x.rows).nth(row)).flatten();
+        (0..x.rows).flat_map(row).copied().collect()
+    };
+    factors.iter().map(whole).collect()
 }
 
 /// Some of the outputs, from the first one of a panel: (.., outputs)
 pub(super) fn multiply_part(x: &IntegerRows, matrix: &IntegerMatrix, outputs: Range<usize>) -> Vec<f32> {
-    let mut y = vec![0.0; x.rows * outputs.len()];
-    multiply_into(x, matrix, outputs, &mut y);
-    y
-}
-
-fn multiply_into(x: &IntegerRows, matrix: &IntegerMatrix, outputs: Range<usize>, y: &mut [f32]) {
-    let (mut room, mut products) = (Unpacked::default(), [[0.0; PANEL]; MOST_ROWS]);
-    for first in outputs.clone().step_by(PANEL) {
-        let panel = matrix.panel(first / PANEL, &mut room);
-        let width = PANEL.min(outputs.end - first);
-        for (row, group) in x.groups() {
-            x.kernel().multiply(panel, group, &mut products[..group.rows]);
-            let y = y[row * outputs.len()..].chunks_exact_mut(outputs.len());
-            for (y, products) in y.zip(&products[..group.rows]) {
-                y[first - outputs.start..][..width].copy_from_slice(&products[..width]);
+    let mut y = Vec::with_capacity(x.rows * outputs.len());
+    let (mut room, stride) = (Unpacked::default(), outputs.len());
+    let groups: Vec<_> = x.groups().collect();
+    for groups in groups.chunks((CACHED / size_of_val(groups[0].1.numbers)).max(1)) {
+        for first in outputs.clone().step_by(PANEL) {
+            let panel = matrix.panel(first / PANEL, &mut room);
+            for (row, group) in groups {
+                let rows = group.rows.min(x.rows - row);
+                let y = &mut y.spare_capacity_mut()[row * stride + first - outputs.start..x.rows * stride];
+                let mut to = Output { y, stride, rows, outputs: PANEL.min(outputs.end - first) };
+                x.kernel().multiply(&panel, group, &mut to);
             }
         }
     }
+    // SAFETY: the groups have all rows and the panels all outputs, and the kernel writes all of their products.
+    #[expect(unsafe_code)]
+    unsafe {
+        y.set_len(x.rows * stride);
+    }
+    y
 }

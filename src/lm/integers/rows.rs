@@ -1,5 +1,8 @@
 //! Rows of activations as integers, in the order in which the kernel reads them.
 
+use std::cell::Cell;
+use std::mem;
+
 use super::kernel::{Group, Kernel, SIZES};
 use super::{BLOCK, IntegerMatrix};
 use crate::vector;
@@ -13,10 +16,26 @@ pub(in crate::lm) struct IntegerRows {
     blocks: usize,
     /// First row and number of rows of each group.
     groups: Vec<(usize, usize)>,
-    /// As of [`Group`], one after the other.
+    room: Room,
+}
+
+/// As of [`Group`], one after the other.
+#[derive(Default)]
+struct Room {
     numbers: Vec<[i16; 2]>,
     scales: Vec<f32>,
     sums: Vec<f32>,
+}
+
+thread_local! {
+    /// The room of rows that are no longer needed: asking the system for as much each time takes a tenth of a read.
+    static FREE: Cell<Option<Room>> = const { Cell::new(None) };
+}
+
+impl Drop for IntegerRows {
+    fn drop(&mut self) {
+        FREE.set(Some(mem::take(&mut self.room)));
+    }
 }
 
 impl IntegerRows {
@@ -28,17 +47,11 @@ impl IntegerRows {
     pub(super) fn with(kernel: Kernel, x: &[f32], weights: &IntegerMatrix) -> IntegerRows {
         let (rows, blocks) = (x.len() / weights.columns, weights.columns.div_ceil(BLOCK));
         let groups = groups(rows, kernel.rows());
-        let padded = groups.last().map_or(0, |(first, rows)| first + rows);
-        let mut own = IntegerRows {
-            rows,
-            kernel,
-            for_wide: weights.is_wide(),
-            blocks,
-            groups,
-            numbers: vec![[0; 2]; padded * blocks * BLOCK / 2],
-            scales: vec![0.0; padded * blocks],
-            sums: vec![0.0; padded * blocks],
-        };
+        let mut room = FREE.take().unwrap_or_default();
+        room.numbers.clear();
+        room.scales.clear();
+        room.sums.clear();
+        let mut own = IntegerRows { rows, kernel, for_wide: weights.is_wide(), blocks, groups, room };
         vector::best(Quantise { x, columns: weights.columns, to: &mut own });
         own
     }
@@ -57,8 +70,9 @@ impl IntegerRows {
         self.groups.iter().map(|(first, rows)| {
             let of_blocks = first * self.blocks..(first + rows) * self.blocks;
             let numbers = of_blocks.start * BLOCK / 2..of_blocks.end * BLOCK / 2;
-            let (numbers, scales) = (&self.numbers[numbers], &self.scales[of_blocks.clone()]);
-            (*first, Group { rows: *rows, numbers, scales, sums: &self.sums[of_blocks] })
+            let Room { numbers: all, scales, sums } = &self.room;
+            let (scales, sums) = (&scales[of_blocks.clone()], &sums[of_blocks]);
+            (*first, Group { rows: *rows, numbers: &all[numbers], scales, sums })
         })
     }
 }
@@ -83,42 +97,51 @@ struct Quantise<'a> {
 impl vector::PlainLoop for Quantise<'_> {
     #[inline(always)]
     fn run(self) {
-        let IntegerRows { rows, for_wide, blocks, groups, numbers, scales, sums, .. } = self.to;
+        let IntegerRows { rows, for_wide, blocks, groups, room, .. } = self.to;
+        let Room { numbers, scales, sums } = room;
+        let mut integers = [[[0; 2]; BLOCK / 2]; SIZES[0]];
         for (first, size) in groups.iter().copied() {
-            let start = first * *blocks;
-            for row in first..(first + size).min(*rows) {
-                let x = &self.x[row * self.columns..][..self.columns];
-                for (block, x) in x.chunks(BLOCK).enumerate() {
+            for block in 0..*blocks {
+                for (row, integers) in (first..first + size).zip(&mut integers) {
                     let mut padded = [0.0; BLOCK];
-                    padded[..x.len()].copy_from_slice(x);
-                    let (integers, scale, sum) = quantised(&padded, *for_wide);
-                    let at = start + block * size + row - first;
-                    scales[at] = scale;
-                    sums[at] = sum;
-                    let to = &mut numbers[(start + block * size) * BLOCK / 2..][..size * BLOCK / 2];
-                    for (to, pair) in to.chunks_exact_mut(size).zip(integers.as_chunks::<2>().0) {
-                        to[row - first] = *pair;
-                    }
+                    let columns = block * BLOCK..self.columns.min((block + 1) * BLOCK);
+                    let x = if row < *rows { &self.x[row * self.columns..][columns] } else { &[] };
+                    let x = x.first_chunk().unwrap_or_else(|| {
+                        padded[..x.len()].copy_from_slice(x);
+                        &padded
+                    });
+                    let (scale, sum) = quantise(x, *for_wide, integers.as_flattened_mut());
+                    scales.push(scale);
+                    sums.push(sum);
+                }
+                for pair in 0..BLOCK / 2 {
+                    numbers.extend(integers[..size].iter().map(|row| row[pair]));
                 }
             }
         }
     }
 }
 
-/// A block as integers, their scale, and the scale times their sum. What is not finite gives a scale that is not.
+/// A block as integers. Returns their scale, and the scale times their sum. What is not finite gives a scale that is not.
 #[inline(always)]
-pub(super) fn quantised(x: &[f32; BLOCK], for_wide: bool) -> ([i16; BLOCK], f32, f32) {
+pub(super) fn quantise(x: &[f32; BLOCK], for_wide: bool, to: &mut [i16]) -> (f32, f32) {
     // As bits, NaN is larger than infinity, and that larger than all numbers.
-    let largest = f32::from_bits(x.iter().fold(0, |largest, x| largest.max(x.abs().to_bits())));
-    let mut scale = largest / LARGEST;
+    let mut largest = 0;
+    for x in x {
+        largest = largest.max(x.abs().to_bits());
+    }
+    let mut scale = f32::from_bits(largest) / LARGEST;
     if for_wide {
         scale = scale.max(sum_of_sizes(x) / LARGEST_SUM);
     }
     // Of numbers too small for this, nothing is left.
     let inverse = if scale > f32::MIN_POSITIVE { 1.0 / scale } else { 0.0 };
-    let integers = x.map(|x| rounded(x * inverse));
-    let sum: i32 = integers.iter().map(|integer| i32::from(*integer)).sum();
-    (integers, scale, scale * sum as f32)
+    let mut sum = 0;
+    for (to, x) in to.iter_mut().zip(x) {
+        *to = rounded(x * inverse);
+        sum += i32::from(*to);
+    }
+    (scale, scale * sum as f32)
 }
 
 /// The largest integer of an activation, and the largest sum of their sizes in a block: times 8191 it is below 2^31, also where all are
@@ -135,7 +158,10 @@ pub(super) fn rounded(x: f32) -> i16 {
 /// The sum of absolute values, in an order that is the same in all instruction sets.
 #[inline(always)]
 fn sum_of_sizes(x: &[f32; BLOCK]) -> f32 {
-    let mut sums = x.map(f32::abs);
+    let mut sums = *x;
+    for x in &mut sums {
+        *x = x.abs();
+    }
     let mut width = BLOCK / 2;
     while width > 0 {
         for lane in 0..width {

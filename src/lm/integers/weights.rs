@@ -3,12 +3,12 @@
 use half::f16;
 use rayon::prelude::*;
 
-use pulp::bytemuck;
 use super::kernel::Panel;
 use super::rows::rounded;
 use super::{BLOCK, PANEL};
 use crate::lm::matrix::Matrix;
 use crate::vector;
+use pulp::bytemuck;
 
 /// A row of weights as integers, `integer * scale + offset`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,7 +24,9 @@ pub(in crate::lm) struct Quantised {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lm) enum Width {
     /// From -8 to 7, or from 0 to 15.
-    Four { signed: bool },
+    Four {
+        signed: bool,
+    },
     Eight,
     /// From -8191 to 8191, so that sums over a block fit into 32 bits.
     Fourteen,
@@ -184,24 +186,29 @@ struct Unpack<'a> {
 impl vector::PlainLoop for Unpack<'_> {
     #[inline(always)]
     fn run(self) {
-        let words = self.words.as_chunks::<{ 2 * PANEL }>().0;
-        let vectors = self.to.as_chunks_mut::<{ 2 * PANEL }>().0;
-        if self.width == Width::Eight {
-            for (words, [low, high]) in words.iter().zip(vectors.as_chunks_mut().0) {
-                for lane in 0..2 * PANEL {
-                    low[lane] = i16::from(words[lane] as i8);
-                    high[lane] = words[lane] as i16 >> 8;
+        // Functions of their own tell the compiler that the words are not those that are written.
+        #[inline(always)]
+        fn four(words: &[u16; 2 * PANEL], zero: i16, to: &mut [[i16; 2 * PANEL]; 4]) {
+            for lane in 0..2 * PANEL {
+                for (index, to) in to.iter_mut().enumerate() {
+                    to[lane] = (words[lane] >> (4 * index) & 15) as i16 - zero;
                 }
             }
+        }
+        #[inline(always)]
+        fn eight(words: &[u16; 2 * PANEL], to: &mut [[i16; 2 * PANEL]; 2]) {
+            for lane in 0..2 * PANEL {
+                to[0][lane] = i16::from(words[lane] as i8);
+                to[1][lane] = words[lane] as i16 >> 8;
+            }
+        }
+        let words = self.words.as_chunks().0;
+        let vectors = self.to.as_chunks_mut().0;
+        if self.width == Width::Eight {
+            words.iter().zip(vectors.as_chunks_mut().0).for_each(|(words, to)| eight(words, to));
         } else {
             let zero = self.width.zero();
-            for (words, vectors) in words.iter().zip(vectors.as_chunks_mut::<4>().0) {
-                for (index, vector) in vectors.iter_mut().enumerate() {
-                    for lane in 0..2 * PANEL {
-                        vector[lane] = (words[lane] >> (4 * index) & 15) as i16 - zero;
-                    }
-                }
-            }
+            words.iter().zip(vectors.as_chunks_mut().0).for_each(|(words, to)| four(words, zero, to));
         }
     }
 }
