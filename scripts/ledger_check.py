@@ -34,7 +34,7 @@ TOLERANCE = 1e-12
 LOOSELY = 1e-9
 README = Path(__file__).parent.parent / "results" / "README.md"
 SETTING = (
-    "task dataset model model_revision dtype length stride bos tail generation compare_to_full selection data seed prefill engine device"
+    "task dataset model model_revision dtype arithmetic length stride bos tail generation compare_to_full selection data seed prefill engine device"
 ).split()
 SLICE = "slice slice_name slice_low slice_high slice_second".split()
 READ = [*SETTING, *"cell policy cache_size cache_share schedule score positions sample cluster metric value weight".split(), *SLICE]

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tova_bench::eviction::{self, CacheSize, LocalLayers, Positions, Schedule};
 use tova_bench::lm::source::{HubSettings, ModelSource};
-use tova_bench::lm::{DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
+use tova_bench::lm::{Arithmetic, DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
 use tova_bench::task::{CacheConfig, TokenAnswer, TokenRequest};
 use tova_bench::text::{CacheSettings, ScoreSettings, Scored, TextLength, TextModel, TextRequests, WriteSettings};
 
@@ -32,6 +32,7 @@ impl Model {
         source: &str,
         tokenizer: Option<&str>,
         dtype: &str,
+        arithmetic: &str,
         device: &str,
         threads: Option<usize>,
     ) -> PyResult<Model> {
@@ -39,8 +40,10 @@ impl Model {
             let parse = |text: &str| text.parse::<ModelSource>();
             let (source, tokenizer) = (parse(source)?, tokenizer.map(parse).transpose()?);
             let dtype = WeightType::from_name(dtype).context("dtypes are auto, f32, f16 and bf16")?;
+            let arithmetic = Arithmetic::from_name(arithmetic).context("arithmetics are f32 and fast")?;
             let device = device.parse::<DeviceChoice>().map_err(anyhow::Error::msg)?.open()?;
             let files = ModelFiles::find(&source, tokenizer.as_ref(), &HubSettings::from_env()?, &())?;
+            let files = files.with_arithmetic(arithmetic);
             let mut model = TextModel::load(files, dtype, &device)?;
             model.model.stop_on(stop());
             let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));

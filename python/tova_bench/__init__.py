@@ -326,12 +326,14 @@ def load(
     *,
     tokenizer: str | None = None,
     dtype: str = "auto",
+    arithmetic: str = "f32",
     device: str = "auto",
     threads: int | None = None,
 ) -> Model:
     """Loads a model once: a checkpoint folder or GGUF file (a path that begins with ``./``, ``../`` or ``/``), a repository of
-    the hub such as ``owner/name[@revision][:file.gguf]``, or ``"pocket"``, which is in the program."""
-    return Model(_native.Model(os.fspath(source), tokenizer, dtype, device, threads))
+    the hub such as ``owner/name[@revision][:file.gguf]``, or ``"pocket"``, which is in the program. ``arithmetic="fast"`` multiplies
+    weights that are quantised, bf16 or f16 in integers."""
+    return Model(_native.Model(os.fspath(source), tokenizer, dtype, arithmetic, device, threads))
 
 
 def run(

@@ -44,11 +44,12 @@ class TovaBench(TemplateLM):
         self, pretrained: str, policy: str | Policy = "full", cache_size: int | str | None = None, *,
         schedule: str | int | None = None, positions: str = "absolute", local_layers: str = "bounded", seed: int = 0,
         max_length: int | None = None, max_gen_toks: int = 256, batch_size: int | str = 1,
-        max_batch_size: int = 16, tokenizer: str | None = None, dtype: str = "auto", device: str = "auto", threads: int | None = None,
+        max_batch_size: int = 16, tokenizer: str | None = None, dtype: str = "auto", arithmetic: str = "f32",
+        device: str = "auto", threads: int | None = None,
     ):  # fmt: skip
         super().__init__()
         source = os.path.abspath(pretrained) if os.path.exists(pretrained) else pretrained
-        settings = {"tokenizer": tokenizer, "dtype": DTYPES.get(dtype, dtype)}
+        settings = {"tokenizer": tokenizer, "dtype": DTYPES.get(dtype, dtype), "arithmetic": arithmetic}
         device = "auto" if device == "cuda:0" else device  # what the harness' command says unless it is told
         self._native = load(source, **settings, device=device, threads=threads)._native
         self._cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)

@@ -64,6 +64,7 @@ macro_rules! row {
                 table.push_missing(name, || vec![Text::new(); height]);
             }
             table.push_missing("compare_to_full", || vec![false; height]);
+            table.push_missing("arithmetic", || vec![f32_arithmetic(); height]);
             table.push_missing("cache_share", || vec![None::<f64>; height]);
             // Before, there was no such model, no such budget before schema 7, and no definition.
             for name in ["local_layers", "windows", "budget", "definition", "schedule"] {
@@ -189,6 +190,9 @@ row! {
     device: Text,
     /// Type that the weights are rounded to: `f32`, `f16` or `bf16`; of quantised ones also the stored type of most: `q4_1 as f32`.
     dtype: Text,
+    /// How products with weights were computed: `f32`, or `fast`, in integers; `f32` in rows of earlier versions.
+    #[serde(default = "f32_arithmetic")]
+    arithmetic: Text,
     /// Seconds this sample took in this cell (shared work is not counted twice).
     #[serde(with = "any_f64")]
     seconds: f64,
@@ -200,7 +204,21 @@ row! {
     date: Text,
 }
 
+/// The only arithmetic of earlier versions.
+fn f32_arithmetic() -> Text {
+    "f32".into()
+}
+
 impl Row {
+    /// The type of the weights, and the arithmetic if it is not f32: `q4_1 as f32, fast`.
+    pub fn precision(&self) -> String {
+        if self.arithmetic == "f32" {
+            self.dtype.to_string()
+        } else {
+            format!("{}, {}", self.dtype, self.arithmetic)
+        }
+    }
+
     /// The cache size as a sweep writes it: `64` or `25%`; `None` for `full`.
     pub(crate) fn size_text(&self) -> Option<String> {
         let share = self.cache_share.map(|share| format!("{}%", (1e4 * share).round() / 100.0));
@@ -310,6 +328,7 @@ pub(super) mod tests {
             slice: Some(Slice::named("kind", "home")),
             value: 0.1 + f64::from(sample),
             weight: 127.0,
+            arithmetic: f32_arithmetic(),
             seconds: 0.25,
             ..Row::default()
         }

@@ -43,6 +43,7 @@ pub(crate) fn cell(metric: &str, policy: &str, cache_size: Option<u32>, samples:
         engine: 1,
         device: "cpu".into(),
         dtype: "bf16".into(),
+        arithmetic: "f32".into(),
         seconds: 1.0,
         date: "2026-01-01T00:00:00Z".into(),
         ..Row::default()

@@ -320,6 +320,7 @@ fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -
         Some(rope_override) => files.with_rope_override(rope_override)?,
         None => files,
     };
+    let files = files.with_arithmetic(model.arithmetic);
     let revision = files.revision()?.into();
     Ok((Arc::new(files), revision))
 }

@@ -12,6 +12,7 @@ use super::prepare::{ModelTask, NamedCell};
 pub(super) struct Provenance {
     pub device: String,
     pub dtype: String,
+    pub arithmetic: &'static str,
 }
 
 impl Provenance {
@@ -32,6 +33,7 @@ impl Provenance {
             commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
             device: self.device.as_str().into(),
             dtype: self.dtype.as_str().into(),
+            arithmetic: self.arithmetic.into(),
             seconds: result.seconds,
             peak_cache_bytes: result.peak_cache_bytes,
             date: date(),
@@ -76,6 +78,7 @@ pub(super) fn reused(
             commit: old.commit.clone(),
             device: old.device.clone(),
             dtype: old.dtype.clone(),
+            arithmetic: old.arithmetic.clone(),
             seconds: old.seconds,
             peak_cache_bytes: old.peak_cache_bytes,
             date: old.date.clone(),

@@ -42,7 +42,9 @@ impl Speed {
         let files = &model_task.files;
         let bytes = files.held_bytes(model_task.model.dtype, device) / files.shape.parameters().max(1);
         let dtype = if bytes < 4 { WeightType::Bf16 } else { WeightType::F32 };
-        let model = LanguageModel::random(small(&files.shape), 1.0, 1, dtype, device)?;
+        let arithmetic = model_task.model.arithmetic;
+        let model =
+            LanguageModel::random(small(&files.shape), 1.0, 1, dtype, device)?.with_arithmetic(arithmetic)?;
         let pools = (0..workers.workers).map(|_| TextThreads::new(workers.threads));
         let pools = pools.collect::<Result<Vec<_>, _>>()?;
         let times: Vec<Result<[f64; 2]>> = scope(|scope| {

@@ -132,6 +132,7 @@ impl Work<'_> {
                 device_name(job.device)
             },
             dtype: model.dtype(),
+            arithmetic: model_task.model.arithmetic.name(),
         };
         let report = |index: usize, sample: usize, result: Result<SampleResult>| -> GoOn {
             let (cell, state) = (&model_task.cells[index], &progress[&index]);
@@ -247,11 +248,12 @@ impl Work<'_> {
         job: &Job<'_>,
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<Arc<LanguageModel>> {
-        let key = format!("{} {} {:?}", model_task.revision, model_task.model.dtype.name(), job.device.gpu());
-        let model = self.models.take(&key, loaded, || {
+        let (dtype, arithmetic) = (model_task.model.dtype, model_task.model.arithmetic);
+        let key = [&*model_task.revision, dtype.name(), arithmetic.name(), &format!("{:?}", job.device.gpu())];
+        let model = self.models.take(&key.join(" "), loaded, || {
             (self.observe)(Event::Loading(&model_task.model.to_string()));
             let tokenizer = model_task.files.tokenizer().ok().map(Arc::new);
-            let mut model = model_task.files.load(model_task.model.dtype, job.device)?.with_tokenizer(tokenizer);
+            let mut model = model_task.files.load(dtype, job.device)?.with_tokenizer(tokenizer);
             model.stop_on(Arc::clone(job.stop));
             Ok(model)
         })?;

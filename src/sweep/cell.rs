@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedule, Score, SizeShare, presets};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
-use crate::lm::{ModelShape, RopeOverride, WeightType};
+use crate::lm::{Arithmetic, ModelShape, RopeOverride, WeightType};
 use crate::task::{GenerationConfig, Prefill, TaskSpec, option, quoted};
 
 /// One entry of `models:`.
@@ -23,15 +23,17 @@ pub struct ModelSpec {
     /// Where the tokenizer comes from, unless from the source.
     pub tokenizer: Option<ModelSource>,
     pub dtype: WeightType,
+    pub arithmetic: Arithmetic,
     pub rope_scaling: Option<RopeOverride>,
 }
 
 impl ModelSpec {
-    /// What it is: the source, with what is done to its positions.
+    /// What it is: the source, with what is done to its positions, and another arithmetic than f32.
     pub fn described(&self) -> String {
         let tokenizer = self.tokenizer.as_ref().map(|tokenizer| format!("tokenizer {tokenizer}"));
-        let changes =
-            self.rope_scaling.map(|rope_override| rope_override.to_string()).into_iter().chain(tokenizer);
+        let arithmetic = Some(self.arithmetic.name().to_owned()).filter(|_| self.arithmetic != Arithmetic::F32);
+        let rope_scaling = self.rope_scaling.map(|rope_override| rope_override.to_string());
+        let changes = rope_scaling.into_iter().chain(tokenizer).chain(arithmetic);
         let changes: Vec<String> = changes.collect();
         if changes.is_empty() {
             self.source.to_string()
@@ -200,11 +202,15 @@ impl Cell {
             LocalLayers::Bounded => String::new(),
             other => format!("local_layers={}\n", other.name()),
         };
+        let arithmetic = match self.model.arithmetic {
+            Arithmetic::F32 => String::new(),
+            other => format!("arithmetic={}\n", other.name()),
+        };
         let share = share.map_or(String::new(), |share| format!("share={share}\n"));
         let windows = if self.cuts_windows { "windows=cut\n" } else { "" };
         let seed = if self.uses_seed() { format!("seed={}\n", self.seed) } else { String::new() };
         format!(
-            "schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\nmodel={model}\ndtype={dtype}\nrule={rule}\n\
+            "schema={SCHEMA_VERSION}\nengine={ENGINE_VERSION}\nmodel={model}\ndtype={dtype}\n{arithmetic}rule={rule}\n\
              {share}positions={positions}\n{local_layers}{windows}{task}{content}={digest}\n{seed}"
         )
     }

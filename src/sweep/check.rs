@@ -88,7 +88,8 @@ fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, Co
                 "write a factor from 1 up: the length of texts over that of the training",
             );
         }
-        let model = ModelSpec { name: value.name, source, tokenizer, dtype: value.dtype, rope_scaling };
+        let (name, dtype, arithmetic) = (value.name, value.dtype, value.arithmetic);
+        let model = ModelSpec { name, source, tokenizer, dtype, arithmetic, rope_scaling };
         check_name(&model, &models, referenced)?;
         models.push((model, referenced));
     }

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::schema::{self, names};
 use crate::eviction::formula::Pool;
 use crate::eviction::{Amount, Budget, CacheSize, LocalLayers, Positions, Schedule, Scope};
-use crate::lm::{RopeOverrideKind, WeightType};
+use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::Spanned;
 
@@ -94,6 +94,10 @@ pub(super) struct ModelMap {
     #[serde(default)]
     #[schemars(schema_with = "names::weight_types")]
     pub dtype: WeightType,
+    /// How products with weights are computed.
+    #[serde(default)]
+    #[schemars(schema_with = "names::arithmetics")]
+    pub arithmetic: Arithmetic,
     /// Stretched positions, for texts longer than those of the training. Only for checkpoints that have none.
     #[schemars(extend("default" = null))]
     pub rope_scaling: Option<RopeOverrideYaml>,
@@ -123,13 +127,14 @@ impl<'de> Deserialize<'de> for ModelYaml {
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str(
                     "a model: a folder or a GGUF file (./ ../ /), owner/name[@revision][:file.gguf], pocket, random-tiny, \
-                     random-h512-l8-... of a stated shape, or {source, name, tokenizer, dtype, rope_scaling}",
+                     random-h512-l8-... of a stated shape, or {source, name, tokenizer, dtype, arithmetic, rope_scaling}",
                 )
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelYaml, E> {
                 let source = source.to_string();
-                let dtype = WeightType::Auto;
-                Ok(ModelYaml(ModelMap { source, name: None, tokenizer: None, dtype, rope_scaling: None }))
+                let (dtype, arithmetic) = (WeightType::Auto, Arithmetic::F32);
+                let (name, tokenizer, rope_scaling) = (None, None, None);
+                Ok(ModelYaml(ModelMap { source, name, tokenizer, dtype, arithmetic, rope_scaling }))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelYaml, A::Error> {
                 Ok(ModelYaml(ModelMap::deserialize(MapAccessDeserializer::new(map))?))

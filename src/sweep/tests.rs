@@ -1,7 +1,7 @@
 //! What sweep files mean, which ids their cells get, and which errors wrong files give.
 
 use super::*;
-use crate::lm::WeightType;
+use crate::lm::{Arithmetic, WeightType};
 use crate::task::GenerationConfig;
 
 const SMALL: &str = "\
@@ -188,6 +188,7 @@ seed: 42
         source: "./m.gguf".parse().unwrap(),
         tokenizer: Some("a/b".parse().unwrap()),
         dtype: WeightType::Bf16,
+        arithmetic: Arithmetic::F32,
         rope_scaling: None,
     };
     assert_eq!(sweep.models[1], model);

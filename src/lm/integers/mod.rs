@@ -87,3 +87,6 @@ pub(super) fn multiply_part(x: &IntegerRows, matrix: &IntegerMatrix, outputs: Ra
     }
     y
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,7 +39,7 @@ struct Provenance<'a> {
     samples: usize,
     seconds: f64,
     sweeps: BTreeSet<&'a str>,
-    models: BTreeSet<(&'a str, &'a str, &'a str)>,
+    models: BTreeSet<(&'a str, &'a str, String)>,
     datasets: BTreeSet<&'a str>,
     engines: BTreeSet<u32>,
     commits: BTreeSet<&'a str>,
@@ -64,7 +64,7 @@ impl<'a> Provenance<'a> {
             count.rows += of_cell.len();
             count.cells.insert(&row.cell);
             all.sweeps.insert(&row.sweep);
-            all.models.insert((&row.model, &row.model_revision, &row.dtype));
+            all.models.insert((&row.model, &row.model_revision, row.precision()));
             all.datasets.insert(&row.dataset);
             all.engines.insert(row.engine);
             all.commits.extend(row.commit.as_deref());
@@ -97,7 +97,7 @@ impl<'a> Provenance<'a> {
     /// Everything else by name, as plain values that are not escaped.
     fn facts(&self) -> Vec<(&'static str, Vec<String>)> {
         let texts = |texts: &BTreeSet<&str>| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        let model = |(model, revision, dtype): &(&str, &str, &str)| match revision.is_empty() {
+        let model = |(model, revision, dtype): &(&str, &str, String)| match revision.is_empty() {
             true => format!("{model}, {dtype}"),
             false => format!("{model}, {dtype}, {revision}"),
         };

@@ -15,7 +15,7 @@ use crate::report::series::{Panel, Size, prefill_words};
 pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
     let panels = &report.panels;
     let models: IndexSet<String> =
-        report.keys.iter().map(|key| format!("{} ({})", key.model, key.dtype)).collect();
+        report.keys.iter().map(|key| format!("{} ({})", key.model, key.precision())).collect();
     let sizes: BTreeSet<Size> = panels.iter().flat_map(Panel::sizes).collect();
     let sizes: Vec<String> = sizes.into_iter().map(|size| size.to_string()).collect();
     let named = |(name, words)| Item { name, words, ..Item::default() };

@@ -16,6 +16,7 @@ pub struct SeriesKey {
     pub model: Text,
     pub model_revision: Text,
     pub dtype: Text,
+    pub arithmetic: Text,
     pub length: u32,
     pub stride: u32,
     pub bos: bool,
@@ -47,18 +48,19 @@ const SHARES: &str = "shares of the prompt or text";
 
 impl SeriesKey {
     /// The names of the fields, as in rows.
-    pub fn names() -> [&'static str; 17] {
+    pub fn names() -> [&'static str; 18] {
         Self::default().fields().map(|(name, _)| name)
     }
 
     /// The fields in full, by name.
-    pub fn fields(&self) -> [(&'static str, String); 17] {
+    pub fn fields(&self) -> [(&'static str, String); 18] {
         [
             ("task", self.task.to_string()),
             ("dataset", self.dataset.to_string()),
             ("model", self.model.to_string()),
             ("model_revision", self.model_revision.to_string()),
             ("dtype", self.dtype.to_string()),
+            ("arithmetic", self.arithmetic.to_string()),
             ("length", self.length.to_string()),
             ("stride", self.stride.to_string()),
             ("bos", self.bos.to_string()),
@@ -85,6 +87,7 @@ impl SeriesKey {
             model: row.model.clone(),
             model_revision: row.model_revision.clone(),
             dtype: row.dtype.clone(),
+            arithmetic: row.arithmetic.clone(),
             length: row.length,
             stride: row.stride,
             bos: row.bos,
@@ -102,6 +105,12 @@ impl SeriesKey {
         }
     }
 
+    /// As [`Row::precision`].
+    pub fn precision(&self) -> String {
+        let (dtype, arithmetic) = (self.dtype.clone(), self.arithmetic.clone());
+        Row { dtype, arithmetic, ..Row::default() }.precision()
+    }
+
     /// The key as rows have it.
     pub(crate) fn of_rows(&self) -> Self {
         Self { unfinished: None, ..self.clone() }
@@ -115,9 +124,10 @@ impl SeriesKey {
 
     /// Whether two rows surely have the same key, without making either.
     pub(crate) fn agree(a: &Row, b: &Row) -> bool {
-        fn texts(row: &Row) -> [&Text; 9] {
-            let Row { task, dataset, model, model_revision, dtype, tail, prefill, selection, data, .. } = row;
-            [task, dataset, model, model_revision, dtype, tail, prefill, selection, data]
+        fn texts(row: &Row) -> [&Text; 10] {
+            let Row { task, dataset, model, model_revision, dtype, arithmetic, .. } = row;
+            let Row { tail, prefill, selection, data, .. } = row;
+            [task, dataset, model, model_revision, dtype, arithmetic, tail, prefill, selection, data]
         }
         texts(a) == texts(b)
             && (a.length, a.stride, a.bos, a.seed, &a.generation)
@@ -140,6 +150,7 @@ impl SeriesKey {
         let others = [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
+            ("arithmetic", self.arithmetic.to_string()),
             ("length", self.length.to_string()),
             ("stride", if self.stride == 0 { String::new() } else { self.stride.to_string() }),
             ("bos", if self.bos { "yes" } else { "no" }.to_owned()),

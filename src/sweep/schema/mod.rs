@@ -59,7 +59,7 @@ impl JsonSchema for ModelYaml {
         json_schema!({
             "description": "A checkpoint folder or a GGUF file (starting with ./, ../ or /), owner/name or owner/name@revision on the \
                             hub, owner/name:file.gguf, pocket (a small trained model in the program), random-tiny, random weights of a stated shape \
-                            such as random-h512-l8-a8-k2-f1408-v8000, or {source, name, tokenizer, dtype, rope_scaling}.",
+                            such as random-h512-l8-a8-k2-f1408-v8000, or {source, name, tokenizer, dtype, arithmetic, rope_scaling}.",
             "anyOf": [alone, with_settings],
         })
     }

@@ -23,6 +23,10 @@ pub(super) const WEIGHT_TYPES: &[Named] = &[
     ("f16", "16 bits, IEEE half precision"),
     ("bf16", "16 bits, bfloat16"),
 ];
+pub(super) const ARITHMETICS: &[Named] = &[
+    ("f32", "32 bits"),
+    ("fast", "integers of 16 bits with a scale for each block of 32 columns; only on the processor"),
+];
 pub(super) const ROPE_OVERRIDES: &[Named] = &[
     ("linear", "positions are divided by the factor"),
     ("ntk", "the base grows so that the slowest frequency is divided by the factor and the fastest stays"),
@@ -131,6 +135,10 @@ pub fn schedules(_: &mut SchemaGenerator) -> Schema {
 
 pub fn weight_types(_: &mut SchemaGenerator) -> Schema {
     setting(WEIGHT_TYPES, "auto", false)
+}
+
+pub fn arithmetics(_: &mut SchemaGenerator) -> Schema {
+    setting(ARITHMETICS, "f32", false)
 }
 
 fn named_policies() -> Vec<Named> {

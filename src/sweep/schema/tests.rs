@@ -183,6 +183,7 @@ fn the_schema_has_every_word() {
     assert_words::<eviction::Scope>(&names::words(&eviction::SCOPES));
     assert_words::<eviction::Positions>(&names::words(&eviction::POSITIONS));
     assert_words::<lm::WeightType>(names::WEIGHT_TYPES);
+    assert_words::<lm::Arithmetic>(names::ARITHMETICS);
     assert_words::<lm::RopeOverrideKind>(names::ROPE_OVERRIDES);
     let presets = preset_entries()[0]["enum"].as_array().unwrap().len();
     assert_eq!(presets, 2 + eviction::presets::PRESETS.len());
