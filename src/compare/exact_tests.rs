@@ -55,7 +55,7 @@ fn every_column_that_repeats_is_compared() {
     });
     let of = |change: Change| compared(&before, &changed(before.clone(), change), &options);
     // Each column of a row that pairs it, must repeat, or may differ.
-    let pairs: [(&str, Change); 19] = [
+    let pairs: [(&str, Change); 20] = [
         ("model_revision", |row| row.model_revision = "2".into()),
         ("policy", |row| row.policy = "2".into()),
         ("cache_size", |row| row.cache_size = None),
@@ -75,6 +75,7 @@ fn every_column_that_repeats_is_compared() {
         ("slice", |row| row.slice = Some("2".into())),
         ("engine", |row| row.engine = 9),
         ("dtype", |row| row.dtype = "f32".into()),
+        ("arithmetic", |row| row.arithmetic = "fast".into()),
     ];
     let repeated: [(&str, Change); 15] = [
         ("score", |row| row.score = Some("2".into())),

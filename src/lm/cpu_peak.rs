@@ -110,6 +110,13 @@ impl Processor {
         known.iter().filter(|(flag, _)| self.flags.iter().any(|has| has == flag)).map(|(_, name)| *name).collect()
     }
 
+    /// How many products of bf16 the processor does in the time of one of f32, and by which instructions; `None` where it has none.
+    pub fn bf16_products(&self) -> Option<(u32, &'static str)> {
+        let known = [("amx_bf16", 16, "AMX"), ("avx512_bf16", 2, "AVX-512")];
+        let has = |flag: &str| self.flags.iter().any(|has| has == flag);
+        known.into_iter().find(|(flag, ..)| has(flag)).map(|(_, times, name)| (times, name))
+    }
+
     /// f32 operations per cycle with an instruction set, and the units they come from.
     fn per_cycle(&self, instructions: &str) -> (u32, &'static str) {
         let amd = self.vendor == "AuthenticAMD";

@@ -3,7 +3,13 @@
 
 use std::mem::MaybeUninit;
 
+use anyhow::{Context, Result};
+use candle_core::{Device, Tensor};
 use gemm::Parallelism;
+
+use super::integers::{IntegerMatrix, IntegerRows, multiply_part};
+use super::matrix::Matrix;
+use super::transformer::Arithmetic;
 
 /// The right factor of a product, as its rows or as those of its transpose.
 pub(super) enum Right<'a, T = f32> {
@@ -69,25 +75,40 @@ pub(super) fn product_into<T: From<u8> + 'static>(
     }
 }
 
-/// Floating-point operations per second of `threads` threads that multiply matrices in cache: what a run could
+/// Operations per second, two for each pair of factors, of `threads` threads that multiply matrices in cache: what a run could
 /// reach at best.
 ///
 /// # Errors
 /// Threads that cannot be started.
-pub fn matrix_rate(threads: usize) -> Result<f64, rayon::ThreadPoolBuildError> {
+pub fn matrix_rate(threads: usize, arithmetic: Arithmetic) -> Result<f64> {
+    let (m, n, k) = (512, 688, 256);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build()?;
-    Ok(pool.broadcast(|_| thread_rate()).iter().sum())
+    let (lhs, rhs) = (vec![0.5; m * k], vec![0.5; n * k]);
+    let rates = match arithmetic {
+        Arithmetic::F32 => pool.broadcast(|_| {
+            let mut dst = vec![0.0; m * n];
+            thread_rate((m, n, k), || product((m, n, k), (&mut dst, n), (&lhs, k), Right::Transposed(&rhs)))
+        }),
+        Arithmetic::Fast => {
+            let weights = Matrix::new(&Tensor::from_vec(rhs, (n, k), &Device::Cpu)?)?;
+            let weights = IntegerMatrix::new(&weights).context("one half is a number of bf16")?;
+            let rows = || IntegerRows::new(&lhs, &weights);
+            pool.broadcast(|_| {
+                let x = rows();
+                thread_rate((m, n, k), || drop(multiply_part(&x, &weights, 0..n)))
+            })
+        }
+    };
+    Ok(rates.iter().sum())
 }
 
 /// The rate of this thread: the median of several measurements, because threads that share a core take turns at
 /// being fast.
-fn thread_rate() -> f64 {
-    let (m, n, k) = (512, 688, 256);
-    let (lhs, rhs, mut dst) = (vec![0.5; m * k], vec![0.5; n * k], vec![0.0; m * n]);
+fn thread_rate((m, n, k): (usize, usize, usize), mut multiply: impl FnMut()) -> f64 {
     let mut seconds = [0.0; 60];
     for seconds in &mut seconds {
         let started = std::time::Instant::now();
-        product((m, n, k), (&mut dst, n), (&lhs, k), Right::Transposed(&rhs));
+        multiply();
         *seconds = started.elapsed().as_secs_f64();
     }
     seconds.sort_by(f64::total_cmp);

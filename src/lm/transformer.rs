@@ -26,7 +26,7 @@ use super::rope::{Angles, Rope};
 use super::second_reading::RepeatRequest;
 use super::text_threads;
 use super::tokenizer::Tokenizer;
-use super::weights::Weights;
+use super::weights::{EMBEDDING, OUTPUT, Weights};
 use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
@@ -165,7 +165,7 @@ impl LanguageModel {
         let ModelShape { hidden, vocab, .. } = shape;
 
         // A tied checkpoint stores one matrix, under either name.
-        let (input, output) = ("model.embed_tokens.weight", "lm_head.weight");
+        let (input, output) = (EMBEDDING, OUTPUT);
         let (input_stored, output_stored) = (weights.has(input), weights.has(output));
         let mut matrix = |name: &str| weights.take_matrix(name, (vocab, hidden), dtype, device);
         let (embedding, head) = if shape.tied {

@@ -14,11 +14,17 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Architecture, Blocks, Gguf};
+use super::integers::Width;
 use super::layers::Weight;
 use super::matrix::Matrix;
+use super::transformer::Arithmetic;
 
 /// Quantised models of fewer parameters are exact; others are rounded to half precision.
 const EXACT_BELOW: u64 = 1 << 30;
+
+/// The matrices of the vocabulary.
+pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
+pub(super) const OUTPUT: &str = "lm_head.weight";
 
 /// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
 /// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
@@ -203,15 +209,31 @@ impl Weights {
         })
     }
 
-    /// Bytes that the weights take in memory, rounded to `dtype`.
-    pub fn held_bytes(&self, dtype: DType, device: &Device) -> u64 {
-        let held = |location: &TensorLocation| match location.stored {
-            Stored::Gguf(stored, _) if dtype == DType::F32 && device.is_cpu() && Blocks::unpacks(stored) => {
-                location.length
-            }
-            _ => location.shape.iter().product::<usize>() * dtype.size_in_bytes(),
+    /// Bytes that the weights take in memory, rounded to `dtype`; for products in integers at most.
+    pub fn held_bytes(&self, dtype: DType, device: &Device, arithmetic: Arithmetic) -> u64 {
+        let numbers = |location: &TensorLocation| location.shape.iter().product::<usize>();
+        let stays = |stored| dtype == DType::F32 && device.is_cpu() && Blocks::unpacks(stored);
+        let stored = |location: &TensorLocation| match location.stored {
+            Stored::Gguf(stored, _) if stays(stored) => location.length,
+            _ => numbers(location) * dtype.size_in_bytes(),
         };
-        self.tensors.values().map(|location| held(location) as u64).sum()
+        let in_integers = |location: &TensorLocation| {
+            let width = match location.stored {
+                Stored::Gguf(stored, _) if stays(stored) => Blocks::width_of(stored),
+                _ => Some(Width::Fourteen),
+            };
+            width.map_or(0, |width| width.most_bytes(numbers(location)))
+        };
+        let held = |(name, location): (&String, &TensorLocation)| {
+            let is_matrix = location.shape.len() == 2;
+            match (arithmetic, name.as_str()) {
+                // Looked up as it is stored, and multiplied with if there is no other output matrix.
+                (Arithmetic::Fast, EMBEDDING) if !self.has(OUTPUT) => stored(location) + in_integers(location),
+                (Arithmetic::Fast, name) if is_matrix && name != EMBEDDING => in_integers(location),
+                _ => stored(location),
+            }
+        };
+        self.tensors.iter().map(|tensor| held(tensor) as u64).sum()
     }
 
     /// Takes the bytes of a tensor and what they become.

@@ -9,7 +9,7 @@ use super::finding::{Finding, one_line};
 use crate::cli::machine_args::cores;
 use crate::format::{Bytes, counted};
 use crate::ledger::{ENGINE_VERSION, SCHEMA_VERSION};
-use crate::lm::{self, DeviceChoice, HostMemory, Peak, Processor, matrix_rate, peak};
+use crate::lm::{self, Arithmetic, DeviceChoice, HostMemory, Peak, Processor, matrix_rate, peak};
 use crate::sweep::Shard;
 use crate::vector;
 
@@ -119,11 +119,14 @@ pub(super) fn processor(threads: usize) -> Result<Vec<Finding>> {
         cores_finding(threads),
         Finding::ok("processor", name),
         vectors(&processor, &vector::instruction_set()),
-        products(1, matrix_rate(1)?, &peak(1)?),
     ];
-    if threads > 1 {
-        findings.push(products(threads, matrix_rate(threads)?, &peak(threads)?));
+    let several = Some(threads).filter(|threads| *threads > 1);
+    for threads in [1].into_iter().chain(several) {
+        let peak = peak(threads)?;
+        findings.push(products(threads, matrix_rate(threads, Arithmetic::F32)?, &peak));
+        findings.push(integer_products(threads, matrix_rate(threads, Arithmetic::Fast)?, &peak));
     }
+    findings.push(bf16_products(&processor, &peak(threads)?));
     Ok(findings)
 }
 
@@ -177,6 +180,29 @@ fn products(threads: usize, rate: f64, peak: &Peak) -> Finding {
         .figures(figures)
         .note_if(share > 1.1, "faster than the peak known for this processor, so the peak is wrong")
         .note_if(share < LOW, slow)
+}
+
+/// The rate of products in integers of 16 bits. Where a vector has one product of f32, it has two of these.
+fn integer_products(threads: usize, rate: f64, peak: &Peak) -> Finding {
+    let value = format!(
+        "{:.0} GFLOP/s in integers (`arithmetic: fast`) with {}: {:.0} % of {:.0}, twice the peak of f32",
+        rate / 1e9,
+        counted(threads, "thread"),
+        50.0 * rate / peak.rate(),
+        2.0 * peak.rate() / 1e9,
+    );
+    Finding::ok("integers", value).figures(json!({ "flops": rate, "peak_flops": 2.0 * peak.rate() }))
+}
+
+/// The peak of products of bf16, which PyTorch uses and this program does not.
+fn bf16_products(processor: &Processor, peak: &Peak) -> Finding {
+    let Some((times, name)) = processor.bf16_products() else {
+        return Finding::ok("bf16", "the processor has no instructions for products of bf16");
+    };
+    let rate = f64::from(times) * peak.rate();
+    let value =
+        format!("a peak of {:.0} GFLOP/s with {name}; bf16 weights are multiplied in integers here", rate / 1e9);
+    Finding::ok("bf16", value).figures(json!({ "peak_flops": rate }))
 }
 
 /// The Slurm job, and the share of a sweep that an array task takes; `None` outside a job.

@@ -39,6 +39,11 @@ impl Blocks {
         Blocks::loops(stored).is_some()
     }
 
+    /// The bits of an integer of this type.
+    pub fn width_of(stored: GgmlDType) -> Option<Width> {
+        Blocks::loops(stored).map(|loops| loops.width)
+    }
+
     fn loops(stored: GgmlDType) -> Option<Loops> {
         Some(match stored {
             GgmlDType::Q4_0 => loops::<Q4_0, 18, 32, 1>(),

@@ -28,8 +28,8 @@ const BLOCK: usize = 32;
 const PANEL: usize = 16;
 /// Bytes of activations that stay in the second cache while panel after panel is multiplied with them.
 const CACHED: usize = 256 << 10;
-/// Outputs per task of a thread.
-const PART: usize = 128;
+/// Outputs per task of a thread: small enough for threads to end together.
+const PART: usize = 48;
 
 /// x W^T of several matrices for rows x (.., columns), on up to so many threads: (.., rows) each.
 pub(super) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> Vec<Vec<f32>> {
@@ -52,26 +52,38 @@ pub(super) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -
         first.map(move |first| (x, *matrix, first..matrix.rows.min(first + PART)))
     });
     let parts: Vec<_> = parts.collect();
-    let parts: Vec<_> = parts.into_par_iter().map(|(x, matrix, part)| multiply_part(x, matrix, part)).collect();
+    let parts: Vec<_> = parts
+        .into_par_iter()
+        .map_init(Unpacked::default, |room, (x, matrix, part)| multiply_in(room, x, matrix, part))
+        .collect();
     let mut parts = parts.as_slice();
     let whole = |(x, matrix): &(Arc<IntegerRows>, &IntegerMatrix)| {
         let (own, others) = parts.split_at(matrix.rows.div_ceil(PART));
         parts = others;
-        let row =
-            |row: usize| own.iter().flat_map(move |part| part.chunks(part.len() / x.rows).nth(row)).flatten();
-        (0..x.rows).flat_map(row).copied().collect()
+        let mut y = Vec::with_capacity(x.rows * matrix.rows);
+        for row in 0..x.rows {
+            for part in own {
+                let width = part.len() / x.rows;
+                y.extend_from_slice(&part[row * width..][..width]);
+            }
+        }
+        y
     };
     factors.iter().map(whole).collect()
 }
 
 /// Some of the outputs, from the first one of a panel: (.., outputs)
 pub(super) fn multiply_part(x: &IntegerRows, matrix: &IntegerMatrix, outputs: Range<usize>) -> Vec<f32> {
-    let mut y = Vec::with_capacity(x.rows * outputs.len());
-    let (mut room, stride) = (Unpacked::default(), outputs.len());
+    multiply_in(&mut Unpacked::default(), x, matrix, outputs)
+}
+
+fn multiply_in(room: &mut Unpacked, x: &IntegerRows, matrix: &IntegerMatrix, outputs: Range<usize>) -> Vec<f32> {
+    let stride = outputs.len();
+    let mut y = Vec::with_capacity(x.rows * stride);
     let groups: Vec<_> = x.groups().collect();
     for groups in groups.chunks((CACHED / size_of_val(groups[0].1.numbers)).max(1)) {
         for first in outputs.clone().step_by(PANEL) {
-            let panel = matrix.panel(first / PANEL, &mut room);
+            let panel = matrix.panel(first / PANEL, room);
             for (row, group) in groups {
                 let rows = group.rows.min(x.rows - row);
                 let y = &mut y.spare_capacity_mut()[row * stride + first - outputs.start..x.rows * stride];

@@ -10,6 +10,9 @@ use crate::lm::matrix::Matrix;
 use crate::vector;
 use pulp::bytemuck;
 
+/// How many bytes before they are needed they are asked for.
+const AHEAD: usize = 16 << 10;
+
 /// A row of weights as integers, `integer * scale + offset`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::lm) struct Quantised {
@@ -110,13 +113,20 @@ impl IntegerMatrix {
 
     /// A panel as the kernel reads it, in the room given if it is stored otherwise.
     pub(super) fn panel<'a>(&'a self, panel: usize, room: &'a mut Unpacked) -> Panel<'a> {
-        let words = self.words.len() / self.panels();
-        let words = &self.words[panel * words..][..words];
+        let words = part(&self.words, panel, self.panels());
+        // A later panel is read from memory while this one is unpacked and multiplied.
+        let later = (panel + (AHEAD / size_of_val(words)).max(1)).min(self.panels() - 1);
+        let later_words = part(&self.words, later, self.panels());
+        self.scales.prefetch(later, self.panels());
+        self.offsets.prefetch(later, self.panels());
         let numbers = match self.width {
-            Width::Fourteen => bytemuck::cast_slice(words),
+            Width::Fourteen => {
+                vector::prefetch(later_words);
+                bytemuck::cast_slice(words)
+            }
             width => {
                 room.numbers.resize(words.len() * width.per_word(), 0);
-                vector::best(Unpack { words, width, to: &mut room.numbers });
+                vector::best(Unpack { words, later: later_words, width, to: &mut room.numbers });
                 &room.numbers
             }
         };
@@ -154,6 +164,11 @@ impl Width {
         }
     }
 
+    /// Bytes that so many numbers take, at most: of a block two scales or offsets.
+    pub fn most_bytes(self, numbers: usize) -> usize {
+        numbers / self.per_word() * size_of::<u16>() + numbers / BLOCK * 2 * size_of::<f32>()
+    }
+
     /// What is added to an integer before it is packed.
     fn zero(self) -> i16 {
         if self == (Width::Four { signed: true }) { 8 } else { 0 }
@@ -162,23 +177,23 @@ impl Width {
     /// Pairs of columns (pairs)(PANEL)(2) as words.
     fn packed(self, pairs: &[[[i16; 2]; PANEL]]) -> Vec<u16> {
         let vectors: &[[i16; 2 * PANEL]] = bytemuck::cast_slice(pairs);
-        let bits = 16 / self.per_word();
-        let mut words = Vec::with_capacity(vectors.len() / self.per_word() * 2 * PANEL);
-        for vectors in vectors.chunks_exact(self.per_word()) {
-            words.extend((0..2 * PANEL).map(|lane| {
-                let part = |(index, vector): (usize, &[i16; 2 * PANEL])| {
-                    let integer = (vector[lane] + self.zero()) as u16;
-                    (integer & (u16::MAX >> (16 - bits))) << (index * bits)
-                };
-                vectors.iter().enumerate().map(part).sum::<u16>()
-            }));
+        let (zero, bits) = (self.zero(), 16 / self.per_word());
+        let mut words = vec![[0_u16; 2 * PANEL]; vectors.len() / self.per_word()];
+        for (words, vectors) in words.iter_mut().zip(vectors.chunks_exact(self.per_word())) {
+            for (index, vector) in vectors.iter().enumerate() {
+                for (word, integer) in words.iter_mut().zip(vector) {
+                    *word |= ((integer + zero) as u16 & (u16::MAX >> (16 - bits))) << (index * bits);
+                }
+            }
         }
-        words
+        words.into_flattened()
     }
 }
 
 struct Unpack<'a> {
     words: &'a [u16],
+    /// As many words, which are brought nearer meanwhile.
+    later: &'a [u16],
     width: Width,
     to: &'a mut [i16],
 }
@@ -202,13 +217,17 @@ impl vector::PlainLoop for Unpack<'_> {
                 to[1][lane] = words[lane] as i16 >> 8;
             }
         }
-        let words = self.words.as_chunks().0;
+        let words = self.words.as_chunks().0.iter().zip(self.later.chunks_exact(2 * PANEL));
+        let words = words.map(|(words, later)| {
+            vector::prefetch(later);
+            words
+        });
         let vectors = self.to.as_chunks_mut().0;
         if self.width == Width::Eight {
-            words.iter().zip(vectors.as_chunks_mut().0).for_each(|(words, to)| eight(words, to));
+            words.zip(vectors.as_chunks_mut().0).for_each(|(words, to)| eight(words, to));
         } else {
             let zero = self.width.zero();
-            words.iter().zip(vectors.as_chunks_mut().0).for_each(|(words, to)| four(words, zero, to));
+            words.zip(vectors.as_chunks_mut().0).for_each(|(words, to)| four(words, zero, to));
         }
     }
 }
@@ -225,6 +244,13 @@ impl Scales {
         match self {
             Scales::F16(scales) => size_of_val(&**scales),
             Scales::F32(scales) => size_of_val(&**scales),
+        }
+    }
+
+    fn prefetch(&self, panel: usize, panels: usize) {
+        match self {
+            Scales::F16(scales) => vector::prefetch(part(scales, panel, panels)),
+            Scales::F32(scales) => vector::prefetch(part(scales, panel, panels)),
         }
     }
 
