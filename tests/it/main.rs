@@ -7,6 +7,7 @@
 mod support;
 
 mod answers;
+mod arithmetic;
 mod benchmarks;
 mod budgets;
 mod candle;

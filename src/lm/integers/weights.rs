@@ -278,15 +278,16 @@ fn part<T>(all: &[T], index: usize, of: usize) -> &[T] {
 /// a block are exact: those of bf16 down to 1/32 of the largest.
 pub(in crate::lm) fn of_floats(row: &[f32]) -> Quantised {
     const BITS: u32 = 13;
+    const MANTISSA: u32 = f32::MANTISSA_DIGITS - 1;
     let mut quantised = Quantised::default();
     for block in row.chunks(BLOCK) {
         let largest = block.iter().fold(0, |largest, x| largest.max(x.abs().to_bits()));
         // The largest is below 2^BITS times this.
-        let exponent = (largest >> f32::MANTISSA_DIGITS - 1).saturating_sub(BITS - 1);
+        let exponent = (largest >> MANTISSA).saturating_sub(BITS - 1);
         let scale = match exponent {
             0 => 0.0,
             _ if largest >= f32::INFINITY.to_bits() => f32::NAN,
-            _ => f32::from_bits(exponent << f32::MANTISSA_DIGITS - 1),
+            _ => f32::from_bits(exponent << MANTISSA),
         };
         let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
         quantised.integers.extend(block.iter().map(|x| rounded(x * inverse)));
