@@ -67,7 +67,7 @@ const CRATES: [(&str, &[&str]); 28] = [
     ("harper_brill", &["task"]),
     ("zip", &["task"]),
     ("zstd", &["task"]),
-    ("pulp", &["vector"]),
+    ("pulp", &["lm", "vector"]),
     ("polars", &["parquet"]),
     ("plotters", &["report"]),
     ("resvg", &["report"]),

@@ -1,3 +1,5 @@
+//! Products in integers against their definition, in every instruction set of the processor.
+
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
 use proptest::prelude::*;
