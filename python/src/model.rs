@@ -40,7 +40,7 @@ impl Model {
             let parse = |text: &str| text.parse::<ModelSource>();
             let (source, tokenizer) = (parse(source)?, tokenizer.map(parse).transpose()?);
             let dtype = WeightType::from_name(dtype).context("dtypes are auto, f32, f16 and bf16")?;
-            let arithmetic = Arithmetic::from_name(arithmetic).context("arithmetics are f32 and fast")?;
+            let arithmetic = arithmetic.parse::<Arithmetic>()?;
             let device = device.parse::<DeviceChoice>().map_err(anyhow::Error::msg)?.open()?;
             let files = ModelFiles::find(&source, tokenizer.as_ref(), &HubSettings::from_env()?, &())?;
             let files = files.with_arithmetic(arithmetic);

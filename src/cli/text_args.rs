@@ -68,7 +68,7 @@ pub(super) struct TextArguments {
     #[arg(long, default_value = "auto", value_parser = parse_dtype)]
     dtype: WeightType,
     /// How products with weights are computed: f32, or fast, in integers of 16 bits
-    #[arg(long, default_value = "f32", value_parser = parse_arithmetic)]
+    #[arg(long, default_value = "f32", value_parser = parse::<Arithmetic>)]
     arithmetic: Arithmetic,
     /// Seed of the policy `random`, and of sampled tokens
     #[arg(long, default_value_t = 0)]
@@ -153,10 +153,6 @@ impl Source {
 /// A value with a text of its own.
 fn parse<T: FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: anyhow::Error| error.to_string())
-}
-
-fn parse_arithmetic(text: &str) -> Result<Arithmetic, String> {
-    Arithmetic::from_name(text).ok_or_else(|| "arithmetics are f32 and fast".to_string())
 }
 
 fn parse_dtype(text: &str) -> Result<WeightType, String> {

@@ -183,7 +183,9 @@ impl ModelFiles {
     /// # Errors
     /// As [`LanguageModel::load`], and files that have changed since [`revision`](ModelFiles::revision).
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
-        let (shape, dtype) = (self.shape.clone(), self.weight_type(dtype));
+        let shape = self.shape.clone();
+        // Otherwise the type is known when the weights are opened.
+        let dtype = if self.arithmetic == Arithmetic::Fast { self.weight_type(dtype) } else { dtype };
         let load = || match &self.weights {
             Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
                 // Before, because loading may take minutes; after, because what was loaded counts.

@@ -92,9 +92,8 @@ pub fn matrix_rate(threads: usize, arithmetic: Arithmetic) -> Result<f64> {
         Arithmetic::Fast => {
             let weights = Matrix::new(&Tensor::from_vec(rhs, (n, k), &Device::Cpu)?)?;
             let weights = IntegerMatrix::new(&weights).context("one half is a number of bf16")?;
-            let rows = || IntegerRows::new(&lhs, &weights);
             pool.broadcast(|_| {
-                let x = rows();
+                let x = IntegerRows::new(&lhs, &weights);
                 thread_rate((m, n, k), || drop(multiply_part(&x, &weights, 0..n)))
             })
         }

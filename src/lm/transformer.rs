@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -137,9 +138,14 @@ impl Arithmetic {
             Arithmetic::Fast => "fast",
         }
     }
+}
 
-    pub fn from_name(name: &str) -> Option<Arithmetic> {
-        [Arithmetic::F32, Arithmetic::Fast].into_iter().find(|own| own.name() == name)
+impl FromStr for Arithmetic {
+    type Err = anyhow::Error;
+
+    fn from_str(name: &str) -> Result<Arithmetic> {
+        let known = [Arithmetic::F32, Arithmetic::Fast].into_iter().find(|own| own.name() == name);
+        known.context("arithmetics are f32 and fast")
     }
 }
 
@@ -373,7 +379,7 @@ impl LanguageModel {
 
     /// The type of products with weights.
     pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
-        // Keys of products in integers are not worth more.
+        // Norms of keys that come from products in integers are no more exact in f64.
         compute_type(self.device.products(), self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
     }
 

@@ -9,7 +9,7 @@ use super::machine::{MOST_SIDE_BY_SIDE, Workers, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use crate::eviction::{CacheRule, Positions};
 use crate::ledger::Status;
-use crate::lm::{Device, ModelShape};
+use crate::lm::{Arithmetic, Device, ModelShape};
 use crate::task::{CacheConfig, TokenCost, sequences_that_fit};
 
 /// Multiplications and additions a second of the nominal machine, in large products.
@@ -149,7 +149,11 @@ impl Seconds {
 /// Logits row by row, and products in f64, take longer.
 fn slowness(cell: &NamedCell) -> f64 {
     match cell.cell.rule {
-        CacheRule::Evict { policy, .. } if policy.score.compares_norms() => 4.0,
+        CacheRule::Evict { policy, .. }
+            if policy.score.compares_norms() && cell.cell.model.arithmetic == Arithmetic::F32 =>
+        {
+            4.0
+        }
         CacheRule::Evict { .. } if cell.cell.positions != Positions::Absolute => 2.0,
         _ => 1.0,
     }

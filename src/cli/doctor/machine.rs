@@ -120,13 +120,13 @@ pub(super) fn processor(threads: usize) -> Result<Vec<Finding>> {
         Finding::ok("processor", name),
         vectors(&processor, &vector::instruction_set()),
     ];
-    let several = Some(threads).filter(|threads| *threads > 1);
-    for threads in [1].into_iter().chain(several) {
-        let peak = peak(threads)?;
+    findings.push(products(1, matrix_rate(1, Arithmetic::F32)?, &peak(1)?));
+    let peak = peak(threads)?;
+    if threads > 1 {
         findings.push(products(threads, matrix_rate(threads, Arithmetic::F32)?, &peak));
-        findings.push(integer_products(threads, matrix_rate(threads, Arithmetic::Fast)?, &peak));
     }
-    findings.push(bf16_products(&processor, &peak(threads)?));
+    findings.push(integer_products(threads, matrix_rate(threads, Arithmetic::Fast)?, &peak));
+    findings.push(bf16_products(&processor, &peak));
     Ok(findings)
 }
 

@@ -1,6 +1,7 @@
 //! A matrix of weights as integers, in the order in which the kernel reads them.
 
 use half::f16;
+use pulp::bytemuck;
 use rayon::prelude::*;
 
 use super::kernel::Panel;
@@ -8,7 +9,6 @@ use super::rows::rounded;
 use super::{BLOCK, PANEL};
 use crate::lm::matrix::Matrix;
 use crate::vector;
-use pulp::bytemuck;
 
 /// How many bytes before they are needed they are asked for.
 const AHEAD: usize = 16 << 10;
@@ -102,7 +102,7 @@ impl IntegerMatrix {
         self.width == Width::Fourteen
     }
 
-    pub fn panels(&self) -> usize {
+    fn panels(&self) -> usize {
         self.rows.div_ceil(PANEL)
     }
 
