@@ -49,8 +49,8 @@ fn benchmarks() {
         .collect();
     names.sort();
     let rows = names.iter().map(|name| {
-        let path = folder.join(format!("{name}.yaml"));
-        format!("    ({name:?}, include_str!({path:?})),\n")
+        let path = format!("/{FOLDER}/{name}.yaml");
+        format!("    ({name:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), {path:?}))),\n")
     });
     let table = format!("const FILES: &[(&str, &str)] = &[\n{}];\n", rows.collect::<String>());
     let out = std::env::var("OUT_DIR").expect("cargo sets it for build scripts");

@@ -34,11 +34,10 @@ pub(super) struct Group<'a> {
     pub sums: &'a [f32],
 }
 
-/// Where products go: rows that are so far apart, of which some are wanted, and of these so many outputs. All of them are written.
+/// Where products go: rows that are so far apart, and in each so many outputs. All of them are written.
 pub(super) struct Output<'a> {
     pub y: &'a mut [MaybeUninit<f32>],
     pub stride: usize,
-    pub rows: usize,
     pub outputs: usize,
 }
 
@@ -90,90 +89,100 @@ impl Kernel {
         }
     }
 
-    /// `y[row][output] = sum over the blocks of (sum over the columns of w x) scale_w scale_x + offset_w sum_x`
-    pub fn multiply(self, panel: &Panel<'_>, group: &Group<'_>, to: &mut Output<'_>) {
+    /// `y[row][output] = sum over the blocks of (sum over the columns of w x) scale_w scale_x + offset_w sum_x` for the rows of groups
+    /// of one size. Rows that the output lacks are left out.
+    pub fn multiply(self, panel: &Panel<'_>, groups: &[Group<'_>], to: &mut Output<'_>) {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512(set) => by_rows(set, panel, group, to),
+            Kernel::Avx512(set) => by_rows(set, panel, groups, to),
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2(set) => by_rows(set, panel, group, to),
+            Kernel::Avx2(set) => by_rows(set, panel, groups, to),
             #[cfg(target_arch = "aarch64")]
-            Kernel::Neon(set) => by_rows(set, panel, group, to),
-            Kernel::Plain => by_rows(Plain, panel, group, to),
+            Kernel::Neon(set) => by_rows(set, panel, groups, to),
+            Kernel::Plain => by_rows(Plain, panel, groups, to),
         }
     }
 }
 
-fn by_rows<S: Lanes>(set: S, panel: &Panel<'_>, group: &Group<'_>, to: &mut Output<'_>) {
-    match group.rows {
-        12 if S::ROWS >= 12 => by_scales::<S, 12>(set, panel, group, to),
-        8 if S::ROWS >= 8 => by_scales::<S, 8>(set, panel, group, to),
-        4 if S::ROWS >= 4 => by_scales::<S, 4>(set, panel, group, to),
-        2 if S::ROWS >= 2 => by_scales::<S, 2>(set, panel, group, to),
-        1 => by_scales::<S, 1>(set, panel, group, to),
+fn by_rows<S: Lanes>(set: S, panel: &Panel<'_>, groups: &[Group<'_>], to: &mut Output<'_>) {
+    match groups[0].rows {
+        12 if S::ROWS >= 12 => by_scales::<S, 12>(set, panel, groups, to),
+        8 if S::ROWS >= 8 => by_scales::<S, 8>(set, panel, groups, to),
+        4 if S::ROWS >= 4 => by_scales::<S, 4>(set, panel, groups, to),
+        2 if S::ROWS >= 2 => by_scales::<S, 2>(set, panel, groups, to),
+        1 => by_scales::<S, 1>(set, panel, groups, to),
         rows => unreachable!("a group of {rows} rows"),
     }
 }
 
-fn by_scales<S: Lanes, const R: usize>(set: S, panel: &Panel<'_>, group: &Group<'_>, to: &mut Output<'_>) {
-    let is_halved = panel.scales.len() > group.scales.len() / R;
+fn by_scales<S: Lanes, const R: usize>(set: S, panel: &Panel<'_>, groups: &[Group<'_>], to: &mut Output<'_>) {
+    let is_halved = panel.scales.len() > groups[0].scales.len() / R;
     match (is_halved, panel.offsets.is_empty()) {
-        (false, true) => set.vectorize(Multiply::<S, R, 1, false> { set, panel, group, to }),
-        (false, false) => set.vectorize(Multiply::<S, R, 1, true> { set, panel, group, to }),
-        (true, _) => set.vectorize(Multiply::<S, R, 2, false> { set, panel, group, to }),
+        (false, true) => set.vectorize(Multiply::<S, R, 16, false> { set, panel, groups, to }),
+        (false, false) => set.vectorize(Multiply::<S, R, 16, true> { set, panel, groups, to }),
+        (true, _) => set.vectorize(Multiply::<S, R, 8, false> { set, panel, groups, to }),
     }
 }
 
-/// The kernel for R rows, and weights with so many scales in a block, and perhaps offsets.
-struct Multiply<'a, 'b, S, const R: usize, const SCALES: usize, const OFFSETS: bool> {
+/// The kernel for groups of R rows, and weights with a scale for so many pairs of columns, and perhaps offsets.
+struct Multiply<'a, 'b, S, const R: usize, const PAIRS: usize, const OFFSETS: bool> {
     set: S,
     panel: &'a Panel<'a>,
-    group: &'a Group<'a>,
+    groups: &'a [Group<'a>],
     to: &'a mut Output<'b>,
 }
 
-impl<S: Lanes, const R: usize, const SCALES: usize, const OFFSETS: bool> NullaryFnOnce
-    for Multiply<'_, '_, S, R, SCALES, OFFSETS>
+impl<S: Lanes, const R: usize, const PAIRS: usize, const OFFSETS: bool> NullaryFnOnce
+    for Multiply<'_, '_, S, R, PAIRS, OFFSETS>
 {
     type Output = ();
 
     #[inline(always)]
     fn call(self) {
-        let Multiply { set, panel, group, to } = self;
-        let (no_sums, no_floats) = set.zeros();
-        let mut totals = [no_floats; R];
-        let weights =
-            panel.numbers.as_chunks::<{ BLOCK / 2 }>().0.iter().zip(panel.scales.as_chunks::<SCALES>().0);
-        let numbers = group.numbers.as_chunks::<R>().0.as_chunks::<{ BLOCK / 2 }>().0;
-        let rows = numbers.iter().zip(group.scales.as_chunks::<R>().0).zip(group.sums.as_chunks::<R>().0);
-        let mut offsets = panel.offsets.iter();
-        for ((weights, scales), ((numbers, row_scales), row_sums)) in weights.zip(rows) {
-            let parts = weights.chunks_exact(BLOCK / 2 / SCALES).zip(numbers.chunks_exact(BLOCK / 2 / SCALES));
-            for ((weights, numbers), scales) in parts.zip(scales) {
-                let mut sums = [no_sums; R];
-                for (weights, numbers) in weights.iter().zip(numbers) {
-                    for (sum, number) in sums.iter_mut().zip(numbers) {
-                        *sum = set.add_products(*sum, weights, *number);
-                    }
-                }
-                let scales = set.floats(scales);
-                for ((total, sum), scale) in totals.iter_mut().zip(sums).zip(row_scales) {
-                    *total = set.add_scaled(*total, sum, scales, *scale);
-                }
+        let Multiply { set, panel, groups, to } = self;
+        let mut rows = to.y.chunks_mut(to.stride);
+        for group in groups {
+            let totals = totals::<S, R, PAIRS, OFFSETS>(set, panel, group);
+            for (total, y) in totals.into_iter().zip(&mut rows) {
+                let total = set.numbers(total);
+                match y.first_chunk_mut::<PANEL>() {
+                    Some(y) if to.outputs == PANEL => y.write_copy_of_slice(&total),
+                    _ => y[..to.outputs].write_copy_of_slice(&total[..to.outputs]),
+                };
             }
-            if OFFSETS && let Some(offsets) = offsets.next() {
-                let offsets = set.floats(offsets);
-                for (total, sum) in totals.iter_mut().zip(row_sums) {
-                    *total = set.add_multiple(*total, offsets, *sum);
-                }
-            }
-        }
-        for (y, total) in to.y.chunks_mut(to.stride).zip(totals).take(to.rows) {
-            let total = set.numbers(total);
-            match y.first_chunk_mut::<PANEL>() {
-                Some(y) if to.outputs == PANEL => y.write_copy_of_slice(&total),
-                _ => y[..to.outputs].write_copy_of_slice(&total[..to.outputs]),
-            };
         }
     }
+}
+
+#[inline(always)]
+fn totals<S: Lanes, const R: usize, const PAIRS: usize, const OFFSETS: bool>(
+    set: S,
+    panel: &Panel<'_>,
+    group: &Group<'_>,
+) -> [S::Floats; R] {
+    let (no_sums, no_floats) = set.zeros();
+    let mut totals = [no_floats; R];
+    let (row_scales, row_sums) = (group.scales.as_chunks::<R>().0, group.sums.as_chunks::<R>().0);
+    let weights = panel.numbers.as_chunks::<PAIRS>().0;
+    let numbers = group.numbers.as_chunks::<R>().0.as_chunks::<PAIRS>().0;
+    // One loop over all scales: with one inside another, the compiler keeps row scales in registers that sums need.
+    for (index, (weights, numbers)) in weights.iter().zip(numbers).enumerate() {
+        let mut sums = [no_sums; R];
+        for (weights, numbers) in weights.iter().zip(numbers) {
+            for (sum, number) in sums.iter_mut().zip(numbers) {
+                *sum = set.add_products(*sum, weights, *number);
+            }
+        }
+        let scales = set.floats(&panel.scales[index]);
+        for ((total, sum), scale) in totals.iter_mut().zip(sums).zip(&row_scales[index * PAIRS / (BLOCK / 2)]) {
+            *total = set.add_scaled(*total, sum, scales, *scale);
+        }
+        if OFFSETS {
+            let offsets = set.floats(&panel.offsets[index]);
+            for (total, sum) in totals.iter_mut().zip(&row_sums[index]) {
+                *total = set.add_multiple(*total, offsets, *sum);
+            }
+        }
+    }
+    totals
 }

@@ -12,6 +12,7 @@ mod kernel;
 mod rows;
 mod weights;
 
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,12 +28,59 @@ const BLOCK: usize = 32;
 /// Outputs side by side in a vector.
 const PANEL: usize = 16;
 /// Bytes of activations that stay in the second cache while panel after panel is multiplied with them.
-const CACHED: usize = 256 << 10;
-/// Outputs per task of a thread: small enough for threads to end together.
+const CACHED: usize = 512 << 10;
+/// Rows that are worth a thread of their own, which then unpacks all weights.
+const SHARE: usize = 24;
+/// Outputs per task of a thread where there are fewer rows: small enough for threads to end together.
 const PART: usize = 48;
 
 /// x W^T of several matrices for rows x (.., columns), on up to so many threads: (.., rows) each.
 pub(super) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> Vec<Vec<f32>> {
+    let rows = x.len() / matrices[0].columns;
+    if threads > 1 && rows < threads * SHARE {
+        multiply_by_outputs(x, matrices)
+    } else {
+        multiply_by_rows(x, matrices, threads)
+    }
+}
+
+fn multiply_by_rows(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> Vec<Vec<f32>> {
+    let columns = matrices[0].columns;
+    let rows = x.len() / columns;
+    let parts = x.len().div_ceil(CACHED / size_of::<i16>()).next_multiple_of(threads);
+    let part = rows.div_ceil(parts).max(1);
+    let mut parts: Vec<_> = x.chunks(part * columns).map(|x| (x, Vec::new())).collect();
+    let mut products: Vec<_> = matrices.iter().map(|matrix| Vec::with_capacity(rows * matrix.rows)).collect();
+    for (product, matrix) in products.iter_mut().zip(matrices) {
+        let product = &mut product.spare_capacity_mut()[..rows * matrix.rows];
+        parts.iter_mut().zip(product.chunks_mut(part * matrix.rows)).for_each(|((_, to), part)| to.push(part));
+    }
+    let multiply = |room: &mut Unpacked, (x, to): (&[f32], Vec<&mut [MaybeUninit<f32>]>)| {
+        let mut rows = IntegerRows::new(x, matrices[0]);
+        for (matrix, to) in matrices.iter().zip(to) {
+            if !rows.fit(matrix) {
+                rows = IntegerRows::new(x, matrix);
+            }
+            multiply_to(to, room, &rows, matrix, 0..matrix.rows);
+        }
+    };
+    if threads == 1 {
+        let room = &mut Unpacked::default();
+        parts.into_iter().for_each(|part| multiply(room, part));
+    } else {
+        parts.into_par_iter().for_each_init(Unpacked::default, multiply);
+    }
+    for (product, matrix) in products.iter_mut().zip(matrices) {
+        // SAFETY: the parts have all rows, and each has written all outputs of its rows.
+        #[expect(unsafe_code)]
+        unsafe {
+            product.set_len(rows * matrix.rows);
+        }
+    }
+    products
+}
+
+fn multiply_by_outputs(x: &[f32], matrices: &[&IntegerMatrix]) -> Vec<Vec<f32>> {
     let mut rows = Arc::new(IntegerRows::new(x, matrices[0]));
     let factors: Vec<_> = matrices
         .iter()
@@ -43,9 +91,6 @@ pub(super) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -
             (Arc::clone(&rows), *matrix)
         })
         .collect();
-    if threads == 1 {
-        return factors.iter().map(|(x, matrix)| multiply_part(x, matrix, 0..matrix.rows)).collect();
-    }
     // The threads share the parts of all matrices, because waking a thread takes as long as a small matrix.
     let parts = factors.iter().flat_map(|(x, matrix)| {
         let first = (0..matrix.rows).step_by(PART);
@@ -78,26 +123,37 @@ pub(super) fn multiply_part(x: &IntegerRows, matrix: &IntegerMatrix, outputs: Ra
 }
 
 fn multiply_in(room: &mut Unpacked, x: &IntegerRows, matrix: &IntegerMatrix, outputs: Range<usize>) -> Vec<f32> {
-    let stride = outputs.len();
-    let mut y = Vec::with_capacity(x.rows * stride);
-    let groups: Vec<_> = x.groups().collect();
-    for groups in groups.chunks((CACHED / size_of_val(groups[0].1.numbers)).max(1)) {
-        for first in outputs.clone().step_by(PANEL) {
-            let panel = matrix.panel(first / PANEL, room);
-            for (row, group) in groups {
-                let rows = group.rows.min(x.rows - row);
-                let y = &mut y.spare_capacity_mut()[row * stride + first - outputs.start..x.rows * stride];
-                let mut to = Output { y, stride, rows, outputs: PANEL.min(outputs.end - first) };
-                x.kernel().multiply(&panel, group, &mut to);
-            }
-        }
-    }
-    // SAFETY: the groups have all rows and the panels all outputs, and the kernel writes all of their products.
+    let all = x.rows * outputs.len();
+    let mut y = Vec::with_capacity(all);
+    multiply_to(&mut y.spare_capacity_mut()[..all], room, x, matrix, outputs);
+    // SAFETY: all were written.
     #[expect(unsafe_code)]
     unsafe {
-        y.set_len(x.rows * stride);
+        y.set_len(all);
     }
     y
+}
+
+/// Writes all numbers of y (x.rows)(outputs).
+fn multiply_to(
+    y: &mut [MaybeUninit<f32>],
+    room: &mut Unpacked,
+    x: &IntegerRows,
+    matrix: &IntegerMatrix,
+    outputs: Range<usize>,
+) {
+    let stride = outputs.len();
+    let (mut row, groups) = (0, x.groups());
+    let many = groups.chunk_by(|group, next| group.rows == next.rows);
+    for groups in many.flat_map(|many| many.chunks((CACHED / size_of_val(many[0].numbers)).max(1))) {
+        for first in outputs.clone().step_by(PANEL) {
+            let panel = matrix.panel(first / PANEL, room);
+            let y = &mut y[row * stride + first - outputs.start..];
+            let mut to = Output { y, stride, outputs: PANEL.min(outputs.end - first) };
+            x.kernel().multiply(&panel, groups, &mut to);
+        }
+        row += groups.len() * groups[0].rows;
+    }
 }
 
 #[cfg(test)]

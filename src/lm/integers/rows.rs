@@ -65,15 +65,15 @@ impl IntegerRows {
         self.kernel
     }
 
-    /// The groups, with their first rows.
-    pub(super) fn groups(&self) -> impl Iterator<Item = (usize, Group<'_>)> {
-        self.groups.iter().map(|(first, rows)| {
+    pub(super) fn groups(&self) -> Vec<Group<'_>> {
+        let group = |(first, rows): &(usize, usize)| {
             let of_blocks = first * self.blocks..(first + rows) * self.blocks;
             let numbers = of_blocks.start * BLOCK / 2..of_blocks.end * BLOCK / 2;
             let Room { numbers: all, scales, sums } = &self.room;
             let (scales, sums) = (&scales[of_blocks.clone()], &sums[of_blocks]);
-            (*first, Group { rows: *rows, numbers: &all[numbers], scales, sums })
-        })
+            Group { rows: *rows, numbers: &all[numbers], scales, sums }
+        };
+        self.groups.iter().map(group).collect()
     }
 }
 
