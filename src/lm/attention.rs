@@ -413,7 +413,7 @@ impl<'a> Projections<'a> {
 
     /// Key-value heads per task of a thread, so that a task is worth waking a thread.
     fn heads_at_once(&self, columns: usize) -> usize {
-        const WORTH: usize = 1 << 16; // multiplications
+        const WORTH: usize = 1 << 14; // multiplications
         WORTH / (self.shape.heads.per_kv_head() * self.rows * columns * self.shape.head_dim) + 1
     }
 

@@ -168,9 +168,9 @@ impl Matrix {
         match &self.numbers {
             Numbers::F32(numbers) => {
                 let is_bf16 = |number: &f32| number.to_bits() as u16 == 0;
-                numbers.iter().all(is_bf16).then_some(Width::Fourteen)
+                numbers.iter().all(is_bf16).then_some(Width::Sixteen)
             }
-            Numbers::F16(_) | Numbers::Bf16(_) => Some(Width::Fourteen),
+            Numbers::F16(_) | Numbers::Bf16(_) => Some(Width::Sixteen),
             Numbers::Blocks(blocks) => Some(blocks.width()),
         }
     }

@@ -220,7 +220,7 @@ impl Weights {
         let in_integers = |location: &TensorLocation| {
             let width = match location.stored {
                 Stored::Gguf(stored, _) if stays(stored) => Blocks::width_of(stored),
-                _ => Some(Width::Fourteen),
+                _ => Some(Width::Sixteen),
             };
             width.map_or(0, |width| width.most_bytes(numbers(location)))
         };

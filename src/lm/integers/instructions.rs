@@ -6,19 +6,24 @@
 use pulp::{NullaryFnOnce, cast};
 
 use super::PANEL;
+use super::weights::Words;
 
-/// Vectors over the outputs of a panel. A pair has the numbers of two columns, side by side for each output.
+/// Vectors over the outputs of a panel, and over pairs of columns, which are side by side for each output.
 pub(super) trait Lanes: Copy {
     /// Rows whose sums fit into the registers.
     const ROWS: usize;
+    type Pairs: Copy;
     type Sums: Copy;
     type Floats: Copy;
 
     /// Calls with the instruction set in use. What is called must be inlined.
     fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output;
     fn zeros(self) -> (Self::Sums, Self::Floats);
+    fn words(self, words: &Words) -> Self::Pairs;
+    /// `words << left >> right`, where the sign is kept or zeros are shifted in.
+    fn integers(self, words: Self::Pairs, left: usize, right: usize, signed: bool) -> Self::Pairs;
     /// `sums + first * x.0 + second * x.1`. Modulo 2^32, which factors of the promised sizes do not reach.
-    fn add_products(self, sums: Self::Sums, pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> Self::Sums;
+    fn add_products(self, sums: Self::Sums, pairs: Self::Pairs, x: [i16; 2]) -> Self::Sums;
     fn floats(self, numbers: &[f32; PANEL]) -> Self::Floats;
     /// `onto + sums * scales * scale`: a conversion, a product, and a product with its addition.
     fn add_scaled(self, onto: Self::Floats, sums: Self::Sums, scales: Self::Floats, scale: f32) -> Self::Floats;
@@ -33,6 +38,7 @@ pub(super) struct Plain;
 
 impl Lanes for Plain {
     const ROWS: usize = 1;
+    type Pairs = Words;
     type Sums = [i32; PANEL];
     type Floats = [f32; PANEL];
 
@@ -47,9 +53,22 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn add_products(self, mut sums: [i32; PANEL], pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> [i32; PANEL] {
-        for (sum, pair) in sums.iter_mut().zip(pairs) {
-            let product = |column: usize| i32::from(pair[column]) * i32::from(x[column]);
+    fn words(self, words: &Words) -> Words {
+        *words
+    }
+
+    #[inline(always)]
+    fn integers(self, mut words: Words, left: usize, right: usize, signed: bool) -> Words {
+        for word in &mut words {
+            *word = if signed { ((*word << left) as i16 >> right) as u16 } else { *word << left >> right };
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn add_products(self, mut sums: [i32; PANEL], pairs: Words, x: [i16; 2]) -> [i32; PANEL] {
+        for (sum, pair) in sums.iter_mut().zip(pairs.as_chunks::<2>().0) {
+            let product = |column: usize| i32::from(pair[column] as i16) * i32::from(x[column]);
             *sum = sum.wrapping_add(product(0)).wrapping_add(product(1));
         }
         sums
@@ -79,7 +98,7 @@ impl Lanes for Plain {
 #[cfg(target_arch = "x86_64")]
 pub(super) mod x86 {
     use pulp::x86::{V3, V4};
-    use pulp::{Simd, f32x8, f32x16, i16x16, i16x32, i32x8, i32x16};
+    use pulp::{Simd, f32x8, f32x16, i16x16, i16x32, i32x8, i32x16, u64x2};
 
     use super::*;
 
@@ -123,6 +142,7 @@ pub(super) mod x86 {
 
     impl Lanes for Avx512 {
         const ROWS: usize = 12;
+        type Pairs = i16x32;
         type Sums = i32x16;
         type Floats = f32x16;
 
@@ -140,9 +160,21 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        fn add_products(self, sums: i32x16, pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> i32x16 {
-            let (pairs, x): (i16x32, i16x32) = (cast(*pairs), cast(self.own.splat_i32x16(cast(x))));
-            let products = self.own.multiply_wrapping_add_adjacent_i16x32(pairs, x);
+        fn words(self, words: &Words) -> i16x32 {
+            cast(*words)
+        }
+
+        #[inline(always)]
+        fn integers(self, words: i16x32, left: usize, right: usize, signed: bool) -> i16x32 {
+            let (left, right) = (u64x2(left as u64, 0), u64x2(right as u64, 0));
+            let words = self.own.shl_i16x32(words, left);
+            if signed { self.own.shr_i16x32(words, right) } else { cast(self.own.shr_u16x32(cast(words), right)) }
+        }
+
+        #[inline(always)]
+        fn add_products(self, sums: i32x16, pairs: i16x32, x: [i16; 2]) -> i32x16 {
+            let x = self.own.splat_i32x16(cast(x));
+            let products = self.own.multiply_wrapping_add_adjacent_i16x32(pairs, cast(x));
             cast(self.own.add_u32s(cast(sums), cast(products)))
         }
 
@@ -169,6 +201,7 @@ pub(super) mod x86 {
 
     impl Lanes for V3 {
         const ROWS: usize = 4;
+        type Pairs = [i16x16; 2];
         type Sums = [i32x8; 2];
         type Floats = [f32x8; 2];
 
@@ -183,8 +216,21 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        fn add_products(self, sums: [i32x8; 2], pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> [i32x8; 2] {
-            let pairs: [i16x16; 2] = cast(*pairs);
+        fn words(self, words: &Words) -> [i16x16; 2] {
+            cast(*words)
+        }
+
+        #[inline(always)]
+        fn integers(self, words: [i16x16; 2], left: usize, right: usize, signed: bool) -> [i16x16; 2] {
+            let (left, right) = (u64x2(left as u64, 0), u64x2(right as u64, 0));
+            words.map(|words| {
+                let words = self.shl_i16x16(words, left);
+                if signed { self.shr_i16x16(words, right) } else { cast(self.shr_u16x16(cast(words), right)) }
+            })
+        }
+
+        #[inline(always)]
+        fn add_products(self, sums: [i32x8; 2], pairs: [i16x16; 2], x: [i16; 2]) -> [i32x8; 2] {
             let x: i16x16 = cast(self.splat_i32x8(cast(x)));
             std::array::from_fn(|half| {
                 let products = self.multiply_wrapping_add_adjacent_i16x16(pairs[half], x);
@@ -225,6 +271,7 @@ pub(super) mod neon {
 
     impl Lanes for Neon {
         const ROWS: usize = 2;
+        type Pairs = [i16x8; 4];
         /// Of the first column and the second, which are added up at the end.
         type Sums = [i32x4; 8];
         type Floats = [f32x4; 4];
@@ -240,8 +287,27 @@ pub(super) mod neon {
         }
 
         #[inline(always)]
-        fn add_products(self, sums: [i32x4; 8], pairs: &[[i16; 2]; PANEL], x: [i16; 2]) -> [i32x4; 8] {
-            let pairs: [i16x8; 4] = cast(*pairs);
+        fn words(self, words: &Words) -> [i16x8; 4] {
+            cast(*words)
+        }
+
+        #[inline(always)]
+        fn integers(self, words: [i16x8; 4], left: usize, right: usize, signed: bool) -> [i16x8; 4] {
+            // To the right is to the left by less than nothing.
+            let by = |amount: i16| pulp::cast!([amount; 8]);
+            words.map(|words| {
+                let words = self.neon.vshlq_s16(pulp::cast!(words), by(left as i16));
+                let right = by(-(right as i16));
+                if signed {
+                    pulp::cast!(self.neon.vshlq_s16(words, right))
+                } else {
+                    pulp::cast!(self.neon.vshlq_u16(pulp::cast!(words), right))
+                }
+            })
+        }
+
+        #[inline(always)]
+        fn add_products(self, sums: [i32x4; 8], pairs: [i16x8; 4], x: [i16; 2]) -> [i32x4; 8] {
             let x = pulp::cast!(self.splat_u32s(cast(x)));
             std::array::from_fn(|quarter| {
                 let (sums, pairs) = (pulp::cast!(sums[quarter]), pulp::cast!(pairs[quarter / 2]));

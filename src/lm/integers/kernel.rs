@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use pulp::NullaryFnOnce;
 
 use super::instructions::{Lanes, Plain};
+use super::weights::{Width, Words};
 use super::{BLOCK, PANEL};
 
 /// Numbers of rows that a group may have.
@@ -14,8 +15,9 @@ pub(super) const SIZES: [usize; 5] = [12, 8, 4, 2, 1];
 /// The weights of some outputs.
 #[derive(Clone, Copy)]
 pub(super) struct Panel<'a> {
-    /// (columns / 2)(outputs): pairs of columns
-    pub numbers: &'a [[[i16; 2]; PANEL]],
+    /// Pairs of columns (columns / 2)(outputs)(2), packed as the width says
+    pub words: &'a [Words],
+    pub width: Width,
     /// (blocks, or twice as many)(outputs)
     pub scales: &'a [[f32; PANEL]],
     /// (blocks)(outputs), or none
@@ -106,34 +108,57 @@ impl Kernel {
 
 fn by_rows<S: Lanes>(set: S, panel: &Panel<'_>, groups: &[Group<'_>], to: &mut Output<'_>) {
     match groups[0].rows {
-        12 if S::ROWS >= 12 => by_scales::<S, 12>(set, panel, groups, to),
-        8 if S::ROWS >= 8 => by_scales::<S, 8>(set, panel, groups, to),
-        4 if S::ROWS >= 4 => by_scales::<S, 4>(set, panel, groups, to),
-        2 if S::ROWS >= 2 => by_scales::<S, 2>(set, panel, groups, to),
-        1 => by_scales::<S, 1>(set, panel, groups, to),
+        12 if S::ROWS >= 12 => by_width::<S, 12>(set, panel, groups, to),
+        8 if S::ROWS >= 8 => by_width::<S, 8>(set, panel, groups, to),
+        4 if S::ROWS >= 4 => by_width::<S, 4>(set, panel, groups, to),
+        2 if S::ROWS >= 2 => by_width::<S, 2>(set, panel, groups, to),
+        1 => by_width::<S, 1>(set, panel, groups, to),
         rows => unreachable!("a group of {rows} rows"),
     }
 }
 
-fn by_scales<S: Lanes, const R: usize>(set: S, panel: &Panel<'_>, groups: &[Group<'_>], to: &mut Output<'_>) {
-    let is_halved = panel.scales.len() > groups[0].scales.len() / R;
-    match (is_halved, panel.offsets.is_empty()) {
-        (false, true) => set.vectorize(Multiply::<S, R, 16, false> { set, panel, groups, to }),
-        (false, false) => set.vectorize(Multiply::<S, R, 16, true> { set, panel, groups, to }),
-        (true, _) => set.vectorize(Multiply::<S, R, 8, false> { set, panel, groups, to }),
+fn by_width<S: Lanes, const R: usize>(set: S, panel: &Panel<'_>, groups: &[Group<'_>], to: &mut Output<'_>) {
+    match panel.width {
+        Width::Four { signed: true } => by_scales::<S, R, 4, true>(set, panel, groups, to),
+        Width::Four { signed: false } => by_scales::<S, R, 4, false>(set, panel, groups, to),
+        Width::Eight => by_scales::<S, R, 8, true>(set, panel, groups, to),
+        Width::Sixteen => by_scales::<S, R, 16, true>(set, panel, groups, to),
     }
 }
 
-/// The kernel for groups of R rows, and weights with a scale for so many pairs of columns, and perhaps offsets.
-struct Multiply<'a, 'b, S, const R: usize, const PAIRS: usize, const OFFSETS: bool> {
+fn by_scales<S: Lanes, const R: usize, const BITS: usize, const SIGNED: bool>(
+    set: S,
+    panel: &Panel<'_>,
+    groups: &[Group<'_>],
+    to: &mut Output<'_>,
+) {
+    let is_halved = panel.scales.len() > groups[0].scales.len() / R;
+    match (is_halved, panel.offsets.is_empty()) {
+        (false, true) => set.vectorize(Multiply::<S, R, BITS, SIGNED, 16, false> { set, panel, groups, to }),
+        (false, false) => set.vectorize(Multiply::<S, R, BITS, SIGNED, 16, true> { set, panel, groups, to }),
+        (true, _) => set.vectorize(Multiply::<S, R, BITS, SIGNED, 8, false> { set, panel, groups, to }),
+    }
+}
+
+/// The kernel for groups of R rows, and weights of so many bits with a scale for so many pairs of columns, and perhaps offsets.
+struct Multiply<
+    'a,
+    'b,
+    S,
+    const R: usize,
+    const BITS: usize,
+    const SIGNED: bool,
+    const PAIRS: usize,
+    const OFFSETS: bool,
+> {
     set: S,
     panel: &'a Panel<'a>,
     groups: &'a [Group<'a>],
     to: &'a mut Output<'b>,
 }
 
-impl<S: Lanes, const R: usize, const PAIRS: usize, const OFFSETS: bool> NullaryFnOnce
-    for Multiply<'_, '_, S, R, PAIRS, OFFSETS>
+impl<S: Lanes, const R: usize, const BITS: usize, const SIGNED: bool, const PAIRS: usize, const OFFSETS: bool>
+    NullaryFnOnce for Multiply<'_, '_, S, R, BITS, SIGNED, PAIRS, OFFSETS>
 {
     type Output = ();
 
@@ -142,7 +167,7 @@ impl<S: Lanes, const R: usize, const PAIRS: usize, const OFFSETS: bool> NullaryF
         let Multiply { set, panel, groups, to } = self;
         let mut rows = to.y.chunks_mut(to.stride);
         for group in groups {
-            let totals = totals::<S, R, PAIRS, OFFSETS>(set, panel, group);
+            let totals = Self::totals(set, panel, group);
             for (total, y) in totals.into_iter().zip(&mut rows) {
                 let total = set.numbers(total);
                 match y.first_chunk_mut::<PANEL>() {
@@ -154,35 +179,43 @@ impl<S: Lanes, const R: usize, const PAIRS: usize, const OFFSETS: bool> NullaryF
     }
 }
 
-#[inline(always)]
-fn totals<S: Lanes, const R: usize, const PAIRS: usize, const OFFSETS: bool>(
-    set: S,
-    panel: &Panel<'_>,
-    group: &Group<'_>,
-) -> [S::Floats; R] {
-    let (no_sums, no_floats) = set.zeros();
-    let mut totals = [no_floats; R];
-    let (row_scales, row_sums) = (group.scales.as_chunks::<R>().0, group.sums.as_chunks::<R>().0);
-    let weights = panel.numbers.as_chunks::<PAIRS>().0;
-    let numbers = group.numbers.as_chunks::<R>().0.as_chunks::<PAIRS>().0;
-    // One loop over all scales: with one inside another, the compiler keeps row scales in registers that sums need.
-    for (index, (weights, numbers)) in weights.iter().zip(numbers).enumerate() {
-        let mut sums = [no_sums; R];
-        for (weights, numbers) in weights.iter().zip(numbers) {
-            for (sum, number) in sums.iter_mut().zip(numbers) {
-                *sum = set.add_products(*sum, weights, *number);
+impl<S: Lanes, const R: usize, const BITS: usize, const SIGNED: bool, const PAIRS: usize, const OFFSETS: bool>
+    Multiply<'_, '_, S, R, BITS, SIGNED, PAIRS, OFFSETS>
+{
+    /// The pairs of columns in a word.
+    const IN_WORD: usize = 16 / BITS;
+
+    #[inline(always)]
+    fn totals(set: S, panel: &Panel<'_>, group: &Group<'_>) -> [S::Floats; R] {
+        let (no_sums, no_floats) = set.zeros();
+        let mut totals = [no_floats; R];
+        let (row_scales, row_sums) = (group.scales.as_chunks::<R>().0, group.sums.as_chunks::<R>().0);
+        let words = panel.words.chunks_exact(PAIRS / Self::IN_WORD);
+        let numbers = group.numbers.as_chunks::<R>().0.as_chunks::<PAIRS>().0;
+        // One loop over all scales: with one inside another, the compiler keeps row scales in registers that sums need.
+        for (index, (words, numbers)) in words.zip(numbers).enumerate() {
+            let mut sums = [no_sums; R];
+            for (words, numbers) in words.iter().zip(numbers.chunks_exact(Self::IN_WORD)) {
+                let words = set.words(words);
+                for (part, numbers) in numbers.iter().enumerate() {
+                    let pairs = set.integers(words, 16 - BITS * (part + 1), 16 - BITS, SIGNED);
+                    for (sum, number) in sums.iter_mut().zip(numbers) {
+                        *sum = set.add_products(*sum, pairs, *number);
+                    }
+                }
+            }
+            let scales = set.floats(&panel.scales[index]);
+            for ((total, sum), scale) in totals.iter_mut().zip(sums).zip(&row_scales[index * PAIRS / (BLOCK / 2)])
+            {
+                *total = set.add_scaled(*total, sum, scales, *scale);
+            }
+            if OFFSETS {
+                let offsets = set.floats(&panel.offsets[index]);
+                for (total, sum) in totals.iter_mut().zip(&row_sums[index]) {
+                    *total = set.add_multiple(*total, offsets, *sum);
+                }
             }
         }
-        let scales = set.floats(&panel.scales[index]);
-        for ((total, sum), scale) in totals.iter_mut().zip(sums).zip(&row_scales[index * PAIRS / (BLOCK / 2)]) {
-            *total = set.add_scaled(*total, sum, scales, *scale);
-        }
-        if OFFSETS {
-            let offsets = set.floats(&panel.offsets[index]);
-            for (total, sum) in totals.iter_mut().zip(&row_sums[index]) {
-                *total = set.add_multiple(*total, offsets, *sum);
-            }
-        }
+        totals
     }
-    totals
 }

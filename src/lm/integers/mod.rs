@@ -29,6 +29,8 @@ const BLOCK: usize = 32;
 const PANEL: usize = 16;
 /// Bytes of activations that stay in the second cache while panel after panel is multiplied with them.
 const CACHED: usize = 512 << 10;
+/// Groups for which weights are not unpacked before they are multiplied.
+const FEW: usize = 2;
 /// Rows that are worth a thread of their own, which then unpacks all weights.
 const SHARE: usize = 24;
 /// Outputs per task of a thread where there are fewer rows: small enough for threads to end together.
@@ -147,7 +149,8 @@ fn multiply_to(
     let many = groups.chunk_by(|group, next| group.rows == next.rows);
     for groups in many.flat_map(|many| many.chunks((CACHED / size_of_val(many[0].numbers)).max(1))) {
         for first in outputs.clone().step_by(PANEL) {
-            let panel = matrix.panel(first / PANEL, room);
+            let panel = first / PANEL;
+            let panel = if groups.len() > FEW { matrix.unpacked(panel, room) } else { matrix.panel(panel, room) };
             let y = &mut y[row * stride + first - outputs.start..];
             let mut to = Output { y, stride, outputs: PANEL.min(outputs.end - first) };
             x.kernel().multiply(&panel, groups, &mut to);

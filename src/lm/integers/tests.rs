@@ -45,7 +45,7 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
 
 /// The numbers by their definition: blocks of 32 columns as integers, whose products are added up in 64 bits.
 fn by_definition(x: &[f32], matrix: &Matrix) -> Vec<f32> {
-    let is_wide = matrix.integer_width() == Some(Width::Fourteen);
+    let is_wide = matrix.integer_width() == Some(Width::Sixteen);
     let mut y = Vec::new();
     for x in x.chunks_exact(matrix.columns) {
         for row in 0..matrix.rows {

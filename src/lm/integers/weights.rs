@@ -4,6 +4,7 @@ use half::f16;
 use pulp::bytemuck;
 use rayon::prelude::*;
 
+use super::instructions::{Lanes, Plain};
 use super::kernel::Panel;
 use super::rows::rounded;
 use super::{BLOCK, PANEL};
@@ -31,9 +32,12 @@ pub(in crate::lm) enum Width {
         signed: bool,
     },
     Eight,
-    /// From -8191 to 8191, so that sums over a block fit into 32 bits.
-    Fourteen,
+    /// From -8191 to 8191, so that sums over a block fit into 32 bits. In the kernel, also those of fewer bits.
+    Sixteen,
 }
+
+/// Two columns of a panel, or those of several pairs of columns in one.
+pub(super) type Words = [u16; 2 * PANEL];
 
 /// A matrix in panels of rows. The last panel is filled up with rows of zeros, the last block with columns of zeros.
 #[derive(Debug)]
@@ -43,7 +47,7 @@ pub(in crate::lm) struct IntegerMatrix {
     width: Width,
     /// Panel after panel, and in a panel the integers of two neighbouring columns after those of the two before: (columns / 2)
     /// (PANEL)(2). Those of 4 or 8 bits share a word with the next ones of their row, from the low bits up.
-    words: Vec<u16>,
+    words: Vec<Words>,
     /// (scales of a row)(PANEL), panel after panel.
     scales: Scales,
     /// The same, or none.
@@ -59,7 +63,7 @@ enum Scales {
 /// Room for a panel that is unpacked.
 #[derive(Default)]
 pub(super) struct Unpacked {
-    numbers: Vec<i16>,
+    words: Vec<Words>,
     scales: Vec<f32>,
     offsets: Vec<f32>,
 }
@@ -99,7 +103,7 @@ impl IntegerMatrix {
     }
 
     pub(super) fn is_wide(&self) -> bool {
-        self.width == Width::Fourteen
+        self.width == Width::Sixteen
     }
 
     fn panels(&self) -> usize {
@@ -111,30 +115,48 @@ impl IntegerMatrix {
         size_of_val(&*self.words) + self.scales.bytes() + self.offsets.bytes()
     }
 
-    /// A panel as the kernel reads it, in the room given if it is stored otherwise.
+    /// A panel as it is stored, but for scales in half precision, which need room.
     pub(super) fn panel<'a>(&'a self, panel: usize, room: &'a mut Unpacked) -> Panel<'a> {
-        let words = part(&self.words, panel, self.panels());
-        // A later panel is read from memory while this one is unpacked and multiplied.
-        let later = (panel + (AHEAD / size_of_val(words)).max(1)).min(self.panels() - 1);
-        let later_words = part(&self.words, later, self.panels());
-        self.scales.prefetch(later, self.panels());
-        self.offsets.prefetch(later, self.panels());
-        let numbers = match self.width {
-            Width::Fourteen => {
-                vector::prefetch(later_words);
-                bytemuck::cast_slice(words)
-            }
-            width => {
-                room.numbers.resize(words.len() * width.per_word(), 0);
-                vector::best(Unpack { words, later: later_words, width, to: &mut room.numbers });
-                &room.numbers
-            }
-        };
-        Panel {
-            numbers: bytemuck::cast_slice(numbers),
-            scales: self.scales.of_panel(panel, self.panels(), &mut room.scales),
-            offsets: self.offsets.of_panel(panel, self.panels(), &mut room.offsets),
+        let later = self.later(panel);
+        vector::prefetch(self.words(later));
+        self.scaled(panel, self.words(panel), self.width, &mut room.scales, &mut room.offsets)
+    }
+
+    /// A panel with all integers of 16 bits, which is faster if several groups of rows are multiplied with it.
+    pub(super) fn unpacked<'a>(&'a self, panel: usize, room: &'a mut Unpacked) -> Panel<'a> {
+        if self.width == Width::Sixteen {
+            return self.panel(panel, room);
         }
+        let Unpacked { words: to, scales, offsets } = room;
+        let words = self.words(panel);
+        to.resize(words.len() * self.width.in_word(), [0; 2 * PANEL]);
+        vector::best(Unpack { words, later: self.words(self.later(panel)), width: self.width, to });
+        self.scaled(panel, to, Width::Sixteen, scales, offsets)
+    }
+
+    fn scaled<'a>(
+        &'a self,
+        panel: usize,
+        words: &'a [Words],
+        width: Width,
+        scales: &'a mut Vec<f32>,
+        offsets: &'a mut Vec<f32>,
+    ) -> Panel<'a> {
+        let (later, panels) = (self.later(panel), self.panels());
+        self.scales.prefetch(later, panels);
+        self.offsets.prefetch(later, panels);
+        let (scales, offsets) =
+            (self.scales.of_panel(panel, panels, scales), self.offsets.of_panel(panel, panels, offsets));
+        Panel { words, width, scales, offsets }
+    }
+
+    fn words(&self, panel: usize) -> &[Words] {
+        part(&self.words, panel, self.panels())
+    }
+
+    /// The panel to bring nearer from memory while this one is multiplied.
+    fn later(&self, panel: usize) -> usize {
+        (panel + (AHEAD / size_of_val(self.words(panel))).max(1)).min(self.panels() - 1)
     }
 
     /// Some of the rows as products take them: (rows, columns)
@@ -142,10 +164,10 @@ impl IntegerMatrix {
         let mut room = Unpacked::default();
         let mut floats = Vec::with_capacity(rows.len() * self.columns);
         for row in rows {
-            let (panel, lane) = (self.panel(row / PANEL, &mut room), row % PANEL);
-            let per_scale = 2 * panel.numbers.len() / panel.scales.len();
+            let (panel, lane) = (self.unpacked(row / PANEL, &mut room), row % PANEL);
+            let per_scale = 2 * panel.words.len() / panel.scales.len();
             floats.extend((0..self.columns).map(|column| {
-                let scaled = f32::from(panel.numbers[column / 2][lane][column % 2])
+                let scaled = f32::from(panel.words[column / 2][2 * lane + column % 2] as i16)
                     * panel.scales[column / per_scale][lane];
                 panel.offsets.get(column / per_scale).map_or(scaled, |offsets| scaled + offsets[lane])
             }));
@@ -155,79 +177,72 @@ impl IntegerMatrix {
 }
 
 impl Width {
-    /// Integers of a row that share a word.
-    fn per_word(self) -> usize {
+    fn bits(self) -> usize {
         match self {
             Width::Four { .. } => 4,
-            Width::Eight => 2,
-            Width::Fourteen => 1,
+            Width::Eight => 8,
+            Width::Sixteen => 16,
         }
+    }
+
+    /// Pairs of columns in a word.
+    fn in_word(self) -> usize {
+        16 / self.bits()
     }
 
     /// Bytes that so many numbers take, at most: of a block two scales or offsets.
     pub fn most_bytes(self, numbers: usize) -> usize {
-        numbers / self.per_word() * size_of::<u16>() + numbers / BLOCK * 2 * size_of::<f32>()
-    }
-
-    /// What is added to an integer before it is packed.
-    fn zero(self) -> i16 {
-        if self == (Width::Four { signed: true }) { 8 } else { 0 }
+        numbers / self.in_word() * size_of::<u16>() + numbers / BLOCK * 2 * size_of::<f32>()
     }
 
     /// Pairs of columns (pairs)(PANEL)(2) as words.
-    fn packed(self, pairs: &[[[i16; 2]; PANEL]]) -> Vec<u16> {
+    fn packed(self, pairs: &[[[i16; 2]; PANEL]]) -> Vec<Words> {
         let vectors: &[[i16; 2 * PANEL]] = bytemuck::cast_slice(pairs);
-        let (zero, bits) = (self.zero(), 16 / self.per_word());
-        let mut words = vec![[0_u16; 2 * PANEL]; vectors.len() / self.per_word()];
-        for (words, vectors) in words.iter_mut().zip(vectors.chunks_exact(self.per_word())) {
+        let mut words = vec![[0; 2 * PANEL]; vectors.len() / self.in_word()];
+        for (words, vectors) in words.iter_mut().zip(vectors.chunks_exact(self.in_word())) {
             for (index, vector) in vectors.iter().enumerate() {
                 for (word, integer) in words.iter_mut().zip(vector) {
-                    *word |= ((integer + zero) as u16 & (u16::MAX >> (16 - bits))) << (index * bits);
+                    *word |= (*integer as u16 & (u16::MAX >> (16 - self.bits()))) << (index * self.bits());
                 }
             }
         }
-        words.into_flattened()
+        words
     }
 }
 
 struct Unpack<'a> {
-    words: &'a [u16],
+    words: &'a [Words],
     /// As many words, which are brought nearer meanwhile.
-    later: &'a [u16],
+    later: &'a [Words],
     width: Width,
-    to: &'a mut [i16],
+    to: &'a mut [Words],
 }
 
 impl vector::PlainLoop for Unpack<'_> {
     #[inline(always)]
     fn run(self) {
-        // Functions of their own tell the compiler that the words are not those that are written.
-        #[inline(always)]
-        fn four(words: &[u16; 2 * PANEL], zero: i16, to: &mut [[i16; 2 * PANEL]; 4]) {
-            for lane in 0..2 * PANEL {
-                for (index, to) in to.iter_mut().enumerate() {
-                    to[lane] = (words[lane] >> (4 * index) & 15) as i16 - zero;
-                }
-            }
+        match self.width {
+            Width::Four { signed: true } => self.unpack::<4, true>(),
+            Width::Four { signed: false } => self.unpack::<4, false>(),
+            Width::Eight => self.unpack::<8, true>(),
+            Width::Sixteen => self.to.copy_from_slice(self.words),
         }
+    }
+}
+
+impl Unpack<'_> {
+    #[inline(always)]
+    fn unpack<const BITS: usize, const SIGNED: bool>(self) {
+        // A function of its own tells the compiler that the words are not those that are written.
         #[inline(always)]
-        fn eight(words: &[u16; 2 * PANEL], to: &mut [[i16; 2 * PANEL]; 2]) {
-            for lane in 0..2 * PANEL {
-                to[0][lane] = i16::from(words[lane] as i8);
-                to[1][lane] = words[lane] as i16 >> 8;
-            }
+        fn integers<const BITS: usize, const SIGNED: bool>(words: &Words, part: usize, to: &mut Words) {
+            *to = Plain.integers(*words, 16 - BITS * (part + 1), 16 - BITS, SIGNED);
         }
-        let words = self.words.as_chunks().0.iter().zip(self.later.chunks_exact(2 * PANEL));
-        let words = words.map(|(words, later)| {
+        for ((words, later), to) in self.words.iter().zip(self.later).zip(self.to.chunks_exact_mut(16 / BITS)) {
             vector::prefetch(later);
-            words
-        });
-        let vectors = self.to.as_chunks_mut().0;
-        if self.width == Width::Eight {
-            words.zip(vectors.as_chunks_mut().0).for_each(|(words, to)| eight(words, to));
-        } else {
-            let zero = self.width.zero();
-            words.zip(vectors.as_chunks_mut().0).for_each(|(words, to)| four(words, zero, to));
+            for (part, to) in to.iter_mut().enumerate() {
+                integers::<BITS, SIGNED>(words, part, to);
+            }
         }
     }
 }
