@@ -482,6 +482,84 @@ pub fn combine_simd<S: Simd>(s: S, weights: &[f32], table: &[f32], stride: usize
     }
 }
 
+/// The dot products of two to four queries (queries, k) with keys (n, k): `out[query * stride + key]`. Each is added up in the order of
+/// its numbers, as `gemm` does, which copies all keys to another order first. False, and nothing done, where `gemm` has another order
+/// (for up to 256 products, and in vectors that it adds up in parts), and where the processor lacks the instructions.
+pub fn dots_of_few(
+    queries: (&[f32], usize),
+    keys: &[f32],
+    k: usize,
+    out: (&mut [f32], usize),
+    count: (usize, usize),
+) -> bool {
+    #[cfg(target_arch = "x86_64")]
+    if (2..=4).contains(&count.0)
+        && count.0 * count.1 > 256
+        && k <= few::LONGEST
+        && let Some(set) = pulp::x86::V3::try_new()
+    {
+        set.vectorize(few::Dots { set, queries, keys, k, out, count });
+        return true;
+    }
+    let _ = (queries, keys, out);
+    false
+}
+
+#[cfg(target_arch = "x86_64")]
+mod few {
+    use pulp::x86::V3;
+    use pulp::{NullaryFnOnce, bytemuck, f32x4};
+
+    /// Numbers of a vector.
+    pub(super) const LONGEST: usize = 256;
+    /// Keys side by side: enough for their sums not to wait for one another.
+    const KEYS: usize = 8;
+
+    pub(super) struct Dots<'a> {
+        pub set: V3,
+        pub queries: (&'a [f32], usize),
+        pub keys: &'a [f32],
+        pub k: usize,
+        pub out: (&'a mut [f32], usize),
+        /// Queries and keys.
+        pub count: (usize, usize),
+    }
+
+    impl NullaryFnOnce for Dots<'_> {
+        type Output = ();
+
+        #[inline(always)]
+        fn call(self) {
+            let Dots { set, queries: (queries, distance), keys, k, out: (out, stride), count: (rows, columns) } =
+                self;
+            // A vector has a number of each query.
+            let mut by_query = [[0.0; 4]; LONGEST];
+            for row in 0..rows {
+                for (vector, number) in by_query.iter_mut().zip(&queries[row * distance..][..k]) {
+                    vector[row] = *number;
+                }
+            }
+            let by_query: &[f32x4] = bytemuck::cast_slice(&by_query[..k]);
+            for first in (0..columns).step_by(KEYS) {
+                let some = KEYS.min(columns - first);
+                let keys: [_; KEYS] = std::array::from_fn(|key| &keys[(first + key.min(some - 1)) * k..][..k]);
+                let mut sums = [set.splat_f32x4(0.0); KEYS];
+                for (at, query) in by_query.iter().enumerate() {
+                    for key in 0..KEYS {
+                        sums[key] = set.mul_add_f32x4(set.splat_f32x4(keys[key][at]), *query, sums[key]);
+                    }
+                }
+                for (key, sums) in sums[..some].iter().enumerate() {
+                    let sums: [f32; 4] = pulp::cast(*sums);
+                    for row in 0..rows {
+                        out[row * stride + first + key] = sums[row];
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// `out[n * stride + r] <-` the dot product of row r of weights with row n of x, for R rows of weights and N rows of
 /// x, all of `input` floats. Each is the sum of two sums, over even and odd vectors, in the same order for all R and
 /// N.

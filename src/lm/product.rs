@@ -10,6 +10,7 @@ use gemm::Parallelism;
 use super::integers::{IntegerMatrix, IntegerRows, multiply_part};
 use super::matrix::Matrix;
 use super::transformer::Arithmetic;
+use crate::vector;
 
 /// The right factor of a product, as its rows or as those of its transpose.
 pub(super) enum Right<'a, T = f32> {
@@ -25,6 +26,11 @@ pub(super) fn product(
     lhs: (&[f32], usize),
     rhs: Right<'_>,
 ) {
+    if let Right::Transposed(rows) = rhs
+        && vector::dots_of_few(lhs, rows, sides.2, (dst, dst_stride), (sides.0, sides.1))
+    {
+        return;
+    }
     // SAFETY: a float and a `MaybeUninit` of one have the same layout, and only floats are written.
     #[expect(unsafe_code)]
     let dst = unsafe { std::slice::from_raw_parts_mut(dst.as_mut_ptr().cast(), dst.len()) };
@@ -125,5 +131,30 @@ mod tests {
         let (lhs, rhs) = ([1.0, 2.0, 3.0, 4.0], [5.0, 7.0, 6.0, 8.0]);
         product((2, 2, 2), (&mut dst, 2), (&lhs, 2), Right::Transposed(&rhs));
         assert_eq!(dst, [19.0, 22.0, 43.0, 50.0]);
+    }
+
+    /// The faster way to multiply few rows has the bits of `gemm`.
+    #[test]
+    fn few_rows_have_the_bits_of_gemm() {
+        let mut rng = fastrand::Rng::with_seed(46);
+        let widths = [1, 16, 63, 64, 65, 80, 86, 96, 128, 129, 144, 272, 277, 600, 1040];
+        for (n, k) in widths.into_iter().flat_map(|n| [1, 33, 64, 80, 128, 256, 300].map(|k| (n, k))) {
+            let mut draw = |count: usize| (0..count).map(|_| rng.f32() - 0.5).collect::<Vec<f32>>();
+            let (stride, distance) = (n + 3, k + 5);
+            let (lhs, rhs) = (draw(5 * distance), draw(n * k));
+            for m in 1..=5 {
+                let mut few = vec![0.0; m * stride];
+                product((m, n, k), (&mut few, stride), (&lhs, distance), Right::Transposed(&rhs));
+                let mut whole = vec![MaybeUninit::new(0.0); m * stride];
+                product_into((m, n, k), (&mut whole, stride), (&lhs, distance), Right::Transposed(&rhs), 1);
+                // SAFETY: all were initialised.
+                #[expect(unsafe_code)]
+                let whole: Vec<f32> = whole.iter().map(|x| unsafe { x.assume_init() }).collect();
+                assert!(
+                    few.iter().zip(&whole).all(|(few, whole)| few.to_bits() == whole.to_bits()),
+                    "{m} x {k} x {n}"
+                );
+            }
+        }
     }
 }
