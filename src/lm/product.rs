@@ -31,6 +31,15 @@ pub(super) fn product(
     {
         return;
     }
+    product_by_gemm(sides, (dst, dst_stride), lhs, rhs);
+}
+
+fn product_by_gemm(
+    sides: (usize, usize, usize),
+    (dst, dst_stride): (&mut [f32], usize),
+    lhs: (&[f32], usize),
+    rhs: Right<'_>,
+) {
     // SAFETY: a float and a `MaybeUninit` of one have the same layout, and only floats are written.
     #[expect(unsafe_code)]
     let dst = unsafe { std::slice::from_raw_parts_mut(dst.as_mut_ptr().cast(), dst.len()) };
@@ -145,11 +154,8 @@ mod tests {
             for m in 1..=5 {
                 let mut few = vec![0.0; m * stride];
                 product((m, n, k), (&mut few, stride), (&lhs, distance), Right::Transposed(&rhs));
-                let mut whole = vec![MaybeUninit::new(0.0); m * stride];
-                product_into((m, n, k), (&mut whole, stride), (&lhs, distance), Right::Transposed(&rhs), 1);
-                // SAFETY: all were initialised.
-                #[expect(unsafe_code)]
-                let whole: Vec<f32> = whole.iter().map(|x| unsafe { x.assume_init() }).collect();
+                let mut whole = vec![0.0; m * stride];
+                product_by_gemm((m, n, k), (&mut whole, stride), (&lhs, distance), Right::Transposed(&rhs));
                 assert!(
                     few.iter().zip(&whole).all(|(few, whole)| few.to_bits() == whole.to_bits()),
                     "{m} x {k} x {n}"

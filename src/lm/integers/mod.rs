@@ -46,6 +46,7 @@ pub(super) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -
     }
 }
 
+/// Each thread takes some rows, quantises them, and multiplies them with all matrices.
 fn multiply_by_rows(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> Vec<Vec<f32>> {
     let columns = matrices[0].columns;
     let rows = x.len() / columns;
@@ -82,6 +83,7 @@ fn multiply_by_rows(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> V
     products
 }
 
+/// Each thread takes some outputs of all rows.
 fn multiply_by_outputs(x: &[f32], matrices: &[&IntegerMatrix]) -> Vec<Vec<f32>> {
     let mut rows = Arc::new(IntegerRows::new(x, matrices[0]));
     let factors: Vec<_> = matrices
