@@ -18,6 +18,7 @@ pub mod paper;
 pub mod parquet;
 pub mod report;
 pub mod run;
+pub mod show;
 pub mod sweep;
 pub mod task;
 pub mod text;

@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod schema;
 mod score;
+mod show;
 mod worlds;
 mod write;
 
@@ -87,6 +88,7 @@ commands! {
     Judge => judge,
     Score => score,
     Write => write,
+    Show => show,
     Export => export,
     List => list,
     Schema => schema,

@@ -111,6 +111,12 @@ impl TextArguments {
         read_text(path).map(Source::Text)
     }
 
+    /// The name of the text's file.
+    pub(super) fn title(&self) -> String {
+        let path = self.text.as_ref().or(self.tokens.as_ref());
+        path.and_then(|path| path.file_name()).unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     /// Says where a policy's score never decides.
     pub(super) fn note(&self, policy: Option<SizedPolicy>) {
         if let Some(window) = policy.and_then(SizedPolicy::is_in_effect) {
@@ -151,7 +157,7 @@ impl Source {
 }
 
 /// A value with a text of its own.
-fn parse<T: FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
+pub(super) fn parse<T: FromStr<Err = anyhow::Error>>(text: &str) -> Result<T, String> {
     text.parse().map_err(|error: anyhow::Error| error.to_string())
 }
 

@@ -96,7 +96,7 @@ impl RecordedAttention {
 
     /// What the query at a position pays to the token at another. Sums over a text are exact in f64: these are multiples of
     /// 2^-39, and a text has at most 2^14 tokens.
-    pub(super) fn paid(&self, group: usize, query: usize, token: usize) -> f64 {
+    pub fn paid(&self, group: usize, query: usize, token: usize) -> f64 {
         self.groups[group][query * (query + 1) / 2 + token].to_f64() / f64::from(SCALE)
     }
 

@@ -3,6 +3,7 @@
 mod cache;
 mod likelihood;
 mod score;
+mod trace;
 mod write;
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 pub use cache::{CacheSettings, InvalidSettings, TextLength};
 pub use likelihood::TextRequests;
 pub use score::{ScoreSettings, Scored};
+pub use trace::Trace;
 pub use write::{WriteSettings, Written};
 
 use crate::eviction::{LocalLayers, SizedPolicy};

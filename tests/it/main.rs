@@ -36,6 +36,7 @@ mod schedules;
 mod secrets;
 mod serve;
 mod settling;
+mod show;
 mod statistics;
 mod stream;
 mod threads;

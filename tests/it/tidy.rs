@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// The modules, lowest first, and those each may use; all of them stand above it.
-const MODULES: [(&str, &[&str]); 18] = [
+const MODULES: [(&str, &[&str]); 19] = [
     ("format", &[]),
     ("bounded_read", &[]),
     ("yaml", &["bounded_read", "format"]),
@@ -25,6 +25,7 @@ const MODULES: [(&str, &[&str]); 18] = [
     ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
     ("judge", &["ledger", "task", "metric"]),
     ("report", &["ledger", "metric", "eviction", "format"]),
+    ("show", &["report", "text", "task", "lm", "eviction", "format"]),
     ("compare", &["report", "ledger", "metric", "eviction", "format"]),
     ("paper", &["report", "ledger", "metric"]),
     (
@@ -32,6 +33,7 @@ const MODULES: [(&str, &[&str]); 18] = [
         &[
             "paper",
             "compare",
+            "show",
             "report",
             "judge",
             "run",
@@ -73,7 +75,7 @@ const CRATES: [(&str, &[&str]); 28] = [
     ("resvg", &["report"]),
     ("svg2pdf", &["report"]),
     ("ttf_parser", &["report"]),
-    ("maud", &["report"]),
+    ("maud", &["report", "show"]),
     ("quick_junit", &["compare"]),
     ("serde_saphyr", &["yaml"]),
     ("schemars", &["yaml", "task", "sweep"]),

@@ -3,6 +3,8 @@
 //! Both know the embedded font only, so that files are the same on every machine; the text of a PDF can be searched.
 //! There is no date in a file, and no identifier.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -18,15 +20,8 @@ const USVG_PIXELS: f32 = 96.0;
 
 impl Scene {
     /// A PNG file of 300 pixels per inch.
-    pub(crate) fn png(&self) -> Result<Vec<u8>> {
-        let tree = self.tree()?;
-        let (width, height) = self.size();
-        let (width, height) = (width / 2, height / 2);
-        let mut pixels = Pixmap::new(width, height).ok_or_else(|| anyhow!("a picture of {width} x {height}"))?;
-        let (across, down) = (width as f32 / tree.size().width(), height as f32 / tree.size().height());
-        resvg::render(&tree, Transform::from_scale(across, down), &mut pixels.as_mut());
-        // The background is opaque, so colours without alpha are all there is.
-        let rgb: Vec<u8> = pixels.data().chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
+    pub fn png(&self) -> Result<Vec<u8>> {
+        let (width, height, rgb) = self.pixels(2)?;
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, width, height);
         encoder.set_color(png::ColorType::Rgb);
@@ -35,6 +30,53 @@ impl Scene {
         encoder.set_adaptive_filter(png::AdaptiveFilterType::Adaptive);
         let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&rgb));
         written.context("encoding the PNG")?;
+        Ok(bytes)
+    }
+
+    /// Width, height and pixels of three bytes, each of so many units of the figure.
+    fn pixels(&self, units: u32) -> Result<(u32, u32, Vec<u8>)> {
+        let tree = self.tree()?;
+        let (width, height) = self.size();
+        let (width, height) = (width / units, height / units);
+        let mut pixels = Pixmap::new(width, height).ok_or_else(|| anyhow!("a picture of {width} x {height}"))?;
+        let (across, down) = (width as f32 / tree.size().width(), height as f32 / tree.size().height());
+        resvg::render(&tree, Transform::from_scale(across, down), &mut pixels.as_mut());
+        // The background is opaque, so colours without alpha are all there is.
+        let rgb = pixels.data().chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
+        Ok((width, height, rgb))
+    }
+
+    /// Figures of one size as an animated PNG of 120 pixels per inch, which repeats. The last is shown for two seconds, those before
+    /// it for equal parts of `seconds`.
+    pub fn animated_png(frames: &[Scene], seconds: f64) -> Result<Vec<u8>> {
+        const PIXEL: u32 = 5;
+        let pictures = frames.iter().map(|scene| scene.pixels(PIXEL)).collect::<Result<Vec<_>>>()?;
+        let (width, height, _) = pictures.first().context("an animation has at least one frame")?;
+        let colors = Colors::of(pictures.iter().map(|(_, _, rgb)| &rgb[..]));
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, *width, *height);
+        encoder.set_color(png::ColorType::Indexed);
+        encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_palette(colors.palette.concat());
+        // The first colour is none: what a frame leaves as it was.
+        encoder.set_trns(vec![0]);
+        encoder.set_compression(png::Compression::Best);
+        encoder.set_animated(frames.len() as u32, 0)?;
+        let delay = |seconds: f64| (seconds * 1000.0).round().clamp(1.0, 60_000.0) as u16;
+        encoder.set_frame_delay(delay(seconds / frames.len() as f64), 1000)?;
+        let mut writer = encoder.write_header()?;
+        let mut before: Option<&[u8]> = None;
+        for (at, (_, _, rgb)) in pictures.iter().enumerate() {
+            if at > 0 {
+                writer.set_blend_op(png::BlendOp::Over)?;
+            }
+            if at + 1 == pictures.len() {
+                writer.set_frame_delay(2000, 1000)?;
+            }
+            writer.write_image_data(&colors.indices(rgb, before))?;
+            before = Some(rgb);
+        }
+        writer.finish()?;
         Ok(bytes)
     }
 
@@ -54,6 +96,44 @@ impl Scene {
         });
         let options = Options { fontdb: Arc::clone(fonts), dpi: USVG_PIXELS, ..Options::default() };
         Tree::from_str(&self.svg(), &options).context("reading the figure's SVG")
+    }
+}
+
+/// At most 255 colours that stand for those of several pictures.
+struct Colors {
+    /// The first is none of a picture.
+    palette: Vec<[u8; 3]>,
+    /// The place of each colour's nearest in the palette.
+    places: HashMap<[u8; 3], u8>,
+}
+
+impl Colors {
+    fn of<'a>(pictures: impl Iterator<Item = &'a [u8]>) -> Colors {
+        let mut counts: HashMap<[u8; 3], usize> = HashMap::new();
+        for pixel in pictures.flat_map(|rgb| rgb.as_chunks::<3>().0) {
+            *counts.entry(*pixel).or_default() += 1;
+        }
+        let mut order: Vec<_> = counts.iter().map(|(color, count)| (Reverse(*count), *color)).collect();
+        order.sort_unstable();
+        let mut palette = vec![[0; 3]];
+        palette.extend(order.iter().take(255).map(|(_, color)| *color));
+        let distance =
+            |a: &[u8; 3], b: &[u8; 3]| -> u32 { (0..3).map(|at| u32::from(a[at].abs_diff(b[at])).pow(2)).sum() };
+        let nearest =
+            |color: &[u8; 3]| (1..palette.len()).min_by_key(|at| distance(color, &palette[*at])).unwrap_or(1);
+        let places = counts.keys().map(|color| (*color, nearest(color) as u8)).collect();
+        Colors { palette, places }
+    }
+
+    /// The places of a picture's pixels, none where they are as before.
+    fn indices(&self, rgb: &[u8], before: Option<&[u8]>) -> Vec<u8> {
+        let pixels = rgb.as_chunks::<3>().0;
+        let before = before.map(|before| before.as_chunks::<3>().0);
+        let of = |(at, pixel): (usize, &[u8; 3])| match before {
+            Some(before) if before[at] == *pixel => 0,
+            _ => self.places[pixel],
+        };
+        pixels.iter().enumerate().map(of).collect()
     }
 }
 
@@ -107,6 +187,32 @@ mod tests {
             .map(|(x, _)| x)
             .collect();
         assert!(dark.len() > 100 && dark.iter().all(|x| (65..235).contains(x)), "{dark:?}");
+    }
+
+    #[test]
+    fn an_animation_plays_its_pictures() {
+        let second = || {
+            let mut second = scene();
+            second.fill("band", &[(20.0, 0.0), (30.0, 0.0), (30.0, 9.0)], BLACK, 0.5);
+            second
+        };
+        let file = Scene::animated_png(&[scene(), second(), scene()], 1.0).unwrap();
+        let mut decoder = png::Decoder::new(&file[..]);
+        decoder.set_transformations(png::Transformations::EXPAND);
+        let mut reader = decoder.read_info().unwrap();
+        assert_eq!(reader.info().animation_control.unwrap().num_frames, 3);
+        let mut canvas = Vec::new();
+        for expected in [scene(), second(), scene()] {
+            let mut pixels = vec![0; reader.output_buffer_size()];
+            reader.next_frame(&mut pixels).unwrap();
+            canvas.resize(pixels.len() / 4, [0; 3]);
+            for (shown, pixel) in canvas.iter_mut().zip(pixels.as_chunks::<4>().0) {
+                if pixel[3] > 0 {
+                    *shown = [pixel[0], pixel[1], pixel[2]];
+                }
+            }
+            assert!(canvas.concat() == expected.pixels(5).unwrap().2);
+        }
     }
 
     #[test]

@@ -19,6 +19,11 @@ fn font() -> &'static Face<'static> {
     FONT.get_or_init(|| Face::parse(FILE, 0).expect("the embedded font is a valid font: a test reads it"))
 }
 
+/// Whether the font has a character.
+pub(crate) fn has(c: char) -> bool {
+    font().glyph_index(c).is_some()
+}
+
 /// In font units. Glyph 0 is the box that is drawn for a character the font lacks.
 fn advance(c: char) -> f64 {
     let glyph = font().glyph_index(c).unwrap_or_default();

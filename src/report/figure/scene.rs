@@ -51,7 +51,7 @@ const UNITS: f64 = 600.0;
 /// Farther than the right and lower borders of any figure.
 const FARTHEST: i32 = 65_535;
 
-pub(crate) struct Scene {
+pub struct Scene {
     pub(crate) title: String,
     pub(crate) width: f64,
     pub(crate) height: f64,

@@ -20,6 +20,7 @@ mod tests;
 use anyhow::Result;
 
 pub use live::Live;
+pub use page::page_policy;
 
 use super::{Files, Sources};
 

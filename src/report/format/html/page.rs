@@ -25,11 +25,6 @@ const SCRIPT: &str = concat!(
 
 pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
     let (report, title) = (sources.report, escape::plain(&sources.document.title));
-    let policy = format!(
-        "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
-        digest(STYLE),
-        digest(SCRIPT)
-    );
     let renderer = blocks::Renderer { report };
     // What was asked stands above the controls.
     let is_facts = |block: &Block| matches!(block, Block::Facts(_));
@@ -40,7 +35,7 @@ pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta http-equiv="Content-Security-Policy" content=(page_policy(STYLE, SCRIPT));
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="referrer" content="no-referrer";
                 meta name="color-scheme" content="light dark";
@@ -63,6 +58,15 @@ pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
         }
     };
     Ok(whole.into_string())
+}
+
+/// The content security policy of a page with this style and this script, which may load nothing else.
+pub fn page_policy(style: &str, script: &str) -> String {
+    format!(
+        "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+        digest(style),
+        digest(script)
+    )
 }
 
 /// A text's digest as a content security policy writes it.
