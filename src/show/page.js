@@ -187,7 +187,7 @@
   // The strips: positions across, time down, as dark as a token is held.
   const strips = document.getElementById('strips');
   const WIDE = 1024, HIGH = 256;
-  strips.append(make('h2', { textContent: 'The cache over time' }), make('p', { className: 'axis', textContent: 'Across: the tokens of the text. Down: tokens read. Dark where a token is held. Click to go there.' }));
+  strips.append(make('h2', { textContent: 'The cache over time' }), make('p', { className: 'axis', textContent: 'Across: the tokens of the text. Down: tokens read. Dark where a token is held. Click to go to a step.' }));
   for (const side of sides) {
     side.canvas = make('canvas', { width: Math.min(total, WIDE), height: Math.min(total, HIGH) });
     side.canvas.setAttribute('role', 'img');
@@ -300,14 +300,17 @@
       const gone = ends.filter(left => left < total);
       const still = held(side, chosen, read);
       const parts = [];
-      if (chosen < read) parts.push(`held in ${still} of ${to - from} now`);
-      parts.push(gone.length === 0 ? 'held to the end' : `left first after token ${(Math.min(...gone) + 1).toLocaleString('en')}, last ${gone.length < ends.length ? 'never' : 'after token ' + (Math.max(...gone) + 1).toLocaleString('en')}`);
+      const all = to - from;
+      if (chosen < read) parts.push(`held by ${still} of ${all} layers and heads now`);
+      const after = step => 'after token ' + (step + 1).toLocaleString('en');
+      const last = gone.length < all ? `${all - gone.length} hold it to the end` : 'dropped last ' + (gone.length && after(Math.max(...gone)));
+      parts.push(gone.length === 0 ? 'held to the end' : `dropped first ${after(Math.min(...gone))}, ${last}`);
       parts.push(`stayed for ${Math.round(lived / (to - from)).toLocaleString('en')} tokens on average`);
-      if (chosen > 0) parts.push(`NLL ${nats(side.nll[chosen - 1])}, with the full cache ${nats(full[chosen - 1])}`);
+      if (chosen > 0) parts.push(`its NLL is ${nats(side.nll[chosen - 1])}, with the full cache ${nats(full[chosen - 1])}`);
       if (attention) {
         const { received, paid } = attention.sides[index];
-        if (chosen > 0) parts.push(`${percent(paid[chosen])} of what it attends to had left`);
-        if (attention.received[chosen] > 0) parts.push(`${percent(received[chosen] / attention.received[chosen])} of the attention that later tokens pay to it comes after it left`);
+        if (chosen > 0) parts.push(`${percent(paid[chosen])} of its attention is on tokens that were dropped`);
+        if (attention.received[chosen] > 0) parts.push(`${percent(received[chosen] / attention.received[chosen])} of the attention it gets from later tokens comes after it was dropped`);
       }
       const canvas = make('canvas', { width: Math.min(total, WIDE), height: to - from });
       const context = canvas.getContext('2d');
@@ -319,7 +322,7 @@
       canvas.style.height = Math.max(12, Math.min(160, 5 * (to - from))) + 'px';
       canvas.setAttribute('role', 'img');
       canvas.setAttribute('aria-label', 'When each layer and head held the token');
-      panel.append(make('div', { className: 'side' }, make('p', {}, (sides.length > 1 ? side.name + ': ' : '') + parts.join('; ') + '.'), canvas));
+      panel.append(make('div', { className: 'side' }, make('p', {}, (sides.length > 1 ? side.name + ': ' : '') + parts.join('; ') + '.'), canvas, make('p', { className: 'axis', textContent: 'From top to bottom: layers and heads. Across: the tokens read while each holds it.' })));
     });
   };
   const forget = () => {

@@ -112,7 +112,7 @@ fn cost(view: &View, side: &Side, index: usize) -> Markup {
         section.cost {
             h2 { "What forgetting cost" @if view.sides.len() > 1 { ": " (escape::plain(&side.name)) } }
             p { "Negative log-likelihood of each token, less that under the full cache, in nats: "
-                (format!("{mean:+.3}")) " in the mean, " (format!("{most:.1}")) " at the top of the chart." }
+                (format!("{mean:+.3}")) " in the mean, " (format!("{most:.1}")) " at the top of the chart, which leaves out where it is lower." }
             svg.chart viewBox={ "0 0 " (width) " 100" } preserveAspectRatio="none" role="img" aria-label="Cost of each token" data-side=(index) {
                 path d=(path) vector-effect="non-scaling-stroke" {}
             }
