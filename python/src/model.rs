@@ -6,6 +6,7 @@ use pyo3::types::PyBytes;
 use tova_bench::eviction::{self, CacheSize, LocalLayers, Positions, Schedule};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{Arithmetic, DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
+use tova_bench::show::{self, Request, View};
 use tova_bench::task::{CacheConfig, TokenAnswer, TokenRequest};
 use tova_bench::text::{CacheSettings, ScoreSettings, Scored, TextLength, TextModel, TextRequests, WriteSettings};
 
@@ -144,6 +145,32 @@ impl Model {
         let survivors = scored.survivors.iter().map(|layer| layer.iter().map(array).collect()).collect();
         let evictions: Vec<u32> = scored.eviction_rows().flatten().collect();
         Ok((PyBytes::new(py, &bytes(&nll, f32::to_ne_bytes)), survivors, array(&evictions)))
+    }
+
+    /// A page of a text as one or two caches hold it, open after `at` tokens.
+    fn show(
+        &self,
+        py: Python<'_>,
+        tokens: Vec<u32>,
+        caches: Vec<CacheArguments<'_>>,
+        prompt: Option<usize>,
+        write: usize,
+        at: Option<usize>,
+    ) -> PyResult<String> {
+        let (mut settings, mut own) = (Vec::new(), Vec::new());
+        for (number, cache) in (1..).zip(&caches) {
+            let (mut cache, policies) = cache.settings()?;
+            // Two of one's own have two names.
+            if let Some((_, policy)) = policies.into_iter().next() {
+                cache.policy = if number > 1 { format!("own policy {number}") } else { cache.policy };
+                own.push((cache.policy.clone(), policy));
+            }
+            settings.push(cache);
+        }
+        let (title, chunk) = ("the text".to_owned(), Scored::CHUNK);
+        let request = Request { title, tokens, prompt, caches: settings, own: &own, chunk, write };
+        let view = detached(py, || self.pool.install(|| View::read(&self.model, request)))?;
+        Ok(show::page(&view, at.unwrap_or(view.tokens()).clamp(1, view.tokens())))
     }
 
     /// Texts that continue a prompt: for each its tokens, the text, and whether a stop ended it.

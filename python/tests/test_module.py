@@ -230,6 +230,21 @@ tasks: [{perplexity: {dataset: embedded, length: 256, books: 2, chunks_per_book:
 """
 
 
+def test_a_page_is_that_of_the_command(model, tmp_path):
+    (tmp_path / "the text").write_text(TEXT)
+    more = ["--policy", "tova", "--cache-size", "24", "--against-size", "16", "--at", "50", "-o", "page.html"]
+    ended = command("show", "--model", "pocket", "--text", "the text", *more, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    page = tb.show(model, TEXT, "tova", 24, against={"cache_size": 16}, at=50)
+    page.save(tmp_path / "mine.html")
+    assert (tmp_path / "mine.html").read_text() == (tmp_path / "page.html").read_text()
+    assert page._repr_html_().startswith("<iframe srcdoc=\"&lt;!DOCTYPE html&gt;")
+    # Two policies of one's own stand side by side under two names.
+    score = lambda step: step.attention.mean(0)
+    pair = model.show(TEXT, tb.Policy(score), 16, against=tb.Policy("last_attention", scope="head")).html
+    assert "own policy with 16 entries" in pair and "own policy 2 with 16 entries" in pair
+
+
 def test_a_sweep_with_policies_of_ones_own(tmp_path):
     sweep = tmp_path / "own.yaml"
     sweep.write_text(SWEEP)

@@ -15,6 +15,7 @@ literature or one of your own, and sweeps over models, policies and cache sizes.
 from __future__ import annotations
 
 import hashlib
+import html
 import inspect
 import json
 import os
@@ -33,7 +34,7 @@ os.environ["CANDLE_NUM_THREADS"] = "1"
 from ._native import Error, Policy as _Policy  # noqa: E402
 from . import _native  # noqa: E402
 
-__all__ = ["Error", "Model", "Policy", "Score", "Step", "Text", "load", "load_results", "main", "rotate", "run"]
+__all__ = ["Error", "Model", "Page", "Policy", "Score", "Step", "Text", "load", "load_results", "main", "rotate", "run", "show"]
 
 #: A text, or its token ids, to which nothing is added.
 Tokens = Union[str, Sequence[int], np.ndarray]
@@ -266,6 +267,33 @@ class Model:
         layers = [[np.frombuffer(group, np.uint32) for group in layer] for layer in survivors]
         return Score(tokens, np.frombuffer(nll, np.float32), layers, np.frombuffer(log, np.uint32).reshape(-1, 4), self)
 
+    def show(
+        self,
+        text: Tokens,
+        policy: str | Policy = "full",
+        cache_size: int | str | None = None,
+        *,
+        against: str | Policy | Mapping[str, Any] | None = None,
+        schedule: str | int | None = None,
+        prompt: int | None = None,
+        write: int = 0,
+        chat: bool = False,
+        positions: str = "absolute",
+        local_layers: str = "bounded",
+        seed: int = 0,
+        at: int | None = None,
+    ) -> Page:
+        """A page of a text as a cache holds it, token by token, which a notebook shows. ``against`` is a second cache beside it: a
+        policy, or what differs, such as ``{"cache_size": 128}``. With ``write`` the model continues the text by up to so many tokens
+        under the first cache; ``chat`` puts its chat template around the text. ``at``: after how many tokens the page opens."""
+        first = {"policy": policy, "cache_size": cache_size, "schedule": schedule}
+        first |= {"positions": positions, "local_layers": local_layers, "seed": seed}
+        caches = [first]
+        if against is not None:
+            caches.append(first | (dict(against) if isinstance(against, Mapping) else {"policy": against}))
+        page = self._native.show(self.tokens(text, chat=chat).tolist(), [_cache(**cache) for cache in caches], prompt, write, at)
+        return Page(page)
+
     def write(
         self,
         prompt: Tokens,
@@ -319,6 +347,26 @@ def _cache(policy: Any, cache_size: Any, schedule: Any, positions: str, local_la
     sizes = {"cache_size": cache_size, "schedule": schedule}
     cache = {"policy": policy, **{key: None if value is None else str(value) for key, value in sizes.items()}, "positions": positions}
     return {**cache, "local_layers": local_layers, "seed": seed}
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page that needs no network and no other file. A notebook shows it."""
+
+    html: str
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes it to a file."""
+        Path(path).write_text(self.html, encoding="utf-8")
+
+    def _repr_html_(self) -> str:
+        return f'<iframe srcdoc="{html.escape(self.html)}" width="100%" height="760" style="border: 0"></iframe>'
+
+
+def show(model: Model | str | os.PathLike[str], text: Tokens, policy: Any = "full", cache_size: Any = None, **settings: Any) -> Page:
+    """:meth:`Model.show` of a loaded model, or of one to be loaded."""
+    model = model if isinstance(model, Model) else load(model)
+    return model.show(text, policy, cache_size, **settings)
 
 
 def load(

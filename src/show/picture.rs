@@ -81,13 +81,15 @@ fn lines(units: &[Unit], size: f64, room: f64) -> Vec<Placed> {
     let mut line: Placed = Vec::new();
     let mut end = 0.0;
     let begins = |at: usize| units[at].text.starts_with(char::is_whitespace);
+    // A line begins with its first letter: the space before it is left of the line, where nothing is drawn.
+    let space = |at: usize| if units[at].text.starts_with(' ') { font::width(" ", size) } else { 0.0 };
     for (at, unit) in units.iter().enumerate() {
         let width = font::width(&drawn(&unit.text), size);
-        if end + width > room && !line.is_empty() {
+        if end + width > room && !line.is_empty() && !unit.text.trim().is_empty() {
             // What has no space before it goes to the next line with what it continues.
             let word = line.iter().rposition(|(at, _)| begins(*at)).filter(|word| *word > 0 && !begins(at));
             let moved = line.split_off(word.unwrap_or(line.len()));
-            let shift = moved.first().map_or(end, |(_, start)| *start);
+            let shift = moved.first().map_or(end + space(at), |(first, start)| start + space(*first));
             lines.push(std::mem::take(&mut line));
             line.extend(moved.into_iter().map(|(at, start)| (at, start - shift)));
             end -= shift;
@@ -135,18 +137,20 @@ fn draw(
                 continue;
             }
             let (text, x) = (drawn(&unit.text), left + start);
+            let end = x + font::width(&text, size);
             let shade = side.shade(first, unit.tokens, read);
             let is_newest = read <= first + unit.tokens && read < view.tokens;
             let (color, opacity) = if is_newest { (NOW, 1.0) } else { (HELD, opacity(shade)) };
-            ground(scene, (x, middle), (font::width(&text, size), size), color, opacity);
+            let x_of_ground = x.max(left);
+            ground(scene, (x_of_ground, middle), (end - x_of_ground, size), color, opacity);
             let ink = if is_newest || shade > SHADES / 2 { BLACK } else { faded(shade) };
             // SVG leaves out spaces at the beginning of a text.
             let letters = text.trim_start();
             let start = x + font::width(&text[..text.len() - letters.len()], size);
             scene.text((start, middle), letters, size, ink, Across::Left);
             if first >= view.tokens - view.written {
-                let (line, end) = (middle + 0.62 * size, x + font::width(&text, size));
-                scene.stroke("axis", &[(x, line), (end, line)], Pen::new(GREY, 0.6));
+                let line = middle + 0.62 * size;
+                scene.stroke("axis", &[(x_of_ground, line), (end, line)], Pen::new(GREY, 0.6));
             }
         }
     }
