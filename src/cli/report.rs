@@ -14,9 +14,10 @@ use super::progress::Mode;
 use super::results::CellArguments;
 use super::serve::{Address, Site, Source};
 use super::terminal;
-use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select};
+use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
 use crate::report::{Distance, FORMATS, Format, Options, Plain, WIDTH, Written, label, with_unique_names};
+use crate::show::{View, page};
 
 /// Draw tables and curves from results; no model is needed
 #[derive(Clone, Debug, Args)]
@@ -124,7 +125,27 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     let (within, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
     let width = terminal::columns(WIDTH);
     let plain = arguments.plain.unwrap_or_default();
-    paper::write_report(rows, &Options { out, formats, within, reference, all, width, unfinished, plain })
+    // Links are to files beside the report, which a server does not have.
+    let is_page = arguments.serve.is_none() && formats.iter().any(|format| format.name == "html");
+    let pages = if is_page && arguments.results.contains(&out) { pages(&out, rows)? } else { BTreeMap::new() };
+    paper::write_report(rows, &Options { out, formats, within, reference, all, width, pages, unfinished, plain })
+}
+
+/// Draws the samples of a results folder that have an eviction log, each as a page beside the log.
+pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text), String>> {
+    let ledger = Ledger::existing(folder)?;
+    let mut pages = BTreeMap::new();
+    for (row, base) in ledger.eviction_logs(rows)? {
+        let name = base.with_added_extension("html");
+        match View::of_log(row, &folder.join(base)) {
+            Ok(view) => {
+                write_derived(&folder.join(&name), page(&view, view.tokens()).as_bytes())?;
+                pages.insert((row.cell.clone(), row.sample.clone()), name.to_string_lossy().into_owned());
+            }
+            Err(error) => eprintln!("warning: a sample is not shown token by token: {error:#}"),
+        }
+    }
+    Ok(pages)
 }
 
 fn show(written: &Written, out: &Path) -> Result<u8> {

@@ -1,5 +1,6 @@
 //! `run`: measures what a sweep still lacks, then draws the report.
 
+use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +13,7 @@ use super::downloads::Downloads;
 use super::machine_args::open;
 use super::output::print;
 use super::progress::Mode;
-use super::report::say_where;
+use super::report::{pages, say_where};
 use super::run_progress::RunProgress;
 use super::serve::{Address, Site, Source};
 use super::signals::Interrupt;
@@ -149,7 +150,7 @@ fn has_timed_work(prepared: &Prepared) -> bool {
 
 /// Draws what is measured, and prints the tables.
 fn draw(current: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
-    let written = write(current, folder)?;
+    let written = write(current, folder, true)?;
     if let Some(written) = &written {
         print(&written.terminal)?;
         if mode != Mode::Json {
@@ -159,19 +160,22 @@ fn draw(current: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> 
     Ok(written)
 }
 
-fn write(Current { rows, unfinished, .. }: Current, folder: &Path) -> Result<Option<Written>> {
+/// Writes the report; with pages of single samples, which a server does not have.
+fn write(Current { rows, unfinished, .. }: Current, folder: &Path, with_pages: bool) -> Result<Option<Written>> {
     if rows.is_empty() {
         return Ok(None);
     }
-    let options = Options { unfinished, width: terminal::columns(WIDTH), ..Options::everything(folder) };
-    paper::write_report(&with_unique_names(rows), &options).map(Some)
+    let rows = with_unique_names(rows);
+    let pages = if with_pages { pages(folder, &rows)? } else { BTreeMap::new() };
+    let options = Options { unfinished, pages, width: terminal::columns(WIDTH), ..Options::everything(folder) };
+    paper::write_report(&rows, &options).map(Some)
 }
 
 /// Serves the report of a folder while it is measured.
 fn serve(address: Address, ledger: &Ledger, progress: &Arc<Mutex<RunProgress>>, mode: Mode) -> Result<Site> {
     let (watched, read) = (ledger.clone(), ledger.clone());
     let state = move || Ok(vec![watched.state()?]);
-    let draw = move || write(read.current(Wanted::Measured)?, read.folder());
+    let draw = move || write(read.current(Wanted::Measured)?, read.folder(), false);
     let progress = Arc::clone(progress);
     let warn = move |message: &str| {
         progress.lock().unwrap_or_else(PoisonError::into_inner).show(&Event::Warning(message.to_owned()));

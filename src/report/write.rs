@@ -26,6 +26,8 @@ pub struct Options {
     pub formats: Vec<&'static Format>,
     /// How far from the full cache the smallest cache that is enough may be; empty: as far as in the paper's claims.
     pub within: Vec<Distance>,
+    /// Pages of single samples, as seen from the folder, by cell and sample.
+    pub pages: BTreeMap<(Text, Text), String>,
     /// How many samples each cell that is not complete is to have, by id.
     pub unfinished: BTreeMap<Text, usize>,
     /// The policy that pairs are shown against; `None`: the first of the sweep.
@@ -49,6 +51,7 @@ impl Options {
             all: false,
             width: WIDTH,
             unfinished: BTreeMap::new(),
+            pages: BTreeMap::new(),
             plain: Plain::default(),
         }
     }
@@ -76,7 +79,7 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let report = Report::of(&results, &options.within, options.reference.as_deref(), published);
+    let report = Report::of(&results, &options.within, options.reference.as_deref(), published, &options.pages);
     let (document, summary) = (sections::document(&report), sections::summary(&report));
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();

@@ -1,6 +1,7 @@
 //! `show`: a text as a cache holds it, token by token, as a page or a picture.
 
 mod attention;
+mod log;
 mod page;
 mod picture;
 mod read;
@@ -29,7 +30,7 @@ pub struct View {
     tokens: usize,
     /// How many of the last tokens the model wrote itself.
     written: usize,
-    /// Negative log-likelihoods under the full cache, of every token after the first.
+    /// Negative log-likelihoods under the full cache, of every token after the first; empty where they are not known.
     full: Vec<Option<f32>>,
     /// One cache, or two side by side.
     sides: Vec<Side>,

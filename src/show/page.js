@@ -102,7 +102,7 @@
           side.spans[unit].className = nameOf(shade) + (unitOf[chosen] === unit ? ' chosen' : '');
         }
       }
-      mark(side.chart, read);
+      if (side.chart) mark(side.chart, read);
     }
     output.textContent = `${read.toLocaleString('en')} of ${total.toLocaleString('en')} tokens`;
     slider.value = read;
@@ -174,7 +174,7 @@
     for (const side of sides) keepInSight(side.text, side.spans[unitOf[token]]);
   };
   for (const side of sides) {
-    side.chart.addEventListener('click', event => lookAt(Math.round(placeIn(side.chart, event) * (total - 1))));
+    side.chart?.addEventListener('click', event => lookAt(Math.round(placeIn(side.chart, event) * (total - 1))));
   }
   for (const link of document.querySelectorAll('.peaks a')) {
     link.addEventListener('click', event => {
@@ -306,7 +306,7 @@
       const last = gone.length < all ? `${all - gone.length} hold it to the end` : 'dropped last ' + (gone.length && after(Math.max(...gone)));
       parts.push(gone.length === 0 ? 'held to the end' : `dropped first ${after(Math.min(...gone))}, ${last}`);
       parts.push(`stayed for ${Math.round(lived / (to - from)).toLocaleString('en')} tokens on average`);
-      if (chosen > 0) parts.push(`its NLL is ${nats(side.nll[chosen - 1])}, with the full cache ${nats(full[chosen - 1])}`);
+      if (chosen > 0 && full.length) parts.push(`its NLL is ${nats(side.nll[chosen - 1])}, with the full cache ${nats(full[chosen - 1])}`);
       if (attention) {
         const { received, paid } = attention.sides[index];
         if (chosen > 0) parts.push(`${percent(paid[chosen])} of its attention is on tokens that were dropped`);

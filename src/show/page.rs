@@ -51,7 +51,9 @@ pub fn page(view: &View, at: usize) -> String {
                         @for (index, side) in view.sides.iter().enumerate() { (text(view, side, index, at)) }
                     }
                     section #token aria-live="polite" hidden {}
-                    @for (index, side) in view.sides.iter().enumerate() { (cost(view, side, index)) }
+                    @if !view.full.is_empty() {
+                        @for (index, side) in view.sides.iter().enumerate() { (cost(view, side, index)) }
+                    }
                     section #strips hidden {}
                 }
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) ". This page loads nothing from a network and sends nothing to one." } }

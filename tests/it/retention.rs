@@ -1,8 +1,10 @@
 //! Retention: the eviction log of a small model against its survivors, and the task through the command line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
 
 use crate::support::program::run;
 use crate::support::rows::{assert_same, measured};
@@ -184,6 +186,13 @@ fn rows_split_the_log_into_groups() {
     );
 }
 
+/// The groups of each layer and the steps at which tokens leave, as a page of `show` has them.
+fn page_data(page: &str) -> Value {
+    let data = crate::show::data(page);
+    let side = &data["sides"][0];
+    json!({ "groups": side["groups"], "left": crate::show::shorts(&side["left"]) })
+}
+
 /// The side files of a cell, by name.
 fn side_files(results: &Path, cell: &str) -> BTreeMap<String, Table> {
     let logs = fs::read_dir(results.join("logs")).unwrap().map(|entry| entry.unwrap().path());
@@ -191,6 +200,7 @@ fn side_files(results: &Path, cell: &str) -> BTreeMap<String, Table> {
         return BTreeMap::new();
     };
     let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let files = files.filter(|file| file.path().extension().unwrap() == "parquet");
     let read = |path: &Path| Table::from_parquet(fs::read(path).unwrap()).unwrap();
     files.map(|file| (file.file_name().into_string().unwrap(), read(&file.path()))).collect()
 }
@@ -205,13 +215,14 @@ fn side_files_hold_the_log_and_the_tokens() {
     for cell in ["__tova__16__", "__h2o__100__", "__tova-head__16__"] {
         let files = side_files(&results, cell);
         // Two samples of each of two books whose names differ only in one special character.
-        assert_eq!(files.len(), 8, "{:?}", files.keys());
+        assert_eq!(files.len(), 12, "{:?}", files.keys());
         assert!(
             files.keys().all(|name| name.is_ascii() && !name.contains([' ', '\'', '#'])),
             "{:?}",
             files.keys()
         );
-        for (name, log) in files.iter().filter(|(name, _)| !name.contains(".tokens.")) {
+        let is_log = |name: &str| !name.contains(".tokens.") && !name.contains(".groups.");
+        for (name, log) in files.iter().filter(|(name, _)| is_log(name)) {
             let tokens = &files[&name.replace(".parquet", ".tokens.parquet")];
             assert_eq!(tokens.column::<u32>("position").unwrap(), (0..200).collect::<Vec<_>>());
             let classes = tokens.column::<String>("class").unwrap();
@@ -220,6 +231,8 @@ fn side_files_hold_the_log_and_the_tokens() {
             let size = if cell.contains("100") { 100 } else { 16 };
             let groups = if cell.contains("__tova__") { 1 } else { 2 };
             assert_eq!(log.height(), 2 * groups * (200 - size));
+            let counts = &files[&name.replace(".parquet", ".groups.parquet")];
+            assert_eq!(counts.column::<u32>("groups").unwrap(), [groups as u32; 2]);
         }
         // The map of the first sample is its log.
         let map = rows.iter().filter(|row| {
@@ -239,11 +252,32 @@ fn side_files_hold_the_log_and_the_tokens() {
                 own.for_each(|((_, step), victim)| from_log[victim as usize] = step);
                 from_log == left
             };
-            assert_eq!(files.iter().filter(|(name, log)| !name.contains(".tokens.") && same(log)).count(), 1);
+            assert_eq!(files.iter().filter(|(name, log)| is_log(name) && same(log)).count(), 1);
         }
     }
     for cell in ["__full__", "__truncate__16__", "__tova__4096__"] {
         assert!(side_files(&results, cell).is_empty(), "{cell}");
+    }
+    // The report links each sample's page, which has what is in the log.
+    run(folder, &["report", "one", "--format", "html"]).with_code(0);
+    let report = fs::read_to_string(results.join("report.html")).unwrap();
+    let links: Vec<&str> = report.split("href=\"").filter_map(|rest| rest.split('"').next()).collect();
+    let links: BTreeSet<&str> = links.into_iter().filter(|link| link.starts_with("logs/")).collect();
+    let logs = fs::read_dir(results.join("logs")).unwrap().count();
+    assert_eq!(links.len(), 4 * logs);
+    for link in links {
+        let data = page_data(&fs::read_to_string(results.join(link)).unwrap());
+        let base = results.join(link.strip_suffix(".html").unwrap());
+        let log = Table::from_parquet(fs::read(base.with_added_extension("parquet")).unwrap()).unwrap();
+        let groups: Vec<usize> = serde_json::from_value(data["groups"].clone()).unwrap();
+        let mut left = vec![200; 200 * groups.iter().sum::<usize>()];
+        let column = |name| log.column::<u32>(name).unwrap().into_iter().map(|number| number as usize);
+        for (((layer, group), step), victim) in
+            column("layer").zip(column("group")).zip(column("step")).zip(column("victim"))
+        {
+            left[(groups[..layer].iter().sum::<usize>() + group) * 200 + victim] = step;
+        }
+        assert_eq!(data["left"], json!(left), "{link}");
     }
     // Nothing is measured again, and rows do not depend on which run measured them.
     run(folder, &["run", "sweep.yaml", "--no-report", "--results", "two", "--limit", "5", "--threads", "1"])

@@ -12,7 +12,7 @@ use crate::support::program::{Ended, run};
 const TEXT: &str = "The ferry crossed before dawn, and nobody saw who came ashore. ";
 
 /// The data of a page.
-fn data(page: &str) -> Value {
+pub fn data(page: &str) -> Value {
     let start = page.find("<script id=\"data\" type=\"application/json\">").expect("a page has data");
     let json = &page[start..];
     serde_json::from_str(&json[json.find('>').unwrap() + 1..json.find("</script>").unwrap()]).unwrap()
@@ -26,7 +26,7 @@ fn floats(value: &Value) -> Vec<f32> {
     bytes(value).as_chunks::<4>().0.iter().map(|four| f32::from_le_bytes(*four)).collect()
 }
 
-fn shorts(value: &Value) -> Vec<usize> {
+pub fn shorts(value: &Value) -> Vec<usize> {
     bytes(value).as_chunks::<2>().0.iter().map(|two| u16::from_le_bytes(*two).into()).collect()
 }
 

@@ -25,7 +25,7 @@ const MODULES: [(&str, &[&str]); 19] = [
     ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
     ("judge", &["ledger", "task", "metric"]),
     ("report", &["ledger", "metric", "eviction", "format"]),
-    ("show", &["report", "text", "task", "lm", "eviction", "format"]),
+    ("show", &["report", "text", "task", "lm", "ledger", "eviction", "parquet", "format"]),
     ("compare", &["report", "ledger", "metric", "eviction", "format"]),
     ("paper", &["report", "ledger", "metric"]),
     (

@@ -197,7 +197,11 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
             let log =
                 log.into_iter().find(|folder| folder.to_string_lossy().ends_with(row.cell.as_str())).unwrap();
             let mut files = fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path());
-            let file = files.find(|file| !file.to_string_lossy().contains(".tokens.")).unwrap();
+            let file = files
+                .find(|file| {
+                    ![".tokens.", ".groups.", ".html"].iter().any(|kind| file.to_string_lossy().contains(kind))
+                })
+                .unwrap();
             let table = Table::from_parquet(fs::read(file).unwrap()).unwrap();
             let [layers, groups, steps, victims] =
                 ["layer", "group", "step", "victim"].map(|name| table.column::<u32>(name).unwrap());

@@ -26,6 +26,8 @@ pub enum Block {
     Paragraph(String),
     /// Notes, one sentence each.
     List(Vec<String>),
+    /// Other pages: what each is, and where, as seen from the report.
+    Links(Vec<(String, String)>),
     /// Where a page shows single samples.
     Samples,
 }

@@ -69,6 +69,11 @@ impl Renderer {
                 }
                 Block::Paragraph(text) => *file += &format!("{}\n\n", escape::markdown(text)),
                 Block::List(items) => push_list(file, items),
+                Block::Links(links) => {
+                    let link =
+                        |(words, page): &(String, String)| format!("* [{}]({page})\n", escape::markdown(words));
+                    *file += &(links.iter().map(link).collect::<String>() + "\n");
+                }
                 Block::Samples => {}
             }
         }

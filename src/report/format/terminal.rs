@@ -80,7 +80,7 @@ impl Renderer {
                 Block::List(items) => {
                     parts.push(items.iter().map(|item| self.wrapped(&format!("  {item}"))).collect());
                 }
-                Block::Facts(_) | Block::Figure(_) | Block::Samples => {}
+                Block::Facts(_) | Block::Figure(_) | Block::Links(_) | Block::Samples => {}
             }
         }
     }

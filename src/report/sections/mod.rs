@@ -17,6 +17,7 @@ mod slices;
 pub(crate) mod speed;
 pub(crate) mod values;
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::document::{Block, Document};
@@ -25,6 +26,7 @@ use super::figure::{Figure, SeriesStyles};
 use super::published::Published;
 use super::series::breakdown::{Breakdown, breakdowns};
 use super::series::{Distance, Panel, Results, SeriesKey};
+use crate::ledger::Text;
 use kept::Kept;
 use setting::{Measured, Setting};
 use speed::Speeds;
@@ -73,6 +75,8 @@ pub(crate) struct Report<'a> {
     /// The policy that pairs are shown against, where one was asked for.
     reference: Option<String>,
     published: &'a dyn Published,
+    /// Pages of single samples, by cell and sample.
+    pages: &'a BTreeMap<(Text, Text), String>,
 }
 
 impl<'a> Report<'a> {
@@ -82,6 +86,7 @@ impl<'a> Report<'a> {
         distances: &[Distance],
         reference: Option<&str>,
         published: &'a dyn Published,
+        pages: &'a BTreeMap<(Text, Text), String>,
     ) -> Self {
         let panels = results.whole();
         let mut keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
@@ -98,6 +103,7 @@ impl<'a> Report<'a> {
             are_asked: !distances.is_empty(),
             reference: reference.map(str::to_owned),
             published,
+            pages,
             panels,
             keys,
         }

@@ -66,6 +66,7 @@ impl RetentionSamples {
         let mut side_files = Vec::new();
         if task.eviction_log && policy.is_some() {
             side_files.push(SideFile { kind: "", table: log_table(&lifetimes) });
+            side_files.push(SideFile { kind: "groups", table: groups_table(&lifetimes) });
             side_files.push(SideFile { kind: "tokens", table: tokens_table(text, pieces) });
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -207,6 +208,15 @@ fn log_table(lifetimes: &Lifetimes) -> Table {
     for (name, at) in [("layer", 0), ("group", 2), ("step", 1), ("victim", 3)] {
         table.push(name, column(at));
     }
+    table
+}
+
+/// How many groups of heads decide in each layer, those included that evict nothing.
+fn groups_table(lifetimes: &Lifetimes) -> Table {
+    let groups: Vec<u32> = (0..lifetimes.layers()).map(|layer| lifetimes.left(layer).len() as u32).collect();
+    let mut table = Table::default();
+    table.push("layer", (0..lifetimes.layers() as u32).collect::<Vec<_>>());
+    table.push("groups", groups);
     table
 }
 

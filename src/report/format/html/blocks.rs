@@ -53,6 +53,9 @@ impl Renderer<'_> {
             Block::Figure(of) => figure::figure(of, &self.report.styles),
             Block::Paragraph(text) => html! { p.about { (escape::plain(text)) } },
             Block::List(items) => html! { ul.notes { @for item in items { li { (escape::plain(item)) } } } },
+            Block::Links(links) => {
+                html! { ul.notes { @for (words, page) in links { li { a href=(page) { (escape::plain(words)) } } } } }
+            }
             Block::Samples => samples(),
         }
     }
