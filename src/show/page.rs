@@ -45,7 +45,7 @@ pub fn page(view: &View, at: usize) -> String {
                         "A token is dark while all layers and heads hold it, and fades as they drop it:"
                         @for shade in (0..=SHADES).step_by(2) { " " span class={ "h" (shade) } { (shade * 100 / SHADES) " %" } }
                         ". " span.now { "The newest" } " is marked; tokens not yet read are blank."
-                        span.scripted hidden { " Choose a token to see when it left and what it attends to." }
+                        span.scripted hidden { " Choose a token to see when it left" @if view.attention.is_some() { " and what it attends to" } "." }
                     }
                     div .sides .two[view.sides.len() > 1] {
                         @for (index, side) in view.sides.iter().enumerate() { (text(view, side, index, at)) }

@@ -1,6 +1,7 @@
 //! Figures: one description of each, drawn by one writer of SVG. Knows series; nothing of texts around a figure.
 
 pub(crate) mod axis;
+pub(crate) mod best_map;
 pub(crate) mod by_size;
 pub(crate) mod chart;
 pub(crate) mod drawing;
@@ -29,4 +30,4 @@ pub(crate) use plain::Plain;
 #[cfg(test)]
 pub(crate) use scene::texts;
 pub(crate) use scene::{Across, Pen, Scene, Spot};
-pub(crate) use series_style::{BLACK, Color, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};
+pub(crate) use series_style::{BLACK, COLORS, Color, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};

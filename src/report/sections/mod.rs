@@ -2,6 +2,7 @@
 //!
 //! [`document`] is the whole report, [`summary`] the short answer for a terminal and for a pull request.
 
+mod best;
 pub(crate) mod ceiling;
 mod enough;
 mod evicted;
@@ -47,8 +48,15 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] =
     &[speed::blocks, setting::metrics, kept::blocks, heads::blocks, evicted::blocks, setting::facts];
 
 /// The parts of a metric in a setting.
-const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] =
-    &[setting::figure, values::lead, enough::of_setting, values::rest, ceiling::blocks, pairs::blocks];
+const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
+    setting::figure,
+    values::lead,
+    best::blocks,
+    enough::of_setting,
+    values::rest,
+    ceiling::blocks,
+    pairs::blocks,
+];
 
 /// The parts of the short answer.
 const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] =
