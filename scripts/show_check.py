@@ -29,6 +29,9 @@ SETTINGS = [
     (LATIN, {"policy": "tova", "cache_size": 40, "schedule": "cut", "prompt": 80}),
     (LATIN, {"policy": "pooled", "cache_size": 24}),
     (LATIN, {"policy": "window+4", "cache_size": 24}),
+    # Longer than the windows of models that have some.
+    (LATIN * 6, {"policy": "tova", "cache_size": 600}),
+    (LATIN * 6, {"policy": "tova", "cache_size": 40, "local_layers": "exempt"}),
     (OTHER, {"policy": "tova", "cache_size": 24}),
     (OTHER, {"policy": "h2o", "cache_size": 24}),
 ]
@@ -99,7 +102,13 @@ def check_numbers(browser, program, text, settings):
         first += count
     steps = [len(tokens) // 2, 3 * len(tokens) // 4, len(tokens)]
     answers = program.score([{"tokens": tokens[:step], **settings} for step in steps])
-    for step, answer in zip(steps, answers, strict=True):
+    # In a layer with a window of the model the oldest survivor may be one that no later token sees: the log of one token more says so.
+    more = program.score([{"tokens": tokens[: step + 1], "evictions": True, **settings} for step in steps])
+    for step, answer, later in zip(steps, answers, more, strict=True):
+        for read, layer, head, victim in later["evictions"]:
+            group = answer["survivors"][layer][head]
+            if read < step and victim in group:
+                group.remove(victim)
         groups = [set(group) for layer in answer["survivors"] for group in layer]
         browser.run(f"shown.go({step})")
         expected = [shade(groups, unit, step, len(tokens)) for unit in units]
@@ -115,7 +124,7 @@ def check_numbers(browser, program, text, settings):
         browser.run(f"(() => {{ {choose.rsplit(';', 1)[0]}; pick('Head', -1); pick('Layer', -1); }})()")
     shown = browser.run("document.querySelector('.text').textContent")
     expect("\x00" not in shown and "\u202e" not in shown, "control characters are on the page")
-    if text is LATIN:
+    if text.startswith(LATIN):
         expect("<script>alert('\"')</script>" in shown, "the text is not shown as it is")
 
 
@@ -154,7 +163,7 @@ def check_use(browser, program):
 def check_speed(browser, program):
     text = " ".join(f"Item {number} stood between {number * 7 % 101} others." for number in range(600))
     tokens = program.score([{"text": text}])[0]["tokens"][:4096]
-    (program.folder / "tokens.json").write_text(json.dumps(tokens))
+    (program.folder / "tokens.json").write_text(json.dumps([token % 49152 for token in tokens]))
     layers = ["--model", "random-h64-l30-a4-k4-f128-v49152", "--tokens", "tokens.json"]
     program.run("show", *layers, "--policy", "tova", "--cache-size", "256", "--against", "tova-head", "-o", "long.html")
     page = program.folder / "long.html"
