@@ -100,7 +100,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
         let group = Group::folded(table.title.clone(), vec![Block::Table(table)]);
         Block::Group(group.of_metric(&Metric::of(LIFETIME)))
     });
-    let links = (!setting.report.pages.is_empty()).then(|| kept.links(&setting.report.pages)).flatten();
+    let links = kept.links(setting.report.pages);
     let blocks =
         std::iter::once(Block::Paragraph(kept.about())).chain(links).chain(figures).chain(tables).collect();
     vec![Block::Group(Group::open("What is kept", blocks))]
