@@ -316,6 +316,15 @@ impl ModelShape {
         self.attention.iter().enumerate().flat_map(of_layer).collect()
     }
 
+    /// How many groups of heads decide in each layer, each for itself. Where only a window bounds a layer, all its heads keep the same.
+    pub fn decision_groups(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
+        let of_layer = |layer: &LayerAttention| {
+            let policy = local_layers.policy(policy, layer.window);
+            policy.map_or(1, |policy| self.heads.groups(policy.scope))
+        };
+        self.attention.iter().map(of_layer).collect()
+    }
+
     /// What a policy says of each key-value head of a layer; `without` one for all of them.
     fn by_head(
         &self,

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::attention::{Attention, TOP};
 use super::{SHADES, Side, View, shown};
-use crate::report::{escape, page_policy};
+use crate::report::{escape, page_head};
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -22,16 +22,7 @@ pub fn page(view: &View, at: usize) -> String {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(page_policy(STYLE, SCRIPT));
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="referrer" content="no-referrer";
-                meta name="color-scheme" content="light dark";
-                meta name="generator" content={ "tova-bench " (env!("CARGO_PKG_VERSION")) };
-                title { (heading) }
-                style { (PreEscaped(STYLE)) }
-            }
+            (page_head(&heading, STYLE, SCRIPT))
             body {
                 header {
                     h1 { (heading) }

@@ -29,11 +29,8 @@ impl TextModel {
             }
             None => {
                 // Where only a window bounds a layer, nothing is logged.
-                let groups = shape.attention.iter().map(|layer| {
-                    let policy = plan.local_layers.policy(plan.policy, layer.window);
-                    policy.map_or(1, |policy| shape.heads.groups(policy.scope))
-                });
-                let mut lifetimes = Lifetimes::new(&groups.collect::<Vec<_>>(), tokens.len()).in_windows(windows);
+                let groups = shape.decision_groups(plan.policy, plan.local_layers);
+                let mut lifetimes = Lifetimes::new(&groups, tokens.len()).in_windows(windows);
                 lifetimes.add(&scored.evictions);
                 lifetimes
             }

@@ -83,13 +83,8 @@ fn read(
     config: &CacheConfig,
 ) -> Result<(Lifetimes, Memory)> {
     let mut memory = model.new_memory(&MemoryPlan { log: true, ..config.plan(policy, tokens.len()) });
-    let shape = model.shape();
-    // Where only a window bounds a layer, all its heads keep the same.
-    let groups = shape.attention.iter().map(|layer| {
-        let policy = config.local_layers.policy(Some(policy), layer.window);
-        policy.map_or(1, |policy| shape.heads.groups(policy.scope))
-    });
-    let mut lifetimes = Lifetimes::new(&groups.collect::<Vec<_>>(), tokens.len());
+    let groups = model.shape().decision_groups(Some(policy), config.local_layers);
+    let mut lifetimes = Lifetimes::new(&groups, tokens.len());
     for piece in tokens.chunks(CHUNK) {
         model.read(piece, &mut memory)?;
         lifetimes.add(&memory.take_log());

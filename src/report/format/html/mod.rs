@@ -20,7 +20,7 @@ mod tests;
 use anyhow::Result;
 
 pub use live::Live;
-pub use page::page_policy;
+pub use page::page_head;
 
 use super::{Files, Sources};
 

@@ -6,7 +6,7 @@
 use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use super::super::Sources;
@@ -33,16 +33,7 @@ pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
     let whole = html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(page_policy(STYLE, SCRIPT));
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="referrer" content="no-referrer";
-                meta name="color-scheme" content="light dark";
-                meta name="generator" content={ "tova-bench " (env!("CARGO_PKG_VERSION")) };
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
+            (page_head(&title, STYLE, SCRIPT))
             body {
                 a.skip href="#main" { "Skip to the results" }
                 header.top { h1 { (title) } (renderer.blocks(head)) }
@@ -60,13 +51,25 @@ pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
     Ok(whole.into_string())
 }
 
-/// The content security policy of a page with this style and this script, which may load nothing else.
-pub fn page_policy(style: &str, script: &str) -> String {
-    format!(
+/// The head of a page with this style and this script, which may load nothing else.
+pub fn page_head(title: &str, style: &str, script: &str) -> Markup {
+    let policy = format!(
         "default-src 'none'; style-src {}; script-src {}; img-src data:; base-uri 'none'; form-action 'none'",
         digest(style),
         digest(script)
-    )
+    );
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(policy);
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="referrer" content="no-referrer";
+            meta name="color-scheme" content="light dark";
+            meta name="generator" content={ "tova-bench " (env!("CARGO_PKG_VERSION")) };
+            title { (title) }
+            style { (PreEscaped(style)) }
+        }
+    }
 }
 
 /// A text's digest as a content security policy writes it.

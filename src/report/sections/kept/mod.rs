@@ -5,7 +5,7 @@
 
 mod tokens;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Report;
@@ -251,9 +251,8 @@ impl<'a> Kept<'a> {
         for (policy, sizes) in &self.policies {
             for size in sizes {
                 let rows = self.rows_at(policy, *size);
-                let samples: BTreeMap<_, _> =
-                    rows.iter().map(|row| ((row.cell.clone(), row.sample.clone()), ())).collect();
-                for key in samples.keys() {
+                let samples: BTreeSet<_> = rows.iter().map(|row| (row.cell.clone(), row.sample.clone())).collect();
+                for key in &samples {
                     let words = format!("{policy} with {}: {}", size.words(), key.1);
                     links.extend(pages.get(key).map(|page| (words, page.clone())));
                 }
