@@ -16,7 +16,9 @@ use super::serve::{Address, Site, Source};
 use super::terminal;
 use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
-use crate::report::{Distance, FORMATS, Format, Options, Plain, WIDTH, Written, label, with_unique_names};
+use crate::report::{
+    Distance, FORMATS, Format, Options, Plain, SeriesKey, WIDTH, Written, label, with_unique_names,
+};
 use crate::show::{View, page};
 
 /// Draw tables and curves from results; no model is needed
@@ -135,9 +137,15 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
 pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text), String>> {
     let ledger = Ledger::existing(folder)?;
     let mut pages = BTreeMap::new();
-    for (row, base) in ledger.eviction_logs(rows)? {
+    let has = |base: &Path, ending: &str| folder.join(base).with_added_extension(ending).is_file();
+    let samples = ledger.side_files(rows)?;
+    let of_text = |row: &Row| (SeriesKey::of(row).without_cache(), row.sample.clone());
+    let full = samples.iter().filter(|(row, base)| row.policy == "full" && has(base, "tokens.parquet"));
+    let full: BTreeMap<_, _> = full.map(|(row, base)| (of_text(row), folder.join(base))).collect();
+    for (row, base) in samples.iter().filter(|(_, base)| has(base, "groups.parquet")) {
         let name = base.with_added_extension("html");
-        match View::of_log(row, &folder.join(base)) {
+        let full = full.get(&of_text(row)).map(PathBuf::as_path);
+        match View::of_log(row, &folder.join(base), full) {
             Ok(view) => {
                 write_derived(&folder.join(&name), page(&view, view.tokens()).as_bytes())?;
                 pages.insert((row.cell.clone(), row.sample.clone()), name.to_string_lossy().into_owned());

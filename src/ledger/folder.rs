@@ -146,12 +146,12 @@ impl Ledger {
         write_whole(&folder.join(format!("{}{kind}.parquet", file_name(sample))), &table.to_parquet()?)
     }
 
-    /// The samples of some rows that have an eviction log: the first row of each, and its files without their endings, as seen from the
-    /// folder.
+    /// The samples of some rows that have tables of their own: the first row of each, and its files without their endings, as seen
+    /// from the folder.
     ///
     /// # Errors
     /// A folder that cannot be read.
-    pub fn eviction_logs<'a>(&self, rows: &'a [Row]) -> Result<Vec<(&'a Row, PathBuf)>> {
+    pub fn side_files<'a>(&self, rows: &'a [Row]) -> Result<Vec<(&'a Row, PathBuf)>> {
         let logs = self.folder().join("logs");
         let entries = match fs::read_dir(&logs) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -170,10 +170,7 @@ impl Ledger {
                 samples.entry((&row.cell, &row.sample)).or_insert((row, folder.join(file_name(&row.sample))));
             }
         }
-        let is_whole = |(_, base): &(&Row, PathBuf)| {
-            self.folder().join(base).with_added_extension("groups.parquet").is_file()
-        };
-        Ok(samples.into_values().filter(is_whole).collect())
+        Ok(samples.into_values().collect())
     }
 
     /// The rows of a complete cell.

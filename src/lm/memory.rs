@@ -257,8 +257,8 @@ impl Memory {
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so it equals
-    /// one that was made by `plan` from the start, if that has [`Positions::Absolute`]; it keeps no log of evictions. `None`
-    /// as for [`CacheEntries::fork`], and for an unbounded plan.
+    /// one that was made by `plan` from the start, if that has [`Positions::Absolute`]; its log lacks only what windows of layers
+    /// had passed. `None` as for [`CacheEntries::fork`], and for an unbounded plan.
     pub fn fork(&self, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
         let &MemoryPlan { policy, seed, measure_loss, local_layers, .. } = plan;
         let policy = policy?;
@@ -279,7 +279,7 @@ impl Memory {
                 }
                 _ => return None,
             };
-            Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
+            Some(LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long: self.is_long })
         });
         Some(self.forked(layers.collect::<Option<_>>()?, len, plan))
     }
@@ -330,14 +330,17 @@ impl Memory {
             }
         });
         let mut entries = entries.collect::<Option<Vec<_>>>()?;
+        let mut logs = vec![plan.log.then(Vec::new); entries.len()];
         let kept = match ends {
             true => {
-                let own = |entries| LayerEntries { entries, log: None, vectors: None };
-                evict_together(&mut entries.iter_mut().map(own).collect::<Vec<_>>(), true)
+                let logs = logs.iter_mut().map(Option::as_mut);
+                let layers = entries.iter_mut().zip(logs);
+                let own = |(entries, log)| LayerEntries { entries, log, vectors: None };
+                evict_together(&mut layers.map(own).collect::<Vec<_>>(), true)
             }
             false => entries.iter().map(|_| None).collect(),
         };
-        let layers = self.layers.iter().zip(entries).zip(kept).map(|((layer, entries), kept)| {
+        let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).map(|(((layer, entries), log), kept)| {
             let columns = layer.entries.columns_at(len)?;
             let all = || vec![(0..columns.len() as u32).collect()];
             let kept = kept.unwrap_or_else(all);
@@ -353,7 +356,7 @@ impl Memory {
                 values: values.copy_kept(columns.start, &kept, &rooms),
                 all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(len)])),
             });
-            Some(LayerCache { entries, tables, log: None, is_long: self.is_long })
+            Some(LayerCache { entries, tables, log, is_long: self.is_long })
         });
         Some(self.forked(layers.collect::<Option<_>>()?, len, plan))
     }

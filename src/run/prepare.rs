@@ -70,6 +70,7 @@ impl NamedCell {
             query_aware: task.generation.as_ref().is_none_or(|generation| generation.query_aware),
             seed: self.cell.seed,
             compare: task.compare_to_full.unwrap_or(false),
+            log: false,
             local_layers: self.cell.local_layers,
             layers: self.layers,
             kv_heads: self.kv_heads,

@@ -117,6 +117,7 @@ fn equal_meanings_have_equal_ids() {
     assert_ne!(formula("age + 9 * attention"), formula("age + 8 * attention"));
     assert_eq!(base, id_of("tova", "64", ", length: 4096, stride: null, bos: auto, tail: drop, books: null", ""));
     assert_eq!(base, id_of("tova", "64", "", "seed: 7\nname: other\npositions: absolute"));
+    assert_eq!(base, id_of("tova", "64", ", eviction_log: true", ""));
     // "No overlap" in two spellings, once BOS is known.
     assert_eq!(id_of("tova", "64", ", bos: true", ""), id_of("tova", "64", ", bos: true, stride: 4095", ""));
     assert_eq!(id_of("tova", "64", ", bos: false", ""), id_of("tova", "64", ", bos: false, stride: 4096", ""));

@@ -28,6 +28,8 @@ pub struct CacheConfig {
     pub seed: u64,
     /// Whether every prediction is compared with that of the full cache.
     pub compare: bool,
+    /// Whether it is noted which tokens are evicted, and when.
+    pub log: bool,
     /// What the policy does in layers with a window of their own.
     pub local_layers: LocalLayers,
     /// Layers of the model and key-value heads of each, among which a policy divides its entries.
@@ -205,8 +207,8 @@ impl CacheConfig {
 
     /// A cache that evicts, for a text of `text` tokens that is read from its beginning.
     pub(super) fn plan(&self, policy: SizedPolicy, text: usize) -> MemoryPlan<'static> {
-        let CacheConfig { positions, seed, local_layers, .. } = *self;
-        MemoryPlan { positions, seed, local_layers, text, ..MemoryPlan::bounded(policy) }
+        let CacheConfig { positions, seed, local_layers, log, .. } = *self;
+        MemoryPlan { positions, seed, local_layers, log, text, ..MemoryPlan::bounded(policy) }
     }
 
     /// A cache that evicts, and the tokens it has read: those of the first `tokens` before it branches off the full cache. If a prompt
@@ -328,6 +330,7 @@ mod tests {
             query_aware: true,
             seed: 0,
             compare: false,
+            log: false,
             local_layers: LocalLayers::Bounded,
             layers: 3,
             kv_heads: 2,

@@ -84,8 +84,8 @@ impl CacheSettings {
             Some(CacheSize::Share(share)) if rule.schedule().cut => Some(share),
             _ => None,
         };
-        let (query_aware, compare) = (true, false);
-        Ok(CacheConfig { rule, share, positions, query_aware, seed, compare, local_layers, layers, kv_heads })
+        let (query_aware, compare, log) = (true, false, false);
+        Ok(CacheConfig { rule, share, positions, query_aware, seed, compare, log, local_layers, layers, kv_heads })
     }
 
     fn rule(&self, own: &[(String, Policy)], length: TextLength) -> Result<CacheRule, InvalidSettings> {

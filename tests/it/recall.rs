@@ -93,7 +93,7 @@ fn slowly(model: &LanguageModel, sample: &TextSample, rule: CacheRule) -> Table 
 
 fn read(model: &LanguageModel, sample: &TextSample, configs: &[CacheConfig]) -> Vec<SampleResult> {
     let prefix = FullCachePrefix::read(model, &sample.tokens, sample.prompt, configs).unwrap();
-    configs.iter().map(|config| measure(model, sample, config, prefix.as_ref()).unwrap()).collect()
+    configs.iter().map(|config| measure(model, sample, None, config, prefix.as_ref()).unwrap()).collect()
 }
 
 fn table(measured: &SampleResult) -> Table {
@@ -127,6 +127,7 @@ fn configs() -> Vec<CacheConfig> {
             layers: tiny_shape().layers,
             kv_heads: tiny_shape().heads.kv_heads,
             compare: false,
+            log: false,
         })
         .collect()
 }

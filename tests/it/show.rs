@@ -96,6 +96,49 @@ fn a_page_has_the_survivors_and_likelihoods_of_score() {
     }
 }
 
+/// Cells of `perplexity` branch off the full cache that they share; `show` reads every text from its beginning.
+#[test]
+fn a_sample_of_perplexity_is_shown_as_its_text() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let text = TEXT.repeat(40);
+    fs::create_dir(path.join("texts")).unwrap();
+    fs::write(path.join("texts/ferry.txt"), &text).unwrap();
+    let sweep = "models: [pocket]\npolicies: [full, tova, tova-head, h2o, snapkv, 'tova@cut', 'h2o@16']\n\
+                 cache_sizes: [300]\ntasks:\n  - perplexity:\n      \
+                 {dataset: ./texts, length: 4000, tail: keep, prompt: 400, eviction_log: true}\n";
+    fs::write(path.join("sweep.yaml"), sweep).unwrap();
+    run(path, &["run", "sweep.yaml", "--results", "results", "--device", "cpu"]).with_code(0);
+    let results = path.join("results");
+    let report = fs::read_to_string(results.join("report.html")).unwrap();
+    let mut links: Vec<&str> = report.split("href=\"").filter_map(|rest| rest.split('"').next()).collect();
+    links.retain(|link| link.starts_with("logs/"));
+    for (policy, schedule) in
+        [("tova", "1"), ("tova-head", "1"), ("h2o", "1"), ("snapkv", "cut"), ("tova", "cut"), ("h2o", "16")]
+    {
+        let arguments = ["--policy", policy, "--cache-size", "300", "--schedule", schedule, "--prompt", "400"];
+        let own = data(&shown(path, &text, &arguments));
+        let name = match (policy, schedule) {
+            (_, "1") | ("snapkv", _) => format!("{policy} with 300 entries"),
+            _ => format!("{policy}@{schedule} with 300 entries"),
+        };
+        let pages = links.iter().map(|link| data(&fs::read_to_string(results.join(link)).unwrap()));
+        let page = pages.into_iter().find(|page| page["sides"][0]["name"] == name);
+        let page = page.unwrap_or_else(|| panic!("no page of {name} among {links:?}"));
+        assert_eq!(page["sides"][0]["left"], own["sides"][0]["left"], "{name}");
+        // Only what follows the prompt is scored.
+        let same = |a: &Value, b: &Value| {
+            let (a, b) = (floats(a), floats(b));
+            assert_eq!(a.len(), b.len(), "{name}");
+            assert!(a[..399].iter().all(|nll| nll.is_nan()), "{name}");
+            let near = |(a, b): (&f32, &f32)| (a - b).abs() < 5e-5;
+            assert!(a[399..].iter().zip(&b[399..]).all(near), "{name}");
+        };
+        same(&page["sides"][0]["nll"], &own["sides"][0]["nll"]);
+        same(&page["full"], &own["full"]);
+    }
+}
+
 #[test]
 fn attention_that_is_gone_follows_from_what_left() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! A model whose layers have windows of their own, from a sweep to its rows.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::support::checkpoint::{YI_VOCABULARY, golden, write_tokenizer};
 use crate::support::program::run;
@@ -142,7 +142,7 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
     let sweep = format!(
         "models: [./mistral, ./gemma]\n\
          policies: [full, truncate, window, tova, tova-head, tova@exempt, tova-head@exempt]\ncache_sizes: [12, 64]\n\
-         tasks:\n  - retention: {{{texts}, eviction_log: true}}\n  - perplexity: {{{texts}}}\n\
+         tasks:\n  - retention: {{{texts}, eviction_log: true}}\n  - perplexity: {{{texts}, eviction_log: true}}\n\
          \x20 - story: {{request: 'w3 w4 w5 w6 w7 w8', stories: 1, length: 250, write: {{max_new_tokens: 200, temperature: 0}}}}\n"
     );
     fs::write(path.join("sweep.yaml"), sweep).unwrap();
@@ -193,18 +193,24 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
                 assert_eq!(number("recent_share", None), None);
                 continue;
             }
-            let log = fs::read_dir(results.join("logs")).unwrap().map(|entry| entry.unwrap().path());
-            let log =
-                log.into_iter().find(|folder| folder.to_string_lossy().ends_with(row.cell.as_str())).unwrap();
-            let mut files = fs::read_dir(log).unwrap().map(|entry| entry.unwrap().path());
-            let file = files
-                .find(|file| {
-                    ![".tokens.", ".groups.", ".html"].iter().any(|kind| file.to_string_lossy().contains(kind))
-                })
-                .unwrap();
-            let table = Table::from_parquet(fs::read(file).unwrap()).unwrap();
-            let [layers, groups, steps, victims] =
-                ["layer", "group", "step", "victim"].map(|name| table.column::<u32>(name).unwrap());
+            let log = |cell: &str| {
+                let mut folders = fs::read_dir(results.join("logs")).unwrap().map(|entry| entry.unwrap().path());
+                let folder = folders.find(|folder| folder.to_string_lossy().ends_with(cell)).unwrap();
+                let mut files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+                let others = [".tokens.", ".groups.", ".html"];
+                let is_log = |file: &PathBuf| !others.iter().any(|kind| file.to_string_lossy().contains(kind));
+                let table = Table::from_parquet(fs::read(files.find(is_log).unwrap()).unwrap()).unwrap();
+                ["layer", "group", "step", "victim"].map(|name| table.column::<u32>(name).unwrap())
+            };
+            let own = log(&row.cell);
+            // A cell of perplexity branches off the full cache, which does not note what windows pass.
+            let same = |other: &&Row| {
+                let of =
+                    |row: &Row| (row.policy.clone(), row.cache_size, row.local_layers.clone(), row.model.clone());
+                other.task == "perplexity" && of(other) == of(row)
+            };
+            assert_eq!(log(&rows.iter().find(same).unwrap().cell), own, "{what}");
+            let [layers, groups, steps, victims] = own;
             let mut all = [0.0; 3];
             for (layer, window) in windows.iter().enumerate() {
                 let (real, holds) = bound(*window, size, local_layers);

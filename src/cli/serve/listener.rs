@@ -189,7 +189,8 @@ mod tests {
         let mut answer = Vec::new();
         let _ = (&unread).read_to_end(&mut answer);
         assert!(!answer.is_empty() && answer.len() < 1 << 30);
-        assert_eq!((&silent[0]).read(&mut [0]).unwrap(), 0);
+        // Closed, or reset where the server had not read what was sent.
+        assert!(!matches!((&silent[0]).read(&mut [0]), Ok(1)));
         // And the newest still gets its answer.
         let mut newest = silent.last().unwrap();
         newest.write_all(b"TP/1.1\r\n\r\n").unwrap();

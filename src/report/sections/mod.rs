@@ -9,6 +9,7 @@ mod evicted;
 mod heads;
 pub(crate) mod kept;
 mod overview;
+mod pages;
 pub(crate) mod pairs;
 mod policies;
 mod provenance;
@@ -44,8 +45,15 @@ const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
 ];
 
 /// The parts of a setting, which is one model, task and data set.
-const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] =
-    &[speed::blocks, setting::metrics, kept::blocks, heads::blocks, evicted::blocks, setting::facts];
+const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
+    speed::blocks,
+    setting::metrics,
+    pages::blocks,
+    kept::blocks,
+    heads::blocks,
+    evicted::blocks,
+    setting::facts,
+];
 
 /// The parts of a metric in a setting.
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[

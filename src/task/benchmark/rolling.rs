@@ -84,7 +84,7 @@ impl RollingText {
         let (mut nll, mut seconds, mut peak) = (0.0, 0.0, 0);
         for window in &self.windows {
             let prefix = FullCachePrefix::read(model, &window.tokens, None, std::slice::from_ref(config))?;
-            let result = measure(model, window, config, prefix.as_ref())?;
+            let result = measure(model, window, None, config, prefix.as_ref())?;
             let whole = result.sums.iter().filter(|sum| sum.metric == "nll" && sum.slice.is_none());
             nll += whole.map(|sum| sum.value).sum::<f64>();
             (seconds, peak) = (seconds + result.seconds, peak.max(result.peak_cache_bytes));

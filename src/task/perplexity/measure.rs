@@ -4,6 +4,7 @@
 //! so a long text takes no more memory than a short one.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -12,17 +13,20 @@ use super::pieces::{Piece, pieces};
 use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use crate::metric::{MetricSum, Slice};
+use crate::parquet::Table;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::data::{TextSample, octave, recall_sums};
-use crate::task::prepared::{CHUNK, SampleResult};
+use crate::task::prepared::{CHUNK, SampleResult, SideFile};
+use crate::task::retention::Lifetimes;
 
-/// Measures one sample.
+/// Measures one sample. With the `texts` of its tokens, also their log.
 ///
 /// # Errors
 /// What the model reports, or a prefix that is too short for the configuration.
 pub fn measure(
     model: &LanguageModel,
     sample: &TextSample,
+    texts: Option<&[Arc<str>]>,
     config: &CacheConfig,
     prefix: Option<&FullCachePrefix>,
 ) -> Result<SampleResult> {
@@ -33,6 +37,7 @@ pub fn measure(
     let shared = || FullCachePrefix::of(prefix, config.needs(tokens, sample.prompt));
     let mut seconds = 0.0;
     let (mut lost, mut held, mut by_head) = (None, None, None);
+    let mut side_files = Vec::new();
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let peak_cache_bytes = match (config.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => {
@@ -40,9 +45,18 @@ pub fn measure(
             model.shape().cache_bytes(size)
         }
         (_, Some(policy)) => {
-            let memory;
+            let mut memory;
             (memory, by_head) = bounded(model, sample, config, policy, prefix, &mut tally)?;
             lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
+            if config.log {
+                let shape = model.shape();
+                let groups = shape.decision_groups(Some(policy), config.local_layers);
+                // What windows had passed before the cache branched off the full one is not in the log.
+                let windows = shape.attention.iter().map(|layer| layer.window);
+                let mut lifetimes = Lifetimes::new(&groups, tokens).in_windows(windows);
+                lifetimes.add(&memory.take_log());
+                side_files.extend(lifetimes.log());
+            }
             match sample.prompt.filter(|_| config.cuts()) {
                 None => memory.bytes(),
                 Some(prompt) => {
@@ -59,6 +73,7 @@ pub fn measure(
             model.shape().cache_bytes(tokens)
         }
     };
+    side_files.extend(texts.map(|texts| tally.tokens(texts)));
     let mut sums = tally.sums(config);
     if let Some(lost) = lost {
         sums.push(MetricSum::new("evicted_mass", lost, tokens as f64));
@@ -66,7 +81,6 @@ pub fn measure(
     sums.extend(held);
     sums.extend(by_head);
     seconds += started.elapsed().as_secs_f64();
-    let side_files = Vec::new();
     let prompt_tokens = sample.prompt.unwrap_or(tokens);
     Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
 }
@@ -171,6 +185,19 @@ impl<'a> Tally<'a> {
         self.kl += scores.kl;
         self.same_top += scores.same_top;
         Ok(())
+    }
+
+    /// The tokens, with the NLLs of those that were scored.
+    fn tokens(&self, texts: &[Arc<str>]) -> SideFile {
+        let tokens = &self.sample.tokens;
+        let mut nlls = vec![None; tokens.len()];
+        self.nlls.iter().for_each(|(position, nll)| nlls[*position] = Some(*nll));
+        let mut table = Table::default();
+        table.push("position", (0..tokens.len() as u32).collect::<Vec<_>>());
+        table.push("token", tokens.clone());
+        table.push("text", texts.iter().map(|text| text.to_string()).collect::<Vec<_>>());
+        table.push("nll", nlls);
+        SideFile { kind: "tokens", table }
     }
 
     /// The metrics of everything that was scored.

@@ -4,6 +4,7 @@ mod measure;
 mod pieces;
 
 use std::ops::{ControlFlow, Range};
+use std::sync::Arc;
 
 use anyhow::Result;
 use schemars::JsonSchema;
@@ -56,13 +57,15 @@ pub struct PerplexityYaml {
     /// would have received.
     #[serde(default)]
     compare_to_full: bool,
+    /// Also keep the log of evictions and the NLL of each token, as Parquet files beside the cells.
+    #[serde(default)]
+    eviction_log: bool,
 }
 
 impl PerplexityYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, prompt, compare_to_full } =
-            self;
+        let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, prompt, .. } = self;
         let strides = stride.is_some();
         let mut texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
         if let Some(Spanned { value: prompt, referenced }) = prompt {
@@ -84,49 +87,63 @@ impl PerplexityYaml {
             }
             texts.prompt = Some(prompt);
         }
-        let spec = TaskSpec::of_texts("perplexity", &texts, Perplexity(texts.clone()));
-        Ok(TaskSpec { compare_to_full: Some(compare_to_full), ..spec })
+        let task = Perplexity { texts: texts.clone(), eviction_log: self.eviction_log };
+        let spec = TaskSpec::of_texts("perplexity", &texts, task);
+        Ok(TaskSpec { compare_to_full: Some(self.compare_to_full), ..spec })
     }
 }
 
 /// Perplexity of long texts.
 #[derive(Debug)]
-struct Perplexity(Texts);
+struct Perplexity {
+    texts: Texts,
+    eviction_log: bool,
+}
 
 impl Task for Perplexity {
     fn prepare(&self, _: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let tokenizer = context.files.tokenizer()?;
-        let books = self.0.read(context)?;
+        let books = self.texts.read(context)?;
+        let samples = cut(&books, &self.texts, &tokenizer)?;
+        let logged = match self.eviction_log {
+            true => Some(samples.iter().map(|sample| tokenizer.texts(&sample.tokens)).collect::<Result<_>>()?),
+            false => None,
+        };
         Ok(PreparedTask {
-            samples: Box::new(PerplexitySamples(cut(&books, &self.0, &tokenizer)?)),
+            samples: Box::new(PerplexitySamples { samples, logged }),
             digest: data::digest(&books),
-            bos: resolve_bos(&self.0, &tokenizer)?.is_some(),
+            bos: resolve_bos(&self.texts, &tokenizer)?.is_some(),
         })
     }
 }
 
-struct PerplexitySamples(Vec<TextSample>);
+struct PerplexitySamples {
+    samples: Vec<TextSample>,
+    /// The texts of each sample's tokens, where evictions are logged.
+    logged: Option<Vec<Vec<Arc<str>>>>,
+}
 
 impl Samples for PerplexitySamples {
     fn len(&self) -> usize {
-        self.0.len()
+        self.samples.len()
     }
 
     fn name(&self, sample: usize) -> (&str, &str) {
-        (&self.0[sample].name, &self.0[sample].cluster)
+        (&self.samples[sample].name, &self.samples[sample].cluster)
     }
 
     fn content(&self, sample: usize) -> Option<String> {
-        Some(self.0[sample].canonical())
+        let log = if self.logged.is_some() { " eviction_log" } else { "" };
+        Some(format!("{}{log}", self.samples[sample].canonical()))
     }
 
     fn tokens(&self, sample: usize) -> usize {
-        self.0[sample].tokens.len()
+        self.samples[sample].tokens.len()
     }
 
     fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
-        let longest = self.0.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
-        let prompt = self.0.iter().filter_map(|sample| sample.prompt).max();
+        let longest = self.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
+        let prompt = self.samples.iter().filter_map(|sample| sample.prompt).max();
         configs.iter().map(|config| config.needs(longest, prompt)).max().unwrap_or(0)
     }
 
@@ -136,7 +153,7 @@ impl Samples for PerplexitySamples {
         batch: Range<usize>,
         configs: &[CacheConfig],
     ) -> Result<Option<FullCachePrefix>> {
-        let TextSample { tokens, prompt, .. } = &self.0[batch.start];
+        let TextSample { tokens, prompt, .. } = &self.samples[batch.start];
         FullCachePrefix::read(model, tokens, *prompt, configs)
     }
 
@@ -148,11 +165,15 @@ impl Samples for PerplexitySamples {
         report: Report<'_>,
     ) -> ControlFlow<()> {
         let mut samples = batch.samples.iter();
-        samples.try_for_each(|sample| report(*sample, measure(model, &self.0[*sample], &batch.config, prefix)))
+        let config = CacheConfig { log: self.logged.is_some(), ..batch.config };
+        samples.try_for_each(|&sample| {
+            let texts = self.logged.as_ref().map(|texts| &texts[sample][..]);
+            report(sample, measure(model, &self.samples[sample], texts, &config, prefix))
+        })
     }
 
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
-        let sample = &self.0[batch.start];
+        let sample = &self.samples[batch.start];
         let tokens = sample.tokens.len();
         let mut parts: Vec<Range<usize>> = match config.rule {
             CacheRule::Truncate { size } if size < tokens => {

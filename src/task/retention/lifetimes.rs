@@ -3,6 +3,8 @@
 //! A token is evicted once, so the log of evictions is one number for each token, layer and head group.
 
 use crate::eviction::Eviction;
+use crate::parquet::Table;
+use crate::task::prepared::SideFile;
 
 /// The steps at which the tokens of a text were evicted.
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +58,26 @@ impl Lifetimes {
                 left[eviction.group as usize][eviction.victim as usize] = eviction.step;
             }
         }
+    }
+
+    /// The log of evictions, layer by layer in the order of steps; and how many groups of heads decide in each layer, those included
+    /// that evict nothing.
+    pub fn log(&self) -> [SideFile; 2] {
+        let mut rows: Vec<[u32; 4]> = Vec::new();
+        for (layer, groups) in self.left.iter().enumerate() {
+            for (group, left) in groups.iter().enumerate() {
+                let gone = left.iter().enumerate().filter(|(_, step)| (**step as usize) < self.tokens);
+                rows.extend(gone.map(|(victim, step)| [layer as u32, *step, group as u32, victim as u32]));
+            }
+        }
+        rows.sort_unstable();
+        let (mut log, mut groups) = (Table::default(), Table::default());
+        for (name, at) in [("layer", 0), ("group", 2), ("step", 1), ("victim", 3)] {
+            log.push(name, rows.iter().map(|row| row[at]).collect::<Vec<u32>>());
+        }
+        groups.push("layer", (0..self.layers() as u32).collect::<Vec<_>>());
+        groups.push("groups", self.left.iter().map(|groups| groups.len() as u32).collect::<Vec<_>>());
+        [SideFile { kind: "", table: log }, SideFile { kind: "groups", table: groups }]
     }
 
     pub fn tokens(&self) -> usize {

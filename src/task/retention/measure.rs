@@ -11,7 +11,7 @@ use super::RetentionSamples;
 use super::labels::{Label, LabelledSample, LabelledSamples};
 use super::lifetimes::Lifetimes;
 use crate::eviction::{CacheRule, SizedPolicy};
-use crate::lm::{LanguageModel, Memory, MemoryPlan};
+use crate::lm::{LanguageModel, Memory};
 use crate::metric::{MetricSum, Slice};
 use crate::parquet::Table;
 use crate::task::cache::CacheConfig;
@@ -65,8 +65,7 @@ impl RetentionSamples {
         }
         let mut side_files = Vec::new();
         if task.eviction_log && policy.is_some() {
-            side_files.push(SideFile { kind: "", table: log_table(&lifetimes) });
-            side_files.push(SideFile { kind: "groups", table: groups_table(&lifetimes) });
+            side_files.extend(lifetimes.log());
             side_files.push(SideFile { kind: "tokens", table: tokens_table(text, pieces) });
         }
         let seconds = started.elapsed().as_secs_f64();
@@ -82,7 +81,7 @@ fn read(
     policy: SizedPolicy,
     config: &CacheConfig,
 ) -> Result<(Lifetimes, Memory)> {
-    let mut memory = model.new_memory(&MemoryPlan { log: true, ..config.plan(policy, tokens.len()) });
+    let mut memory = model.new_memory(&CacheConfig { log: true, ..*config }.plan(policy, tokens.len()));
     let groups = model.shape().decision_groups(Some(policy), config.local_layers);
     let mut lifetimes = Lifetimes::new(&groups, tokens.len());
     for piece in tokens.chunks(CHUNK) {
@@ -186,33 +185,6 @@ fn maps(lifetimes: &Lifetimes, layers: Option<&[usize]>) -> Vec<MetricSum> {
         }
     }
     sums
-}
-
-/// The evictions, layer by layer in the order of steps.
-fn log_table(lifetimes: &Lifetimes) -> Table {
-    let mut rows: Vec<[u32; 4]> = Vec::new();
-    for layer in 0..lifetimes.layers() {
-        for (group, left) in lifetimes.left(layer).iter().enumerate() {
-            let gone = left.iter().enumerate().filter(|(_, step)| (**step as usize) < lifetimes.tokens());
-            rows.extend(gone.map(|(victim, step)| [layer as u32, *step, group as u32, victim as u32]));
-        }
-    }
-    rows.sort_unstable();
-    let column = |at: usize| rows.iter().map(|row| row[at]).collect::<Vec<u32>>();
-    let mut table = Table::default();
-    for (name, at) in [("layer", 0), ("group", 2), ("step", 1), ("victim", 3)] {
-        table.push(name, column(at));
-    }
-    table
-}
-
-/// How many groups of heads decide in each layer, those included that evict nothing.
-fn groups_table(lifetimes: &Lifetimes) -> Table {
-    let groups: Vec<u32> = (0..lifetimes.layers()).map(|layer| lifetimes.left(layer).len() as u32).collect();
-    let mut table = Table::default();
-    table.push("layer", (0..lifetimes.layers() as u32).collect::<Vec<_>>());
-    table.push("groups", groups);
-    table
 }
 
 /// The tokens whose positions the log has.

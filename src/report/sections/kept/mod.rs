@@ -5,12 +5,11 @@
 
 mod tokens;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use super::Report;
 use super::setting::Setting;
-use crate::ledger::{Row, Text};
+use crate::ledger::Row;
 use crate::metric::{Metric, Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
@@ -100,9 +99,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
         let group = Group::folded(table.title.clone(), vec![Block::Table(table)]);
         Block::Group(group.of_metric(&Metric::of(LIFETIME)))
     });
-    let links = kept.links(setting.report.pages);
-    let blocks =
-        std::iter::once(Block::Paragraph(kept.about())).chain(links).chain(figures).chain(tables).collect();
+    let blocks = std::iter::once(Block::Paragraph(kept.about())).chain(figures).chain(tables).collect();
     vec![Block::Group(Group::open("What is kept", blocks))]
 }
 
@@ -243,23 +240,6 @@ impl<'a> Kept<'a> {
         let Some(sums) = shown else { return Vec::new() };
         let here = |row: &&&Row| row.cell == sums.cell && label(row) == policy && Size::of(row) == Some(size);
         self.rows.iter().filter(here).copied().collect()
-    }
-
-    /// Links to the samples, each as its cache holds it.
-    fn links(&self, pages: &BTreeMap<(Text, Text), String>) -> Option<Block> {
-        let mut links = Vec::new();
-        for (policy, sizes) in &self.policies {
-            for size in sizes {
-                let rows = self.rows_at(policy, *size);
-                let samples: BTreeSet<_> = rows.iter().map(|row| (row.cell.clone(), row.sample.clone())).collect();
-                for key in &samples {
-                    let words = format!("{policy} with {}: {}", size.words(), key.1);
-                    links.extend(pages.get(key).map(|page| (words, page.clone())));
-                }
-            }
-        }
-        (!links.is_empty())
-            .then(|| Block::Group(Group::folded("Samples, token by token", vec![Block::Links(links)])))
     }
 
     fn tables(&self) -> Vec<Table> {
