@@ -9,8 +9,8 @@ use serde::{Deserialize, Deserializer};
 
 use super::settings::{Keyword, keyword};
 
-/// When a cache is cut back to its size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// When a cache is cut back to its size. What evicts oftener comes first, and what cuts the prompt last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Schedule {
     /// Nothing leaves while the prompt is read. After its last token the cache is cut to its size, by the scores of that step.
     pub cut: bool,

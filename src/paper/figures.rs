@@ -41,7 +41,7 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
     let both = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.full().is_some());
     let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, &excess_of)?)));
     let (shown, printed): (Vec<(&Panel, String)>, Vec<Printed>) = both.unzip();
-    let charts = excess_charts::charts(&shown)?
+    let charts = excess_charts::charts(&shown, Chart::by_size)?
         .into_iter()
         .zip(printed)
         .map(|(chart, printed)| chart.with_printed(printed));

@@ -48,6 +48,8 @@ pub(crate) enum Horizontal {
     /// Octaves of a number, whose points are in the middle between two ticks.
     Octaves(&'static str),
     Number(&'static str),
+    /// Places with a name each.
+    Named(&'static str),
 }
 
 impl Horizontal {
@@ -64,7 +66,7 @@ impl Horizontal {
         match self {
             Horizontal::CacheSize => "cache size (tokens)",
             Horizontal::CacheShare => "cache size (share)",
-            Horizontal::Octaves(name) | Horizontal::Number(name) => name,
+            Horizontal::Octaves(name) | Horizontal::Number(name) | Horizontal::Named(name) => name,
         }
     }
 }
@@ -88,6 +90,13 @@ impl Axis {
         // Half a doubling where there is one size only; otherwise just enough that markers clear the frame.
         let margin = if high > low { 0.05 * (high - low) } else { 0.5 };
         Self { scale: Scale::Log, low: low - margin, high: high + margin, ticks }
+    }
+
+    /// Named places, the first at 0 and one after another.
+    pub(crate) fn of_names(names: &[String]) -> Self {
+        let tick = |(at, label): (usize, &String)| Tick { value: at as f64, label: label.clone() };
+        let ticks: Vec<Tick> = names.iter().enumerate().map(tick).collect();
+        Self { scale: Scale::Linear, low: -0.3, high: names.len() as f64 - 0.7, ticks }
     }
 
     /// The axis of values that spans what is given.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use crate::format::capital;
 use crate::metric::Property;
 use crate::report::escape;
+use crate::report::figure::by_schedule::BY_SCHEDULE;
 use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess, figure_title, slices};
 use crate::report::series::{Panel, SeriesKey};
 
@@ -51,7 +52,7 @@ fn by_size(stem: String, title: String, panels: &[(&Panel, String)]) -> Figure {
     let drawings = scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
         (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
     });
-    let excess = excess::charts(panels).map(|charts| (EXCESS, charts));
+    let excess = excess::charts(panels, Chart::by_size).map(|charts| (EXCESS, charts));
     Figure { stem, title, content: Content::Charts(drawings.chain(excess).collect()), subject: None }
 }
 
@@ -64,7 +65,7 @@ fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
     let reserved = |stem: &str| {
         plain.iter().filter(|other| *other == stem).count() > 1
             || stem.ends_with("-all")
-            || slices::ENDS.iter().any(|end| stem.ends_with(end))
+            || slices::ENDS.iter().chain([&BY_SCHEDULE]).any(|end| stem.ends_with(end))
     };
     let distinct = |(stem, panel): (&String, &Panel)| {
         if reserved(stem) {

@@ -102,11 +102,23 @@ impl Chart {
             Line { policy: policy.to_owned(), spots: spots.collect() }
         });
         let sizes = panel.sizes();
+        let across = (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes));
+        Self::of_panel(panel, title, across, scale, lines.collect())
+    }
+
+    /// Lines of a panel's points, with its full cache and its chance all across.
+    pub(crate) fn of_panel(
+        panel: &Panel,
+        title: String,
+        across: (Horizontal, Axis),
+        scale: Scale,
+        lines: Vec<Line>,
+    ) -> Self {
         let chart = Self::new(
             (title, &panel.metric),
-            (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes)),
+            across,
             scale,
-            lines.collect(),
+            lines,
             panel.full().map(|full| Reference::Level(full.estimate.value)),
             panel.chance.map(Reference::Level),
         );

@@ -2,6 +2,7 @@
 
 pub(crate) mod axis;
 pub(crate) mod best_map;
+pub(crate) mod by_schedule;
 pub(crate) mod by_size;
 pub(crate) mod chart;
 pub(crate) mod drawing;

@@ -135,8 +135,13 @@ pub(crate) struct SeriesStyles(Vec<(String, SeriesStyle)>);
 impl SeriesStyles {
     /// The policies of panels, in the order of tables.
     pub(crate) fn of(panels: &[Panel]) -> Self {
+        Self::of_lines(panels, [])
+    }
+
+    /// The same with other names of lines after them.
+    pub(crate) fn of_lines<'a>(panels: &'a [Panel], others: impl IntoIterator<Item = &'a str>) -> Self {
         let names = panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full");
-        let names: IndexSet<&str> = names.collect();
+        let names: IndexSet<&str> = names.chain(others).collect();
         Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 

@@ -10,10 +10,11 @@ use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, Point, RUNNING, 
 /// More markers on a curve would hide it.
 const MOST_SPOTS: u64 = 24;
 const BY_DISTANCE: &str = "-by-distance";
+const BY_POSITION: &str = "-by-position";
 const BY_LENGTH_AND_DEPTH: &str = "-by-length-and-depth";
 const OVER_TEXT: &str = "-running";
 /// The ends of the names of files.
-pub(crate) const ENDS: [&str; 3] = [BY_DISTANCE, BY_LENGTH_AND_DEPTH, OVER_TEXT];
+pub(crate) const ENDS: [&str; 4] = [BY_DISTANCE, BY_POSITION, BY_LENGTH_AND_DEPTH, OVER_TEXT];
 
 /// The figure of a breakdown, beside the figure of the `whole`; `title` says what that shows. `None` for breakdowns that have no
 /// figure.
@@ -24,6 +25,7 @@ pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> 
     };
     let (how, end, content) = match breakdown.by {
         "distance" => ("by distance", BY_DISTANCE, charts(over_octaves)?),
+        "position" => ("by position", BY_POSITION, charts(over_positions)?),
         RUNNING => ("over all tokens read so far", OVER_TEXT, charts(over_text)?),
         LENGTH_AND_DEPTH => ("by length and depth", BY_LENGTH_AND_DEPTH, Content::Needles(needles(breakdown))),
         _ => return None,
@@ -57,6 +59,14 @@ fn over_octaves(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
     let chance = spots.iter().filter_map(|(panel, middle)| Some((*middle, panel.chance?))).collect();
     let across = (Horizontal::Octaves("tokens between the fact and the answer"), Axis::of_sizes(&borders));
     Some(curves(breakdown, size, &spots, |_| true, across, chance))
+}
+
+/// A chart over ranges of positions at one cache size.
+fn over_positions(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
+    let names: Vec<String> = breakdown.panels.iter().map(|(slice, _)| slice.value()).collect();
+    let spots: Vec<_> = breakdown.panels.iter().enumerate().map(|(at, (_, panel))| (*panel, at as f64)).collect();
+    let across = (Horizontal::Named("tokens from the start of the sample"), Axis::of_names(&names));
+    Some(curves(breakdown, size, &spots, |_| true, across, Vec::new()))
 }
 
 /// The running average over a long text at one cache size, from where the text is longer than any usual sample.

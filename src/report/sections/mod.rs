@@ -14,6 +14,7 @@ pub(crate) mod pairs;
 mod policies;
 mod provenance;
 mod question;
+mod schedules;
 mod setting;
 mod slices;
 pub(crate) mod speed;
@@ -27,7 +28,7 @@ use super::figure::by_size::{self, Figures};
 use super::figure::{Figure, SeriesStyles};
 use super::published::Published;
 use super::series::breakdown::{Breakdown, breakdowns};
-use super::series::{Distance, Panel, Results, SeriesKey};
+use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey};
 use crate::ledger::Text;
 use kept::Kept;
 use setting::{Measured, Setting};
@@ -61,6 +62,7 @@ const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     values::lead,
     best::blocks,
     enough::of_setting,
+    schedules::blocks,
     values::rest,
     ceiling::blocks,
     pairs::blocks,
@@ -79,6 +81,7 @@ pub(crate) struct Report<'a> {
     pub(crate) keys: Vec<SeriesKey>,
     /// The policies with their definitions.
     pub(crate) policies: Vec<(String, String)>,
+    schedules: Schedules,
     pub(crate) styles: SeriesStyles,
     figures: Figures,
     breakdowns: Vec<Breakdown<'a>>,
@@ -105,12 +108,14 @@ impl<'a> Report<'a> {
         pages: &'a BTreeMap<(Text, Text), String>,
     ) -> Self {
         let panels = results.whole();
+        let schedules = series::schedules(results.rows);
         let mut keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
         keys.dedup();
         Self {
             results,
             policies: question::policies(results.rows, &panels),
-            styles: SeriesStyles::of(&panels),
+            styles: SeriesStyles::of_lines(&panels, schedules.values().map(|(policy, _)| policy.as_str())),
+            schedules,
             figures: by_size::figures(&panels),
             breakdowns: breakdowns(&results.panels),
             speeds: speed::all(&results.series, published),

@@ -14,6 +14,7 @@ pub(crate) mod pairs;
 pub(crate) mod panel;
 pub(crate) mod pool;
 pub(crate) mod results;
+pub(crate) mod schedules;
 pub(crate) mod show;
 pub(crate) mod size;
 pub(crate) mod sums;
@@ -28,6 +29,7 @@ pub(crate) use pairs::{Outcome, Pair};
 pub(crate) use panel::{LENGTH_AND_DEPTH, PIECE, Panel, Point, RUNNING, place};
 pub(crate) use pool::{Cell, Difference, Pool, Pooled};
 pub(crate) use results::Results;
+pub(crate) use schedules::{Schedules, schedules};
 pub(crate) use show::signed;
 pub(crate) use size::Size;
 pub(crate) use sums::{

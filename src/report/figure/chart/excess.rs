@@ -12,7 +12,10 @@ const LEAST: f64 = 1e-4;
 
 /// The excess of those panels that have a full cache, each with its title, on one axis; `None` where it is nowhere above the
 /// least.
-pub(crate) fn charts(panels: &[(&Panel, String)]) -> Option<Vec<Chart>> {
+pub(crate) fn charts(
+    panels: &[(&Panel, String)],
+    draw: impl Fn(&Panel, String, Scale) -> Chart,
+) -> Option<Vec<Chart>> {
     let all = panels.iter().filter_map(|(panel, title)| Some((excess(panel)?, limit(panel), title)));
     let all: Vec<(Panel, Option<f64>, &String)> = all.collect();
     let axis = axis(all.iter().flat_map(|(excess, ..)| &excess.points))?;
@@ -21,7 +24,7 @@ pub(crate) fn charts(panels: &[(&Panel, String)]) -> Option<Vec<Chart>> {
         paired: true,
         limit: limit.filter(|limit| axis.contains(*limit)),
         is_excess: true,
-        ..Chart::by_size(excess, title.to_string(), Scale::Log)
+        ..draw(excess, title.to_string(), Scale::Log)
     };
     Some(all.iter().map(chart).collect())
 }
@@ -100,7 +103,7 @@ mod tests {
     }
 
     fn of(rows: &[Row]) -> Option<Vec<Chart>> {
-        charts(&[(&panels(rows)[0], String::new())])
+        charts(&[(&panels(rows)[0], String::new())], Chart::by_size)
     }
 
     /// Far above, near, at and below the full cache, and one that is not told apart from it.

@@ -38,6 +38,10 @@ impl Chart {
             (Horizontal::Octaves(name), Some([low, high])) => {
                 format!("{} to {} {name}", low.label, high.value - 1.0)
             }
+            (Horizontal::Named(name), _) => {
+                let tick = ticks.iter().find(|tick| tick.value == across);
+                format!("{name} {}", tick.map_or("", |tick| &tick.label))
+            }
             (horizontal, _) => format!("{} {across}", horizontal.name()),
         }
     }
