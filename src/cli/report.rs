@@ -24,7 +24,7 @@ use crate::show::{View, page};
 /// Draw tables and curves from results; no model is needed
 #[derive(Clone, Debug, Args)]
 pub(super) struct Arguments {
-    /// Results folders to draw together
+    /// Results folders to draw together, or files of rows such as saved baselines
     #[arg(required = true, value_name = "RESULTS")]
     results: Vec<PathBuf>,
     /// Only cells with one of these values, such as policy=full,tova or size=64,512, which keeps the full cache; may be
@@ -78,6 +78,10 @@ fn format() -> impl TypedValueParser<Value = &'static Format> {
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let exhibits = exhibits(&arguments.figure)?;
+    if arguments.out().is_file() {
+        let hint = "add --out DIR, which says where the report goes";
+        return Err(UsageError::new(format!("{} is a file of rows", arguments.out().display()), hint).into());
+    }
     if !exhibits.is_empty() {
         // Figures of the paper have no place for a number of samples.
         let (rows, _) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Complete))?;

@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::machine_args::cores;
 use crate::format::counted;
-use crate::ledger::{Current, Ledger, Manifest, Row, Wanted};
+use crate::ledger::{Current, Ledger, Manifest, Row, Wanted, read_rows};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, machine_name};
 use crate::run;
@@ -26,7 +26,7 @@ pub(super) struct CellArguments {
 }
 
 impl CellArguments {
-    /// The rows of a folder. Notes on stderr say what is left out.
+    /// The rows of a folder, or of a file of rows. Notes on stderr say what is left out.
     pub(super) fn read(&self, folder: &Path, wanted: Wanted) -> Result<Current> {
         let current = self.read_quietly(folder, wanted)?;
         note(folder, &current, "; --all takes them in");
@@ -34,6 +34,10 @@ impl CellArguments {
     }
 
     pub(super) fn read_quietly(&self, folder: &Path, wanted: Wanted) -> Result<Current> {
+        // A saved baseline has one sweep's rows.
+        if folder.is_file() {
+            return Ok(Current { rows: read_rows(folder)?, ..Current::default() });
+        }
         let ledger = Ledger::existing(folder)?;
         match &self.sweep {
             Some(sweep) => ledger.rows_of_sweep(&manifest(sweep)?, wanted),

@@ -7,19 +7,22 @@ use super::{Files, Sources};
 use crate::metric::Slice;
 use crate::report::document::{Document, Entry};
 use crate::report::escape;
-use crate::report::series::{Panel, SeriesKey};
+use crate::report::series::{Panel, Schedules, SeriesKey};
 use crate::report::statistics::Estimate;
 
 pub(super) fn files(sources: &Sources<'_>) -> Result<Files> {
     let report = sources.report;
-    Ok(vec![("report.csv", points(&report.results.panels)), ("pairs.csv", pairs(&report.panels))])
+    Ok(vec![
+        ("report.csv", points(&report.results.panels, &report.schedules)),
+        ("pairs.csv", pairs(&report.panels)),
+    ])
 }
 
 /// The points, header included.
-fn points(panels: &[Panel]) -> String {
+fn points(panels: &[Panel], schedules: &Schedules) -> String {
     let mut file = header(
         "slice,quantity,policy,cache_size,value,interval_low,interval_high,minus_full,minus_full_low,minus_full_high,\
-         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete",
+         minus_full_nats,minus_full_nats_low,minus_full_nats_high,to_ceiling,to_ceiling_low,to_ceiling_high,chance,samples,samples_expected,clusters,weight,complete,schedule",
     );
     // The full cache is in the panels of entries and of shares, which no column tells apart.
     let mut lines = IndexSet::new();
@@ -52,6 +55,7 @@ fn points(panels: &[Panel]) -> String {
             point.clusters.to_string(),
             point.weight.to_string(),
             point.complete.to_string(),
+            shown(schedules.get(&point.policy).map(|(_, schedule)| schedule)),
         ];
         lines.insert(line(panel, fields));
     }
@@ -131,17 +135,19 @@ mod tests {
     use super::*;
     use crate::report::document::{Block, Grid, Line, Table};
     use crate::report::fixture::{at_share, cell, panels};
+    use crate::report::series;
 
     #[test]
     fn one_line_per_point_with_every_digit() {
         let at = |policy, size| cell("nll", policy, size, &[("a", 2.0, 1.0)]);
-        let file = points(&panels(&[at("full", None), at("my, \"own\"", Some(64))].concat()));
+        let rows = [at("full", None), at("my, \"own\"", Some(64))].concat();
+        let file = points(&panels(&rows), &series::schedules(&rows));
         let lines: Vec<&str> = file.lines().collect();
         assert_eq!(lines.len(), 3);
         assert!(lines[0].starts_with("task,dataset,model,"));
-        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,,,,,,,1,1,1,1,true"), "{}", lines[1]);
+        assert!(lines[1].contains(",full,,7.38905609893065,,,,,,,,,,,,,1,1,1,1,true,"), "{}", lines[1]);
         assert!(
-            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,,,,1,1,1,1,true"),
+            lines[2].contains(",\"my, \"\"own\"\"\",64,7.38905609893065,,,0,,,0,,,,,,,1,1,1,1,true,1"),
             "{}",
             lines[2]
         );
@@ -170,7 +176,7 @@ mod tests {
         let of = |policy, size| cell("cost", policy, size, &[("a", 1.0, 1.0), ("b", 2.0, 1.0)]);
         let [window, tova] = ["window", "tova"].map(|policy| at_share(0.125, of(policy, None)));
         let panels = panels(&[of("full", None), of("tova", Some(64)), window, tova].concat());
-        let (points, pairs) = (points(&panels), pairs(&panels));
+        let (points, pairs) = (points(&panels, &Schedules::new()), pairs(&panels));
         // The full cache of both panels is one line.
         assert_eq!((panels.len(), points.lines().count()), (2, 5), "{points}");
         assert_eq!(points.matches(",12.5%,1.5,").count(), 2, "{points}");

@@ -81,7 +81,7 @@ pub(crate) struct Report<'a> {
     pub(crate) keys: Vec<SeriesKey>,
     /// The policies with their definitions.
     pub(crate) policies: Vec<(String, String)>,
-    schedules: Schedules,
+    pub(crate) schedules: Schedules,
     pub(crate) styles: SeriesStyles,
     figures: Figures,
     breakdowns: Vec<Breakdown<'a>>,
