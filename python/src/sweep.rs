@@ -62,7 +62,7 @@ pub fn run(
         let current = ledger.write_current()?;
         if report && !current.rows.is_empty() {
             let options = Options { unfinished: current.unfinished, ..Options::everything(&folder) };
-            paper::write_report(&with_unique_names(current.rows), &options)?;
+            paper::write_report(&with_unique_names(current.rows), &options, &[])?;
         }
         let failed = failed.into_inner().unwrap_or_default();
         Ok((folder, [outcome.done, outcome.skipped, outcome.failed], failed))

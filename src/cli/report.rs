@@ -63,11 +63,19 @@ pub(super) struct Arguments {
     /// paper's 0.4 perplexity), or without those named, with commas
     #[arg(long, value_name = "PARTS", num_args = 0..=1, require_equals = true, default_missing_value = Plain::ALL)]
     plain: Option<Plain>,
+    /// Add what others publish, each with its source, beside what was measured of the same model and task; several with commas, or all
+    #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = published(), conflicts_with = "figure")]
+    published: Vec<String>,
     /// Serve the page to browsers on this machine until Ctrl-C, at a port or an address such as 127.0.0.1:8080, and draw it
     /// again when results change [default address: a free port]
     #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
     #[arg(conflicts_with = "figure")]
     serve: Option<Address>,
+}
+
+/// The names of published tables.
+fn published() -> PossibleValuesParser {
+    PossibleValuesParser::new(paper::peer_names().into_iter().chain(["all"]))
 }
 
 /// A format of a report, by its name.
@@ -134,7 +142,12 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     // Links are to files beside the report, which a server does not have.
     let is_page = arguments.serve.is_none() && formats.iter().any(|format| format.name == "html");
     let pages = if is_page && arguments.results.contains(&out) { pages(&out, rows)? } else { BTreeMap::new() };
-    paper::write_report(rows, &Options { out, formats, within, reference, all, width, pages, unfinished, plain })
+    let peers: Vec<String> = match arguments.published.iter().any(|name| name == "all") {
+        true => paper::peer_names().into_iter().map(str::to_owned).collect(),
+        false => arguments.published.clone(),
+    };
+    let options = Options { out, formats, within, reference, all, width, pages, unfinished, plain };
+    paper::write_report(rows, &options, &peers)
 }
 
 /// Draws the samples of a results folder that have an eviction log, each as a page beside the log.

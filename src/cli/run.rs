@@ -168,7 +168,7 @@ fn write(Current { rows, unfinished, .. }: Current, folder: &Path, with_pages: b
     let rows = with_unique_names(rows);
     let pages = if with_pages { pages(folder, &rows)? } else { BTreeMap::new() };
     let options = Options { unfinished, pages, width: terminal::columns(WIDTH), ..Options::everything(folder) };
-    paper::write_report(&rows, &options).map(Some)
+    paper::write_report(&rows, &options, &[]).map(Some)
 }
 
 /// Serves the report of a folder while it is measured.

@@ -17,6 +17,7 @@ mod leads;
 mod long_texts;
 mod measure;
 mod numbers;
+mod peers;
 mod published;
 mod tables;
 #[cfg(test)]
@@ -38,7 +39,8 @@ use crate::report::{
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
-use published::Paper;
+pub use peers::peer_names;
+use published::{PAPER, Paper};
 use wording::listed;
 
 /// Where and how exhibits are drawn.
@@ -89,9 +91,10 @@ struct Pieces {
     left_out: Option<String>,
 }
 
-/// Writes the report of the rows, with the paper's numbers beside its tables and the paper's claims after them.
-pub fn write_report(rows: &[Row], options: &report::Options) -> Result<Written> {
-    report::write(rows, options, &Paper)
+/// Writes the report of the rows, with the paper's numbers beside its tables, and after them the paper's claims and the published tables
+/// of these names.
+pub fn write_report(rows: &[Row], options: &report::Options, peers: &[String]) -> Result<Written> {
+    report::write(rows, options, &Paper { peers })
 }
 
 /// Draws exhibits into `out/paper`. Those that the rows do not have are listed in [`Drawn::missing`]; the others are drawn
@@ -176,7 +179,7 @@ impl<'a> Evidence<'a> {
     fn of(results: &'a Results<'_>) -> Self {
         Self {
             results,
-            kept: kept::all(results, &Paper),
+            kept: kept::all(results, &PAPER),
             columns: None,
             beside_paper: false,
             plain: Plain::default(),

@@ -1,14 +1,19 @@
 //! What the paper adds to a report: its Table 1 beside decoding speeds, its Table 5 beside lifetimes, and its claims.
 
 use super::numbers::{self, LENGTH, NUMBERS, RECENT_SHARE, Speed, TABLE_5_SIZES, TagSteps};
-use super::{Evidence, TOVA, claim};
+use super::{Evidence, TOVA, claim, peers};
 use crate::metric::Slice;
 use crate::report::{Block, Entry, Published, PublishedColumns, Results, Section, SeriesKey, Size};
 
-/// The paper's numbers.
-pub(super) struct Paper;
+/// The paper's numbers, and the tables of other publications that are asked for by name.
+pub(super) struct Paper<'a> {
+    pub(super) peers: &'a [String],
+}
 
-impl Published for Paper {
+/// The paper's numbers alone.
+pub(super) const PAPER: Paper<'static> = Paper { peers: &[] };
+
+impl Published for Paper<'_> {
     fn decoding_columns(&self, key: &SeriesKey, lines: &[(&str, Option<Size>)]) -> Option<PublishedColumns> {
         let cells = |(policy, size): &(&str, Option<Size>)| {
             let Some(speed) = speed(key, policy, *size) else { return vec![None; 3] };
@@ -51,7 +56,8 @@ impl Published for Paper {
 
     fn blocks(&self, results: &Results<'_>) -> Vec<Block> {
         let claims = claim::measured(&Evidence::of(results)).map(Block::folded);
-        Section::of("Compared with the paper", claims.into_iter().collect()).into_iter().collect()
+        let claims = Section::of("Compared with the paper", claims.into_iter().collect());
+        claims.into_iter().chain(peers::blocks(self.peers, results)).collect()
     }
 }
 

@@ -1,0 +1,218 @@
+//! Numbers that other projects and papers publish, each with its source, beside what was measured of the same model and task.
+//!
+//! They are in `peers.json`, as they were printed. What exists as a picture only has no number there.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::report::figure::{Chart, Content, Figure, Printed, Scale};
+use crate::report::{Block, Column, Entry, Grid, Group, Line, Panel, Results, Section, Size, Table};
+
+/// One published table.
+#[derive(Deserialize)]
+struct Peer {
+    /// What `--published` calls it; several tables can have one name.
+    name: String,
+    source: String,
+    /// On the hub.
+    model: String,
+    /// Task, data set and metric here. Rows of data sets whose names contain this one are of it.
+    task: String,
+    dataset: String,
+    metric: String,
+    /// What the source calls its numbers.
+    quantity: String,
+    setting: String,
+    /// `128`, or `25%` of the prompt.
+    sizes: Vec<String>,
+    full: Option<f64>,
+    /// Methods as the source calls them, with a number for each size.
+    lines: Vec<(String, Vec<Option<f64>>)>,
+    notes: Vec<String>,
+}
+
+static PEERS: LazyLock<Vec<Peer>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("peers.json")).expect("the file is part of the program"));
+
+/// The presets that compute what publications call so.
+const PRESETS: [(&str, &str); 8] = [
+    ("SnapKV", "snapkv"),
+    ("PyramidKV", "pyramidkv"),
+    ("Ada-SnapKV", "adakv"),
+    ("SnapKV with AdaKV", "adakv"),
+    ("ExpectedAttention", "expected"),
+    ("ExpectedAttention with AdaKV", "ada-expected"),
+    ("KVzip", "kvzip-pool"),
+    ("R-KV", "r-kv"),
+];
+
+/// The names of all published tables, sorted.
+pub fn peer_names() -> Vec<&'static str> {
+    let names: BTreeSet<&str> = PEERS.iter().map(|peer| peer.name.as_str()).collect();
+    names.into_iter().collect()
+}
+
+/// The tables of some names, each beside the measured numbers of the same model and task.
+pub(super) fn blocks(names: &[String], results: &Results<'_>) -> Vec<Block> {
+    let chosen = PEERS.iter().filter(|peer| names.contains(&peer.name));
+    let blocks = chosen.enumerate().map(|(at, peer)| peer.block(results, at)).collect();
+    Section::of("Published elsewhere", blocks).into_iter().collect()
+}
+
+impl Peer {
+    fn block(&self, results: &Results<'_>, at: usize) -> Block {
+        let own: Vec<&Panel> = results.panels.iter().filter(|panel| self.is_of(panel)).collect();
+        let title = format!("{}: {} of {}", self.name, self.quantity, self.model);
+        let mut blocks: Vec<Block> = own.iter().map(|panel| self.figure(panel, &title, at)).collect();
+        blocks.push(Block::Table(self.table(&own, &title)));
+        Block::Group(Group { is_open: !own.is_empty(), ..Group::folded(title, blocks) })
+    }
+
+    /// Whether a panel is of the same model, task and metric. Folders and files of a model have its name, not its owner's.
+    fn is_of(&self, panel: &Panel) -> bool {
+        let last = |name: &str| name.trim_end_matches('/').rsplit('/').next().unwrap_or(name).to_lowercase();
+        let dataset = panel.key.dataset.to_lowercase();
+        panel.slice.is_none()
+            && panel.metric.id == self.metric
+            && panel.key.task == self.task
+            && dataset.contains(&self.dataset.to_lowercase())
+            && last(&panel.key.model) == last(&self.model)
+    }
+
+    fn sizes(&self) -> Vec<Size> {
+        let size = |text: &String| match text.strip_suffix('%') {
+            Some(percent) => {
+                percent.parse().map(|percent: f64| Size::Share((100.0 * percent).round() as u32)).ok()
+            }
+            None => text.parse().map(Size::Entries).ok(),
+        };
+        self.sizes.iter().filter_map(size).collect()
+    }
+
+    /// Published lines, each above the measured one of its preset.
+    fn table(&self, own: &[&Panel], title: &str) -> Table {
+        let sizes = &self.sizes();
+        let number = |value: &Option<f64>| value.map(|value| Entry::plain(value.to_string()));
+        let measured = |policy: &str| -> Vec<Line> {
+            let line = |panel: &&Panel| {
+                let shown = |size: &Size| {
+                    let point = panel.shown_at(policy, Some(*size))?;
+                    Some(Entry::plain(panel.metric.show(point.estimate.value)))
+                };
+                Line::new(format!("{policy}, measured"), sizes.iter().map(shown).collect())
+            };
+            own.iter().map(line).filter(Line::has_any).collect()
+        };
+        let mut lines = Vec::new();
+        if self.full.is_some() {
+            lines.push(Line::new("full", vec![number(&self.full); self.sizes.len()]));
+        }
+        lines.extend(measured("full"));
+        for (policy, values) in &self.lines {
+            lines.push(Line::new(policy.as_str(), values.iter().map(number).collect()));
+            lines.extend(preset(policy).into_iter().flat_map(&measured));
+        }
+        let columns = self.sizes.iter().map(|size| Column::from(size.clone())).collect();
+        let about = format!("Sizes are what is kept. {}: {}. {}", self.quantity, self.setting, self.source);
+        let notes = own.iter().map(|panel| {
+            let details = panel.key.details().into_iter().filter(|(_, value)| !value.is_empty());
+            let details: Vec<String> = details.map(|(name, value)| format!("{name} {value}")).collect();
+            format!("measured here with: {}", details.join(", "))
+        });
+        let notes = self.notes.iter().cloned().chain(notes).collect();
+        Table { notes, ..Table::new(title, &about, "method", Grid { columns, lines }) }
+    }
+
+    /// What was measured, with the published numbers over it.
+    fn figure(&self, panel: &Panel, title: &str, at: usize) -> Block {
+        let line = |(policy, values): &(String, Vec<Option<f64>>)| {
+            let spots =
+                self.sizes().into_iter().zip(values).filter_map(|(size, value)| Some((size.number(), (*value)?)));
+            Some((preset(policy)?.to_owned(), spots.collect()))
+        };
+        let lines = self.lines.iter().filter_map(line).collect();
+        let printed = Printed { lines, full: self.full, source: self.name.clone() };
+        let chart = Chart::by_size(panel, title.to_owned(), Scale::Linear).with_printed(printed);
+        Block::Figure(Rc::new(Figure {
+            stem: format!("published-{}-{}", self.name, at + 1),
+            title: format!("{title}, published and measured"),
+            content: Content::Charts(vec![("linear", vec![chart])]),
+            subject: None,
+        }))
+    }
+}
+
+fn preset(published: &str) -> Option<&'static str> {
+    PRESETS.iter().find(|(name, _)| *name == published).map(|(_, preset)| *preset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::eviction::presets;
+    use crate::metric::Metric;
+    use crate::report::fixture::{at_share, cell, changed};
+
+    #[test]
+    fn every_table_is_whole_and_in_this_programs_words() {
+        for peer in PEERS.iter() {
+            let what = format!("{} {}", peer.name, peer.model);
+            assert!(Metric::known(&peer.metric).is_some(), "{what}");
+            assert_eq!(peer.sizes().len(), peer.sizes.len(), "{what}");
+            assert!(peer.lines.iter().all(|(_, values)| values.len() == peer.sizes.len()), "{what}");
+            let values = peer.lines.iter().flat_map(|(_, values)| values).flatten().chain(&peer.full);
+            assert!(
+                values.clone().count() > 0 && values.clone().all(|value| (0.0..=100.0).contains(value)),
+                "{what}"
+            );
+            assert!(peer.source.starts_with("https://") && peer.model.contains('/'), "{what}");
+        }
+        for (_, preset) in PRESETS {
+            assert!(presets::by_name(preset).is_some(), "{preset}");
+        }
+    }
+
+    #[test]
+    fn measured_lines_follow_the_published_ones_of_the_same_model_and_task() {
+        let of = |policy: &str, share: Option<f64>, model: &str| {
+            let samples = [("a", 0.9, 1.0), ("b", 1.0, 1.0)];
+            let rows = cell("ruler", policy, share.map(|_| 7), &samples);
+            let rows = share.map_or_else(|| rows.clone(), |share| at_share(share, rows.clone()));
+            changed(rows, |row| {
+                row.cell = format!("{} {model}", row.cell).into();
+                (row.task, row.dataset, row.model) = ("ruler".into(), "generated".into(), model.into());
+            })
+        };
+        let here = "./models/llama-3.1-8b-instruct";
+        let rows = [
+            of("full", None, here),
+            of("kvzip-pool", Some(0.5), here),
+            of("kvzip-pool", Some(0.5), "other/Llama"),
+            of("snapkv", Some(0.25), here),
+        ];
+        let rows = rows.concat();
+        let results = Results::of(&rows).unwrap();
+        let blocks = blocks(&["kvzip".to_owned()], &results);
+        let [Block::Section(section)] = &blocks[..] else { panic!("a section expected") };
+        let [Block::Group(group)] = &section.blocks[..] else { panic!("one table has this name") };
+        let [Block::Figure(_), Block::Table(table)] = &group.blocks[..] else {
+            panic!("measured numbers are drawn")
+        };
+        let lines = table.grid.lines.iter().map(|line| {
+            let number = |cell: &Option<Entry>| cell.as_ref().map_or(String::new(), |entry| entry.number.clone());
+            (line.name.as_str(), line.cells.iter().map(number).collect::<Vec<_>>())
+        });
+        let columns: Vec<&str> = table.grid.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!(columns, ["10%", "20%", "30%", "40%", "50%", "75%", "90%"]);
+        let expected = [
+            ("full", ["95.7"; 7].map(String::from).to_vec()),
+            ("full, measured", ["95.0"; 7].map(String::from).to_vec()),
+            ("KVzip", ["90.5", "94.9", "95.3", "95.5", "95.5", "95.5", "95.5"].map(String::from).to_vec()),
+            ("kvzip-pool, measured", ["", "", "", "", "95.0", "", ""].map(String::from).to_vec()),
+        ];
+        assert_eq!(lines.collect::<Vec<_>>(), expected);
+    }
+}
