@@ -10,8 +10,8 @@ PROGRAM is the built tova-bench. A page holds blocks like
     ...
     <!-- end -->
 
-between whose marks this program writes. `table` has policies down, and across sizes or schedules; `figure` is a picture of the
-report with its caption. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in the rest of
+between whose marks this program writes. `table` has policies down, and across sizes or schedules; `pairs` has differences of two
+policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in the rest of
 such a page must be in one of its blocks, and rows of an older engine must be of a baseline that results/baselines/engines.txt says
 is not moved by the engines since.
 """
@@ -28,7 +28,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "results" / "baselines"
-BLOCK = re.compile(r"<!-- (table|figure) (.*?) -->\n(.*?)<!-- end -->", re.S)
+BLOCK = re.compile(r"<!-- (table|pairs|figure) (.*?) -->\n(.*?)<!-- end -->", re.S)
 
 
 def fail(message):
@@ -68,54 +68,79 @@ def number(text, digits):
 def estimate(line, value, digits):
     low, high = line[f"{value}_low"], line[f"{value}_high"]
     ends = f" [{number(low, digits)}, {number(high, digits)}]" if low else ""
-    return number(line["value" if value == "interval" else value], digits) + ends
+    return number(line[value], digits) + ends
 
 
-def without_schedule(line):
-    return line["policy"].replace(f"@{line['schedule']}", "", 1)
-
-
-def worse(pairs):
+def worse(pairs, better):
     """The policies at sizes than which another of the same size is shown to be better, at 95 % among all comparisons."""
     found = set()
     for pair in pairs:
         if pair["p_adjusted"] and float(pair["p_adjusted"]) < 0.05:
-            is_worse = (float(pair["difference"]) > 0) == (pair["better"] == "lower")
+            is_worse = (float(pair["difference"]) > 0) == (better == "lower")
             found.add((pair["policy"] if is_worse else pair["against"], pair["cache_size"]))
     return found
 
 
 def table(reports, options):
-    """Policies down; sizes, schedules or models across."""
+    """Policies down, sizes or schedules across: the number of each and its interval."""
     out = reports.of(options["rows"], options["only"])
-    metric, digits = options.get("metric", "nll"), int(options.get("digits", 3))
+    metric, value = options.get("metric", "nll"), options.get("value", "minus_full_nats")
     points = [line for line in lines_of(out / "report.csv") if line["metric"] == metric and not line["slice"]]
-    pairs = [line for line in lines_of(out / "pairs.csv") if line["metric"] == metric]
-    if not points:
-        fail(f"no rows for {options}")
-    better = options.get("better", "lower")
-    beaten = worse([{**pair, "better": better} for pair in pairs])
-    value = options.get("value", "minus_full_nats")
-    columns = options.get("columns", "size")
-    place = {"size": lambda line: line["cache_size"], "schedule": lambda line: line["schedule"]}[columns]
-    name = without_schedule if columns == "schedule" else (lambda line: line["policy"])
-    chosen = [line for line in points if line["cache_size"]]
-    order = {"1": 0, "32": 1, "128": 2, "cut+1": 3, "cut": 4}
-    key = (lambda place: int(place)) if columns == "size" else (lambda place: order.get(place, 9))
-    heads = sorted({place(line) for line in chosen}, key=key)
-    cells = {}
-    for line in chosen:
-        shown = estimate(line, value, digits)
-        is_best = pairs and (line["policy"], line["cache_size"]) not in beaten and not line["policy"].startswith("clairvoyant")
-        if is_best:
+    by_schedule = options.get("columns") == "schedule"
+    beaten = worse([line for line in lines_of(out / "pairs.csv") if line["metric"] == metric], options.get("better", "lower"))
+    cells, best = {}, {}
+    for line in points:
+        if not line["cache_size"]:
+            continue
+        name = line["policy"].replace(f"@{line['schedule']}", "", 1) if by_schedule else line["policy"]
+        shown = estimate(line, value, int(options.get("digits", 3)))
+        if (line["policy"], line["cache_size"]) not in beaten and not line["policy"].startswith("clairvoyant"):
             first, _, rest = shown.partition(" ")
             shown = f"**{first}** {rest}".strip()
-        cells[name(line), place(line)] = (float(line[value if value != "interval" else "value"]), shown)
-    names = sorted({name for name, _ in cells}, key=lambda name: min(cells[at][0] for at in cells if at[0] == name))
-    rows = [[f"`{name}`"] + [cells.get((name, head), (0, ""))[1] for head in heads] for name in names]
-    words = {"size": "policy", "schedule": "policy"}[columns]
-    text = f"| {words} | " + " | ".join(heads) + " |\n|---|" + "---|" * len(heads) + "\n"
-    return text + "".join("| " + " | ".join(row) + " |\n" for row in rows) + "\n" + caption(points, options)
+        cells[name, line["schedule"] if by_schedule else line["cache_size"]] = shown
+        best[name] = min(best.get(name, float("inf")), float(line[value]))
+    if not cells:
+        fail(f"no rows for {options}")
+    heads = sorted({head for _, head in cells}, key=of_schedule if by_schedule else int)
+    return grid(sorted(best, key=best.get), heads, cells) + caption(points, options)
+
+
+def pairs(reports, options):
+    """Differences of two policies, by size."""
+    out = reports.of(options["rows"], options["only"])
+    metric = options.get("metric", "nll")
+    lines = [line for line in lines_of(out / "pairs.csv") if line["metric"] == metric]
+    cells = {}
+    wanted = [tuple(pair.split(":")) for pair in options["pairs"].split(",")]
+    for policy, against in wanted:
+        for line in lines:
+            names = (line["policy"], line["against"])
+            if names not in ((policy, against), (against, policy)):
+                continue
+            ends = [float(line[key]) for key in ("nats", "nats_low", "nats_high") if line[key]]
+            if names == (against, policy):
+                ends = [-end for end in ends[:1] + ends[:0:-1]]
+            first, rest = number(ends[0], 3), f" [{number(ends[1], 3)}, {number(ends[2], 3)}]" if len(ends) == 3 else ""
+            is_gain = len(ends) == 3 and ends[2] < 0
+            cells[f"{policy}` - `{against}", line["cache_size"]] = f"**{first}**{rest}" if is_gain else first + rest
+    names = [f"{policy}` - `{against}" for policy, against in wanted]
+    lost = [name for name in names if not any(of == name for of, _ in cells)]
+    if lost:
+        fail(f"no pairs {lost} in {options['rows']}")
+    heads = sorted({head for _, head in cells}, key=int)
+    return grid(names, heads, cells) + caption(lines_of(out / "report.csv"), options)
+
+
+def grid(names, heads, cells):
+    text = f"| policy | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}\n"
+    lines = ("| " + " | ".join([f"`{name}`"] + [cells.get((name, head), "") for head in heads]) + " |\n" for name in names)
+    return text + "".join(lines) + "\n"
+
+
+def of_schedule(text):
+    """As the program orders schedules."""
+    cut, _, every = text.partition("+")
+    return (1, int(every or 0)) if cut == "cut" else (0, int(text))
 
 
 def figure(reports, options):
@@ -181,7 +206,7 @@ def page(path, reports, more):
 
     def block(found):
         kind, text, _ = found.groups()
-        new = {"table": table, "figure": figure}[kind](reports, options_of(text, more))
+        new = {"table": table, "pairs": pairs, "figure": figure}[kind](reports, options_of(text, more))
         made.append(new)
         return f"<!-- {kind} {text} -->\n{new}<!-- end -->"
 

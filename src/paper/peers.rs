@@ -209,9 +209,9 @@ mod tests {
         assert_eq!(columns, ["10%", "20%", "30%", "40%", "50%", "75%", "90%"]);
         let expected = [
             ("full", ["95.7"; 7].map(String::from).to_vec()),
-            ("full, measured", ["95.0"; 7].map(String::from).to_vec()),
+            ("full, measured", ["95.00"; 7].map(String::from).to_vec()),
             ("KVzip", ["90.5", "94.9", "95.3", "95.5", "95.5", "95.5", "95.5"].map(String::from).to_vec()),
-            ("kvzip-pool, measured", ["", "", "", "", "95.0", "", ""].map(String::from).to_vec()),
+            ("kvzip-pool, measured", ["", "", "", "", "95.00", "", ""].map(String::from).to_vec()),
         ];
         assert_eq!(lines.collect::<Vec<_>>(), expected);
     }

@@ -14,6 +14,7 @@ mod candle;
 mod cli;
 mod cluster;
 mod compare;
+mod docs_rows;
 mod doctor;
 mod faults;
 mod folder;

@@ -120,7 +120,7 @@ mod tests {
         let cut = own("h2o", "cut", 64, 1.6).into_iter().chain(own("h2o", "16", 64, 1.7)).collect::<Vec<_>>();
         let results = Results::of(&cut).unwrap();
         let (panels, schedules) = (results.whole(), series::schedules(&cut));
-        let styles = SeriesStyles::of_lines(&panels, schedules.values().map(|(policy, _)| policy.as_str()));
+        let styles = SeriesStyles::with_schedules(&panels, &schedules);
         let whole = figures(&panels).single[0].clone().unwrap();
         let figure = super::figure(&panels[0], &schedules, &whole, &[panels[0].key.clone()]).unwrap();
         let placed = texts(&figure.scenes(&styles, Plain::default())[0]);

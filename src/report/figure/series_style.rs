@@ -7,7 +7,7 @@
 use indexmap::IndexSet;
 use sha2::{Digest as _, Sha256};
 
-use crate::report::series::Panel;
+use crate::report::series::{Panel, Schedules};
 
 pub(crate) use plotters::style::RGBColor as Color;
 
@@ -135,13 +135,14 @@ pub(crate) struct SeriesStyles(Vec<(String, SeriesStyle)>);
 impl SeriesStyles {
     /// The policies of panels, in the order of tables.
     pub(crate) fn of(panels: &[Panel]) -> Self {
-        Self::of_lines(panels, [])
+        Self::with_schedules(panels, &Schedules::new())
     }
 
-    /// The same with other names of lines after them.
-    pub(crate) fn of_lines<'a>(panels: &'a [Panel], others: impl IntoIterator<Item = &'a str>) -> Self {
-        let names = panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full");
-        let names: IndexSet<&str> = names.chain(others).collect();
+    /// The same with the lines over schedules, which choose their looks first.
+    pub(crate) fn with_schedules(panels: &[Panel], schedules: &Schedules) -> Self {
+        let policies = || panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full");
+        let lines = policies().map(|policy| schedules.get(policy).map_or(policy, |(line, _)| line));
+        let names: IndexSet<&str> = lines.chain(policies()).collect();
         Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 

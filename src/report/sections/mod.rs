@@ -114,7 +114,7 @@ impl<'a> Report<'a> {
         Self {
             results,
             policies: question::policies(results.rows, &panels),
-            styles: SeriesStyles::of_lines(&panels, schedules.values().map(|(policy, _)| policy.as_str())),
+            styles: SeriesStyles::with_schedules(&panels, &schedules),
             schedules,
             figures: by_size::figures(&panels),
             breakdowns: breakdowns(&results.panels),
