@@ -1,6 +1,6 @@
 //! Numbers that other projects and papers publish, each with its source, beside what was measured of the same model and task.
 //!
-//! They are in `peers.json`, as they were printed. What exists as a picture only has no number there.
+//! They are in `peers.json`, as they were printed, to two decimals. What exists as a picture only has no number there.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use crate::format::capital;
 use crate::report::figure::{Chart, Content, Figure, Printed, Scale};
 use crate::report::{Block, Column, Entry, Grid, Group, Line, Panel, Results, Section, Size, Table};
 
@@ -65,7 +66,7 @@ pub(super) fn blocks(names: &[String], results: &Results<'_>) -> Vec<Block> {
 impl Peer {
     fn block(&self, results: &Results<'_>, at: usize) -> Block {
         let own: Vec<&Panel> = results.panels.iter().filter(|panel| self.is_of(panel)).collect();
-        let title = format!("{}: {} of {}", self.name, self.quantity, self.model);
+        let title = format!("{} of {}, from {}", capital(&self.quantity), self.model, self.name);
         let mut blocks: Vec<Block> = own.iter().map(|panel| self.figure(panel, &title, at)).collect();
         blocks.push(Block::Table(self.table(&own, &title)));
         Block::Group(Group { is_open: !own.is_empty(), ..Group::folded(title, blocks) })
@@ -116,7 +117,7 @@ impl Peer {
             lines.extend(preset(policy).into_iter().flat_map(&measured));
         }
         let columns = self.sizes.iter().map(|size| Column::from(size.clone())).collect();
-        let about = format!("Sizes are what is kept. {}: {}. {}", self.quantity, self.setting, self.source);
+        let about = format!("Sizes are what is kept. {}. {}", capital(&self.setting), self.source);
         let notes = own.iter().map(|panel| {
             let details = panel.key.details().into_iter().filter(|(_, value)| !value.is_empty());
             let details: Vec<String> = details.map(|(name, value)| format!("{name} {value}")).collect();
