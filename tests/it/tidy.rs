@@ -27,7 +27,7 @@ const MODULES: [(&str, &[&str]); 19] = [
     ("report", &["ledger", "metric", "eviction", "format"]),
     ("show", &["report", "text", "task", "lm", "ledger", "eviction", "parquet", "format"]),
     ("compare", &["report", "ledger", "metric", "eviction", "format"]),
-    ("paper", &["report", "ledger", "metric"]),
+    ("paper", &["report", "ledger", "metric", "format"]),
     (
         "cli",
         &[
