@@ -8,6 +8,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${HOME:-/tmp}/.cache/tova-bench/targ
 # A test whose material is missing fails, except for these: a tool, a right and files that few machines have.
 export TOVA_BENCH_CI=1
 export TOVA_BENCH_MAY_SKIP=faketime,mounts,kills,witness
+command -v python3 >/dev/null || TOVA_BENCH_MAY_SKIP+=,python
 # More data lies beside the checkout where it exists.
 if [ -z "${TOVA_BENCH_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
     TOVA_BENCH_TEST_DATA=$(cd ../shared && pwd)
