@@ -230,6 +230,8 @@ def main():
     parser.add_argument("program", type=lambda path: str(Path(path).resolve()))
     parser.add_argument("--check", action="store_true", help="write nothing")
     arguments = parser.parse_args()
+    if not Path(arguments.program).is_file():
+        fail(f"there is no program {arguments.program}; `cargo build --release` makes it")
     identity = (ROOT / "src" / "ledger" / "identity.rs").read_text()
     engine = int(re.search(r"ENGINE_VERSION: u32 = (\d+)", identity)[1])
     more = {"program": arguments.program, "check": arguments.check, "engine": engine}

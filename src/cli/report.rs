@@ -88,7 +88,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let exhibits = exhibits(&arguments.figure)?;
     if arguments.out().is_file() {
         let hint = "add --out DIR, which says where the report goes";
-        return Err(UsageError::new(format!("{} is a file of rows", arguments.out().display()), hint).into());
+        return Err(UsageError::new(format!("{} is a file, not a folder", arguments.out().display()), hint).into());
     }
     if !exhibits.is_empty() {
         // Figures of the paper have no place for a number of samples.
