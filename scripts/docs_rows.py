@@ -10,8 +10,8 @@ PROGRAM is the built tova-bench. A page holds blocks like
     ...
     <!-- end -->
 
-between whose marks this program writes. `table` has policies down, and across sizes or schedules; `pairs` has differences of two
-policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in the rest of
+between whose marks this program writes. `table` has policies down, and across sizes or schedules: nats above the full cache, or with
+`value=to_ceiling` percent of the way from floor to ceiling; `pairs` has differences of two policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in the rest of
 such a page must be in one of its blocks, and rows of an older engine must be of a baseline that results/baselines/engines.txt says
 is not moved by the engines since.
 """
@@ -65,10 +65,9 @@ def number(text, digits):
     return shown[1:] if float(shown) == 0 and shown.startswith("-") else shown
 
 
-def estimate(line, value, digits):
-    low, high = line[f"{value}_low"], line[f"{value}_high"]
-    ends = f" [{number(low, digits)}, {number(high, digits)}]" if low else ""
-    return number(line[value], digits) + ends
+def estimate(line, value, digits, scale=1):
+    shown = [number(float(line[key]) * scale, digits) for key in (value, f"{value}_low", f"{value}_high") if line[key]]
+    return shown[0] + (f" [{shown[1]}, {shown[2]}]" if len(shown) == 3 else "")
 
 
 def worse(pairs, better):
@@ -86,19 +85,22 @@ def table(reports, options):
     out = reports.of(options["rows"], options["only"])
     metric, value = options.get("metric", "nll"), options.get("value", "minus_full_nats")
     points = [line for line in lines_of(out / "report.csv") if line["metric"] == metric and not line["slice"]]
-    by_schedule = options.get("columns") == "schedule"
+    by_schedule, is_way = options.get("columns") == "schedule", value == "to_ceiling"
     beaten = worse([line for line in lines_of(out / "pairs.csv") if line["metric"] == metric], options.get("better", "lower"))
     cells, best = {}, {}
     for line in points:
         if not line["cache_size"]:
             continue
         name = line["policy"].replace(f"@{line['schedule']}", "", 1) if by_schedule else line["policy"]
-        shown = estimate(line, value, int(options.get("digits", 3)))
-        if (line["policy"], line["cache_size"]) not in beaten and not line["policy"].startswith("clairvoyant"):
+        if not line[value]:
+            continue
+        shown = estimate(line, value, *((1, 100) if is_way else (int(options.get("digits", 3)),)))
+        if (line["policy"], line["cache_size"]) not in beaten and not is_way and not line["policy"].startswith("clairvoyant"):
             first, _, rest = shown.partition(" ")
             shown = f"**{first}** {rest}".strip()
         cells[name, line["schedule"] if by_schedule else line["cache_size"]] = shown
-        best[name] = min(best.get(name, float("inf")), float(line[value]))
+        loss = -float(line[value]) if is_way else float(line[value])
+        best[name] = min(best.get(name, float("inf")), loss)
     if not cells:
         fail(f"no rows for {options}")
     heads = sorted({head for _, head in cells}, key=of_schedule if by_schedule else int)

@@ -181,7 +181,7 @@ def yardstick_cases():
         name = "clairvoyant" if scope == "layer" else "clairvoyant-head"
         for size, positions in [(16, "absolute"), (37, "absolute"), (64, "absolute"), (37, "slot"), (37, "squeezed")]:
             yield dict(policy=name, size=size, positions=positions), f"clairvoyant-{scope}"
-        mixed = dict(score="future_attention * value_norm", scope=scope, pool="mean", keep_first=2, keep_recent=8)
+        mixed = dict(score="future_attention", scope=scope, pool="mean", keep_first=2, keep_recent=8)
         yield mixed | dict(size=37, positions="absolute"), None
     for score, scope, recent in [("attention", "layer", 0), ("sum(attention)", "head", "25%"), ("ema(attention, 0.95)", "head", 6)]:
         defined = dict(score=score, scope=scope, pool="mean", keep_first=1, keep_recent=recent)

@@ -336,8 +336,9 @@ def keydiff(s):
 
 
 def clairvoyant(s):
-    """No policy, but a ceiling for policies: what the full cache's later queries attend to least leaves."""
-    return s.future_attention
+    """No policy, but a ceiling for policies: what the full cache's later queries read least from leaves, by their attention times the
+    L1 norm of the value; the newest quarter stays."""
+    return s.future_attention * s.value_norm
 
 
 def observed(s, window, kernel):
@@ -513,7 +514,7 @@ PRESETS = {
     "morphkv-sum": (morphkv_sum, "window(attention, size / 20)", "head", 0, "5%"),
     "morphkv-max": (morphkv_max, "peak(attention, size / 20)", "head", 0, "5%"),
     "keydiff": (keydiff, "-key_similarity", "head", 0, 0),
-    "clairvoyant": (clairvoyant, "future_attention", "layer", 0, 0),
+    "clairvoyant": (clairvoyant, "future_attention * value_norm", "layer", 0, "25%"),
     "snapkv": (snapkv, SNAP, "head", 0, 64),
     "pyramidkv": (pyramidkv, SNAP, "head", 0, 64),
     "expected": (expected, "expected_attention(512) * value_norm2", "head", 4, 0),

@@ -347,16 +347,16 @@ pub const PRESETS: &[Preset] = &[
     ),
     preset(
         "clairvoyant",
-        "future_attention",
-        (Scope::Layer, Amount::Tokens(0)),
-        "what the full cache's later queries attend to least leaves: it knows the text, and is a ceiling for policies",
+        "future_attention * value_norm",
+        (Scope::Layer, Amount::Percent(25)),
+        "what the full cache's later queries read least from leaves: it knows the text, and is a ceiling",
         "no policy; Belady's rule with attention in place of the next use",
     ),
     preset(
         "clairvoyant-head",
-        "future_attention",
-        (Scope::Head, Amount::Tokens(0)),
-        "the same with one decision per key-value head",
+        "future_attention * value_norm",
+        (Scope::Head, Amount::Percent(25)),
+        "the same with one decision per key-value head: the ceiling of the reports",
         "as clairvoyant",
     ),
     preset(
