@@ -83,6 +83,10 @@ fn a_gguf_file_of_every_family_gives_the_numbers_of_its_checkpoint() {
         ("olmo3", json!({})),
         ("smollm3", json!({"no_rope_layers": null})),
         ("ministral3", json!({})),
+        ("mixtral", json!({})),
+        ("olmoe", json!({})),
+        ("qwen2-moe", json!({})),
+        ("qwen3-moe", json!({})),
     ] {
         let checkpoint = folder.path().join(name);
         fs::create_dir(&checkpoint).unwrap();
