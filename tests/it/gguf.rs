@@ -255,7 +255,7 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
         ("llama.attention.layer_norm_rms_epsilon", text("small"), &["no real number"]),
         ("llama.attention.causal", Value::Bool(false), &["not causal"]),
         ("llama.attention.scale", Value::F32(0.5), &["llama.attention.scale"]),
-        ("llama.expert_count", Value::U32(8), &["mixture of 8 experts"]),
+        ("llama.expert_count", Value::U32(8), &["llama.expert_used_count is missing"]),
         ("general.alignment", Value::U32(0), &["general.alignment is 0"]),
     ] {
         refusals.write(set(name, value), |_| {});

@@ -163,10 +163,10 @@ impl<'j> Config<'j> {
         })
     }
 
-    /// The window, `default` if the key is missing; `None` if it is null.
+    /// The window, `default` if the key is missing; `None` if it is null or 0.
     pub fn window(&self, default: Option<usize>) -> Result<Option<usize>> {
-        let name = "sliding_window";
-        if self.json.get(name).is_none() { Ok(default) } else { self.size(name, usize::MAX) }
+        let window: Option<usize> = self.field("sliding_window")?;
+        Ok(if self.json.get("sliding_window").is_none() { default } else { window.filter(|window| *window > 0) })
     }
 }
 

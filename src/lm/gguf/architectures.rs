@@ -158,10 +158,12 @@ fn with_experts(gguf: &Gguf, model_type: &str, normalised: bool) -> Result<Value
 
 /// Llama, Mixtral, and Mistral, whose window early converters write.
 fn llama(gguf: &Gguf) -> Result<Value> {
-    if gguf.optional("expert_count")?.is_some_and(|count| count > 0) {
-        return with_experts(gguf, "mixtral", true);
-    }
     let window = gguf.window()?;
+    if gguf.optional("expert_count")?.is_some_and(|count| count > 0) {
+        let mut mixtral = with_experts(gguf, "mixtral", true)?;
+        mixtral["sliding_window"] = window.into();
+        return Ok(mixtral);
+    }
     Ok(json!({"model_type": if window.is_some() { "mistral" } else { "llama" }, "sliding_window": window}))
 }
 
