@@ -61,6 +61,15 @@ FAMILIES = {
         rope_theta=500.0, beta_fast=2.0, beta_slow=0.25, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
     "qwen2-window": dict(model_type="qwen2", num_hidden_layers=4, use_sliding_window=True, sliding_window=40,
                          max_window_layers=2, rope_parameters=default(10000.0)),
+    "mixtral": dict(model_type="mixtral", intermediate_size=20, num_local_experts=4, num_experts_per_tok=2, sliding_window=40,
+                    rope_parameters=default(10000.0)),
+    "qwen3-moe": dict(model_type="qwen3_moe", head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
+                      norm_topk_prob=True, rope_parameters=default(5000.0)),
+    "qwen3-moe-dense": dict(model_type="qwen3_moe", head_dim=12, num_hidden_layers=4, num_experts=3, num_experts_per_tok=1,
+                            moe_intermediate_size=24, decoder_sparse_step=2, mlp_only_layers=[1], rope_parameters=default(5000.0)),
+    "qwen2-moe": dict(model_type="qwen2_moe", num_experts=5, num_experts_per_tok=3, moe_intermediate_size=12,
+                      shared_expert_intermediate_size=20, rope_parameters=default(10000.0)),
+    "olmoe": dict(model_type="olmoe", intermediate_size=12, num_experts=8, num_experts_per_tok=3, rope_parameters=default(10000.0)),
     "llama-yarn": dict(model_type="llama", head_dim=16, num_hidden_layers=2,
                        rope_parameters=YARN | dict(rope_theta=1000.0, beta_fast=2.0, beta_slow=0.3)),
     "llama-longrope": dict(model_type="llama", head_dim=6, rope_parameters=LONGROPE | dict(factor=4.0)),
@@ -101,7 +110,7 @@ def fill(model, seed):
         elif name.endswith("bias"):
             weight = 0.3 * noise
         else:
-            weight = noise * p.shape[1] ** -0.5
+            weight = noise * p.shape[-1] ** -0.5
             values = p.shape[0] // 4 if "qkv_proj" in name else 0  # 4 heads, 2 of keys, 2 of values
             if "q_proj" in name or "k_proj" in name or values:
                 weight[:p.shape[0] - values] *= 2 ** 0.5

@@ -25,7 +25,7 @@ transformers.AttentionMaskInterface.register("one_by_one", transformers.masking_
 
 
 class OneByOne:
-    """The attention function of one run."""
+    """The attention function of one run. `narrowest` is the closest decision of the policy, or of a router of experts."""
     def __init__(self, policy, size, local_layers):
         self.policy, _, first = policy.partition("+")
         self.keep_first, self.size, self.local_layers = int(first or 0), size, local_layers
@@ -105,7 +105,7 @@ def float64_everywhere():
 
 def load(folder, dtype, attention, exact=False):
     model, loading = transformers.AutoModelForCausalLM.from_pretrained(
-        folder, dtype=dtype, attn_implementation=attention, output_loading_info=True)
+        folder, dtype=dtype, attn_implementation=attention, experts_implementation="eager", output_loading_info=True)
     assert not any(loading.values()), f"{folder}: {loading}"
     if exact:
         with float64_everywhere():
@@ -131,7 +131,15 @@ def run(model, text, policy, size, local_layers):
         attention.unrotated = k
         return rotate(q, k, *rotation)
 
-    source.apply_rotary_pos_emb = remember_key
+    topk = torch.topk
+
+    def remember_choice(scores, k, **more):
+        highest = scores.sort(descending=True).values
+        if k < highest.shape[-1]:
+            attention.narrowest = min(attention.narrowest, float((1 - highest[..., k] / highest[..., k - 1]).min()))
+        return topk(scores, k, **more)
+
+    source.apply_rotary_pos_emb, torch.topk = remember_key, remember_choice
     nll = losses(model, text)
-    source.apply_rotary_pos_emb = rotate
+    source.apply_rotary_pos_emb, torch.topk = rotate, topk
     return nll, attention

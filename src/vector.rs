@@ -351,17 +351,24 @@ pub fn weighted_difference_simd<S: Simd>(s: S, p: &[f32], max: f32, q: &[f32]) -
 #[inline(always)]
 pub fn silu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
     debug_assert_eq!(gate.len(), up.len());
-    let (gate, gate_rest) = S::as_mut_simd_f32s(gate);
-    let (up, up_rest) = S::as_simd_f32s(up);
-    let one = s.splat_f32s(1.0);
-    for (g, u) in gate.iter_mut().zip(up) {
+    map_pairs(s, gate, up, |g, u| {
         // e^-g would overflow below -88, where silu is 0 to f32 anyway.
-        let e = exp(s, s.min_f32s(s.neg_f32s(*g), s.splat_f32s(88.0)));
-        *g = s.div_f32s(s.mul_f32s(*g, *u), s.add_f32s(one, e));
+        let e = exp(s, s.min_f32s(s.neg_f32s(g), s.splat_f32s(88.0)));
+        s.div_f32s(s.mul_f32s(g, u), s.add_f32s(s.splat_f32s(1.0), e))
+    });
+}
+
+/// `x[j] <- f(x[j], y[j])`. The last numbers go through the same instructions as the others, so that their bits do not depend on where
+/// a number is.
+#[inline(always)]
+fn map_pairs<S: Simd>(s: S, x: &mut [f32], y: &[f32], f: impl Fn(S::f32s, S::f32s) -> S::f32s) {
+    let (x, x_rest) = S::as_mut_simd_f32s(x);
+    let (y, y_rest) = S::as_simd_f32s(y);
+    for (x, y) in x.iter_mut().zip(y) {
+        *x = f(*x, *y);
     }
-    for (g, u) in gate_rest.iter_mut().zip(up_rest) {
-        *g = *g * *u / (1.0 + (-*g).exp());
-    }
+    let rest = f(s.partial_load_f32s(x_rest), s.partial_load_f32s(y_rest));
+    s.partial_store_f32s(x_rest, rest);
 }
 
 /// `gate[j] <- gelu(gate[j]) * up[j]`, with the approximation of GELU by tanh: x / (1 + e^-2y), where
@@ -372,20 +379,14 @@ pub fn gelu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
     debug_assert_eq!(gate.len(), up.len());
     const TWICE: f32 = 1.595_769_2; // 2 sqrt(2 / pi)
     const CUBE: f32 = 0.044_715;
-    let (gate, gate_rest) = S::as_mut_simd_f32s(gate);
-    let (up, up_rest) = S::as_simd_f32s(up);
     let one = s.splat_f32s(1.0);
-    for (g, u) in gate.iter_mut().zip(up) {
-        let inner = s.mul_add_e_f32s(s.mul_f32s(*g, *g), s.splat_f32s(CUBE), one);
-        let y = s.mul_f32s(s.mul_f32s(*g, inner), s.splat_f32s(TWICE));
+    map_pairs(s, gate, up, |g, u| {
+        let inner = s.mul_add_e_f32s(s.mul_f32s(g, g), s.splat_f32s(CUBE), one);
+        let y = s.mul_f32s(s.mul_f32s(g, inner), s.splat_f32s(TWICE));
         // e^-y would overflow below -88, where the result is 0 to f32 anyway.
         let e = exp(s, s.min_f32s(s.neg_f32s(y), s.splat_f32s(88.0)));
-        *g = s.div_f32s(s.mul_f32s(*g, *u), s.add_f32s(one, e));
-    }
-    for (g, u) in gate_rest.iter_mut().zip(up_rest) {
-        let y = *g * (*g * *g * CUBE + 1.0) * TWICE;
-        *g = *g * *u / (1.0 + (-y).min(88.0).exp());
-    }
+        s.div_f32s(s.mul_f32s(g, u), s.add_f32s(one, e))
+    });
 }
 
 /// `out[j] <- row[j] / sqrt(mean(row^2) + eps) * weight[j]`.

@@ -143,9 +143,13 @@ fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String 
 fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) -> String {
     let shape = &model_task.files.shape;
     let mut text = format!(
-        "\n{} ({} parameters, {} of weights), {} on {} ({}, {} tokens, BOS {})\n",
+        "\n{} ({} parameters{}, {} of weights), {} on {} ({}, {} tokens, BOS {})\n",
         model_task.model,
         count(shape.parameters()),
+        shape
+            .experts
+            .as_ref()
+            .map_or_else(String::new, |_| format!(", {} active", count(shape.active_parameters()))),
         Bytes(model_task.files.weight_bytes()),
         model_task.task.name,
         model_task.task.dataset,

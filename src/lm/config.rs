@@ -44,6 +44,8 @@ pub struct ModelShape {
     pub norm_adds_one: bool,
     /// Whether q, k and v are rows of one matrix, and gate and up of another (Phi-3).
     pub fused: bool,
+    /// What some layers have in place of the MLP.
+    pub experts: Option<Experts>,
     /// Embeddings are multiplied by this number.
     pub embedding_scale: Option<f64>,
     /// Products of queries and keys are multiplied by this number.
@@ -62,6 +64,32 @@ pub struct LayerAttention {
     pub window: Option<usize>,
     /// Index among the model's rotations.
     pub rope: usize,
+}
+
+/// A mixture of experts: the MLP of a token is the weighted sum of those that the router chooses for it.
+#[derive(Clone, Debug)]
+pub struct Experts {
+    pub count: usize,
+    /// How many a token goes to.
+    pub per_token: usize,
+    /// Numbers between the products of one expert.
+    pub intermediate: usize,
+    /// Whether the weights of a token's experts are made to sum to 1.
+    pub normalised: bool,
+    /// Numbers between the products of an expert that every token goes to, weighted by a sigmoid.
+    pub shared: Option<usize>,
+    /// Whether a layer has experts: (layers)
+    pub layers: Vec<bool>,
+    pub names: ExpertNames,
+}
+
+/// What a checkpoint calls the parts of experts.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertNames {
+    /// The module that router and experts are in.
+    pub module: &'static str,
+    /// Gate, up, down.
+    pub parts: [&'static str; 3],
 }
 
 /// The function of the gate.
@@ -181,6 +209,7 @@ impl ModelShape {
             norms: LayerNorms::LLAMA,
             norm_adds_one: false,
             fused: false,
+            experts: None,
             embedding_scale: None,
             query_scale: 1.0 / (head_dim as f64).sqrt(),
             attention_softcap: None,
@@ -223,32 +252,51 @@ impl ModelShape {
 
     /// Parameters of the network without biases; embedding and output count once if tied.
     pub fn parameters(&self) -> u64 {
-        let hidden = self.hidden as u64;
-        let norms: usize = self.layer_norms().iter().map(|(_, length)| length).sum();
-        let layer = (self.layer_weights() + norms) as u64;
-        let embeddings = if self.tied { 1 } else { 2 } * self.vocab as u64 * hidden;
-        self.layers as u64 * layer + embeddings + hidden
+        self.parameters_with(|experts| experts.count)
     }
 
-    /// Names and sides (out, in) of the matrices of a layer: query, key, value, output; gate, up, down, where they are not fused.
-    pub(super) fn layer_matrices(&self) -> Vec<(&'static str, usize, usize)> {
-        let &ModelShape { hidden, intermediate, .. } = self;
+    /// Those that take part in reading one token.
+    pub fn active_parameters(&self) -> u64 {
+        self.parameters_with(|experts| experts.per_token)
+    }
+
+    fn parameters_with(&self, of: impl Fn(&Experts) -> usize) -> u64 {
+        let hidden = self.hidden as u64;
+        let norms: usize = self.layer_norms().iter().map(|(_, length)| length).sum();
+        let layers: u64 = (0..self.layers).map(|layer| self.weights_of_layer(layer, &of) + norms as u64).sum();
+        let embeddings = if self.tied { 1 } else { 2 } * self.vocab as u64 * hidden;
+        layers + embeddings + hidden
+    }
+
+    /// The experts of a layer, if it has any.
+    pub fn experts_of(&self, layer: usize) -> Option<&Experts> {
+        self.experts.as_ref().filter(|experts| experts.layers[layer])
+    }
+
+    /// Names and sides (out, in) of the matrices of attention: query, key, value and output, where they are not fused.
+    pub(super) fn attention_matrices(&self) -> Vec<(&'static str, usize, usize)> {
+        let hidden = self.hidden;
         let (query, kv) = self.projected();
         let output = ("self_attn.o_proj", hidden, query);
-        let down = ("mlp.down_proj", hidden, intermediate);
         if self.fused {
-            let qkv = ("self_attn.qkv_proj", query + 2 * kv, hidden);
-            return vec![qkv, output, ("mlp.gate_up_proj", 2 * intermediate, hidden), down];
+            return vec![("self_attn.qkv_proj", query + 2 * kv, hidden), output];
         }
         vec![
             ("self_attn.q_proj", query, hidden),
             ("self_attn.k_proj", kv, hidden),
             ("self_attn.v_proj", kv, hidden),
             output,
-            ("mlp.gate_proj", intermediate, hidden),
-            ("mlp.up_proj", intermediate, hidden),
-            down,
         ]
+    }
+
+    /// The same of an MLP: gate, up and down, where they are not fused.
+    pub(super) fn mlp_matrices(&self) -> Vec<(&'static str, usize, usize)> {
+        let &ModelShape { hidden, intermediate, .. } = self;
+        let down = ("mlp.down_proj", hidden, intermediate);
+        if self.fused {
+            return vec![("mlp.gate_up_proj", 2 * intermediate, hidden), down];
+        }
+        vec![("mlp.gate_proj", intermediate, hidden), ("mlp.up_proj", intermediate, hidden), down]
     }
 
     /// Numbers in the queries, and in the keys or values, of a token.
@@ -270,9 +318,32 @@ impl ModelShape {
         norms
     }
 
-    /// Weights in the matrices of a layer.
+    /// Weights in the matrices of a layer that are multiplied with a token, in the mean over layers.
     pub fn layer_weights(&self) -> usize {
-        self.layer_matrices().iter().map(|(_, out, input)| out * input).sum()
+        let weights = |layer| self.weights_of_layer(layer, |experts| experts.per_token);
+        ((0..self.layers).map(weights).sum::<u64>() / self.layers as u64) as usize
+    }
+
+    /// Weights in the matrices of a layer, with so many of its experts.
+    fn weights_of_layer(&self, layer: usize, of: impl Fn(&Experts) -> usize) -> u64 {
+        let sum = |matrices: Vec<(&str, usize, usize)>| -> usize {
+            matrices.iter().map(|(_, out, input)| out * input).sum()
+        };
+        let mlp = match self.experts_of(layer) {
+            None => sum(self.mlp_matrices()),
+            Some(experts) => {
+                let shared = experts.shared.map_or(0, |shared| 3 * shared * self.hidden + self.hidden);
+                self.hidden * (experts.count + of(experts) * 3 * experts.intermediate) + shared
+            }
+        };
+        (sum(self.attention_matrices()) + mlp) as u64
+    }
+
+    /// The most numbers between the products of an MLP of one token.
+    pub fn mlp_width(&self) -> usize {
+        let of_experts =
+            |experts: &Experts| experts.per_token * experts.intermediate + experts.shared.unwrap_or(0);
+        self.experts.as_ref().map_or(0, of_experts).max(self.intermediate)
     }
 
     /// The length of texts beyond which the model has other positions (LongRoPE), if it has any.

@@ -1,10 +1,11 @@
 //! A decoder layer without its attention: the projections before it, and everything after it.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 
 use super::config::{KEY_NORM, ModelShape, QUERY_NORM};
-use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
+use super::layers::{Linear, Products, add, bytes_of, compute_type, rms_norm};
+use super::mlp::Mlp;
 use super::product::{Right, product};
 use super::weights::Weights;
 use crate::eviction::Heads;
@@ -12,8 +13,9 @@ use crate::eviction::Heads;
 /// A layer's weights.
 pub(super) struct Layer {
     norms: Norms,
-    /// Query, key, value, output; gate, up, down.
-    matrices: [Linear; 7],
+    /// Query, key, value, output.
+    attention: [Linear; 4],
+    mlp: Mlp,
 }
 
 /// Those that a family does not have are `None`.
@@ -50,39 +52,25 @@ impl Layer {
             query: norm(Some(QUERY_NORM))?,
             key: norm(Some(KEY_NORM))?,
         };
-        let sides = shape.layer_matrices();
-        let mut matrix = |name: &str| {
-            let (_, out, input) = sides
-                .iter()
-                .find(|(other, ..)| *other == name)
-                .with_context(|| format!("a layer has no {name}"))?;
-            let name = format!("model.layers.{index}.{name}");
-            Linear::take(weights, &name, (*out, *input), dtype, device)
-        };
-        let matrices = if shape.fused {
+        let mut matrices = take_matrices(weights, index, shape.attention_matrices(), dtype, device)?;
+        if shape.fused {
             let (query_rows, kv_rows) = shape.projected();
-            let [query, key, value] = matrix("self_attn.qkv_proj")?.split([query_rows, kv_rows, kv_rows])?;
-            let output = matrix("self_attn.o_proj")?;
-            let [gate, up] = matrix("mlp.gate_up_proj")?.split([shape.intermediate; 2])?;
-            [query, key, value, output, gate, up, matrix("mlp.down_proj")?]
-        } else {
-            let [query, key, value, output] =
-                ["q", "k", "v", "o"].map(|name| matrix(&format!("self_attn.{name}_proj")));
-            let [gate, up, down] = ["gate", "up", "down"].map(|name| matrix(&format!("mlp.{name}_proj")));
-            [query?, key?, value?, output?, gate?, up?, down?]
-        };
-        Ok(Layer { norms, matrices })
+            let parts = matrices[0].split([query_rows, kv_rows, kv_rows])?;
+            matrices.splice(0..1, parts);
+        }
+        let attention = matrices.try_into().expect("four matrices");
+        Ok(Layer { norms, attention, mlp: Mlp::take(weights, index, shape, dtype, device)? })
     }
 
     /// The same layer with products in integers, where these keep its weights.
     #[must_use]
     pub fn in_integers(self) -> Layer {
-        Layer { matrices: self.matrices.map(Linear::in_integers), ..self }
+        Layer { attention: self.attention.map(Linear::in_integers), mlp: self.mlp.in_integers(), ..self }
     }
 
     /// Whether any product is in integers.
     pub fn is_in_integers(&self) -> bool {
-        self.matrices.iter().any(Linear::is_in_integers)
+        self.attention.iter().any(Linear::is_in_integers) || self.mlp.is_in_integers()
     }
 
     /// Bytes of the weights in memory.
@@ -90,12 +78,12 @@ impl Layer {
         let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key } = &self.norms;
         let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key];
         let norms: usize = norms.into_iter().flatten().map(bytes_of).sum();
-        norms + self.matrices.iter().map(Linear::bytes).sum::<usize>()
+        norms + self.attention.iter().map(Linear::bytes).sum::<usize>() + self.mlp.bytes()
     }
 
     /// Queries (rows, heads * head_dim), keys and values (rows, kv_heads * head_dim) of x (rows, hidden).
     pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<[Tensor; 3]> {
-        let [query, key, value, ..] = &self.matrices;
+        let [query, key, value, _] = &self.attention;
         let eps = shape.norm_eps;
         let normed = norm(x, self.norms.before_attention.as_ref(), eps)?; // (rows, hidden)
         let [query, key, value] = Linear::forward_all([query, key, value], &normed, products)?;
@@ -113,7 +101,7 @@ impl Layer {
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
-        let [_, _, _, output, ..] = &self.matrices;
+        let [.., output] = &self.attention;
         let (width, (outputs, input)) = (heads.kv_heads * dim, output.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];
@@ -141,15 +129,27 @@ impl Layer {
 
     /// The layer's output (rows, hidden), from its input x and the output of attention (rows, heads * head_dim).
     pub fn finish(&self, x: &Tensor, mixed: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
-        let [.., output, gate, up, down] = &self.matrices;
+        let [.., output] = &self.attention;
         let eps = shape.norm_eps;
         let attended = norm(&output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
         let x = add(attended, x)?; // (rows, hidden)
         let normed = norm(&x, self.norms.before_mlp.as_ref(), eps)?;
-        let [gate, up] = Linear::forward_all([gate, up], &normed, products)?;
-        let gated = gated(gate, &up, shape.activation)?; // (rows, intermediate)
-        add(x, &norm(&down.forward(&gated, products)?, self.norms.after_mlp.as_ref(), eps)?)
+        add(x, &norm(&self.mlp.forward(&normed, shape, products)?, self.norms.after_mlp.as_ref(), eps)?)
     }
+}
+
+/// Takes matrices of layer `index`, by their names in it and their sides (out, in).
+pub(super) fn take_matrices(
+    weights: &mut Weights,
+    index: usize,
+    matrices: Vec<(&str, usize, usize)>,
+    dtype: DType,
+    device: &Device,
+) -> Result<Vec<Linear>> {
+    let take = |(name, out, input): (&str, usize, usize)| {
+        Linear::take(weights, &format!("model.layers.{index}.{name}"), (out, input), dtype, device)
+    };
+    matrices.into_iter().map(take).collect()
 }
 
 /// Takes the weight of a norm. A GGUF file has 1 + w where a checkpoint has w.

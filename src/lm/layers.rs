@@ -126,6 +126,21 @@ impl Linear {
         Ok(Linear::new(weight, if biased { Some(weights.take(&bias, &[out], dtype, device)?) } else { None }))
     }
 
+    /// Takes `count` matrices of the same sides, `prefix.0.part`, `prefix.1.part` and so on, or stacked in one tensor `prefix.part`.
+    pub fn take_stacked(
+        weights: &mut Weights,
+        prefix: &str,
+        part: &str,
+        count: usize,
+        sides: (usize, usize),
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Vec<Linear>> {
+        let name = |index| format!("{prefix}.{index}.{part}");
+        weights.unstack(&format!("{prefix}.{part}.weight"), count, |index| format!("{}.weight", name(index)))?;
+        (0..count).map(|index| Linear::take(weights, &name(index), sides, dtype, device)).collect()
+    }
+
     pub fn new(weight: Weight, bias: Option<Tensor>) -> Linear {
         Linear { weight, bias }
     }

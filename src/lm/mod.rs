@@ -20,6 +20,7 @@ mod integers;
 mod layers;
 mod matrix;
 mod memory;
+mod mlp;
 mod open;
 mod parts;
 mod pocket;
@@ -40,7 +41,9 @@ mod weights;
 
 pub use candle_core::Tensor;
 pub use chat::{ChatFormat, ChatTemplate};
-pub use config::{Activation, AttentionTemperature, HeadNorms, LayerAttention, LayerNorms, ModelShape};
+pub use config::{
+    Activation, AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape,
+};
 pub use cpu_peak::{Peak, Processor, peak};
 pub use device::{Device, DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
 pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};

@@ -66,7 +66,7 @@ impl Weights {
             matrix("lm_head.weight".into(), vocab, hidden, 1.5)?;
         }
         for layer in 0..shape.layers {
-            for (name, out, input) in shape.layer_matrices() {
+            for (name, out, input) in [shape.attention_matrices(), shape.mlp_matrices()].concat() {
                 let gain = match name {
                     "self_attn.q_proj" => 1.5 * sharpness,
                     "self_attn.k_proj" => 1.5,

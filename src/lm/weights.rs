@@ -62,6 +62,7 @@ struct TensorLocation {
 }
 
 /// How a tensor is stored.
+#[derive(Clone)]
 enum Stored {
     Safetensors(Dtype),
     /// The heads are those whose rows are in another order.
@@ -178,6 +179,30 @@ impl Weights {
         self.tensors.contains_key(name)
     }
 
+    /// Makes of a tensor, if there is one of that name, as many as its first side has, with names of their own.
+    ///
+    /// # Errors
+    /// Another first side.
+    pub fn unstack(&mut self, name: &str, count: usize, of: impl Fn(usize) -> String) -> Result<()> {
+        let shown = self.shown(name);
+        let Some(stack) = self.tensors.remove(name) else { return Ok(()) };
+        ensure!(
+            stack.shape.first() == Some(&count),
+            "tensor {shown} has shape {:?}, and the model has {count} experts; they belong to different models",
+            stack.shape
+        );
+        let length = stack.length / count;
+        self.tensors.extend((0..count).map(|index| {
+            let start = stack.start + (index * length) as u64;
+            let stored = stack.stored.clone();
+            (
+                of(index),
+                TensorLocation { file: stack.file, start, length, stored, shape: stack.shape[1..].to_vec() },
+            )
+        }));
+        Ok(())
+    }
+
     /// Takes a tensor, as `dtype` on `device`.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
         self.read(name, shape, |bytes, stored| {
@@ -225,7 +250,7 @@ impl Weights {
             width.map_or(0, |width| width.most_bytes(numbers(location)))
         };
         let held = |(name, location): (&String, &TensorLocation)| {
-            let is_matrix = location.shape.len() == 2;
+            let is_matrix = location.shape.len() >= 2;
             match (arithmetic, name.as_str()) {
                 // Looked up as it is stored, and multiplied with if there is no other output matrix.
                 (Arithmetic::Fast, EMBEDDING) if !self.has(OUTPUT) => stored(location) + in_integers(location),

@@ -130,7 +130,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let most = bounded.into_iter().flatten().max().unwrap_or(0);
     let at_once = full.max(longest.min(CHUNK));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
-    let segment = (512 * (8 * shape.hidden + 3 * shape.intermediate) * size_of::<f32>()) as u64;
+    let segment = (512 * (8 * shape.hidden + 3 * shape.mlp_width()) * size_of::<f32>()) as u64;
     let columns = full.max(most) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
     // Keys whose positions change are kept twice.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::support::checkpoint;
 use tova_bench::eviction::{Eviction, Positions, presets};
 use tova_bench::lm::{
     Device, Interrupted, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape,
@@ -53,9 +54,50 @@ fn reading(model: &LanguageModel, tokens: &[u32], plan: &MemoryPlan<'_>) -> Read
     }
 }
 
+/// A model with experts.
+fn mixture(name: &str) -> LanguageModel {
+    checkpoint::load(&checkpoint::golden(&format!("families/{name}")))
+}
+
 #[test]
 fn every_number_of_threads_gives_the_same_bits() {
-    let (model, tokens) = (model(), tokens());
+    every_number_gives_the_same_bits(&model(), &tokens());
+}
+
+#[test]
+fn every_number_of_threads_gives_the_same_bits_of_experts() {
+    for name in ["qwen3-moe", "qwen2-moe"] {
+        let model = mixture(name);
+        let vocab = model.shape().vocab as u32;
+        every_number_gives_the_same_bits(&model, &tokens().iter().map(|token| token % vocab).collect::<Vec<_>>());
+    }
+}
+
+/// Texts that go on side by side: rows for one expert are multiplied together.
+#[test]
+fn what_experts_make_of_a_token_does_not_depend_on_the_texts_beside_it() {
+    for name in ["mixtral", "olmoe", "qwen2-moe", "qwen3-moe"] {
+        let model = mixture(name);
+        let policy = presets::by_name("tova").unwrap().at(8).unwrap();
+        let new = |at: u32| {
+            let mut memory = model.new_memory(&MemoryPlan::bounded(policy));
+            model.read(&(0..9 + at).map(|i| 3 + (i * (at + 2)) % 60).collect::<Vec<_>>(), &mut memory).unwrap();
+            memory
+        };
+        let mut together: Vec<Memory> = (0..7).map(new).collect();
+        let mut alone: Vec<Memory> = (0..7).map(new).collect();
+        for next in [[5, 9, 21, 5, 40, 33, 6], [7, 8, 9, 10, 11, 12, 13]] {
+            let mut texts: Vec<&mut Memory> = together.iter_mut().collect();
+            let states = model.step(&next, &mut texts).unwrap().to_vec2::<f32>().unwrap();
+            for ((token, memory), expected) in next.iter().zip(&mut alone).zip(&states) {
+                let own = model.step(&[*token], &mut [memory]).unwrap().to_vec2::<f32>().unwrap();
+                assert_eq!(own[0], *expected, "{name}");
+            }
+        }
+    }
+}
+
+fn every_number_gives_the_same_bits(model: &LanguageModel, tokens: &[u32]) {
     for (policy, positions) in [
         (None, Positions::Absolute),
         (Some("tova"), Positions::Absolute),
@@ -66,9 +108,9 @@ fn every_number_of_threads_gives_the_same_bits() {
         let sized = policy.map(|name| presets::by_name(name).unwrap().at(96).unwrap());
         let measure_loss = positions == Positions::Absolute && policy.is_some();
         let plan = MemoryPlan { policy: sized, positions, log: true, measure_loss, ..MemoryPlan::unbounded() };
-        let alone = reading(&model, &tokens, &plan);
+        let alone = reading(model, tokens, &plan);
         for threads in [1, 2, 3, 5] {
-            let together = with_threads(threads, || reading(&model, &tokens, &plan));
+            let together = with_threads(threads, || reading(model, tokens, &plan));
             assert!(together == alone, "{policy:?} with {threads} threads");
         }
     }

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::config::{Activation, LayerAttention, ModelShape, Sizes, tokens};
+use super::super::config::{Activation, ExpertNames, Experts, LayerAttention, ModelShape, Sizes, tokens};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 
@@ -142,12 +142,36 @@ impl<'j> Config<'j> {
         sliding.collect()
     }
 
-    /// The window, `default` if the key is missing; `None` if it is null.
+    /// The experts of a mixture, as Qwen's configurations say it; for missing keys their number, how many a token goes to, and the
+    /// numbers between their products.
+    pub fn experts(&self, layers: usize, [count, per_token, intermediate]: [usize; 3]) -> Result<Experts> {
+        let name = ["num_experts", "num_local_experts"].into_iter().find(|name| !self.json[*name].is_null());
+        let count = name.map(|name| self.size(name, MOST_EXPERTS)).transpose()?.flatten().unwrap_or(count);
+        let per_token = self.size("num_experts_per_tok", MOST_EXPERTS)?.unwrap_or(per_token);
+        ensure!(per_token <= count, "num_experts_per_tok is {per_token}, and there are {count} experts");
+        let dense: Vec<usize> = self.field("mlp_only_layers")?.unwrap_or_default();
+        let every = self.size("decoder_sparse_step", usize::MAX)?.unwrap_or(1);
+        let layers = (0..layers).map(|layer| !dense.contains(&layer) && (layer + 1) % every == 0);
+        Ok(Experts {
+            count,
+            per_token,
+            intermediate: self.size("moe_intermediate_size", 1 << 20)?.unwrap_or(intermediate),
+            normalised: self.field("norm_topk_prob")?.unwrap_or(false),
+            shared: None,
+            layers: layers.collect(),
+            names: ExpertNames { module: "mlp", parts: ["gate_proj", "up_proj", "down_proj"] },
+        })
+    }
+
+    /// The window, `default` if the key is missing; `None` if it is null or 0.
     pub fn window(&self, default: Option<usize>) -> Result<Option<usize>> {
-        let name = "sliding_window";
-        if self.json.get(name).is_none() { Ok(default) } else { self.size(name, usize::MAX) }
+        let window: Option<usize> = self.field("sliding_window")?;
+        Ok(if self.json.get("sliding_window").is_none() { default } else { window.filter(|window| *window > 0) })
     }
 }
+
+/// More experts than any layer has.
+const MOST_EXPERTS: usize = 1 << 16;
 
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";

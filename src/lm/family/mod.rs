@@ -11,11 +11,15 @@ mod llama;
 mod ministral;
 mod ministral3;
 mod mistral;
+mod mixtral;
 mod olmo2;
 mod olmo3;
+mod olmoe;
 mod phi3;
 mod qwen2;
+mod qwen2_moe;
 mod qwen3;
+mod qwen3_moe;
 mod smollm3;
 
 use anyhow::{Result, bail, ensure};
@@ -37,11 +41,15 @@ const FAMILIES: &[Family] = &[
     Family { model_type: "ministral", shape: ministral::shape },
     Family { model_type: "ministral3", shape: ministral3::shape },
     Family { model_type: "mistral", shape: mistral::shape },
+    Family { model_type: "mixtral", shape: mixtral::shape },
     Family { model_type: "olmo2", shape: olmo2::shape },
     Family { model_type: "olmo3", shape: olmo3::shape },
+    Family { model_type: "olmoe", shape: olmoe::shape },
     Family { model_type: "phi3", shape: phi3::shape },
     Family { model_type: "qwen2", shape: qwen2::shape },
+    Family { model_type: "qwen2_moe", shape: qwen2_moe::shape },
     Family { model_type: "qwen3", shape: qwen3::shape },
+    Family { model_type: "qwen3_moe", shape: qwen3_moe::shape },
     Family { model_type: "smollm3", shape: smollm3::shape },
 ];
 
@@ -78,7 +86,7 @@ fn reason(json: &Value) -> String {
             .to_owned();
     }
     if has(&["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"]) {
-        return ": it is a mixture of experts, which is not computed here; use a dense model".to_owned();
+        return ": it is a mixture of experts whose router is not computed here".to_owned();
     }
     let known: Vec<_> = FAMILIES.iter().map(|family| family.model_type).collect();
     format!("; those that are computed exactly here are {} (Yi and SmolLM2 are llama)", known.join(", "))

@@ -53,6 +53,37 @@ fn networks_that_cannot_be_computed_exactly_are_refused() {
     }
 }
 
+/// As the models' cards say: Qwen3-30B-A3B, Mixtral 8x7B, OLMoE-1B-7B, Qwen1.5-MoE-A2.7B.
+#[test]
+fn mixtures_of_experts_have_the_published_numbers_of_parameters() {
+    let sizes = |model_type: &str, [hidden, intermediate, layers, heads, kv_heads, vocab]: [usize; 6]| {
+        json!({
+            "model_type": model_type, "hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "num_key_value_heads": kv_heads, "vocab_size": vocab
+        })
+    };
+    let with = |mut json: Value, more: Value| {
+        json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json
+    };
+    for (json, billions) in [
+        (
+            with(
+                sizes("qwen3_moe", [2048, 6144, 48, 32, 4, 151_936]),
+                json!({"head_dim": 128, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}),
+            ),
+            [30.5, 3.3],
+        ),
+        (sizes("mixtral", [4096, 14_336, 32, 32, 8, 32_000]), [46.7, 12.9]),
+        (sizes("olmoe", [2048, 1024, 16, 16, 16, 50_304]), [6.9, 1.3]),
+        (sizes("qwen2_moe", [2048, 5632, 24, 16, 16, 151_936]), [14.3, 2.7]),
+    ] {
+        let shape = config(json.clone()).unwrap();
+        let counted = [shape.parameters(), shape.active_parameters()];
+        assert_eq!(counted.map(|count| (count as f64 / 1e8).round() / 10.0), billions, "{json}");
+    }
+}
+
 #[test]
 fn windows_are_those_of_transformers() {
     let windows = |changes: Value| -> Vec<Option<usize>> {

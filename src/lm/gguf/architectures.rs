@@ -21,12 +21,30 @@ pub(in crate::lm) struct Architecture {
 const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gemma2", permutes: false, in_layer: GEMMA, config: gemma2 },
     Architecture { name: "gemma3", permutes: false, in_layer: GEMMA, config: gemma3 },
-    Architecture { name: "llama", permutes: true, in_layer: &[], config: llama },
+    Architecture { name: "llama", permutes: true, in_layer: MIXTRAL, config: llama },
     Architecture { name: "mistral3", permutes: true, in_layer: &[], config: mistral3 },
+    Architecture {
+        name: "olmoe",
+        permutes: false,
+        in_layer: EXPERTS,
+        config: |gguf| with_experts(gguf, "olmoe", false),
+    },
     Architecture { name: "olmo2", permutes: false, in_layer: OLMO, config: olmo2 },
     Architecture { name: "phi3", permutes: false, in_layer: FUSED, config: phi3 },
     Architecture { name: "qwen2", permutes: false, in_layer: &[], config: |_| Ok(json!({"model_type": "qwen2"})) },
+    Architecture {
+        name: "qwen2moe",
+        permutes: false,
+        in_layer: EXPERTS,
+        config: |gguf| with_experts(gguf, "qwen2_moe", false),
+    },
     Architecture { name: "qwen3", permutes: false, in_layer: &[], config: |_| Ok(json!({"model_type": "qwen3"})) },
+    Architecture {
+        name: "qwen3moe",
+        permutes: false,
+        in_layer: EXPERTS,
+        config: |gguf| with_experts(gguf, "qwen3_moe", true),
+    },
     Architecture {
         name: "smollm3",
         permutes: true,
@@ -68,6 +86,25 @@ const OLMO: &[(&str, &str)] =
 
 const FUSED: &[(&str, &str)] = &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")];
 
+/// Of Mixtral, which has Llama's architecture.
+const MIXTRAL: &[(&str, &str)] = &[
+    ("ffn_gate_inp", "block_sparse_moe.gate"),
+    ("ffn_gate_exps", "block_sparse_moe.experts.w1"),
+    ("ffn_up_exps", "block_sparse_moe.experts.w3"),
+    ("ffn_down_exps", "block_sparse_moe.experts.w2"),
+];
+
+const EXPERTS: &[(&str, &str)] = &[
+    ("ffn_gate_inp", "mlp.gate"),
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
+    ("ffn_gate_inp_shexp", "mlp.shared_expert_gate"),
+    ("ffn_gate_shexp", "mlp.shared_expert.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_expert.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
+];
+
 impl Architecture {
     pub fn named(name: &str) -> Result<&'static Architecture> {
         let known: Vec<&str> = ARCHITECTURES.iter().map(|known| known.name).collect();
@@ -107,9 +144,26 @@ impl Architecture {
     }
 }
 
-/// Llama, and Mistral, whose window early converters write.
+/// A mixture of experts. llama.cpp knows which architectures make the weights of a token's experts sum to 1.
+fn with_experts(gguf: &Gguf, model_type: &str, normalised: bool) -> Result<Value> {
+    Ok(json!({
+        "model_type": model_type,
+        "num_experts": gguf.number("expert_count")?,
+        "num_experts_per_tok": gguf.number("expert_used_count")?,
+        "moe_intermediate_size": gguf.optional("expert_feed_forward_length")?,
+        "shared_expert_intermediate_size": gguf.optional("expert_shared_feed_forward_length")?,
+        "norm_topk_prob": normalised,
+    }))
+}
+
+/// Llama, Mixtral, and Mistral, whose window early converters write.
 fn llama(gguf: &Gguf) -> Result<Value> {
     let window = gguf.window()?;
+    if gguf.optional("expert_count")?.is_some_and(|count| count > 0) {
+        let mut mixtral = with_experts(gguf, "mixtral", true)?;
+        mixtral["sliding_window"] = window.into();
+        return Ok(mixtral);
+    }
     Ok(json!({"model_type": if window.is_some() { "mistral" } else { "llama" }, "sliding_window": window}))
 }
 

@@ -18,6 +18,12 @@ impl Gguf {
     pub fn shape(&self) -> Result<ModelShape> {
         self.check_attention()?;
         let mut shape = ModelShape::parse(&self.config()?)?;
+        let experts = self.optional("expert_count")?.unwrap_or(0);
+        ensure!(
+            experts == 0 || shape.experts.is_some(),
+            "it is a mixture of {experts} experts, which is not computed here for {}",
+            self.architecture.name
+        );
         let head_dim = shape.head_dim as u64;
         let rotated = shape.ropes.first().map_or(head_dim, |rope| rope.dims as u64);
         for (name, expected) in [
@@ -100,8 +106,6 @@ impl Gguf {
     }
 
     fn check_attention(&self) -> Result<()> {
-        let experts = self.optional("expert_count")?.unwrap_or(0);
-        ensure!(experts == 0, "it is a mixture of {experts} experts, which is not computed here");
         let scale = self.real("attention.scale")?.unwrap_or(0.0);
         ensure!(scale == 0.0, "it scales attention by {scale} ({}); {INSTEAD}", self.key("attention.scale"));
         let causal = self.fields.get(&self.key("attention.causal"));

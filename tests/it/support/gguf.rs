@@ -63,6 +63,15 @@ pub fn fields(checkpoint: &Path) -> Fields {
         let head_dim = config["hidden_size"].as_f64().unwrap() / config["num_attention_heads"].as_f64().unwrap();
         own.push(("rope.dimension_count", Value::U32((head_dim * partial) as u32)));
     }
+    for (name, key) in [
+        ("expert_count", "num_experts"),
+        ("expert_count", "num_local_experts"),
+        ("expert_used_count", "num_experts_per_tok"),
+        ("expert_feed_forward_length", "moe_intermediate_size"),
+        ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+    ] {
+        own.extend(config[key].is_u64().then(|| (name, number(key))));
+    }
     if config["sliding_window"].is_u64() {
         own.push(("attention.sliding_window", number("sliding_window")));
     }
@@ -94,6 +103,9 @@ fn architecture(config: &Json) -> &str {
         "gemma3_text" => "gemma3",
         "olmo3" => "olmo2",
         "ministral3" => "mistral3",
+        "mixtral" => "llama",
+        "qwen2_moe" => "qwen2moe",
+        "qwen3_moe" => "qwen3moe",
         other => other,
     }
 }
@@ -139,6 +151,18 @@ fn name(architecture: &str, tensor: &str) -> String {
         ("self_attn.q_norm", "attn_q_norm"),
         ("self_attn.k_norm", "attn_k_norm"),
         ("self_attn.qkv_proj", "attn_qkv"),
+        ("block_sparse_moe.gate", "ffn_gate_inp"),
+        ("block_sparse_moe.experts.w1", "ffn_gate_exps"),
+        ("block_sparse_moe.experts.w2", "ffn_down_exps"),
+        ("block_sparse_moe.experts.w3", "ffn_up_exps"),
+        ("mlp.gate.", "ffn_gate_inp."),
+        ("mlp.experts.gate_proj", "ffn_gate_exps"),
+        ("mlp.experts.up_proj", "ffn_up_exps"),
+        ("mlp.experts.down_proj", "ffn_down_exps"),
+        ("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
+        ("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
+        ("mlp.shared_expert.up_proj", "ffn_up_shexp"),
+        ("mlp.shared_expert.down_proj", "ffn_down_shexp"),
         ("mlp.gate_up_proj", "ffn_up"),
         ("mlp.gate_proj", "ffn_gate"),
         ("mlp.up_proj", "ffn_up"),
@@ -200,7 +224,7 @@ pub fn tensors(checkpoint: &Path, stored: GgmlDType) -> Vec<(String, QTensor)> {
         }
     };
     let is_tied = config["tie_word_embeddings"] == true;
-    let mut tensors: Vec<_> = weights(checkpoint)
+    let mut tensors: Vec<_> = stacked(weights(checkpoint))
         .into_iter()
         .map(|(own, tensor)| {
             let is_matrix = tensor.rank() == 2 || own.ends_with("bias");
@@ -225,6 +249,17 @@ pub fn tensors(checkpoint: &Path, stored: GgmlDType) -> Vec<(String, QTensor)> {
     }
     tensors.sort_by(|(a, _), (b, _)| a.cmp(b));
     tensors
+}
+
+/// The matrices of all experts of a layer make one tensor.
+fn stacked(mut weights: HashMap<String, Tensor>) -> HashMap<String, Tensor> {
+    let first: Vec<String> = weights.keys().filter(|name| name.contains(".experts.0.")).cloned().collect();
+    for name in first {
+        let of = |expert: usize| name.replace(".experts.0.", &format!(".experts.{expert}."));
+        let experts: Vec<Tensor> = (0..).map_while(|expert| weights.remove(&of(expert))).collect();
+        weights.insert(name.replace(".experts.0.", ".experts."), Tensor::stack(&experts, 0).unwrap());
+    }
+    weights
 }
 
 fn weights(checkpoint: &Path) -> HashMap<String, Tensor> {

@@ -1,0 +1,197 @@
+//! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is one.
+
+use anyhow::Result;
+use candle_core::{DType, Device, Tensor};
+
+use super::config::{self, Activation, ModelShape};
+use super::decoder::take_matrices;
+use super::layers::{Linear, Products, add, gated};
+use super::weights::Weights;
+
+/// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
+pub(super) enum Mlp {
+    Dense(Gated),
+    Experts { router: Linear, experts: Vec<Gated>, shared: Option<Shared> },
+}
+
+/// down(activation(gate(x)) * up(x)).
+pub(super) struct Gated {
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+}
+
+/// An expert that every token goes to, times the sigmoid of a product of the state.
+pub(super) struct Shared {
+    expert: Gated,
+    weight: Linear,
+}
+
+/// The tokens that go to each expert, and back.
+struct Routes {
+    /// (count): rows of the states
+    rows: Vec<Vec<u32>>,
+    /// Where the outputs of a row's experts are, if those of all experts follow each other: (rows * per_token)
+    outputs: Vec<u32>,
+    /// Their weights: (rows * per_token)
+    weights: Vec<f64>,
+}
+
+impl Mlp {
+    /// Takes that of layer `index`, rounded to `dtype`.
+    pub fn take(
+        weights: &mut Weights,
+        index: usize,
+        shape: &ModelShape,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Mlp> {
+        let Some(own) = shape.experts_of(index) else {
+            let mut matrices = take_matrices(weights, index, shape.mlp_matrices(), dtype, device)?;
+            if shape.fused {
+                let parts = matrices[0].split([shape.intermediate; 2])?;
+                matrices.splice(0..1, parts);
+            }
+            return Ok(Mlp::Dense(Gated::of(matrices)));
+        };
+        let config::ExpertNames { module, parts } = own.names;
+        let (hidden, inner) = (shape.hidden, own.intermediate);
+        let at = format!("model.layers.{index}.{module}");
+        let router = Linear::take(weights, &format!("{at}.gate"), (own.count, hidden), dtype, device)?;
+        let mut of_part = |part: &str, sides| {
+            Linear::take_stacked(weights, &format!("{at}.experts"), part, own.count, sides, dtype, device)
+        };
+        let [gate, up, down] = parts;
+        let (gate, up) = (of_part(gate, (inner, hidden))?, of_part(up, (inner, hidden))?);
+        let down = of_part(down, (hidden, inner))?;
+        let experts = gate.into_iter().zip(up).zip(down).map(|((gate, up), down)| Gated { gate, up, down });
+        let experts = experts.collect();
+        let shared = own.shared.map(|inner| {
+            let names = [
+                ("mlp.shared_expert.gate_proj", inner, hidden),
+                ("mlp.shared_expert.up_proj", inner, hidden),
+                ("mlp.shared_expert.down_proj", hidden, inner),
+                ("mlp.shared_expert_gate", 1, hidden),
+            ];
+            let mut matrices = take_matrices(weights, index, names.to_vec(), dtype, device)?;
+            let weight = matrices.pop().expect("four matrices");
+            anyhow::Ok(Shared { expert: Gated::of(matrices), weight })
+        });
+        Ok(Mlp::Experts { router, experts, shared: shared.transpose()? })
+    }
+
+    /// The same with products in integers, where these keep its weights. The router stays as it is, because a choice is not nearly right.
+    #[must_use]
+    pub fn in_integers(self) -> Mlp {
+        match self {
+            Mlp::Dense(own) => Mlp::Dense(own.in_integers()),
+            Mlp::Experts { router, experts, shared } => Mlp::Experts {
+                router,
+                experts: experts.into_iter().map(Gated::in_integers).collect(),
+                shared: shared.map(|shared| Shared { expert: shared.expert.in_integers(), ..shared }),
+            },
+        }
+    }
+
+    pub fn is_in_integers(&self) -> bool {
+        self.gated().any(|own| own.matrices().into_iter().any(Linear::is_in_integers))
+    }
+
+    /// Bytes of the weights in memory.
+    pub fn bytes(&self) -> usize {
+        let beside = match self {
+            Mlp::Dense(_) => 0,
+            Mlp::Experts { router, shared, .. } => {
+                router.bytes() + shared.as_ref().map_or(0, |shared| shared.weight.bytes())
+            }
+        };
+        beside + self.gated().flat_map(Gated::matrices).map(Linear::bytes).sum::<usize>()
+    }
+
+    fn gated(&self) -> impl Iterator<Item = &Gated> {
+        let (own, shared) = match self {
+            Mlp::Dense(own) => (std::slice::from_ref(own), None),
+            Mlp::Experts { experts, shared, .. } => (experts.as_slice(), shared.as_ref()),
+        };
+        own.iter().chain(shared.map(|shared| &shared.expert))
+    }
+
+    /// (rows, hidden) -> (rows, hidden). What a row becomes does not depend on the rows beside it.
+    pub fn forward(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
+        let (router, experts, shared) = match self {
+            Mlp::Dense(own) => return own.forward(x, shape.activation, products),
+            Mlp::Experts { router, experts, shared } => (router, experts, shared),
+        };
+        let own = shape.experts.as_ref().expect("a layer with experts is of such a model");
+        let Routes { rows, outputs, weights } = Routes::of(&router.forward(x, products)?, own)?;
+        let (device, all) = (x.device(), x.dim(0)?);
+        let mut of_experts = Vec::new();
+        for (expert, rows) in experts.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
+            let own = x.index_select(&Tensor::new(rows, device)?, 0)?;
+            of_experts.push(expert.forward(&own, shape.activation, products)?);
+        }
+        let each = (all, own.per_token, ());
+        let of_rows =
+            Tensor::cat(&of_experts, 0)?.index_select(&Tensor::new(outputs, device)?, 0)?.reshape(each)?;
+        let weights = Tensor::new(weights, device)?.to_dtype(x.dtype())?.reshape(each)?;
+        let sum = of_rows.broadcast_mul(&weights)?.sum(1)?; // (rows, hidden)
+        let Some(Shared { expert, weight }) = shared else { return Ok(sum) };
+        let weight = candle_nn::ops::sigmoid(&weight.forward(x, products)?)?; // (rows, 1)
+        add(sum, &expert.forward(x, shape.activation, products)?.broadcast_mul(&weight)?)
+    }
+}
+
+impl Gated {
+    /// Of gate, up and down.
+    fn of(matrices: Vec<Linear>) -> Gated {
+        let [gate, up, down] = matrices.try_into().expect("three matrices");
+        Gated { gate, up, down }
+    }
+
+    fn matrices(&self) -> [&Linear; 3] {
+        [&self.gate, &self.up, &self.down]
+    }
+
+    fn in_integers(self) -> Gated {
+        let [gate, up, down] = [self.gate, self.up, self.down].map(Linear::in_integers);
+        Gated { gate, up, down }
+    }
+
+    fn forward(&self, x: &Tensor, activation: Activation, products: Products) -> Result<Tensor> {
+        let [gate, up] = Linear::forward_all([&self.gate, &self.up], x, products)?;
+        self.down.forward(&gated(gate, &up, activation)?, products)
+    }
+}
+
+impl Routes {
+    /// Each token goes to the experts with the highest logits (rows, count), the first of equal ones. Their weights are the softmax over
+    /// all experts, or over a token's own.
+    fn of(logits: &Tensor, own: &config::Experts) -> Result<Routes> {
+        let logits: Vec<Vec<f64>> = logits.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.to_vec2()?;
+        let mut rows = vec![Vec::new(); own.count];
+        let (mut places, mut weights) = (Vec::new(), Vec::new());
+        for (row, logits) in logits.iter().enumerate() {
+            let mut chosen: Vec<usize> = (0..own.count).collect();
+            chosen.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
+            let highest = logits[chosen[0]];
+            let exp = |expert: &usize| (logits[*expert] - highest).exp();
+            let sum_of_all: f64 = chosen.iter().map(exp).sum();
+            chosen.truncate(own.per_token);
+            let sum = if own.normalised { chosen.iter().map(exp).sum() } else { sum_of_all };
+            chosen.sort_unstable();
+            for expert in chosen {
+                weights.push(exp(&expert) / sum);
+                places.push((expert, rows[expert].len()));
+                rows[expert].push(row as u32);
+            }
+        }
+        let firsts = rows.iter().scan(0, |next, rows| {
+            let first = *next;
+            *next += rows.len();
+            Some(first)
+        });
+        let firsts: Vec<usize> = firsts.collect();
+        let outputs = places.into_iter().map(|(expert, at)| (firsts[expert] + at) as u32).collect();
+        Ok(Routes { rows, outputs, weights })
+    }
+}
