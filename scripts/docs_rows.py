@@ -10,9 +10,10 @@ PROGRAM is the built tova-bench. A page holds blocks like
     ...
     <!-- end -->
 
-between whose marks this program writes. `table` has policies down, and across sizes or schedules: nats above the full cache, or with
-`value=to_ceiling` percent of the way from floor to ceiling; `pairs` has differences of two policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in the rest of
-such a page must be in one of its blocks, and rows of an older engine must be of a baseline that results/baselines/engines.txt says
+between whose marks this program writes. `table` has policies down, or metrics or slices where several are named, and across sizes,
+schedules or slices: nats above the full cache, or another column of `report.csv` (`value=value`; `value=to_ceiling` in percent);
+`pairs` has differences of two policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in a
+section with blocks must be in a block of its page, those of README in one of any page, and rows of an older engine must be of a baseline that results/baselines/engines.txt says
 is not moved by the engines since.
 """
 import argparse
@@ -29,6 +30,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "results" / "baselines"
 BLOCK = re.compile(r"<!-- (table|pairs|figure) (.*?) -->\n(.*?)<!-- end -->", re.S)
+# What a block is replaced with where the text around it is read.
+BLOCK_HERE = "\0"
 
 
 def fail(message):
@@ -71,40 +74,48 @@ def estimate(line, value, digits, scale=1):
 
 
 def worse(pairs, better):
-    """The policies at sizes than which another of the same size is shown to be better, at 95 % among all comparisons."""
+    """The policies at sizes than which another of the same size, that does not know the rest of the text, is shown to be better, at 95 %
+    among all comparisons."""
     found = set()
     for pair in pairs:
-        if pair["p_adjusted"] and float(pair["p_adjusted"]) < 0.05:
+        if "clairvoyant" not in pair["policy"] + pair["against"] and pair["p_adjusted"] and float(pair["p_adjusted"]) < 0.05:
             is_worse = (float(pair["difference"]) > 0) == (better == "lower")
             found.add((pair["policy"] if is_worse else pair["against"], pair["cache_size"]))
     return found
 
 
 def table(reports, options):
-    """Policies down, sizes or schedules across: the number of each and its interval."""
+    """Policies down, or metrics or slices where several are named; sizes, schedules or slices across."""
     out = reports.of(options["rows"], options["only"])
-    metric, value = options.get("metric", "nll"), options.get("value", "minus_full_nats")
-    points = [line for line in lines_of(out / "report.csv") if line["metric"] == metric and not line["slice"]]
-    by_schedule, is_way = options.get("columns") == "schedule", value == "to_ceiling"
-    beaten = worse([line for line in lines_of(out / "pairs.csv") if line["metric"] == metric], options.get("better", "lower"))
-    cells, best = {}, {}
+    metrics, slices = options.get("metric", "nll").split(","), options.get("slice", "").split(",")
+    value, columns = options.get("value", "minus_full_nats"), options.get("columns", "size")
+    is_way, by_policy = value == "to_ceiling", len(metrics) == 1 and (len(slices) == 1 or columns == "slice")
+    digits, scale = int(options.get("digits", 1 if is_way else 3)), 100 if is_way else 1
+    all_points = lines_of(out / "report.csv")
+    points = [line for line in all_points if line["metric"] in metrics and line["slice"] in slices and line[value]]
+    pairs = [line for line in lines_of(out / "pairs.csv") if line["metric"] == metrics[0]]
+    beaten, judged = worse(pairs, options.get("better", "lower")), {line["policy"] for line in pairs} | {line["against"] for line in pairs}
+    cells, best, order = {}, {}, (lambda name: best[name]) if by_policy else [*metrics, *slices].index
     for line in points:
-        if not line["cache_size"]:
+        policy, size = line["policy"], line["cache_size"]
+        if not size and by_policy and value != "value":
             continue
-        name = line["policy"].replace(f"@{line['schedule']}", "", 1) if by_schedule else line["policy"]
-        if not line[value]:
-            continue
-        shown = estimate(line, value, *((1, 100) if is_way else (int(options.get("digits", 3)),)))
-        if (line["policy"], line["cache_size"]) not in beaten and not is_way and not line["policy"].startswith("clairvoyant"):
+        name = policy.replace(f"@{line['schedule']}", "", 1) if columns == "schedule" else policy
+        name = name if by_policy else line["metric"] if len(metrics) > 1 else line["slice"]
+        shown = estimate(line, value, digits, scale)
+        if policy in judged - {"full"} and (policy, size) not in beaten and by_policy and not (
+                is_way or line["slice"] or policy.startswith("clairvoyant")):
             first, _, rest = shown.partition(" ")
             shown = f"**{first}** {rest}".strip()
-        cells[name, line["schedule"] if by_schedule else line["cache_size"]] = shown
-        loss = -float(line[value]) if is_way else float(line[value])
-        best[name] = min(best.get(name, float("inf")), loss)
+        cells[name, {"size": size or "full", "schedule": line["schedule"], "slice": line["slice"]}[columns]] = shown
+        is_loss = not is_way and options.get("better", "lower") == "lower"
+        best[name] = min(best.get(name, float("inf")), float(line[value]) if is_loss else -float(line[value]))
     if not cells:
         fail(f"no rows for {options}")
-    heads = sorted({head for _, head in cells}, key=of_schedule if by_schedule else int)
-    return grid(sorted(best, key=best.get), heads, cells) + caption(points, options)
+    heads = [slice for slice in slices if columns == "slice"] or sorted({head for _, head in cells}, key=of_schedule)
+    shown = {line["metric"]: line["quantity"] for line in points} | {name: name for name in slices} | {
+        name: f"`{name}`" for name in best if by_policy}
+    return grid([(name, shown[name]) for name in sorted(best, key=order)], heads, cells) + caption(points, options)
 
 
 def pairs(reports, options):
@@ -130,19 +141,19 @@ def pairs(reports, options):
     if lost:
         fail(f"no pairs {lost} in {options['rows']}")
     heads = sorted({head for _, head in cells}, key=int)
-    return grid(names, heads, cells) + caption(lines_of(out / "report.csv"), options)
+    return grid([(name, f"`{name}`") for name in names], heads, cells) + caption(lines_of(out / "report.csv"), options)
 
 
 def grid(names, heads, cells):
-    text = f"| policy | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}\n"
-    lines = ("| " + " | ".join([f"`{name}`"] + [cells.get((name, head), "") for head in heads]) + " |\n" for name in names)
+    text = f"| | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}\n"
+    lines = ("| " + " | ".join([shown] + [cells.get((name, head), "") for head in heads]) + " |\n" for name, shown in names)
     return text + "".join(lines) + "\n"
 
 
 def of_schedule(text):
-    """As the program orders schedules."""
+    """As the program orders schedules, and sizes; `full` is last."""
     cut, _, every = text.partition("+")
-    return (1, int(every or 0)) if cut == "cut" else (0, int(text))
+    return (2, 0) if text == "full" else (1, int(every or 0)) if cut == "cut" else (0, int(text))
 
 
 def figure(reports, options):
@@ -153,7 +164,7 @@ def figure(reports, options):
         names = ", ".join(path.stem for path in sorted((out / "figures").glob("*.svg")))
         fail(f"{options['file']} is not one figure of {options['rows']}; there are {names}")
     digest = hashlib.sha256(found[0].read_bytes()).hexdigest()[:16]
-    to = ROOT / "docs" / options["to"]
+    to = options["page"].parent / options["to"]
     if not options["check"]:
         shutil.copyfile(found[0].with_suffix(".png"), to)
     elif not to.is_file():
@@ -201,25 +212,27 @@ def options_of(text, more):
     return {**options, "only": tuple(only)}
 
 
-def page(path, reports, more):
-    """The page as the rows have it."""
-    old = path.read_text()
-    made = []
+def page(path, reports, more, made):
+    """The page as the rows have it. `made` are the blocks of the pages before it, and then its own, too."""
+    old, before = path.read_text(), len(made)
 
     def block(found):
         kind, text, _ = found.groups()
-        new = {"table": table, "pairs": pairs, "figure": figure}[kind](reports, options_of(text, more))
+        new = {"table": table, "pairs": pairs, "figure": figure}[kind](reports, options_of(text, more | {"page": path}))
         made.append(new)
         return f"<!-- {kind} {text} -->\n{new}<!-- end -->"
 
     new = BLOCK.sub(block, old)
-    if made:
-        check_numbers(path, BLOCK.sub("", new), "\n".join(made))
+    if len(made) > before:
+        if path.parent != ROOT:
+            made = made[before:]
+        check_numbers(path, BLOCK.sub(BLOCK_HERE, new), "\n".join(made))
     return old, new
 
 
 def check_numbers(path, text, blocks):
-    """Every decimal number of the text is in a block; code is not text."""
+    """Every decimal number of the sections that have blocks is in a block of the page; code is not text."""
+    text = "".join(section for section in re.split(r"^(?=## )", text, flags=re.M) if BLOCK_HERE in section)
     text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S)
     known = set(re.findall(r"\d+\.\d+", blocks))
     lost = [number for number in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", text) if number not in known]
@@ -239,9 +252,9 @@ def main():
     more = {"program": arguments.program, "check": arguments.check, "engine": engine}
     stale = []
     with tempfile.TemporaryDirectory() as folder:
-        reports = Reports(arguments.program, folder)
+        reports, made = Reports(arguments.program, folder), []
         for path in sorted((ROOT / "docs").glob("*.md")) + [ROOT / "README.md"]:
-            old, new = page(path, reports, more)
+            old, new = page(path, reports, more, made)
             if old != new:
                 stale.append(str(path.relative_to(ROOT)))
                 if not arguments.check:

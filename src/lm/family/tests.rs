@@ -79,8 +79,10 @@ fn mixtures_of_experts_have_the_published_numbers_of_parameters() {
         (sizes("qwen2_moe", [2048, 5632, 24, 16, 16, 151_936]), [14.3, 2.7]),
     ] {
         let shape = config(json.clone()).unwrap();
-        let counted = [shape.parameters(), shape.active_parameters()];
-        assert_eq!(counted.map(|count| (count as f64 / 1e8).round() / 10.0), billions, "{json}");
+        // Cards round up or down.
+        for (count, billions) in [shape.parameters(), shape.active_parameters()].into_iter().zip(billions) {
+            assert!((count as f64 / 1e9 - billions).abs() < 0.06, "{count} parameters of {json}");
+        }
     }
 }
 
