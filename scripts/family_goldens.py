@@ -61,6 +61,9 @@ FAMILIES = {
         rope_theta=500.0, beta_fast=2.0, beta_slow=0.25, mscale=1.0, mscale_all_dim=1.0, llama_4_scaling_beta=0.3)),
     "qwen2-window": dict(model_type="qwen2", num_hidden_layers=4, use_sliding_window=True, sliding_window=40,
                          max_window_layers=2, rope_parameters=default(10000.0)),
+    "gpt-oss": dict(model_type="gpt_oss", num_hidden_layers=4, head_dim=8, intermediate_size=12, num_local_experts=5,
+                    num_experts_per_tok=2, sliding_window=24, rope_parameters=YARN | dict(
+                        rope_theta=1000.0, beta_fast=2.0, beta_slow=0.3, truncate=False)),
     "mixtral": dict(model_type="mixtral", intermediate_size=20, num_local_experts=4, num_experts_per_tok=2, sliding_window=40,
                     rope_parameters=default(10000.0)),
     "qwen3-moe": dict(model_type="qwen3_moe", head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
@@ -109,8 +112,12 @@ def fill(model, seed):
             weight = neutral + 0.1 * noise
         elif name.endswith("bias"):
             weight = 0.3 * noise
+        elif name.endswith("sinks"):
+            weight = 1 + noise
         else:
             weight = noise * p.shape[-1] ** -0.5
+            if name.endswith("experts.gate_up_proj") and model.config.model_type == "gpt_oss":
+                weight *= 4  # beyond the limits of its activation
             values = p.shape[0] // 4 if "qkv_proj" in name else 0  # 4 heads, 2 of keys, 2 of values
             if "q_proj" in name or "k_proj" in name or values:
                 weight[:p.shape[0] - values] *= 2 ** 0.5

@@ -6,6 +6,8 @@ positions). Token t joins the cache, attends to the entries in it, and then entr
 scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `knorm` takes the key before rotation,
 after a norm of keys if the family has one.
 
+A head's attention sink is a logit more in its softmax, whose weight goes to no entry.
+
 In a layer with a window W of its own the query at t sees the positions > t - W. There
  * the entries that it cannot see leave before it attends, protected first positions among them;
  * local_layers "bounded": after it has attended, the policy evicts while there are more than min(size, W) entries, and the policy's
@@ -33,7 +35,7 @@ class OneByOne:
         self.unrotated, self.has_windows = None, False
         self.survivors, self.evicted, self.narrowest = [], [], np.inf
 
-    def __call__(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, **_):
+    def __call__(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, s_aux=None, **_):
         q, k, v, unrotated = (x[0].numpy() for x in (query, key, value, key if self.unrotated is None else self.unrotated))
         self.unrotated = None
         (heads, length, dim), kv_heads, number = q.shape, len(k), q.dtype.type
@@ -56,8 +58,10 @@ class OneByOne:
                     logits = k[entries] @ q[head, t] * number(scaling)
                     if softcap:
                         logits = np.tanh(logits / number(softcap)) * number(softcap)
-                    weights = np.exp(logits - logits.max())
-                    weights /= weights.sum()
+                    sink = -np.inf if s_aux is None else s_aux[head].numpy()
+                    most = max(logits.max(), sink)
+                    weights = np.exp(logits - most)
+                    weights /= weights.sum() + np.exp(sink - most)
                     out[0, t, head] = weights @ v[entries]
                     rows.append(weights)
                 mean = np.mean(rows, 0)
@@ -134,7 +138,8 @@ def run(model, text, policy, size, local_layers):
     topk = torch.topk
 
     def remember_choice(scores, k, **more):
-        highest = scores.sort(descending=True).values
+        # some routers choose by logits, others by their softmax
+        highest = (scores if (scores >= 0).all() else scores.softmax(-1)).sort(descending=True).values
         if k < highest.shape[-1]:
             attention.narrowest = min(attention.narrowest, float((1 - highest[..., k] / highest[..., k - 1]).min()))
         return topk(scores, k, **more)

@@ -371,6 +371,34 @@ fn map_pairs<S: Simd>(s: S, x: &mut [f32], y: &[f32], f: impl Fn(S::f32s, S::f32
     s.partial_store_f32s(x_rest, rest);
 }
 
+/// Where gpt-oss limits gate and up, and how steep its sigmoid is.
+pub const SWIGLU_LIMIT: f32 = 7.0;
+pub const SWIGLU_SLOPE: f32 = 1.702;
+
+/// `gate[j] <- g * sigmoid(1.702 g) * (u + 1)`, where g is gate[j], at most 7, and u is up[j], between -7 and 7.
+#[pulp::with_simd(limited_swiglu = ARCH)]
+#[inline(always)]
+pub fn limited_swiglu_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
+    debug_assert_eq!(gate.len(), up.len());
+    let (one, low, high) = (s.splat_f32s(1.0), s.splat_f32s(-SWIGLU_LIMIT), s.splat_f32s(SWIGLU_LIMIT));
+    map_pairs(s, gate, up, |g, u| {
+        let (g, u) = (s.min_f32s(g, high), s.max_f32s(s.min_f32s(u, high), low));
+        let e = exp(s, s.min_f32s(s.mul_f32s(g, s.splat_f32s(-SWIGLU_SLOPE)), s.splat_f32s(88.0)));
+        s.div_f32s(s.mul_f32s(g, s.add_f32s(u, one)), s.add_f32s(one, e))
+    });
+}
+
+/// As [`limited_swiglu`].
+#[pulp::with_simd(limited_swiglu_f64 = ARCH)]
+#[inline(always)]
+pub fn limited_swiglu_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
+    let limit = f64::from(SWIGLU_LIMIT);
+    for (g, u) in gate.iter_mut().zip(up) {
+        let (x, u) = (g.min(limit), u.clamp(-limit, limit));
+        *g = x / (1.0 + exp_f64((-1.702 * x).clamp(-700.0, 700.0))) * (u + 1.0);
+    }
+}
+
 /// `gate[j] <- gelu(gate[j]) * up[j]`, with the approximation of GELU by tanh: x / (1 + e^-2y), where
 /// y = sqrt(2 / pi) (x + 0.044715 x^3).
 #[pulp::with_simd(gelu_mul = ARCH)]

@@ -50,6 +50,8 @@ pub struct NewEntries<'a> {
     pub hidden: &'a [f32],
     pub token_ids: &'a [u32],
     pub token_texts: &'a [std::sync::Arc<str>],
+    /// Logits of the layer's attention sinks (heads), which take part in every softmax and have no value; empty where it has none.
+    pub sinks: &'a [f32],
     /// Whether the read ends with this block. The end of a prompt is that of a read.
     pub ends_read: bool,
 }
@@ -101,6 +103,11 @@ pub trait Vectors {
     fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]);
 }
 
+/// The sum of a softmax, of exponentials of logits less `max`, with that of a sink. A sink that outweighs everything leaves nothing.
+fn with_sink(sum: f32, max: f32, sink: Option<&f32>) -> f32 {
+    sink.map_or(sum, |sink| sum + (sink - max).exp())
+}
+
 /// The scan of one block.
 pub struct BlockScan<'a> {
     entries: &'a mut CacheEntries,
@@ -113,6 +120,8 @@ pub struct BlockScan<'a> {
     masks: Vec<Vec<f32>>,
     /// The newest query's attention, summed over a group's heads: (stride)
     newest: Vec<f32>,
+    /// Of the layer's attention sinks: (heads) or none.
+    sinks: Vec<f32>,
     /// Whether the read ends with this block.
     ends_read: bool,
     /// Groups and columns that the policy evicted in the last step.
@@ -135,8 +144,8 @@ impl<'a> BlockScan<'a> {
         }
         entries.join(rows, stride, new);
         entries.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
-        let (newest, ends_read) = (vec![0.0; stride], new.ends_read);
-        BlockScan { entries, rows, held, cached, masks, newest, ends_read, victims: Vec::new() }
+        let (newest, ends_read, sinks) = (vec![0.0; stride], new.ends_read, new.sinks.to_vec());
+        BlockScan { entries, rows, held, cached, masks, newest, sinks, ends_read, victims: Vec::new() }
     }
 
     /// Columns rounded up to whole lanes: the length of a row of logits.
@@ -197,7 +206,7 @@ impl<'a> BlockScan<'a> {
             let (max, sum) = vector::softmax_row(&mut weights[..width], &self.masks[group][..width]);
             weights[width..].fill(0.0);
             normaliser.max[head * rows + row] = max;
-            normaliser.sum[head * rows + row] = sum;
+            normaliser.sum[head * rows + row] = with_sink(sum, max, self.sinks.get(head));
         }
         let ends_read = self.ends_read && row + 1 == rows;
         let sums = &normaliser.sum;

@@ -84,6 +84,7 @@ struct Projections<'a> {
     pub hidden: &'a [f32],
     pub token_ids: &'a [u32],
     pub token_texts: &'a [Arc<str>],
+    pub sinks: &'a [f32],
     /// Whether the read ends with these tokens.
     pub ends_read: bool,
     /// The absolute rotations of a read's tokens, and the first of these tokens among them.
@@ -216,6 +217,7 @@ impl LayerTokens<'_> {
                 hidden: &hidden,
                 token_ids: &[],
                 token_texts: &[],
+                sinks: self.layer.sinks(),
                 ends_read: false,
                 angles,
                 first,
@@ -332,6 +334,7 @@ impl<'a> Projections<'a> {
             hidden: self.hidden,
             token_ids: self.token_ids,
             token_texts: self.token_texts,
+            sinks: self.sinks,
             ends_read: self.ends_read,
         };
         let mut scan = entries.begin(rows, &new);
@@ -527,14 +530,22 @@ impl<'a> Projections<'a> {
                     let visible = seen - rows + row + 1;
                     let first = self.shape.window.map_or(0, |window| visible.saturating_sub(window));
                     let all = (member * rows + row) * stride;
+                    let head = kv_head * per_kv + member;
                     let everything = vector::log_sum_exp(&logits[all + first..all + visible]);
-                    let at = (kv_head * per_kv + member) * rows + row;
+                    let everything =
+                        self.sinks.get(head).map_or(everything, |sink| log_add_exp(everything, *sink));
+                    let at = head * rows + row;
                     let kept = cached.max[at] + cached.sum[at].ln();
                     *lost += not_negative(1.0 - (kept - everything).exp());
                 }
             }
         }
     }
+}
+
+/// ln(e^a + e^b)
+fn log_add_exp(a: f32, b: f32) -> f32 {
+    a.max(b) + (-(a - b).abs()).exp().ln_1p()
 }
 
 #[cfg(test)]

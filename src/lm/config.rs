@@ -46,6 +46,8 @@ pub struct ModelShape {
     pub fused: bool,
     /// What some layers have in place of the MLP.
     pub experts: Option<Experts>,
+    /// Whether every head has an attention sink: a logit beside those of the entries in each softmax, whose share goes nowhere.
+    pub sinks: bool,
     /// Embeddings are multiplied by this number.
     pub embedding_scale: Option<f64>,
     /// Products of queries and keys are multiplied by this number.
@@ -78,6 +80,8 @@ pub struct Experts {
     pub normalised: bool,
     /// Numbers between the products of an expert that every token goes to, weighted by a sigmoid.
     pub shared: Option<usize>,
+    /// Whether gate and up are one tensor `gate_up_proj` in which their columns take turns, and all tensors are transposed, with biases.
+    pub transposed: bool,
     /// Whether a layer has experts: (layers)
     pub layers: Vec<bool>,
     pub names: ExpertNames,
@@ -88,6 +92,7 @@ pub struct Experts {
 pub struct ExpertNames {
     /// The module that router and experts are in.
     pub module: &'static str,
+    pub router: &'static str,
     /// Gate, up, down.
     pub parts: [&'static str; 3],
 }
@@ -98,6 +103,8 @@ pub enum Activation {
     Silu,
     /// The approximation of GELU by tanh.
     GeluTanh,
+    /// min(gate, 7) * sigmoid(1.702 * gate) * (clamp(up, -7, 7) + 1), of gpt-oss.
+    LimitedSwiglu,
 }
 
 /// Which norms a layer has, by their names in the checkpoint.
@@ -210,6 +217,7 @@ impl ModelShape {
             norm_adds_one: false,
             fused: false,
             experts: None,
+            sinks: false,
             embedding_scale: None,
             query_scale: 1.0 / (head_dim as f64).sqrt(),
             attention_softcap: None,

@@ -15,6 +15,8 @@ pub(super) struct Layer {
     norms: Norms,
     /// Query, key, value, output.
     attention: [Linear; 4],
+    /// Logits of attention sinks (heads), or none.
+    sinks: Vec<f32>,
     mlp: Mlp,
 }
 
@@ -59,13 +61,25 @@ impl Layer {
             matrices.splice(0..1, parts);
         }
         let attention = matrices.try_into().expect("four matrices");
-        Ok(Layer { norms, attention, mlp: Mlp::take(weights, index, shape, dtype, device)? })
+        let sinks = match shape.sinks {
+            true => {
+                let name = format!("model.layers.{index}.self_attn.sinks");
+                weights.take(&name, &[shape.heads.heads], DType::F32, &Device::Cpu)?.to_vec1()?
+            }
+            false => Vec::new(),
+        };
+        Ok(Layer { norms, attention, sinks, mlp: Mlp::take(weights, index, shape, dtype, device)? })
     }
 
     /// The same layer with products in integers, where these keep its weights.
     #[must_use]
     pub fn in_integers(self) -> Layer {
         Layer { attention: self.attention.map(Linear::in_integers), mlp: self.mlp.in_integers(), ..self }
+    }
+
+    /// Logits of attention sinks (heads), or none.
+    pub fn sinks(&self) -> &[f32] {
+        &self.sinks
     }
 
     /// Whether any product is in integers.

@@ -137,8 +137,21 @@ impl Linear {
         device: &Device,
     ) -> Result<Vec<Linear>> {
         let name = |index| format!("{prefix}.{index}.{part}");
-        weights.unstack(&format!("{prefix}.{part}.weight"), count, |index| format!("{}.weight", name(index)))?;
+        for kind in ["weight", "bias"] {
+            weights
+                .unstack(&format!("{prefix}.{part}.{kind}"), count, |index| format!("{}.{kind}", name(index)))?;
+        }
         (0..count).map(|index| Linear::take(weights, &name(index), sides, dtype, device)).collect()
+    }
+
+    /// Of a matrix (out, in) and a bias (out) that are on the host, for products on a device.
+    pub fn of(matrix: &Tensor, bias: Option<&Tensor>, device: &Device) -> Result<Linear> {
+        let matrix = matrix.contiguous()?;
+        let weight = match device.is_cpu() {
+            true => Weight::Host(Arc::new(Matrix::new(&matrix)?)),
+            false => Weight::Device(matrix.to_device(device)?),
+        };
+        Ok(Linear::new(weight, bias.map(|bias| bias.to_device(device)).transpose()?))
     }
 
     pub fn new(weight: Weight, bias: Option<Tensor>) -> Linear {
@@ -271,6 +284,7 @@ trait RowLoops: WithDType {
     fn rms_norm(row: &[Self], weight: &[Self], eps: f32, out: &mut [Self]);
     fn silu_mul(gate: &mut [Self], up: &[Self]);
     fn gelu_mul(gate: &mut [Self], up: &[Self]);
+    fn limited_swiglu(gate: &mut [Self], up: &[Self]);
     fn add(onto: &mut [Self], row: &[Self]);
     fn of(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
@@ -286,6 +300,10 @@ impl RowLoops for f32 {
 
     fn gelu_mul(gate: &mut [f32], up: &[f32]) {
         vector::gelu_mul(gate, up);
+    }
+
+    fn limited_swiglu(gate: &mut [f32], up: &[f32]) {
+        vector::limited_swiglu(gate, up);
     }
 
     fn add(onto: &mut [f32], row: &[f32]) {
@@ -312,6 +330,10 @@ impl RowLoops for f64 {
 
     fn gelu_mul(gate: &mut [f64], up: &[f64]) {
         vector::gelu_mul_f64(gate, up);
+    }
+
+    fn limited_swiglu(gate: &mut [f64], up: &[f64]) {
+        vector::limited_swiglu_f64(gate, up);
     }
 
     fn add(onto: &mut [f64], row: &[f64]) {
@@ -350,6 +372,7 @@ pub(super) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result
         let loops = match activation {
             Activation::Silu => T::silu_mul,
             Activation::GeluTanh => T::gelu_mul,
+            Activation::LimitedSwiglu => T::limited_swiglu,
         };
         in_place(gate, up, loops)
     }
@@ -358,6 +381,12 @@ pub(super) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result
         (DType::F64, _) if gate.device().is_cpu() => here::<f64>(gate, up, activation)?,
         (_, Activation::Silu) => (candle_nn::ops::silu(&gate)? * up)?,
         (_, Activation::GeluTanh) => (gate.gelu()? * up)?,
+        (_, Activation::LimitedSwiglu) => {
+            let gate = gate.minimum(vector::SWIGLU_LIMIT)?;
+            let up = up.clamp(-vector::SWIGLU_LIMIT, vector::SWIGLU_LIMIT)?;
+            let sigmoid = candle_nn::ops::sigmoid(&(&gate * f64::from(vector::SWIGLU_SLOPE))?)?;
+            ((gate * sigmoid)? * (up + 1.0)?)?
+        }
     })
 }
 

@@ -54,18 +54,21 @@ impl Mlp {
             }
             return Ok(Mlp::Dense(Gated::of(matrices)));
         };
-        let config::ExpertNames { module, parts } = own.names;
+        let config::ExpertNames { module, router, parts } = own.names;
         let (hidden, inner) = (shape.hidden, own.intermediate);
         let at = format!("model.layers.{index}.{module}");
-        let router = Linear::take(weights, &format!("{at}.gate"), (own.count, hidden), dtype, device)?;
-        let mut of_part = |part: &str, sides| {
-            Linear::take_stacked(weights, &format!("{at}.experts"), part, own.count, sides, dtype, device)
+        let router = Linear::take(weights, &format!("{at}.{router}"), (own.count, hidden), dtype, device)?;
+        let prefix = format!("{at}.experts");
+        let experts = if own.transposed && weights.has(&format!("{prefix}.gate_up_proj")) {
+            Gated::take_transposed(weights, &prefix, (own.count, inner, hidden), dtype, device)?
+        } else {
+            let mut of_part =
+                |part: &str, sides| Linear::take_stacked(weights, &prefix, part, own.count, sides, dtype, device);
+            let [gate, up, down] = parts;
+            let (gate, up) = (of_part(gate, (inner, hidden))?, of_part(up, (inner, hidden))?);
+            let down = of_part(down, (hidden, inner))?;
+            gate.into_iter().zip(up).zip(down).map(|((gate, up), down)| Gated { gate, up, down }).collect()
         };
-        let [gate, up, down] = parts;
-        let (gate, up) = (of_part(gate, (inner, hidden))?, of_part(up, (inner, hidden))?);
-        let down = of_part(down, (hidden, inner))?;
-        let experts = gate.into_iter().zip(up).zip(down).map(|((gate, up), down)| Gated { gate, up, down });
-        let experts = experts.collect();
         let shared = own.shared.map(|inner| {
             let names = [
                 ("mlp.shared_expert.gate_proj", inner, hidden),
@@ -146,6 +149,35 @@ impl Gated {
     fn of(matrices: Vec<Linear>) -> Gated {
         let [gate, up, down] = matrices.try_into().expect("three matrices");
         Gated { gate, up, down }
+    }
+
+    /// Takes all experts of a layer from tensors that are transposed: `gate_up_proj` (count, hidden, 2 inner), where columns of gate and up
+    /// take turns, `down_proj` (count, inner, hidden), and their biases.
+    fn take_transposed(
+        weights: &mut Weights,
+        prefix: &str,
+        (count, inner, hidden): (usize, usize, usize),
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Vec<Gated>> {
+        for part in ["gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"] {
+            weights.unstack(&format!("{prefix}.{part}"), count, |index| format!("{prefix}.{index}.{part}"))?;
+        }
+        let mut expert = |index: usize| {
+            let mut take = |part: &str, sides: &[usize]| {
+                weights.take(&format!("{prefix}.{index}.{part}"), sides, dtype, &Device::Cpu)
+            };
+            let both = take("gate_up_proj", &[hidden, 2 * inner])?.t()?.reshape((inner, 2, hidden))?;
+            let both_biases = take("gate_up_proj_bias", &[2 * inner])?.reshape((inner, 2))?;
+            let turn = |turn: usize| {
+                let bias = both_biases.narrow(1, turn, 1)?.flatten_all()?;
+                Linear::of(&both.narrow(1, turn, 1)?.squeeze(1)?, Some(&bias), device)
+            };
+            let down = take("down_proj", &[inner, hidden])?.t()?;
+            let down = Linear::of(&down, Some(&take("down_proj_bias", &[hidden])?), device)?;
+            Ok(Gated { gate: turn(0)?, up: turn(1)?, down })
+        };
+        (0..count).map(&mut expert).collect()
     }
 
     fn matrices(&self) -> [&Linear; 3] {

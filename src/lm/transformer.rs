@@ -277,7 +277,8 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        Memory::new(&self.shape, plan, self.gpu().is_some())
+        // The kernels know no attention sinks.
+        Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks)
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors

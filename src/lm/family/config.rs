@@ -158,8 +158,9 @@ impl<'j> Config<'j> {
             intermediate: self.size("moe_intermediate_size", 1 << 20)?.unwrap_or(intermediate),
             normalised: self.field("norm_topk_prob")?.unwrap_or(false),
             shared: None,
+            transposed: false,
             layers: layers.collect(),
-            names: ExpertNames { module: "mlp", parts: ["gate_proj", "up_proj", "down_proj"] },
+            names: ExpertNames { module: "mlp", router: "gate", parts: ["gate_proj", "up_proj", "down_proj"] },
         })
     }
 

@@ -7,6 +7,7 @@
 mod config;
 mod gemma2;
 mod gemma3;
+mod gpt_oss;
 mod llama;
 mod ministral;
 mod ministral3;
@@ -37,6 +38,7 @@ struct Family {
 const FAMILIES: &[Family] = &[
     Family { model_type: "gemma2", shape: gemma2::shape },
     Family { model_type: "gemma3_text", shape: gemma3::shape },
+    Family { model_type: "gpt_oss", shape: gpt_oss::shape },
     Family { model_type: "llama", shape: llama::shape },
     Family { model_type: "ministral", shape: ministral::shape },
     Family { model_type: "ministral3", shape: ministral3::shape },

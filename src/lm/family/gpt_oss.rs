@@ -1,0 +1,23 @@
+//! gpt-oss: experts with limited SwiGLU and biases, an attention sink in every head, a window in every other layer, and yarn.
+//! transformers `models/gpt_oss`.
+
+use anyhow::Result;
+
+use super::super::config::{Activation, ExpertNames, Experts, ModelShape};
+use super::config::{Config, Defaults, windows};
+
+pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
+    let defaults = Defaults { theta: 150_000.0, head_dim: Some(64), ..Defaults::LLAMA };
+    let shape = config.decoder(&defaults)?;
+    let sliding = config.sliding(shape.layers, |layer| layer % 2 == 0)?;
+    let names = ExpertNames { module: "mlp", router: "router", parts: ["gate_proj", "up_proj", "down_proj"] };
+    let experts = config.experts(shape.layers, [128, 4, shape.intermediate])?;
+    Ok(ModelShape {
+        attention: windows(&sliding, config.window(Some(128))?),
+        // It says silu.
+        activation: Activation::LimitedSwiglu,
+        experts: Some(Experts { names, normalised: true, transposed: true, ..experts }),
+        sinks: true,
+        ..shape
+    })
+}
