@@ -202,6 +202,7 @@ impl Case {
                 hidden: &hidden,
                 token_ids: &token_ids,
                 token_texts: &token_texts,
+                sinks: &[],
                 ends_read: start + rows == to,
             };
             let mut scan = entries.begin(rows, &new);

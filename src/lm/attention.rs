@@ -614,6 +614,7 @@ mod tests {
             hidden: &[],
             token_ids: &[],
             token_texts: &[],
+            sinks: &[],
             ends_read: false,
             angles,
             first: 0,
