@@ -69,7 +69,8 @@ def number(text, digits):
 
 
 def estimate(line, value, digits, scale=1):
-    shown = [number(float(line[key]) * scale, digits) for key in (value, f"{value}_low", f"{value}_high") if line[key]]
+    ends = "interval" if value == "value" else value
+    shown = [number(float(line[key]) * scale, digits) for key in (value, f"{ends}_low", f"{ends}_high") if line[key]]
     return shown[0] + (f" [{shown[1]}, {shown[2]}]" if len(shown) == 3 else "")
 
 
