@@ -346,29 +346,33 @@ pub fn weighted_difference_simd<S: Simd>(s: S, p: &[f32], max: f32, q: &[f32]) -
     sum
 }
 
+/// `x[j] <- f(x[j], y[j])`. The last numbers go through the same instructions as the others, so that their bits do not depend on where
+/// a number is. A macro, because a closure would not be compiled for the instruction set.
+macro_rules! map_pairs {
+    ($s:ident, $x:ident, $y:ident, $f:ident) => {{
+        debug_assert_eq!($x.len(), $y.len());
+        let (x, x_rest) = S::as_mut_simd_f32s($x);
+        let (y, y_rest) = S::as_simd_f32s($y);
+        for (x, y) in x.iter_mut().zip(y) {
+            *x = $f($s, *x, *y);
+        }
+        let rest = $f($s, $s.partial_load_f32s(x_rest), $s.partial_load_f32s(y_rest));
+        $s.partial_store_f32s(x_rest, rest);
+    }};
+}
+
 /// `gate[j] <- silu(gate[j]) * up[j]`.
 #[pulp::with_simd(silu_mul = ARCH)]
 #[inline(always)]
 pub fn silu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
-    debug_assert_eq!(gate.len(), up.len());
-    map_pairs(s, gate, up, |g, u| {
-        // e^-g would overflow below -88, where silu is 0 to f32 anyway.
-        let e = exp(s, s.min_f32s(s.neg_f32s(g), s.splat_f32s(88.0)));
-        s.div_f32s(s.mul_f32s(g, u), s.add_f32s(s.splat_f32s(1.0), e))
-    });
+    map_pairs!(s, gate, up, silu);
 }
 
-/// `x[j] <- f(x[j], y[j])`. The last numbers go through the same instructions as the others, so that their bits do not depend on where
-/// a number is.
 #[inline(always)]
-fn map_pairs<S: Simd>(s: S, x: &mut [f32], y: &[f32], f: impl Fn(S::f32s, S::f32s) -> S::f32s) {
-    let (x, x_rest) = S::as_mut_simd_f32s(x);
-    let (y, y_rest) = S::as_simd_f32s(y);
-    for (x, y) in x.iter_mut().zip(y) {
-        *x = f(*x, *y);
-    }
-    let rest = f(s.partial_load_f32s(x_rest), s.partial_load_f32s(y_rest));
-    s.partial_store_f32s(x_rest, rest);
+fn silu<S: Simd>(s: S, g: S::f32s, u: S::f32s) -> S::f32s {
+    // e^-g would overflow below -88, where silu is 0 to f32 anyway.
+    let e = exp(s, s.min_f32s(s.neg_f32s(g), s.splat_f32s(88.0)));
+    s.div_f32s(s.mul_f32s(g, u), s.add_f32s(s.splat_f32s(1.0), e))
 }
 
 /// Where gpt-oss limits gate and up, and how steep its sigmoid is.
@@ -379,13 +383,15 @@ pub const SWIGLU_SLOPE: f32 = 1.702;
 #[pulp::with_simd(limited_swiglu = ARCH)]
 #[inline(always)]
 pub fn limited_swiglu_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
-    debug_assert_eq!(gate.len(), up.len());
+    map_pairs!(s, gate, up, swiglu);
+}
+
+#[inline(always)]
+fn swiglu<S: Simd>(s: S, g: S::f32s, u: S::f32s) -> S::f32s {
     let (one, low, high) = (s.splat_f32s(1.0), s.splat_f32s(-SWIGLU_LIMIT), s.splat_f32s(SWIGLU_LIMIT));
-    map_pairs(s, gate, up, |g, u| {
-        let (g, u) = (s.min_f32s(g, high), s.max_f32s(s.min_f32s(u, high), low));
-        let e = exp(s, s.min_f32s(s.mul_f32s(g, s.splat_f32s(-SWIGLU_SLOPE)), s.splat_f32s(88.0)));
-        s.div_f32s(s.mul_f32s(g, s.add_f32s(u, one)), s.add_f32s(one, e))
-    });
+    let (g, u) = (s.min_f32s(g, high), s.max_f32s(s.min_f32s(u, high), low));
+    let e = exp(s, s.min_f32s(s.mul_f32s(g, s.splat_f32s(-SWIGLU_SLOPE)), s.splat_f32s(88.0)));
+    s.div_f32s(s.mul_f32s(g, s.add_f32s(u, one)), s.add_f32s(one, e))
 }
 
 /// As [`limited_swiglu`].
@@ -404,17 +410,19 @@ pub fn limited_swiglu_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
 #[pulp::with_simd(gelu_mul = ARCH)]
 #[inline(always)]
 pub fn gelu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
-    debug_assert_eq!(gate.len(), up.len());
+    map_pairs!(s, gate, up, gelu);
+}
+
+#[inline(always)]
+fn gelu<S: Simd>(s: S, g: S::f32s, u: S::f32s) -> S::f32s {
     const TWICE: f32 = 1.595_769_2; // 2 sqrt(2 / pi)
     const CUBE: f32 = 0.044_715;
     let one = s.splat_f32s(1.0);
-    map_pairs(s, gate, up, |g, u| {
-        let inner = s.mul_add_e_f32s(s.mul_f32s(g, g), s.splat_f32s(CUBE), one);
-        let y = s.mul_f32s(s.mul_f32s(g, inner), s.splat_f32s(TWICE));
-        // e^-y would overflow below -88, where the result is 0 to f32 anyway.
-        let e = exp(s, s.min_f32s(s.neg_f32s(y), s.splat_f32s(88.0)));
-        s.div_f32s(s.mul_f32s(g, u), s.add_f32s(one, e))
-    });
+    let inner = s.mul_add_e_f32s(s.mul_f32s(g, g), s.splat_f32s(CUBE), one);
+    let y = s.mul_f32s(s.mul_f32s(g, inner), s.splat_f32s(TWICE));
+    // e^-y would overflow below -88, where the result is 0 to f32 anyway.
+    let e = exp(s, s.min_f32s(s.neg_f32s(y), s.splat_f32s(88.0)));
+    s.div_f32s(s.mul_f32s(g, u), s.add_f32s(one, e))
 }
 
 /// `out[j] <- row[j] / sqrt(mean(row^2) + eps) * weight[j]`.
