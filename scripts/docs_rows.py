@@ -12,9 +12,9 @@ PROGRAM is the built tova-bench. A page holds blocks like
 
 between whose marks this program writes. `table` has policies down, or metrics or slices where several are named, and across sizes,
 schedules or slices: nats above the full cache, or another column of `report.csv` (`value=value`; `value=to_ceiling` in percent);
-`pairs` has differences of two policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in a
-section with blocks must be in a block of its page, those of README in one of any page, and rows of an older engine must be of a baseline that results/baselines/engines.txt says
-is not moved by the engines since.
+`pairs` has differences of two policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench
+report`. Every decimal number in a section with blocks must be in a block of its page, those of README in one of any page, and rows of an
+older engine must be of a baseline that results/baselines/engines.txt says is not moved by the engines since.
 """
 import argparse
 import csv

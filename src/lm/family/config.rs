@@ -171,8 +171,8 @@ impl<'j> Config<'j> {
     }
 }
 
-/// More experts than any layer has.
-const MOST_EXPERTS: usize = 1 << 16;
+/// More experts than any layer has, and so few that the parameters of the largest network do not overflow.
+const MOST_EXPERTS: usize = 1 << 11;
 
 const SLIDING: &str = "sliding_attention";
 const FULL: &str = "full_attention";

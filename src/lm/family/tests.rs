@@ -33,7 +33,16 @@ fn networks_that_cannot_be_computed_exactly_are_refused() {
         "hidden_size": 1 << 18, "intermediate_size": 1 << 20, "num_hidden_layers": 1 << 12,
         "num_attention_heads": 1 << 14, "vocab_size": 1 << 24, "head_dim": 1 << 14
     });
+    let mut of_experts = largest.clone();
+    of_experts.as_object_mut().unwrap().extend([
+        ("model_type".to_owned(), json!("mixtral")),
+        ("num_local_experts".to_owned(), json!(1 << 11)),
+        ("num_experts_per_tok".to_owned(), json!(1 << 11)),
+    ]);
     for (changes, reason) in [
+        (of_experts, "no model has more than"),
+        (json!({"model_type": "mixtral", "num_local_experts": 1 << 12}), "between 1 and 2048"),
+        (json!({"model_type": "mixtral", "num_local_experts": 1}), "num_experts_per_tok is 2"),
         (json!({"model_type": "gpt_neox"}), "gpt_neox"),
         (json!({"hidden_act": "gelu"}), "gelu"),
         (json!({"rope_scaling": {"type": "yarn"}}), "yarn"),
