@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Makes and checks tests/golden/families: tiny random checkpoints of many model families, and what transformers' own models
-compute for them under every cache policy. Needs torch, transformers 5 and numpy.
+compute for them under every cache policy. Needs torch, transformers 5, numpy and gguf.
 
     python3 scripts/family_goldens.py make [NAME...]     make the folders again, the same bytes
     python3 scripts/family_goldens.py check [NAME...]    recompute every case, and the full cache with transformers' own attention
@@ -16,7 +16,8 @@ every NLL within 5e-5.
 import json, shutil, sys, tempfile
 from pathlib import Path
 import numpy as np
-import torch, transformers
+import gguf, torch, transformers
+from safetensors.torch import load_file, save_file
 from one_by_one import float64_everywhere, load, losses, run
 
 ROOT = Path(__file__).parent.parent / "tests" / "golden" / "families"
@@ -64,6 +65,10 @@ FAMILIES = {
     "gpt-oss": dict(model_type="gpt_oss", num_hidden_layers=4, head_dim=8, intermediate_size=12, num_local_experts=5,
                     num_experts_per_tok=2, sliding_window=24, rope_parameters=YARN | dict(
                         rope_theta=1000.0, beta_fast=2.0, beta_slow=0.3, truncate=False)),
+    # its experts stored in MXFP4, and the same model in m.gguf
+    "gpt-oss-mxfp4": dict(model_type="gpt_oss", num_hidden_layers=2, head_dim=8, intermediate_size=32, num_local_experts=3,
+                          num_experts_per_tok=2, sliding_window=24, rope_parameters=YARN | dict(
+                              rope_theta=1000.0, beta_fast=2.0, beta_slow=0.3, truncate=False)),
     "mixtral": dict(model_type="mixtral", intermediate_size=20, num_local_experts=4, num_experts_per_tok=2, sliding_window=40,
                     rope_parameters=default(10000.0)),
     "qwen3-moe": dict(model_type="qwen3_moe", head_dim=12, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
@@ -124,6 +129,65 @@ def fill(model, seed):
         p.data.copy_(weight)
 
 
+def in_mxfp4(folder, seed):
+    """Replaces the experts of a saved gpt-oss by random blocks, as the published checkpoints store them, and writes the model in a GGUF file"""
+    rng, config = np.random.default_rng(seed + 2000), json.loads((folder / "config.json").read_text())
+    tensors = load_file(folder / "model.safetensors")
+    for name in [n for n in tensors if n.endswith("_proj") and ".experts." in n]:
+        count, columns, rows = tensors.pop(name).shape
+        at = 124 if "gate_up" in name else 121
+        for part, numbers in [("blocks", rng.integers(0, 256, (count, rows, columns // 32, 16), dtype=np.uint8)),
+                              ("scales", rng.integers(at, at + 3, (count, rows, columns // 32), dtype=np.uint8))]:
+            tensors[f"{name}_{part}"] = torch.from_numpy(numbers)
+    save_file(tensors, folder / "model.safetensors", metadata=dict(format="pt"))
+    config["quantization_config"] = dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "lm_head"])
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+    writer, rope = gguf.GGUFWriter(folder / "m.gguf", "gpt-oss"), config["rope_parameters"]
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_expert_count(config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+    writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.GPT_OSS, config["num_hidden_layers"])
+    model = load(folder, torch.float32, "eager")
+    for name, tensor in model.state_dict().items():
+        kind = gguf.GGMLQuantizationType.F32
+        if ".experts." in name:
+            if not name.endswith("_bias"):
+                tensor, kind = tensor.transpose(1, 2), gguf.GGMLQuantizationType.MXFP4
+            ending = "bias" if name.endswith("_bias") else "weight"
+            name = name.removesuffix("_bias")
+            pairs = ([(name, tensor)] if "down" in name else
+                     [(name.replace("gate_up", part), tensor[:, turn::2]) for turn, part in enumerate(["gate", "up"])])
+        else:
+            name, _, ending = name.rpartition(".") if name.endswith((".weight", ".bias")) else (name, ".", "weight")
+            pairs = [(name, tensor)]
+        for name, tensor in pairs:
+            numbers = np.ascontiguousarray(tensor.numpy(), np.float32)
+            stored = gguf.quantize(numbers, kind)
+            assert (gguf.dequantize(stored, kind) == numbers).all(), name
+            writer.add_tensor(f"{names.get_name(name)}.{ending}", stored, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 def older_keys(config):
     """The same configuration as transformers 4 writes it"""
     rope, layer_types = config.pop("rope_parameters"), config.pop("layer_types", None)
@@ -154,6 +218,8 @@ def write(name, seed):
         fill(model, seed)
         model.save_pretrained(folder)
         (folder / "generation_config.json").unlink(missing_ok=True)
+        if name.endswith("mxfp4"):
+            in_mxfp4(folder, seed)
     if name in V4:
         older = older_keys(json.loads((folder / "config.json").read_text()))
         (folder / "config.v4.json").write_text(json.dumps(older, indent=2) + "\n")

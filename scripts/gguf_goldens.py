@@ -16,7 +16,7 @@ from gguf.quants import dequantize, quantize
 from safetensors.numpy import save_file
 
 SHAPE = (2, 512)
-WRITTEN = [Type.F32, Type.F16, Type.BF16, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0]
+WRITTEN = [Type.F32, Type.F16, Type.BF16, Type.Q4_0, Type.Q4_1, Type.Q5_0, Type.Q5_1, Type.Q8_0, Type.MXFP4]
 # Where the half-precision scales of a block are, in bytes.
 RANDOM = {Type.Q2_K: (80, 82), Type.Q3_K: (108,), Type.Q4_K: (0, 2), Type.Q5_K: (0, 2), Type.Q6_K: (208,)}
 

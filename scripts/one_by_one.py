@@ -111,6 +111,8 @@ def load(folder, dtype, attention, exact=False):
     model, loading = transformers.AutoModelForCausalLM.from_pretrained(
         folder, dtype=dtype, attn_implementation=attention, experts_implementation="eager", output_loading_info=True)
     assert not any(loading.values()), f"{folder}: {loading}"
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)  # what was stored in MXFP4 is in bfloat16
     if exact:
         with float64_everywhere():
             model.model.rotary_emb = type(model.model.rotary_emb)(model.config)

@@ -62,12 +62,19 @@ impl Mlp {
         let experts = if own.transposed && weights.has(&format!("{prefix}.gate_up_proj")) {
             Gated::take_transposed(weights, &prefix, (own.count, inner, hidden), dtype, device)?
         } else {
+            let is_fused = weights.has(&format!("{prefix}.gate_up_proj.weight"));
             let mut of_part =
                 |part: &str, sides| Linear::take_stacked(weights, &prefix, part, own.count, sides, dtype, device);
             let [gate, up, down] = parts;
-            let (gate, up) = (of_part(gate, (inner, hidden))?, of_part(up, (inner, hidden))?);
+            let both = if is_fused {
+                let both = of_part("gate_up_proj", (2 * inner, hidden))?;
+                both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
+            } else {
+                let (gate, up) = (of_part(gate, (inner, hidden))?, of_part(up, (inner, hidden))?);
+                gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
+            };
             let down = of_part(down, (hidden, inner))?;
-            gate.into_iter().zip(up).zip(down).map(|((gate, up), down)| Gated { gate, up, down }).collect()
+            both.into_iter().zip(down).map(|([gate, up], down)| Gated { gate, up, down }).collect()
         };
         let shared = own.shared.map(|inner| {
             let names = [

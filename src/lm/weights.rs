@@ -13,7 +13,7 @@ use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-use super::gguf::{self, Architecture, Blocks, Gguf};
+use super::gguf::{self, Architecture, Blocks, Gguf, StoredType};
 use super::integers::Width;
 use super::layers::Weight;
 use super::matrix::Matrix;
@@ -59,14 +59,17 @@ struct TensorLocation {
     length: usize,
     stored: Stored,
     shape: Vec<usize>,
+    /// Heads whose rows are in another order ([`bytes_in_order`]).
+    permuted_heads: Option<usize>,
+    /// The scales of its blocks, if they are a tensor of their own.
+    scales: Option<Box<TensorLocation>>,
 }
 
 /// How a tensor is stored.
-#[derive(Clone)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
     Safetensors(Dtype),
-    /// The heads are those whose rows are in another order.
-    Gguf(GgmlDType, Option<usize>),
+    Gguf(StoredType),
 }
 
 impl Weights {
@@ -81,6 +84,7 @@ impl Weights {
             });
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
+        weights.join_scales()?;
         Ok(weights)
     }
 
@@ -115,6 +119,8 @@ impl Weights {
                 length: end - start,
                 stored: Stored::Safetensors(tensor.dtype),
                 shape: tensor.shape.clone(),
+                permuted_heads: None,
+                scales: None,
             };
             if let Some(other) = self.tensors.insert(name.clone(), location) {
                 bail!("tensor {name} is in {} as well", self.files[other.file].0.display());
@@ -133,8 +139,10 @@ impl Weights {
                 file: self.files.len(),
                 start: tensor.start,
                 length: tensor.length,
-                stored: Stored::Gguf(tensor.stored, tensor.permuted_heads),
+                stored: Stored::Gguf(tensor.stored),
                 shape: tensor.shape,
+                permuted_heads: tensor.permuted_heads,
+                scales: None,
             };
             if self.tensors.insert(tensor.name.clone(), location).is_some() {
                 bail!("tensor {} is listed twice; convert the model again", self.shown(&tensor.name));
@@ -144,21 +152,62 @@ impl Weights {
         Ok(())
     }
 
+    /// Makes one tensor `name.weight` (.., rows, columns) of the two that gpt-oss stores in MXFP4, `name_blocks` (.., rows, columns / 32, 16)
+    /// and `name_scales` (.., rows, columns / 32), and calls its bias as usual. In `gate_up_proj` the rows of gate and up take turns.
+    fn join_scales(&mut self) -> Result<()> {
+        const BYTES: Stored = Stored::Safetensors(Dtype::U8);
+        let names = self.tensors.keys().filter_map(|name| name.strip_suffix("_blocks").map(str::to_owned));
+        for name in names.collect::<Vec<_>>() {
+            let parts = ["blocks", "scales"].map(|part| self.tensors.remove(&format!("{name}_{part}")));
+            let [Some(blocks), Some(scales)] = parts else {
+                bail!("tensor {name}_scales is missing; the checkpoint is incomplete")
+            };
+            let (mut shape, last) = (blocks.shape.clone(), blocks.shape.last());
+            ensure!(
+                blocks.stored == BYTES && scales.stored == BYTES && last == Some(&16),
+                "tensors {name}_blocks and {name}_scales are not stored as MXFP4; no other blocks are read here"
+            );
+            shape.pop();
+            ensure!(
+                shape == scales.shape && !shape.is_empty(),
+                "tensor {name}_blocks has shape {:?} and {name}_scales {:?}; they belong to different models",
+                blocks.shape,
+                scales.shape
+            );
+            *shape.last_mut().expect("it is not empty") *= StoredType::Mxfp4.block_size();
+            let permuted_heads = name.ends_with("gate_up_proj").then_some(1);
+            if let Some(bias) = self.tensors.remove(&format!("{name}_bias")) {
+                self.tensors.insert(format!("{name}.bias"), TensorLocation { permuted_heads, ..bias });
+            }
+            let (stored, scales) = (Stored::Gguf(StoredType::Mxfp4), Some(Box::new(scales)));
+            let joined = TensorLocation { stored, shape, permuted_heads, scales, ..blocks };
+            self.tensors.insert(format!("{name}.weight"), joined);
+        }
+        Ok(())
+    }
+
     /// The type of most bytes as stored, by its name, and the type that all weights are rounded to unless another is asked
-    /// for. What a GGUF file stores is exact in f32, which only a large model is too large for.
+    /// for: that of most bytes again, but not of MXFP4, which stays as it is. What a GGUF file stores is exact in f32, which only a large model
+    /// is too large for.
     pub fn dtype(&self) -> Result<(String, DType)> {
-        let mut bytes: BTreeMap<String, (usize, DType)> = BTreeMap::new();
+        let mut bytes: BTreeMap<String, (usize, Stored)> = BTreeMap::new();
         for (name, location) in &self.tensors {
             match location.stored.float_type().with_context(|| format!("tensor {name} cannot be used")) {
-                Ok(dtype) => bytes.entry(location.stored.name()).or_insert((0, dtype)).0 += location.length,
+                Ok(_) => {
+                    bytes.entry(location.stored.name()).or_insert((0, location.stored)).0 += location.length
+                }
                 Err(error) if name.ends_with(".weight") => return Err(error),
                 Err(_) => {}
             }
         }
-        let most = bytes.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
-        let (name, (_, dtype)) = most.context("the checkpoint holds no f32, f16 or bf16 tensor")?;
+        let most = |of: &dyn Fn(Stored) -> bool| {
+            bytes.iter().filter(|(_, (_, stored))| of(*stored)).max_by_key(|(_, (bytes, _))| *bytes)
+        };
+        let (name, _) = most(&|_| true).context("the checkpoint holds no f32, f16 or bf16 tensor")?;
+        let rounded = most(&|stored| stored != Stored::Gguf(StoredType::Mxfp4));
+        let dtype = rounded.map_or(Ok(DType::BF16), |(_, (_, stored))| stored.float_type())?;
         let is_exact = self.is_gguf() && self.parameters() < EXACT_BELOW;
-        Ok((name, if is_exact { DType::F32 } else { dtype }))
+        Ok((name.clone(), if is_exact { DType::F32 } else { dtype }))
     }
 
     pub fn is_gguf(&self) -> bool {
@@ -191,15 +240,7 @@ impl Weights {
             "tensor {shown} has shape {:?}, and the model has {count} experts; they belong to different models",
             stack.shape
         );
-        let length = stack.length / count;
-        self.tensors.extend((0..count).map(|index| {
-            let start = stack.start + (index * length) as u64;
-            let stored = stack.stored.clone();
-            (
-                of(index),
-                TensorLocation { file: stack.file, start, length, stored, shape: stack.shape[1..].to_vec() },
-            )
-        }));
+        self.tensors.extend((0..count).map(|index| (of(index), stack.part(index, count))));
         Ok(())
     }
 
@@ -225,9 +266,8 @@ impl Weights {
                 ));
             }
             Ok(Weight::Host(Arc::new(match stored {
-                Stored::Gguf(stored, heads) if dtype == DType::F32 && Blocks::unpacks(*stored) => {
-                    let bytes = bytes_in_order(bytes, out, *heads)?;
-                    Matrix::of_blocks((out, input), Blocks::new(*stored, bytes).expect("`unpacks` says so"))
+                Stored::Gguf(stored) if stays(stored, dtype) => {
+                    Matrix::of_blocks((out, input), Blocks::new(stored, bytes).expect("`stays` says so"))
                 }
                 _ => Matrix::new(&tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?)?,
             })))
@@ -237,14 +277,16 @@ impl Weights {
     /// Bytes that the weights take in memory, rounded to `dtype`; for products in integers at most.
     pub fn held_bytes(&self, dtype: DType, device: &Device, arithmetic: Arithmetic) -> u64 {
         let numbers = |location: &TensorLocation| location.shape.iter().product::<usize>();
-        let stays = |stored| dtype == DType::F32 && device.is_cpu() && Blocks::unpacks(stored);
+        let stays = |stored| device.is_cpu() && stays(stored, dtype);
         let stored = |location: &TensorLocation| match location.stored {
-            Stored::Gguf(stored, _) if stays(stored) => location.length,
+            Stored::Gguf(stored) if stays(stored) => {
+                location.length + location.scales.as_ref().map_or(0, |scales| scales.length)
+            }
             _ => numbers(location) * dtype.size_in_bytes(),
         };
         let in_integers = |location: &TensorLocation| {
             let width = match location.stored {
-                Stored::Gguf(stored, _) if stays(stored) => Blocks::width_of(stored),
+                Stored::Gguf(stored) if stays(stored) => Blocks::width_of(stored),
                 _ => Some(Width::Sixteen),
             };
             width.map_or(0, |width| width.most_bytes(numbers(location)))
@@ -266,7 +308,7 @@ impl Weights {
         &mut self,
         name: &str,
         shape: &[usize],
-        convert: impl FnOnce(Vec<u8>, &Stored) -> Result<R>,
+        convert: impl FnOnce(Vec<u8>, Stored) -> Result<R>,
     ) -> Result<R> {
         let shown = self.shown(name);
         let location = self.tensors.remove(name).with_context(|| {
@@ -274,18 +316,25 @@ impl Weights {
             let end = "the checkpoint is incomplete or of another architecture";
             format!("tensor {shown} is missing from {}; {end}", files.join(", "))
         })?;
-        let (path, data) = &mut self.files[location.file];
+        let path = self.files[location.file].0.clone();
+        let (description, end) = match self.is_gguf() {
+            false => ("config.json", "they belong to different models"),
+            true => ("the file's metadata", "convert the model again"),
+        };
         let read = || {
-            let (description, end) = match location.stored {
-                Stored::Safetensors(_) => ("config.json", "they belong to different models"),
-                Stored::Gguf(..) => ("the file's metadata", "convert the model again"),
-            };
             ensure!(
                 location.shape == shape,
                 "it has shape {:?}, but {description} asks for {shape:?}; {end}",
                 location.shape
             );
-            convert(data.range(location.start, location.length)?, &location.stored)
+            let mut of =
+                |location: &TensorLocation| self.files[location.file].1.range(location.start, location.length);
+            let mut bytes = of(&location)?;
+            if let Some(scales) = &location.scales {
+                bytes = with_scales(&bytes, &of(scales)?);
+            }
+            let bytes = bytes_in_order(bytes, shape[0], location.permuted_heads)?;
+            convert(bytes, location.stored)
         };
         read().with_context(|| format!("tensor {shown} in {} cannot be used", path.display()))
     }
@@ -307,12 +356,47 @@ impl Weights {
     }
 }
 
+impl TensorLocation {
+    /// One of as many equal parts of it.
+    fn part(&self, index: usize, parts: usize) -> TensorLocation {
+        let length = self.length / parts;
+        TensorLocation {
+            start: self.start + (index * length) as u64,
+            length,
+            shape: self.shape[1..].to_vec(),
+            scales: self.scales.as_ref().map(|scales| Box::new(scales.part(index, parts))),
+            ..*self
+        }
+    }
+}
+
+/// Whether a matrix stays as it is stored where others are rounded to `dtype`. MXFP4 is exact in bf16.
+fn stays(stored: StoredType, dtype: DType) -> bool {
+    Blocks::unpacks(stored) && (dtype == DType::F32 || stored == StoredType::Mxfp4 && dtype == DType::BF16)
+}
+
+/// Blocks of MXFP4 as GGUF files have them, scale first and the second half of the numbers in the upper bits, of those where neighbours share
+/// a byte.
+fn with_scales(blocks: &[u8], scales: &[u8]) -> Vec<u8> {
+    let number = |block: &[u8; 16], index: usize| block[index / 2] >> (index % 2 * 4) & 15;
+    let block = |(block, scale): (&[u8; 16], &u8)| {
+        let pairs = (0..16).map(|index| number(block, index) | number(block, index + 16) << 4);
+        std::iter::once(*scale).chain(pairs).collect::<Vec<_>>()
+    };
+    blocks.as_chunks().0.iter().zip(scales).flat_map(block).collect()
+}
+
 /// What some bytes of a file say.
-fn tensor(bytes: Vec<u8>, stored: &Stored, shape: &[usize]) -> Result<Tensor> {
-    Ok(match *stored {
+fn tensor(bytes: Vec<u8>, stored: Stored, shape: &[usize]) -> Result<Tensor> {
+    Ok(match stored {
         Stored::Safetensors(_) => Tensor::from_raw_buffer(&bytes, stored.float_type()?, shape, &Device::Cpu)?,
-        Stored::Gguf(dtype, heads) => {
-            let bytes = bytes_in_order(bytes, shape[0], heads)?;
+        Stored::Gguf(StoredType::Mxfp4) => {
+            let numbers = shape.iter().product();
+            let mut floats = vec![0.0; numbers];
+            Blocks::new(StoredType::Mxfp4, bytes).expect("MXFP4 is unpacked").floats(0..numbers, &mut floats);
+            Tensor::from_vec(floats, shape, &Device::Cpu)?
+        }
+        Stored::Gguf(StoredType::Ggml(dtype)) => {
             let blocks = QStorage::from_data(bytes.into(), &Device::Cpu, dtype)?;
             QTensor::new(blocks, shape)?.dequantize(&Device::Cpu)?
         }
@@ -345,8 +429,8 @@ impl Stored {
     /// The type that a tensor takes in memory with as few bytes as keep about what it stores.
     fn float_type(&self) -> Result<DType> {
         Ok(match self {
-            Stored::Safetensors(Dtype::F16) | Stored::Gguf(GgmlDType::F16, _) => DType::F16,
-            Stored::Safetensors(Dtype::F32) | Stored::Gguf(GgmlDType::F32, _) => DType::F32,
+            Stored::Safetensors(Dtype::F16) | Stored::Gguf(StoredType::Ggml(GgmlDType::F16)) => DType::F16,
+            Stored::Safetensors(Dtype::F32) | Stored::Gguf(StoredType::Ggml(GgmlDType::F32)) => DType::F32,
             Stored::Safetensors(Dtype::BF16) | Stored::Gguf(..) => DType::BF16,
             Stored::Safetensors(other) => {
                 bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
@@ -358,7 +442,7 @@ impl Stored {
     fn name(&self) -> String {
         match self {
             Stored::Safetensors(dtype) => format!("{dtype:?}").to_lowercase(),
-            Stored::Gguf(dtype, _) => gguf::type_name(*dtype).to_lowercase(),
+            Stored::Gguf(stored) => stored.name().to_lowercase(),
         }
     }
 }
@@ -376,7 +460,7 @@ mod tests {
         let mut weights = Weights::open(&[folder.join("types.gguf")]).unwrap();
         let expected = std::fs::read(folder.join("types.safetensors")).unwrap();
         let expected = SafeTensors::deserialize(&expected).unwrap();
-        assert_eq!(expected.len(), 13);
+        assert_eq!(expected.len(), 14);
         for (name, numbers) in expected.iter() {
             let read = weights.take(name, &[2, 512], DType::F32, &Device::Cpu).unwrap();
             let read = read.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -396,8 +480,10 @@ mod tests {
                 file: 0,
                 start: 0,
                 length: 1,
-                stored: Stored::Gguf(stored, None),
+                stored: Stored::Gguf(StoredType::Ggml(stored)),
                 shape: vec![parameters as usize],
+                permuted_heads: None,
+                scales: None,
             };
             let tensors = BTreeMap::from([("output.weight".to_owned(), location)]);
             let data: Box<dyn Data> = Box::new(Cursor::new(Vec::new()));

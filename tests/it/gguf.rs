@@ -83,6 +83,7 @@ fn a_gguf_file_of_every_family_gives_the_numbers_of_its_checkpoint() {
         ("olmo3", json!({})),
         ("smollm3", json!({"no_rope_layers": null})),
         ("ministral3", json!({})),
+        ("gpt-oss", json!({})),
         ("mixtral", json!({})),
         ("olmoe", json!({})),
         ("qwen2-moe", json!({})),
@@ -111,6 +112,18 @@ fn a_gguf_file_of_every_family_gives_the_numbers_of_its_checkpoint() {
         println!("{name}: largest difference of an NLL {largest:e}");
         assert!(nll(&one).len() == 119 && largest <= 1e-5, "{name}: {largest}");
     }
+}
+
+/// llama.cpp's Python package wrote the file with its own names, from what transformers reads from the folder.
+#[test]
+fn experts_in_mxfp4_are_the_same_from_a_folder_and_from_a_file() {
+    let folder = golden("families/gpt-oss-mxfp4");
+    let [one, other] = [".", "./m.gguf"].map(|model| {
+        let printed = score(&folder, model, &["--tokens", "tokens.json"]).with_code(0).stdout;
+        serde_json::from_str::<Json>(&printed).unwrap()
+    });
+    assert_eq!(one["nll"].as_array().unwrap().len(), 119);
+    assert_eq!([&one["nll"], &one["survivors"]], [&other["nll"], &other["survivors"]]);
 }
 
 #[test]

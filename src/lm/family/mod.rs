@@ -61,8 +61,9 @@ const FAMILIES: &[Family] = &[
 /// A network this program cannot compute exactly.
 pub(super) fn shape(json: &Value) -> Result<ModelShape> {
     let model_type = json["model_type"].as_str().unwrap_or("none given");
+    let quantised = &json["quantization_config"];
     ensure!(
-        json["quantization_config"].is_null(),
+        quantised.is_null() || model_type == "gpt_oss" && quantised["quant_method"] == "mxfp4",
         "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
     );
     match FAMILIES.iter().find(|family| family.model_type == model_type) {

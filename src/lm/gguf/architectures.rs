@@ -12,7 +12,7 @@ pub(in crate::lm) struct Architecture {
     pub name: &'static str,
     /// Whether the converter changes the order of the rows of q and k.
     pub permutes: bool,
-    /// Names of tensors inside a layer, in GGUF and in checkpoints, where they are not the usual ones.
+    /// Names of tensors inside a layer, in GGUF and in checkpoints, where they are not the usual ones. Both with their endings, or both without.
     in_layer: &'static [(&'static str, &'static str)],
     /// Keys of a config.json beside the usual ones, among them `model_type`.
     pub config: fn(&Gguf) -> Result<Value>,
@@ -21,6 +21,7 @@ pub(in crate::lm) struct Architecture {
 const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gemma2", permutes: false, in_layer: GEMMA, config: gemma2 },
     Architecture { name: "gemma3", permutes: false, in_layer: GEMMA, config: gemma3 },
+    Architecture { name: "gpt-oss", permutes: false, in_layer: GPT_OSS, config: gpt_oss },
     Architecture { name: "llama", permutes: true, in_layer: MIXTRAL, config: llama },
     Architecture { name: "mistral3", permutes: true, in_layer: &[], config: mistral3 },
     Architecture {
@@ -105,6 +106,15 @@ const EXPERTS: &[(&str, &str)] = &[
     ("ffn_down_shexp", "mlp.shared_expert.down_proj"),
 ];
 
+const GPT_OSS: &[(&str, &str)] = &[
+    ("attn_sinks.weight", "self_attn.sinks"),
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_gate_inp", "mlp.router"),
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
+];
+
 impl Architecture {
     pub fn named(name: &str) -> Result<&'static Architecture> {
         let known: Vec<&str> = ARCHITECTURES.iter().map(|known| known.name).collect();
@@ -125,10 +135,12 @@ impl Architecture {
         if let Some((_, whole)) = WHOLE.iter().find(|(whole, _)| *whole == name) {
             return (*whole).to_owned();
         }
-        let parts: Vec<&str> = name.split('.').collect();
-        let ["blk", layer, part, end] = parts[..] else { return name.to_owned() };
-        let part = self.in_layer().find(|(known, _)| *known == part);
-        part.map_or_else(|| name.to_owned(), |(_, part)| format!("model.layers.{layer}.{part}.{end}"))
+        let rest = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let renamed = rest.and_then(|(layer, rest)| {
+            let rest = self.in_layer().find_map(|(known, part)| replaced(rest, known, part))?;
+            Some(format!("model.layers.{layer}.{rest}"))
+        });
+        renamed.unwrap_or_else(|| name.to_owned())
     }
 
     /// What [`name_in_checkpoint`](Self::name_in_checkpoint) was given.
@@ -136,12 +148,19 @@ impl Architecture {
         if let Some((whole, _)) = WHOLE.iter().find(|(_, whole)| *whole == name) {
             return (*whole).to_owned();
         }
-        let layer = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
-        let parts = layer.and_then(|(layer, rest)| Some((layer, rest.rsplit_once('.')?)));
-        let Some((layer, (part, end))) = parts else { return name.to_owned() };
-        let part = self.in_layer().find(|(_, known)| *known == part);
-        part.map_or_else(|| name.to_owned(), |(part, _)| format!("blk.{layer}.{part}.{end}"))
+        let rest = name.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
+        let renamed = rest.and_then(|(layer, rest)| {
+            let rest = self.in_layer().find_map(|(part, known)| replaced(rest, known, part))?;
+            Some(format!("blk.{layer}.{rest}"))
+        });
+        renamed.unwrap_or_else(|| name.to_owned())
     }
+}
+
+/// A name that begins with whole words `from`, with `to` in their place.
+fn replaced(name: &str, from: &str, to: &str) -> Option<String> {
+    let end = name.strip_prefix(from)?;
+    (end.is_empty() || end.starts_with('.')).then(|| format!("{to}{end}"))
 }
 
 /// A mixture of experts. llama.cpp knows which architectures make the weights of a token's experts sum to 1.
@@ -153,6 +172,22 @@ fn with_experts(gguf: &Gguf, model_type: &str, normalised: bool) -> Result<Value
         "moe_intermediate_size": gguf.optional("expert_feed_forward_length")?,
         "shared_expert_intermediate_size": gguf.optional("expert_shared_feed_forward_length")?,
         "norm_topk_prob": normalised,
+    }))
+}
+
+/// gpt-oss. llama.cpp knows which layers have a window, and the limits of its activation.
+fn gpt_oss(gguf: &Gguf) -> Result<Value> {
+    let mut rope = gguf.rope_scaling()?;
+    if rope.is_object() {
+        rope["truncate"] = false.into();
+    }
+    Ok(json!({
+        "model_type": "gpt_oss",
+        "num_local_experts": gguf.number("expert_count")?,
+        "num_experts_per_tok": gguf.number("expert_used_count")?,
+        "intermediate_size": gguf.number("expert_feed_forward_length")?,
+        "sliding_window": gguf.window()?,
+        "rope_scaling": rope,
     }))
 }
 

@@ -9,13 +9,14 @@ use std::ops::Range;
 use candle_core::quantized::GgmlDType;
 use half::f16;
 
+use super::StoredType;
 use crate::lm::integers::{Quantised, Width};
 use crate::vector;
 
 /// Numbers of a matrix, row after row.
 #[derive(Debug)]
 pub(in crate::lm) struct Blocks {
-    stored: GgmlDType,
+    stored: StoredType,
     loops: Loops,
     bytes: Vec<u8>,
 }
@@ -30,21 +31,22 @@ struct Loops {
 
 impl Blocks {
     /// `None` for types that are not unpacked here.
-    pub fn new(stored: GgmlDType, bytes: Vec<u8>) -> Option<Blocks> {
+    pub fn new(stored: StoredType, bytes: Vec<u8>) -> Option<Blocks> {
         Some(Blocks { stored, loops: Blocks::loops(stored)?, bytes })
     }
 
     /// Whether numbers stored as this type stay so in memory.
-    pub fn unpacks(stored: GgmlDType) -> bool {
+    pub fn unpacks(stored: StoredType) -> bool {
         Blocks::loops(stored).is_some()
     }
 
     /// The bits of an integer of this type.
-    pub fn width_of(stored: GgmlDType) -> Option<Width> {
+    pub fn width_of(stored: StoredType) -> Option<Width> {
         Blocks::loops(stored).map(|loops| loops.width)
     }
 
-    fn loops(stored: GgmlDType) -> Option<Loops> {
+    fn loops(stored: StoredType) -> Option<Loops> {
+        let StoredType::Ggml(stored) = stored else { return Some(loops::<Mxfp4, 17, 32, 1>()) };
         Some(match stored {
             GgmlDType::Q4_0 => loops::<Q4_0, 18, 32, 1>(),
             GgmlDType::Q4_1 => loops::<Q4_1, 20, 32, 1>(),
@@ -272,6 +274,35 @@ impl Block<34, 32, 1> for Q8_0 {
     }
 }
 
+/// 32 numbers of 4 bits, a sign and an index, and a power of two: its exponent is stored plus 127, and the integers are twice the numbers.
+struct Mxfp4;
+
+impl Block<17, 32, 1> for Mxfp4 {
+    const WIDTH: Width = Width::Eight;
+    const HAS_OFFSETS: bool = false;
+
+    #[inline(always)]
+    fn integers(block: &[u8; 17], to: &mut [i8; 32]) {
+        // 0, 1, 2, 3, 4, 6, 8, 12: a table would keep the loop from being vectorised.
+        let integer = |bits: u8| {
+            let index = (bits & 7) as i8;
+            let size = index + (index - 4).max(0) + 2 * (index - 6).max(0);
+            if bits & 8 == 0 { size } else { -size }
+        };
+        for j in 0..16 {
+            to[j] = integer(block[1 + j]);
+            to[j + 16] = integer(block[1 + j] >> 4);
+        }
+    }
+
+    #[inline(always)]
+    fn scales(block: &[u8; 17]) -> [(f32, f32); 1] {
+        // 2^(e - 128), which is subnormal for the two smallest.
+        let bits = if block[0] < 2 { 0x0020_0000 << block[0] } else { (u32::from(block[0]) - 1) << 23 };
+        [(f32::from_bits(bits), 0.0)]
+    }
+}
+
 /// 256 numbers in eight groups of 32, whose scales and offsets are integers of 6 bits.
 struct Q4K;
 
@@ -364,7 +395,7 @@ mod tests {
             let theirs = QStorage::from_data(bytes.clone().into(), &Device::Cpu, stored).unwrap();
             let theirs: Tensor = QTensor::new(theirs, (50, each)).unwrap().dequantize(&Device::Cpu).unwrap();
             let theirs = theirs.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-            let blocks = Blocks::new(stored, bytes).unwrap();
+            let blocks = Blocks::new(StoredType::Ggml(stored), bytes).unwrap();
             let mut ours = vec![0.0; 50 * each];
             blocks.floats(0..50 * each, &mut ours);
             let bits = |floats: &[f32]| floats.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

@@ -1,16 +1,22 @@
-//! The header of a GGUF file: its metadata and its list of tensors, read by candle.
+//! The header of a GGUF file: its metadata and its list of tensors (ggml's docs/gguf.md).
+//!
+//! candle reads headers as well, but none that lists a tensor of a type it does not know, such as MXFP4.
 
 use std::collections::HashMap;
-use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::io::Read;
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
-use candle_core::quantized::GgmlDType;
-use candle_core::quantized::gguf_file::{Content, TensorInfo, Value as Field};
+use anyhow::{Context, Result, bail, ensure};
+use candle_core::quantized::gguf_file::Value as Field;
 
-use super::types;
+use super::types::StoredType;
 
 /// Bytes of a header; those with the largest vocabularies have some ten million. In memory a byte may take 32.
 const MOST_BYTES: u64 = 32 << 20;
+/// Sides of a tensor, and lists inside lists.
+const MOST_SIDES: u32 = 4;
+const DEEPEST: usize = 8;
+/// Tensors start at multiples of it, unless the metadata says otherwise.
+const ALIGNMENT: u64 = 32;
 /// What to do with a file that cannot be read.
 const AGAIN: &str = "fetch it again";
 
@@ -24,7 +30,7 @@ pub(super) struct ListedTensor {
     pub name: String,
     /// Rows first, as in a checkpoint.
     pub shape: Vec<usize>,
-    pub stored: GgmlDType,
+    pub stored: StoredType,
     /// Where it is in the file, of which it is a part.
     pub start: u64,
     pub length: usize,
@@ -35,27 +41,48 @@ impl Header {
     pub fn read(file: impl Read, total: u64) -> Result<Header> {
         let mut bytes = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
-        ensure!(
-            bytes.starts_with(b"GGUF"),
-            "it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}"
-        );
-        let mut reader = Remembering { bytes: Cursor::new(bytes), name: Vec::new(), reads: 0, number: 0 };
-        let content = Content::read(&mut reader).map_err(|error| reader.explain(&error))?;
-        let Content { metadata: fields, tensor_infos, tensor_data_offset: data, .. } = content;
-        let mut infos: Vec<(String, TensorInfo)> = tensor_infos.into_iter().collect();
-        infos.sort_by_key(|(_, info)| info.offset);
-        let listed = |(name, info): (String, TensorInfo)| {
-            let tensor = ListedTensor::new(&name, &info, data, total);
-            tensor.with_context(|| format!("tensor {name} cannot be used"))
+        let rest = bytes.strip_prefix(b"GGUF").with_context(|| {
+            format!(
+                "it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}"
+            )
+        })?;
+        let mut reader = Reader { rest, name: String::new() };
+        let listed = reader.listed().with_context(|| {
+            let name = &reader.name;
+            format!("its header cannot be read after {name:?}: the file is truncated or damaged; {AGAIN}")
+        });
+        let (fields, mut listed) = listed?;
+        let alignment = match fields.get("general.alignment") {
+            None => ALIGNMENT,
+            Some(field) => integer(field).filter(|alignment| *alignment > 0).context(
+                "general.alignment is 0 or no whole number: tensors cannot be found; convert the model again",
+            )?,
         };
-        Ok(Header { fields, tensors: infos.into_iter().map(listed).collect::<Result<_>>()? })
+        let data = ((bytes.len() - reader.rest.len()) as u64).next_multiple_of(alignment);
+        listed.sort_by_key(|tensor| tensor.offset);
+        let tensor = |listed: Listed| {
+            let name = listed.name.clone();
+            ListedTensor::new(listed, data, total).with_context(|| format!("tensor {name} cannot be used"))
+        };
+        Ok(Header { fields, tensors: listed.into_iter().map(tensor).collect::<Result<_>>()? })
     }
+}
+
+/// What the header says of a tensor.
+struct Listed {
+    name: String,
+    /// Columns first.
+    sides: Vec<u64>,
+    /// The number of its type.
+    stored: u32,
+    offset: u64,
 }
 
 impl ListedTensor {
     /// A tensor of a file of `total` bytes, the first of whose tensors starts at `data`.
-    fn new(name: &str, info: &TensorInfo, data: u64, total: u64) -> Result<ListedTensor> {
-        let (shape, stored) = (info.shape.dims().to_vec(), info.ggml_dtype);
+    fn new(Listed { name, sides, stored, offset }: Listed, data: u64, total: u64) -> Result<ListedTensor> {
+        let stored = StoredType::numbered(stored)?;
+        let shape: Vec<usize> = sides.iter().rev().map(|side| *side as usize).collect();
         let elements = shape.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
         let elements = elements.filter(|elements| *elements > 0);
         let elements =
@@ -64,65 +91,88 @@ impl ListedTensor {
         ensure!(
             columns.is_multiple_of(block),
             "its rows have {columns} numbers, no multiple of the {block} of a block of {}; convert the model again",
-            types::name(stored)
+            stored.name()
         );
         let length = (elements / block).saturating_mul(stored.type_size());
-        let start = data.saturating_add(info.offset);
+        let start = data.saturating_add(offset);
         let end = start.saturating_add(length as u64);
         ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {AGAIN}");
-        Ok(ListedTensor { name: name.to_owned(), shape, stored, start, length })
+        Ok(ListedTensor { name, shape, stored, start, length })
     }
 }
 
-/// The bytes of a header, and what was read of them last: candle's errors name neither the tensor nor its type.
-struct Remembering {
-    bytes: Cursor<Vec<u8>>,
-    /// The last name or text.
-    name: Vec<u8>,
-    /// Reads since.
-    reads: usize,
-    /// The last number of four bytes.
-    number: u32,
+/// The bytes of a header that are left, and the name that was read last.
+struct Reader<'b> {
+    rest: &'b [u8],
+    name: String,
 }
 
-impl Remembering {
-    fn explain(&self, error: &candle_core::Error) -> Error {
-        let name = String::from_utf8_lossy(&self.name);
-        let error = error.to_string();
-        // A backtrace may follow.
-        let error = error.lines().next().unwrap_or_default();
-        if error.contains("unknown dtype for tensor") {
-            return types::refused(self.number).context(format!("tensor {name} cannot be used"));
+impl Reader<'_> {
+    fn bytes<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (first, rest) = self.rest.split_first_chunk().context("it ends there")?;
+        self.rest = rest;
+        Ok(*first)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        Ok(u32::from_le_bytes(self.bytes()?))
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        Ok(u64::from_le_bytes(self.bytes()?))
+    }
+
+    fn text(&mut self) -> Result<String> {
+        let length = usize::try_from(self.u64()?)?;
+        let (text, rest) = self.rest.split_at_checked(length).context("a text ends behind the header")?;
+        self.rest = rest;
+        Ok(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
+    }
+
+    /// What follows the letters at the beginning: the metadata and the tensors.
+    fn listed(&mut self) -> Result<(HashMap<String, Field>, Vec<Listed>)> {
+        let version = self.u32()?;
+        ensure!((2..=3).contains(&version), "version {version} of the format is not read here");
+        let (tensors, fields) = (self.u64()?, self.u64()?);
+        let mut metadata = HashMap::new();
+        for _ in 0..fields {
+            self.name = self.text()?;
+            let kind = self.u32()?;
+            metadata.insert(self.name.clone(), self.field(kind, 0)?);
         }
-        anyhow!("its header cannot be read after {name:?}: the file is truncated or damaged; {AGAIN} ({error})")
-    }
-}
-
-impl Read for Remembering {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.bytes.read(buffer)
-    }
-
-    fn read_exact(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        self.bytes.read_exact(buffer)?;
-        self.reads += 1;
-        // candle divides by it. The type of the value comes before the value.
-        if self.name == b"general.alignment" && self.reads == 2 && buffer.iter().all(|byte| *byte == 0) {
-            return Err(io::Error::other("general.alignment is 0"));
+        let mut listed = Vec::new();
+        for _ in 0..tensors {
+            self.name = self.text()?;
+            let sides = self.u32()?;
+            ensure!(sides <= MOST_SIDES, "it has {sides} sides");
+            let sides = (0..sides).map(|_| self.u64()).collect::<Result<_>>()?;
+            listed.push(Listed { name: self.name.clone(), sides, stored: self.u32()?, offset: self.u64()? });
         }
-        match *buffer {
-            [a, b, c, d] => self.number = u32::from_le_bytes([a, b, c, d]),
-            // Other numbers, and lists of sizes.
-            _ if buffer.len() <= 8 || buffer.contains(&0) => {}
-            _ => (self.name, self.reads) = (buffer.to_vec(), 0),
-        }
-        Ok(())
+        Ok((metadata, listed))
     }
-}
 
-impl Seek for Remembering {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        self.bytes.seek(to)
+    fn field(&mut self, kind: u32, depth: usize) -> Result<Field> {
+        Ok(match kind {
+            0 => Field::U8(u8::from_le_bytes(self.bytes()?)),
+            1 => Field::I8(i8::from_le_bytes(self.bytes()?)),
+            2 => Field::U16(u16::from_le_bytes(self.bytes()?)),
+            3 => Field::I16(i16::from_le_bytes(self.bytes()?)),
+            4 => Field::U32(self.u32()?),
+            5 => Field::I32(i32::from_le_bytes(self.bytes()?)),
+            6 => Field::F32(f32::from_le_bytes(self.bytes()?)),
+            7 => Field::Bool(self.bytes::<1>()? != [0]),
+            8 => Field::String(self.text()?),
+            9 => {
+                ensure!(depth < DEEPEST, "it is a list in more than {DEEPEST} lists");
+                let (kind, length) = (self.u32()?, self.u64()?);
+                // No room is made for what may not be there.
+                Field::Array((0..length).map(|_| self.field(kind, depth + 1)).collect::<Result<_>>()?)
+            }
+            10 => Field::U64(self.u64()?),
+            11 => Field::I64(i64::from_le_bytes(self.bytes()?)),
+            12 => Field::F64(f64::from_le_bytes(self.bytes()?)),
+            _ => bail!("a field has type {kind}, which no version has"),
+        })
     }
 }
 
@@ -143,6 +193,8 @@ pub(super) fn integer(field: &Field) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use candle_core::quantized::GgmlDType;
+
     use super::*;
 
     fn text(bytes: &mut Vec<u8>, text: &str) {
@@ -185,8 +237,8 @@ mod tests {
         let lists = fields["lists"].to_vec().unwrap();
         assert!(matches!(lists[0].to_vec().unwrap()[..], [Field::I16(7), Field::I16(-7)]));
         let [a, b] = &tensors[..] else { panic!("{} tensors", tensors.len()) };
-        assert_eq!((a.name.as_str(), &a.shape[..], a.stored, a.length), ("a", &[2, 32][..], GgmlDType::F32, 256));
-        assert_eq!((b.stored, b.length, b.start - a.start), (GgmlDType::Q8_0, 68, 256));
+        assert_eq!((a.name.as_str(), &a.shape[..], a.stored, a.length), ("a", &[2, 32][..], StoredType::Ggml(GgmlDType::F32), 256));
+        assert_eq!((b.stored, b.length, b.start - a.start), (StoredType::Ggml(GgmlDType::Q8_0), 68, 256));
         assert_eq!(b.start as usize + b.length, file().len());
     }
 

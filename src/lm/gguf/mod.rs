@@ -23,7 +23,7 @@ use candle_core::quantized::gguf_file::Value as Field;
 pub(super) use architectures::Architecture;
 pub(super) use blocks::Blocks;
 use header::{Header, ListedTensor, integer};
-pub(super) use types::name as type_name;
+pub(super) use types::StoredType;
 
 /// The extension of such files.
 pub(super) const ENDING: &str = "gguf";
@@ -54,7 +54,7 @@ pub(super) struct StoredTensor {
     /// As a checkpoint of transformers calls it.
     pub name: String,
     pub shape: Vec<usize>,
-    pub stored: GgmlDType,
+    pub stored: StoredType,
     pub start: u64,
     pub length: usize,
     /// Heads whose rows the converter put into another order.
@@ -135,7 +135,7 @@ fn check_kind(fields: &HashMap<String, Field>) -> Result<()> {
 
 /// The numbers of a tensor that is part of the settings.
 fn rope_factors(tensor: &ListedTensor, file: &mut File) -> Result<Vec<f32>> {
-    let is_list = tensor.stored == GgmlDType::F32 && tensor.shape.len() == 1 && tensor.shape[0] <= MOST_FACTORS;
+    let is_list = tensor.stored == StoredType::Ggml(GgmlDType::F32) && tensor.shape.len() == 1 && tensor.shape[0] <= MOST_FACTORS;
     ensure!(is_list, "it has shape {:?}; a list of F32 is expected", tensor.shape);
     let mut bytes = vec![0; tensor.length];
     file.seek(SeekFrom::Start(tensor.start))?;

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::kernel::Kernel;
 use super::*;
-use crate::lm::gguf::Blocks;
+use crate::lm::gguf::{Blocks, StoredType};
 use crate::lm::matrix::Matrix;
 
 const STORED: [GgmlDType; 7] = [
@@ -30,7 +30,7 @@ fn matrix(rows: usize, columns: usize, stored: Option<GgmlDType>, rng: &mut fast
         None => Matrix::new(&tensor.to_dtype(DType::BF16).unwrap()).unwrap(),
         Some(stored) => {
             let bytes = QTensor::quantize(&tensor, stored).unwrap().data().unwrap().into_owned();
-            Matrix::of_blocks((rows, columns), Blocks::new(stored, bytes).unwrap())
+            Matrix::of_blocks((rows, columns), Blocks::new(StoredType::Ggml(stored), bytes).unwrap())
         }
     }
 }

@@ -68,9 +68,11 @@ pub fn fields(checkpoint: &Path) -> Fields {
         ("expert_count", "num_local_experts"),
         ("expert_used_count", "num_experts_per_tok"),
         ("expert_feed_forward_length", "moe_intermediate_size"),
+        ("expert_feed_forward_length", "intermediate_size"),
         ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
     ] {
-        own.extend(config[key].is_u64().then(|| (name, number(key))));
+        let is_known = own.iter().any(|(known, _)| *known == name);
+        own.extend((config[key].is_u64() && !is_known).then(|| (name, number(key))));
     }
     if config["sliding_window"].is_u64() {
         own.push(("attention.sliding_window", number("sliding_window")));
@@ -101,6 +103,7 @@ fn rope(config: &Json) -> &Json {
 fn architecture(config: &Json) -> &str {
     match config["model_type"].as_str().unwrap() {
         "gemma3_text" => "gemma3",
+        "gpt_oss" => "gpt-oss",
         "olmo3" => "olmo2",
         "ministral3" => "mistral3",
         "mixtral" => "llama",
@@ -132,6 +135,9 @@ fn name(architecture: &str, tensor: &str) -> String {
             ("pre_feedforward_layernorm", "ffn_norm"),
             ("post_feedforward_layernorm", "post_ffw_norm"),
         ],
+        "gpt-oss" => {
+            &[("post_attention_layernorm", "post_attention_norm"), ("self_attn.sinks", "attn_sinks.weight")]
+        }
         "olmo2" => {
             &[("post_attention_layernorm", "post_attention_norm"), ("post_feedforward_layernorm", "post_ffw_norm")]
         }
@@ -156,6 +162,7 @@ fn name(architecture: &str, tensor: &str) -> String {
         ("block_sparse_moe.experts.w2", "ffn_down_exps"),
         ("block_sparse_moe.experts.w3", "ffn_up_exps"),
         ("mlp.gate.", "ffn_gate_inp."),
+        ("mlp.router.", "ffn_gate_inp."),
         ("mlp.experts.gate_proj", "ffn_gate_exps"),
         ("mlp.experts.up_proj", "ffn_up_exps"),
         ("mlp.experts.down_proj", "ffn_down_exps"),
@@ -264,7 +271,27 @@ fn stacked(mut weights: HashMap<String, Tensor>) -> HashMap<String, Tensor> {
 
 fn weights(checkpoint: &Path) -> HashMap<String, Tensor> {
     let weights = safetensors::load(checkpoint.join("model.safetensors"), &Device::Cpu).unwrap();
-    weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap())).collect()
+    let wide = weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap()));
+    wide.flat_map(|(name, tensor)| with_rows_of_outputs(&name, tensor)).collect()
+}
+
+/// The experts of gpt-oss, transposed and with columns of gate and up by turns, as the converter makes matrices of them.
+fn with_rows_of_outputs(name: &str, tensor: Tensor) -> Vec<(String, Tensor)> {
+    let is_bias = name.ends_with("_proj_bias");
+    if !name.contains("mlp.experts.") || !is_bias && !name.ends_with("_proj") {
+        return vec![(name.to_owned(), tensor)];
+    }
+    let (name, end) = if is_bias { (&name[..name.len() - 5], "bias") } else { (name, "weight") };
+    let rows = if is_bias { tensor } else { tensor.transpose(1, 2).unwrap() };
+    if !name.ends_with("gate_up_proj") {
+        return vec![(format!("{name}.{end}"), rows.contiguous().unwrap())];
+    }
+    let part = |part: &str, first: usize| {
+        let turns: Vec<u32> = (first as u32..rows.dim(1).unwrap() as u32).step_by(2).collect();
+        let own = rows.contiguous().unwrap().index_select(&Tensor::new(turns, &Device::Cpu).unwrap(), 1).unwrap();
+        (format!("{}.{end}", name.replace("gate_up", part)), own)
+    };
+    vec![part("gate", 0), part("up", 1)]
 }
 
 /// Vectors and rows that are no whole blocks stay F32.
