@@ -83,7 +83,7 @@ pub fn passes(only: &[Only], admits: impl Fn(&Only) -> bool) -> bool {
 }
 
 /// The rows that pass `only` ([`passes`]). `size=` keeps the full cache, the reference at every size; a bare policy name
-/// admits all kinds of positions, `tova@squeezed` only that one.
+/// admits all kinds of positions and schedules, `tova@squeezed` or `tova@cut` only that one.
 ///
 /// # Errors
 /// A value that no row has.

@@ -193,9 +193,7 @@ impl Weights {
         let mut bytes: BTreeMap<String, (usize, Stored)> = BTreeMap::new();
         for (name, location) in &self.tensors {
             match location.stored.float_type().with_context(|| format!("tensor {name} cannot be used")) {
-                Ok(_) => {
-                    bytes.entry(location.stored.name()).or_insert((0, location.stored)).0 += location.length
-                }
+                Ok(_) => bytes.entry(location.stored.name()).or_insert((0, location.stored)).0 += location.length,
                 Err(error) if name.ends_with(".weight") => return Err(error),
                 Err(_) => {}
             }

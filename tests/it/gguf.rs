@@ -122,8 +122,12 @@ fn experts_in_mxfp4_are_the_same_from_a_folder_and_from_a_file() {
         let printed = score(&folder, model, &["--tokens", "tokens.json"]).with_code(0).stdout;
         serde_json::from_str::<Json>(&printed).unwrap()
     });
-    assert_eq!(one["nll"].as_array().unwrap().len(), 119);
-    assert_eq!([&one["nll"], &one["survivors"]], [&other["nll"], &other["survivors"]]);
+    let nll = |json: &Json| serde_json::from_value::<Vec<f64>>(json["nll"].clone()).unwrap();
+    let largest = nll(&one).iter().zip(nll(&other)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    println!("largest difference of an NLL {largest:e}");
+    // The file has the settings of rotations in single precision.
+    assert!(nll(&one).len() == 119 && largest <= 1e-5, "{largest}");
+    assert_eq!(one["survivors"], other["survivors"]);
 }
 
 #[test]
@@ -342,7 +346,7 @@ fn tensors_that_cannot_be_used_are_named() {
     let name = b"blk.1.ffn_up.weight";
     let place = bytes.windows(name.len()).position(|window| window == name).unwrap() + name.len() + 4 + 16;
     for (number, words) in
-        [(20, "stored as IQ4_NL,"), (17, "IQ2_XS"), (34, "TQ1_0"), (39, "MXFP4"), (999, "type 999")]
+        [(20, "stored as IQ4_NL,"), (17, "IQ2_XS"), (34, "TQ1_0"), (40, "NVFP4"), (999, "type 999")]
     {
         let mut changed = bytes.clone();
         changed[place..place + 4].copy_from_slice(&u32::to_le_bytes(number));

@@ -42,9 +42,7 @@ impl Header {
         let mut bytes = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         let rest = bytes.strip_prefix(b"GGUF").with_context(|| {
-            format!(
-                "it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}"
-            )
+            format!("it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}")
         })?;
         let mut reader = Reader { rest, name: String::new() };
         let listed = reader.listed().with_context(|| {
@@ -237,7 +235,10 @@ mod tests {
         let lists = fields["lists"].to_vec().unwrap();
         assert!(matches!(lists[0].to_vec().unwrap()[..], [Field::I16(7), Field::I16(-7)]));
         let [a, b] = &tensors[..] else { panic!("{} tensors", tensors.len()) };
-        assert_eq!((a.name.as_str(), &a.shape[..], a.stored, a.length), ("a", &[2, 32][..], StoredType::Ggml(GgmlDType::F32), 256));
+        assert_eq!(
+            (a.name.as_str(), &a.shape[..], a.stored, a.length),
+            ("a", &[2, 32][..], StoredType::Ggml(GgmlDType::F32), 256)
+        );
         assert_eq!((b.stored, b.length, b.start - a.start), (StoredType::Ggml(GgmlDType::Q8_0), 68, 256));
         assert_eq!(b.start as usize + b.length, file().len());
     }

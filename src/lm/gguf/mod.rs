@@ -135,7 +135,9 @@ fn check_kind(fields: &HashMap<String, Field>) -> Result<()> {
 
 /// The numbers of a tensor that is part of the settings.
 fn rope_factors(tensor: &ListedTensor, file: &mut File) -> Result<Vec<f32>> {
-    let is_list = tensor.stored == StoredType::Ggml(GgmlDType::F32) && tensor.shape.len() == 1 && tensor.shape[0] <= MOST_FACTORS;
+    let is_list = tensor.stored == StoredType::Ggml(GgmlDType::F32)
+        && tensor.shape.len() == 1
+        && tensor.shape[0] <= MOST_FACTORS;
     ensure!(is_list, "it has shape {:?}; a list of F32 is expected", tensor.shape);
     let mut bytes = vec![0; tensor.length];
     file.seek(SeekFrom::Start(tensor.start))?;
