@@ -48,7 +48,9 @@ impl Only {
         let present: Vec<String> = present.into_iter().filter(|value| seen.insert(value.clone())).collect();
         let Some(value) = self.values.iter().find(|value| !present.contains(value)) else { return Ok(()) };
         let near = did_you_mean(value, present.iter().map(String::as_str));
-        let hint = format!("{near}{have} {}", present.join(", "));
+        // What follows a policy's name is listed for those who asked for it.
+        let listed = present.iter().map(String::as_str).filter(|name| value.contains('@') || !name.contains('@'));
+        let hint = format!("{near}{have} {}", listed.collect::<Vec<_>>().join(", "));
         Err(OnlyError::NoSuchCell { value: value.clone(), hint })
     }
 }
@@ -104,8 +106,12 @@ pub fn admits(only: &Only, row: &Row) -> bool {
 /// The values of a row in a field, as `--only` spells them.
 fn names(row: &Row, field: Field) -> Vec<Text> {
     match field {
-        Field::Policy if row.positions == "absolute" => vec![row.policy.clone()],
-        Field::Policy => vec![row.policy.clone(), format!("{}@{}", row.policy, row.positions).into()],
+        Field::Policy => {
+            let positions = Some(row.positions.as_ref()).filter(|positions| *positions != "absolute");
+            let kinds = row.schedule.as_deref().into_iter().chain(positions);
+            let kinds = kinds.map(|kind| Text::from(format!("{}@{kind}", row.policy)));
+            std::iter::once(row.policy.clone()).chain(kinds).collect()
+        }
         Field::Size => row.size_text().map(Text::from).into_iter().collect(),
         Field::Model => vec![row.model.clone()],
         Field::Task => vec![row.task.clone()],
@@ -153,6 +159,10 @@ mod tests {
         let of_shares =
             select(vec![share(64, 0.25), share(80, 0.25), share(64, 0.125)], &["size=25%".parse().unwrap()]);
         assert_eq!(of_shares.unwrap().len(), 2, "a share is no number of entries");
+        let cut = Row { schedule: Some("cut".into()), ..cell("tova", "absolute", Some(64)) };
+        let of_schedule =
+            select(vec![cut, cell("tova", "absolute", Some(64))], &["policy=tova@cut".parse().unwrap()]);
+        assert_eq!(of_schedule.unwrap().len(), 1);
         let error = selected(&["policy=tovva"]).unwrap_err();
         assert!(error.contains("no cell has `tovva`") && error.contains("the results have full, tova"), "{error}");
     }

@@ -260,7 +260,11 @@ impl LanguageModel {
     /// `q4_1 as f32`.
     pub fn dtype(&self) -> String {
         let dtype = self.dtype.as_str();
-        if self.stored.starts_with('q') || self.stored == "mxfp4" { format!("{} as {dtype}", self.stored) } else { dtype.to_owned() }
+        if self.stored.starts_with('q') || self.stored == "mxfp4" {
+            format!("{} as {dtype}", self.stored)
+        } else {
+            dtype.to_owned()
+        }
     }
 
     /// Bytes of the weights in memory.

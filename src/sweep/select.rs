@@ -26,21 +26,21 @@ impl Selection {
     /// A value of `--only` that no cell of the sweep has.
     pub fn of(&self, cells: Vec<Cell>) -> Result<Vec<Cell>, OnlyError> {
         for only in &self.only {
-            only.check_present(cells.iter().filter_map(|cell| value_of(cell, only.field())), "the sweep has")?;
+            only.check_present(cells.iter().flat_map(|cell| values_of(cell, only.field())), "the sweep has")?;
         }
-        let admitted = |cell: &Cell| passes(&self.only, |only| only.admits(value_of(cell, only.field())));
+        let admitted = |cell: &Cell| passes(&self.only, |only| only.admits(values_of(cell, only.field())));
         let chosen = cells.into_iter().filter(admitted);
         Ok(chosen.take(self.limit.unwrap_or(usize::MAX)).collect())
     }
 }
 
-/// The cell's value as `--only` spells it; `full` has no size.
-fn value_of(cell: &Cell, field: Field) -> Option<String> {
+/// The cell's values as `--only` spells them: of a policy its name, and its name as `plan` shows it. `full` has no size.
+fn values_of(cell: &Cell, field: Field) -> Vec<String> {
     match field {
-        Field::Policy => Some(cell.policy.clone()),
-        Field::Size => cell.size_text(),
-        Field::Model => Some(cell.model.to_string()),
-        Field::Task => Some(cell.task.name.to_string()),
+        Field::Policy => vec![cell.policy.clone(), cell.label()],
+        Field::Size => cell.size_text().into_iter().collect(),
+        Field::Model => vec![cell.model.to_string()],
+        Field::Task => vec![cell.task.name.to_string()],
     }
 }
 
