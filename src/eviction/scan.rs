@@ -124,6 +124,8 @@ pub struct BlockScan<'a> {
     sinks: Vec<f32>,
     /// Whether the read ends with this block.
     ends_read: bool,
+    /// The masks as the queries of all rows saw them (groups, rows, stride), if they are asked for.
+    seen: Option<Vec<f32>>,
     /// Groups and columns that the policy evicted in the last step.
     pub victims: Vec<(usize, usize)>,
 }
@@ -145,7 +147,17 @@ impl<'a> BlockScan<'a> {
         entries.join(rows, stride, new);
         entries.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
         let (newest, ends_read, sinks) = (vec![0.0; stride], new.ends_read, new.sinks.to_vec());
-        BlockScan { entries, rows, held, cached, masks, newest, sinks, ends_read, victims: Vec::new() }
+        BlockScan { entries, rows, held, cached, masks, newest, sinks, ends_read, seen: None, victims: Vec::new() }
+    }
+
+    /// Remembers what the query of each row attends to.
+    pub fn remember_masks(&mut self) {
+        self.seen = Some(vec![f32::NEG_INFINITY; self.masks.len() * self.rows * self.stride()]);
+    }
+
+    /// 0 for columns that the query of a row attended to, -inf for others: (groups, rows, stride)
+    pub fn take_masks(&mut self) -> Option<Vec<f32>> {
+        self.seen.take()
     }
 
     /// Columns rounded up to whole lanes: the length of a row of logits.
@@ -194,6 +206,11 @@ impl<'a> BlockScan<'a> {
         let widths: Vec<usize> = self.held.iter().map(|held| vector::padded(held + row + 1)).collect();
         self.victims.clear();
         self.pass(row, log.as_deref_mut());
+        if let Some(seen) = &mut self.seen {
+            for (group, mask) in self.masks.iter().enumerate() {
+                seen[(group * rows + row) * stride..][..stride].copy_from_slice(mask);
+            }
+        }
         for head in 0..heads.heads {
             let group = self.entries.group_of(head / heads.per_kv_head());
             let width = widths[group];

@@ -4,15 +4,16 @@
 //! Everything here runs on the host in f32, whatever device and type the weights have, so that decisions never
 //! depend on how a device rounds its softmax.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::block_vectors::{BlockVectors, CachedKeys};
-use super::config::{AttentionTemperature, LayerAttention, ModelShape};
+use super::config::{AttentionTemperature, ModelShape};
 use super::decoder::Layer;
 use super::gpu::{GpuAttention, GpuText};
 use super::layers::on_host;
@@ -30,6 +31,10 @@ pub(super) struct AttentionShape<'a> {
     pub heads: Heads,
     pub head_dim: usize,
     pub rope: &'a Rope,
+    /// The layer whose cache it attends to.
+    cache: usize,
+    /// Whether other layers attend to its cache too.
+    is_shared: bool,
     /// Tokens that a query sees, itself included.
     window: Option<usize>,
     /// What products of queries and keys are multiplied by.
@@ -39,12 +44,15 @@ pub(super) struct AttentionShape<'a> {
 }
 
 impl<'a> AttentionShape<'a> {
-    pub fn new(shape: &ModelShape, layer: LayerAttention, rope: &'a Rope) -> AttentionShape<'a> {
+    pub fn new(shape: &ModelShape, layer: usize, ropes: &'a [Rope]) -> AttentionShape<'a> {
+        let own = shape.attention[layer];
         AttentionShape {
-            heads: shape.heads,
-            head_dim: shape.head_dim,
-            rope,
-            window: layer.window,
+            heads: shape.heads_of(layer),
+            head_dim: shape.head_dim_of(layer),
+            rope: &ropes[own.rope],
+            cache: own.shares.unwrap_or(layer),
+            is_shared: shape.attention.iter().any(|other| other.shares == Some(layer)),
+            window: own.window,
             scale: shape.query_scale,
             softcap: shape.attention_softcap,
             temperature: shape.attention_temperature,
@@ -105,8 +113,23 @@ pub(super) struct Scratch {
     normaliser: Normaliser,
     /// Logits against every key ever read, one key-value head at a time: (heads of the group, rows, stride)
     all_logits: Vec<f32>,
+    /// What layers without a cache attend to, of the tokens that are read now, by the layer whose cache it is.
+    shared: BTreeMap<usize, Vec<SharedBlock>>,
     /// Time and arithmetic so far.
     pub stats: ReadStats,
+}
+
+/// What the queries of a block attended to in one layer.
+#[derive(Debug)]
+struct SharedBlock {
+    rows: usize,
+    /// Columns of each key-value head, and the lanes of a row.
+    columns: Vec<usize>,
+    stride: usize,
+    /// 0 for columns that a row attended to, -inf for others: (groups, rows, stride)
+    masks: Vec<f32>,
+    keys: Table,
+    values: Table,
 }
 
 impl Clone for Scratch {
@@ -136,10 +159,10 @@ pub(super) struct LayerTokens<'a> {
     /// What the layer has read: (rows, hidden)
     pub x: &'a Tensor,
     pub norm_eps: f32,
-    /// (rows, heads * head_dim), and (rows, kv_heads * head_dim) each
+    /// (rows, heads * head_dim)
     pub queries: &'a Tensor,
-    pub keys: &'a Tensor,
-    pub values: &'a Tensor,
+    /// (rows, kv_heads * head_dim) each; none in a layer without a cache.
+    pub keys_and_values: Option<(&'a Tensor, &'a Tensor)>,
     /// As of [`Projections`].
     pub norms: Option<&'a [f64]>,
     pub angles: &'a Angles,
@@ -156,7 +179,8 @@ pub(super) struct TextTokens<'a> {
     /// Their ids (rows), and their texts (rows) if the policy asks for these.
     pub token_ids: &'a [u32],
     pub token_texts: &'a [Arc<str>],
-    pub cache: &'a mut LayerCache,
+    /// None in a layer without one.
+    pub cache: Option<&'a mut LayerCache>,
     /// (rows): is increased by the attention lost to eviction, summed over heads.
     pub lost: Option<&'a mut [f32]>,
     pub scratch: &'a mut Scratch,
@@ -169,17 +193,64 @@ impl LayerTokens<'_> {
     /// # Errors
     /// Errors of the device, and texts of which some are on a GPU and some on the host.
     pub fn attend(&self, gpu: Option<&GpuAttention>, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
-        match gpu.filter(|_| texts.iter().any(|text| matches!(text.cache.tables, Tables::Gpu(_)))) {
-            Some(gpu) => self.attend_on_gpu(gpu, texts),
-            None => self.attend_on_host(texts),
+        let is_on_gpu =
+            |text: &TextTokens<'_>| text.cache.as_ref().is_some_and(|cache| matches!(cache.tables, Tables::Gpu(_)));
+        match (gpu.filter(|_| texts.iter().any(is_on_gpu)), self.keys_and_values) {
+            (Some(gpu), _) => self.attend_on_gpu(gpu, texts),
+            (None, Some(keys_and_values)) => self.attend_on_host(keys_and_values, texts),
+            (None, None) => self.attend_to_shared(texts),
+        }
+    }
+
+    /// Attends to what the queries of another layer attended to.
+    fn attend_to_shared(&self, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+        let (rows, width) = self.queries.dims2()?;
+        let mut mixed = vec![0.0; rows * width];
+        on_host([self.queries], |[queries]| {
+            let tokens = self.projections(queries, (&[], &[]), rows);
+            let mut rest = mixed.as_mut_slice();
+            for text in texts {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
+                rest = others;
+                let blocks = text.scratch.shared.remove(&self.shape.cache);
+                let blocks = blocks.context("a layer shares the cache of a layer that comes later")?;
+                let mut start = 0;
+                for block in &blocks {
+                    let out = &mut own[start * width..][..block.rows * width];
+                    tokens.slice(text.first + start, block.rows).attend_as(block, out, text.scratch);
+                    start += block.rows;
+                }
+                text.scratch.shared.insert(self.shape.cache, blocks);
+            }
+            anyhow::Ok(())
+        })??;
+        Ok(Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?)
+    }
+
+    /// The tokens on the host, without what only some scores ask for.
+    fn projections<'a>(&'a self, queries: &'a [f32], (keys, values): (&'a [f32], &'a [f32]), rows: usize) -> Projections<'a> {
+        Projections {
+            shape: self.shape,
+            queries,
+            keys,
+            values,
+            norms: self.norms,
+            projected_norms: &[],
+            hidden: &[],
+            token_ids: &[],
+            token_texts: &[],
+            sinks: self.layer.sinks(),
+            ends_read: false,
+            angles: self.angles,
+            first: self.first,
+            rows,
         }
     }
 
     fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
         let started = Instant::now();
         let of_gpu = texts.iter_mut().map(|text| {
-            let LayerCache { entries, tables, log, is_long } = &mut *text.cache;
-            let Tables::Gpu(cache) = tables else {
+            let Some(LayerCache { entries, tables: Tables::Gpu(cache), log, is_long }) = text.cache.as_deref_mut() else {
                 bail!("caches on the host and on a GPU cannot be read together");
             };
             let lost = text.lost.as_deref_mut();
@@ -193,12 +264,14 @@ impl LayerTokens<'_> {
         Ok(out)
     }
 
-    fn attend_on_host(&self, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+    fn attend_on_host(&self, (keys, values): (&Tensor, &Tensor), texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
         let (rows, width) = self.queries.dims2()?;
         let mut mixed = vec![0.0; rows * width];
-        on_host([self.queries, self.keys, self.values], |[queries, keys, values]| {
-            let &LayerTokens { shape, norms, angles, first, .. } = self;
-            let wants = |what: fn(&Wanted) -> bool| texts.iter().any(|text| what(&text.cache.entries.wants()));
+        on_host([self.queries, keys, values], |[queries, keys, values]| {
+            let shape = self.shape;
+            let wants = |what: fn(&Wanted) -> bool| {
+                texts.iter().filter_map(|text| text.cache.as_ref()).any(|cache| what(&cache.entries.wants()))
+            };
             let projected_norms = match wants(|wanted| wanted.projected_norms) {
                 true => self.layer.projected_norms(values, shape.heads, shape.head_dim)?,
                 false => Vec::new(),
@@ -207,22 +280,8 @@ impl LayerTokens<'_> {
                 true => self.layer.hidden(self.x, self.norm_eps)?,
                 false => Vec::new(),
             };
-            let tokens = Projections {
-                shape,
-                queries,
-                keys,
-                values,
-                norms,
-                projected_norms: &projected_norms,
-                hidden: &hidden,
-                token_ids: &[],
-                token_texts: &[],
-                sinks: self.layer.sinks(),
-                ends_read: false,
-                angles,
-                first,
-                rows,
-            };
+            let tokens = self.projections(queries, (keys, values), rows);
+            let tokens = Projections { projected_norms: &projected_norms, hidden: &hidden, ..tokens };
             let mut rest = mixed.as_mut_slice();
             let parts = texts.into_iter().map(|text| {
                 let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
@@ -231,8 +290,9 @@ impl LayerTokens<'_> {
             });
             let parts: Vec<_> = parts.collect();
             parts.into_par_iter().try_for_each(|(text, mixed)| {
-                let LayerCache { entries, tables, log, is_long } = text.cache;
-                let Tables::Host(tables) = tables else { bail!("a cache is on a GPU that is not there") };
+                let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = text.cache else {
+                    bail!("a cache is on a GPU that is not there")
+                };
                 let cache = HostCache { entries, tables, log, is_long: *is_long };
                 let own = tokens.slice(text.first, text.rows);
                 let TextTokens { token_ids, token_texts, ends_read, .. } = text;
@@ -263,6 +323,9 @@ fn attend(
     scratch: &mut Scratch,
 ) {
     let width = tokens.shape.heads.heads * tokens.shape.head_dim;
+    if tokens.shape.is_shared {
+        scratch.shared.insert(tokens.shape.cache, Vec::new());
+    }
     let mut start = 0;
     while start < tokens.rows {
         // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
@@ -282,8 +345,8 @@ impl<'a> Projections<'a> {
         let hidden = self.hidden.len() / self.rows;
         Projections {
             queries: &self.queries[start * q..][..rows * q],
-            keys: &self.keys[start * kv..][..rows * kv],
-            values: &self.values[start * kv..][..rows * kv],
+            keys: part(self.keys, start * kv, rows * kv),
+            values: part(self.values, start * kv, rows * kv),
             norms: self.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
             projected_norms: part(self.projected_norms, start * kv_heads, rows * kv_heads),
             hidden: part(self.hidden, start * hidden, rows * hidden),
@@ -338,6 +401,9 @@ impl<'a> Projections<'a> {
             ends_read: self.ends_read,
         };
         let mut scan = entries.begin(rows, &new);
+        if self.shape.is_shared {
+            scan.remember_masks();
+        }
         let values = &*values;
         let logits = sized(&mut scratch.logits, heads * rows * stride);
         let queries = sized(&mut scratch.queries, heads * rows * dim);
@@ -356,6 +422,12 @@ impl<'a> Projections<'a> {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
                 }
                 stats.scan += clock.elapsed();
+                if let Some(masks) = scan.take_masks() {
+                    let rooms: Vec<usize> = columns.iter().copied().map(vector::padded).collect();
+                    let [keys, values] = [&*keys, values].map(|table| table.copy(&columns, &rooms));
+                    let block = SharedBlock { rows, columns: columns.clone(), stride, masks, keys, values };
+                    scratch.shared.entry(self.shape.cache).or_default().push(block);
+                }
             }
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
@@ -372,8 +444,62 @@ impl<'a> Projections<'a> {
             }
         }
 
-        let clock = Instant::now();
         let mixed = sized(&mut scratch.mixed, heads * rows * dim);
+        self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out), stats);
+        let kept = scan.finish();
+        if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
+            let seen = entries.seen;
+            all_keys.reserve(vector::padded(seen));
+            self.store_keys(all_keys, &vec![seen - rows; kv_heads]);
+            self.measure_loss(queries, &scratch.normaliser, (all_keys, seen), &mut scratch.all_logits, lost);
+        }
+        if let Some(kept) = kept {
+            tables.keep(&kept);
+        }
+        stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
+    }
+
+    /// Attends to what the queries of another layer's block attended to.
+    fn attend_as(self, block: &SharedBlock, out: &mut [f32], scratch: &mut Scratch) {
+        let started = Instant::now();
+        let SharedBlock { rows, ref columns, stride, ref masks, ref keys, ref values } = *block;
+        let Heads { heads, .. } = self.shape.heads;
+        let dim = self.shape.head_dim;
+        let logits = sized(&mut scratch.logits, heads * rows * stride);
+        let queries = sized(&mut scratch.queries, heads * rows * dim);
+        let normaliser = &mut scratch.normaliser;
+        normaliser.max.resize(heads * rows, 0.0);
+        normaliser.sum.resize(heads * rows, 0.0);
+        // Their positions matter only where a query's temperature depends on them, which no family that shares caches has.
+        self.rotate_queries(queries, 0);
+        self.logits_of_all(queries, keys, (columns, stride), logits);
+        let groups = masks.len() / (rows * stride);
+        for head in 0..heads {
+            for row in 0..rows {
+                let weights = &mut logits[(head * rows + row) * stride..][..stride];
+                let mask = &masks[(head * groups / heads * rows + row) * stride..][..stride];
+                let at = head * rows + row;
+                (normaliser.max[at], normaliser.sum[at]) = vector::softmax_row(weights, mask);
+            }
+        }
+        let mixed = sized(&mut scratch.mixed, heads * rows * dim);
+        let stats = &mut scratch.stats;
+        let before = stats.attention_products;
+        self.mix((logits, stride, normaliser), (values, columns), (mixed, out), stats);
+        stats.attention_rest += started.elapsed().saturating_sub(stats.attention_products - before);
+    }
+
+    /// Attention weights (heads, rows, stride), not yet divided by their sums, times so many values of each key-value head: `out` takes
+    /// (rows, heads, head_dim), `mixed` is room for as much.
+    fn mix(
+        &self,
+        (logits, stride, normaliser): (&[f32], usize, &Normaliser),
+        (values, columns): (&Table, &[usize]),
+        (mixed, out): (&mut [f32], &mut [f32]),
+        stats: &mut ReadStats,
+    ) {
+        let clock = Instant::now();
+        let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.rows);
         let per_kv = self.shape.heads.per_kv_head();
         let heads_at_once = self.heads_at_once(stride);
         mixed.par_chunks_mut(per_kv * rows * dim).enumerate().with_min_len(heads_at_once).for_each(
@@ -387,7 +513,7 @@ impl<'a> Projections<'a> {
         stats.attention_flops += 4 * (per_kv * rows * columns.iter().sum::<usize>() * dim) as u64;
         for row in 0..rows {
             for head in 0..heads {
-                let scale = 1.0 / scratch.normaliser.sum[head * rows + row];
+                let scale = 1.0 / normaliser.sum[head * rows + row];
                 let from = &mixed[(head * rows + row) * dim..][..dim];
                 let to = &mut out[(row * heads + head) * dim..][..dim];
                 for (to, from) in to.iter_mut().zip(from) {
@@ -395,17 +521,6 @@ impl<'a> Projections<'a> {
                 }
             }
         }
-        let kept = scan.finish();
-        if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
-            let seen = entries.seen;
-            all_keys.reserve(vector::padded(seen));
-            self.store_keys(all_keys, &vec![seen - rows; kv_heads]);
-            self.measure_loss(queries, &scratch.normaliser, (all_keys, seen), &mut scratch.all_logits, lost);
-        }
-        if let Some(kept) = kept {
-            tables.keep(&kept);
-        }
-        stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
     /// The block's columns and rows, as scores see them.
@@ -596,8 +711,8 @@ mod tests {
         let rope = RopeShape { theta: 100.0, scaling: RopeScaling::None, dims: head_dim };
         let sizes = Sizes { hidden: 32, intermediate: 32, layers: 1, heads, head_dim, vocab: 32 };
         let model = ModelShape::llama(sizes, rope);
-        let rope = Rope::new(&model.ropes[0]);
-        let shape = AttentionShape::new(&model, model.attention[0], &rope);
+        let ropes = [Rope::new(&model.ropes[0])];
+        let (shape, rope) = (AttentionShape::new(&model, 0, &ropes), &ropes[0]);
         let mut rng = fastrand::Rng::with_seed(3);
         let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| 4.0 * rng.f32() - 2.0).collect() };
         let (queries, mut keys, values) = (&random(rows * 32), random(rows * 16), &random(rows * 16));

@@ -48,6 +48,16 @@ pub struct ModelShape {
     pub experts: Option<Experts>,
     /// Whether every head has an attention sink: a logit beside those of the entries in each softmax, whose share goes nowhere.
     pub sinks: bool,
+    /// Numbers of a token's input of its own to each layer, if it has one (Gemma 3n and 4).
+    pub per_layer_input: Option<usize>,
+    /// Whether values are made as keys are, by the same matrix, in layers without a window (Gemma 4).
+    pub keys_as_values: bool,
+    /// Whether values are divided by their root mean square (Gemma 3n and 4).
+    pub value_norm: bool,
+    /// Whether a layer's output is multiplied by a number of its own (Gemma 4).
+    pub layer_scalar: bool,
+    /// Whether the MLP is twice as wide in layers that share another's cache (Gemma 4).
+    pub double_wide_mlp: bool,
     /// Embeddings are multiplied by this number.
     pub embedding_scale: Option<f64>,
     /// Products of queries and keys are multiplied by this number.
@@ -66,6 +76,15 @@ pub struct LayerAttention {
     pub window: Option<usize>,
     /// Index among the model's rotations.
     pub rope: usize,
+    /// Key-value heads and the dimensions of a head, where they are not the model's.
+    pub sizes: Option<(usize, usize)>,
+    /// The layer whose keys and values it attends to, if it has no cache of its own.
+    pub shares: Option<usize>,
+}
+
+impl LayerAttention {
+    /// Like all other layers, without a window.
+    pub const FULL: LayerAttention = LayerAttention { window: None, rope: 0, sizes: None, shares: None };
 }
 
 /// A mixture of experts: the MLP of a token is the weighted sum of those that the router chooses for it.
@@ -207,7 +226,7 @@ impl ModelShape {
             vocab,
             norm_eps: 1e-5,
             ropes: vec![rope],
-            attention: vec![LayerAttention { window: None, rope: 0 }; layers],
+            attention: vec![LayerAttention::FULL; layers],
             tied: false,
             max_positions: 4096,
             bos: None,
@@ -218,6 +237,11 @@ impl ModelShape {
             fused: false,
             experts: None,
             sinks: false,
+            per_layer_input: None,
+            keys_as_values: false,
+            value_norm: false,
+            layer_scalar: false,
+            double_wide_mlp: false,
             embedding_scale: None,
             query_scale: 1.0 / (head_dim as f64).sqrt(),
             attention_softcap: None,
@@ -244,12 +268,14 @@ impl ModelShape {
 
     /// Checks the relations between sizes.
     pub(super) fn check(&self) -> Result<()> {
-        let (Heads { heads, kv_heads }, head_dim) = (self.heads, self.head_dim);
-        ensure!(
-            heads.is_multiple_of(kv_heads),
-            "num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}"
-        );
-        ensure!(head_dim.is_multiple_of(2), "head_dim {head_dim} is odd; rotary positions need pairs");
+        for layer in 0..self.layers {
+            let (Heads { heads, kv_heads }, head_dim) = (self.heads_of(layer), self.head_dim_of(layer));
+            ensure!(
+                heads.is_multiple_of(kv_heads),
+                "num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}"
+            );
+            ensure!(head_dim.is_multiple_of(2), "head_dim {head_dim} is odd; rotary positions need pairs");
+        }
         let parameters = self.parameters();
         ensure!(
             parameters <= MOST_PARAMETERS,
@@ -270,10 +296,35 @@ impl ModelShape {
 
     fn parameters_with(&self, of: impl Fn(&Experts) -> usize) -> u64 {
         let hidden = self.hidden as u64;
-        let norms: usize = self.layer_norms().iter().map(|(_, length)| length).sum();
-        let layers: u64 = (0..self.layers).map(|layer| self.weights_of_layer(layer, &of) + norms as u64).sum();
+        let norms = |layer: usize| self.layer_norms(layer).iter().map(|(_, length)| *length as u64).sum::<u64>();
+        let layers: u64 = (0..self.layers).map(|layer| self.weights_of_layer(layer, &of) + norms(layer)).sum();
         let embeddings = if self.tied { 1 } else { 2 } * self.vocab as u64 * hidden;
-        layers + embeddings + hidden
+        let per_layer = self.per_layer_input.unwrap_or(0) as u64;
+        let per_layer = per_layer + per_layer * self.layers as u64 * (self.vocab as u64 + hidden);
+        layers + embeddings + per_layer + hidden
+    }
+
+    /// The heads of a layer.
+    pub fn heads_of(&self, layer: usize) -> Heads {
+        let kv_heads = self.attention[layer].sizes.map_or(self.heads.kv_heads, |(kv_heads, _)| kv_heads);
+        Heads { kv_heads, ..self.heads }
+    }
+
+    /// Dimensions of a head of a layer.
+    pub fn head_dim_of(&self, layer: usize) -> usize {
+        self.attention[layer].sizes.map_or(self.head_dim, |(_, head_dim)| head_dim)
+    }
+
+    /// The layers that have a cache of their own, which are those that policies act on.
+    pub fn cached_layers(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
+        // Layers that share are the last ones.
+        let count = self.attention.iter().filter(|layer| layer.shares.is_none()).count();
+        0..count
+    }
+
+    /// The same, with what differs between them.
+    fn caches(&self) -> impl Iterator<Item = (usize, &LayerAttention)> {
+        self.cached_layers().map(|layer| (layer, &self.attention[layer]))
     }
 
     /// The experts of a layer, if it has any.
@@ -282,24 +333,36 @@ impl ModelShape {
     }
 
     /// Names and sides (out, in) of the matrices of attention: query, key, value and output, where they are not fused.
-    pub(super) fn attention_matrices(&self) -> Vec<(&'static str, usize, usize)> {
+    pub(super) fn attention_matrices(&self, layer: usize) -> Vec<(&'static str, usize, usize)> {
         let hidden = self.hidden;
-        let (query, kv) = self.projected();
+        let (query, kv) = self.projected(layer);
+        let own = self.attention[layer];
         let output = ("self_attn.o_proj", hidden, query);
         if self.fused {
             return vec![("self_attn.qkv_proj", query + 2 * kv, hidden), output];
         }
-        vec![
-            ("self_attn.q_proj", query, hidden),
-            ("self_attn.k_proj", kv, hidden),
-            ("self_attn.v_proj", kv, hidden),
-            output,
-        ]
+        let mut matrices = vec![("self_attn.q_proj", query, hidden)];
+        if own.shares.is_none() {
+            matrices.push(("self_attn.k_proj", kv, hidden));
+            if !(self.keys_as_values && own.window.is_none()) {
+                matrices.push(("self_attn.v_proj", kv, hidden));
+            }
+        }
+        matrices.push(output);
+        matrices
+    }
+
+    /// The same of a layer's input of its own.
+    pub(super) fn per_layer_matrices(&self) -> Vec<(&'static str, usize, usize)> {
+        let Some(inner) = self.per_layer_input else { return Vec::new() };
+        vec![("per_layer_input_gate", inner, self.hidden), ("per_layer_projection", self.hidden, inner)]
     }
 
     /// The same of an MLP: gate, up and down, where they are not fused.
-    pub(super) fn mlp_matrices(&self) -> Vec<(&'static str, usize, usize)> {
-        let &ModelShape { hidden, intermediate, .. } = self;
+    pub(super) fn mlp_matrices(&self, layer: usize) -> Vec<(&'static str, usize, usize)> {
+        let hidden = self.hidden;
+        let is_double = self.double_wide_mlp && self.attention[layer].shares.is_some();
+        let intermediate = self.intermediate * if is_double { 2 } else { 1 };
         let down = ("mlp.down_proj", hidden, intermediate);
         if self.fused {
             return vec![("mlp.gate_up_proj", 2 * intermediate, hidden), down];
@@ -308,21 +371,24 @@ impl ModelShape {
     }
 
     /// Numbers in the queries, and in the keys or values, of a token.
-    pub(super) fn projected(&self) -> (usize, usize) {
-        (self.heads.heads * self.head_dim, self.heads.kv_heads * self.head_dim)
+    pub(super) fn projected(&self, layer: usize) -> (usize, usize) {
+        let (Heads { heads, kv_heads }, head_dim) = (self.heads_of(layer), self.head_dim_of(layer));
+        (heads * head_dim, kv_heads * head_dim)
     }
 
     /// Names and lengths of the norms of a layer.
-    pub(super) fn layer_norms(&self) -> Vec<(&'static str, usize)> {
+    pub(super) fn layer_norms(&self, layer: usize) -> Vec<(&'static str, usize)> {
         let LayerNorms { before_attention, after_attention, before_mlp, after_mlp, of_heads } = self.norms;
         let of_rows = [before_attention, after_attention, before_mlp, after_mlp];
         let mut norms: Vec<_> = of_rows.into_iter().flatten().map(|name| (name, self.hidden)).collect();
+        norms.extend(self.per_layer_input.map(|_| (PER_LAYER_NORM, self.hidden)));
         let (query, kv) = match of_heads {
             HeadNorms::None => return norms,
-            HeadNorms::PerHead => (self.head_dim, self.head_dim),
-            HeadNorms::AllHeads => self.projected(),
+            HeadNorms::PerHead => [self.head_dim_of(layer); 2].into(),
+            HeadNorms::AllHeads => self.projected(layer),
         };
-        norms.extend([(QUERY_NORM, query), (KEY_NORM, kv)]);
+        norms.push((QUERY_NORM, query));
+        norms.extend(self.attention[layer].shares.is_none().then_some((KEY_NORM, kv)));
         norms
     }
 
@@ -338,20 +404,21 @@ impl ModelShape {
             matrices.iter().map(|(_, out, input)| out * input).sum()
         };
         let mlp = match self.experts_of(layer) {
-            None => sum(self.mlp_matrices()),
+            None => sum(self.mlp_matrices(layer)),
             Some(experts) => {
                 let shared = experts.shared.map_or(0, |shared| 3 * shared * self.hidden + self.hidden);
                 self.hidden * (experts.count + of(experts) * 3 * experts.intermediate) + shared
             }
         };
-        (sum(self.attention_matrices()) + mlp) as u64
+        (sum(self.attention_matrices(layer)) + sum(self.per_layer_matrices()) + mlp) as u64
     }
 
     /// The most numbers between the products of an MLP of one token.
     pub fn mlp_width(&self) -> usize {
         let of_experts =
             |experts: &Experts| experts.per_token * experts.intermediate + experts.shared.unwrap_or(0);
-        self.experts.as_ref().map_or(0, of_experts).max(self.intermediate)
+        let of_layer = |layer| self.mlp_matrices(layer).last().map_or(0, |(_, _, inner)| *inner);
+        self.experts.as_ref().map_or(0, of_experts).max((0..self.layers).map(of_layer).max().unwrap_or(0))
     }
 
     /// The length of texts beyond which the model has other positions (LongRoPE), if it has any.
@@ -372,46 +439,48 @@ impl ModelShape {
         self.attention.iter().filter_map(|layer| layer.window).any(|window| window < tokens)
     }
 
-    /// Bytes of a key and a value of one head, in f32.
-    fn entry_bytes(&self) -> usize {
-        2 * self.head_dim * size_of::<f32>()
+    /// Bytes of a key and a value of one head of a layer, in f32.
+    fn entry_bytes(&self, layer: usize) -> u64 {
+        (2 * self.head_dim_of(layer) * size_of::<f32>()) as u64
     }
 
     /// Bytes of every key and value of the first `tokens` of a text, as caches that branch off need them: also those that a
     /// layer's window has passed.
     pub fn prefix_bytes(&self, tokens: usize) -> u64 {
-        (self.layers * self.heads.kv_heads * self.entry_bytes()) as u64 * tokens as u64
+        let of_layer = |layer| self.heads_of(layer).kv_heads as u64 * self.entry_bytes(layer);
+        self.cached_layers().map(of_layer).sum::<u64>() * tokens as u64
     }
 
     /// Entries that every key-value head of every layer holds at most: its size where the policy holds, but no more than the layer's window;
     /// `usize::MAX` where nothing bounds it. Of heads that share their entries it is the mean.
     pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
         let of_layer = |(index, layer): (usize, &LayerAttention)| {
-            let policy = policy.map(|policy| policy.of_layer(index, self.attention.len()));
+            let policy = policy.map(|policy| policy.of_layer(index, self.cached_layers().len()));
             let policy = local_layers.policy(policy, layer.window);
-            let most = self.by_head(policy, usize::MAX, SizedPolicy::most);
+            let most = self.by_head(index, policy, usize::MAX, SizedPolicy::most);
             most.into_iter().map(|most| most.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.attention.iter().enumerate().flat_map(of_layer).collect()
+        self.caches().flat_map(of_layer).collect()
     }
 
     /// How many groups of heads decide in each layer, each for itself. Where only a window bounds a layer, all its heads keep the same.
     pub fn decision_groups(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
-        let of_layer = |layer: &LayerAttention| {
+        let of_layer = |(index, layer): (usize, &LayerAttention)| {
             let policy = local_layers.policy(policy, layer.window);
-            policy.map_or(1, |policy| self.heads.groups(policy.scope))
+            policy.map_or(1, |policy| self.heads_of(index).groups(policy.scope))
         };
-        self.attention.iter().map(of_layer).collect()
+        self.caches().map(of_layer).collect()
     }
 
     /// What a policy says of each key-value head of a layer; `without` one for all of them.
     fn by_head(
         &self,
+        layer: usize,
         policy: Option<SizedPolicy>,
         without: usize,
         of: impl Fn(SizedPolicy) -> usize,
     ) -> Vec<usize> {
-        let kv_heads = self.heads.kv_heads;
+        let kv_heads = self.heads_of(layer).kv_heads;
         policy.map_or(vec![without; kv_heads], |policy| policy.of_heads(kv_heads).map(of).collect())
     }
 
@@ -424,12 +493,12 @@ impl ModelShape {
         prompt: usize,
     ) -> Vec<usize> {
         let of_layer = |(index, layer): (usize, &LayerAttention)| {
-            let policy = policy.map(|policy| policy.of_layer(index, self.attention.len()));
+            let policy = policy.map(|policy| policy.of_layer(index, self.cached_layers().len()));
             let policy = local_layers.policy(policy, layer.window);
-            let held = self.by_head(policy, tokens, |policy| policy.entries_after(tokens, prompt));
+            let held = self.by_head(index, policy, tokens, |policy| policy.entries_after(tokens, prompt));
             held.into_iter().map(|held| held.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.attention.iter().enumerate().flat_map(of_layer).collect()
+        self.caches().flat_map(of_layer).collect()
     }
 
     /// Bytes of the cache that no policy bounds after `tokens` of a text: an entry for each in every layer. A layer with a window
@@ -438,16 +507,19 @@ impl ModelShape {
         let room = |layer: &LayerAttention| {
             layer.window.map_or(usize::MAX, |window| vector::padded(window.saturating_add(BLOCK)))
         };
-        let rooms = self.attention.iter().map(|layer| vec![room(layer).min(tokens); self.heads.kv_heads]);
+        let rooms =
+            self.caches().map(|(index, layer)| vec![room(layer).min(tokens); self.heads_of(index).kv_heads]);
         self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>())
     }
 
     /// Bytes of the keys and values of so many entries of each key-value head, in f32.
     pub fn cache_bytes_by_head(&self, entries: &[usize]) -> u64 {
-        let entry = self.entry_bytes() as u64;
-        entries.iter().fold(0, |all, held| all.saturating_add(entry.saturating_mul(*held as u64)))
+        let heads = |layer| std::iter::repeat_n(self.entry_bytes(layer), self.heads_of(layer).kv_heads);
+        let bytes = self.cached_layers().flat_map(heads).zip(entries).map(|(entry, held)| entry.saturating_mul(*held as u64));
+        bytes.fold(0, u64::saturating_add)
     }
 }
 
 pub(super) const QUERY_NORM: &str = "self_attn.q_norm";
 pub(super) const KEY_NORM: &str = "self_attn.k_norm";
+pub(super) const PER_LAYER_NORM: &str = "post_per_layer_input_norm";

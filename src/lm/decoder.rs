@@ -3,8 +3,8 @@
 use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 
-use super::config::{KEY_NORM, ModelShape, QUERY_NORM};
-use super::layers::{Linear, Products, add, bytes_of, compute_type, rms_norm};
+use super::config::{KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
+use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
 use super::mlp::Mlp;
 use super::product::{Right, product};
 use super::weights::Weights;
@@ -13,11 +13,31 @@ use crate::eviction::Heads;
 /// A layer's weights.
 pub(super) struct Layer {
     norms: Norms,
-    /// Query, key, value, output.
-    attention: [Linear; 4],
+    query: Linear,
+    /// None in a layer that shares another's cache. Without a value, values are made by the key's matrix.
+    key: Option<Linear>,
+    value: Option<Linear>,
+    output: Linear,
     /// Logits of attention sinks (heads), or none.
     sinks: Vec<f32>,
     mlp: Mlp,
+    per_layer: Option<PerLayer>,
+    /// What the output is multiplied by.
+    scalar: Option<f64>,
+}
+
+/// What a layer does with the tokens' input of its own: x + norm(project(activation(gate(x)) * input)).
+struct PerLayer {
+    gate: Linear,
+    projection: Linear,
+    norm: Tensor,
+}
+
+/// What a layer's attention reads: queries (rows, heads * head_dim), and keys and values (rows, kv_heads * head_dim) unless it shares
+/// another's cache.
+pub(super) struct Projected {
+    pub queries: Tensor,
+    pub keys_and_values: Option<(Tensor, Tensor)>,
 }
 
 /// Those that a family does not have are `None`.
@@ -28,6 +48,7 @@ struct Norms {
     after_mlp: Option<Tensor>,
     query: Option<Tensor>,
     key: Option<Tensor>,
+    value: Option<Tensor>,
 }
 
 impl Layer {
@@ -39,7 +60,7 @@ impl Layer {
         dtype: DType,
         device: &Device,
     ) -> Result<Layer> {
-        let lengths = shape.layer_norms();
+        let lengths = shape.layer_norms(index);
         let mut norm = |name: Option<&str>| -> Result<Option<Tensor>> {
             let of_name = |(other, _): &&(&str, usize)| Some(*other) == name;
             let Some((name, length)) = lengths.iter().find(of_name) else { return Ok(None) };
@@ -53,14 +74,23 @@ impl Layer {
             after_mlp: norm(shape.norms.after_mlp)?,
             query: norm(Some(QUERY_NORM))?,
             key: norm(Some(KEY_NORM))?,
+            // It has no weight.
+            value: match shape.value_norm {
+                true => Some(Tensor::ones(shape.head_dim_of(index), compute_type(device, dtype, false), device)?),
+                false => None,
+            },
         };
-        let mut matrices = take_matrices(weights, index, shape.attention_matrices(), dtype, device)?;
+        let of_per_layer = norm(Some(PER_LAYER_NORM))?;
+        let mut matrices = take_matrices(weights, index, shape.attention_matrices(index), dtype, device)?;
         if shape.fused {
-            let (query_rows, kv_rows) = shape.projected();
+            let (query_rows, kv_rows) = shape.projected(index);
             let parts = matrices[0].split([query_rows, kv_rows, kv_rows])?;
             matrices.splice(0..1, parts);
         }
-        let attention = matrices.try_into().expect("four matrices");
+        let output = matrices.pop().expect("an output matrix");
+        let mut matrices = matrices.into_iter();
+        let query = matrices.next().expect("a query matrix");
+        let (key, value) = (matrices.next(), matrices.next());
         let sinks = match shape.sinks {
             true => {
                 let name = format!("model.layers.{index}.self_attn.sinks");
@@ -68,13 +98,39 @@ impl Layer {
             }
             false => Vec::new(),
         };
-        Ok(Layer { norms, attention, sinks, mlp: Mlp::take(weights, index, shape, dtype, device)? })
+        let mlp = Mlp::take(weights, index, shape, dtype, device)?;
+        let mut matrices = take_matrices(weights, index, shape.per_layer_matrices(), dtype, device)?.into_iter();
+        let per_layer = match (matrices.next(), matrices.next(), of_per_layer) {
+            (Some(gate), Some(projection), Some(norm)) => Some(PerLayer { gate, projection, norm }),
+            _ => None,
+        };
+        let scalar = match shape.layer_scalar {
+            true => {
+                let name = format!("model.layers.{index}.layer_scalar");
+                Some(weights.take(&name, &[1], DType::F64, &Device::Cpu)?.to_vec1()?[0])
+            }
+            false => None,
+        };
+        Ok(Layer { norms, query, key, value, output, sinks, mlp, per_layer, scalar })
     }
 
     /// The same layer with products in integers, where these keep its weights.
     #[must_use]
     pub fn in_integers(self) -> Layer {
-        Layer { attention: self.attention.map(Linear::in_integers), mlp: self.mlp.in_integers(), ..self }
+        let per_layer = self.per_layer.map(|own| PerLayer {
+            gate: own.gate.in_integers(),
+            projection: own.projection.in_integers(),
+            ..own
+        });
+        Layer {
+            query: self.query.in_integers(),
+            key: self.key.map(Linear::in_integers),
+            value: self.value.map(Linear::in_integers),
+            output: self.output.in_integers(),
+            mlp: self.mlp.in_integers(),
+            per_layer,
+            ..self
+        }
     }
 
     /// Logits of attention sinks (heads), or none.
@@ -84,24 +140,45 @@ impl Layer {
 
     /// Whether any product is in integers.
     pub fn is_in_integers(&self) -> bool {
-        self.attention.iter().any(Linear::is_in_integers) || self.mlp.is_in_integers()
+        self.matrices().any(Linear::is_in_integers) || self.mlp.is_in_integers()
+    }
+
+    /// Those outside the MLP.
+    fn matrices(&self) -> impl Iterator<Item = &Linear> {
+        let per_layer = self.per_layer.iter().flat_map(|own| [&own.gate, &own.projection]);
+        [&self.query, &self.output].into_iter().chain(&self.key).chain(&self.value).chain(per_layer)
     }
 
     /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
-        let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key } = &self.norms;
-        let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key];
-        let norms: usize = norms.into_iter().flatten().map(bytes_of).sum();
-        norms + self.attention.iter().map(Linear::bytes).sum::<usize>() + self.mlp.bytes()
+        let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key, value } = &self.norms;
+        let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key, value];
+        let norms = norms.into_iter().flatten().chain(self.per_layer.as_ref().map(|own| &own.norm));
+        norms.map(bytes_of).sum::<usize>() + self.matrices().map(Linear::bytes).sum::<usize>() + self.mlp.bytes()
     }
 
-    /// Queries (rows, heads * head_dim), keys and values (rows, kv_heads * head_dim) of x (rows, hidden).
-    pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<[Tensor; 3]> {
-        let [query, key, value, _] = &self.attention;
-        let eps = shape.norm_eps;
-        let normed = norm(x, self.norms.before_attention.as_ref(), eps)?; // (rows, hidden)
-        let [query, key, value] = Linear::forward_all([query, key, value], &normed, products)?;
-        Ok([norm(&query, self.norms.query.as_ref(), eps)?, norm(&key, self.norms.key.as_ref(), eps)?, value])
+    /// What attention reads of x (rows, hidden).
+    pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Projected> {
+        let (norms, eps) = (&self.norms, shape.norm_eps);
+        let normed = norm(x, norms.before_attention.as_ref(), eps)?; // (rows, hidden)
+        let (query, keys_and_values) = match (&self.key, &self.value) {
+            (Some(key), Some(value)) => {
+                let [query, key, value] = Linear::forward_all([&self.query, key, value], &normed, products)?;
+                (query, Some((key, value)))
+            }
+            (Some(key), None) => {
+                let [query, key] = Linear::forward_all([&self.query, key], &normed, products)?;
+                (query, Some((key.clone(), key)))
+            }
+            (None, _) => (self.query.forward(&normed, products)?, None),
+        };
+        let keys_and_values = keys_and_values.map(|(key, value)| {
+            anyhow::Ok((norm(&key, norms.key.as_ref(), eps)?, norm(&value, norms.value.as_ref(), eps)?))
+        });
+        Ok(Projected {
+            queries: norm(&query, norms.query.as_ref(), eps)?,
+            keys_and_values: keys_and_values.transpose()?,
+        })
     }
 
     /// What the projections read of x (rows, hidden): after the norm, if there is one.
@@ -115,7 +192,7 @@ impl Layer {
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
-        let [.., output] = &self.attention;
+        let output = &self.output;
         let (width, (outputs, input)) = (heads.kv_heads * dim, output.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];
@@ -141,14 +218,29 @@ impl Layer {
         Ok(norms.into_iter().map(|norm| (norm / heads.per_kv_head() as f64) as f32).collect())
     }
 
-    /// The layer's output (rows, hidden), from its input x and the output of attention (rows, heads * head_dim).
-    pub fn finish(&self, x: &Tensor, mixed: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
-        let [.., output] = &self.attention;
+    /// The layer's output (rows, hidden), from its input x, the output of attention (rows, heads * head_dim), and the tokens' input of the
+    /// layer's own (rows, per_layer_input), if there is one.
+    pub fn finish(
+        &self,
+        x: &Tensor,
+        mixed: &Tensor,
+        per_layer: Option<&Tensor>,
+        shape: &ModelShape,
+        products: Products,
+    ) -> Result<Tensor> {
         let eps = shape.norm_eps;
-        let attended = norm(&output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
+        let attended = norm(&self.output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
         let x = add(attended, x)?; // (rows, hidden)
         let normed = norm(&x, self.norms.before_mlp.as_ref(), eps)?;
-        add(x, &norm(&self.mlp.forward(&normed, shape, products)?, self.norms.after_mlp.as_ref(), eps)?)
+        let mut x = add(x, &norm(&self.mlp.forward(&normed, shape, products)?, self.norms.after_mlp.as_ref(), eps)?)?;
+        if let (Some(PerLayer { gate, projection, norm }), Some(input)) = (&self.per_layer, per_layer) {
+            let own = gated(gate.forward(&x, products)?, input, shape.activation)?;
+            x = add(rms_norm(&projection.forward(&own, products)?, norm, eps)?, &x)?;
+        }
+        Ok(match self.scalar {
+            Some(scalar) => (x * scalar)?,
+            None => x,
+        })
     }
 }
 

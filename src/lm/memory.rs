@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::attention::{AttentionShape, Scratch};
 use super::block_vectors::{BlockVectors, CachedKeys};
-use super::config::{LayerAttention, ModelShape};
+use super::config::ModelShape;
 use super::gpu::GpuCache;
 use super::rerotation::RerotatedKeys;
 use super::rope::Frequencies;
@@ -29,6 +29,7 @@ pub const BLOCK: usize = 128;
 /// document that is read once.
 #[derive(Clone, Debug)]
 pub struct Memory {
+    /// Those of the layers that have a cache of their own.
     pub(super) layers: Vec<LayerCache>,
     /// The tokens read so far.
     pub(super) tokens: Vec<u32>,
@@ -172,12 +173,13 @@ fn salt(seed: u64, layer: usize) -> u64 {
 impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
     pub(super) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>, on_gpu: bool) -> Memory {
-        let (heads, head_dim) = (shape.heads, shape.head_dim);
+        let caches = shape.cached_layers().len();
         let is_long = shape.length_of_usual_positions().is_some_and(|usual| plan.text > usual);
-        let layer = |(index, own): (usize, &LayerAttention)| {
+        let layer = |index: usize| {
+            let (heads, head_dim) = (shape.heads_of(index), shape.head_dim_of(index));
             let salt = salt(plan.seed, index);
-            let window = own.window;
-            let policy = plan.policy.map(|policy| policy.of_layer(index, shape.attention.len()));
+            let window = shape.attention[index].window;
+            let policy = plan.policy.map(|policy| policy.of_layer(index, caches));
             let policy = plan.local_layers.policy(policy, window);
             let (entries, rooms) = match policy {
                 None => {
@@ -186,7 +188,7 @@ impl Memory {
                     let entries =
                         CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points).of_layer(index);
                     let own = plan.cuts.iter().filter_map(|(policy, local_layers, seed)| {
-                        let policy = policy.of_layer(index, shape.attention.len());
+                        let policy = policy.of_layer(index, caches);
                         Some((local_layers.policy(Some(policy), window)?, self::salt(*seed, index)))
                     });
                     (entries.with_cuts(&own.collect::<Vec<_>>()), rooms)
@@ -232,7 +234,7 @@ impl Memory {
             LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long }
         };
         Memory {
-            layers: shape.attention.iter().enumerate().map(layer).collect(),
+            layers: shape.cached_layers().map(layer).collect(),
             tokens: Vec::new(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),

@@ -47,9 +47,9 @@ impl Mlp {
         device: &Device,
     ) -> Result<Mlp> {
         let Some(own) = shape.experts_of(index) else {
-            let mut matrices = take_matrices(weights, index, shape.mlp_matrices(), dtype, device)?;
+            let mut matrices = take_matrices(weights, index, shape.mlp_matrices(index), dtype, device)?;
             if shape.fused {
-                let parts = matrices[0].split([shape.intermediate; 2])?;
+                let parts = matrices[0].split([shape.intermediate; 2])?; // gate and up
                 matrices.splice(0..1, parts);
             }
             return Ok(Mlp::Dense(Gated::of(matrices)));

@@ -69,25 +69,31 @@ impl LanguageModel {
             let Part { tokens, token_texts, first, mut lost, mut caches, next } = part;
             let ends_read = first + tokens.len() == positions.len();
             let x = self.embed(tokens, compute)?; // (rows, hidden)
-            let rows = Rows { x, first, angles: &angles, compute_f64 };
+            let per_layer = self.per_layer_inputs(tokens, &x, products)?;
+            let rows = Rows { x, per_layer, first, angles: &angles, compute_f64 };
             let part = tokens.len();
             let (states, dense) = self.through_layers(rows, products, |_, rows| {
-                let cache = caches.next().context("the part of the text before this one failed")?;
+                // A layer that shares another's cache leaves it alone.
+                let mut cache = match rows.keys_and_values {
+                    Some(_) => Some(caches.next().context("the part of the text before this one failed")?),
+                    None => None,
+                };
                 let (lost, scratch) = (lost.as_deref_mut(), &mut *scratch);
-                let own = &mut *cache;
                 let text = TextTokens {
                     first: 0,
                     rows: part,
                     ends_read,
                     token_ids: tokens,
                     token_texts,
-                    cache: own,
+                    cache: cache.as_deref_mut(),
                     lost,
                     scratch,
                 };
                 let mixed = rows.attend(self.gpu(), vec![text])?;
                 // After the last part nobody receives it.
-                let _ = next.send(cache);
+                if let Some(cache) = cache {
+                    let _ = next.send(cache);
+                }
                 Ok(mixed)
             })?;
             scratch.stats.dense += dense;
@@ -120,7 +126,7 @@ impl LanguageModel {
         let states = done.into_values().collect::<Result<Vec<_>>>()?;
         memory.tokens.extend(tokens);
         if let (Some(all), Some(lost)) = (&mut memory.lost, lost) {
-            let share = 1.0 / (self.shape().layers * self.shape().heads.heads) as f32;
+            let share = 1.0 / (self.shape().cached_layers().len() * self.shape().heads.heads) as f32;
             all.extend(lost.iter().map(|lost| lost * share));
         }
         joined(states)

@@ -66,7 +66,7 @@ impl Weights {
             matrix("lm_head.weight".into(), vocab, hidden, 1.5)?;
         }
         for layer in 0..shape.layers {
-            for (name, out, input) in [shape.attention_matrices(), shape.mlp_matrices()].concat() {
+            for (name, out, input) in [shape.attention_matrices(layer), shape.mlp_matrices(layer)].concat() {
                 let gain = match name {
                     "self_attn.q_proj" => 1.5 * sharpness,
                     "self_attn.k_proj" => 1.5,
@@ -78,7 +78,7 @@ impl Weights {
         let neutral = if shape.norm_adds_one { 0f32 } else { 1.0 };
         let norm = |length: usize| Tensor::full(neutral, length, &candle_core::Device::Cpu);
         for layer in 0..shape.layers {
-            for (name, length) in shape.layer_norms() {
+            for (name, length) in shape.layer_norms(layer) {
                 tensors.insert(format!("model.layers.{layer}.{name}.weight"), norm(length)?);
             }
         }

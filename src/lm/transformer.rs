@@ -16,8 +16,8 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::attention::{AttentionShape, LayerTokens, TextTokens};
-use super::config::{LayerAttention, ModelShape};
-use super::decoder::{Layer, take_norm};
+use super::config::ModelShape;
+use super::decoder::{Layer, Projected, take_norm};
 use super::device::Device;
 use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
@@ -46,6 +46,7 @@ pub struct LanguageModel {
     pub(super) ropes: Vec<Rope>,
     /// (vocab, hidden)
     embedding: Weight,
+    per_layer: Option<PerLayerInputs>,
     layers: Vec<Layer>,
     /// (hidden)
     norm: Tensor,
@@ -59,6 +60,16 @@ pub struct LanguageModel {
     stop: Arc<AtomicBool>,
     tokenizer: Option<Arc<Tokenizer>>,
     pub(super) repeat_request: Option<RepeatRequest>,
+}
+
+/// What makes a token's input of its own to each layer (Gemma 3n and 4).
+struct PerLayerInputs {
+    /// (vocab, layers * per_layer_input)
+    embedding: Weight,
+    /// (layers * per_layer_input, hidden)
+    projection: Linear,
+    /// (per_layer_input)
+    norm: Tensor,
 }
 
 /// The error of a read that was stopped on request.
@@ -185,6 +196,20 @@ impl LanguageModel {
             (matrix(input)?, matrix(output)?)
         };
 
+        let per_layer = match shape.per_layer_input {
+            None => None,
+            Some(dim) => {
+                let width = shape.layers * dim;
+                let name = "model.per_layer_model_projection";
+                let norm = take_norm(&mut weights, "model.per_layer_projection_norm.weight", dim, &shape, dtype, device)?;
+                let embedding = "model.embed_tokens_per_layer.weight";
+                Some(PerLayerInputs {
+                    embedding: weights.take_matrix(embedding, (vocab, width), dtype, device)?,
+                    projection: Linear::take(&mut weights, name, (width, hidden), dtype, device)?,
+                    norm,
+                })
+            }
+        };
         let layers = (0..shape.layers)
             .map(|index| Layer::take(&mut weights, index, &shape, dtype, device))
             .collect::<Result<Vec<_>>>()?;
@@ -193,6 +218,7 @@ impl LanguageModel {
         Ok(LanguageModel {
             ropes: shape.ropes.iter().map(Rope::new).collect(),
             embedding,
+            per_layer,
             layers,
             norm,
             head: Linear::new(head, None),
@@ -233,7 +259,9 @@ impl LanguageModel {
             "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
              hint: leave `arithmetic` out, or round them with `dtype: bf16`"
         );
-        Ok(LanguageModel { layers, head, arithmetic, ..self })
+        let per_layer =
+            self.per_layer.map(|own| PerLayerInputs { projection: own.projection.in_integers(), ..own });
+        Ok(LanguageModel { layers, head, per_layer, arithmetic, ..self })
     }
 
     /// The same model, asked in other words to repeat prompts.
@@ -271,7 +299,9 @@ impl LanguageModel {
     pub fn weight_bytes(&self) -> u64 {
         let head = if self.shape.tied { 0 } else { self.head.bytes() };
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        (self.embedding.bytes() + head + bytes_of(&self.norm) + layers) as u64
+        let of_inputs = |own: &PerLayerInputs| own.embedding.bytes() + own.projection.bytes() + bytes_of(&own.norm);
+        let per_layer = self.per_layer.as_ref().map_or(0, of_inputs);
+        (self.embedding.bytes() + head + bytes_of(&self.norm) + layers + per_layer) as u64
     }
 
     /// The device that products with weights run on.
@@ -281,8 +311,9 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        // The kernels know no attention sinks.
-        Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks)
+        // The kernels know no attention sinks, and no layers that attend to another's entries.
+        let shares = self.shape.cached_layers().len() < self.shape.layers;
+        Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks && !shares)
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
@@ -319,10 +350,9 @@ impl LanguageModel {
         joined(states)
     }
 
-    /// The attention of every layer.
+    /// The attention of every layer with a cache.
     fn attention_shapes(&self) -> Vec<AttentionShape<'_>> {
-        let shape = |own: &LayerAttention| AttentionShape::new(&self.shape, *own, &self.ropes[own.rope]);
-        self.shape.attention.iter().map(shape).collect()
+        self.shape.cached_layers().map(|layer| AttentionShape::new(&self.shape, layer, &self.ropes)).collect()
     }
 
     fn check_tokens(&self, tokens: &[u32]) -> Result<()> {
@@ -421,13 +451,13 @@ impl LanguageModel {
         let texts = memories.iter().zip(tokens).map(|(memory, token)| self.token_texts(memory, &[*token]));
         let token_texts: Vec<Vec<Arc<str>>> = texts.collect::<Result<_>>()?;
         let x = self.embed(tokens, compute)?; // (texts, hidden)
-        let rows = Rows { x, first: 0, angles: &angles, compute_f64 };
+        let rows = Rows { per_layer: self.per_layer_inputs(tokens, &x, Products::Few)?, x, first: 0, angles: &angles, compute_f64 };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
         let attention = |layer: usize, rows: LayerTokens<'_>| {
             let texts = memories.iter_mut().zip(&token_texts).enumerate().map(|(first, (memory, token_texts))| {
                 let Memory { layers, scratch, .. } = &mut **memory;
-                let (cache, token_ids) = (&mut layers[layer], &tokens[first..first + 1]);
+                let (cache, token_ids) = (layers.get_mut(layer), &tokens[first..first + 1]);
                 TextTokens { first, rows: 1, ends_read: true, token_ids, token_texts, cache, lost: None, scratch }
             });
             rows.attend(self.gpu(), texts.collect())
@@ -473,6 +503,17 @@ impl LanguageModel {
         })
     }
 
+    /// The tokens' inputs to each layer beside their embeddings x (rows, hidden), if the model has any: (rows, layers * per_layer_input).
+    pub(super) fn per_layer_inputs(&self, tokens: &[u32], x: &Tensor, products: Products) -> Result<Option<Tensor>> {
+        let Some(PerLayerInputs { embedding, projection, norm }) = &self.per_layer else { return Ok(None) };
+        let dim = norm.elem_count();
+        let projected = (projection.forward(x, products)? * (self.shape.hidden as f64).powf(-0.5))?;
+        let (rows, width) = projected.dims2()?;
+        let projected = rms_norm(&projected.reshape(((), dim))?, norm, self.shape.norm_eps)?.reshape((rows, width))?;
+        let own = (embedding.embed(tokens, x.dtype())? * (dim as f64).sqrt())?;
+        Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
+    }
+
     /// Takes rows through all layers and the last norm: (rows, hidden). `attention(layer, rows)` computes their attention in a
     /// layer, (rows, heads * head_dim). Also returns the time that products with weights took.
     pub(super) fn through_layers(
@@ -481,8 +522,7 @@ impl LanguageModel {
         products: Products,
         mut attention: impl FnMut(usize, LayerTokens<'_>) -> Result<Tensor>,
     ) -> Result<(Tensor, Duration)> {
-        let Rows { mut x, first, angles, compute_f64 } = rows;
-        let head_dim = self.shape.head_dim;
+        let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
         let mut dense = Duration::ZERO;
         for (index, layer) in self.layers.iter().enumerate() {
             if self.stop.load(Ordering::Relaxed) {
@@ -491,24 +531,24 @@ impl LanguageModel {
             let clock = Instant::now();
             let at = || format!("layer {index}");
             let own = self.shape.attention[index];
-            let shape = AttentionShape::new(&self.shape, own, &self.ropes[own.rope]);
-            let [queries, keys, values] = layer.project(&x, &self.shape, products).with_context(at)?;
+            let shape = AttentionShape::new(&self.shape, index, &self.ropes);
+            let Projected { queries, keys_and_values } =
+                layer.project(&x, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
             if index + 1 == self.layers.len() {
                 // Norms of keys do not depend on what follows.
                 x = x.to_dtype(self.compute_type(false))?;
             }
-            let norms = if compute_f64 { Some(key_norms(&keys, head_dim)?) } else { None };
-            let (queries, keys, values) = (&queries, &keys, &values);
+            let keys = keys_and_values.as_ref().filter(|_| compute_f64).map(|(keys, _)| keys);
+            let norms = keys.map(|keys| key_norms(keys, shape.head_dim)).transpose()?;
             let (norms, angles) = (norms.as_deref(), &angles[own.rope]);
             let rows = LayerTokens {
                 shape: &shape,
                 layer,
                 x: &x,
                 norm_eps: self.shape.norm_eps,
-                queries,
-                keys,
-                values,
+                queries: &queries,
+                keys_and_values: keys_and_values.as_ref().map(|(keys, values)| (keys, values)),
                 norms,
                 angles,
                 first,
@@ -516,7 +556,13 @@ impl LanguageModel {
             let mixed = attention(index, rows)?;
             let clock = Instant::now();
             let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
-            x = layer.finish(&x, &mixed, &self.shape, products).with_context(at)?;
+            let per_layer = match (&per_layer, self.shape.per_layer_input) {
+                (Some(inputs), Some(dim)) => {
+                    Some(inputs.narrow(1, index * dim, dim)?.contiguous()?.to_dtype(x.dtype())?)
+                }
+                _ => None,
+            };
+            x = layer.finish(&x, &mixed, per_layer.as_ref(), &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
         }
         Ok((rms_norm(&x, &self.norm, self.shape.norm_eps)?, dense))
@@ -616,6 +662,8 @@ fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
 pub(super) struct Rows<'a> {
     /// Their embeddings: (rows, hidden)
     pub x: Tensor,
+    /// Their inputs to each layer, if the model has any: (rows, layers * per_layer_input)
+    pub per_layer: Option<Tensor>,
     /// The first of them in `angles`.
     pub first: usize,
     pub angles: &'a [Angles],

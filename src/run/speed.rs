@@ -123,13 +123,20 @@ fn shortest(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// The shape with fewer layers and sides small enough for a short measurement. Heads stay as they are.
 fn small(shape: &ModelShape) -> ModelShape {
-    let mut shape = ModelShape { intermediate: shape.mlp_width(), experts: None, ..shape.clone() };
+    let mut shape = ModelShape {
+        intermediate: shape.mlp_width(),
+        experts: None,
+        per_layer_input: None,
+        layer_scalar: false,
+        double_wide_mlp: false,
+        ..shape.clone()
+    };
     while shape.layer_weights() > LAYER && shape.hidden > 64 {
         shape.hidden = shape.hidden.div_ceil(2);
         shape.intermediate = shape.intermediate.div_ceil(2);
     }
     shape.vocab = shape.vocab.min(OUTPUT / shape.hidden);
     shape.layers = (LAYERS / shape.layer_weights()).clamp(1, shape.layers);
-    shape.attention = vec![LayerAttention { window: None, rope: 0 }; shape.layers];
+    shape.attention = vec![LayerAttention::FULL; shape.layers];
     shape
 }

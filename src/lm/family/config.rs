@@ -179,12 +179,12 @@ const FULL: &str = "full_attention";
 
 /// Layers of which some have a window.
 pub(super) fn windows(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    sliding.iter().map(|sliding| LayerAttention { window: window.filter(|_| *sliding), rope: 0 }).collect()
+    sliding.iter().map(|sliding| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::FULL }).collect()
 }
 
 /// The same, where layers with a window have the first rotation and the others the second.
 pub(super) fn windows_and_ropes(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
     let layer =
-        |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), rope: usize::from(!sliding) };
+        |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), rope: usize::from(!sliding), ..LayerAttention::FULL };
     sliding.iter().map(layer).collect()
 }

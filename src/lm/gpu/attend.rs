@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor};
 
 use super::arena::{Arena, Piece};
@@ -105,7 +105,8 @@ impl GpuAttention {
     /// Errors of the device, its memory among them.
     pub fn attend(&self, tokens: &LayerTokens<'_>, texts: Vec<GpuText<'_>>) -> Result<Tensor> {
         let f32_of = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.contiguous();
-        let projections = [f32_of(tokens.queries)?, f32_of(tokens.keys)?, f32_of(tokens.values)?];
+        let (keys, values) = tokens.keys_and_values.context("a layer without a cache has none on the GPU")?;
+        let projections = [f32_of(tokens.queries)?, f32_of(keys)?, f32_of(values)?];
         let out = Tensor::zeros(projections[0].shape(), DType::F32, projections[0].device())?;
         let mut left: Vec<GpuText<'_>> = texts;
         while !left.is_empty() {

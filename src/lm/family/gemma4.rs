@@ -1,0 +1,112 @@
+//! Gemma 4: layers with a window and layers without have other heads and rotations, the last layers attend to another's cache, keys may be
+//! values, values have a norm, and each layer has an input of its own. transformers `models/gemma4`.
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use super::super::config::{HeadNorms, LayerAttention, LayerNorms, ModelShape};
+use super::super::rope_shape::{RopeScaling, RopeShape};
+use super::config::{Config, windows_and_ropes};
+use super::gemma2;
+
+pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
+    let shape = gemma2::decoder(config)?;
+    ensure!(
+        config.field::<&str>("use_bidirectional_attention")? != Some("all"),
+        "its attention looks ahead (use_bidirectional_attention): it is no language model"
+    );
+    ensure!(
+        config.field("enable_moe_block")? != Some(true),
+        "its layers have experts beside their MLP (enable_moe_block), which are not computed here"
+    );
+    let mut sliding = config.sliding(shape.layers, |layer| (layer + 1) % 6 != 0)?;
+    sliding[shape.layers - 1] = false;
+    let sizes = sizes(config, &shape, &sliding)?;
+    let head_dim = |is_sliding: bool| {
+        let layer = sliding.iter().position(|own| *own == is_sliding);
+        layer.and_then(|layer| sizes[layer]).map_or(shape.head_dim, |(_, head_dim)| head_dim)
+    };
+    let shared = config.size("num_kv_shared_layers", shape.layers)?.unwrap_or(0);
+    let attention = windows_and_ropes(&sliding, config.window(Some(512))?);
+    let attention = attention.into_iter().zip(&sizes).map(|(own, sizes)| LayerAttention { sizes: *sizes, ..own });
+    Ok(ModelShape {
+        ropes: vec![rope(config, "sliding_attention", head_dim(true))?, rope(config, "full_attention", head_dim(false))?],
+        attention: with_shared(attention.collect(), shape.layers - shared)?,
+        norms: LayerNorms { of_heads: HeadNorms::PerHead, ..LayerNorms::GEMMA },
+        norm_adds_one: false,
+        query_scale: 1.0,
+        logit_softcap: config.positive("final_logit_softcapping")?.map(|cap| cap as f32),
+        per_layer_input: match config.field::<usize>("hidden_size_per_layer_input")? {
+            Some(0) => None,
+            _ => Some(config.size("hidden_size_per_layer_input", 1 << 18)?.unwrap_or(256)),
+        },
+        keys_as_values: config.field("attention_k_eq_v")?.unwrap_or(false),
+        double_wide_mlp: config.field("use_double_wide_mlp")?.unwrap_or(false),
+        value_norm: true,
+        layer_scalar: true,
+        ..shape
+    })
+}
+
+/// Layers from `first` on attend to the cache of the last layer of their kind before it.
+pub(super) fn with_shared(mut attention: Vec<LayerAttention>, first: usize) -> Result<Vec<LayerAttention>> {
+    for layer in first..attention.len() {
+        let is_windowed = attention[layer].window.is_some();
+        let source = attention[..first].iter().rposition(|own| own.window.is_some() == is_windowed);
+        attention[layer].shares = Some(source.with_context(|| {
+            format!("layer {layer} shares the cache of a layer before {first} of its kind, and there is none")
+        })?);
+    }
+    Ok(attention)
+}
+
+/// Key-value heads and dimensions of a head in layers where they are not those of layers with a window: of published files for all layers
+/// without one, in transformers 5 by layer.
+fn sizes(config: &Config<'_>, shape: &ModelShape, sliding: &[bool]) -> Result<Vec<Option<(usize, usize)>>> {
+    let most = 1 << 14;
+    let own = |config: &Config<'_>, kv_heads: &str, head_dim: &str| {
+        anyhow::Ok((
+            config.size(kv_heads, most)?.unwrap_or(shape.heads.kv_heads),
+            config.size(head_dim, most)?.unwrap_or(shape.head_dim),
+        ))
+    };
+    if let Value::Object(layers) = &config.json["per_layer_config"] {
+        let of_layer = |layer: usize| {
+            let json = layers.get(&layer.to_string());
+            json.map(|json| own(&Config { json }, "num_key_value_heads", "head_dim")).transpose()
+        };
+        return (0..sliding.len()).map(of_layer).collect();
+    }
+    let (kv_heads, mut head_dim) = own(config, "num_global_key_value_heads", "global_head_dim")?;
+    if config.json["global_head_dim"].is_null() {
+        head_dim = 512;
+    }
+    let keys_as_values = config.field("attention_k_eq_v")?.unwrap_or(false);
+    let kv_heads = if keys_as_values { kv_heads } else { shape.heads.kv_heads };
+    Ok(sliding.iter().map(|sliding| (!sliding).then_some((kv_heads, head_dim))).collect())
+}
+
+/// The rotation of a kind of layers. In a `proportional` one only the first pairs of dimensions turn, as fast as if all did.
+fn rope(config: &Config<'_>, kind: &str, head_dim: usize) -> Result<RopeShape> {
+    let default = match kind {
+        "full_attention" => serde_json::json!({"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}),
+        _ => serde_json::json!({"rope_type": "default", "rope_theta": 1e4}),
+    };
+    let record = match &config.json["rope_parameters"] {
+        Value::Null => &default,
+        all => match &all[kind] {
+            Value::Null => bail!("rope_parameters has no {kind}"),
+            record => record,
+        },
+    };
+    if record["rope_type"] != "proportional" {
+        return RopeShape::parse(record, &Value::Null, 1e4, head_dim);
+    }
+    let number = |name: &str, default: f64| record[name].as_f64().unwrap_or(default);
+    let (theta, factor, share) =
+        (number("rope_theta", 1e4), number("factor", 1.0), number("partial_rotary_factor", 1.0));
+    ensure!(theta > 0.0 && factor > 0.0 && (0.0..=1.0).contains(&share), "rope_parameters has {record}");
+    let (turning, pairs) = ((share * head_dim as f64 / 2.0) as usize, head_dim / 2);
+    let factors = (0..pairs).map(|pair| if pair < turning { factor } else { f64::INFINITY });
+    Ok(RopeShape { theta, scaling: RopeScaling::Factors(factors.collect()), dims: head_dim })
+}
