@@ -36,6 +36,9 @@ def default(theta, **more):
     return dict(rope_type="default", rope_theta=theta) | more
 
 
+GEMMA4 = dict(sliding_attention=default(200.0),
+              full_attention=dict(rope_type="proportional", partial_rotary_factor=0.5, rope_theta=8000.0))
+
 # name -> the configuration, beside TINY
 FAMILIES = {
     "qwen3": dict(model_type="qwen3", head_dim=12, rope_parameters=default(5000.0), tie_word_embeddings=True),
@@ -46,6 +49,16 @@ FAMILIES = {
                    layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
                    rope_parameters=dict(sliding_attention=default(200.0),
                                         full_attention=dict(rope_type="linear", factor=8.0, rope_theta=8000.0))),
+    "gemma4": dict(model_type="gemma4_text", num_hidden_layers=6, head_dim=8, global_head_dim=12, sliding_window=24,
+                   layer_types=["sliding_attention", "full_attention"] * 3, num_kv_shared_layers=2,
+                   hidden_size_per_layer_input=6, vocab_size_per_layer_input=64, use_double_wide_mlp=True,
+                   final_logit_softcapping=2.5, rope_parameters=GEMMA4),
+    "gemma4-dense": dict(model_type="gemma4_text", num_hidden_layers=3, num_key_value_heads=4, num_global_key_value_heads=2,
+                         attention_k_eq_v=True, head_dim=8, global_head_dim=16, sliding_window=24, hidden_size_per_layer_input=0,
+                         layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_parameters=GEMMA4),
+    "gemma4-moe": dict(model_type="gemma4_text", head_dim=8, global_head_dim=8, sliding_window=24, hidden_size_per_layer_input=0,
+                       layer_types=["sliding_attention", "sliding_attention", "full_attention"], enable_moe_block=True, num_experts=5,
+                       top_k_experts=2, moe_intermediate_size=12, rope_parameters=GEMMA4),
     "phi3": dict(model_type="phi3", sliding_window=40, rope_parameters=default(10000.0, partial_rotary_factor=0.75)),
     "phi3-longrope": dict(model_type="phi3", original_max_position_embeddings=64, tie_word_embeddings=True,
                           rope_parameters=LONGROPE | dict(partial_rotary_factor=0.75)),
@@ -108,15 +121,22 @@ def compute(folder, text):
 
 def fill(model, seed):
     """Random weights: noise of std 1 / sqrt(fan-in), more for queries and keys, so that logits have a std of about 2."""
-    rng, neutral = np.random.default_rng(seed), 0.0 if "gemma" in model.config.model_type else 1.0
+    rng, neutral = np.random.default_rng(seed), 0.0 if model.config.model_type in ("gemma2", "gemma3_text") else 1.0
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.copy_(torch.tensor(rng.uniform(0.6, 1.4, 1)))
     for name, p in model.named_parameters():
         noise = torch.from_numpy(rng.standard_normal(p.shape, dtype=np.float32))
         if "q_norm" in name or "k_norm" in name:
             weight = neutral + 0.4 + 0.2 * noise
+            if model.config.model_type == "gemma4_text":
+                weight *= 0.7  # its logits are not divided by anything
         elif "norm" in name:
             weight = neutral + 0.1 * noise
         elif name.endswith("bias"):
             weight = 0.3 * noise
+        elif name.endswith("scale"):
+            weight = 1 + 0.2 * noise
         elif name.endswith("sinks"):
             weight = 1 + noise
         else:

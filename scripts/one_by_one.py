@@ -6,6 +6,8 @@ positions). Token t joins the cache, attends to the entries in it, and then entr
 scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `knorm` takes the key before rotation,
 after a norm of keys if the family has one.
 
+A layer that shares another's keys and values has no entries: its query at t attends to what that layer's query at t attended to.
+
 A head's attention sink is a logit more in its softmax, whose weight goes to no entry.
 
 In a layer with a window W of its own the query at t sees the positions > t - W. There
@@ -17,7 +19,7 @@ In a layer with a window W of its own the query at t sees the positions > t - W.
 transformers computes norms, rotations and softmax in float32 whatever the weights are; within `float64_everywhere`, and with a
 model that is loaded as `exact`, that is float64, too.
 """
-import contextlib, sys
+import contextlib, inspect, sys
 import numpy as np
 import torch, transformers
 
@@ -34,6 +36,7 @@ class OneByOne:
         self.by_head = self.policy in ("h2o", "tova-head", "knorm")
         self.unrotated, self.has_windows = None, False
         self.survivors, self.evicted, self.narrowest = [], [], np.inf
+        self.attended = {}  # by the kind of layer: what the queries of the layer that others share attended to, (groups)(t)
 
     def __call__(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, s_aux=None, **_):
         q, k, v, unrotated = (x[0].numpy() for x in (query, key, value, key if self.unrotated is None else self.unrotated))
@@ -45,12 +48,14 @@ class OneByOne:
             size = np.inf
         elif window:
             size = min(size, window)
-        out, survivors = np.zeros((1, length, heads, dim), q.dtype), []
+        out, survivors, attended = np.zeros((1, length, heads, dim), q.dtype), [], []
+        shares = getattr(module, "is_kv_shared_layer", False)
         for g in range(kv_heads if self.by_head else 1):
             mine = np.arange(heads).reshape(kv_heads, -1)[g] if self.by_head else range(heads)
             alive, total = np.zeros(0, int), np.zeros(length, q.dtype)
+            attended.append([])
             for t in range(length):
-                alive, rows = np.append(alive, t), []
+                alive, rows = self.attended[module.layer_type][g][t] if shares else np.append(alive, t), []
                 if window:
                     alive = alive[alive > t - window]
                 for head in mine:
@@ -64,6 +69,9 @@ class OneByOne:
                     weights /= weights.sum() + np.exp(sink - most)
                     out[0, t, head] = weights @ v[entries]
                     rows.append(weights)
+                attended[-1].append(alive)
+                if shares:
+                    continue
                 mean = np.mean(rows, 0)
                 total[alive] += mean
                 if self.policy == "full":  # the query saw what transformers' mask allows
@@ -78,7 +86,9 @@ class OneByOne:
                     self.evicted.append((module.layer_idx, g, t, int(alive[i])))
                     alive, mean = np.delete(alive, i), np.delete(mean, i)
             survivors.append(alive.tolist())
-        self.survivors.append(survivors)
+        self.survivors.append([] if shares else survivors)
+        if getattr(module, "store_full_length_kv", False):
+            self.attended[module.layer_type] = attended
         return torch.from_numpy(out), None
 
     def lowest(self, score, rounding):
@@ -133,9 +143,11 @@ def run(model, text, policy, size, local_layers):
     source = sys.modules[type(model).__module__]
     rotate = source.apply_rotary_pos_emb
 
-    def remember_key(q, k, *rotation):
-        attention.unrotated = k
-        return rotate(q, k, *rotation)
+    def remember_key(*rotated, **more):
+        # Gemma 4 rotates queries, then keys, before heads and positions change places
+        alone = next(iter(inspect.signature(rotate).parameters)) == "x"
+        attention.unrotated = rotated[0].transpose(1, 2) if alone else rotated[1]
+        return rotate(*rotated, **more)
 
     topk = torch.topk
 

@@ -193,8 +193,9 @@ impl LayerTokens<'_> {
     /// # Errors
     /// Errors of the device, and texts of which some are on a GPU and some on the host.
     pub fn attend(&self, gpu: Option<&GpuAttention>, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
-        let is_on_gpu =
-            |text: &TextTokens<'_>| text.cache.as_ref().is_some_and(|cache| matches!(cache.tables, Tables::Gpu(_)));
+        let is_on_gpu = |text: &TextTokens<'_>| {
+            text.cache.as_ref().is_some_and(|cache| matches!(cache.tables, Tables::Gpu(_)))
+        };
         match (gpu.filter(|_| texts.iter().any(is_on_gpu)), self.keys_and_values) {
             (Some(gpu), _) => self.attend_on_gpu(gpu, texts),
             (None, Some(keys_and_values)) => self.attend_on_host(keys_and_values, texts),
@@ -228,7 +229,12 @@ impl LayerTokens<'_> {
     }
 
     /// The tokens on the host, without what only some scores ask for.
-    fn projections<'a>(&'a self, queries: &'a [f32], (keys, values): (&'a [f32], &'a [f32]), rows: usize) -> Projections<'a> {
+    fn projections<'a>(
+        &'a self,
+        queries: &'a [f32],
+        (keys, values): (&'a [f32], &'a [f32]),
+        rows: usize,
+    ) -> Projections<'a> {
         Projections {
             shape: self.shape,
             queries,
@@ -250,7 +256,8 @@ impl LayerTokens<'_> {
     fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
         let started = Instant::now();
         let of_gpu = texts.iter_mut().map(|text| {
-            let Some(LayerCache { entries, tables: Tables::Gpu(cache), log, is_long }) = text.cache.as_deref_mut() else {
+            let Some(LayerCache { entries, tables: Tables::Gpu(cache), log, is_long }) = text.cache.as_deref_mut()
+            else {
                 bail!("caches on the host and on a GPU cannot be read together");
             };
             let lost = text.lost.as_deref_mut();

@@ -44,7 +44,7 @@ pub struct ModelShape {
     pub norm_adds_one: bool,
     /// Whether q, k and v are rows of one matrix, and gate and up of another (Phi-3).
     pub fused: bool,
-    /// What some layers have in place of the MLP.
+    /// What some layers have in place of the MLP, or beside it.
     pub experts: Option<Experts>,
     /// Whether every head has an attention sink: a logit beside those of the entries in each softmax, whose share goes nowhere.
     pub sinks: bool,
@@ -101,6 +101,8 @@ pub struct Experts {
     pub shared: Option<usize>,
     /// Whether gate and up are one tensor `gate_up_proj` in which their columns take turns, and all tensors are transposed, with biases.
     pub transposed: bool,
+    /// Whether they stand beside the MLP, not in its place: each with a norm before and after it, and with a scale (Gemma 4).
+    pub beside_mlp: bool,
     /// Whether a layer has experts: (layers)
     pub layers: Vec<bool>,
     pub names: ExpertNames,
@@ -109,11 +111,16 @@ pub struct Experts {
 /// What a checkpoint calls the parts of experts.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpertNames {
-    /// The module that router and experts are in.
-    pub module: &'static str,
+    /// Inside a layer.
     pub router: &'static str,
+    pub experts: &'static str,
     /// Gate, up, down.
     pub parts: [&'static str; 3],
+}
+
+impl ExpertNames {
+    pub const USUAL: ExpertNames =
+        ExpertNames { router: "mlp.gate", experts: "mlp.experts", parts: ["gate_proj", "up_proj", "down_proj"] };
 }
 
 /// The function of the gate.
@@ -381,6 +388,9 @@ impl ModelShape {
         let LayerNorms { before_attention, after_attention, before_mlp, after_mlp, of_heads } = self.norms;
         let of_rows = [before_attention, after_attention, before_mlp, after_mlp];
         let mut norms: Vec<_> = of_rows.into_iter().flatten().map(|name| (name, self.hidden)).collect();
+        if self.experts_of(layer).is_some_and(|own| own.beside_mlp) {
+            norms.extend(EXPERT_NORMS.map(|name| (name, self.hidden)));
+        }
         norms.extend(self.per_layer_input.map(|_| (PER_LAYER_NORM, self.hidden)));
         let (query, kv) = match of_heads {
             HeadNorms::None => return norms,
@@ -407,7 +417,8 @@ impl ModelShape {
             None => sum(self.mlp_matrices(layer)),
             Some(experts) => {
                 let shared = experts.shared.map_or(0, |shared| 3 * shared * self.hidden + self.hidden);
-                self.hidden * (experts.count + of(experts) * 3 * experts.intermediate) + shared
+                let mlp = if experts.beside_mlp { sum(self.mlp_matrices(layer)) } else { 0 };
+                self.hidden * (experts.count + of(experts) * 3 * experts.intermediate) + shared + mlp
             }
         };
         (sum(self.attention_matrices(layer)) + sum(self.per_layer_matrices()) + mlp) as u64
@@ -515,11 +526,18 @@ impl ModelShape {
     /// Bytes of the keys and values of so many entries of each key-value head, in f32.
     pub fn cache_bytes_by_head(&self, entries: &[usize]) -> u64 {
         let heads = |layer| std::iter::repeat_n(self.entry_bytes(layer), self.heads_of(layer).kv_heads);
-        let bytes = self.cached_layers().flat_map(heads).zip(entries).map(|(entry, held)| entry.saturating_mul(*held as u64));
+        let bytes = self
+            .cached_layers()
+            .flat_map(heads)
+            .zip(entries)
+            .map(|(entry, held)| entry.saturating_mul(*held as u64));
         bytes.fold(0, u64::saturating_add)
     }
 }
 
 pub(super) const QUERY_NORM: &str = "self_attn.q_norm";
 pub(super) const KEY_NORM: &str = "self_attn.k_norm";
+/// After the MLP, before the experts, and after them.
+pub(super) const EXPERT_NORMS: [&str; 3] =
+    ["post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"];
 pub(super) const PER_LAYER_NORM: &str = "post_per_layer_input_norm";

@@ -232,7 +232,8 @@ impl Layer {
         let attended = norm(&self.output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
         let x = add(attended, x)?; // (rows, hidden)
         let normed = norm(&x, self.norms.before_mlp.as_ref(), eps)?;
-        let mut x = add(x, &norm(&self.mlp.forward(&normed, shape, products)?, self.norms.after_mlp.as_ref(), eps)?)?;
+        let of_mlp = self.mlp.forward(&normed, &x, shape, products)?;
+        let mut x = add(norm(&of_mlp, self.norms.after_mlp.as_ref(), eps)?, &x)?;
         if let (Some(PerLayer { gate, projection, norm }), Some(input)) = (&self.per_layer, per_layer) {
             let own = gated(gate.forward(&x, products)?, input, shape.activation)?;
             x = add(rms_norm(&projection.forward(&own, products)?, norm, eps)?, &x)?;

@@ -137,6 +137,8 @@ impl Linear {
         device: &Device,
     ) -> Result<Vec<Linear>> {
         let name = |index| format!("{prefix}.{index}.{part}");
+        // Some checkpoints give the stack itself no ending.
+        weights.unstack(&format!("{prefix}.{part}"), count, |index| format!("{}.weight", name(index)))?;
         for kind in ["weight", "bias"] {
             weights
                 .unstack(&format!("{prefix}.{part}.{kind}"), count, |index| format!("{}.{kind}", name(index)))?;

@@ -31,6 +31,8 @@ pub const BLOCK: usize = 128;
 pub struct Memory {
     /// Those of the layers that have a cache of their own.
     pub(super) layers: Vec<LayerCache>,
+    /// The layers after these, which attend to the caches of these.
+    sharing_layers: usize,
     /// The tokens read so far.
     pub(super) tokens: Vec<u32>,
     pub(super) scratch: Scratch,
@@ -235,6 +237,7 @@ impl Memory {
         };
         Memory {
             layers: shape.cached_layers().map(layer).collect(),
+            sharing_layers: shape.layers - caches,
             tokens: Vec::new(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
@@ -290,6 +293,7 @@ impl Memory {
     pub(super) fn forked(&self, layers: Vec<LayerCache>, len: usize, plan: &MemoryPlan<'_>) -> Memory {
         Memory {
             layers,
+            sharing_layers: self.sharing_layers,
             tokens: self.tokens[..len].to_vec(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
@@ -466,9 +470,10 @@ impl Memory {
         self.layers.iter().map(|layer| layer.entries.lens()).collect()
     }
 
-    /// Positions of the surviving tokens: (layers)(decision groups)(entries).
+    /// Positions of the surviving tokens: (layers)(decision groups)(entries). A layer without a cache of its own has no groups.
     pub fn survivors(&self) -> Vec<Vec<&[u32]>> {
-        self.layers.iter().map(|layer| layer.entries.survivors()).collect()
+        let own = self.layers.iter().map(|layer| layer.entries.survivors());
+        own.chain(std::iter::repeat_n(Vec::new(), self.sharing_layers)).collect()
     }
 
     /// Bytes that keys and values occupy now.

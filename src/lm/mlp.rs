@@ -1,17 +1,28 @@
 //! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is one.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use candle_core::{DType, Device, Tensor};
 
-use super::config::{self, Activation, ModelShape};
-use super::decoder::take_matrices;
-use super::layers::{Linear, Products, add, gated};
+use super::config::{self, Activation, EXPERT_NORMS, ModelShape};
+use super::decoder::{take_matrices, take_norm};
+use super::layers::{Linear, Products, add, bytes_of, gated, rms_norm};
 use super::weights::Weights;
 
 /// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
 pub(super) enum Mlp {
     Dense(Gated),
-    Experts { router: Linear, experts: Vec<Gated>, shared: Option<Shared> },
+    Experts { router: Linear, experts: Vec<Gated>, shared: Option<Shared>, beside: Option<Beside> },
+}
+
+/// An MLP beside the experts.
+pub(super) struct Beside {
+    mlp: Gated,
+    /// After the MLP, before the experts, and after them: (hidden) each
+    norms: [Tensor; 3],
+    /// What the router's input is multiplied by after its norm: (hidden)
+    scale: Tensor,
+    /// What the weights of experts are multiplied by: (count)
+    expert_scales: Vec<f64>,
 }
 
 /// down(activation(gate(x)) * up(x)).
@@ -46,23 +57,26 @@ impl Mlp {
         dtype: DType,
         device: &Device,
     ) -> Result<Mlp> {
-        let Some(own) = shape.experts_of(index) else {
+        let mlp = |weights: &mut Weights| {
             let mut matrices = take_matrices(weights, index, shape.mlp_matrices(index), dtype, device)?;
             if shape.fused {
                 let parts = matrices[0].split([shape.intermediate; 2])?; // gate and up
                 matrices.splice(0..1, parts);
             }
-            return Ok(Mlp::Dense(Gated::of(matrices)));
+            anyhow::Ok(Gated::of(matrices))
         };
-        let config::ExpertNames { module, router, parts } = own.names;
+        let Some(own) = shape.experts_of(index) else { return Ok(Mlp::Dense(mlp(weights)?)) };
+        let config::ExpertNames { router, experts: prefix, parts } = own.names;
         let (hidden, inner) = (shape.hidden, own.intermediate);
-        let at = format!("model.layers.{index}.{module}");
+        let at = format!("model.layers.{index}");
         let router = Linear::take(weights, &format!("{at}.{router}"), (own.count, hidden), dtype, device)?;
-        let prefix = format!("{at}.experts");
+        let prefix = format!("{at}.{prefix}");
         let experts = if own.transposed && weights.has(&format!("{prefix}.gate_up_proj")) {
             Gated::take_transposed(weights, &prefix, (own.count, inner, hidden), dtype, device)?
         } else {
-            let is_fused = weights.has(&format!("{prefix}.gate_up_proj.weight"));
+            let is_fused = ["gate_up_proj", "gate_up_proj.weight"]
+                .iter()
+                .any(|name| weights.has(&format!("{prefix}.{name}")));
             let mut of_part =
                 |part: &str, sides| Linear::take_stacked(weights, &prefix, part, own.count, sides, dtype, device);
             let [gate, up, down] = parts;
@@ -87,7 +101,21 @@ impl Mlp {
             let weight = matrices.pop().expect("four matrices");
             anyhow::Ok(Shared { expert: Gated::of(matrices), weight })
         });
-        Ok(Mlp::Experts { router, experts, shared: shared.transpose()? })
+        let shared = shared.transpose()?;
+        let beside = if own.beside_mlp {
+            let mut norm =
+                |name: &str| take_norm(weights, &format!("{at}.{name}.weight"), hidden, shape, dtype, device);
+            let [after_mlp, before, after] = EXPERT_NORMS.map(&mut norm);
+            let norms = [after_mlp?, before?, after?];
+            let scale = weights.take(&format!("{at}.router.scale"), &[hidden], DType::F64, &Device::Cpu)?;
+            let scale = (scale * (hidden as f64).powf(-0.5))?.to_dtype(norms[0].dtype())?.to_device(device)?;
+            let scales = format!("{at}.router.per_expert_scale");
+            let expert_scales = weights.take(&scales, &[own.count], DType::F64, &Device::Cpu)?.to_vec1()?;
+            Some(Beside { mlp: mlp(weights)?, norms, scale, expert_scales })
+        } else {
+            None
+        };
+        Ok(Mlp::Experts { router, experts, shared, beside })
     }
 
     /// The same with products in integers, where these keep its weights. The router stays as it is, because a choice is not nearly right.
@@ -95,7 +123,8 @@ impl Mlp {
     pub fn in_integers(self) -> Mlp {
         match self {
             Mlp::Dense(own) => Mlp::Dense(own.in_integers()),
-            Mlp::Experts { router, experts, shared } => Mlp::Experts {
+            Mlp::Experts { router, experts, shared, beside } => Mlp::Experts {
+                beside: beside.map(|beside| Beside { mlp: beside.mlp.in_integers(), ..beside }),
                 router,
                 experts: experts.into_iter().map(Gated::in_integers).collect(),
                 shared: shared.map(|shared| Shared { expert: shared.expert.in_integers(), ..shared }),
@@ -111,29 +140,49 @@ impl Mlp {
     pub fn bytes(&self) -> usize {
         let beside = match self {
             Mlp::Dense(_) => 0,
-            Mlp::Experts { router, shared, .. } => {
-                router.bytes() + shared.as_ref().map_or(0, |shared| shared.weight.bytes())
+            Mlp::Experts { router, shared, beside, .. } => {
+                let of_beside =
+                    |beside: &Beside| beside.norms.iter().map(bytes_of).sum::<usize>() + bytes_of(&beside.scale);
+                router.bytes()
+                    + shared.as_ref().map_or(0, |shared| shared.weight.bytes())
+                    + beside.as_ref().map_or(0, of_beside)
             }
         };
         beside + self.gated().flat_map(Gated::matrices).map(Linear::bytes).sum::<usize>()
     }
 
     fn gated(&self) -> impl Iterator<Item = &Gated> {
-        let (own, shared) = match self {
-            Mlp::Dense(own) => (std::slice::from_ref(own), None),
-            Mlp::Experts { experts, shared, .. } => (experts.as_slice(), shared.as_ref()),
+        let (own, shared, beside) = match self {
+            Mlp::Dense(own) => (std::slice::from_ref(own), None, None),
+            Mlp::Experts { experts, shared, beside, .. } => (experts.as_slice(), shared.as_ref(), beside.as_ref()),
         };
-        own.iter().chain(shared.map(|shared| &shared.expert))
+        own.iter().chain(shared.map(|shared| &shared.expert)).chain(beside.map(|beside| &beside.mlp))
     }
 
-    /// (rows, hidden) -> (rows, hidden). What a row becomes does not depend on the rows beside it.
-    pub fn forward(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
-        let (router, experts, shared) = match self {
-            Mlp::Dense(own) => return own.forward(x, shape.activation, products),
-            Mlp::Experts { router, experts, shared } => (router, experts, shared),
+    /// The MLP of `states` (rows, hidden), which are x after the norm before it: (rows, hidden). What a row becomes does not depend on the
+    /// rows beside it.
+    pub fn forward(&self, states: &Tensor, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
+        match self {
+            Mlp::Dense(own) => own.forward(states, shape.activation, products),
+            Mlp::Experts { beside: None, .. } => self.mixture([states, states], shape, products),
+            Mlp::Experts {
+                beside: Some(Beside { mlp, norms: [after_mlp, before, after], scale, .. }), ..
+            } => {
+                let eps = shape.norm_eps;
+                let of_mlp = rms_norm(&mlp.forward(states, shape.activation, products)?, after_mlp, eps)?;
+                let (routed, own) = (rms_norm(x, scale, eps)?, rms_norm(x, before, eps)?);
+                add(rms_norm(&self.mixture([&routed, &own], shape, products)?, after, eps)?, &of_mlp)
+            }
+        }
+    }
+
+    /// What the experts make of x, chosen by what the router makes of `routed`: (rows, hidden) each.
+    fn mixture(&self, [routed, x]: [&Tensor; 2], shape: &ModelShape, products: Products) -> Result<Tensor> {
+        let (Mlp::Experts { router, experts, shared, beside }, Some(own)) = (self, shape.experts.as_ref()) else {
+            bail!("the layer has no experts")
         };
-        let own = shape.experts.as_ref().expect("a layer with experts is of such a model");
-        let Routes { rows, outputs, weights } = Routes::of(&router.forward(x, products)?, own)?;
+        let scales = beside.as_ref().map_or(&[][..], |beside| &beside.expert_scales);
+        let Routes { rows, outputs, weights } = Routes::of(&router.forward(routed, products)?, own, scales)?;
         let (device, all) = (x.device(), x.dim(0)?);
         let mut of_experts = Vec::new();
         for (expert, rows) in experts.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
@@ -204,8 +253,8 @@ impl Gated {
 
 impl Routes {
     /// Each token goes to the experts with the highest logits (rows, count), the first of equal ones. Their weights are the softmax over
-    /// all experts, or over a token's own.
-    fn of(logits: &Tensor, own: &config::Experts) -> Result<Routes> {
+    /// all experts, or over a token's own, times the experts' scales, if they have any.
+    fn of(logits: &Tensor, own: &config::Experts, scales: &[f64]) -> Result<Routes> {
         let logits: Vec<Vec<f64>> = logits.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.to_vec2()?;
         let mut rows = vec![Vec::new(); own.count];
         let (mut places, mut weights) = (Vec::new(), Vec::new());
@@ -219,7 +268,7 @@ impl Routes {
             let sum = if own.normalised { chosen.iter().map(exp).sum() } else { sum_of_all };
             chosen.sort_unstable();
             for expert in chosen {
-                weights.push(exp(&expert) / sum);
+                weights.push(exp(&expert) / sum * scales.get(expert).unwrap_or(&1.0));
                 places.push((expert, rows[expert].len()));
                 rows[expert].push(row as u32);
             }

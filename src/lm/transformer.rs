@@ -201,7 +201,8 @@ impl LanguageModel {
             Some(dim) => {
                 let width = shape.layers * dim;
                 let name = "model.per_layer_model_projection";
-                let norm = take_norm(&mut weights, "model.per_layer_projection_norm.weight", dim, &shape, dtype, device)?;
+                let norm =
+                    take_norm(&mut weights, "model.per_layer_projection_norm.weight", dim, &shape, dtype, device)?;
                 let embedding = "model.embed_tokens_per_layer.weight";
                 Some(PerLayerInputs {
                     embedding: weights.take_matrix(embedding, (vocab, width), dtype, device)?,
@@ -299,7 +300,8 @@ impl LanguageModel {
     pub fn weight_bytes(&self) -> u64 {
         let head = if self.shape.tied { 0 } else { self.head.bytes() };
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        let of_inputs = |own: &PerLayerInputs| own.embedding.bytes() + own.projection.bytes() + bytes_of(&own.norm);
+        let of_inputs =
+            |own: &PerLayerInputs| own.embedding.bytes() + own.projection.bytes() + bytes_of(&own.norm);
         let per_layer = self.per_layer.as_ref().map_or(0, of_inputs);
         (self.embedding.bytes() + head + bytes_of(&self.norm) + layers + per_layer) as u64
     }
@@ -451,7 +453,13 @@ impl LanguageModel {
         let texts = memories.iter().zip(tokens).map(|(memory, token)| self.token_texts(memory, &[*token]));
         let token_texts: Vec<Vec<Arc<str>>> = texts.collect::<Result<_>>()?;
         let x = self.embed(tokens, compute)?; // (texts, hidden)
-        let rows = Rows { per_layer: self.per_layer_inputs(tokens, &x, Products::Few)?, x, first: 0, angles: &angles, compute_f64 };
+        let rows = Rows {
+            per_layer: self.per_layer_inputs(tokens, &x, Products::Few)?,
+            x,
+            first: 0,
+            angles: &angles,
+            compute_f64,
+        };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
         let attention = |layer: usize, rows: LayerTokens<'_>| {
@@ -504,12 +512,18 @@ impl LanguageModel {
     }
 
     /// The tokens' inputs to each layer beside their embeddings x (rows, hidden), if the model has any: (rows, layers * per_layer_input).
-    pub(super) fn per_layer_inputs(&self, tokens: &[u32], x: &Tensor, products: Products) -> Result<Option<Tensor>> {
+    pub(super) fn per_layer_inputs(
+        &self,
+        tokens: &[u32],
+        x: &Tensor,
+        products: Products,
+    ) -> Result<Option<Tensor>> {
         let Some(PerLayerInputs { embedding, projection, norm }) = &self.per_layer else { return Ok(None) };
         let dim = norm.elem_count();
         let projected = (projection.forward(x, products)? * (self.shape.hidden as f64).powf(-0.5))?;
         let (rows, width) = projected.dims2()?;
-        let projected = rms_norm(&projected.reshape(((), dim))?, norm, self.shape.norm_eps)?.reshape((rows, width))?;
+        let projected =
+            rms_norm(&projected.reshape(((), dim))?, norm, self.shape.norm_eps)?.reshape((rows, width))?;
         let own = (embedding.embed(tokens, x.dtype())? * (dim as f64).sqrt())?;
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }

@@ -84,6 +84,7 @@ impl Weights {
             });
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
+        weights.keep_text();
         weights.join_scales()?;
         Ok(weights)
     }
@@ -150,6 +151,26 @@ impl Weights {
         }
         self.files.push((path.to_path_buf(), data));
         Ok(())
+    }
+
+    /// Of a model that reads images or sound too, keeps the language model, under the names that it has alone.
+    fn keep_text(&mut self) {
+        const PREFIXES: [&str; 2] = ["model.language_model.", "language_model."];
+        let own = |name: &str| PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned);
+        if !self.tensors.keys().any(|name| own(name).is_some()) {
+            return;
+        }
+        let is_head = |name: &String| name.starts_with("lm_head.");
+        let renamed = std::mem::take(&mut self.tensors).into_iter().filter_map(|(name, location)| {
+            let name = match own(&name) {
+                // `language_model.model.layers.0` as well as `model.language_model.layers.0`.
+                Some(own) if own.starts_with("model.") || is_head(&own) => own,
+                Some(own) => format!("model.{own}"),
+                None => Some(name).filter(is_head)?,
+            };
+            Some((name, location))
+        });
+        self.tensors = renamed.collect();
     }
 
     /// Makes one tensor `name.weight` (.., rows, columns) of the two that gpt-oss stores in MXFP4, `name_blocks` (.., rows, columns / 32, 16)

@@ -119,8 +119,6 @@ impl TextModel {
         let in_text = |&position: &u32| if bos && position == 0 { 0 } else { position + *offset as u32 };
         let shifted = |born: &&[u32]| born.iter().map(in_text).collect();
         scored.survivors = memory.survivors().iter().map(|groups| groups.iter().map(shifted).collect()).collect();
-        // Layers that share another's cache have no entries.
-        scored.survivors.resize(self.model.shape().layers, Vec::new());
         scored.read = memory.stats();
         scored.cache_bytes = scored.cache_bytes.max(memory.bytes());
         Ok(())

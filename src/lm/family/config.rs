@@ -159,8 +159,9 @@ impl<'j> Config<'j> {
             normalised: self.field("norm_topk_prob")?.unwrap_or(false),
             shared: None,
             transposed: false,
+            beside_mlp: false,
             layers: layers.collect(),
-            names: ExpertNames { module: "mlp", router: "gate", parts: ["gate_proj", "up_proj", "down_proj"] },
+            names: ExpertNames::USUAL,
         })
     }
 
@@ -179,12 +180,18 @@ const FULL: &str = "full_attention";
 
 /// Layers of which some have a window.
 pub(super) fn windows(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    sliding.iter().map(|sliding| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::FULL }).collect()
+    sliding
+        .iter()
+        .map(|sliding| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::FULL })
+        .collect()
 }
 
 /// The same, where layers with a window have the first rotation and the others the second.
 pub(super) fn windows_and_ropes(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    let layer =
-        |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), rope: usize::from(!sliding), ..LayerAttention::FULL };
+    let layer = |sliding: &bool| LayerAttention {
+        window: window.filter(|_| *sliding),
+        rope: usize::from(!sliding),
+        ..LayerAttention::FULL
+    };
     sliding.iter().map(layer).collect()
 }

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::super::config::{HeadNorms, LayerAttention, LayerNorms, ModelShape};
+use super::super::config::{ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape};
 use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::config::{Config, windows_and_ropes};
 use super::gemma2;
@@ -15,10 +15,6 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         config.field::<&str>("use_bidirectional_attention")? != Some("all"),
         "its attention looks ahead (use_bidirectional_attention): it is no language model"
     );
-    ensure!(
-        config.field("enable_moe_block")? != Some(true),
-        "its layers have experts beside their MLP (enable_moe_block), which are not computed here"
-    );
     let mut sliding = config.sliding(shape.layers, |layer| (layer + 1) % 6 != 0)?;
     sliding[shape.layers - 1] = false;
     let sizes = sizes(config, &shape, &sliding)?;
@@ -26,11 +22,19 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         let layer = sliding.iter().position(|own| *own == is_sliding);
         layer.and_then(|layer| sizes[layer]).map_or(shape.head_dim, |(_, head_dim)| head_dim)
     };
-    let shared = config.size("num_kv_shared_layers", shape.layers)?.unwrap_or(0);
+    let shared = config.field::<usize>("num_kv_shared_layers")?.unwrap_or(0);
+    ensure!(
+        shared < shape.layers,
+        "num_kv_shared_layers is {shared}; at least one of its {} layers has a cache of its own",
+        shape.layers
+    );
     let attention = windows_and_ropes(&sliding, config.window(Some(512))?);
     let attention = attention.into_iter().zip(&sizes).map(|(own, sizes)| LayerAttention { sizes: *sizes, ..own });
     Ok(ModelShape {
-        ropes: vec![rope(config, "sliding_attention", head_dim(true))?, rope(config, "full_attention", head_dim(false))?],
+        ropes: vec![
+            rope(config, "sliding_attention", head_dim(true))?,
+            rope(config, "full_attention", head_dim(false))?,
+        ],
         attention: with_shared(attention.collect(), shape.layers - shared)?,
         norms: LayerNorms { of_heads: HeadNorms::PerHead, ..LayerNorms::GEMMA },
         norm_adds_one: false,
@@ -41,11 +45,26 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
             _ => Some(config.size("hidden_size_per_layer_input", 1 << 18)?.unwrap_or(256)),
         },
         keys_as_values: config.field("attention_k_eq_v")?.unwrap_or(false),
+        experts: match config.field("enable_moe_block")?.unwrap_or(false) {
+            true => Some(experts(config, shape.layers)?),
+            false => None,
+        },
         double_wide_mlp: config.field("use_double_wide_mlp")?.unwrap_or(false),
         value_norm: true,
         layer_scalar: true,
         ..shape
     })
+}
+
+fn experts(config: &Config<'_>, layers: usize) -> Result<Experts> {
+    let per_token = config.size("top_k_experts", 1 << 11)?.context("the number top_k_experts is missing")?;
+    let own = config.experts(layers, [per_token, per_token, 1])?;
+    ensure!(
+        config.json["moe_intermediate_size"].is_u64() && per_token <= own.count,
+        "the numbers num_experts, top_k_experts and moe_intermediate_size belong together"
+    );
+    let names = ExpertNames { router: "router.proj", experts: "experts", ..ExpertNames::USUAL };
+    Ok(Experts { per_token, normalised: true, beside_mlp: true, names, ..own })
 }
 
 /// Layers from `first` on attend to the cache of the last layer of their kind before it.
@@ -89,7 +108,9 @@ fn sizes(config: &Config<'_>, shape: &ModelShape, sliding: &[bool]) -> Result<Ve
 /// The rotation of a kind of layers. In a `proportional` one only the first pairs of dimensions turn, as fast as if all did.
 fn rope(config: &Config<'_>, kind: &str, head_dim: usize) -> Result<RopeShape> {
     let default = match kind {
-        "full_attention" => serde_json::json!({"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6}),
+        "full_attention" => {
+            serde_json::json!({"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6})
+        }
         _ => serde_json::json!({"rope_type": "default", "rope_theta": 1e4}),
     };
     let record = match &config.json["rope_parameters"] {

@@ -25,7 +25,7 @@ mod qwen3_moe;
 mod smollm3;
 
 use anyhow::{Result, bail, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::config::Config;
 use super::config::ModelShape;
@@ -62,6 +62,8 @@ const FAMILIES: &[Family] = &[
 /// # Errors
 /// A network this program cannot compute exactly.
 pub(super) fn shape(json: &Value) -> Result<ModelShape> {
+    let text = text_part(json);
+    let json = text.as_ref().unwrap_or(json);
     let model_type = json["model_type"].as_str().unwrap_or("none given");
     let quantised = &json["quantization_config"];
     ensure!(
@@ -74,15 +76,32 @@ pub(super) fn shape(json: &Value) -> Result<ModelShape> {
     }
 }
 
+/// The text model inside one that reads images or sound too: its `text_config`, with what the file says of the whole and, of what it leaves
+/// out, transformers' defaults.
+fn text_part(json: &Value) -> Option<Value> {
+    let text = json["text_config"].as_object()?;
+    let mut whole = match text.get("model_type").and_then(Value::as_str) {
+        Some("gemma3_text") => json!({
+            "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+            "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-6,
+        }),
+        _ => json!({}),
+    };
+    let fields = whole.as_object_mut()?;
+    for name in ["tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config"] {
+        fields.extend(json.get(name).map(|value| (name.to_owned(), value.clone())));
+    }
+    fields.extend(
+        text.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())),
+    );
+    Some(whole)
+}
+
 /// Why a family is refused, and what to do.
 fn reason(json: &Value) -> String {
     let has = |names: &[&str]| names.iter().any(|name| json[*name].as_f64().is_some_and(|number| number > 0.0));
     let layers = json["layer_types"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let is_linear = |kind: &str| kind.contains("linear") || kind.contains("mamba") || kind.contains("conv");
-    if json["text_config"].is_object() {
-        let text = json["text_config"]["model_type"].as_str().unwrap_or("of its own");
-        return format!(", which reads images or sound too; use a checkpoint of the text model alone ({text})");
-    }
     if layers.into_iter().any(is_linear)
         || has(&["linear_num_key_heads", "mamba_d_state", "ssm_state_size", "conv_L_cache"])
     {

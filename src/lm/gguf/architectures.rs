@@ -21,6 +21,7 @@ pub(in crate::lm) struct Architecture {
 const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gemma2", permutes: false, in_layer: GEMMA, config: gemma2 },
     Architecture { name: "gemma3", permutes: false, in_layer: GEMMA, config: gemma3 },
+    Architecture { name: "gemma4", permutes: false, in_layer: GEMMA4, config: gemma4 },
     Architecture { name: "gpt-oss", permutes: false, in_layer: GPT_OSS, config: gpt_oss },
     Architecture { name: "llama", permutes: true, in_layer: MIXTRAL, config: llama },
     Architecture { name: "mistral3", permutes: true, in_layer: &[], config: mistral3 },
@@ -55,10 +56,13 @@ const ARCHITECTURES: &[Architecture] = &[
 ];
 
 /// Names of tensors outside the layers.
-const WHOLE: [(&str, &str); 3] = [
+const WHOLE: [(&str, &str); 6] = [
     ("token_embd.weight", super::EMBEDDING),
     ("output_norm.weight", "model.norm.weight"),
     ("output.weight", super::OUTPUT),
+    ("per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"),
+    ("per_layer_model_proj.weight", "model.per_layer_model_projection.weight"),
+    ("per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"),
 ];
 
 /// The usual names inside a layer, without their endings.
@@ -80,6 +84,24 @@ const GEMMA: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_norm", "pre_feedforward_layernorm"),
     ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+const GEMMA4: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+    ("inp_gate", "per_layer_input_gate"),
+    ("proj", "per_layer_projection"),
+    ("post_norm", "post_per_layer_input_norm"),
+    ("layer_output_scale.weight", "layer_scalar"),
+    ("ffn_gate_inp.scale", "router.scale"),
+    ("ffn_gate_inp", "router.proj"),
+    ("ffn_gate_up_exps", "experts.gate_up_proj"),
+    ("ffn_down_exps.scale", "router.per_expert_scale"),
+    ("ffn_down_exps", "experts.down_proj"),
+    ("post_ffw_norm_1", "post_feedforward_layernorm_1"),
+    ("pre_ffw_norm_2", "pre_feedforward_layernorm_2"),
+    ("post_ffw_norm_2", "post_feedforward_layernorm_2"),
 ];
 
 const OLMO: &[(&str, &str)] =
@@ -236,6 +258,44 @@ fn gemma3(gguf: &Gguf) -> Result<Value> {
         "layer_types": layer_types(gguf, 6)?,
         "rope_theta": gguf.real("rope.freq_base")?.unwrap_or(1_000_000.0),
         "rope_local_base_freq": gguf.real("rope.freq_base_swa")?.unwrap_or(10_000.0),
+    }))
+}
+
+/// Sizes that differ between layers with a window and others are lists, and the tensor rope_freqs says which pairs of the latter turn.
+fn gemma4(gguf: &Gguf) -> Result<Value> {
+    let layers = layer_types(gguf, 6)?;
+    let full = layers.iter().position(|kind| *kind == "full_attention").context("all its layers have a window")?;
+    let kv_heads = gguf.by_layer("attention.head_count_kv")?.unwrap_or_default();
+    let widths = gguf.by_layer("feed_forward_length")?.unwrap_or_default();
+    let head_dim = gguf.number("attention.key_length")?;
+    let factors = gguf.rope_factors.as_deref().unwrap_or_default();
+    let turning = factors.iter().filter(|factor| **factor == 1.0).count() as f64;
+    let has_values =
+        gguf.tensors.iter().any(|tensor| tensor.name == format!("model.layers.{full}.self_attn.v_proj.weight"));
+    Ok(json!({
+        "model_type": "gemma4_text",
+        "head_dim": gguf.optional("attention.key_length_swa")?.unwrap_or(head_dim),
+        "global_head_dim": head_dim,
+        "num_global_key_value_heads": kv_heads.get(full),
+        "attention_k_eq_v": !has_values,
+        "num_kv_shared_layers": gguf.optional("attention.shared_kv_layers")?.filter(|shared| *shared > 0),
+        "use_double_wide_mlp": widths.first() != widths.last(),
+        "hidden_size_per_layer_input": gguf.optional("embedding_length_per_layer_input")?.unwrap_or(0),
+        "final_logit_softcapping": gguf.real("final_logit_softcapping")?,
+        "enable_moe_block": gguf.optional("expert_count")?.is_some_and(|count| count > 0),
+        "num_experts": gguf.optional("expert_count")?,
+        "top_k_experts": gguf.optional("expert_used_count")?,
+        "moe_intermediate_size": gguf.optional("expert_feed_forward_length")?,
+        "sliding_window": gguf.window()?,
+        "layer_types": layers,
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": gguf.real("rope.freq_base_swa")?.unwrap_or(10_000.0)},
+            "full_attention": {
+                "rope_type": "proportional",
+                "partial_rotary_factor": if factors.is_empty() { 1.0 } else { turning / factors.len() as f64 },
+                "rope_theta": gguf.real("rope.freq_base")?.unwrap_or(1_000_000.0),
+            },
+        },
     }))
 }
 

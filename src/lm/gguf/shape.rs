@@ -24,6 +24,10 @@ impl Gguf {
             "it is a mixture of {experts} experts, which is not computed here for {}",
             self.architecture.name
         );
+        if shape.attention.iter().any(|layer| layer.sizes.is_some()) {
+            // Its configuration has what the rest here checks for one size of all heads.
+            return Ok(shape);
+        }
         let head_dim = shape.head_dim as u64;
         let rotated = shape.ropes.first().map_or(head_dim, |rope| rope.dims as u64);
         for (name, expected) in [
@@ -179,13 +183,22 @@ impl Gguf {
         let key = self.key(name);
         match self.fields.get(&key) {
             None => Ok(None),
-            Some(Field::Array(_)) => {
+            Some(Field::Array(_)) if self.architecture.name != "gemma4" => {
                 bail!("{key} has a number for each layer; layers of different shapes are not computed here")
             }
+            Some(Field::Array(_)) => Ok(self.by_layer(name)?.and_then(|layers| layers.first().copied())),
             Some(field) => {
                 integer(field).map(Some).with_context(|| format!("{key} in its metadata is no whole number"))
             }
         }
+    }
+
+    /// A number for each layer, where the file has such a list.
+    pub fn by_layer(&self, name: &str) -> Result<Option<Vec<u64>>> {
+        let key = self.key(name);
+        let Some(Field::Array(layers)) = self.fields.get(&key) else { return Ok(None) };
+        let numbers = layers.iter().map(integer).collect::<Option<Vec<_>>>();
+        Ok(Some(numbers.with_context(|| format!("{key} in its metadata is no list of whole numbers"))?))
     }
 
     pub fn real(&self, name: &str) -> Result<Option<f64>> {

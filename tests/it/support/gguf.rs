@@ -103,6 +103,7 @@ fn rope(config: &Json) -> &Json {
 fn architecture(config: &Json) -> &str {
     match config["model_type"].as_str().unwrap() {
         "gemma3_text" => "gemma3",
+        "gemma4_text" => "gemma4",
         "gpt_oss" => "gpt-oss",
         "olmo3" => "olmo2",
         "ministral3" => "mistral3",
@@ -134,6 +135,26 @@ fn name(architecture: &str, tensor: &str) -> String {
             ("post_attention_layernorm", "post_attention_norm"),
             ("pre_feedforward_layernorm", "ffn_norm"),
             ("post_feedforward_layernorm", "post_ffw_norm"),
+        ],
+        "gemma4" => &[
+            ("post_attention_layernorm", "post_attention_norm"),
+            ("pre_feedforward_layernorm", "ffn_norm"),
+            ("post_feedforward_layernorm", "post_ffw_norm"),
+            ("model.embed_tokens_per_layer", "per_layer_token_embd"),
+            ("model.per_layer_model_projection", "per_layer_model_proj"),
+            ("model.per_layer_projection_norm", "per_layer_proj_norm"),
+            ("post_per_layer_input_norm", "post_norm"),
+            ("per_layer_input_gate", "inp_gate"),
+            ("per_layer_projection", "proj"),
+            ("layer_scalar", "layer_output_scale.weight"),
+            ("router.scale", "ffn_gate_inp.scale"),
+            ("router.proj", "ffn_gate_inp"),
+            ("router.per_expert_scale", "ffn_down_exps.scale"),
+            ("experts.gate_up_proj", "ffn_gate_up_exps.weight"),
+            ("experts.down_proj", "ffn_down_exps.weight"),
+            ("post_feedforward_layernorm_1", "post_ffw_norm_1"),
+            ("pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
+            ("post_feedforward_layernorm_2", "post_ffw_norm_2"),
         ],
         "gpt-oss" => {
             &[("post_attention_layernorm", "post_attention_norm"), ("self_attn.sinks", "attn_sinks.weight")]
