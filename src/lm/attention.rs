@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
@@ -221,6 +221,7 @@ impl LayerTokens<'_> {
                     tokens.slice(text.first + start, block.rows).attend_as(block, out, text.scratch);
                     start += block.rows;
                 }
+                ensure!(start == text.rows, "a shared cache has keys at other positions than those in the text");
                 text.scratch.shared.insert(self.shape.cache, blocks);
             }
             anyhow::Ok(())

@@ -12,7 +12,7 @@ use super::family;
 use super::memory::BLOCK;
 use super::rope_shape::{RopeScaling, RopeShape};
 use crate::bounded_read;
-use crate::eviction::{Heads, LocalLayers, SizedPolicy};
+use crate::eviction::{Heads, LocalLayers, Positions, SizedPolicy};
 use crate::vector;
 
 /// Shape and constants of a decoder.
@@ -296,9 +296,10 @@ impl ModelShape {
         self.parameters_with(|experts| experts.count)
     }
 
-    /// Those that take part in reading one token.
+    /// Those that take part in reading one token: of a table of inputs to each layer it is one row.
     pub fn active_parameters(&self) -> u64 {
-        self.parameters_with(|experts| experts.per_token)
+        let tables = self.per_layer_input.unwrap_or(0) as u64 * self.layers as u64 * self.vocab as u64;
+        self.parameters_with(|experts| experts.per_token) - tables
     }
 
     fn parameters_with(&self, of: impl Fn(&Experts) -> usize) -> u64 {
@@ -329,7 +330,19 @@ impl ModelShape {
         0..count
     }
 
-    /// The same, with what differs between them.
+    /// Checks that the model's caches can have such positions.
+    ///
+    /// # Errors
+    /// Positions that depend on evictions, where layers share a cache.
+    pub fn check_positions(&self, positions: Positions) -> Result<()> {
+        ensure!(
+            positions == Positions::Absolute || self.cached_layers().len() == self.layers,
+            "layers of this model share a cache, and so its keys keep their positions in the text\nhint: leave `positions` out"
+        );
+        Ok(())
+    }
+
+    /// The layers with a cache, with what differs between them.
     fn caches(&self) -> impl Iterator<Item = (usize, &LayerAttention)> {
         self.cached_layers().map(|layer| (layer, &self.attention[layer]))
     }

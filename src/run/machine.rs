@@ -120,7 +120,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let full = model_task.samples.full_cache_tokens(&configs);
     let held = |cell: &NamedCell| -> Vec<usize> {
         let entries = match cell.cell.effective_rule() {
-            CacheRule::Unbounded => vec![0; shape.layers * shape.heads.kv_heads],
+            CacheRule::Unbounded => vec![0; shape.cached_layers().len() * shape.heads.kv_heads],
             rule => model_task.task.cache_entries(rule, cell.cell.local_layers, shape),
         };
         entries.into_iter().map(|size| size.saturating_add(BLOCK).min(longest)).collect()
@@ -136,7 +136,8 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     // Keys whose positions change are kept twice.
     // A text whose attention is recorded is read with the full cache first.
     let recorded = |scope| {
-        shape.layers as u64 * RecordedAttention::bytes(longest, shape.heads, scope) + shape.prefix_bytes(longest)
+        shape.cached_layers().len() as u64 * RecordedAttention::bytes(longest, shape.heads, scope)
+            + shape.prefix_bytes(longest)
     };
     let rules = model_task.cells.iter().map(|cell| cell.cell.rule);
     let recorded = rules.filter_map(CacheRule::reads_future).map(recorded).max().unwrap_or(0);
@@ -150,8 +151,8 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
         let entries = if config.cuts() { longest } else { longest.min(policy.size.saturating_add(BLOCK)) };
         // A second reading has the prompt, and itself, once more.
         let again = policy.score.has(Word::RereadAttention);
-        let bytes =
-            (of_layer * entries * shape.layers) as u64 + u64::from(again) * shape.prefix_bytes(2 * longest);
+        let bytes = (of_layer * entries * shape.cached_layers().len()) as u64
+            + u64::from(again) * shape.prefix_bytes(2 * longest);
         Some((config.cuts().then(|| config.rule.definition()), bytes))
     };
     let mut remembering: BTreeMap<_, u64> = BTreeMap::new();

@@ -175,7 +175,7 @@ pub fn prepare(
             let PreparedTask { samples, digest, bos } = task.prepare(&context)?;
             let dtype = files.weight_type(first.model.dtype);
             let (mut named, mut aliases) = (Vec::new(), Vec::new());
-            let (layers, kv_heads) = (files.shape.layers, files.shape.heads.kv_heads);
+            let (layers, kv_heads) = (files.shape.cached_layers().len(), files.shape.heads.kv_heads);
             for asked in cells {
                 if let Err(error) = asked.check_model(&files.shape) {
                     refused.push(error);

@@ -34,14 +34,17 @@ impl Attention {
     /// Reads a text with the full cache; nothing where that would take too much memory.
     pub fn read(model: &TextModel, tokens: &[u32], sides: &[Side]) -> Result<Option<Attention>> {
         let shape = model.model.shape();
-        let by_layer = sides.iter().all(|side| (0..shape.layers).all(|at| side.lifetimes.left(at).len() == 1));
+        let by_layer =
+            sides.iter().all(|side| (0..shape.cached_layers().len()).all(|at| side.lifetimes.left(at).len() == 1));
         let scope = if by_layer { Scope::Layer } else { Scope::Head };
-        if shape.layers as u64 * RecordedAttention::bytes(tokens.len(), shape.heads, scope) > MOST_BYTES {
+        if shape.cached_layers().len() as u64 * RecordedAttention::bytes(tokens.len(), shape.heads, scope)
+            > MOST_BYTES
+        {
             return Ok(None);
         }
         let layers = model.model.record_attention(tokens, scope)?;
-        let groups = shape.heads.groups(scope);
-        let share = 1.0 / (shape.layers * groups) as f64;
+        let groups = |layer: usize| shape.heads_of(layer).groups(scope);
+        let share = 1.0 / shape.cached_layers().map(groups).sum::<usize>() as f64;
         let (mut row, mut gone) = (Vec::new(), vec![Vec::new(); sides.len()]);
         let empty = || Gone { received: vec![0.0; tokens.len()], paid: Vec::new(), top: Vec::new() };
         let mut all = Attention {
@@ -55,7 +58,7 @@ impl Attention {
                 row.resize(query, 0.0);
             }
             for (layer, recorded) in layers.iter().enumerate() {
-                for group in 0..groups {
+                for group in 0..groups(layer) {
                     let left: Vec<&[u32]> = sides
                         .iter()
                         .map(|side| {

@@ -130,9 +130,12 @@ impl Cell {
     /// with a window cannot have.
     pub fn check_model(&self, shape: &ModelShape) -> Result<()> {
         let CacheRule::Evict { policy, size } = self.rule else { return Ok(()) };
+        shape
+            .check_positions(self.positions)
+            .with_context(|| format!("policy `{}` cannot be used", self.label()))?;
         let bounded = shape.windows_pass(self.task.length) && self.local_layers == LocalLayers::Bounded;
         policy
-            .check(size, shape.layers, shape.heads.kv_heads)
+            .check(size, shape.cached_layers().len(), shape.heads.kv_heads)
             .and_then(|()| {
                 policy
                     .scores()

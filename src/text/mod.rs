@@ -53,7 +53,7 @@ impl TextModel {
         if local_layers == LocalLayers::Bounded && shape.windows_pass(tokens) {
             policy.check_windows()?;
         }
-        policy.check(shape.layers, shape.heads.kv_heads)?;
+        policy.check(shape.cached_layers().len(), shape.heads.kv_heads)?;
         policy.scores().try_for_each(|score| score.check_vectors(shape.layers, shape.heads, shape.head_dim))
     }
 

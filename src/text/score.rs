@@ -49,6 +49,7 @@ impl TextModel {
         ensure!(!tokens.is_empty(), "there is no token to read");
         let cuts = plan.policy.is_some_and(SizedPolicy::awaits_prompt);
         self.check_policy(plan.policy, plan.local_layers, tokens.len())?;
+        self.model.shape().check_positions(plan.positions)?;
         let prompt = match prompt {
             Some(prompt) if prompt == 0 || prompt > tokens.len() => {
                 let message = format!("a prompt of {prompt} tokens does not fit a text of {}", tokens.len());

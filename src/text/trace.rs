@@ -25,7 +25,7 @@ impl TextModel {
         let lifetimes = match settings.truncated {
             Some(size) => {
                 let lead = usize::from(self.begin_with_bos(tokens));
-                Lifetimes::of_pieces(shape.layers, tokens.len(), size, lead).in_windows(windows)
+                Lifetimes::of_pieces(shape.cached_layers().len(), tokens.len(), size, lead).in_windows(windows)
             }
             None => {
                 // Where only a window bounds a layer, nothing is logged.

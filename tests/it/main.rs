@@ -29,6 +29,7 @@ mod links;
 mod long;
 mod longbench;
 mod metrics;
+mod multimodal;
 mod progress;
 mod readers;
 mod recall;

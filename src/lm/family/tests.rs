@@ -95,6 +95,50 @@ fn mixtures_of_experts_have_the_published_numbers_of_parameters() {
     }
 }
 
+/// As the models' cards say, of the text model without the encoders of images and sound: Gemma 4 26B-A4B and 31B have 25.2 and 3.8, and
+/// 30.7 billion, E2B and E4B 2.3 and 4.5 "effective" ones, which leaves out the table of inputs to each layer.
+#[test]
+fn gemma_4_has_the_published_numbers_of_parameters() {
+    let config = |sizes: [usize; 6], more: Value| {
+        let [hidden, intermediate, layers, heads, kv_heads, global] = sizes;
+        let mut text = json!({
+            "model_type": "gemma4_text", "hidden_size": hidden, "intermediate_size": intermediate, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "num_key_value_heads": kv_heads, "num_global_key_value_heads": global, "head_dim": 256,
+            "global_head_dim": 512, "vocab_size": 262_144, "rms_norm_eps": 1e-6, "hidden_size_per_layer_input": 0
+        });
+        text.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        // As the published files have it, inside that of a model that sees and hears.
+        super::shape(&json!({"model_type": "gemma4", "text_config": text, "vision_config": {}})).unwrap()
+    };
+    let every_fifth: Vec<_> =
+        (1..36).map(|layer| if layer % 5 == 0 { "full_attention" } else { "sliding_attention" }).collect();
+    let e2b = json!({
+        "num_kv_shared_layers": 20, "hidden_size_per_layer_input": 256, "use_double_wide_mlp": true, "layer_types": every_fifth
+    });
+    let e4b = json!({"num_kv_shared_layers": 18, "hidden_size_per_layer_input": 256});
+    let experts = json!({
+        "attention_k_eq_v": true, "enable_moe_block": true, "num_experts": 128, "top_k_experts": 8, "moe_intermediate_size": 704
+    });
+    for (shape, billions) in [
+        (config([1536, 6144, 35, 8, 1, 1], e2b.clone()), [4.63, 2.3]),
+        (config([2560, 10_240, 42, 8, 2, 2], e4b), [7.46, 4.6]),
+        (config([2816, 2112, 30, 16, 8, 2], experts), [25.2, 3.8]),
+        (config([5376, 21_504, 60, 32, 16, 4], json!({"attention_k_eq_v": true})), [30.7, 30.7]),
+    ] {
+        for (count, billions) in [shape.parameters(), shape.active_parameters()].into_iter().zip(billions) {
+            assert!((count as f64 / 1e9 - billions).abs() < 0.06, "{count} parameters, {billions}");
+        }
+    }
+    let e2b = config([1536, 6144, 35, 8, 1, 1], e2b);
+    // 15 layers have a cache, three of them without a window, with heads twice as wide.
+    assert_eq!(e2b.prefix_bytes(1), (12 * 256 + 3 * 512) * 2 * 4);
+    let shares = |layer: usize| e2b.attention[layer].shares;
+    assert_eq!(
+        [shares(14), shares(15), shares(18), shares(19), shares(34)],
+        [None, Some(13), Some(13), Some(14), Some(14)]
+    );
+}
+
 #[test]
 fn windows_are_those_of_transformers() {
     let windows = |changes: Value| -> Vec<Option<usize>> {

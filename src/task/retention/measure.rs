@@ -40,7 +40,7 @@ impl RetentionSamples {
         let (lifetimes, peak_cache_bytes) = match (config.rule, policy) {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
-                let pieces = Lifetimes::of_pieces(shape.layers, tokens, size, lead);
+                let pieces = Lifetimes::of_pieces(shape.cached_layers().len(), tokens, size, lead);
                 (pieces.in_windows(windows), shape.cache_bytes(size))
             }
             (_, Some(policy)) => {
@@ -49,7 +49,7 @@ impl RetentionSamples {
                 (lifetimes, memory.bytes())
             }
             _ => {
-                let all = Lifetimes::new(&vec![1; shape.layers], tokens);
+                let all = Lifetimes::new(&vec![1; shape.cached_layers().len()], tokens);
                 (all.in_windows(windows), shape.cache_bytes(tokens))
             }
         };

@@ -95,7 +95,7 @@ impl Task for Retention {
     fn prepare(&self, _: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let files = context.files;
         let tokenizer = files.tokenizer()?;
-        let layers = files.shape.layers;
+        let layers = files.shape.cached_layers().len();
         if let Some(layer) = self.map_layers.iter().flatten().find(|layer| **layer >= layers) {
             bail!("`map_layers` has layer {layer}, and {} has layers 0 to {}", files.source, layers - 1);
         }

@@ -82,12 +82,47 @@ pub fn fields(checkpoint: &Path) -> Fields {
         own.push(("attention.sliding_window_pattern", Value::Array(sliding)));
     }
     let architecture = architecture(&config);
+    if architecture == "gemma4" {
+        let of_gemma4 = gemma4_fields(&config);
+        own.retain(|(name, _)| !of_gemma4.iter().any(|(other, _)| name == other));
+        own.extend(of_gemma4);
+    }
     let named = own.into_iter().map(|(name, value)| (format!("{architecture}.{name}"), value));
     [("general.architecture".to_owned(), text(architecture))]
         .into_iter()
         .chain(named)
         .chain(tokenizer("smollm"))
         .collect()
+}
+
+/// What differs between layers with a window and others.
+fn gemma4_fields(config: &Json) -> Vec<(&'static str, Value)> {
+    let layers = config["layer_types"].as_array().unwrap().len();
+    let number = |value: &Json| Value::U32(value.as_u64().unwrap_or(0).try_into().unwrap());
+    let list = |of: &dyn Fn(usize) -> Value| Value::Array((0..layers).map(of).collect());
+    let of_layer = |layer: usize, name: &str| match &config["per_layer_config"][layer.to_string()][name] {
+        Json::Null => number(&config[name]),
+        own => number(own),
+    };
+    let shared = config["num_kv_shared_layers"].as_u64().unwrap() as usize;
+    let width = |layer: usize| {
+        let times = if config["use_double_wide_mlp"] == true && layer >= layers - shared { 2 } else { 1 };
+        Value::U32(config["intermediate_size"].as_u64().unwrap() as u32 * times)
+    };
+    vec![
+        ("feed_forward_length", list(&width)),
+        ("attention.head_count_kv", list(&|layer| of_layer(layer, "num_key_value_heads"))),
+        // The last layer has no window.
+        ("attention.key_length", of_layer(layers - 1, "head_dim")),
+        ("attention.value_length", of_layer(layers - 1, "head_dim")),
+        ("attention.key_length_swa", number(&config["head_dim"])),
+        ("attention.value_length_swa", number(&config["head_dim"])),
+        ("attention.shared_kv_layers", number(&config["num_kv_shared_layers"])),
+        ("embedding_length_per_layer_input", number(&config["hidden_size_per_layer_input"])),
+        ("expert_count", number(&config["num_experts"])),
+        ("expert_used_count", number(&config["top_k_experts"])),
+        ("expert_feed_forward_length", number(&config["moe_intermediate_size"])),
+    ]
 }
 
 /// Of transformers 5's settings those of layers without a window.
@@ -213,6 +248,15 @@ fn permuted(tensor: &Tensor, heads: usize) -> Tensor {
 
 /// What the converter divides frequencies by for `rope_scaling: {rope_type: llama3, ...}`, in single precision as it does.
 fn rope_factors(config: &Json) -> Option<Tensor> {
+    if architecture(config) == "gemma4" {
+        let last = config["layer_types"].as_array().unwrap().len() - 1;
+        let own = &config["per_layer_config"][last.to_string()]["head_dim"];
+        let pairs = own.as_u64().or(config["head_dim"].as_u64()).unwrap() / 2;
+        let turning = pairs as f64 * rope(config)["partial_rotary_factor"].as_f64().unwrap();
+        let factors: Vec<f32> =
+            (0..pairs).map(|pair| if (pair as f64) < turning.floor() { 1.0 } else { 1e30 }).collect();
+        return Some(Tensor::new(factors, &Device::Cpu).unwrap());
+    }
     let scaling = &config["rope_scaling"];
     if scaling["rope_type"] != "llama3" {
         return None;
@@ -259,7 +303,7 @@ pub fn tensors(checkpoint: &Path, stored: GgmlDType) -> Vec<(String, QTensor)> {
             let heads = heads(&own).filter(|_| is_matrix);
             let ordered = heads.map_or_else(|| tensor.clone(), |heads| permuted(&tensor, heads));
             let own = if is_tied { own.replace("lm_head.", "model.embed_tokens.") } else { own };
-            let is_shifted = architecture(&config).starts_with("gemma") && own.ends_with("norm.weight");
+            let is_shifted = ["gemma2", "gemma3"].contains(&architecture(&config)) && own.ends_with("norm.weight");
             let ordered = if is_shifted { (ordered + 1.0).unwrap() } else { ordered };
             (name(architecture(&config), &own), QTensor::quantize(&ordered, type_of(&tensor, stored)).unwrap())
         })

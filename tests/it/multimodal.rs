@@ -1,0 +1,49 @@
+//! Text models inside models that read images or sound too.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+use candle_core::{DType, Device, Tensor, safetensors};
+use serde_json::{Value, json};
+use tova_bench::lm::{LanguageModel, MemoryPlan};
+
+use crate::support::checkpoint::{golden, load};
+
+/// Names of tensors, as transformers 4 and 5 write them.
+const NAMES: [(&str, &str); 2] = [
+    ("language_model.model.", "vision_tower.encoder.weight"),
+    ("model.language_model.", "model.vision_tower.weight"),
+];
+
+fn wrap(from: &Path, to: &Path, (prefix, other): (&str, &str)) {
+    fs::create_dir(to).unwrap();
+    let text: Value = serde_json::from_slice(&fs::read(from.join("config.json")).unwrap()).unwrap();
+    let config = json!({"model_type": "gemma3", "text_config": text, "vision_config": {"hidden_size": 8}});
+    fs::write(to.join("config.json"), config.to_string()).unwrap();
+    let tensors = safetensors::load(from.join("model.safetensors"), &Device::Cpu).unwrap();
+    let mut renamed: HashMap<String, Tensor> =
+        tensors.into_iter().map(|(name, tensor)| (name.replacen("model.", prefix, 1), tensor)).collect();
+    renamed.insert(other.to_owned(), Tensor::zeros((8, 8), DType::F32, &Device::Cpu).unwrap());
+    safetensors::save(&renamed, to.join("model.safetensors")).unwrap();
+}
+
+fn states(model: &LanguageModel) -> Vec<Vec<f32>> {
+    let tokens: Vec<u32> = (0..100).map(|i| (i * i + 5 * i + 1) % 64).collect();
+    let mut memory = model.new_memory(&MemoryPlan::unbounded());
+    model.read(&tokens, &mut memory).unwrap().to_vec2().unwrap()
+}
+
+#[test]
+fn the_text_model_is_read_as_if_it_stood_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["gemma3", "gemma4"] {
+        let alone = golden("families").join(name);
+        let expected = states(&load(&alone));
+        for (index, names) in NAMES.into_iter().enumerate() {
+            let whole = folder.path().join(format!("{name}-{index}"));
+            wrap(&alone, &whole, names);
+            assert_eq!(states(&load(&whole)), expected, "{}", names.0);
+        }
+    }
+}
