@@ -49,6 +49,11 @@ FAMILIES = {
                    layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
                    rope_parameters=dict(sliding_attention=default(200.0),
                                         full_attention=dict(rope_type="linear", factor=8.0, rope_theta=8000.0))),
+    "gemma3n": dict(model_type="gemma3n_text", num_hidden_layers=5, head_dim=8, sliding_window=24, intermediate_size=[40] * 5,
+                    layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+                    num_kv_shared_layers=2, hidden_size_per_layer_input=6, vocab_size_per_layer_input=64, laurel_rank=5,
+                    altup_num_inputs=3, altup_active_idx=1, activation_sparsity_pattern=[0.6, 0.8, 0.0, 0.6, 0.0],
+                    final_logit_softcapping=2.5, rope_parameters=dict(sliding_attention=default(200.0), full_attention=default(8000.0))),
     "gemma4": dict(model_type="gemma4_text", num_hidden_layers=6, head_dim=8, global_head_dim=12, sliding_window=24,
                    layer_types=["sliding_attention", "full_attention"] * 3, num_kv_shared_layers=2,
                    hidden_size_per_layer_input=6, vocab_size_per_layer_input=64, use_double_wide_mlp=True,
@@ -129,7 +134,7 @@ def fill(model, seed):
         noise = torch.from_numpy(rng.standard_normal(p.shape, dtype=np.float32))
         if "q_norm" in name or "k_norm" in name:
             weight = neutral + 0.4 + 0.2 * noise
-            if model.config.model_type == "gemma4_text":
+            if model.config.model_type in ("gemma3n_text", "gemma4_text"):
                 weight *= 0.7  # its logits are not divided by anything
         elif "norm" in name:
             weight = neutral + 0.1 * noise

@@ -48,8 +48,10 @@ pub struct ModelShape {
     pub experts: Option<Experts>,
     /// Whether every head has an attention sink: a logit beside those of the entries in each softmax, whose share goes nowhere.
     pub sinks: bool,
-    /// Numbers of a token's input of its own to each layer, if it has one (Gemma 3n and 4).
-    pub per_layer_input: Option<usize>,
+    /// A token's input of its own to each layer, if it has one (Gemma 3n and 4).
+    pub per_layer_input: Option<PerLayerInput>,
+    /// Several states of each token (Gemma 3n).
+    pub altup: Option<AltUpShape>,
     /// Whether values are made as keys are, by the same matrix, in layers without a window (Gemma 4).
     pub keys_as_values: bool,
     /// Whether values are divided by their root mean square (Gemma 3n and 4).
@@ -67,6 +69,29 @@ pub struct ModelShape {
     /// The same for the logits over the vocabulary.
     pub logit_softcap: Option<f32>,
     pub attention_temperature: Option<AttentionTemperature>,
+}
+
+/// A token's input of its own to each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerLayerInput {
+    /// Numbers of one.
+    pub dims: usize,
+    /// Tokens that have one. Others have that of token 0.
+    pub vocab: usize,
+}
+
+/// Alternating updates: a token has several states, of which a layer computes one.
+#[derive(Clone, Debug)]
+pub struct AltUpShape {
+    pub states: usize,
+    /// Which of them a layer computes.
+    pub active: usize,
+    /// Whether the active state is multiplied by a weight before the layer's input of its own.
+    pub scales_output: bool,
+    /// Numbers between the products of the residual path.
+    pub laurel_rank: usize,
+    /// The share of an MLP's gates that is cut off, as if they were normally distributed: (layers)
+    pub sparsity: Vec<f64>,
 }
 
 /// What differs between the layers of a model.
@@ -245,6 +270,7 @@ impl ModelShape {
             experts: None,
             sinks: false,
             per_layer_input: None,
+            altup: None,
             keys_as_values: false,
             value_norm: false,
             layer_scalar: false,
@@ -298,7 +324,7 @@ impl ModelShape {
 
     /// Those that take part in reading one token: of a table of inputs to each layer it is one row.
     pub fn active_parameters(&self) -> u64 {
-        let tables = self.per_layer_input.unwrap_or(0) as u64 * self.layers as u64 * self.vocab as u64;
+        let tables = self.per_layer_input.map_or(0, |own| own.dims as u64 * self.layers as u64 * own.vocab as u64);
         self.parameters_with(|experts| experts.per_token) - tables
     }
 
@@ -307,9 +333,15 @@ impl ModelShape {
         let norms = |layer: usize| self.layer_norms(layer).iter().map(|(_, length)| *length as u64).sum::<u64>();
         let layers: u64 = (0..self.layers).map(|layer| self.weights_of_layer(layer, &of) + norms(layer)).sum();
         let embeddings = if self.tied { 1 } else { 2 } * self.vocab as u64 * hidden;
-        let per_layer = self.per_layer_input.unwrap_or(0) as u64;
-        let per_layer = per_layer + per_layer * self.layers as u64 * (self.vocab as u64 + hidden);
-        layers + embeddings + per_layer + hidden
+        let of_inputs =
+            |own: PerLayerInput| own.dims as u64 * (1 + self.layers as u64 * (own.vocab as u64 + hidden));
+        let per_layer = self.per_layer_input.map_or(0, of_inputs);
+        let altup = self.altup.as_ref().map_or(0, |own| {
+            let (states, rank) = (own.states as u64, own.laurel_rank as u64);
+            let of_layer = states * hidden + states.pow(3) + states.pow(2) + 2 * rank * hidden + 3 * hidden;
+            of_layer * self.layers as u64 + 2 * (states - 1) * hidden * hidden
+        });
+        layers + embeddings + per_layer + altup + hidden
     }
 
     /// The heads of a layer.
@@ -374,8 +406,8 @@ impl ModelShape {
 
     /// The same of a layer's input of its own.
     pub(super) fn per_layer_matrices(&self) -> Vec<(&'static str, usize, usize)> {
-        let Some(inner) = self.per_layer_input else { return Vec::new() };
-        vec![("per_layer_input_gate", inner, self.hidden), ("per_layer_projection", self.hidden, inner)]
+        let Some(PerLayerInput { dims, .. }) = self.per_layer_input else { return Vec::new() };
+        vec![("per_layer_input_gate", dims, self.hidden), ("per_layer_projection", self.hidden, dims)]
     }
 
     /// The same of an MLP: gate, up and down, where they are not fused.

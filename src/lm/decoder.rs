@@ -3,6 +3,7 @@
 use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 
+use super::altup::AltUp;
 use super::config::{KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
 use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
 use super::mlp::Mlp;
@@ -22,6 +23,7 @@ pub(super) struct Layer {
     sinks: Vec<f32>,
     mlp: Mlp,
     per_layer: Option<PerLayer>,
+    pub altup: Option<AltUp>,
     /// What the output is multiplied by.
     scalar: Option<f64>,
 }
@@ -111,7 +113,8 @@ impl Layer {
             }
             false => None,
         };
-        Ok(Layer { norms, query, key, value, output, sinks, mlp, per_layer, scalar })
+        let altup = AltUp::take(weights, index, shape, dtype, device)?;
+        Ok(Layer { norms, query, key, value, output, sinks, mlp, per_layer, altup, scalar })
     }
 
     /// The same layer with products in integers, where these keep its weights.
@@ -154,7 +157,10 @@ impl Layer {
         let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key, value } = &self.norms;
         let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key, value];
         let norms = norms.into_iter().flatten().chain(self.per_layer.as_ref().map(|own| &own.norm));
-        norms.map(bytes_of).sum::<usize>() + self.matrices().map(Linear::bytes).sum::<usize>() + self.mlp.bytes()
+        norms.map(bytes_of).sum::<usize>()
+            + self.matrices().map(Linear::bytes).sum::<usize>()
+            + self.mlp.bytes()
+            + self.altup.as_ref().map_or(0, AltUp::bytes)
     }
 
     /// What attention reads of x (rows, hidden).
@@ -219,24 +225,37 @@ impl Layer {
     }
 
     /// The layer's output (rows, hidden), from its input x, the output of attention (rows, heads * head_dim), and the tokens' input of the
-    /// layer's own (rows, per_layer_input), if there is one.
+    /// layer's own (rows, per_layer_input), if there is one. Where tokens have several states, `predicted` are these, x is the active one, and
+    /// the output has all: (rows, states, hidden).
     pub fn finish(
         &self,
         x: &Tensor,
         mixed: &Tensor,
-        per_layer: Option<&Tensor>,
+        (per_layer, predicted): (Option<&Tensor>, Option<&Tensor>),
         shape: &ModelShape,
         products: Products,
     ) -> Result<Tensor> {
         let eps = shape.norm_eps;
         let attended = norm(&self.output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
-        let x = add(attended, x)?; // (rows, hidden)
-        let normed = norm(&x, self.norms.before_mlp.as_ref(), eps)?;
-        let of_mlp = self.mlp.forward(&normed, &x, shape, products)?;
-        let mut x = add(norm(&of_mlp, self.norms.after_mlp.as_ref(), eps)?, &x)?;
+        let mut attended = add(attended, x)?; // (rows, hidden)
+        if let Some(altup) = &self.altup {
+            let normed = norm(x, self.norms.before_attention.as_ref(), eps)?;
+            attended = ((attended + altup.laurel(&normed, eps, products)?)? * 0.5_f64.sqrt())?;
+        }
+        let normed = norm(&attended, self.norms.before_mlp.as_ref(), eps)?;
+        let of_mlp = self.mlp.forward(&normed, &attended, shape, products)?;
+        let mut x = add(norm(&of_mlp, self.norms.after_mlp.as_ref(), eps)?, &attended)?;
+        if let (Some(altup), Some(predicted)) = (&self.altup, predicted) {
+            x = altup.correct(predicted, &x, eps, products)?;
+        }
         if let (Some(PerLayer { gate, projection, norm }), Some(input)) = (&self.per_layer, per_layer) {
-            let own = gated(gate.forward(&x, products)?, input, shape.activation)?;
-            x = add(rms_norm(&projection.forward(&own, products)?, norm, eps)?, &x)?;
+            let from = self.altup.as_ref().map(|altup| altup.scaled(&x)).transpose()?;
+            let own = gated(gate.forward(from.as_ref().unwrap_or(&x), products)?, input, shape.activation)?;
+            let own = rms_norm(&projection.forward(&own, products)?, norm, eps)?;
+            x = match &self.altup {
+                Some(altup) => altup.add_to_others(&x, &own)?,
+                None => add(own, &x)?,
+            };
         }
         Ok(match self.scalar {
             Some(scalar) => (x * scalar)?,

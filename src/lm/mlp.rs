@@ -1,6 +1,7 @@
 //! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is one.
 
 use anyhow::{Result, bail};
+use candle_core::cpu::erf::erf_inv;
 use candle_core::{DType, Device, Tensor};
 
 use super::config::{self, Activation, EXPERT_NORMS, ModelShape};
@@ -30,6 +31,8 @@ pub(super) struct Gated {
     gate: Linear,
     up: Linear,
     down: Linear,
+    /// Gates that are less than so many standard deviations above their mean are cut off, and the others counted from there.
+    cutoff: Option<f64>,
 }
 
 /// An expert that every token goes to, times the sigmoid of a product of the state.
@@ -63,7 +66,10 @@ impl Mlp {
                 let parts = matrices[0].split([shape.intermediate; 2])?; // gate and up
                 matrices.splice(0..1, parts);
             }
-            anyhow::Ok(Gated::of(matrices))
+            let sparsity = shape.altup.as_ref().map_or(0.0, |own| own.sparsity[index]);
+            // The quantile of the normal distribution.
+            let cutoff = (sparsity > 0.0).then(|| 2_f64.sqrt() * erf_inv(2.0 * sparsity - 1.0));
+            anyhow::Ok(Gated { cutoff, ..Gated::of(matrices) })
         };
         let Some(own) = shape.experts_of(index) else { return Ok(Mlp::Dense(mlp(weights)?)) };
         let config::ExpertNames { router, experts: prefix, parts } = own.names;
@@ -88,7 +94,7 @@ impl Mlp {
                 gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
             };
             let down = of_part(down, (hidden, inner))?;
-            both.into_iter().zip(down).map(|([gate, up], down)| Gated { gate, up, down }).collect()
+            both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
         };
         let shared = own.shared.map(|inner| {
             let names = [
@@ -204,7 +210,7 @@ impl Gated {
     /// Of gate, up and down.
     fn of(matrices: Vec<Linear>) -> Gated {
         let [gate, up, down] = matrices.try_into().expect("three matrices");
-        Gated { gate, up, down }
+        Gated { gate, up, down, cutoff: None }
     }
 
     /// Takes all experts of a layer from tensors that are transposed: `gate_up_proj` (count, hidden, 2 inner), where columns of gate and up
@@ -231,7 +237,7 @@ impl Gated {
             };
             let down = take("down_proj", &[inner, hidden])?.t()?;
             let down = Linear::of(&down, Some(&take("down_proj_bias", &[hidden])?), device)?;
-            Ok(Gated { gate: turn(0)?, up: turn(1)?, down })
+            Ok(Gated::of(vec![turn(0)?, turn(1)?, down]))
         };
         (0..count).map(&mut expert).collect()
     }
@@ -242,11 +248,16 @@ impl Gated {
 
     fn in_integers(self) -> Gated {
         let [gate, up, down] = [self.gate, self.up, self.down].map(Linear::in_integers);
-        Gated { gate, up, down }
+        Gated { gate, up, down, cutoff: self.cutoff }
     }
 
     fn forward(&self, x: &Tensor, activation: Activation, products: Products) -> Result<Tensor> {
-        let [gate, up] = Linear::forward_all([&self.gate, &self.up], x, products)?;
+        let [mut gate, up] = Linear::forward_all([&self.gate, &self.up], x, products)?;
+        if let Some(cutoff) = self.cutoff {
+            let apart = gate.broadcast_sub(&gate.mean_keepdim(1)?)?;
+            let deviation = apart.sqr()?.mean_keepdim(1)?.sqrt()?;
+            gate = apart.broadcast_sub(&(deviation * cutoff)?)?.relu()?;
+        }
         self.down.forward(&gated(gate, &up, activation)?, products)
     }
 }

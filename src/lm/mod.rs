@@ -3,6 +3,7 @@
 //! Only this module uses candle, tokenizers and hf-hub. It knows checkpoints, devices and arithmetic; tasks and metrics are
 //! left to others.
 
+mod altup;
 mod attention;
 mod block_vectors;
 mod chat;
@@ -42,7 +43,8 @@ mod weights;
 pub use candle_core::Tensor;
 pub use chat::{ChatFormat, ChatTemplate};
 pub use config::{
-    Activation, AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape,
+    Activation, AltUpShape, AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms,
+    ModelShape,
 };
 pub use cpu_peak::{Peak, Processor, peak};
 pub use device::{Device, DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};

@@ -15,8 +15,9 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
+use super::altup::{AltUp, AltUpEnds};
 use super::attention::{AttentionShape, LayerTokens, TextTokens};
-use super::config::ModelShape;
+use super::config::{ModelShape, PerLayerInput};
 use super::decoder::{Layer, Projected, take_norm};
 use super::device::Device;
 use super::gpu::GpuAttention;
@@ -47,6 +48,7 @@ pub struct LanguageModel {
     /// (vocab, hidden)
     embedding: Weight,
     per_layer: Option<PerLayerInputs>,
+    altup: Option<AltUpEnds>,
     layers: Vec<Layer>,
     /// (hidden)
     norm: Tensor,
@@ -198,7 +200,7 @@ impl LanguageModel {
 
         let per_layer = match shape.per_layer_input {
             None => None,
-            Some(dim) => {
+            Some(PerLayerInput { dims: dim, vocab }) => {
                 let width = shape.layers * dim;
                 let name = "model.per_layer_model_projection";
                 let norm =
@@ -211,6 +213,7 @@ impl LanguageModel {
                 })
             }
         };
+        let altup = AltUpEnds::take(&mut weights, &shape, dtype, device)?;
         let layers = (0..shape.layers)
             .map(|index| Layer::take(&mut weights, index, &shape, dtype, device))
             .collect::<Result<Vec<_>>>()?;
@@ -220,6 +223,7 @@ impl LanguageModel {
             ropes: shape.ropes.iter().map(Rope::new).collect(),
             embedding,
             per_layer,
+            altup,
             layers,
             norm,
             head: Linear::new(head, None),
@@ -302,7 +306,8 @@ impl LanguageModel {
         let layers: usize = self.layers.iter().map(Layer::bytes).sum();
         let of_inputs =
             |own: &PerLayerInputs| own.embedding.bytes() + own.projection.bytes() + bytes_of(&own.norm);
-        let per_layer = self.per_layer.as_ref().map_or(0, of_inputs);
+        let per_layer =
+            self.per_layer.as_ref().map_or(0, of_inputs) + self.altup.as_ref().map_or(0, AltUpEnds::bytes);
         (self.embedding.bytes() + head + bytes_of(&self.norm) + layers + per_layer) as u64
     }
 
@@ -520,11 +525,13 @@ impl LanguageModel {
     ) -> Result<Option<Tensor>> {
         let Some(PerLayerInputs { embedding, projection, norm }) = &self.per_layer else { return Ok(None) };
         let dim = norm.elem_count();
+        let vocab = self.shape.per_layer_input.map_or(0, |own| own.vocab as u32);
+        let known: Vec<u32> = tokens.iter().map(|token| if *token < vocab { *token } else { 0 }).collect();
         let projected = (projection.forward(x, products)? * (self.shape.hidden as f64).powf(-0.5))?;
         let (rows, width) = projected.dims2()?;
         let projected =
             rms_norm(&projected.reshape(((), dim))?, norm, self.shape.norm_eps)?.reshape((rows, width))?;
-        let own = (embedding.embed(tokens, x.dtype())? * (dim as f64).sqrt())?;
+        let own = (embedding.embed(&known, x.dtype())? * (dim as f64).sqrt())?;
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }
 
@@ -538,6 +545,9 @@ impl LanguageModel {
     ) -> Result<(Tensor, Duration)> {
         let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
         let mut dense = Duration::ZERO;
+        if let Some(altup) = &self.altup {
+            x = altup.begin(&x, products)?; // (rows, states, hidden)
+        }
         for (index, layer) in self.layers.iter().enumerate() {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Interrupted.into());
@@ -545,6 +555,11 @@ impl LanguageModel {
             let clock = Instant::now();
             let at = || format!("layer {index}");
             let own = self.shape.attention[index];
+            let predict = |altup: &AltUp| altup.predict(&x, self.shape.norm_eps, products);
+            let predicted = layer.altup.as_ref().map(predict).transpose().with_context(at)?;
+            if let (Some(altup), Some(states)) = (&layer.altup, &predicted) {
+                x = altup.active(states)?;
+            }
             let shape = AttentionShape::new(&self.shape, index, &self.ropes);
             let Projected { queries, keys_and_values } =
                 layer.project(&x, &self.shape, products).with_context(at)?;
@@ -571,13 +586,18 @@ impl LanguageModel {
             let clock = Instant::now();
             let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
             let per_layer = match (&per_layer, self.shape.per_layer_input) {
-                (Some(inputs), Some(dim)) => {
-                    Some(inputs.narrow(1, index * dim, dim)?.contiguous()?.to_dtype(x.dtype())?)
+                (Some(inputs), Some(PerLayerInput { dims, .. })) => {
+                    Some(inputs.narrow(1, index * dims, dims)?.contiguous()?.to_dtype(x.dtype())?)
                 }
                 _ => None,
             };
-            x = layer.finish(&x, &mixed, per_layer.as_ref(), &self.shape, products).with_context(at)?;
+            let predicted = predicted.map(|states| states.to_dtype(x.dtype())).transpose()?;
+            let beside = (per_layer.as_ref(), predicted.as_ref());
+            x = layer.finish(&x, &mixed, beside, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
+        }
+        if let Some(altup) = &self.altup {
+            x = altup.end(&x, products)?;
         }
         Ok((rms_norm(&x, &self.norm, self.shape.norm_eps)?, dense))
     }

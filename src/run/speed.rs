@@ -127,6 +127,7 @@ fn small(shape: &ModelShape) -> ModelShape {
         intermediate: shape.mlp_width(),
         experts: None,
         per_layer_input: None,
+        altup: None,
         layer_scalar: false,
         double_wide_mlp: false,
         ..shape.clone()

@@ -4,7 +4,9 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::super::config::{ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape};
+use super::super::config::{
+    ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape, PerLayerInput,
+};
 use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::config::{Config, windows_and_ropes};
 use super::gemma2;
@@ -42,7 +44,10 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         logit_softcap: config.positive("final_logit_softcapping")?.map(|cap| cap as f32),
         per_layer_input: match config.field::<usize>("hidden_size_per_layer_input")? {
             Some(0) => None,
-            _ => Some(config.size("hidden_size_per_layer_input", 1 << 18)?.unwrap_or(256)),
+            _ => Some(PerLayerInput {
+                dims: config.size("hidden_size_per_layer_input", 1 << 18)?.unwrap_or(256),
+                vocab: config.size("vocab_size_per_layer_input", 1 << 24)?.unwrap_or(shape.vocab),
+            }),
         },
         keys_as_values: config.field("attention_k_eq_v")?.unwrap_or(false),
         experts: match config.field("enable_moe_block")?.unwrap_or(false) {

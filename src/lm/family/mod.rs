@@ -7,6 +7,7 @@
 mod config;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod gpt_oss;
 mod llama;
@@ -39,6 +40,7 @@ struct Family {
 const FAMILIES: &[Family] = &[
     Family { model_type: "gemma2", shape: gemma2::shape },
     Family { model_type: "gemma3_text", shape: gemma3::shape },
+    Family { model_type: "gemma3n_text", shape: gemma3n::shape },
     Family { model_type: "gemma4_text", shape: gemma4::shape },
     Family { model_type: "gpt_oss", shape: gpt_oss::shape },
     Family { model_type: "llama", shape: llama::shape },

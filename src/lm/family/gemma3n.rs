@@ -1,0 +1,67 @@
+//! Gemma 3n: as Gemma 3, with several states of a token (alternating updates), a residual path of low rank, sparse activations in some
+//! layers, and what Gemma 4 has of it: shared caches, norms of values, and an input of its own to each layer. transformers `models/gemma3n`.
+
+use anyhow::{Context, Result, ensure};
+
+use super::super::config::{AltUpShape, HeadNorms, LayerNorms, ModelShape, PerLayerInput};
+use super::config::{Config, windows_and_ropes};
+use super::{gemma2, gemma4};
+
+pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
+    // Sizes of the MLP may be a list, of equal ones in every published model.
+    let mut json = config.json.clone();
+    if let Some(sizes) = json["intermediate_size"].as_array() {
+        ensure!(
+            sizes.iter().all(|size| *size == sizes[0]),
+            "intermediate_size differs between layers, which is not computed here"
+        );
+        json["intermediate_size"] = sizes.first().cloned().unwrap_or_default();
+    }
+    let config = &Config { json: &json };
+    let shape = gemma2::decoder(config)?;
+    let sliding = config.sliding(shape.layers, |layer| (layer + 1) % 5 != 0)?;
+    let shared = config.field::<usize>("num_kv_shared_layers")?.unwrap_or(15);
+    ensure!(
+        shared < shape.layers,
+        "num_kv_shared_layers is {shared}; at least one of its {} layers has a cache of its own",
+        shape.layers
+    );
+    let sparsity: Vec<f64> = match config.field::<Option<Vec<f64>>>("activation_sparsity_pattern")?.flatten() {
+        Some(pattern) => pattern,
+        None => (0..shape.layers).map(|layer| if layer < 10 { 0.95 } else { 0.0 }).collect(),
+    };
+    ensure!(
+        sparsity.len() == shape.layers && sparsity.iter().all(|share| (0.0..1.0).contains(share)),
+        "activation_sparsity_pattern has to hold {} shares of 1",
+        shape.layers
+    );
+    let size = |name: &str, default: usize| anyhow::Ok(config.size(name, 1 << 24)?.unwrap_or(default));
+    let (states, active) = (size("altup_num_inputs", 4)?, config.field("altup_active_idx")?.unwrap_or(0));
+    ensure!(
+        (2..=64).contains(&states) && active < states,
+        "altup_active_idx is {active}, and altup_num_inputs {states}"
+    );
+    let local_theta = config.positive("rope_local_base_freq")?.unwrap_or(10_000.0);
+    let attention = windows_and_ropes(&sliding, config.window(Some(512))?);
+    Ok(ModelShape {
+        ropes: config.ropes_by_type(local_theta, 1_000_000.0, shape.head_dim)?,
+        attention: gemma4::with_shared(attention, shape.layers - shared).context("num_kv_shared_layers")?,
+        norms: LayerNorms { of_heads: HeadNorms::PerHead, ..LayerNorms::GEMMA },
+        norm_adds_one: false,
+        query_scale: 1.0,
+        logit_softcap: config.positive("final_logit_softcapping")?.map(|cap| cap as f32),
+        per_layer_input: Some(PerLayerInput {
+            dims: size("hidden_size_per_layer_input", 256)?,
+            vocab: size("vocab_size_per_layer_input", 262_144)?,
+        }),
+        value_norm: true,
+        altup: Some(AltUpShape {
+            states,
+            active,
+            scales_output: config.field("altup_correct_scale")?.unwrap_or(true),
+            laurel_rank: size("laurel_rank", 64)?,
+            sparsity,
+        }),
+        ..shape
+    })
+}
