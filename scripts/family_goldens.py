@@ -95,6 +95,20 @@ FAMILIES = {
                             moe_intermediate_size=24, decoder_sparse_step=2, mlp_only_layers=[1], rope_parameters=default(5000.0)),
     "qwen2-moe": dict(model_type="qwen2_moe", num_experts=5, num_experts_per_tok=3, moe_intermediate_size=12,
                       shared_expert_intermediate_size=20, rope_parameters=default(10000.0)),
+    "qwen3-next": dict(model_type="qwen3_next", num_hidden_layers=4, head_dim=16, num_experts=5, num_experts_per_tok=2,
+                       moe_intermediate_size=12, shared_expert_intermediate_size=20, norm_topk_prob=True, linear_num_key_heads=2,
+                       linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
+                       layer_types=["linear_attention", "full_attention"] * 2,
+                       rope_parameters=default(5000.0, partial_rotary_factor=0.25)),
+    "qwen3.5": dict(model_type="qwen3_5_text", num_hidden_layers=4, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4,
+                    linear_key_head_dim=8, linear_value_head_dim=12, linear_conv_kernel_dim=3, tie_word_embeddings=True,
+                    layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
+                    rope_parameters=default(5000.0, partial_rotary_factor=0.5)),
+    "qwen3.5-moe": dict(model_type="qwen3_5_moe_text", num_hidden_layers=3, head_dim=16, num_experts=5, num_experts_per_tok=2,
+                        moe_intermediate_size=12, shared_expert_intermediate_size=20, linear_num_key_heads=2,
+                        linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+                        layer_types=["full_attention", "linear_attention", "full_attention"],
+                        rope_parameters=default(5000.0, partial_rotary_factor=0.25)),
     "olmoe": dict(model_type="olmoe", intermediate_size=12, num_experts=8, num_experts_per_tok=3, rope_parameters=default(10000.0)),
     "llama-yarn": dict(model_type="llama", head_dim=16, num_hidden_layers=2,
                        rope_parameters=YARN | dict(rope_theta=1000.0, beta_fast=2.0, beta_slow=0.3)),
@@ -126,7 +140,7 @@ def compute(folder, text):
 
 def fill(model, seed):
     """Random weights: noise of std 1 / sqrt(fan-in), more for queries and keys, so that logits have a std of about 2."""
-    rng, neutral = np.random.default_rng(seed), 0.0 if model.config.model_type in ("gemma2", "gemma3_text") else 1.0
+    rng, neutral = np.random.default_rng(seed), 0.0 if model.config.model_type.startswith(("gemma2", "gemma3_", "qwen3_5", "qwen3_next")) else 1.0
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
             buffer.copy_(torch.tensor(rng.uniform(0.6, 1.4, 1)))
@@ -136,6 +150,10 @@ def fill(model, seed):
             weight = neutral + 0.4 + 0.2 * noise
             if model.config.model_type in ("gemma3n_text", "gemma4_text"):
                 weight *= 0.7  # its logits are not divided by anything
+        elif name.endswith(("linear_attn.norm.weight", "dt_bias", "A_log")):
+            weight = 1 + 0.3 * noise
+            if name.endswith("A_log"):
+                weight -= 4  # states fade slowly
         elif "norm" in name:
             weight = neutral + 0.1 * noise
         elif name.endswith("bias"):

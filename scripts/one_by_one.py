@@ -6,7 +6,7 @@ positions). Token t joins the cache, attends to the entries in it, and then entr
 scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `knorm` takes the key before rotation,
 after a norm of keys if the family has one.
 
-A layer that shares another's keys and values has no entries: its query at t attends to what that layer's query at t attended to.
+A layer without attention has no entries. A layer that shares another's keys and values has no entries: its query at t attends to what that layer's query at t attended to.
 
 A head's attention sink is a logit more in its softmax, whose weight goes to no entry.
 
@@ -35,7 +35,7 @@ class OneByOne:
         self.keep_first, self.size, self.local_layers = int(first or 0), size, local_layers
         self.by_head = self.policy in ("h2o", "tova-head", "knorm")
         self.unrotated, self.has_windows = None, False
-        self.survivors, self.evicted, self.narrowest = [], [], np.inf
+        self.by_layer, self.evicted, self.narrowest = {}, [], np.inf
         self.attended = {}  # by the kind of layer: what the queries of the layer that others share attended to, (groups)(t)
 
     def __call__(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, s_aux=None, **_):
@@ -86,7 +86,7 @@ class OneByOne:
                     self.evicted.append((module.layer_idx, g, t, int(alive[i])))
                     alive, mean = np.delete(alive, i), np.delete(mean, i)
             survivors.append(alive.tolist())
-        self.survivors.append([] if shares else survivors)
+        self.by_layer[module.layer_idx] = [] if shares else survivors
         if getattr(module, "store_full_length_kv", False):
             self.attended[module.layer_type] = attended
         return torch.from_numpy(out), None
@@ -161,4 +161,6 @@ def run(model, text, policy, size, local_layers):
     source.apply_rotary_pos_emb, torch.topk = remember_key, remember_choice
     nll = losses(model, text)
     source.apply_rotary_pos_emb, torch.topk = rotate, topk
+    # a layer with a state in place of a cache has no entries
+    attention.survivors = [attention.by_layer.get(layer, []) for layer in range(model.config.num_hidden_layers)]
     return nll, attention

@@ -50,6 +50,10 @@ pub struct ModelShape {
     pub sinks: bool,
     /// A token's input of its own to each layer, if it has one (Gemma 3n and 4).
     pub per_layer_input: Option<PerLayerInput>,
+    /// What some layers have in place of attention (Qwen3-Next, Qwen3.5).
+    pub delta: Option<DeltaShape>,
+    /// Whether each head's output is multiplied by the sigmoid of a gate, which the query's matrix makes too.
+    pub gated_attention: bool,
     /// Several states of each token (Gemma 3n).
     pub altup: Option<AltUpShape>,
     /// Whether values are made as keys are, by the same matrix, in layers without a window (Gemma 4).
@@ -69,6 +73,20 @@ pub struct ModelShape {
     /// The same for the logits over the vocabulary.
     pub logit_softcap: Option<f32>,
     pub attention_temperature: Option<AttentionTemperature>,
+}
+
+/// A gated delta net.
+#[derive(Clone, Copy, Debug)]
+pub struct DeltaShape {
+    pub key_heads: usize,
+    pub value_heads: usize,
+    pub key_dim: usize,
+    pub value_dim: usize,
+    /// Tokens that the convolution sees.
+    pub kernel: usize,
+    /// Whether there is one matrix for queries, keys, values and gates, and another for the rest (Qwen3-Next).
+    pub fused: bool,
+    pub norm_eps: f32,
 }
 
 /// A token's input of its own to each layer.
@@ -105,11 +123,19 @@ pub struct LayerAttention {
     pub sizes: Option<(usize, usize)>,
     /// The layer whose keys and values it attends to, if it has no cache of its own.
     pub shares: Option<usize>,
+    /// Whether it has a state of fixed size in place of attention ([`ModelShape::delta`]).
+    pub is_recurrent: bool,
 }
 
 impl LayerAttention {
     /// Like all other layers, without a window.
-    pub const FULL: LayerAttention = LayerAttention { window: None, rope: 0, sizes: None, shares: None };
+    pub const FULL: LayerAttention =
+        LayerAttention { window: None, rope: 0, sizes: None, shares: None, is_recurrent: false };
+
+    /// Whether it has a cache of its own.
+    pub fn has_cache(&self) -> bool {
+        self.shares.is_none() && !self.is_recurrent
+    }
 }
 
 /// A mixture of experts: the MLP of a token is the weighted sum of those that the router chooses for it.
@@ -270,6 +296,8 @@ impl ModelShape {
             experts: None,
             sinks: false,
             per_layer_input: None,
+            delta: None,
+            gated_attention: false,
             altup: None,
             keys_as_values: false,
             value_norm: false,
@@ -356,10 +384,9 @@ impl ModelShape {
     }
 
     /// The layers that have a cache of their own, which are those that policies act on.
-    pub fn cached_layers(&self) -> impl DoubleEndedIterator<Item = usize> + ExactSizeIterator + '_ {
-        // Layers that share are the last ones.
-        let count = self.attention.iter().filter(|layer| layer.shares.is_none()).count();
-        0..count
+    pub fn cached_layers(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
+        let layers: Vec<usize> = (0..self.layers).filter(|layer| self.attention[*layer].has_cache()).collect();
+        layers.into_iter()
     }
 
     /// Checks that the model's caches can have such positions.
@@ -389,11 +416,16 @@ impl ModelShape {
         let hidden = self.hidden;
         let (query, kv) = self.projected(layer);
         let own = self.attention[layer];
+        if let (true, Some(delta)) = (own.is_recurrent, self.delta) {
+            let inputs = delta.inputs().into_iter().map(|(name, out)| (name, out, hidden));
+            return inputs.chain([("out_proj", hidden, delta.values())]).collect();
+        }
         let output = ("self_attn.o_proj", hidden, query);
         if self.fused {
             return vec![("self_attn.qkv_proj", query + 2 * kv, hidden), output];
         }
-        let mut matrices = vec![("self_attn.q_proj", query, hidden)];
+        let with_gate = if self.gated_attention { 2 } else { 1 };
+        let mut matrices = vec![("self_attn.q_proj", with_gate * query, hidden)];
         if own.shares.is_none() {
             matrices.push(("self_attn.k_proj", kv, hidden));
             if !(self.keys_as_values && own.window.is_none()) {
@@ -442,8 +474,8 @@ impl ModelShape {
             HeadNorms::PerHead => [self.head_dim_of(layer); 2].into(),
             HeadNorms::AllHeads => self.projected(layer),
         };
-        norms.push((QUERY_NORM, query));
-        norms.extend(self.attention[layer].shares.is_none().then_some((KEY_NORM, kv)));
+        norms.extend((!self.attention[layer].is_recurrent).then_some((QUERY_NORM, query)));
+        norms.extend(self.attention[layer].has_cache().then_some((KEY_NORM, kv)));
         norms
     }
 
@@ -510,13 +542,14 @@ impl ModelShape {
     /// Entries that every key-value head of every layer holds at most: its size where the policy holds, but no more than the layer's window;
     /// `usize::MAX` where nothing bounds it. Of heads that share their entries it is the mean.
     pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
-        let of_layer = |(index, layer): (usize, &LayerAttention)| {
-            let policy = policy.map(|policy| policy.of_layer(index, self.cached_layers().len()));
+        let count = self.cached_layers().len();
+        let of_layer = |(at, (index, layer)): (usize, (usize, &LayerAttention))| {
+            let policy = policy.map(|policy| policy.of_layer(at, count));
             let policy = local_layers.policy(policy, layer.window);
             let most = self.by_head(index, policy, usize::MAX, SizedPolicy::most);
             most.into_iter().map(|most| most.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.caches().flat_map(of_layer).collect()
+        self.caches().enumerate().flat_map(of_layer).collect()
     }
 
     /// How many groups of heads decide in each layer, each for itself. Where only a window bounds a layer, all its heads keep the same.
@@ -548,13 +581,14 @@ impl ModelShape {
         tokens: usize,
         prompt: usize,
     ) -> Vec<usize> {
-        let of_layer = |(index, layer): (usize, &LayerAttention)| {
-            let policy = policy.map(|policy| policy.of_layer(index, self.cached_layers().len()));
+        let count = self.cached_layers().len();
+        let of_layer = |(at, (index, layer)): (usize, (usize, &LayerAttention))| {
+            let policy = policy.map(|policy| policy.of_layer(at, count));
             let policy = local_layers.policy(policy, layer.window);
             let held = self.by_head(index, policy, tokens, |policy| policy.entries_after(tokens, prompt));
             held.into_iter().map(|held| held.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.caches().flat_map(of_layer).collect()
+        self.caches().enumerate().flat_map(of_layer).collect()
     }
 
     /// Bytes of the cache that no policy bounds after `tokens` of a text: an entry for each in every layer. A layer with a window
@@ -568,7 +602,7 @@ impl ModelShape {
         self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>())
     }
 
-    /// Bytes of the keys and values of so many entries of each key-value head, in f32.
+    /// Bytes of the keys and values of so many entries of each key-value head, in f32, and of what layers keep without a cache.
     pub fn cache_bytes_by_head(&self, entries: &[usize]) -> u64 {
         let heads = |layer| std::iter::repeat_n(self.entry_bytes(layer), self.heads_of(layer).kv_heads);
         let bytes = self
@@ -576,7 +610,17 @@ impl ModelShape {
             .flat_map(heads)
             .zip(entries)
             .map(|(entry, held)| entry.saturating_mul(*held as u64));
-        bytes.fold(0, u64::saturating_add)
+        bytes.fold(self.state_bytes(), u64::saturating_add)
+    }
+
+    /// Bytes of the states of fixed size that layers have without a cache, in f32.
+    pub fn state_bytes(&self) -> u64 {
+        let count = self.attention.iter().filter(|layer| layer.is_recurrent).count() as u64;
+        self.delta.map_or(0, |delta| {
+            let numbers =
+                delta.value_heads * delta.key_dim * delta.value_dim + (delta.kernel - 1) * delta.channels();
+            count * (numbers * size_of::<f32>()) as u64
+        })
     }
 }
 

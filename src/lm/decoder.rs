@@ -1,10 +1,11 @@
 //! A decoder layer without its attention: the projections before it, and everything after it.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use candle_core::{DType, Device, Tensor};
 
 use super::altup::AltUp;
 use super::config::{KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
+use super::delta::{DeltaNet, DeltaRows};
 use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
 use super::mlp::Mlp;
 use super::product::{Right, product};
@@ -14,11 +15,7 @@ use crate::eviction::Heads;
 /// A layer's weights.
 pub(super) struct Layer {
     norms: Norms,
-    query: Linear,
-    /// None in a layer that shares another's cache. Without a value, values are made by the key's matrix.
-    key: Option<Linear>,
-    value: Option<Linear>,
-    output: Linear,
+    mixer: Mixer,
     /// Logits of attention sinks (heads), or none.
     sinks: Vec<f32>,
     mlp: Mlp,
@@ -28,6 +25,18 @@ pub(super) struct Layer {
     scalar: Option<f64>,
 }
 
+/// What mixes tokens.
+enum Mixer {
+    Attention {
+        query: Linear,
+        /// None in a layer that shares another's cache. Without a value, values are made by the key's matrix.
+        key: Option<Linear>,
+        value: Option<Linear>,
+        output: Linear,
+    },
+    Delta(Box<DeltaNet>),
+}
+
 /// What a layer does with the tokens' input of its own: x + norm(project(activation(gate(x)) * input)).
 struct PerLayer {
     gate: Linear,
@@ -35,11 +44,17 @@ struct PerLayer {
     norm: Tensor,
 }
 
-/// What a layer's attention reads: queries (rows, heads * head_dim), and keys and values (rows, kv_heads * head_dim) unless it shares
-/// another's cache.
-pub(super) struct Projected {
-    pub queries: Tensor,
-    pub keys_and_values: Option<(Tensor, Tensor)>,
+/// What mixes tokens reads.
+pub(super) enum Projected<'a> {
+    Attention {
+        /// (rows, heads * head_dim)
+        queries: Tensor,
+        /// (rows, kv_heads * head_dim) each, unless the layer shares another's cache.
+        keys_and_values: Option<(Tensor, Tensor)>,
+        /// What the heads' outputs are multiplied by: (rows, heads * head_dim)
+        gates: Option<Tensor>,
+    },
+    Delta(DeltaRows<'a>),
 }
 
 /// Those that a family does not have are `None`.
@@ -51,6 +66,58 @@ struct Norms {
     query: Option<Tensor>,
     key: Option<Tensor>,
     value: Option<Tensor>,
+}
+
+impl Mixer {
+    /// Takes the matrices of attention.
+    fn take(
+        weights: &mut Weights,
+        index: usize,
+        shape: &ModelShape,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<Mixer> {
+        let mut matrices = take_matrices(weights, index, shape.attention_matrices(index), dtype, device)?;
+        if shape.fused {
+            let (query_rows, kv_rows) = shape.projected(index);
+            let parts = matrices[0].split([query_rows, kv_rows, kv_rows])?;
+            matrices.splice(0..1, parts);
+        }
+        let output = matrices.pop().expect("an output matrix");
+        let mut matrices = matrices.into_iter();
+        let query = matrices.next().expect("a query matrix");
+        let (key, value) = (matrices.next(), matrices.next());
+        Ok(Mixer::Attention { query, key, value, output })
+    }
+
+    fn matrices(&self) -> Vec<&Linear> {
+        match self {
+            Mixer::Attention { query, key, value, output } => {
+                [query, output].into_iter().chain(key).chain(value).collect()
+            }
+            Mixer::Delta(net) => net.matrices().collect(),
+        }
+    }
+
+    fn in_integers(self) -> Mixer {
+        match self {
+            Mixer::Attention { query, key, value, output } => Mixer::Attention {
+                query: query.in_integers(),
+                key: key.map(Linear::in_integers),
+                value: value.map(Linear::in_integers),
+                output: output.in_integers(),
+            },
+            Mixer::Delta(net) => Mixer::Delta(Box::new(net.in_integers())),
+        }
+    }
+
+    /// The output matrix of attention.
+    fn output(&self) -> Option<&Linear> {
+        match self {
+            Mixer::Attention { output, .. } => Some(output),
+            Mixer::Delta(_) => None,
+        }
+    }
 }
 
 impl Layer {
@@ -83,16 +150,10 @@ impl Layer {
             },
         };
         let of_per_layer = norm(Some(PER_LAYER_NORM))?;
-        let mut matrices = take_matrices(weights, index, shape.attention_matrices(index), dtype, device)?;
-        if shape.fused {
-            let (query_rows, kv_rows) = shape.projected(index);
-            let parts = matrices[0].split([query_rows, kv_rows, kv_rows])?;
-            matrices.splice(0..1, parts);
-        }
-        let output = matrices.pop().expect("an output matrix");
-        let mut matrices = matrices.into_iter();
-        let query = matrices.next().expect("a query matrix");
-        let (key, value) = (matrices.next(), matrices.next());
+        let mixer = match shape.delta.filter(|_| shape.attention[index].is_recurrent) {
+            Some(delta) => Mixer::Delta(Box::new(DeltaNet::take(weights, index, shape, delta, dtype, device)?)),
+            None => Mixer::take(weights, index, shape, dtype, device)?,
+        };
         let sinks = match shape.sinks {
             true => {
                 let name = format!("model.layers.{index}.self_attn.sinks");
@@ -114,7 +175,7 @@ impl Layer {
             false => None,
         };
         let altup = AltUp::take(weights, index, shape, dtype, device)?;
-        Ok(Layer { norms, query, key, value, output, sinks, mlp, per_layer, altup, scalar })
+        Ok(Layer { norms, mixer, sinks, mlp, per_layer, altup, scalar })
     }
 
     /// The same layer with products in integers, where these keep its weights.
@@ -125,15 +186,7 @@ impl Layer {
             projection: own.projection.in_integers(),
             ..own
         });
-        Layer {
-            query: self.query.in_integers(),
-            key: self.key.map(Linear::in_integers),
-            value: self.value.map(Linear::in_integers),
-            output: self.output.in_integers(),
-            mlp: self.mlp.in_integers(),
-            per_layer,
-            ..self
-        }
+        Layer { mixer: self.mixer.in_integers(), mlp: self.mlp.in_integers(), per_layer, ..self }
     }
 
     /// Logits of attention sinks (heads), or none.
@@ -149,7 +202,7 @@ impl Layer {
     /// Those outside the MLP.
     fn matrices(&self) -> impl Iterator<Item = &Linear> {
         let per_layer = self.per_layer.iter().flat_map(|own| [&own.gate, &own.projection]);
-        [&self.query, &self.output].into_iter().chain(&self.key).chain(&self.value).chain(per_layer)
+        self.mixer.matrices().into_iter().chain(per_layer)
     }
 
     /// Bytes of the weights in memory.
@@ -157,33 +210,53 @@ impl Layer {
         let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key, value } = &self.norms;
         let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key, value];
         let norms = norms.into_iter().flatten().chain(self.per_layer.as_ref().map(|own| &own.norm));
-        norms.map(bytes_of).sum::<usize>()
+        let of_vectors = match &self.mixer {
+            Mixer::Delta(net) => net.vector_bytes(),
+            Mixer::Attention { .. } => 0,
+        };
+        of_vectors
+            + norms.map(bytes_of).sum::<usize>()
             + self.matrices().map(Linear::bytes).sum::<usize>()
             + self.mlp.bytes()
             + self.altup.as_ref().map_or(0, AltUp::bytes)
     }
 
-    /// What attention reads of x (rows, hidden).
-    pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Projected> {
+    /// What attention, or what stands in its place, reads of x (rows, hidden).
+    pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Projected<'_>> {
         let (norms, eps) = (&self.norms, shape.norm_eps);
         let normed = norm(x, norms.before_attention.as_ref(), eps)?; // (rows, hidden)
-        let (query, keys_and_values) = match (&self.key, &self.value) {
+        let (query, key, value) = match &self.mixer {
+            Mixer::Delta(net) => return Ok(Projected::Delta(net.project(&normed, products)?)),
+            Mixer::Attention { query, key, value, .. } => (query, key, value),
+        };
+        let (query, keys_and_values) = match (key, value) {
             (Some(key), Some(value)) => {
-                let [query, key, value] = Linear::forward_all([&self.query, key, value], &normed, products)?;
+                let [query, key, value] = Linear::forward_all([query, key, value], &normed, products)?;
                 (query, Some((key, value)))
             }
             (Some(key), None) => {
-                let [query, key] = Linear::forward_all([&self.query, key], &normed, products)?;
+                let [query, key] = Linear::forward_all([query, key], &normed, products)?;
                 (query, Some((key.clone(), key)))
             }
-            (None, _) => (self.query.forward(&normed, products)?, None),
+            (None, _) => (query.forward(&normed, products)?, None),
+        };
+        let (query, gates) = match shape.gated_attention {
+            true => {
+                // The query and the gate of each head follow each other.
+                let (rows, width) = query.dims2()?;
+                let heads = query.reshape((rows * shape.heads.heads, ()))?;
+                let part = |at: usize| heads.chunk(2, 1)?[at].contiguous()?.reshape((rows, width / 2));
+                (part(0)?, Some(part(1)?))
+            }
+            false => (query, None),
         };
         let keys_and_values = keys_and_values.map(|(key, value)| {
             anyhow::Ok((norm(&key, norms.key.as_ref(), eps)?, norm(&value, norms.value.as_ref(), eps)?))
         });
-        Ok(Projected {
+        Ok(Projected::Attention {
             queries: norm(&query, norms.query.as_ref(), eps)?,
             keys_and_values: keys_and_values.transpose()?,
+            gates,
         })
     }
 
@@ -198,7 +271,7 @@ impl Layer {
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
-        let output = &self.output;
+        let output = self.mixer.output().context("a layer without attention has no values")?;
         let (width, (outputs, input)) = (heads.kv_heads * dim, output.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];
@@ -236,7 +309,11 @@ impl Layer {
         products: Products,
     ) -> Result<Tensor> {
         let eps = shape.norm_eps;
-        let attended = norm(&self.output.forward(mixed, products)?, self.norms.after_attention.as_ref(), eps)?;
+        let attended = match &self.mixer {
+            Mixer::Attention { output, .. } => output.forward(mixed, products)?,
+            Mixer::Delta(net) => net.finish(mixed, products)?,
+        };
+        let attended = norm(&attended, self.norms.after_attention.as_ref(), eps)?;
         let mut attended = add(attended, x)?; // (rows, hidden)
         if let Some(altup) = &self.altup {
             let normed = norm(x, self.norms.before_attention.as_ref(), eps)?;

@@ -5,12 +5,14 @@
 //! holds the block too, afterwards exactly as many entries per key-value head as the layer's size. Shrunk for
 //! generation it has room for one entry more.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::attention::{AttentionShape, Scratch};
 use super::block_vectors::{BlockVectors, CachedKeys};
-use super::config::ModelShape;
+use super::config::{LayerAttention, ModelShape};
+use super::delta::DeltaState;
 use super::gpu::GpuCache;
 use super::rerotation::RerotatedKeys;
 use super::rope::Frequencies;
@@ -31,8 +33,13 @@ pub const BLOCK: usize = 128;
 pub struct Memory {
     /// Those of the layers that have a cache of their own.
     pub(super) layers: Vec<LayerCache>,
-    /// The layers after these, which attend to the caches of these.
-    sharing_layers: usize,
+    /// Whether a layer is one of them: (layers)
+    has_cache: Vec<bool>,
+    /// What layers keep that have a state of fixed size in place of a cache.
+    pub(super) states: Vec<DeltaState>,
+    /// The same after so many tokens, where forks will start.
+    snapshots: BTreeMap<usize, Vec<DeltaState>>,
+    fork_points: Vec<usize>,
     /// The tokens read so far.
     pub(super) tokens: Vec<u32>,
     pub(super) scratch: Scratch,
@@ -176,22 +183,22 @@ impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
     pub(super) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>, on_gpu: bool) -> Memory {
         let caches = shape.cached_layers().len();
+        let recurrent = shape.attention.iter().filter(|layer| layer.is_recurrent).count();
         let is_long = shape.length_of_usual_positions().is_some_and(|usual| plan.text > usual);
-        let layer = |index: usize| {
+        let layer = |(at, index): (usize, usize)| {
             let (heads, head_dim) = (shape.heads_of(index), shape.head_dim_of(index));
-            let salt = salt(plan.seed, index);
+            let salt = salt(plan.seed, at);
             let window = shape.attention[index].window;
-            let policy = plan.policy.map(|policy| policy.of_layer(index, caches));
+            let policy = plan.policy.map(|policy| policy.of_layer(at, caches));
             let policy = plan.local_layers.policy(policy, window);
             let (entries, rooms) = match policy {
                 None => {
                     // Where a policy leaves a layer to its window, that is its bound.
                     let rooms = vec![if plan.policy.is_some() { usize::MAX } else { plan.expect }];
-                    let entries =
-                        CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points).of_layer(index);
+                    let entries = CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points).of_layer(at);
                     let own = plan.cuts.iter().filter_map(|(policy, local_layers, seed)| {
-                        let policy = policy.of_layer(index, caches);
-                        Some((local_layers.policy(Some(policy), window)?, self::salt(*seed, index)))
+                        let policy = policy.of_layer(at, caches);
+                        Some((local_layers.policy(Some(policy), window)?, self::salt(*seed, at)))
                     });
                     (entries.with_cuts(&own.collect::<Vec<_>>()), rooms)
                 }
@@ -206,9 +213,9 @@ impl Memory {
                     (CacheEntries::bounded(heads, policy, salt), rooms.collect())
                 }
             };
-            let entries = entries.of_layer(index).with_window(window, plan.forks).recording(plan.record);
+            let entries = entries.of_layer(at).with_window(window, plan.forks).recording(plan.record);
             let entries = match plan.future {
-                Some(future) => entries.with_future(future[index].clone()),
+                Some(future) => entries.with_future(future[at].clone()),
                 None => entries,
             };
             let in_window =
@@ -236,8 +243,11 @@ impl Memory {
             LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long }
         };
         Memory {
-            layers: shape.cached_layers().map(layer).collect(),
-            sharing_layers: shape.layers - caches,
+            layers: shape.cached_layers().enumerate().map(layer).collect(),
+            has_cache: shape.attention.iter().map(LayerAttention::has_cache).collect(),
+            states: shape.delta.iter().flat_map(|own| vec![DeltaState::new(own); recurrent]).collect(),
+            snapshots: BTreeMap::new(),
+            fork_points: plan.fork_points.iter().copied().filter(|_| recurrent > 0).collect(),
             tokens: Vec::new(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
@@ -286,14 +296,17 @@ impl Memory {
             };
             Some(LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long: self.is_long })
         });
-        Some(self.forked(layers.collect::<Option<_>>()?, len, plan))
+        self.forked(layers.collect::<Option<_>>()?, len, plan)
     }
 
-    /// A memory of these layers, which have read the first `len` tokens of this one.
-    pub(super) fn forked(&self, layers: Vec<LayerCache>, len: usize, plan: &MemoryPlan<'_>) -> Memory {
-        Memory {
+    /// A memory of these layers, which have read the first `len` tokens of this one; `None` where the states of others are not known.
+    pub(super) fn forked(&self, layers: Vec<LayerCache>, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
+        Some(Memory {
             layers,
-            sharing_layers: self.sharing_layers,
+            has_cache: self.has_cache.clone(),
+            states: self.states_at(len)?,
+            snapshots: BTreeMap::new(),
+            fork_points: Vec::new(),
             tokens: self.tokens[..len].to_vec(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
@@ -301,7 +314,7 @@ impl Memory {
             is_long: self.is_long,
             known: None,
             is_shrunk: false,
-        }
+        })
     }
 
     /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
@@ -364,7 +377,7 @@ impl Memory {
             });
             Some(LayerCache { entries, tables, log, is_long: self.is_long })
         });
-        Some(self.forked(layers.collect::<Option<_>>()?, len, plan))
+        self.forked(layers.collect::<Option<_>>()?, len, plan)
     }
 
     /// Frees the memory that reading blocks needs, before `more` tokens are read one at a time by
@@ -448,6 +461,27 @@ impl Memory {
         self.layers.iter().filter(move |layer| layer.entries.pool().is_some_and(shares))
     }
 
+    /// Tokens that can be read before states have to be kept for a fork that starts there.
+    pub(super) fn until_fork(&self) -> Option<usize> {
+        let seen = self.seen();
+        self.fork_points.iter().filter_map(|point| point.checked_sub(seen)).filter(|left| *left > 0).min()
+    }
+
+    /// Keeps the states of layers without a cache, if a fork starts here.
+    pub(super) fn keep_states(&mut self) {
+        if self.fork_points.contains(&self.seen()) {
+            self.snapshots.insert(self.seen(), self.states.clone());
+        }
+    }
+
+    /// The states after so many tokens, where they are known.
+    pub(super) fn states_at(&self, len: usize) -> Option<Vec<DeltaState>> {
+        match self.snapshots.get(&len) {
+            Some(states) => Some(states.clone()),
+            None => (self.states.is_empty() || len == self.seen()).then(|| self.states.clone()),
+        }
+    }
+
     /// Tokens that can be read before entries have to leave the pool of all layers, if there is one: at least one.
     pub(super) fn until_eviction(&self) -> Option<usize> {
         let (mut heads, mut held, mut most) = (0, 0, 0_usize);
@@ -472,13 +506,15 @@ impl Memory {
 
     /// Positions of the surviving tokens: (layers)(decision groups)(entries). A layer without a cache of its own has no groups.
     pub fn survivors(&self) -> Vec<Vec<&[u32]>> {
-        let own = self.layers.iter().map(|layer| layer.entries.survivors());
-        own.chain(std::iter::repeat_n(Vec::new(), self.sharing_layers)).collect()
+        let mut own = self.layers.iter().map(|layer| layer.entries.survivors());
+        let survivors = |has_cache: &bool| if *has_cache { own.next() } else { None };
+        self.has_cache.iter().map(survivors).map(Option::unwrap_or_default).collect()
     }
 
-    /// Bytes that keys and values occupy now.
+    /// Bytes that keys and values, and states of layers without them, occupy now.
     pub fn bytes(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.tables.bytes()).sum()
+        let of_states = self.states.iter().map(DeltaState::bytes).sum::<u64>();
+        self.layers.iter().map(|layer| layer.tables.bytes()).sum::<u64>() + of_states
     }
 
     /// Time and arithmetic of all reads so far.

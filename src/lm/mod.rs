@@ -10,6 +10,7 @@ mod chat;
 mod config;
 mod cpu_peak;
 mod decoder;
+mod delta;
 mod device;
 mod family;
 mod file_stamps;

@@ -6,13 +6,14 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 
 use super::attention::{Scratch, TextTokens};
+use super::delta::DeltaState;
 use super::layers::Products;
 use super::memory::{BLOCK, LayerCache, Memory};
 use super::text_threads;
-use super::transformer::{LanguageModel, Rows, SEGMENT};
+use super::transformer::{LanguageModel, Mixing, Rows, SEGMENT};
 
 /// The part of a read that a thread takes through the layers at once.
 struct Part<'a> {
@@ -27,6 +28,9 @@ struct Part<'a> {
     caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
     /// Takes them to the next part.
     next: Sender<&'a mut LayerCache>,
+    /// The same of layers that have a state of fixed size in place of a cache.
+    states: Box<dyn Iterator<Item = &'a mut DeltaState> + Send + 'a>,
+    next_states: Sender<&'a mut DeltaState>,
 }
 
 impl LanguageModel {
@@ -51,8 +55,10 @@ impl LanguageModel {
         let mut lost = memory.lost.is_some().then(|| vec![0.0; rows]);
         let mut lost_of_parts = lost.as_deref_mut().map(|lost| lost.chunks_mut(part_rows));
         let mut caches: Box<dyn Iterator<Item = &mut LayerCache> + Send> = Box::new(memory.layers.iter_mut());
+        let mut states: Box<dyn Iterator<Item = &mut DeltaState> + Send> = Box::new(memory.states.iter_mut());
         let parts = tokens.chunks(part_rows).enumerate().map(|(index, tokens)| {
             let (next, received) = mpsc::channel();
+            let (next_states, received_states) = mpsc::channel();
             Part {
                 token_texts: token_texts.chunks(part_rows).nth(index).unwrap_or_default(),
                 tokens,
@@ -60,22 +66,36 @@ impl LanguageModel {
                 lost: lost_of_parts.as_mut().and_then(Iterator::next),
                 caches: mem::replace(&mut caches, Box::new(received.into_iter())),
                 next,
+                states: mem::replace(&mut states, Box::new(received_states.into_iter())),
+                next_states,
             }
         });
         let queue = Mutex::new(parts.enumerate().collect::<VecDeque<_>>());
-        drop(caches);
+        drop((caches, states));
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let read = |part: Part<'_>, scratch: &mut Scratch| -> Result<Tensor> {
-            let Part { tokens, token_texts, first, mut lost, mut caches, next } = part;
+            const FAILED: &str = "the part of the text before this one failed";
+            let Part { tokens, token_texts, first, mut lost, mut caches, next, mut states, next_states } = part;
             let ends_read = first + tokens.len() == positions.len();
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let per_layer = self.per_layer_inputs(tokens, &x, products)?;
             let rows = Rows { x, per_layer, first, angles: &angles, compute_f64 };
             let part = tokens.len();
-            let (states, dense) = self.through_layers(rows, products, |_, rows| {
+            let (states, dense) = self.through_layers(rows, products, |kind| {
+                let rows = match kind {
+                    Mixing::Attention(rows) => rows,
+                    Mixing::Delta(_, rows) => {
+                        let state = states.next().context(FAILED)?;
+                        let width = self.shape().delta.map_or(0, |delta| delta.values());
+                        let mut out = vec![0.0; part * width];
+                        rows.read(0, part, state, &mut out);
+                        let _ = next_states.send(state);
+                        return Ok(Tensor::from_vec(out, (part, width), &Device::Cpu)?);
+                    }
+                };
                 // A layer that shares another's cache leaves it alone.
                 let mut cache = match rows.keys_and_values {
-                    Some(_) => Some(caches.next().context("the part of the text before this one failed")?),
+                    Some(_) => Some(caches.next().context(FAILED)?),
                     None => None,
                 };
                 let (lost, scratch) = (lost.as_deref_mut(), &mut *scratch);

@@ -1,7 +1,7 @@
 //! KVzip's second reading (arXiv 2505.23416): after a prompt the model is asked to repeat it and reads it again, a part at a time, and
 //! what this pays to the prompt's entries is noted. Then it is forgotten.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::config::ModelShape;
 use super::memory::{HostTables, Keys, LayerCache, Memory, MemoryPlan, Tables};
@@ -58,6 +58,7 @@ impl LanguageModel {
             text.extend(&request.between);
             text.extend(&prompt[part.clone()]);
             second.tokens.truncate(prompt.len());
+            second.states.clone_from(&memory.states);
             second.layers.iter_mut().for_each(|layer| layer.entries.read_again(prompt.len(), part.clone()));
             self.read(&text, &mut second)?;
             for (layer, paid) in second.layers.iter_mut().zip(&mut paid) {
@@ -103,6 +104,6 @@ impl Memory {
             })
         };
         let layers = self.layers.iter().map(layer).collect::<Result<_>>()?;
-        Ok(self.forked(layers, len, &MemoryPlan::unbounded()))
+        self.forked(layers, len, &MemoryPlan::unbounded()).context("the states after the prompt are known")
     }
 }

@@ -19,6 +19,7 @@ use super::altup::{AltUp, AltUpEnds};
 use super::attention::{AttentionShape, LayerTokens, TextTokens};
 use super::config::{ModelShape, PerLayerInput};
 use super::decoder::{Layer, Projected, take_norm};
+use super::delta::DeltaRows;
 use super::device::Device;
 use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
@@ -318,7 +319,7 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        // The kernels know no attention sinks, and no layers that attend to another's entries.
+        // The kernels know no attention sinks, no layers that attend to another's entries, and none without attention.
         let shares = self.shape.cached_layers().len() < self.shape.layers;
         Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks && !shares)
     }
@@ -346,12 +347,14 @@ impl LanguageModel {
     fn read_and_evict(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let (mut states, mut rest) = (Vec::new(), tokens);
         while !rest.is_empty() {
-            let until = memory.until_eviction();
-            let (next, later) = rest.split_at(until.map_or(rest.len(), |until| until.min(rest.len())));
+            let (until, fork) = (memory.until_eviction(), memory.until_fork());
+            let most = until.into_iter().chain(fork).min().unwrap_or(rest.len()).min(rest.len());
+            let (next, later) = rest.split_at(most);
             states.push(self.read_parts(next, memory)?);
             if until.is_some() {
                 memory.evict_together(&self.attention_shapes(), false);
             }
+            memory.keep_states();
             rest = later;
         }
         joined(states)
@@ -467,15 +470,40 @@ impl LanguageModel {
         };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
-        let attention = |layer: usize, rows: LayerTokens<'_>| {
-            let texts = memories.iter_mut().zip(&token_texts).enumerate().map(|(first, (memory, token_texts))| {
-                let Memory { layers, scratch, .. } = &mut **memory;
-                let (cache, token_ids) = (layers.get_mut(layer), &tokens[first..first + 1]);
-                TextTokens { first, rows: 1, ends_read: true, token_ids, token_texts, cache, lost: None, scratch }
-            });
-            rows.attend(self.gpu(), texts.collect())
+        let mut cache = 0;
+        let mix = |kind: Mixing<'_>| match kind {
+            Mixing::Attention(rows) => {
+                let at = rows.keys_and_values.is_some().then(|| {
+                    cache += 1;
+                    cache - 1
+                });
+                let texts =
+                    memories.iter_mut().zip(&token_texts).enumerate().map(|(first, (memory, token_texts))| {
+                        let Memory { layers, scratch, .. } = &mut **memory;
+                        let (cache, token_ids) = (at.map(|at| &mut layers[at]), &tokens[first..first + 1]);
+                        TextTokens {
+                            first,
+                            rows: 1,
+                            ends_read: true,
+                            token_ids,
+                            token_texts,
+                            cache,
+                            lost: None,
+                            scratch,
+                        }
+                    });
+                rows.attend(self.gpu(), texts.collect())
+            }
+            Mixing::Delta(at, rows) => {
+                let width = self.shape.delta.map_or(0, |delta| delta.values());
+                let mut out = vec![0.0; memories.len() * width];
+                for (first, (memory, out)) in memories.iter_mut().zip(out.chunks_exact_mut(width)).enumerate() {
+                    rows.read(first, 1, &mut memory.states[at], out);
+                }
+                Ok(Tensor::from_vec(out, ((), width), &candle_core::Device::Cpu)?)
+            }
         };
-        let (states, _) = awake(|| self.through_layers(rows, Products::Few, attention))?;
+        let (states, _) = awake(|| self.through_layers(rows, Products::Few, mix))?;
         for (memory, token) in memories.iter_mut().zip(tokens) {
             memory.tokens.push(*token);
             if memory.until_eviction().is_some() {
@@ -535,16 +563,16 @@ impl LanguageModel {
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }
 
-    /// Takes rows through all layers and the last norm: (rows, hidden). `attention(layer, rows)` computes their attention in a
-    /// layer, (rows, heads * head_dim). Also returns the time that products with weights took.
+    /// Takes rows through all layers and the last norm: (rows, hidden). `mix` computes what they are in a layer after the tokens before
+    /// them, (rows, heads * head_dim). Also returns the time that products with weights took.
     pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
-        mut attention: impl FnMut(usize, LayerTokens<'_>) -> Result<Tensor>,
+        mut mix: impl FnMut(Mixing<'_>) -> Result<Tensor>,
     ) -> Result<(Tensor, Duration)> {
         let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
-        let mut dense = Duration::ZERO;
+        let (mut dense, mut recurrent) = (Duration::ZERO, 0);
         if let Some(altup) = &self.altup {
             x = altup.begin(&x, products)?; // (rows, states, hidden)
         }
@@ -561,28 +589,41 @@ impl LanguageModel {
                 x = altup.active(states)?;
             }
             let shape = AttentionShape::new(&self.shape, index, &self.ropes);
-            let Projected { queries, keys_and_values } =
-                layer.project(&x, &self.shape, products).with_context(at)?;
+            let projected = layer.project(&x, &self.shape, products).with_context(at)?;
             dense += clock.elapsed();
             if index + 1 == self.layers.len() {
                 // Norms of keys do not depend on what follows.
                 x = x.to_dtype(self.compute_type(false))?;
             }
-            let keys = keys_and_values.as_ref().filter(|_| compute_f64).map(|(keys, _)| keys);
-            let norms = keys.map(|keys| key_norms(keys, shape.head_dim)).transpose()?;
-            let (norms, angles) = (norms.as_deref(), &angles[own.rope]);
-            let rows = LayerTokens {
-                shape: &shape,
-                layer,
-                x: &x,
-                norm_eps: self.shape.norm_eps,
-                queries: &queries,
-                keys_and_values: keys_and_values.as_ref().map(|(keys, values)| (keys, values)),
-                norms,
-                angles,
-                first,
+            let mixed = match projected {
+                Projected::Delta(rows) => {
+                    recurrent += 1;
+                    mix(Mixing::Delta(recurrent - 1, &rows))?
+                }
+                Projected::Attention { queries, keys_and_values, gates } => {
+                    let keys = keys_and_values.as_ref().filter(|_| compute_f64).map(|(keys, _)| keys);
+                    let norms = keys.map(|keys| key_norms(keys, shape.head_dim)).transpose()?;
+                    let rows = LayerTokens {
+                        shape: &shape,
+                        layer,
+                        x: &x,
+                        norm_eps: self.shape.norm_eps,
+                        queries: &queries,
+                        keys_and_values: keys_and_values.as_ref().map(|(keys, values)| (keys, values)),
+                        norms: norms.as_deref(),
+                        angles: &angles[own.rope],
+                        first,
+                    };
+                    let mixed = mix(Mixing::Attention(rows))?;
+                    match gates {
+                        Some(gates) => {
+                            let gates = gates.to_device(mixed.device())?.to_dtype(mixed.dtype())?;
+                            (mixed * candle_nn::ops::sigmoid(&gates)?)?
+                        }
+                        None => mixed,
+                    }
+                }
             };
-            let mixed = attention(index, rows)?;
             let clock = Instant::now();
             let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
             let per_layer = match (&per_layer, self.shape.per_layer_input) {
@@ -690,6 +731,13 @@ fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         let _done = Done(done); // also when it panics
         work()
     })
+}
+
+/// What is to be done where tokens meet those before them.
+pub(super) enum Mixing<'a> {
+    Attention(LayerTokens<'a>),
+    /// In the layer with this state among those of fixed size.
+    Delta(usize, &'a DeltaRows<'a>),
 }
 
 /// Rows on their way through the layers.

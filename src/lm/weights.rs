@@ -360,7 +360,8 @@ impl Weights {
 
     /// Checks that all weights were taken; otherwise they belong to another network.
     pub fn finish(self) -> Result<()> {
-        let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq");
+        // Buffers, and layers that predict several tokens at once, which transformers does not load either.
+        let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.");
         let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();
         ensure!(
             left.is_empty(),

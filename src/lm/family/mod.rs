@@ -23,6 +23,7 @@ mod qwen2;
 mod qwen2_moe;
 mod qwen3;
 mod qwen3_moe;
+mod qwen3_next;
 mod smollm3;
 
 use anyhow::{Result, bail, ensure};
@@ -56,6 +57,9 @@ const FAMILIES: &[Family] = &[
     Family { model_type: "qwen2_moe", shape: qwen2_moe::shape },
     Family { model_type: "qwen3", shape: qwen3::shape },
     Family { model_type: "qwen3_moe", shape: qwen3_moe::shape },
+    Family { model_type: "qwen3_5_moe_text", shape: qwen3_next::qwen3_5_moe },
+    Family { model_type: "qwen3_5_text", shape: qwen3_next::qwen3_5 },
+    Family { model_type: "qwen3_next", shape: qwen3_next::shape },
     Family { model_type: "smollm3", shape: smollm3::shape },
 ];
 

@@ -172,6 +172,9 @@ fn name(architecture: &str, tensor: &str) -> String {
             ("post_feedforward_layernorm", "post_ffw_norm"),
         ],
         "gemma4" => &[
+            ("post_feedforward_layernorm_1", "post_ffw_norm_1"),
+            ("pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
+            ("post_feedforward_layernorm_2", "post_ffw_norm_2"),
             ("post_attention_layernorm", "post_attention_norm"),
             ("pre_feedforward_layernorm", "ffn_norm"),
             ("post_feedforward_layernorm", "post_ffw_norm"),
@@ -187,9 +190,6 @@ fn name(architecture: &str, tensor: &str) -> String {
             ("router.per_expert_scale", "ffn_down_exps.scale"),
             ("experts.gate_up_proj", "ffn_gate_up_exps.weight"),
             ("experts.down_proj", "ffn_down_exps.weight"),
-            ("post_feedforward_layernorm_1", "post_ffw_norm_1"),
-            ("pre_feedforward_layernorm_2", "pre_ffw_norm_2"),
-            ("post_feedforward_layernorm_2", "post_ffw_norm_2"),
         ],
         "gpt-oss" => {
             &[("post_attention_layernorm", "post_attention_norm"), ("self_attn.sinks", "attn_sinks.weight")]

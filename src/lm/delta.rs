@@ -1,0 +1,304 @@
+//! Gated delta nets (arXiv 2412.06464): layers of Qwen3-Next and Qwen3.5 with a state of fixed size in the place of keys and values
+//! (transformers `models/qwen3_next`, `models/qwen3_5`).
+//!
+//! A token's queries, keys and values pass a short convolution over the tokens before it. Then each head's state, a matrix, fades, what it
+//! holds for the key is moved towards the value, and the query reads it. All of it is in f32 on the host, token by token, so a state does not
+//! depend on how a text is split.
+
+use anyhow::Result;
+use candle_core::{DType, Device, Tensor};
+use rayon::prelude::*;
+
+use super::config::{DeltaShape, ModelShape};
+use super::decoder::take_norm;
+use super::layers::{Linear, Products};
+use super::weights::Weights;
+use crate::vector;
+
+/// A layer's weights.
+pub(super) struct DeltaNet {
+    shape: DeltaShape,
+    /// Of queries, keys and values, of the output's gate, of the step sizes and of the decays; or of the first two, and of the last two.
+    inputs: Vec<Linear>,
+    /// (kernel, channels)
+    convolution: Vec<f32>,
+    /// (value_heads) each
+    decay: Vec<f32>,
+    decay_bias: Vec<f32>,
+    /// Of a head's output: (value_dim)
+    norm: Vec<f32>,
+    output: Linear,
+}
+
+/// What a layer keeps of the tokens read.
+#[derive(Clone, Debug)]
+pub struct DeltaState {
+    /// Inputs of the convolution for the last tokens, the oldest first: (kernel - 1, channels)
+    recent: Vec<f32>,
+    /// (value_heads, key_dim, value_dim)
+    heads: Vec<f32>,
+}
+
+/// What some tokens bring to a layer: one row each.
+pub(super) struct DeltaRows<'a> {
+    net: &'a DeltaNet,
+    /// Before the convolution: (channels)
+    mixed: Vec<f32>,
+    /// Of the output: (value_heads, value_dim)
+    gates: Vec<f32>,
+    /// (value_heads) each
+    steps: Vec<f32>,
+    decays: Vec<f32>,
+}
+
+impl DeltaState {
+    /// That before the first token.
+    pub fn new(shape: &DeltaShape) -> DeltaState {
+        let heads = shape.value_heads * shape.key_dim * shape.value_dim;
+        DeltaState { recent: vec![0.0; (shape.kernel - 1) * shape.channels()], heads: vec![0.0; heads] }
+    }
+
+    pub fn bytes(&self) -> u64 {
+        size_of_val(&self.recent[..]) as u64 + size_of_val(&self.heads[..]) as u64
+    }
+}
+
+impl DeltaNet {
+    /// Takes that of layer `index`.
+    pub fn take(
+        weights: &mut Weights,
+        index: usize,
+        shape: &ModelShape,
+        own: DeltaShape,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<DeltaNet> {
+        let at = format!("model.layers.{index}.linear_attn");
+        let (channels, heads) = (own.channels(), own.value_heads);
+        let mut vector = |name: &str, sides: &[usize]| -> Result<Vec<f32>> {
+            let tensor = weights.take(&format!("{at}.{name}"), sides, DType::F32, &Device::Cpu)?;
+            Ok(tensor.flatten_all()?.to_vec1()?)
+        };
+        let by_channel = vector("conv1d.weight", &[channels, 1, own.kernel])?;
+        let convolution =
+            (0..own.kernel).flat_map(|tap| by_channel.iter().skip(tap).step_by(own.kernel)).copied().collect();
+        let decay = vector("A_log", &[heads])?.into_iter().map(f32::exp).collect();
+        let decay_bias = vector("dt_bias", &[heads])?;
+        // Unlike other norms of these families it multiplies by w, not by 1 + w.
+        let plain = ModelShape { norm_adds_one: false, ..shape.clone() };
+        let norm =
+            take_norm(weights, &format!("{at}.norm.weight"), own.value_dim, &plain, DType::F32, &Device::Cpu)?;
+        let inputs = own
+            .inputs()
+            .into_iter()
+            .map(|(name, out)| Linear::take(weights, &format!("{at}.{name}"), (out, shape.hidden), dtype, device));
+        let inputs = inputs.collect::<Result<Vec<_>>>()?;
+        let output =
+            Linear::take(weights, &format!("{at}.out_proj"), (shape.hidden, own.values()), dtype, device)?;
+        Ok(DeltaNet { shape: own, inputs, convolution, decay, decay_bias, norm: norm.to_vec1()?, output })
+    }
+
+    pub fn matrices(&self) -> impl Iterator<Item = &Linear> {
+        self.inputs.iter().chain([&self.output])
+    }
+
+    #[must_use]
+    pub fn in_integers(self) -> DeltaNet {
+        let inputs = self.inputs.into_iter().map(Linear::in_integers).collect();
+        DeltaNet { inputs, output: self.output.in_integers(), ..self }
+    }
+
+    /// Bytes of what is no matrix.
+    pub fn vector_bytes(&self) -> usize {
+        let DeltaNet { convolution, decay, decay_bias, norm, .. } = self;
+        [convolution, decay, decay_bias, norm].map(|vector| size_of_val(&vector[..])).iter().sum()
+    }
+
+    /// What rows x (rows, hidden), after the layer's norm, bring.
+    pub fn project(&self, x: &Tensor, products: Products) -> Result<DeltaRows<'_>> {
+        let product = |input: &Linear| -> Result<Vec<f32>> {
+            let y = input.forward(x, products)?.to_dtype(DType::F32)?.to_device(&Device::Cpu)?;
+            Ok(y.flatten_all()?.to_vec1()?)
+        };
+        let products = self.inputs.iter().map(product).collect::<Result<Vec<_>>>()?;
+        let [mixed, gates, steps, decays] = match <[Vec<f32>; 4]>::try_from(products) {
+            Ok(parts) => parts,
+            Err(fused) => self.shape.parts(&fused[0], &fused[1]),
+        };
+        Ok(DeltaRows { net: self, mixed, gates, steps, decays })
+    }
+
+    /// The layer's output (rows, hidden) of those of its heads (rows, value_heads * value_dim).
+    pub fn finish(&self, heads: &Tensor, products: Products) -> Result<Tensor> {
+        self.output.forward(heads, products)
+    }
+}
+
+impl DeltaShape {
+    pub fn keys(&self) -> usize {
+        self.key_heads * self.key_dim
+    }
+
+    pub fn values(&self) -> usize {
+        self.value_heads * self.value_dim
+    }
+
+    /// Numbers that pass the convolution: queries, keys and values.
+    pub fn channels(&self) -> usize {
+        2 * self.keys() + self.values()
+    }
+
+    /// Names and sides of the matrices that rows are multiplied with.
+    pub fn inputs(&self) -> Vec<(&'static str, usize)> {
+        let (values, heads) = (self.values(), self.value_heads);
+        match self.fused {
+            true => vec![("in_proj_qkvz", self.channels() + values), ("in_proj_ba", 2 * heads)],
+            false => vec![
+                ("in_proj_qkv", self.channels()),
+                ("in_proj_z", values),
+                ("in_proj_b", heads),
+                ("in_proj_a", heads),
+            ],
+        }
+    }
+
+    /// The parts of rows of fused products, which have queries, keys, values and gates of one key head after the other.
+    fn parts(&self, qkvz: &[f32], ba: &[f32]) -> [Vec<f32>; 4] {
+        let per_key = self.value_heads / self.key_heads;
+        let (key, value) = (self.key_dim, per_key * self.value_dim);
+        let [mut mixed, mut gates, mut steps, mut decays] = [const { Vec::new() }; 4];
+        for row in qkvz.chunks_exact(self.channels() + self.values()) {
+            for from in [0..key, key..2 * key, 2 * key..2 * key + value] {
+                row.chunks_exact(2 * (key + value)).for_each(|head| mixed.extend_from_slice(&head[from.clone()]));
+            }
+            row.chunks_exact(2 * (key + value)).for_each(|head| gates.extend_from_slice(&head[2 * key + value..]));
+        }
+        for head in ba.chunks_exact(2 * per_key) {
+            steps.extend_from_slice(&head[..per_key]);
+            decays.extend_from_slice(&head[per_key..]);
+        }
+        [mixed, gates, steps, decays]
+    }
+}
+
+impl DeltaRows<'_> {
+    /// Takes `rows` tokens from `first` on through the layer: `out` (rows, value_heads * value_dim).
+    pub fn read(&self, first: usize, rows: usize, state: &mut DeltaState, out: &mut [f32]) {
+        let DeltaShape { key_heads, value_heads, key_dim, value_dim, .. } = self.net.shape;
+        let mixed = self.convolved(first, rows, state);
+        let (channels, values) = (self.net.shape.channels(), self.net.shape.values());
+        // (value_heads)(rows, value_dim)
+        let mut outputs = vec![0.0; rows * values];
+        let heads = state
+            .heads
+            .par_chunks_exact_mut(key_dim * value_dim)
+            .zip(outputs.par_chunks_exact_mut(rows * value_dim));
+        heads.enumerate().for_each(|(head, (state, out))| {
+            let key_head = head / (value_heads / key_heads);
+            for (row, out) in out.chunks_exact_mut(value_dim).enumerate() {
+                let mixed = &mixed[row * channels..][..channels];
+                let (keys, values) = mixed[self.net.shape.keys()..].split_at(self.net.shape.keys());
+                let [mut query, key] = [mixed, keys].map(|from| unit(&from[key_head * key_dim..][..key_dim]));
+                let scale = (key_dim as f32).sqrt().recip();
+                query.iter_mut().for_each(|x| *x *= scale);
+                let at = (first + row) * value_heads + head;
+                let fade = self.net.decay[head] * softplus(self.decays[at] + self.net.decay_bias[head]);
+                let (decay, step) = ((-fade).exp(), sigmoid(self.steps[at]));
+                let value = &values[head * value_dim..][..value_dim];
+                vector::best(DeltaStep { state, query: &query, key: &key, value, decay, step, out });
+                let gate = &self.gates[(first + row) * self.net.shape.values() + head * value_dim..][..value_dim];
+                self.normalise(out, gate);
+            }
+        });
+        for (head, outputs) in outputs.chunks_exact(rows * value_dim).enumerate() {
+            for (row, from) in outputs.chunks_exact(value_dim).enumerate() {
+                out[row * values + head * value_dim..][..value_dim].copy_from_slice(from);
+            }
+        }
+    }
+
+    /// Queries, keys and values after the convolution: (rows, channels).
+    fn convolved(&self, first: usize, rows: usize, state: &mut DeltaState) -> Vec<f32> {
+        let (channels, kernel) = (self.net.shape.channels(), self.net.shape.kernel);
+        let mut inputs = std::mem::take(&mut state.recent);
+        inputs.extend_from_slice(&self.mixed[first * channels..][..rows * channels]);
+        let mut out = vec![0.0; rows * channels];
+        for (row, out) in out.chunks_exact_mut(channels).enumerate() {
+            for tap in 0..kernel {
+                let (input, weights) = (
+                    &inputs[(row + tap) * channels..][..channels],
+                    &self.net.convolution[tap * channels..][..channels],
+                );
+                out.iter_mut().zip(input).zip(weights).for_each(|((out, x), w)| *out += x * w);
+            }
+            out.iter_mut().for_each(|x| *x *= sigmoid(*x));
+        }
+        inputs.drain(..rows * channels);
+        state.recent = inputs;
+        out
+    }
+
+    /// A head's output after its norm, times silu of the gate.
+    fn normalise(&self, out: &mut [f32], gate: &[f32]) {
+        let mean = out.iter().map(|x| x * x).sum::<f32>() / out.len() as f32;
+        let scale = (mean + self.net.shape.norm_eps).sqrt().recip();
+        for ((x, weight), gate) in out.iter_mut().zip(&self.net.norm).zip(gate) {
+            *x = *x * scale * weight * gate * sigmoid(*gate);
+        }
+    }
+}
+
+/// A token's step of one head.
+struct DeltaStep<'a> {
+    /// (key_dim, value_dim)
+    state: &'a mut [f32],
+    query: &'a [f32],
+    key: &'a [f32],
+    value: &'a [f32],
+    decay: f32,
+    step: f32,
+    /// (value_dim)
+    out: &'a mut [f32],
+}
+
+impl vector::PlainLoop for DeltaStep<'_> {
+    #[inline(always)]
+    fn run(self) {
+        let DeltaStep { state, query, key, value, decay, step, out } = self;
+        let dim = value.len();
+        // What the faded state holds for the key.
+        out.fill(0.0);
+        for (row, key) in state.chunks_exact_mut(dim).zip(key) {
+            for (x, held) in row.iter_mut().zip(out.iter_mut()) {
+                *x *= decay;
+                *held += *x * key;
+            }
+        }
+        let mut change = vec![0.0; dim];
+        for ((change, value), held) in change.iter_mut().zip(value).zip(out.iter()) {
+            *change = (value - held) * step;
+        }
+        out.fill(0.0);
+        for ((row, key), query) in state.chunks_exact_mut(dim).zip(key).zip(query) {
+            for ((x, change), out) in row.iter_mut().zip(&change).zip(out.iter_mut()) {
+                *x += key * change;
+                *out += *x * query;
+            }
+        }
+    }
+}
+
+/// A vector of length 1.
+fn unit(x: &[f32]) -> Vec<f32> {
+    const EPS: f32 = 1e-6;
+    let scale = (x.iter().map(|x| x * x).sum::<f32>() + EPS).sqrt().recip();
+    x.iter().map(|x| x * scale).collect()
+}
+
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+fn softplus(x: f32) -> f32 {
+    if x > 20.0 { x } else { x.exp().ln_1p() }
+}
