@@ -95,6 +95,19 @@ FAMILIES = {
                             moe_intermediate_size=24, decoder_sparse_step=2, mlp_only_layers=[1], rope_parameters=default(5000.0)),
     "qwen2-moe": dict(model_type="qwen2_moe", num_experts=5, num_experts_per_tok=3, moe_intermediate_size=12,
                       shared_expert_intermediate_size=20, rope_parameters=default(10000.0)),
+    "deepseek-v2": dict(model_type="deepseek_v2", q_lora_rank=None, kv_lora_rank=16, qk_nope_head_dim=12, qk_rope_head_dim=8,
+                        v_head_dim=10, num_key_value_heads=4, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=12,
+                        n_shared_experts=2, first_k_dense_replace=1, topk_method="group_limited_greedy", n_group=3, topk_group=2,
+                        routed_scaling_factor=1.5,
+                        rope_parameters=YARN | dict(rope_theta=1000.0, mscale=0.707, mscale_all_dim=0.9)),
+    "deepseek-v3": dict(model_type="deepseek_v3", q_lora_rank=14, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=6,
+                        v_head_dim=10, num_key_value_heads=4, n_routed_experts=6, num_experts_per_tok=2, moe_intermediate_size=12,
+                        n_shared_experts=1, first_k_dense_replace=1, n_group=2, topk_group=1, routed_scaling_factor=2.5,
+                        norm_topk_prob=True, rope_parameters=default(1000.0)),
+    "glm4-moe-lite": dict(model_type="glm4_moe_lite", q_lora_rank=14, kv_lora_rank=12, qk_nope_head_dim=8, qk_rope_head_dim=6,
+                          v_head_dim=16, num_key_value_heads=4, n_routed_experts=5, num_experts_per_tok=3, moe_intermediate_size=12,
+                          n_shared_experts=1, n_group=1, topk_group=1, routed_scaling_factor=1.8, norm_topk_prob=True,
+                          rope_parameters=default(1000.0)),
     "qwen3-next": dict(model_type="qwen3_next", num_hidden_layers=4, head_dim=16, num_experts=5, num_experts_per_tok=2,
                        moe_intermediate_size=12, shared_expert_intermediate_size=20, norm_topk_prob=True, linear_num_key_heads=2,
                        linear_num_value_heads=4, linear_key_head_dim=8, linear_value_head_dim=12,
@@ -144,6 +157,8 @@ def fill(model, seed):
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
             buffer.copy_(torch.tensor(rng.uniform(0.6, 1.4, 1)))
+        elif name.endswith("e_score_correction_bias"):
+            buffer.copy_(torch.from_numpy(rng.normal(0, 0.2, len(buffer))))
     for name, p in model.named_parameters():
         noise = torch.from_numpy(rng.standard_normal(p.shape, dtype=np.float32))
         if "q_norm" in name or "k_norm" in name:

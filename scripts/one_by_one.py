@@ -6,7 +6,8 @@ positions). Token t joins the cache, attends to the entries in it, and then entr
 scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `knorm` takes the key before rotation,
 after a norm of keys if the family has one.
 
-A layer without attention has no entries. A layer that shares another's keys and values has no entries: its query at t attends to what that layer's query at t attended to.
+Of latent attention there is one entry for all heads, whose key norm is that of the rotated key and the latent together, and one decision a
+layer. A layer without attention has no entries. A layer that shares another's keys and values has no entries: its query at t attends to what that layer's query at t attended to.
 
 A head's attention sink is a logit more in its softmax, whose weight goes to no entry.
 
@@ -34,24 +35,27 @@ class OneByOne:
         self.policy, _, first = policy.partition("+")
         self.keep_first, self.size, self.local_layers = int(first or 0), size, local_layers
         self.by_head = self.policy in ("h2o", "tova-head", "knorm")
-        self.unrotated, self.has_windows = None, False
+        self.unrotated, self.latent, self.has_windows = None, None, False
         self.by_layer, self.evicted, self.narrowest = {}, [], np.inf
         self.attended = {}  # by the kind of layer: what the queries of the layer that others share attended to, (groups)(t)
 
     def __call__(self, module, query, key, value, mask, scaling, sliding_window=None, softcap=None, s_aux=None, **_):
         q, k, v, unrotated = (x[0].numpy() for x in (query, key, value, key if self.unrotated is None else self.unrotated))
-        self.unrotated = None
         (heads, length, dim), kv_heads, number = q.shape, len(k), q.dtype.type
+        by_head = self.by_head
+        if self.latent is not None:  # one entry of all heads: a rotated key and a latent vector
+            by_head, unrotated = False, np.concatenate([unrotated, self.latent.numpy()], -1)
+        self.unrotated = self.latent = None
         window, size = sliding_window, self.size
         self.has_windows |= window is not None
         if self.policy == "full" or window and self.local_layers == "exempt":
             size = np.inf
         elif window:
             size = min(size, window)
-        out, survivors, attended = np.zeros((1, length, heads, dim), q.dtype), [], []
+        out, survivors, attended = np.zeros((1, length, heads, v.shape[-1]), q.dtype), [], []
         shares = getattr(module, "is_kv_shared_layer", False)
-        for g in range(kv_heads if self.by_head else 1):
-            mine = np.arange(heads).reshape(kv_heads, -1)[g] if self.by_head else range(heads)
+        for g in range(kv_heads if by_head else 1):
+            mine = np.arange(heads).reshape(kv_heads, -1)[g] if by_head else range(heads)
             alive, total = np.zeros(0, int), np.zeros(length, q.dtype)
             attended.append([])
             for t in range(length):
@@ -141,13 +145,24 @@ def run(model, text, policy, size, local_layers):
     attention = OneByOne(policy, size, local_layers)
     transformers.AttentionInterface.register("one_by_one", attention)
     source = sys.modules[type(model).__module__]
-    rotate = source.apply_rotary_pos_emb
+    names = ("apply_rotary_pos_emb", "apply_rotary_pos_emb_interleave", "apply_rotary_emb")
+    rotations = {name: getattr(source, name) for name in names if hasattr(source, name)}
 
-    def remember_key(*rotated, **more):
+    def remembering(rotate):
         # Gemma 4 rotates queries, then keys, before heads and positions change places
         alone = next(iter(inspect.signature(rotate).parameters)) == "x"
-        attention.unrotated = rotated[0].transpose(1, 2) if alone else rotated[1]
-        return rotate(*rotated, **more)
+
+        def remember_key(*rotated, **more):
+            attention.unrotated = rotated[0].transpose(1, 2) if alone else rotated[1]
+            return rotate(*rotated, **more)
+
+        return remember_key
+
+    def remember_latent(_module, _inputs, latent):
+        attention.latent = latent.reshape(1, -1, latent.shape[-1])
+
+    hooks = [module.kv_a_layernorm.register_forward_hook(remember_latent)
+             for module in model.modules() if hasattr(module, "kv_a_layernorm")]
 
     topk = torch.topk
 
@@ -158,9 +173,15 @@ def run(model, text, policy, size, local_layers):
             attention.narrowest = min(attention.narrowest, float((1 - highest[..., k] / highest[..., k - 1]).min()))
         return topk(scores, k, **more)
 
-    source.apply_rotary_pos_emb, torch.topk = remember_key, remember_choice
+    torch.topk = remember_choice
+    for name, rotate in rotations.items():
+        setattr(source, name, remembering(rotate))
     nll = losses(model, text)
-    source.apply_rotary_pos_emb, torch.topk = rotate, topk
+    torch.topk = topk
+    for name, rotate in rotations.items():
+        setattr(source, name, rotate)
+    for hook in hooks:
+        hook.remove()
     # a layer with a state in place of a cache has no entries
     attention.survivors = [attention.by_layer.get(layer, []) for layer in range(model.config.num_hidden_layers)]
     return nll, attention

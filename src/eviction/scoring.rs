@@ -146,6 +146,12 @@ impl Score {
         matches!(self, Score::Formula(formula) if formula.reads_future())
     }
 
+    /// Whether it reads values of heads, not only their norms, or what the output matrix makes of them. A function may.
+    pub fn reads_values(self) -> bool {
+        let words = [Word::OutputShift, Word::ProjectedValueNorm];
+        self.is_function() || words.into_iter().any(|word| self.has(word)) || self.calls(Function::LagScore)
+    }
+
     /// Whether a function computes it.
     pub fn is_function(self) -> bool {
         matches!(self, Score::Custom(_))

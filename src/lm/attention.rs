@@ -313,6 +313,11 @@ impl LayerTokens<'_> {
     }
 }
 
+/// The values of a cache: the keys, where these hold them.
+pub(super) fn values_of<'t>(keys: &'t Table, values: &'t Table) -> &'t Table {
+    if values.dim() == 0 { keys } else { values }
+}
+
 /// One layer's cache on the host.
 struct HostCache<'a> {
     entries: &'a mut CacheEntries,
@@ -386,13 +391,15 @@ impl<'a> Projections<'a> {
         let stride = vector::padded(entries.longest() + rows);
         tables.reserve(&held, rows);
         let frequencies = self.shape.rope.frequencies(*is_long);
-        let HostTables { keys, values, all_keys } = &mut **tables;
+        let HostTables { keys: tables_keys, values, all_keys } = &mut **tables;
         let position = entries.seen;
 
         for row in 0..rows {
             for (kv_head, held) in held.iter().enumerate() {
                 let value = &self.values[(row * kv_heads + kv_head) * dim..][..dim];
-                values.vector_mut(kv_head, held + row).copy_from_slice(value);
+                // None where they are in the keys.
+                let dim = values.dim();
+                values.vector_mut(kv_head, held + row).copy_from_slice(&value[..dim]);
             }
         }
         let new = NewEntries {
@@ -417,7 +424,7 @@ impl<'a> Projections<'a> {
         let queries = sized(&mut scratch.queries, heads * rows * dim);
         scratch.normaliser.max.resize(heads * rows, 0.0);
         scratch.normaliser.sum.resize(heads * rows, 0.0);
-        match keys {
+        match &mut *tables_keys {
             Keys::Absolute(keys) => {
                 self.rotate_queries(queries, position);
                 self.store_keys(keys, &held);
@@ -425,7 +432,7 @@ impl<'a> Projections<'a> {
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
                 stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
-                let vectors = self.vectors(CachedKeys::Absolute(keys), values, frequencies);
+                let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
                 }
@@ -453,6 +460,10 @@ impl<'a> Projections<'a> {
         }
 
         let mixed = sized(&mut scratch.mixed, heads * rows * dim);
+        let values = match &*tables_keys {
+            Keys::Absolute(keys) => values_of(keys, values),
+            Keys::Rerotated(_) => values,
+        };
         self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out), stats);
         let kept = scan.finish();
         if let (Some(lost), Some(all_keys)) = (lost, all_keys) {

@@ -12,7 +12,7 @@ use super::family;
 use super::memory::BLOCK;
 use super::rope_shape::{RopeScaling, RopeShape};
 use crate::bounded_read;
-use crate::eviction::{Heads, LocalLayers, Positions, SizedPolicy};
+use crate::eviction::{Heads, LocalLayers, Positions, Score, SizedPolicy};
 use crate::vector;
 
 /// Shape and constants of a decoder.
@@ -50,6 +50,8 @@ pub struct ModelShape {
     pub sinks: bool,
     /// A token's input of its own to each layer, if it has one (Gemma 3n and 4).
     pub per_layer_input: Option<PerLayerInput>,
+    /// What keys and values are made from, if it is one vector for all heads (DeepSeek).
+    pub latent: Option<LatentShape>,
     /// What some layers have in place of attention (Qwen3-Next, Qwen3.5).
     pub delta: Option<DeltaShape>,
     /// Whether each head's output is multiplied by the sigmoid of a gate, which the query's matrix makes too.
@@ -73,6 +75,23 @@ pub struct ModelShape {
     /// The same for the logits over the vocabulary.
     pub logit_softcap: Option<f32>,
     pub attention_temperature: Option<AttentionTemperature>,
+}
+
+/// Multi-head latent attention. To the cache it is one key-value head with keys of `rope + rank` numbers, of which the last `rank` are the
+/// value too.
+#[derive(Clone, Copy, Debug)]
+pub struct LatentShape {
+    /// Numbers of the vector that queries are made from, if it is not the state itself.
+    pub query_rank: Option<usize>,
+    /// Numbers of the latent vector.
+    pub rank: usize,
+    /// Dimensions of a head's queries and keys that are not rotated, and of those that are.
+    pub nope: usize,
+    pub rope: usize,
+    /// Dimensions of a head's value.
+    pub value: usize,
+    /// Whether pairs of rotated dimensions are neighbours.
+    pub interleaved: bool,
 }
 
 /// A gated delta net.
@@ -148,8 +167,15 @@ pub struct Experts {
     pub intermediate: usize,
     /// Whether the weights of a token's experts are made to sum to 1.
     pub normalised: bool,
-    /// Numbers between the products of an expert that every token goes to, weighted by a sigmoid.
+    /// Numbers between the products of an expert that every token goes to, and whether it is weighted by the sigmoid of a product.
     pub shared: Option<usize>,
+    pub has_shared_gate: bool,
+    /// What the router makes of its logits.
+    pub scores: RouterScores,
+    /// Groups of experts, and how many of them a token's experts are in, if that is limited.
+    pub groups: Option<(usize, usize)>,
+    /// What the weights of a token's experts are multiplied by.
+    pub scale: f64,
     /// Whether gate and up are one tensor `gate_up_proj` in which their columns take turns, and all tensors are transposed, with biases.
     pub transposed: bool,
     /// Whether they stand beside the MLP, not in its place: each with a norm before and after it, and with a scale (Gemma 4).
@@ -159,19 +185,33 @@ pub struct Experts {
     pub names: ExpertNames,
 }
 
+/// What a router makes of its logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouterScores {
+    /// A group is as good as its best expert.
+    Softmax,
+    /// Experts are chosen by the sigmoid and a bias, and weighted by the sigmoid. A group is as good as its two best (DeepSeek V3).
+    Sigmoid,
+}
+
 /// What a checkpoint calls the parts of experts.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpertNames {
     /// Inside a layer.
     pub router: &'static str,
     pub experts: &'static str,
+    pub shared: &'static str,
     /// Gate, up, down.
     pub parts: [&'static str; 3],
 }
 
 impl ExpertNames {
-    pub const USUAL: ExpertNames =
-        ExpertNames { router: "mlp.gate", experts: "mlp.experts", parts: ["gate_proj", "up_proj", "down_proj"] };
+    pub const USUAL: ExpertNames = ExpertNames {
+        router: "mlp.gate",
+        experts: "mlp.experts",
+        shared: "mlp.shared_expert",
+        parts: ["gate_proj", "up_proj", "down_proj"],
+    };
 }
 
 /// The function of the gate.
@@ -296,6 +336,7 @@ impl ModelShape {
             experts: None,
             sinks: false,
             per_layer_input: None,
+            latent: None,
             delta: None,
             gated_attention: false,
             altup: None,
@@ -394,9 +435,24 @@ impl ModelShape {
     /// # Errors
     /// Positions that depend on evictions, where layers share a cache.
     pub fn check_positions(&self, positions: Positions) -> Result<()> {
+        let shares = self.attention.iter().any(|layer| layer.shares.is_some());
         ensure!(
-            positions == Positions::Absolute || self.cached_layers().len() == self.layers,
-            "layers of this model share a cache, and so its keys keep their positions in the text\nhint: leave `positions` out"
+            positions == Positions::Absolute || !shares && self.latent.is_none(),
+            "layers of this model share a cache, or its keys are its values too, and so keys keep their positions in the text\n\
+             hint: leave `positions` out"
+        );
+        Ok(())
+    }
+
+    /// Checks that the model has what a score reads.
+    ///
+    /// # Errors
+    /// Values of heads, where a cache has latent vectors that these are made from.
+    pub fn check_score(&self, score: Score) -> Result<()> {
+        score.check_vectors(self.cached_layers().len(), self.heads, self.head_dim)?;
+        ensure!(
+            self.latent.is_none() || !score.reads_values(),
+            "the score reads values of heads, and this model's cache has latent vectors that all heads make theirs from"
         );
         Ok(())
     }
@@ -416,6 +472,19 @@ impl ModelShape {
         let hidden = self.hidden;
         let (query, kv) = self.projected(layer);
         let own = self.attention[layer];
+        if let Some(latent) = self.latent {
+            let (heads, query) = (self.heads.heads, self.heads.heads * (latent.nope + latent.rope));
+            let of_query = match latent.query_rank {
+                None => vec![("self_attn.q_proj", query, hidden)],
+                Some(rank) => vec![("self_attn.q_a_proj", rank, hidden), ("self_attn.q_b_proj", query, rank)],
+            };
+            let others = [
+                ("self_attn.kv_a_proj_with_mqa", latent.rank + latent.rope, hidden),
+                ("self_attn.kv_b_proj", heads * (latent.nope + latent.value), latent.rank),
+                ("self_attn.o_proj", hidden, heads * latent.value),
+            ];
+            return of_query.into_iter().chain(others).collect();
+        }
         if let (true, Some(delta)) = (own.is_recurrent, self.delta) {
             let inputs = delta.inputs().into_iter().map(|(name, out)| (name, out, hidden));
             return inputs.chain([("out_proj", hidden, delta.values())]).collect();
@@ -493,7 +562,8 @@ impl ModelShape {
         let mlp = match self.experts_of(layer) {
             None => sum(self.mlp_matrices(layer)),
             Some(experts) => {
-                let shared = experts.shared.map_or(0, |shared| 3 * shared * self.hidden + self.hidden);
+                let gate = if experts.has_shared_gate { self.hidden } else { 0 };
+                let shared = experts.shared.map_or(0, |shared| 3 * shared * self.hidden + gate);
                 let mlp = if experts.beside_mlp { sum(self.mlp_matrices(layer)) } else { 0 };
                 self.hidden * (experts.count + of(experts) * 3 * experts.intermediate) + shared + mlp
             }
@@ -527,9 +597,10 @@ impl ModelShape {
         self.attention.iter().filter_map(|layer| layer.window).any(|window| window < tokens)
     }
 
-    /// Bytes of a key and a value of one head of a layer, in f32.
+    /// Bytes of a key and a value of one head of a layer, in f32. A latent vector is both.
     fn entry_bytes(&self, layer: usize) -> u64 {
-        (2 * self.head_dim_of(layer) * size_of::<f32>()) as u64
+        let times = if self.latent.is_some() { 1 } else { 2 };
+        (times * self.head_dim_of(layer) * size_of::<f32>()) as u64
     }
 
     /// Bytes of every key and value of the first `tokens` of a text, as caches that branch off need them: also those that a

@@ -6,6 +6,7 @@ use candle_core::{DType, Device, Tensor};
 use super::altup::AltUp;
 use super::config::{KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
 use super::delta::{DeltaNet, DeltaRows};
+use super::latent::LatentAttention;
 use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
 use super::mlp::Mlp;
 use super::product::{Right, product};
@@ -34,6 +35,7 @@ enum Mixer {
         value: Option<Linear>,
         output: Linear,
     },
+    Latent(Box<LatentAttention>),
     Delta(Box<DeltaNet>),
 }
 
@@ -95,6 +97,7 @@ impl Mixer {
             Mixer::Attention { query, key, value, output } => {
                 [query, output].into_iter().chain(key).chain(value).collect()
             }
+            Mixer::Latent(own) => own.matrices().collect(),
             Mixer::Delta(net) => net.matrices().collect(),
         }
     }
@@ -107,6 +110,7 @@ impl Mixer {
                 value: value.map(Linear::in_integers),
                 output: output.in_integers(),
             },
+            Mixer::Latent(own) => Mixer::Latent(Box::new(own.in_integers())),
             Mixer::Delta(net) => Mixer::Delta(Box::new(net.in_integers())),
         }
     }
@@ -115,7 +119,7 @@ impl Mixer {
     fn output(&self) -> Option<&Linear> {
         match self {
             Mixer::Attention { output, .. } => Some(output),
-            Mixer::Delta(_) => None,
+            Mixer::Latent(_) | Mixer::Delta(_) => None,
         }
     }
 }
@@ -152,7 +156,12 @@ impl Layer {
         let of_per_layer = norm(Some(PER_LAYER_NORM))?;
         let mixer = match shape.delta.filter(|_| shape.attention[index].is_recurrent) {
             Some(delta) => Mixer::Delta(Box::new(DeltaNet::take(weights, index, shape, delta, dtype, device)?)),
-            None => Mixer::take(weights, index, shape, dtype, device)?,
+            None => match shape.latent {
+                Some(own) => {
+                    Mixer::Latent(Box::new(LatentAttention::take(weights, index, shape, own, dtype, device)?))
+                }
+                None => Mixer::take(weights, index, shape, dtype, device)?,
+            },
         };
         let sinks = match shape.sinks {
             true => {
@@ -211,6 +220,7 @@ impl Layer {
         let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key, value];
         let norms = norms.into_iter().flatten().chain(self.per_layer.as_ref().map(|own| &own.norm));
         let of_vectors = match &self.mixer {
+            Mixer::Latent(own) => own.norm_bytes(),
             Mixer::Delta(net) => net.vector_bytes(),
             Mixer::Attention { .. } => 0,
         };
@@ -227,6 +237,10 @@ impl Layer {
         let normed = norm(x, norms.before_attention.as_ref(), eps)?; // (rows, hidden)
         let (query, key, value) = match &self.mixer {
             Mixer::Delta(net) => return Ok(Projected::Delta(net.project(&normed, products)?)),
+            Mixer::Latent(own) => {
+                let [queries, keys, values] = own.project(&normed, products)?;
+                return Ok(Projected::Attention { queries, keys_and_values: Some((keys, values)), gates: None });
+            }
             Mixer::Attention { query, key, value, .. } => (query, key, value),
         };
         let (query, keys_and_values) = match (key, value) {
@@ -271,7 +285,7 @@ impl Layer {
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
-        let output = self.mixer.output().context("a layer without attention has no values")?;
+        let output = self.mixer.output().context("the layer has no values of heads")?;
         let (width, (outputs, input)) = (heads.kv_heads * dim, output.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];
@@ -311,6 +325,7 @@ impl Layer {
         let eps = shape.norm_eps;
         let attended = match &self.mixer {
             Mixer::Attention { output, .. } => output.forward(mixed, products)?,
+            Mixer::Latent(own) => own.finish(mixed, products)?,
             Mixer::Delta(net) => net.finish(mixed, products)?,
         };
         let attended = norm(&attended, self.norms.after_attention.as_ref(), eps)?;

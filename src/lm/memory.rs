@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attention::{AttentionShape, Scratch};
+use super::attention::{AttentionShape, Scratch, values_of};
 use super::block_vectors::{BlockVectors, CachedKeys};
 use super::config::{LayerAttention, ModelShape};
 use super::delta::DeltaState;
@@ -81,6 +81,7 @@ pub(super) enum Tables {
 #[derive(Clone, Debug)]
 pub(super) struct HostTables {
     pub keys: Keys,
+    /// Of length 0 where the keys hold them.
     pub values: Table,
     /// Every key ever read, at its absolute position: only to measure the attention lost to eviction.
     pub all_keys: Option<Table>,
@@ -230,15 +231,23 @@ impl Memory {
                 let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), positions, plan.measure_loss);
                 Tables::Gpu(of_gpu)
             } else {
-                let table = || Table::new(heads.kv_heads, &rooms, head_dim);
+                let table = |dim: usize| Table::new(heads.kv_heads, &rooms, dim);
                 let keys = match (positions, policy) {
-                    (Positions::Absolute, _) | (_, None) => Keys::Absolute(table()),
+                    (Positions::Absolute, _) | (_, None) => Keys::Absolute(table(head_dim)),
                     (positions, Some(policy)) => {
                         Keys::Rerotated(RerotatedKeys::new(heads, head_dim, &rooms, policy.scope, positions))
                     }
                 };
                 let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, &[0], head_dim));
-                Tables::Host(HostTables { keys, values: table(), all_keys })
+                Tables::Host(HostTables {
+                    keys,
+                    values: table(if shape.latent.is_some() && positions == Positions::Absolute {
+                        0
+                    } else {
+                        head_dim
+                    }),
+                    all_keys,
+                })
             };
             LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long }
         };
@@ -425,6 +434,10 @@ impl Memory {
                         Keys::Rerotated(keys) => CachedKeys::Rerotated(keys),
                     };
                     let frequencies = shape.rope.frequencies(*is_long);
+                    let values = match keys {
+                        CachedKeys::Absolute(keys) => values_of(keys, values),
+                        CachedKeys::Rerotated(_) => values,
+                    };
                     Some(BlockVectors { shape, keys, values, queries: &[], frequencies })
                 }
                 Tables::Gpu(_) => None,

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use candle_core::cpu::erf::erf_inv;
 use candle_core::{DType, Device, Tensor};
 
-use super::config::{self, Activation, EXPERT_NORMS, ModelShape};
+use super::config::{self, Activation, EXPERT_NORMS, ModelShape, RouterScores};
 use super::decoder::{take_matrices, take_norm};
 use super::layers::{Linear, Products, add, bytes_of, gated, rms_norm};
 use super::weights::Weights;
@@ -12,7 +12,14 @@ use super::weights::Weights;
 /// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
 pub(super) enum Mlp {
     Dense(Gated),
-    Experts { router: Linear, experts: Vec<Gated>, shared: Option<Shared>, beside: Option<Beside> },
+    Experts {
+        router: Linear,
+        /// What is added to the router's scores for the choice: (count), or none
+        bias: Vec<f64>,
+        experts: Vec<Gated>,
+        shared: Option<Shared>,
+        beside: Option<Box<Beside>>,
+    },
 }
 
 /// An MLP beside the experts.
@@ -35,10 +42,10 @@ pub(super) struct Gated {
     cutoff: Option<f64>,
 }
 
-/// An expert that every token goes to, times the sigmoid of a product of the state.
+/// An expert that every token goes to, times the sigmoid of a product of the state, if it has a gate.
 pub(super) struct Shared {
     expert: Gated,
-    weight: Linear,
+    gate: Option<Linear>,
 }
 
 /// The tokens that go to each expert, and back.
@@ -72,7 +79,7 @@ impl Mlp {
             anyhow::Ok(Gated { cutoff, ..Gated::of(matrices) })
         };
         let Some(own) = shape.experts_of(index) else { return Ok(Mlp::Dense(mlp(weights)?)) };
-        let config::ExpertNames { router, experts: prefix, parts } = own.names;
+        let config::ExpertNames { router, experts: prefix, parts, .. } = own.names;
         let (hidden, inner) = (shape.hidden, own.intermediate);
         let at = format!("model.layers.{index}");
         let router = Linear::take(weights, &format!("{at}.{router}"), (own.count, hidden), dtype, device)?;
@@ -96,16 +103,27 @@ impl Mlp {
             let down = of_part(down, (hidden, inner))?;
             both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
         };
+        let bias = match own.scores {
+            RouterScores::Softmax => Vec::new(),
+            RouterScores::Sigmoid => {
+                let name = format!("{at}.{}.e_score_correction_bias", own.names.router);
+                weights.take(&name, &[own.count], DType::F64, &Device::Cpu)?.to_vec1()?
+            }
+        };
         let shared = own.shared.map(|inner| {
-            let names = [
-                ("mlp.shared_expert.gate_proj", inner, hidden),
-                ("mlp.shared_expert.up_proj", inner, hidden),
-                ("mlp.shared_expert.down_proj", hidden, inner),
-                ("mlp.shared_expert_gate", 1, hidden),
+            let mut linear =
+                |name: String, sides| Linear::take(weights, &format!("{at}.{name}"), sides, dtype, device);
+            let name = own.names.shared;
+            let matrices = [
+                linear(format!("{name}.gate_proj"), (inner, hidden))?,
+                linear(format!("{name}.up_proj"), (inner, hidden))?,
+                linear(format!("{name}.down_proj"), (hidden, inner))?,
             ];
-            let mut matrices = take_matrices(weights, index, names.to_vec(), dtype, device)?;
-            let weight = matrices.pop().expect("four matrices");
-            anyhow::Ok(Shared { expert: Gated::of(matrices), weight })
+            let gate = match own.has_shared_gate {
+                true => Some(linear(format!("{name}_gate"), (1, hidden))?),
+                false => None,
+            };
+            anyhow::Ok(Shared { expert: Gated::of(matrices.into()), gate })
         });
         let shared = shared.transpose()?;
         let beside = if own.beside_mlp {
@@ -117,11 +135,11 @@ impl Mlp {
             let scale = (scale * (hidden as f64).powf(-0.5))?.to_dtype(norms[0].dtype())?.to_device(device)?;
             let scales = format!("{at}.router.per_expert_scale");
             let expert_scales = weights.take(&scales, &[own.count], DType::F64, &Device::Cpu)?.to_vec1()?;
-            Some(Beside { mlp: mlp(weights)?, norms, scale, expert_scales })
+            Some(Box::new(Beside { mlp: mlp(weights)?, norms, scale, expert_scales }))
         } else {
             None
         };
-        Ok(Mlp::Experts { router, experts, shared, beside })
+        Ok(Mlp::Experts { router, bias, experts, shared, beside })
     }
 
     /// The same with products in integers, where these keep its weights. The router stays as it is, because a choice is not nearly right.
@@ -129,8 +147,9 @@ impl Mlp {
     pub fn in_integers(self) -> Mlp {
         match self {
             Mlp::Dense(own) => Mlp::Dense(own.in_integers()),
-            Mlp::Experts { router, experts, shared, beside } => Mlp::Experts {
-                beside: beside.map(|beside| Beside { mlp: beside.mlp.in_integers(), ..beside }),
+            Mlp::Experts { router, bias, experts, shared, beside } => Mlp::Experts {
+                bias,
+                beside: beside.map(|beside| Box::new(Beside { mlp: beside.mlp.in_integers(), ..*beside })),
                 router,
                 experts: experts.into_iter().map(Gated::in_integers).collect(),
                 shared: shared.map(|shared| Shared { expert: shared.expert.in_integers(), ..shared }),
@@ -150,8 +169,8 @@ impl Mlp {
                 let of_beside =
                     |beside: &Beside| beside.norms.iter().map(bytes_of).sum::<usize>() + bytes_of(&beside.scale);
                 router.bytes()
-                    + shared.as_ref().map_or(0, |shared| shared.weight.bytes())
-                    + beside.as_ref().map_or(0, of_beside)
+                    + shared.as_ref().and_then(|shared| shared.gate.as_ref()).map_or(0, Linear::bytes)
+                    + beside.as_deref().map_or(0, of_beside)
             }
         };
         beside + self.gated().flat_map(Gated::matrices).map(Linear::bytes).sum::<usize>()
@@ -171,9 +190,8 @@ impl Mlp {
         match self {
             Mlp::Dense(own) => own.forward(states, shape.activation, products),
             Mlp::Experts { beside: None, .. } => self.mixture([states, states], shape, products),
-            Mlp::Experts {
-                beside: Some(Beside { mlp, norms: [after_mlp, before, after], scale, .. }), ..
-            } => {
+            Mlp::Experts { beside: Some(beside), .. } => {
+                let Beside { mlp, norms: [after_mlp, before, after], scale, .. } = &**beside;
                 let eps = shape.norm_eps;
                 let of_mlp = rms_norm(&mlp.forward(states, shape.activation, products)?, after_mlp, eps)?;
                 let (routed, own) = (rms_norm(x, scale, eps)?, rms_norm(x, before, eps)?);
@@ -184,11 +202,12 @@ impl Mlp {
 
     /// What the experts make of x, chosen by what the router makes of `routed`: (rows, hidden) each.
     fn mixture(&self, [routed, x]: [&Tensor; 2], shape: &ModelShape, products: Products) -> Result<Tensor> {
-        let (Mlp::Experts { router, experts, shared, beside }, Some(own)) = (self, shape.experts.as_ref()) else {
+        let (Mlp::Experts { router, bias, experts, shared, beside }, Some(own)) = (self, shape.experts.as_ref())
+        else {
             bail!("the layer has no experts")
         };
         let scales = beside.as_ref().map_or(&[][..], |beside| &beside.expert_scales);
-        let Routes { rows, outputs, weights } = Routes::of(&router.forward(routed, products)?, own, scales)?;
+        let Routes { rows, outputs, weights } = Routes::of(&router.forward(routed, products)?, own, bias, scales)?;
         let (device, all) = (x.device(), x.dim(0)?);
         let mut of_experts = Vec::new();
         for (expert, rows) in experts.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
@@ -200,9 +219,14 @@ impl Mlp {
             Tensor::cat(&of_experts, 0)?.index_select(&Tensor::new(outputs, device)?, 0)?.reshape(each)?;
         let weights = Tensor::new(weights, device)?.to_dtype(x.dtype())?.reshape(each)?;
         let sum = of_rows.broadcast_mul(&weights)?.sum(1)?; // (rows, hidden)
-        let Some(Shared { expert, weight }) = shared else { return Ok(sum) };
-        let weight = candle_nn::ops::sigmoid(&weight.forward(x, products)?)?; // (rows, 1)
-        add(sum, &expert.forward(x, shape.activation, products)?.broadcast_mul(&weight)?)
+        let Some(Shared { expert, gate }) = shared else { return Ok(sum) };
+        let of_shared = expert.forward(x, shape.activation, products)?;
+        let of_shared = match gate {
+            // (rows, 1)
+            Some(gate) => of_shared.broadcast_mul(&candle_nn::ops::sigmoid(&gate.forward(x, products)?)?)?,
+            None => of_shared,
+        };
+        add(sum, &of_shared)
     }
 }
 
@@ -263,23 +287,42 @@ impl Gated {
 }
 
 impl Routes {
-    /// Each token goes to the experts with the highest logits (rows, count), the first of equal ones. Their weights are the softmax over
-    /// all experts, or over a token's own, times the experts' scales, if they have any.
-    fn of(logits: &Tensor, own: &config::Experts, scales: &[f64]) -> Result<Routes> {
+    /// Each token goes to the experts with the highest logits (rows, count), or scores plus `bias`, the first of equal ones, within the
+    /// groups that are best. Their weights are the scores, or made to sum to 1, times the experts' `scales`, if they have any.
+    fn of(logits: &Tensor, own: &config::Experts, bias: &[f64], scales: &[f64]) -> Result<Routes> {
         let logits: Vec<Vec<f64>> = logits.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.to_vec2()?;
         let mut rows = vec![Vec::new(); own.count];
         let (mut places, mut weights) = (Vec::new(), Vec::new());
         for (row, logits) in logits.iter().enumerate() {
+            let highest = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            // A softmax is not divided by its sum before it has to be.
+            let scores: Vec<f64> = match own.scores {
+                RouterScores::Softmax => logits.iter().map(|logit| (logit - highest).exp()).collect(),
+                RouterScores::Sigmoid => logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+            };
+            let mut choice = match own.scores {
+                RouterScores::Softmax => logits.clone(),
+                RouterScores::Sigmoid => scores.iter().zip(bias).map(|(score, bias)| score + bias).collect(),
+            };
+            if let Some((groups, most)) = own.groups {
+                keep_best_groups(
+                    &mut choice,
+                    groups,
+                    most,
+                    if own.scores == RouterScores::Sigmoid { 2 } else { 1 },
+                );
+            }
             let mut chosen: Vec<usize> = (0..own.count).collect();
-            chosen.sort_by(|a, b| logits[*b].total_cmp(&logits[*a]));
-            let highest = logits[chosen[0]];
-            let exp = |expert: &usize| (logits[*expert] - highest).exp();
-            let sum_of_all: f64 = chosen.iter().map(exp).sum();
+            chosen.sort_by(|a, b| choice[*b].total_cmp(&choice[*a]));
+            let sum = match (own.normalised, own.scores) {
+                (true, _) => chosen[..own.per_token].iter().map(|expert| scores[*expert]).sum(),
+                (false, RouterScores::Softmax) => chosen.iter().map(|expert| scores[*expert]).sum(),
+                (false, RouterScores::Sigmoid) => 1.0,
+            };
             chosen.truncate(own.per_token);
-            let sum = if own.normalised { chosen.iter().map(exp).sum() } else { sum_of_all };
             chosen.sort_unstable();
             for expert in chosen {
-                weights.push(exp(&expert) / sum * scales.get(expert).unwrap_or(&1.0));
+                weights.push(scores[expert] / sum * own.scale * scales.get(expert).unwrap_or(&1.0));
                 places.push((expert, rows[expert].len()));
                 rows[expert].push(row as u32);
             }
@@ -293,4 +336,18 @@ impl Routes {
         let outputs = places.into_iter().map(|(expert, at)| (firsts[expert] + at) as u32).collect();
         Ok(Routes { rows, outputs, weights })
     }
+}
+
+/// Leaves the experts of the `most` best groups, each as good as the sum of its best `of`, in the choice.
+fn keep_best_groups(choice: &mut [f64], groups: usize, most: usize, of: usize) {
+    let size = choice.len() / groups;
+    let good = |group: &[f64]| {
+        let mut best = group.to_vec();
+        best.sort_by(|a, b| b.total_cmp(a));
+        best.iter().take(of).sum::<f64>()
+    };
+    let good: Vec<f64> = choice.chunks_exact(size).map(good).collect();
+    let mut order: Vec<usize> = (0..groups).collect();
+    order.sort_by(|a, b| good[*b].total_cmp(&good[*a]));
+    order[most..].iter().for_each(|group| choice[group * size..][..size].fill(f64::NEG_INFINITY));
 }

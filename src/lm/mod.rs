@@ -19,6 +19,7 @@ mod gguf;
 mod gpu;
 mod host;
 mod integers;
+mod latent;
 mod layers;
 mod matrix;
 mod memory;

@@ -319,9 +319,9 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        // The kernels know no attention sinks, no layers that attend to another's entries, and none without attention.
-        let shares = self.shape.cached_layers().len() < self.shape.layers;
-        Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks && !shares)
+        // The kernels know no attention sinks, no layers that attend to another's entries, none without attention, and no latent vectors.
+        let is_plain = self.shape.cached_layers().len() == self.shape.layers && self.shape.latent.is_none();
+        Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks && is_plain)
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors

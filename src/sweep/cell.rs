@@ -136,11 +136,7 @@ impl Cell {
         let bounded = shape.windows_pass(self.task.length) && self.local_layers == LocalLayers::Bounded;
         policy
             .check(size, shape.cached_layers().len(), shape.heads.kv_heads)
-            .and_then(|()| {
-                policy
-                    .scores()
-                    .try_for_each(|score| score.check_vectors(shape.layers, shape.heads, shape.head_dim))
-            })
+            .and_then(|()| policy.scores().try_for_each(|score| shape.check_score(score)))
             .and_then(|()| if bounded { policy.check_windows() } else { Ok(()) })
             .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
     }

@@ -54,7 +54,7 @@ impl TextModel {
             policy.check_windows()?;
         }
         policy.check(shape.cached_layers().len(), shape.heads.kv_heads)?;
-        policy.scores().try_for_each(|score| score.check_vectors(shape.layers, shape.heads, shape.head_dim))
+        policy.scores().try_for_each(|score| shape.check_score(score))
     }
 
     /// The tokenizer.

@@ -186,7 +186,19 @@ fn forks_and_their_copies_equal_caches_read_from_the_start() {
 /// have other columns, so the last bits differ.
 #[test]
 fn forks_of_a_model_with_windows_equal_caches_read_from_the_start() {
-    let model = checkpoint::load(&checkpoint::golden("families/gemma3"));
+    check_forks_of_family("families/gemma3", &[LocalLayers::Bounded, LocalLayers::Exempt]);
+}
+
+/// Layers that share caches, layers with a state of fixed size, and one latent vector for all heads.
+#[test]
+fn forks_of_models_with_other_caches_equal_caches_read_from_the_start() {
+    for name in ["gemma4", "gemma3n", "qwen3.5", "qwen3-next", "deepseek-v3"] {
+        check_forks_of_family(&format!("families/{name}"), &[LocalLayers::Bounded]);
+    }
+}
+
+fn check_forks_of_family(family: &str, settings: &[LocalLayers]) {
+    let model = checkpoint::load(&checkpoint::golden(family));
     let mut random = fastrand::Rng::with_seed(8);
     let text: Vec<u32> = (0..300).map(|_| random.u32(3..64)).collect();
     let points = [10, 100];
@@ -203,7 +215,7 @@ fn forks_of_a_model_with_windows_equal_caches_read_from_the_start() {
         states.push(model.read(&text[range], &mut full).unwrap());
     }
     let states = Tensor::cat(&states, 0).unwrap();
-    for local_layers in [LocalLayers::Bounded, LocalLayers::Exempt] {
+    for &local_layers in settings {
         for (name, policy) in ["tova", "tova-head", "h2o", "window+4"].map(|name| (name, presets::by_name(name))) {
             for (start, size) in [(10, 12), (10, 40), (100, 110)] {
                 let policy = policy.unwrap().at(size).unwrap();
@@ -213,7 +225,7 @@ fn forks_of_a_model_with_windows_equal_caches_read_from_the_start() {
                 let mut fork = full.fork(start, &plan).unwrap();
                 let rest = model.read(&text[start..], &mut fork).unwrap();
                 let got = Tensor::cat(&[&states.narrow(0, 0, start).unwrap(), &rest], 0).unwrap();
-                let what = format!("{name}, {size} entries, {local_layers:?}, from {start}");
+                let what = format!("{family}, {name}, {size} entries, {local_layers:?}, from {start}");
                 assert_eq!(fork.survivors(), fresh.survivors(), "{what}");
                 let difference = (got - expected).unwrap().abs().unwrap().max_all().unwrap();
                 assert!(difference.to_scalar::<f32>().unwrap() < 1e-4, "{what}: {difference}");

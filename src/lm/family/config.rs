@@ -4,7 +4,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::config::{Activation, ExpertNames, Experts, LayerAttention, ModelShape, Sizes, tokens};
+use super::super::config::{
+    Activation, ExpertNames, Experts, LayerAttention, ModelShape, RouterScores, Sizes, tokens,
+};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 
@@ -145,7 +147,9 @@ impl<'j> Config<'j> {
     /// The experts of a mixture, as Qwen's configurations say it; for missing keys their number, how many a token goes to, and the
     /// numbers between their products.
     pub fn experts(&self, layers: usize, [count, per_token, intermediate]: [usize; 3]) -> Result<Experts> {
-        let name = ["num_experts", "num_local_experts"].into_iter().find(|name| !self.json[*name].is_null());
+        let name = ["num_experts", "num_local_experts", "n_routed_experts"]
+            .into_iter()
+            .find(|name| !self.json[*name].is_null());
         let count = name.map(|name| self.size(name, MOST_EXPERTS)).transpose()?.flatten().unwrap_or(count);
         let per_token = self.size("num_experts_per_tok", MOST_EXPERTS)?.unwrap_or(per_token);
         ensure!(per_token <= count, "num_experts_per_tok is {per_token}, and there are {count} experts");
@@ -158,6 +162,10 @@ impl<'j> Config<'j> {
             intermediate: self.size("moe_intermediate_size", 1 << 20)?.unwrap_or(intermediate),
             normalised: self.field("norm_topk_prob")?.unwrap_or(false),
             shared: None,
+            has_shared_gate: true,
+            scores: RouterScores::Softmax,
+            groups: None,
+            scale: 1.0,
             transposed: false,
             beside_mlp: false,
             layers: layers.collect(),

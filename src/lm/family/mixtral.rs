@@ -11,6 +11,7 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let names = ExpertNames {
         router: "block_sparse_moe.gate",
         experts: "block_sparse_moe.experts",
+        shared: "",
         parts: ["w1", "w3", "w2"],
     };
     let experts = Experts { names, normalised: true, ..config.experts(shape.layers, [8, 2, shape.intermediate])? };

@@ -5,6 +5,7 @@
 //! missing, transformers' default for the family holds.
 
 mod config;
+mod deepseek;
 mod gemma2;
 mod gemma3;
 mod gemma3n;
@@ -39,11 +40,15 @@ struct Family {
 }
 
 const FAMILIES: &[Family] = &[
+    Family { model_type: "deepseek_v2", shape: deepseek::v2 },
+    Family { model_type: "deepseek_v3", shape: deepseek::v3 },
     Family { model_type: "gemma2", shape: gemma2::shape },
     Family { model_type: "gemma3_text", shape: gemma3::shape },
     Family { model_type: "gemma3n_text", shape: gemma3n::shape },
     Family { model_type: "gemma4_text", shape: gemma4::shape },
+    Family { model_type: "glm4_moe_lite", shape: deepseek::glm4_moe_lite },
     Family { model_type: "gpt_oss", shape: gpt_oss::shape },
+    Family { model_type: "kimi_k2", shape: deepseek::v3 },
     Family { model_type: "llama", shape: llama::shape },
     Family { model_type: "ministral", shape: ministral::shape },
     Family { model_type: "ministral3", shape: ministral3::shape },

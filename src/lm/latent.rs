@@ -1,0 +1,160 @@
+//! Multi-head latent attention (DeepSeek V2, arXiv 2405.04434): all heads make their keys and values from one latent vector of a token, and
+//! share one rotated key.
+//!
+//! The cache holds these two. What makes keys of a latent is multiplied into the queries, and what makes values of it into the outputs: the
+//! same sums in another order. So to the cache it is attention with one key-value head, whose key is the rotated part and the latent, and
+//! whose value is the latent.
+
+use anyhow::Result;
+use candle_core::{D, DType, Device, Tensor};
+
+use super::config::{LatentShape, ModelShape};
+use super::layers::{Linear, Products, bytes_of, compute_type, rms_norm};
+use super::weights::Weights;
+
+/// transformers' norms of ranks have this, whatever the configuration says of others.
+const EPS: f32 = 1e-6;
+
+/// A layer's weights.
+pub(super) struct LatentAttention {
+    shape: LatentShape,
+    heads: usize,
+    /// To queries (heads * (nope + rope)), by a vector of the query's rank where there is one.
+    query: Linear,
+    compressed_query: Option<(Linear, Tensor)>,
+    /// To the latent and the rotated key: (rank + rope, hidden); and the norm of the former.
+    compress: Linear,
+    norm: Tensor,
+    /// Queries (nope) to latents (rank), and latents to values: (heads)
+    absorb: Vec<Linear>,
+    expand: Vec<Linear>,
+    output: Linear,
+}
+
+impl LatentAttention {
+    /// Takes that of layer `index`.
+    pub fn take(
+        weights: &mut Weights,
+        index: usize,
+        shape: &ModelShape,
+        own: LatentShape,
+        dtype: DType,
+        device: &Device,
+    ) -> Result<LatentAttention> {
+        let (heads, hidden) = (shape.heads.heads, shape.hidden);
+        let at = |name: &str| format!("model.layers.{index}.self_attn.{name}");
+        let norm_type = compute_type(device, dtype, false);
+        let norm = |weights: &mut Weights, name: &str, length: usize| {
+            anyhow::Ok(
+                weights.take(&at(&format!("{name}.weight")), &[length], dtype, device)?.to_dtype(norm_type)?,
+            )
+        };
+        let queries = heads * (own.nope + own.rope);
+        let linear =
+            |weights: &mut Weights, name: &str, sides| Linear::take(weights, &at(name), sides, dtype, device);
+        let (query, compressed_query) = match own.query_rank {
+            None => (linear(weights, "q_proj", (queries, hidden))?, None),
+            Some(rank) => {
+                let compress = linear(weights, "q_a_proj", (rank, hidden))?;
+                let norm = norm(weights, "q_a_layernorm", rank)?;
+                (linear(weights, "q_b_proj", (queries, rank))?, Some((compress, norm)))
+            }
+        };
+        let compress = linear(weights, "kv_a_proj_with_mqa", (own.rank + own.rope, hidden))?;
+        let of_latent = norm(weights, "kv_a_layernorm", own.rank)?;
+        let output = linear(weights, "o_proj", (hidden, heads * own.value))?;
+        // The rows of each head are those to keys and then those to values.
+        let sides = [heads * (own.nope + own.value), own.rank];
+        let up = weights.take(&at("kv_b_proj.weight"), &sides, dtype, &Device::Cpu)?;
+        let up = up.reshape((heads, own.nope + own.value, own.rank))?;
+        let part =
+            |head: usize, from: usize, rows: usize| up.narrow(0, head, 1)?.squeeze(0)?.narrow(0, from, rows);
+        let absorb = (0..heads).map(|head| Linear::of(&part(head, 0, own.nope)?.t()?, None, device));
+        let expand = (0..heads).map(|head| Linear::of(&part(head, own.nope, own.value)?, None, device));
+        Ok(LatentAttention {
+            shape: own,
+            heads,
+            query,
+            compressed_query,
+            compress,
+            norm: of_latent,
+            absorb: absorb.collect::<Result<_>>()?,
+            expand: expand.collect::<Result<_>>()?,
+            output,
+        })
+    }
+
+    pub fn matrices(&self) -> impl Iterator<Item = &Linear> {
+        let compressed = self.compressed_query.as_ref().map(|(compress, _)| compress);
+        [&self.query, &self.compress, &self.output]
+            .into_iter()
+            .chain(compressed)
+            .chain(&self.absorb)
+            .chain(&self.expand)
+    }
+
+    #[must_use]
+    pub fn in_integers(self) -> LatentAttention {
+        LatentAttention {
+            query: self.query.in_integers(),
+            compressed_query: self.compressed_query.map(|(compress, norm)| (compress.in_integers(), norm)),
+            compress: self.compress.in_integers(),
+            output: self.output.in_integers(),
+            ..self
+        }
+    }
+
+    /// Bytes of the norms.
+    pub fn norm_bytes(&self) -> usize {
+        bytes_of(&self.norm) + self.compressed_query.as_ref().map_or(0, |(_, norm)| bytes_of(norm))
+    }
+
+    /// Queries (rows, heads * (rope + rank)), keys and values (rows, rope + rank) of x (rows, hidden), after the layer's norm. The part of
+    /// values beside the latent is 0.
+    pub fn project(&self, x: &Tensor, products: Products) -> Result<[Tensor; 3]> {
+        let LatentShape { rank, nope, rope, .. } = self.shape;
+        let (rows, heads) = (x.dim(0)?, self.heads);
+        let queries = match &self.compressed_query {
+            None => self.query.forward(x, products)?,
+            Some((compress, norm)) => {
+                self.query.forward(&rms_norm(&compress.forward(x, products)?, norm, EPS)?, products)?
+            }
+        };
+        let queries = queries.reshape((rows, heads, nope + rope))?;
+        let rotated = self.in_halves(&queries.narrow(2, nope, rope)?)?;
+        let absorbed = self.absorb.iter().enumerate().map(|(head, absorb)| {
+            absorb.forward(&queries.narrow(1, head, 1)?.narrow(2, 0, nope)?.squeeze(1)?.contiguous()?, products)
+        });
+        let absorbed = Tensor::stack(&absorbed.collect::<Result<Vec<_>>>()?, 1)?; // (rows, heads, rank)
+        let queries = Tensor::cat(&[rotated, absorbed], 2)?.reshape((rows, heads * (rope + rank)))?;
+        let compressed = self.compress.forward(x, products)?;
+        let latent = rms_norm(&compressed.narrow(1, 0, rank)?.contiguous()?, &self.norm, EPS)?;
+        let rotated = self.in_halves(&compressed.narrow(1, rank, rope)?)?;
+        let values = Tensor::cat(&[&rotated.zeros_like()?, &latent], 1)?;
+        Ok([queries, Tensor::cat(&[&rotated, &latent], 1)?, values])
+    }
+
+    /// Dimensions that are rotated in pairs, of which checkpoints have one after the other: first all first ones, then all second ones.
+    fn in_halves(&self, x: &Tensor) -> Result<Tensor> {
+        if !self.shape.interleaved {
+            return Ok(x.contiguous()?);
+        }
+        let mut sides = x.dims().to_vec();
+        let last = sides.pop().unwrap_or_default();
+        sides.extend([last / 2, 2]);
+        Ok(x.contiguous()?.reshape(sides)?.transpose(D::Minus1, D::Minus2)?.contiguous()?.reshape(x.shape())?)
+    }
+
+    /// The layer's output (rows, hidden) of attention's (rows, heads * (rope + rank)).
+    pub fn finish(&self, mixed: &Tensor, products: Products) -> Result<Tensor> {
+        let LatentShape { rank, rope, value, .. } = self.shape;
+        let rows = mixed.dim(0)?;
+        let mixed = mixed.reshape((rows, self.heads, rope + rank))?;
+        let values = self.expand.iter().enumerate().map(|(head, expand)| {
+            expand.forward(&mixed.narrow(1, head, 1)?.narrow(2, rope, rank)?.squeeze(1)?.contiguous()?, products)
+        });
+        let values =
+            Tensor::stack(&values.collect::<Result<Vec<_>>>()?, 1)?.reshape((rows, self.heads * value))?;
+        self.output.forward(&values, products)
+    }
+}
