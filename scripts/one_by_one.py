@@ -11,7 +11,7 @@ layer. A layer without attention has no entries. A layer that shares another's k
 
 A head's attention sink is a logit more in its softmax, whose weight goes to no entry.
 
-In a layer with a window W of its own the query at t sees the positions > t - W. There
+In a layer with a window W of its own the query at t sees the positions > t - W; of Llama 4 those of its own piece of W tokens. There
  * the entries that it cannot see leave before it attends, protected first positions among them;
  * local_layers "bounded": after it has attended, the policy evicts while there are more than min(size, W) entries, and the policy's
    other numbers (h2o's recent half) are computed from min(size, W);
@@ -46,7 +46,10 @@ class OneByOne:
         if self.latent is not None:  # one entry of all heads: a rotated key and a latent vector
             by_head, unrotated = False, np.concatenate([unrotated, self.latent.numpy()], -1)
         self.unrotated = self.latent = None
-        window, size = sliding_window, self.size
+        window, size, chunk = sliding_window, self.size, None
+        if getattr(module, "layer_type", None) is None and hasattr(module.config, "attention_chunk_size"):
+            if module.config.layer_types[module.layer_idx] == "chunked_attention":
+                window = chunk = module.config.attention_chunk_size
         self.has_windows |= window is not None
         if self.policy == "full" or window and self.local_layers == "exempt":
             size = np.inf
@@ -61,7 +64,7 @@ class OneByOne:
             for t in range(length):
                 alive, rows = self.attended[module.layer_type][g][t] if shares else np.append(alive, t), []
                 if window:
-                    alive = alive[alive > t - window]
+                    alive = alive[alive >= t // chunk * chunk if chunk else alive > t - window]
                 for head in mine:
                     entries = head * kv_heads // heads, alive
                     logits = k[entries] @ q[head, t] * number(scaling)
@@ -149,11 +152,12 @@ def run(model, text, policy, size, local_layers):
     rotations = {name: getattr(source, name) for name in names if hasattr(source, name)}
 
     def remembering(rotate):
-        # Gemma 4 rotates queries, then keys, before heads and positions change places
+        # Gemma 4 rotates queries, then keys, and Llama 4 both, before heads and positions change places
         alone = next(iter(inspect.signature(rotate).parameters)) == "x"
 
         def remember_key(*rotated, **more):
-            attention.unrotated = rotated[0].transpose(1, 2) if alone else rotated[1]
+            key = rotated[0] if alone else rotated[1]
+            attention.unrotated = key.transpose(1, 2) if alone or "llama4" in source.__name__ else key
             return rotate(*rotated, **more)
 
         return remember_key

@@ -77,6 +77,8 @@ pub struct CacheEntries {
     pub(super) second_reading: Option<SecondReading>,
     /// Tokens that a query of this layer sees, itself included, if the model limits that.
     pub(super) window: Option<usize>,
+    /// Whether the window does not slide, but begins anew after so many tokens.
+    is_chunked: bool,
     /// Entries outside the window stay, masked: forks may need them.
     pub(super) keeps_all: bool,
     /// Computes the score that divides the entries of a pool, if that is not the policy's own.
@@ -118,6 +120,7 @@ impl CacheEntries {
             recorded: None,
             second_reading: None,
             window: None,
+            is_chunked: false,
             keeps_all: false,
             divider: None,
             limits: vec![usize::MAX],
@@ -133,11 +136,11 @@ impl CacheEntries {
         }
     }
 
-    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included: an entry leaves before the
+    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included, or those of their own piece of so many: an entry leaves before the
     /// first query that cannot see it. With `keeps_all`, forks can be taken anywhere.
     #[must_use]
-    pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
-        CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
+    pub fn with_window(self, window: Option<usize>, is_chunked: bool, keeps_all: bool) -> CacheEntries {
+        CacheEntries { window, is_chunked, keeps_all: window.is_some() && keeps_all, ..self }
     }
 
     /// The same cache as that of a layer, which functions that score entries are told.
@@ -150,7 +153,8 @@ impl CacheEntries {
     /// The same entries in an unbounded cache, to see what they are paid by what is read next. No policy has removed any yet.
     pub fn to_read_again(&self) -> CacheEntries {
         let groups = vec![HeadGroup { positions: self.groups[0].positions.clone(), priority: Vec::new() }];
-        let unbounded = CacheEntries::unbounded(self.heads, &[], &[]).with_window(self.window, true);
+        let unbounded =
+            CacheEntries::unbounded(self.heads, &[], &[]).with_window(self.window, self.is_chunked, true);
         CacheEntries { groups, seen: self.seen, layer: self.layer, ..unbounded }
     }
 
@@ -263,6 +267,7 @@ impl CacheEntries {
             policy: Some(policy),
             burst: policy.schedule.every.unwrap_or(1),
             window: self.window,
+            is_chunked: self.is_chunked,
             ..fork
         })
     }
@@ -300,7 +305,11 @@ impl CacheEntries {
 
     /// The oldest position that is there after `seen` tokens, as far as the window goes.
     pub(super) fn oldest_after(&self, seen: usize) -> usize {
-        self.window.map_or(0, |window| seen.saturating_sub(window))
+        match self.window {
+            None => 0,
+            Some(window) if self.is_chunked => seen.saturating_sub(1) / window * window,
+            Some(window) => seen.saturating_sub(window),
+        }
     }
 
     /// An empty bounded cache. `salt` differs between layers and seeds. If its policy cuts the prompt, or protects it, nothing leaves
@@ -497,6 +506,7 @@ impl CacheEntries {
             }),
             inputs: policy.filter(|policy| policy.score.is_function()).map(|_| FunctionInputs::new(groups)),
             window: self.window,
+            is_chunked: self.is_chunked,
             limits: policy.map_or(vec![usize::MAX; groups], |policy| policy.group_sizes(self.heads)),
             burst: policy.and_then(|policy| policy.schedule.every).unwrap_or(1),
             seen: len,

@@ -260,19 +260,21 @@ impl<'a> BlockScan<'a> {
         self.cached.iter().zip(limits).map(|(cached, limit)| of(*cached, *limit, burst - 1)).collect()
     }
 
-    /// Removes the entry that the query of a row is the first not to see, from the groups in which the policy has not evicted it before.
+    /// Removes the entries that the query of a row is the first not to see, from the groups in which the policy has not evicted them before.
     fn pass(&mut self, row: usize, mut log: Option<&mut Vec<Eviction>>) {
         let position = self.entries.seen + row;
-        let Some(passed) = self.entries.oldest_after(position + 1).checked_sub(1) else { return };
-        let groups = self.entries.groups.iter().zip(&mut self.masks).zip(&mut self.cached).enumerate();
-        for (group, ((entries, mask), cached)) in groups {
-            let column = entries.positions.binary_search(&(passed as u32)).ok();
-            let Some(column) = column.filter(|column| mask[*column] == 0.0) else { continue };
-            mask[column] = f32::NEG_INFINITY;
-            *cached -= 1;
-            if let Some(log) = log.as_deref_mut() {
-                // It was seen for the last time one step before.
-                log.push(Eviction { step: position as u32 - 1, group: group as u32, victim: passed as u32 });
+        let passed = self.entries.oldest_after(position)..self.entries.oldest_after(position + 1);
+        for passed in passed {
+            let groups = self.entries.groups.iter().zip(&mut self.masks).zip(&mut self.cached).enumerate();
+            for (group, ((entries, mask), cached)) in groups {
+                let column = entries.positions.binary_search(&(passed as u32)).ok();
+                let Some(column) = column.filter(|column| mask[*column] == 0.0) else { continue };
+                mask[column] = f32::NEG_INFINITY;
+                *cached -= 1;
+                if let Some(log) = log.as_deref_mut() {
+                    // It was seen for the last time one step before.
+                    log.push(Eviction { step: position as u32 - 1, group: group as u32, victim: passed as u32 });
+                }
             }
         }
     }

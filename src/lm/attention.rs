@@ -13,7 +13,7 @@ use candle_core::{Device, Tensor};
 use rayon::prelude::*;
 
 use super::block_vectors::{BlockVectors, CachedKeys};
-use super::config::{AttentionTemperature, ModelShape};
+use super::config::{AttentionTemperature, LayerAttention, ModelShape};
 use super::decoder::Layer;
 use super::gpu::{GpuAttention, GpuText};
 use super::layers::on_host;
@@ -35,8 +35,8 @@ pub(super) struct AttentionShape<'a> {
     cache: usize,
     /// Whether other layers attend to its cache too.
     is_shared: bool,
-    /// Tokens that a query sees, itself included.
-    window: Option<usize>,
+    /// What differs from other layers.
+    own: LayerAttention,
     /// What products of queries and keys are multiplied by.
     scale: f64,
     softcap: Option<f32>,
@@ -52,10 +52,12 @@ impl<'a> AttentionShape<'a> {
             rope: &ropes[own.rope],
             cache: own.shares.unwrap_or(layer),
             is_shared: shape.attention.iter().any(|other| other.shares == Some(layer)),
-            window: own.window,
+            own,
             scale: shape.query_scale,
             softcap: shape.attention_softcap,
-            temperature: shape.attention_temperature,
+            temperature: shape.attention_temperature.filter(|own_temperature| {
+                !own_temperature.only_without_rotation || shape.ropes[own.rope].dims == 0
+            }),
         }
     }
 
@@ -662,7 +664,7 @@ impl<'a> Projections<'a> {
             for member in 0..per_kv {
                 for (row, lost) in lost.iter_mut().enumerate() {
                     let visible = seen - rows + row + 1;
-                    let first = self.shape.window.map_or(0, |window| visible.saturating_sub(window));
+                    let first = self.shape.own.first_seen(visible);
                     let all = (member * rows + row) * stride;
                     let head = kv_head * per_kv + member;
                     let everything = vector::log_sum_exp(&logits[all + first..all + visible]);

@@ -56,6 +56,8 @@ pub struct ModelShape {
     pub delta: Option<DeltaShape>,
     /// Whether each head's output is multiplied by the sigmoid of a gate, which the query's matrix makes too.
     pub gated_attention: bool,
+    /// Whether pairs of rotated dimensions are neighbours in the rows of q and k (Llama 4).
+    pub interleaved_rotation: bool,
     /// Several states of each token (Gemma 3n).
     pub altup: Option<AltUpShape>,
     /// Whether values are made as keys are, by the same matrix, in layers without a window (Gemma 4).
@@ -136,6 +138,8 @@ pub struct AltUpShape {
 pub struct LayerAttention {
     /// Tokens that a query sees, itself included, if that is limited.
     pub window: Option<usize>,
+    /// Whether the window does not slide: a query sees what is in its own piece of that many tokens (Llama 4).
+    pub is_chunked: bool,
     /// Index among the model's rotations.
     pub rope: usize,
     /// Key-value heads and the dimensions of a head, where they are not the model's.
@@ -148,8 +152,23 @@ pub struct LayerAttention {
 
 impl LayerAttention {
     /// Like all other layers, without a window.
-    pub const FULL: LayerAttention =
-        LayerAttention { window: None, rope: 0, sizes: None, shares: None, is_recurrent: false };
+    pub const FULL: LayerAttention = LayerAttention {
+        window: None,
+        is_chunked: false,
+        rope: 0,
+        sizes: None,
+        shares: None,
+        is_recurrent: false,
+    };
+
+    /// The first of so many tokens that the last one sees.
+    pub fn first_seen(&self, tokens: usize) -> usize {
+        match self.window {
+            None => 0,
+            Some(window) if self.is_chunked => tokens.saturating_sub(1) / window * window,
+            Some(window) => tokens.saturating_sub(window),
+        }
+    }
 
     /// Whether it has a cache of its own.
     pub fn has_cache(&self) -> bool {
@@ -176,8 +195,9 @@ pub struct Experts {
     pub groups: Option<(usize, usize)>,
     /// What the weights of a token's experts are multiplied by.
     pub scale: f64,
-    /// Whether gate and up are one tensor `gate_up_proj` in which their columns take turns, and all tensors are transposed, with biases.
+    /// Whether gate and up are one tensor `gate_up_proj`, and all tensors are transposed; and whether columns of gate and up take turns.
     pub transposed: bool,
+    pub by_turns: bool,
     /// Whether they stand beside the MLP, not in its place: each with a norm before and after it, and with a scale (Gemma 4).
     pub beside_mlp: bool,
     /// Whether a layer has experts: (layers)
@@ -192,6 +212,8 @@ pub enum RouterScores {
     Softmax,
     /// Experts are chosen by the sigmoid and a bias, and weighted by the sigmoid. A group is as good as its two best (DeepSeek V3).
     Sigmoid,
+    /// A token's state is multiplied by the sigmoid before it goes to an expert (Llama 4).
+    InputSigmoid,
 }
 
 /// What a checkpoint calls the parts of experts.
@@ -244,6 +266,8 @@ pub enum HeadNorms {
     PerHead,
     /// Of all heads together.
     AllHeads,
+    /// Of every head by itself, without a weight, in layers with a rotation (Llama 4).
+    OfRotated,
 }
 
 impl LayerNorms {
@@ -273,17 +297,21 @@ impl LayerNorms {
     };
 }
 
-/// A query is multiplied by 1 + beta * ln(1 + floor(position / every)), with its position in the text: the temperature tuning of
+/// A query is multiplied by 1 + beta * ln(1 + floor((first + position) / every)), with its position in the text: the temperature tuning of
 /// Llama 4, also in Ministral 3.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionTemperature {
     pub beta: f64,
     pub every: f64,
+    /// What the first token's position counts as.
+    pub first: usize,
+    /// Only in layers without a rotation.
+    pub only_without_rotation: bool,
 }
 
 impl AttentionTemperature {
     pub fn at(self, position: usize) -> f64 {
-        1.0 + self.beta * (position as f64 / self.every).floor().ln_1p()
+        1.0 + self.beta * ((self.first + position) as f64 / self.every).floor().ln_1p()
     }
 }
 
@@ -339,6 +367,7 @@ impl ModelShape {
             latent: None,
             delta: None,
             gated_attention: false,
+            interleaved_rotation: false,
             altup: None,
             keys_as_values: false,
             value_norm: false,
@@ -451,6 +480,10 @@ impl ModelShape {
     pub fn check_score(&self, score: Score) -> Result<()> {
         score.check_vectors(self.cached_layers().len(), self.heads, self.head_dim)?;
         ensure!(
+            self.norms.of_heads != HeadNorms::OfRotated || !score.compares_norms(),
+            "the score compares norms of keys, and in most layers of this model all keys have the same"
+        );
+        ensure!(
             self.latent.is_none() || !score.reads_values(),
             "the score reads values of heads, and this model's cache has latent vectors that all heads make theirs from"
         );
@@ -539,7 +572,7 @@ impl ModelShape {
         }
         norms.extend(self.per_layer_input.map(|_| (PER_LAYER_NORM, self.hidden)));
         let (query, kv) = match of_heads {
-            HeadNorms::None => return norms,
+            HeadNorms::None | HeadNorms::OfRotated => return norms,
             HeadNorms::PerHead => [self.head_dim_of(layer); 2].into(),
             HeadNorms::AllHeads => self.projected(layer),
         };
@@ -657,7 +690,7 @@ impl ModelShape {
             let policy = policy.map(|policy| policy.of_layer(at, count));
             let policy = local_layers.policy(policy, layer.window);
             let held = self.by_head(index, policy, tokens, |policy| policy.entries_after(tokens, prompt));
-            held.into_iter().map(|held| held.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
+            held.into_iter().map(|held| held.min(tokens - layer.first_seen(tokens))).collect::<Vec<_>>()
         };
         self.caches().enumerate().flat_map(of_layer).collect()
     }

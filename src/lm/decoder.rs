@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use candle_core::{DType, Device, Tensor};
 
 use super::altup::AltUp;
-use super::config::{KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
+use super::config::{HeadNorms, KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
 use super::delta::{DeltaNet, DeltaRows};
 use super::latent::LatentAttention;
 use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
@@ -79,6 +79,11 @@ impl Mixer {
         dtype: DType,
         device: &Device,
     ) -> Result<Mixer> {
+        if shape.interleaved_rotation {
+            let Heads { heads, kv_heads } = shape.heads_of(index);
+            weights.permute(&format!("model.layers.{index}.self_attn.q_proj.weight"), heads);
+            weights.permute(&format!("model.layers.{index}.self_attn.k_proj.weight"), kv_heads);
+        }
         let mut matrices = take_matrices(weights, index, shape.attention_matrices(index), dtype, device)?;
         if shape.fused {
             let (query_rows, kv_rows) = shape.projected(index);
@@ -140,16 +145,26 @@ impl Layer {
             let name = format!("model.layers.{index}.{name}.weight");
             Ok(Some(take_norm(weights, &name, *length, shape, dtype, device)?))
         };
+        let ones = || Tensor::ones(shape.head_dim_of(index), compute_type(device, dtype, false), device);
+        // As long after the rotation as before it.
+        let is_rotated = shape.ropes[shape.attention[index].rope].dims > 0;
+        let unweighted = shape.norms.of_heads == HeadNorms::OfRotated && is_rotated;
         let norms = Norms {
             before_attention: norm(shape.norms.before_attention)?,
             after_attention: norm(shape.norms.after_attention)?,
             before_mlp: norm(shape.norms.before_mlp)?,
             after_mlp: norm(shape.norms.after_mlp)?,
-            query: norm(Some(QUERY_NORM))?,
-            key: norm(Some(KEY_NORM))?,
+            query: match unweighted {
+                true => Some(ones()?),
+                false => norm(Some(QUERY_NORM))?,
+            },
+            key: match unweighted {
+                true => Some(ones()?),
+                false => norm(Some(KEY_NORM))?,
+            },
             // It has no weight.
             value: match shape.value_norm {
-                true => Some(Tensor::ones(shape.head_dim_of(index), compute_type(device, dtype, false), device)?),
+                true => Some(ones()?),
                 false => None,
             },
         };

@@ -214,7 +214,10 @@ impl Memory {
                     (CacheEntries::bounded(heads, policy, salt), rooms.collect())
                 }
             };
-            let entries = entries.of_layer(at).with_window(window, plan.forks).recording(plan.record);
+            let entries = entries
+                .of_layer(at)
+                .with_window(window, shape.attention[index].is_chunked, plan.forks)
+                .recording(plan.record);
             let entries = match plan.future {
                 Some(future) => entries.with_future(future[at].clone()),
                 None => entries,

@@ -1,5 +1,7 @@
 //! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is one.
 
+use std::collections::HashMap;
+
 use anyhow::{Result, bail};
 use candle_core::cpu::erf::erf_inv;
 use candle_core::{DType, Device, Tensor};
@@ -85,7 +87,7 @@ impl Mlp {
         let router = Linear::take(weights, &format!("{at}.{router}"), (own.count, hidden), dtype, device)?;
         let prefix = format!("{at}.{prefix}");
         let experts = if own.transposed && weights.has(&format!("{prefix}.gate_up_proj")) {
-            Gated::take_transposed(weights, &prefix, (own.count, inner, hidden), dtype, device)?
+            Gated::take_transposed(weights, &prefix, own, hidden, dtype, device)?
         } else {
             let is_fused = ["gate_up_proj", "gate_up_proj.weight"]
                 .iter()
@@ -104,7 +106,7 @@ impl Mlp {
             both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
         };
         let bias = match own.scores {
-            RouterScores::Softmax => Vec::new(),
+            RouterScores::Softmax | RouterScores::InputSigmoid => Vec::new(),
             RouterScores::Sigmoid => {
                 let name = format!("{at}.{}.e_score_correction_bias", own.names.router);
                 weights.take(&name, &[own.count], DType::F64, &Device::Cpu)?.to_vec1()?
@@ -209,16 +211,25 @@ impl Mlp {
         let scales = beside.as_ref().map_or(&[][..], |beside| &beside.expert_scales);
         let Routes { rows, outputs, weights } = Routes::of(&router.forward(routed, products)?, own, bias, scales)?;
         let (device, all) = (x.device(), x.dim(0)?);
+        let by_place: HashMap<u32, f64> = outputs.iter().copied().zip(weights.iter().copied()).collect();
         let mut of_experts = Vec::new();
+        let scales_input = own.scores == RouterScores::InputSigmoid;
+        let mut next = 0;
         for (expert, rows) in experts.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
-            let own = x.index_select(&Tensor::new(rows, device)?, 0)?;
+            let mut own = x.index_select(&Tensor::new(&rows[..], device)?, 0)?;
+            if scales_input {
+                let scales: Vec<f64> = (next..next + rows.len()).map(|place| by_place[&(place as u32)]).collect();
+                own = own.broadcast_mul(&Tensor::new(scales, device)?.to_dtype(own.dtype())?.unsqueeze(1)?)?;
+                next += rows.len();
+            }
             of_experts.push(expert.forward(&own, shape.activation, products)?);
         }
         let each = (all, own.per_token, ());
         let of_rows =
             Tensor::cat(&of_experts, 0)?.index_select(&Tensor::new(outputs, device)?, 0)?.reshape(each)?;
         let weights = Tensor::new(weights, device)?.to_dtype(x.dtype())?.reshape(each)?;
-        let sum = of_rows.broadcast_mul(&weights)?.sum(1)?; // (rows, hidden)
+        let weighted = if scales_input { of_rows } else { of_rows.broadcast_mul(&weights)? };
+        let sum = weighted.sum(1)?; // (rows, hidden)
         let Some(Shared { expert, gate }) = shared else { return Ok(sum) };
         let of_shared = expert.forward(x, shape.activation, products)?;
         let of_shared = match gate {
@@ -238,29 +249,46 @@ impl Gated {
     }
 
     /// Takes all experts of a layer from tensors that are transposed: `gate_up_proj` (count, hidden, 2 inner), where columns of gate and up
-    /// take turns, `down_proj` (count, inner, hidden), and their biases.
+    /// take turns or those of gate come first, `down_proj` (count, inner, hidden), and their biases, if there are any.
     fn take_transposed(
         weights: &mut Weights,
         prefix: &str,
-        (count, inner, hidden): (usize, usize, usize),
+        own: &config::Experts,
+        hidden: usize,
         dtype: DType,
         device: &Device,
     ) -> Result<Vec<Gated>> {
+        let (count, inner) = (own.count, own.intermediate);
+        let is_biased = weights.has(&format!("{prefix}.down_proj_bias"));
         for part in ["gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"] {
             weights.unstack(&format!("{prefix}.{part}"), count, |index| format!("{prefix}.{index}.{part}"))?;
         }
+        // Rows of gate and up beside each other: (inner, 2, ..)
+        let by_turns = |rows: Tensor| -> Result<Tensor> {
+            let rest = rows.dims()[1..].to_vec();
+            Ok(match own.by_turns {
+                true => rows.reshape([vec![inner, 2], rest].concat())?,
+                false => rows.reshape([vec![2, inner], rest].concat())?.transpose(0, 1)?,
+            })
+        };
         let mut expert = |index: usize| {
             let mut take = |part: &str, sides: &[usize]| {
                 weights.take(&format!("{prefix}.{index}.{part}"), sides, dtype, &Device::Cpu)
             };
-            let both = take("gate_up_proj", &[hidden, 2 * inner])?.t()?.reshape((inner, 2, hidden))?;
-            let both_biases = take("gate_up_proj_bias", &[2 * inner])?.reshape((inner, 2))?;
-            let turn = |turn: usize| {
-                let bias = both_biases.narrow(1, turn, 1)?.flatten_all()?;
-                Linear::of(&both.narrow(1, turn, 1)?.squeeze(1)?, Some(&bias), device)
-            };
+            let both = by_turns(take("gate_up_proj", &[hidden, 2 * inner])?.t()?.contiguous()?)?;
             let down = take("down_proj", &[inner, hidden])?.t()?;
-            let down = Linear::of(&down, Some(&take("down_proj_bias", &[hidden])?), device)?;
+            let biases = match is_biased {
+                true => {
+                    Some((by_turns(take("gate_up_proj_bias", &[2 * inner])?)?, take("down_proj_bias", &[hidden])?))
+                }
+                false => None,
+            };
+            let turn = |turn: usize| {
+                let of = |both: &Tensor| both.narrow(1, turn, 1)?.squeeze(1)?.contiguous();
+                let bias = biases.as_ref().map(|(both, _)| of(both)).transpose()?;
+                Linear::of(&of(&both)?, bias.as_ref(), device)
+            };
+            let down = Linear::of(&down, biases.as_ref().map(|(_, down)| down), device)?;
             Ok(Gated::of(vec![turn(0)?, turn(1)?, down]))
         };
         (0..count).map(&mut expert).collect()
@@ -298,10 +326,12 @@ impl Routes {
             // A softmax is not divided by its sum before it has to be.
             let scores: Vec<f64> = match own.scores {
                 RouterScores::Softmax => logits.iter().map(|logit| (logit - highest).exp()).collect(),
-                RouterScores::Sigmoid => logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect(),
+                RouterScores::Sigmoid | RouterScores::InputSigmoid => {
+                    logits.iter().map(|logit| 1.0 / (1.0 + (-logit).exp())).collect()
+                }
             };
             let mut choice = match own.scores {
-                RouterScores::Softmax => logits.clone(),
+                RouterScores::Softmax | RouterScores::InputSigmoid => logits.clone(),
                 RouterScores::Sigmoid => scores.iter().zip(bias).map(|(score, bias)| score + bias).collect(),
             };
             if let Some((groups, most)) = own.groups {
@@ -317,7 +347,7 @@ impl Routes {
             let sum = match (own.normalised, own.scores) {
                 (true, _) => chosen[..own.per_token].iter().map(|expert| scores[*expert]).sum(),
                 (false, RouterScores::Softmax) => chosen.iter().map(|expert| scores[*expert]).sum(),
-                (false, RouterScores::Sigmoid) => 1.0,
+                (false, RouterScores::Sigmoid | RouterScores::InputSigmoid) => 1.0,
             };
             chosen.truncate(own.per_token);
             chosen.sort_unstable();

@@ -319,8 +319,11 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        // The kernels know no attention sinks, no layers that attend to another's entries, none without attention, and no latent vectors.
-        let is_plain = self.shape.cached_layers().len() == self.shape.layers && self.shape.latent.is_none();
+        // The kernels know no attention sinks, no layers that attend to another's entries, none without attention, no latent vectors, and no windows that do
+        // not slide.
+        let is_chunked = self.shape.attention.iter().any(|layer| layer.is_chunked && layer.window.is_some());
+        let is_plain =
+            self.shape.cached_layers().len() == self.shape.layers && self.shape.latent.is_none() && !is_chunked;
         Memory::new(&self.shape, plan, self.gpu().is_some() && !self.shape.sinks && is_plain)
     }
 

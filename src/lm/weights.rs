@@ -153,8 +153,12 @@ impl Weights {
         Ok(())
     }
 
-    /// Of a model that reads images or sound too, keeps the language model, under the names that it has alone.
+    /// Of a model that reads images or sound too, keeps the language model, under the names that it has alone. Llama 4's MLPs get the usual
+    /// name.
     fn keep_text(&mut self) {
+        let usual =
+            |(name, location): (String, TensorLocation)| (name.replace(".feed_forward.", ".mlp."), location);
+        self.tensors = std::mem::take(&mut self.tensors).into_iter().map(usual).collect();
         const PREFIXES: [&str; 2] = ["model.language_model.", "language_model."];
         let own = |name: &str| PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned);
         if !self.tensors.keys().any(|name| own(name).is_some()) {
@@ -245,6 +249,13 @@ impl Weights {
 
     pub fn has(&self, name: &str) -> bool {
         self.tensors.contains_key(name)
+    }
+
+    /// Says of a matrix that the rows of each rotated pair of a head are neighbours.
+    pub fn permute(&mut self, name: &str, heads: usize) {
+        if let Some(location) = self.tensors.get_mut(name) {
+            location.permuted_heads = Some(heads);
+        }
     }
 
     /// Makes of a tensor, if there is one of that name, as many as its first side has, with names of their own.

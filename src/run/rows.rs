@@ -107,10 +107,16 @@ fn row(head: &Row, sum: &MetricSum) -> Row {
     }
 }
 
-/// The column `windows` of a model's rows.
+/// The column `windows` of a model's rows: the window of each layer, `-` without one, and `none` where a layer has no cache of its own.
 fn windows(shape: &ModelShape) -> Option<String> {
-    let window = |layer: &LayerAttention| layer.window.map_or("-".to_owned(), |window| window.to_string());
-    shape.has_windows().then(|| shape.attention.iter().map(window).collect::<Vec<_>>().join(" "))
+    let window = |layer: &LayerAttention| match layer.window {
+        _ if !layer.has_cache() => "none".to_owned(),
+        None => "-".to_owned(),
+        Some(window) if layer.is_chunked => format!("pieces-of-{window}"),
+        Some(window) => window.to_string(),
+    };
+    let has_all = shape.attention.iter().all(LayerAttention::has_cache);
+    (shape.has_windows() || !has_all).then(|| shape.attention.iter().map(window).collect::<Vec<_>>().join(" "))
 }
 
 /// A row with the columns that say what was measured.

@@ -167,6 +167,7 @@ impl<'j> Config<'j> {
             groups: None,
             scale: 1.0,
             transposed: false,
+            by_turns: false,
             beside_mlp: false,
             layers: layers.collect(),
             names: ExpertNames::USUAL,

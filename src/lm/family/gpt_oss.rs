@@ -16,7 +16,7 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         attention: windows(&sliding, config.window(Some(128))?),
         // It says silu.
         activation: Activation::LimitedSwiglu,
-        experts: Some(Experts { names, normalised: true, transposed: true, ..experts }),
+        experts: Some(Experts { names, normalised: true, transposed: true, by_turns: true, ..experts }),
         sinks: true,
         ..shape
     })

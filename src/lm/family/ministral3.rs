@@ -14,5 +14,6 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     };
     let (beta, every) = (number("llama_4_scaling_beta")?, number("original_max_position_embeddings")?);
     let attention = windows(&vec![true; shape.layers], config.window(None)?);
-    Ok(ModelShape { attention, attention_temperature: Some(AttentionTemperature { beta, every }), ..shape })
+    let temperature = AttentionTemperature { beta, every, first: 0, only_without_rotation: false };
+    Ok(ModelShape { attention, attention_temperature: Some(temperature), ..shape })
 }

@@ -12,6 +12,7 @@ mod gemma3n;
 mod gemma4;
 mod gpt_oss;
 mod llama;
+mod llama4;
 mod ministral;
 mod ministral3;
 mod mistral;
@@ -50,6 +51,7 @@ const FAMILIES: &[Family] = &[
     Family { model_type: "gpt_oss", shape: gpt_oss::shape },
     Family { model_type: "kimi_k2", shape: deepseek::v3 },
     Family { model_type: "llama", shape: llama::shape },
+    Family { model_type: "llama4_text", shape: llama4::shape },
     Family { model_type: "ministral", shape: ministral::shape },
     Family { model_type: "ministral3", shape: ministral3::shape },
     Family { model_type: "mistral", shape: mistral::shape },

@@ -95,6 +95,58 @@ fn mixtures_of_experts_have_the_published_numbers_of_parameters() {
     }
 }
 
+/// As the models' cards say: DeepSeek V2-Lite 15.7 and 2.4 billion, V3 671 and 37, Kimi K2 1,000 and 32, Qwen3-Next 80 and 3, Llama 4 Scout
+/// 109 and 17 and Maverick 400 and 17, with encoders of images that are not read here. Embedding and output count among the active ones.
+/// A token takes 576 numbers a layer of latent attention (DeepSeek V3's 70 KB in bf16).
+#[test]
+fn models_of_other_kinds_have_the_published_sizes() {
+    let latent = |sizes: [usize; 9], query_rank: Option<usize>| {
+        let [hidden, intermediate, inner, layers, heads, experts, per_token, shared, vocab] = sizes;
+        json!({
+            "hidden_size": hidden, "intermediate_size": intermediate, "moe_intermediate_size": inner, "num_hidden_layers": layers,
+            "num_attention_heads": heads, "n_routed_experts": experts, "num_experts_per_tok": per_token, "n_shared_experts": shared,
+            "vocab_size": vocab, "q_lora_rank": query_rank, "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+            "v_head_dim": 128, "rms_norm_eps": 1e-6
+        })
+    };
+    let with = |mut json: Value, more: Value| {
+        json.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        super::shape(&json).unwrap()
+    };
+    let lite = latent([2048, 10_944, 1408, 27, 16, 64, 6, 2, 102_400], None);
+    let v3 = latent([7168, 18_432, 2048, 61, 128, 256, 8, 1, 129_280], Some(1536));
+    let k2 = latent([7168, 18_432, 2048, 61, 64, 384, 8, 1, 163_840], Some(1536));
+    let next = json!({
+        "model_type": "qwen3_next", "hidden_size": 2048, "intermediate_size": 5120, "num_hidden_layers": 48, "num_attention_heads": 16,
+        "num_key_value_heads": 2, "num_experts": 512, "num_experts_per_tok": 10, "moe_intermediate_size": 512, "vocab_size": 151_936,
+        "rms_norm_eps": 1e-6
+    });
+    let llama4 = json!({
+        "model_type": "llama4_text", "hidden_size": 5120, "intermediate_size": 8192, "intermediate_size_mlp": 16_384,
+        "num_hidden_layers": 48, "num_attention_heads": 40, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 202_048,
+        "rms_norm_eps": 1e-5, "attention_chunk_size": 8192, "num_experts_per_tok": 1
+    });
+    let shapes = [
+        (with(lite, json!({"model_type": "deepseek_v2", "first_k_dense_replace": 1})), [15.7, 2.7], 27 * 576),
+        (with(v3, json!({"model_type": "deepseek_v3", "n_group": 8, "topk_group": 4})), [671.0, 37.6], 61 * 576),
+        (with(k2, json!({"model_type": "kimi_k2", "first_k_dense_replace": 1})), [1026.0, 32.9], 61 * 576),
+        (with(next, json!({})), [79.7, 3.9], 12 * 2 * 2 * 256),
+        (with(llama4.clone(), json!({"num_local_experts": 16})), [107.8, 17.2], 48 * 2 * 8 * 128),
+        (
+            with(llama4, json!({"num_local_experts": 128, "interleave_moe_layer_step": 2})),
+            [400.7, 17.2],
+            48 * 2 * 8 * 128,
+        ),
+    ];
+    for (shape, billions, numbers) in shapes {
+        for (count, billions) in [shape.parameters(), shape.active_parameters()].into_iter().zip(billions) {
+            let off = (count as f64 / 1e9 / billions - 1.0).abs();
+            assert!(off < 0.02, "{}: {count} parameters, {billions}", shape.family);
+        }
+        assert_eq!(shape.prefix_bytes(1), 4 * numbers, "{}", shape.family);
+    }
+}
+
 /// As the models' cards say, of the text model without the encoders of images and sound: Gemma 4 26B-A4B and 31B have 25.2 and 3.8, and
 /// 30.7 billion, E2B and E4B 2.3 and 4.5 "effective" ones, which leaves out the table of inputs to each layer.
 #[test]

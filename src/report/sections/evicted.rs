@@ -10,7 +10,10 @@ use crate::format::{Bytes, counted};
 use crate::ledger::Row;
 use crate::metric::Metric;
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
-use crate::report::series::{AllSeries, LayerBound, SeriesKey, Size, layer_bounds::layer_bounds};
+use crate::report::series::{
+    AllSeries, LayerBound, SeriesKey, Size,
+    layer_bounds::{cached_layers, layer_bounds},
+};
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
@@ -136,6 +139,11 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
     if has_windows {
         about += " In a layer with a window of its own only a size below the window counts; what the window removes, it removes from \
                   the full cache too.";
+    }
+    let of_caches = rows.values().flat_map(BTreeMap::values).find_map(|row| cached_layers(row));
+    if let Some((with, all)) = of_caches {
+        about +=
+            &format!(" {with} of the model's {all} layers have a cache of their own, in which policies decide.");
     }
     if of_truncate.iter().any(Option::is_some) {
         lines.push(Line::new("largest cache, truncate", of_truncate));

@@ -12,8 +12,19 @@ pub(crate) struct LayerBound {
     pub window: Option<u32>,
 }
 
+/// What the column `windows` has for a layer without a cache of its own.
+const NO_CACHE: &str = "none";
+
+/// The layers with a cache, and all layers of a row's model, where not all have one.
+pub(crate) fn cached_layers(row: &Row) -> Option<(usize, usize)> {
+    let windows = row.windows.as_deref()?;
+    let (all, without) =
+        (windows.split(' ').count(), windows.split(' ').filter(|window| *window == NO_CACHE).count());
+    (without > 0).then_some((all - without, all))
+}
+
 /// The layers of a row's cache, one for all where they are alike. `None` where the row does not say: with sizes by layer or head, in rows of
-/// earlier versions for models with windows, and where entries do not leave one by one from a full cache on.
+/// earlier versions for models with windows, where a window does not slide, and where entries do not leave one by one from a full cache on.
 pub(crate) fn layer_bounds(row: &Row) -> Option<Vec<LayerBound>> {
     let one_by_one = row.schedule.as_deref().is_none_or(|schedule| schedule == "1" || schedule == "cut+1");
     // Heads that share their entries hold as many as others, all together.
@@ -21,10 +32,17 @@ pub(crate) fn layer_bounds(row: &Row) -> Option<Vec<LayerBound>> {
     if !one_by_one || has_sizes || (row.local_layers.is_some() && row.windows.is_none()) {
         return None;
     }
-    let windows = row
-        .windows
-        .as_deref()
-        .map_or_else(|| vec![None], |windows| windows.split(' ').map(|w| w.parse().ok()).collect());
+    let windows: Vec<Option<u32>> = match row.windows.as_deref() {
+        None => vec![None],
+        Some(windows) => {
+            let of_layer = |window: &str| match window {
+                "-" => Some(None),
+                window => window.parse().ok().map(Some),
+            };
+            let caches = windows.split(' ').filter(|window| *window != NO_CACHE);
+            caches.map(of_layer).collect::<Option<_>>()?
+        }
+    };
     let is_exempt = row.local_layers.as_deref() == Some("exempt");
     let bound = |window: Option<u32>| {
         let size = row.cache_size.filter(|_| !is_shared(row));

@@ -1,0 +1,86 @@
+//! Llama 4: layers whose queries see only their own piece of the text, and layers without positions, where queries grow with the length of
+//! the text; experts whose input is scaled. transformers `models/llama4`.
+
+use anyhow::{Result, ensure};
+
+use super::super::config::{
+    AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape, RouterScores,
+};
+use super::super::rope_shape::{RopeScaling, RopeShape};
+use super::config::{Config, Defaults};
+
+pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
+    let shape = config.decoder(&Defaults { theta: 500_000.0, kv_heads_are_heads: false, ..Defaults::LLAMA })?;
+    let layers = shape.layers;
+    let every = config.size("no_rope_layer_interval", usize::MAX)?.unwrap_or(4);
+    // 1 where there is a rotation. An empty list is none.
+    let rotated = config.field::<Option<Vec<u8>>>("no_rope_layers")?.flatten().filter(|list| !list.is_empty());
+    let rotated: Vec<bool> = match rotated {
+        Some(rotated) => rotated.into_iter().map(|rotated| rotated != 0).collect(),
+        None => (0..layers).map(|layer| (layer + 1) % every != 0).collect(),
+    };
+    ensure!(
+        rotated.len() == layers,
+        "no_rope_layers has {} entries, and num_hidden_layers is {layers}",
+        rotated.len()
+    );
+    let types = config.field::<Option<Vec<String>>>("layer_types")?.flatten();
+    let chunked: Vec<bool> = match types {
+        Some(types) => types.iter().map(|kind| kind == "chunked_attention").collect(),
+        None => rotated.clone(),
+    };
+    ensure!(
+        chunked.len() == layers,
+        "layer_types has {} entries, and num_hidden_layers is {layers}",
+        chunked.len()
+    );
+    let chunk = config.size("attention_chunk_size", usize::MAX)?;
+    let attention = rotated.iter().zip(chunked).map(|(rotated, chunked)| LayerAttention {
+        window: chunk.filter(|_| chunked),
+        is_chunked: true,
+        rope: usize::from(!rotated),
+        ..LayerAttention::FULL
+    });
+    let without = RopeShape { theta: 1.0, scaling: RopeScaling::None, dims: 0 };
+    let tuned = config.field("attn_temperature_tuning")?.unwrap_or(true);
+    let temperature = AttentionTemperature {
+        beta: config.positive("attn_scale")?.unwrap_or(0.1),
+        every: config.positive("floor_scale")?.unwrap_or(8192.0),
+        first: 1,
+        only_without_rotation: true,
+    };
+    let step = config.size("interleave_moe_layer_step", usize::MAX)?.unwrap_or(1);
+    let with_experts: Vec<usize> = match config.field::<Option<Vec<usize>>>("moe_layers")?.flatten() {
+        Some(layers) => layers,
+        None => (step - 1..layers).step_by(step).collect(),
+    };
+    let own = config.experts(layers, [16, 1, shape.intermediate])?;
+    let names = ExpertNames { router: "mlp.router", ..ExpertNames::USUAL };
+    Ok(ModelShape {
+        ropes: vec![shape.ropes[0].clone(), without],
+        attention: attention.collect(),
+        norms: LayerNorms {
+            of_heads: match config.field("use_qk_norm")?.unwrap_or(true) {
+                true => HeadNorms::OfRotated,
+                false => HeadNorms::None,
+            },
+            ..LayerNorms::LLAMA
+        },
+        interleaved_rotation: true,
+        experts: Some(Experts {
+            intermediate: shape.intermediate,
+            normalised: false,
+            shared: Some(shape.intermediate),
+            has_shared_gate: false,
+            scores: RouterScores::InputSigmoid,
+            transposed: true,
+            layers: (0..layers).map(|layer| with_experts.contains(&layer)).collect(),
+            names,
+            ..own
+        }),
+        // The MLP of layers without experts.
+        intermediate: config.size("intermediate_size_mlp", 1 << 20)?.unwrap_or(16_384),
+        attention_temperature: Some(temperature).filter(|_| tuned),
+        ..shape
+    })
+}
