@@ -1,7 +1,5 @@
 //! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is one.
 
-use std::collections::HashMap;
-
 use anyhow::{Result, bail};
 use candle_core::cpu::erf::erf_inv;
 use candle_core::{DType, Device, Tensor};
@@ -211,15 +209,19 @@ impl Mlp {
         let scales = beside.as_ref().map_or(&[][..], |beside| &beside.expert_scales);
         let Routes { rows, outputs, weights } = Routes::of(&router.forward(routed, products)?, own, bias, scales)?;
         let (device, all) = (x.device(), x.dim(0)?);
-        let by_place: HashMap<u32, f64> = outputs.iter().copied().zip(weights.iter().copied()).collect();
-        let mut of_experts = Vec::new();
         let scales_input = own.scores == RouterScores::InputSigmoid;
+        let mut of_experts = Vec::new();
+        // The weights of the rows of all experts, one after the other, if these are scaled.
+        let mut scales = vec![0.0; if scales_input { outputs.len() } else { 0 }];
+        if scales_input {
+            outputs.iter().zip(&weights).for_each(|(place, weight)| scales[*place as usize] = *weight);
+        }
         let mut next = 0;
         for (expert, rows) in experts.iter().zip(rows).filter(|(_, rows)| !rows.is_empty()) {
             let mut own = x.index_select(&Tensor::new(&rows[..], device)?, 0)?;
             if scales_input {
-                let scales: Vec<f64> = (next..next + rows.len()).map(|place| by_place[&(place as u32)]).collect();
-                own = own.broadcast_mul(&Tensor::new(scales, device)?.to_dtype(own.dtype())?.unsqueeze(1)?)?;
+                let scales = Tensor::new(&scales[next..next + rows.len()], device)?.to_dtype(own.dtype())?;
+                own = own.broadcast_mul(&scales.unsqueeze(1)?)?;
                 next += rows.len();
             }
             of_experts.push(expert.forward(&own, shape.activation, products)?);

@@ -84,7 +84,7 @@ impl Weights {
             });
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
-        weights.keep_text();
+        weights.use_usual_names();
         weights.join_scales()?;
         Ok(weights)
     }
@@ -155,7 +155,7 @@ impl Weights {
 
     /// Of a model that reads images or sound too, keeps the language model, under the names that it has alone. Llama 4's MLPs get the usual
     /// name.
-    fn keep_text(&mut self) {
+    fn use_usual_names(&mut self) {
         let usual =
             |(name, location): (String, TensorLocation)| (name.replace(".feed_forward.", ".mlp."), location);
         self.tensors = std::mem::take(&mut self.tensors).into_iter().map(usual).collect();

@@ -189,6 +189,12 @@ fn forks_of_a_model_with_windows_equal_caches_read_from_the_start() {
     check_forks_of_family("families/gemma3", &[LocalLayers::Bounded, LocalLayers::Exempt]);
 }
 
+/// Windows that do not slide.
+#[test]
+fn forks_of_a_model_with_pieces_equal_caches_read_from_the_start() {
+    check_forks_of_family("families/llama4", &[LocalLayers::Bounded, LocalLayers::Exempt]);
+}
+
 /// Layers that share caches, layers with a state of fixed size, and one latent vector for all heads.
 #[test]
 fn forks_of_models_with_other_caches_equal_caches_read_from_the_start() {

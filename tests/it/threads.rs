@@ -66,7 +66,7 @@ fn every_number_of_threads_gives_the_same_bits() {
 
 #[test]
 fn every_number_of_threads_gives_the_same_bits_of_other_families() {
-    for name in ["qwen3-moe", "qwen2-moe", "gemma4", "gemma3n", "qwen3-next", "deepseek-v3"] {
+    for name in ["qwen3-moe", "qwen2-moe", "gemma4", "gemma3n", "qwen3-next", "deepseek-v3", "llama4"] {
         let model = mixture(name);
         let vocab = model.shape().vocab as u32;
         every_number_gives_the_same_bits(&model, &tokens().iter().map(|token| token % vocab).collect::<Vec<_>>());
@@ -88,6 +88,7 @@ fn what_a_token_becomes_does_not_depend_on_the_texts_beside_it() {
         "qwen3-next",
         "deepseek-v2",
         "deepseek-v3",
+        "llama4",
     ] {
         let model = mixture(name);
         let policy = presets::by_name("tova").unwrap().at(8).unwrap();
