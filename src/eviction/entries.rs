@@ -136,11 +136,17 @@ impl CacheEntries {
         }
     }
 
-    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included, or those of their own piece of so many: an entry leaves before the
+    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included: an entry leaves before the
     /// first query that cannot see it. With `keeps_all`, forks can be taken anywhere.
     #[must_use]
-    pub fn with_window(self, window: Option<usize>, is_chunked: bool, keeps_all: bool) -> CacheEntries {
-        CacheEntries { window, is_chunked, keeps_all: window.is_some() && keeps_all, ..self }
+    pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
+        CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
+    }
+
+    /// The same with a window that does not slide: a query sees what is in its own piece of so many tokens.
+    #[must_use]
+    pub fn chunked(self, is_chunked: bool) -> CacheEntries {
+        CacheEntries { is_chunked, ..self }
     }
 
     /// The same cache as that of a layer, which functions that score entries are told.
@@ -154,7 +160,7 @@ impl CacheEntries {
     pub fn to_read_again(&self) -> CacheEntries {
         let groups = vec![HeadGroup { positions: self.groups[0].positions.clone(), priority: Vec::new() }];
         let unbounded =
-            CacheEntries::unbounded(self.heads, &[], &[]).with_window(self.window, self.is_chunked, true);
+            CacheEntries::unbounded(self.heads, &[], &[]).with_window(self.window, true).chunked(self.is_chunked);
         CacheEntries { groups, seen: self.seen, layer: self.layer, ..unbounded }
     }
 

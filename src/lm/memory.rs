@@ -216,7 +216,8 @@ impl Memory {
             };
             let entries = entries
                 .of_layer(at)
-                .with_window(window, shape.attention[index].is_chunked, plan.forks)
+                .with_window(window, plan.forks)
+                .chunked(shape.attention[index].is_chunked)
                 .recording(plan.record);
             let entries = match plan.future {
                 Some(future) => entries.with_future(future[at].clone()),
