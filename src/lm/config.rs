@@ -381,6 +381,14 @@ impl ModelShape {
         }
     }
 
+    /// A network of Llama's layout with the same sizes, all layers alike, for measuring how fast a machine is.
+    #[must_use]
+    pub fn plain(&self) -> ModelShape {
+        let &ModelShape { hidden, layers, heads, head_dim, vocab, .. } = self;
+        let sizes = Sizes { hidden, intermediate: self.mlp_width(), layers, heads, head_dim, vocab };
+        ModelShape::llama(sizes, self.ropes[0].clone())
+    }
+
     /// Reads and checks a config.json.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ pub struct Memory {
     pub(super) states: Vec<DeltaState>,
     /// The same after so many tokens, where forks will start.
     snapshots: BTreeMap<usize, Vec<DeltaState>>,
-    fork_points: Vec<usize>,
+    state_points: Vec<usize>,
     /// The tokens read so far.
     pub(super) tokens: Vec<u32>,
     pub(super) scratch: Scratch,
@@ -146,6 +146,8 @@ pub struct MemoryPlan<'a> {
     /// start.
     pub fork_scopes: &'a [Scope],
     pub fork_points: &'a [usize],
+    /// Unbounded only: all lengths at which forks will start, for layers that have a state in place of a cache.
+    pub state_points: &'a [usize],
     /// Unbounded only: policies that will cut the prompt, for [`Memory::cuts`], each with its setting for layers with a window
     /// and its seed.
     pub cuts: &'a [(SizedPolicy, LocalLayers, u64)],
@@ -260,7 +262,7 @@ impl Memory {
             has_cache: shape.attention.iter().map(LayerAttention::has_cache).collect(),
             states: shape.delta.iter().flat_map(|own| vec![DeltaState::new(own); recurrent]).collect(),
             snapshots: BTreeMap::new(),
-            fork_points: plan.fork_points.iter().copied().filter(|_| recurrent > 0).collect(),
+            state_points: plan.state_points.iter().copied().filter(|_| recurrent > 0).collect(),
             tokens: Vec::new(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
@@ -319,7 +321,7 @@ impl Memory {
             has_cache: self.has_cache.clone(),
             states: self.states_at(len)?,
             snapshots: BTreeMap::new(),
-            fork_points: Vec::new(),
+            state_points: Vec::new(),
             tokens: self.tokens[..len].to_vec(),
             scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
@@ -481,12 +483,12 @@ impl Memory {
     /// Tokens that can be read before states have to be kept for a fork that starts there.
     pub(super) fn until_fork(&self) -> Option<usize> {
         let seen = self.seen();
-        self.fork_points.iter().filter_map(|point| point.checked_sub(seen)).filter(|left| *left > 0).min()
+        self.state_points.iter().filter_map(|point| point.checked_sub(seen)).filter(|left| *left > 0).min()
     }
 
     /// Keeps the states of layers without a cache, if a fork starts here.
     pub(super) fn keep_states(&mut self) {
-        if self.fork_points.contains(&self.seen()) {
+        if self.state_points.contains(&self.seen()) {
             self.snapshots.insert(self.seen(), self.states.clone());
         }
     }

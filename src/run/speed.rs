@@ -123,15 +123,7 @@ fn shortest(mut work: impl FnMut() -> Result<()>) -> Result<f64> {
 
 /// The shape with fewer layers and sides small enough for a short measurement. Heads stay as they are.
 fn small(shape: &ModelShape) -> ModelShape {
-    let mut shape = ModelShape {
-        intermediate: shape.mlp_width(),
-        experts: None,
-        per_layer_input: None,
-        altup: None,
-        layer_scalar: false,
-        double_wide_mlp: false,
-        ..shape.clone()
-    };
+    let mut shape = shape.plain();
     while shape.layer_weights() > LAYER && shape.hidden > 64 {
         shape.hidden = shape.hidden.div_ceil(2);
         shape.intermediate = shape.intermediate.div_ceil(2);

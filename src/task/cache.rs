@@ -286,9 +286,12 @@ impl FullCachePrefix {
         scopes.dedup();
         points.sort_unstable();
         points.dedup();
+        let starts = configs.iter().filter(|config| !config.cuts()).map(|config| config.start(tokens.len()));
+        let state_points: Vec<usize> = starts.chain(ends.iter().copied()).collect();
         let plan = MemoryPlan {
             fork_scopes: &scopes,
             fork_points: &points,
+            state_points: &state_points,
             // Whether or not any cell branches off: it changes the last bits of layers with a window.
             forks: true,
             cuts: &cuts,

@@ -211,6 +211,7 @@ fn check_forks_of_family(family: &str, settings: &[LocalLayers]) {
     let plan = MemoryPlan {
         fork_scopes: &[Scope::Head, Scope::Layer],
         fork_points: &points,
+        state_points: &points,
         forks: true,
         ..MemoryPlan::unbounded()
     };

@@ -88,6 +88,68 @@ fn rows_say_what_holds_in_layers_with_a_window() {
     assert!(report.contains("| tova@exempt |"), "{report}");
 }
 
+/// The same where layers share caches, have a state in place of one, hold latent vectors, or have windows that do not slide: cells
+/// take over from the full cache's reading, after the prompt too, and have the numbers of `score`, which reads from the start.
+#[test]
+fn rows_of_models_with_other_caches_have_the_numbers_of_score() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let models = ["gemma4", "gemma3n", "qwen3.5", "qwen3-next", "deepseek-v3", "llama4"];
+    let sources: Vec<(&str, String)> = models.iter().map(|name| (*name, format!("families/{name}"))).collect();
+    copy_models(path, &sources.iter().map(|(name, source)| (*name, source.as_str(), 64)).collect::<Vec<_>>());
+    write_texts(path, 1, 300);
+    let all = models.map(|name| format!("./{name}")).join(", ");
+    // Layers with a window that a text passes have no cut.
+    let cut = "[./qwen3.5, ./qwen3-next, ./deepseek-v3]";
+    let sweeps = [
+        (
+            format!("[{all}]"),
+            "[full, tova, h2o]",
+            "[12, 160]",
+            "dataset: ./texts, length: 200, books: 1, chunks_per_book: 1",
+        ),
+        (
+            cut.to_owned(),
+            "[full, tova@cut, h2o@cut, kvzip]",
+            "[40]",
+            "dataset: ./texts, length: 200, prompt: 150, books: 1, chunks_per_book: 1",
+        ),
+    ];
+    for (at, (models, policies, cache_sizes, task)) in sweeps.into_iter().enumerate() {
+        Sweep { models: &models, policies, cache_sizes, tasks: &[task], more: "" }.write(path);
+        let results = format!("results-{at}");
+        run(path, &["run", "sweep.yaml", "--results", &results, "--no-report"]).with_code(0);
+        let is_nll = |row: &Row| row.metric == "nll" && row.slice.is_none();
+        for row in measured(&path.join(&results)).into_iter().filter(is_nll) {
+            let text = fs::read_to_string(path.join("texts/book-0.txt")).unwrap();
+            let model = row.model.rsplit('/').next().unwrap();
+            let inner = tokenizers::Tokenizer::from_file(path.join(model).join("tokenizer.json")).unwrap();
+            let ids = inner.encode(text, false).unwrap().get_ids()[..199].to_vec();
+            fs::write(path.join("tokens.json"), serde_json::to_string(&[vec![1], ids].concat()).unwrap()).unwrap();
+            let schedule = row.schedule.as_deref().filter(|schedule| *schedule == "cut" && row.policy != "kvzip");
+            let policy = schedule.map_or(row.policy.to_string(), |schedule| format!("{}@{schedule}", row.policy));
+            let size = row.cache_size.map(|size| size.to_string());
+            let source = format!("./{model}");
+            let mut arguments = vec!["score", "--model", &source, "--tokens", "tokens.json", "--policy", &policy];
+            arguments.extend(size.iter().flat_map(|size| ["--cache-size", size]));
+            let after = if row.schedule.as_deref() == Some("cut") { 149 } else { 0 };
+            if after > 0 {
+                arguments.extend(["--prompt", "150"]);
+            }
+            let printed: Value = serde_json::from_str(&run(path, &arguments).with_code(0).stdout).unwrap();
+            let nll: Vec<f64> = serde_json::from_value(printed["nll"].clone()).unwrap();
+            let scored = &nll[nll.len() - row.weight as usize..];
+            assert!(after == 0 || scored.len() == 50, "{}", scored.len());
+            let mean = scored.iter().sum::<f64>() / row.weight;
+            assert!(
+                (row.value / row.weight - mean).abs() < 1e-5,
+                "{model} {policy} {size:?}: {} {mean}",
+                row.value
+            );
+        }
+    }
+}
+
 /// The window of both models, and the bytes of an entry in a layer: the keys and values of all heads in f32.
 const WINDOW: usize = 24;
 /// The name in the sweep, the folder, the windows of the layers, bytes of an entry, and key-value heads.
