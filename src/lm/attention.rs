@@ -55,9 +55,9 @@ impl<'a> AttentionShape<'a> {
             own,
             scale: shape.query_scale,
             softcap: shape.attention_softcap,
-            temperature: shape.attention_temperature.filter(|own_temperature| {
-                !own_temperature.only_without_rotation || shape.ropes[own.rope].dims == 0
-            }),
+            temperature: shape
+                .attention_temperature
+                .filter(|temperature| !temperature.only_without_rotation || shape.ropes[own.rope].dims == 0),
         }
     }
 
@@ -393,7 +393,7 @@ impl<'a> Projections<'a> {
         let stride = vector::padded(entries.longest() + rows);
         tables.reserve(&held, rows);
         let frequencies = self.shape.rope.frequencies(*is_long);
-        let HostTables { keys: tables_keys, values, all_keys } = &mut **tables;
+        let HostTables { keys: cached_keys, values, all_keys } = &mut **tables;
         let position = entries.seen;
 
         for row in 0..rows {
@@ -426,7 +426,7 @@ impl<'a> Projections<'a> {
         let queries = sized(&mut scratch.queries, heads * rows * dim);
         scratch.normaliser.max.resize(heads * rows, 0.0);
         scratch.normaliser.sum.resize(heads * rows, 0.0);
-        match &mut *tables_keys {
+        match &mut *cached_keys {
             Keys::Absolute(keys) => {
                 self.rotate_queries(queries, position);
                 self.store_keys(keys, &held);
@@ -462,7 +462,7 @@ impl<'a> Projections<'a> {
         }
 
         let mixed = sized(&mut scratch.mixed, heads * rows * dim);
-        let values = match &*tables_keys {
+        let values = match &*cached_keys {
             Keys::Absolute(keys) => values_of(keys, values),
             Keys::Rerotated(_) => values,
         };

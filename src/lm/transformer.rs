@@ -319,8 +319,8 @@ impl LanguageModel {
 
     /// An empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
-        // The kernels know no attention sinks, no layers that attend to another's entries, none without attention, no latent vectors, and no windows that do
-        // not slide.
+        // The kernels know no attention sinks, no layers that attend to another's entries or have no attention, no latent vectors, and no
+        // windows that do not slide.
         let is_chunked = self.shape.attention.iter().any(|layer| layer.is_chunked && layer.window.is_some());
         let is_plain =
             self.shape.cached_layers().len() == self.shape.layers && self.shape.latent.is_none() && !is_chunked;
