@@ -126,12 +126,12 @@ fn rows_of_models_with_other_caches_have_the_numbers_of_score() {
             let inner = tokenizers::Tokenizer::from_file(path.join(model).join("tokenizer.json")).unwrap();
             let ids = inner.encode(text, false).unwrap().get_ids()[..199].to_vec();
             fs::write(path.join("tokens.json"), serde_json::to_string(&[vec![1], ids].concat()).unwrap()).unwrap();
-            let schedule = row.schedule.as_deref().filter(|schedule| *schedule == "cut" && row.policy != "kvzip");
-            let policy = schedule.map_or(row.policy.to_string(), |schedule| format!("{}@{schedule}", row.policy));
+            let policy = row.policy.to_string();
             let size = row.cache_size.map(|size| size.to_string());
             let source = format!("./{model}");
             let mut arguments = vec!["score", "--model", &source, "--tokens", "tokens.json", "--policy", &policy];
             arguments.extend(size.iter().flat_map(|size| ["--cache-size", size]));
+            arguments.extend(row.schedule.iter().flat_map(|schedule| ["--schedule", schedule]));
             let after = if row.schedule.as_deref() == Some("cut") { 149 } else { 0 };
             if after > 0 {
                 arguments.extend(["--prompt", "150"]);
