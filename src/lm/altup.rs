@@ -140,6 +140,10 @@ impl AltUpEnds {
         let mut all = |part: &str| -> Result<Vec<Linear>> {
             let sides = (shape.hidden, shape.hidden);
             let name = |state: usize| format!("model.{part}.{state}");
+            // One tensor in a GGUF file.
+            weights.unstack(&format!("model.{part}.weight"), own.states - 1, |state| {
+                format!("{}.weight", name(state))
+            })?;
             (0..own.states - 1).map(|state| Linear::take(weights, &name(state), sides, dtype, device)).collect()
         };
         Ok(Some(AltUpEnds { projections: all("altup_projections")?, unembed: all("altup_unembed_projections")? }))

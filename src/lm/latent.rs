@@ -63,14 +63,23 @@ impl LatentAttention {
         let compress = linear(weights, "kv_a_proj_with_mqa", (own.rank + own.rope, hidden))?;
         let of_latent = norm(weights, "kv_a_layernorm", own.rank)?;
         let output = linear(weights, "o_proj", (hidden, heads * own.value))?;
-        // The rows of each head are those to keys and then those to values.
-        let sides = [heads * (own.nope + own.value), own.rank];
-        let up = weights.take(&at("kv_b_proj.weight"), &sides, dtype, &Device::Cpu)?;
-        let up = up.reshape((heads, own.nope + own.value, own.rank))?;
-        let part =
-            |head: usize, from: usize, rows: usize| up.narrow(0, head, 1)?.squeeze(0)?.narrow(0, from, rows);
-        let absorb = (0..heads).map(|head| Linear::of(&part(head, 0, own.nope)?.t()?, None, device));
-        let expand = (0..heads).map(|head| Linear::of(&part(head, own.nope, own.value)?, None, device));
+        let (absorb, expand) = if weights.has(&at("k_b_proj.weight")) {
+            // A GGUF file has the two parts of kv_b_proj, one of them transposed.
+            let prefix = format!("model.layers.{index}.self_attn");
+            let mut part =
+                |part: &str, sides| Linear::take_stacked(weights, &prefix, part, heads, sides, dtype, device);
+            (part("k_b_proj", (own.rank, own.nope))?, part("v_b_proj", (own.value, own.rank))?)
+        } else {
+            // The rows of each head are those to keys and then those to values.
+            let sides = [heads * (own.nope + own.value), own.rank];
+            let up = weights.take(&at("kv_b_proj.weight"), &sides, dtype, &Device::Cpu)?;
+            let up = up.reshape((heads, own.nope + own.value, own.rank))?;
+            let part =
+                |head: usize, from: usize, rows: usize| up.narrow(0, head, 1)?.squeeze(0)?.narrow(0, from, rows);
+            let absorb = (0..heads).map(|head| Linear::of(&part(head, 0, own.nope)?.t()?, None, device));
+            let expand = (0..heads).map(|head| Linear::of(&part(head, own.nope, own.value)?, None, device));
+            (absorb.collect::<Result<_>>()?, expand.collect::<Result<_>>()?)
+        };
         Ok(LatentAttention {
             shape: own,
             heads,
@@ -78,8 +87,8 @@ impl LatentAttention {
             compressed_query,
             compress,
             norm: of_latent,
-            absorb: absorb.collect::<Result<_>>()?,
-            expand: expand.collect::<Result<_>>()?,
+            absorb,
+            expand,
             output,
         })
     }

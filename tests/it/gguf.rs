@@ -83,6 +83,16 @@ fn a_gguf_file_of_every_family_gives_the_numbers_of_its_checkpoint() {
         ("olmo3", json!({})),
         ("smollm3", json!({"no_rope_layers": null})),
         ("ministral3", json!({})),
+        (
+            "deepseek-v2",
+            json!({"rope_parameters": {
+                "rope_type": "yarn", "rope_theta": 1000.0, "factor": 4.0, "original_max_position_embeddings": 32, "mscale": 0.9,
+                "mscale_all_dim": 0.9,
+            }}),
+        ),
+        ("deepseek-v3", json!({})),
+        ("glm4-moe-lite", json!({})),
+        ("gemma3n", json!({})),
         ("gemma4", json!({})),
         ("gemma4-dense", json!({})),
         ("gemma4-moe", json!({})),

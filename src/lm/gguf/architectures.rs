@@ -2,6 +2,7 @@
 //! the file has in its metadata or leaves to llama.cpp.
 
 use anyhow::{Context, Result, bail};
+use candle_core::cpu::erf::erf_f64;
 use candle_core::quantized::gguf_file::Value as Field;
 use serde_json::{Value, json};
 
@@ -19,8 +20,10 @@ pub(in crate::lm) struct Architecture {
 }
 
 const ARCHITECTURES: &[Architecture] = &[
+    Architecture { name: "deepseek2", permutes: false, in_layer: DEEPSEEK, config: deepseek2 },
     Architecture { name: "gemma2", permutes: false, in_layer: GEMMA, config: gemma2 },
     Architecture { name: "gemma3", permutes: false, in_layer: GEMMA, config: gemma3 },
+    Architecture { name: "gemma3n", permutes: false, in_layer: GEMMA3N, config: gemma3n },
     Architecture { name: "gemma4", permutes: false, in_layer: GEMMA4, config: gemma4 },
     Architecture { name: "gpt-oss", permutes: false, in_layer: GPT_OSS, config: gpt_oss },
     Architecture { name: "llama", permutes: true, in_layer: MIXTRAL, config: llama },
@@ -56,10 +59,12 @@ const ARCHITECTURES: &[Architecture] = &[
 ];
 
 /// Names of tensors outside the layers.
-const WHOLE: [(&str, &str); 6] = [
+const WHOLE: [(&str, &str); 8] = [
     ("token_embd.weight", super::EMBEDDING),
     ("output_norm.weight", "model.norm.weight"),
     ("output.weight", super::OUTPUT),
+    ("altup_proj.weight", "model.altup_projections.weight"),
+    ("altup_unembd_proj.weight", "model.altup_unembed_projections.weight"),
     ("per_layer_token_embd.weight", "model.embed_tokens_per_layer.weight"),
     ("per_layer_model_proj.weight", "model.per_layer_model_projection.weight"),
     ("per_layer_proj_norm.weight", "model.per_layer_projection_norm.weight"),
@@ -80,10 +85,46 @@ const IN_LAYER: &[(&str, &str)] = &[
     ("ffn_down", "mlp.down_proj"),
 ];
 
+const DEEPSEEK: &[(&str, &str)] = &[
+    ("attn_q_a", "self_attn.q_a_proj"),
+    ("attn_q_a_norm", "self_attn.q_a_layernorm"),
+    ("attn_q_b", "self_attn.q_b_proj"),
+    ("attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa"),
+    ("attn_kv_a_norm", "self_attn.kv_a_layernorm"),
+    ("attn_kv_b", "self_attn.kv_b_proj"),
+    ("attn_k_b", "self_attn.k_b_proj"),
+    ("attn_v_b", "self_attn.v_b_proj"),
+    ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
+    ("ffn_gate_inp", "mlp.gate"),
+    ("ffn_gate_exps", "mlp.experts.gate_proj"),
+    ("ffn_up_exps", "mlp.experts.up_proj"),
+    ("ffn_down_exps", "mlp.experts.down_proj"),
+    ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
+    ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
+    ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
+];
+
 const GEMMA: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_norm", "pre_feedforward_layernorm"),
     ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+const GEMMA3N: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+    ("inp_gate", "per_layer_input_gate"),
+    ("proj", "per_layer_projection"),
+    ("post_norm", "post_per_layer_input_norm"),
+    ("altup_correct_coef", "altup.correction_coefs"),
+    ("altup_correct_scale.weight", "altup.correct_output_scale"),
+    ("altup_predict_coef", "altup.prediction_coefs"),
+    ("altup_router", "altup.modality_router"),
+    ("altup_router_norm", "altup.router_norm"),
+    ("laurel_l", "laurel.linear_left"),
+    ("laurel_r", "laurel.linear_right"),
+    ("laurel_post_norm", "laurel.post_laurel_norm"),
 ];
 
 const GEMMA4: &[(&str, &str)] = &[
@@ -197,6 +238,49 @@ fn with_experts(gguf: &Gguf, model_type: &str, normalised: bool) -> Result<Value
     }))
 }
 
+/// DeepSeek V2 and V3 and their kin, which differ in how experts are chosen. `mscale` is not in the file: it is as `mscale_all_dim`, as
+/// in every published model.
+fn deepseek2(gguf: &Gguf) -> Result<Value> {
+    const SIGMOID: u64 = 2;
+    let has_sigmoids = gguf.optional("expert_gating_func")? == Some(SIGMOID);
+    let groups = gguf.optional("expert_group_count")?;
+    let rotated = gguf.number("rope.dimension_count")?;
+    // Newer files have the sizes of the latent under the usual names.
+    let of_heads = |name: &str| -> Result<u64> {
+        match gguf.optional(&format!("{name}_mla"))? {
+            Some(size) => Ok(size),
+            None => gguf.number(name),
+        }
+    };
+    let (key, value) = (of_heads("attention.key_length")?, of_heads("attention.value_length")?);
+    let mut rope = gguf.rope_scaling()?;
+    if let (true, Some(multiplier)) = (rope.is_object(), gguf.real("rope.scaling.yarn_log_multiplier")?) {
+        // A tenth of it, in single precision.
+        let mscale = (multiplier * 10.0 * 1e6).round() / 1e6;
+        (rope["mscale"], rope["mscale_all_dim"]) = (mscale.into(), mscale.into());
+    }
+    let normalised = matches!(gguf.fields.get(&gguf.key("expert_weights_norm")), Some(Field::Bool(true)));
+    Ok(json!({
+        "model_type": if has_sigmoids { "deepseek_v3" } else { "deepseek_v2" },
+        "q_lora_rank": gguf.optional("attention.q_lora_rank")?,
+        "kv_lora_rank": gguf.number("attention.kv_lora_rank")?,
+        "qk_rope_head_dim": rotated,
+        "qk_nope_head_dim": key.checked_sub(rotated),
+        "v_head_dim": value,
+        "n_routed_experts": gguf.number("expert_count")?,
+        "num_experts_per_tok": gguf.number("expert_used_count")?,
+        "moe_intermediate_size": gguf.number("expert_feed_forward_length")?,
+        "n_shared_experts": gguf.optional("expert_shared_count")?,
+        "first_k_dense_replace": gguf.optional("leading_dense_block_count")?.unwrap_or(0),
+        "routed_scaling_factor": gguf.real("expert_weights_scale")?.filter(|scale| *scale != 0.0),
+        "norm_topk_prob": normalised,
+        "topk_method": if groups.is_some_and(|groups| groups > 1) { "group_limited_greedy" } else { "greedy" },
+        "n_group": groups,
+        "topk_group": gguf.optional("expert_group_used_count")?,
+        "rope_scaling": rope,
+    }))
+}
+
 /// gpt-oss. llama.cpp knows which layers have a window, and the limits of its activation.
 fn gpt_oss(gguf: &Gguf) -> Result<Value> {
     let mut rope = gguf.rope_scaling()?;
@@ -258,6 +342,39 @@ fn gemma3(gguf: &Gguf) -> Result<Value> {
         "layer_types": layer_types(gguf, 6)?,
         "rope_theta": gguf.real("rope.freq_base")?.unwrap_or(1_000_000.0),
         "rope_local_base_freq": gguf.real("rope.freq_base_swa")?.unwrap_or(10_000.0),
+    }))
+}
+
+/// The file has the number of standard deviations where a checkpoint has the share of gates that are cut off, and llama.cpp knows the rotation
+/// of layers with a window.
+fn gemma3n(gguf: &Gguf) -> Result<Value> {
+    let layers = gguf.number("block_count")?;
+    let key = gguf.key("activation_sparsity_scale");
+    let sparsity: Vec<f64> = match gguf.fields.get(&key) {
+        Some(Field::Array(scales)) => {
+            let share = |scale: &Field| Ok(0.5 * (1.0 + erf_f64(f64::from(scale.to_f32()?) / 2_f64.sqrt())));
+            let shares: candle_core::Result<Vec<f64>> = scales.iter().map(share).collect();
+            shares.with_context(|| format!("{key} in its metadata is no list of numbers"))?
+        }
+        _ => bail!("the list {key} is missing from its metadata"),
+    };
+    let rows = |name: &str| {
+        gguf.tensors.iter().find(|tensor| tensor.name == name).and_then(|tensor| tensor.shape.first())
+    };
+    Ok(json!({
+        "model_type": "gemma3n_text",
+        "final_logit_softcapping": gguf.real("final_logit_softcapping")?,
+        "sliding_window": gguf.window()?,
+        "layer_types": layer_types(gguf, 5)?,
+        "rope_theta": gguf.real("rope.freq_base")?.unwrap_or(1_000_000.0),
+        "rope_local_base_freq": gguf.real("rope.freq_base_swa")?.unwrap_or(10_000.0),
+        "num_kv_shared_layers": gguf.optional("attention.shared_kv_layers")?.unwrap_or(0),
+        "hidden_size_per_layer_input": gguf.number("embedding_length_per_layer_input")?,
+        "vocab_size_per_layer_input": rows("model.embed_tokens_per_layer.weight"),
+        "altup_num_inputs": gguf.number("altup.num_inputs")?,
+        "altup_active_idx": gguf.optional("altup.active_idx")?.unwrap_or(0),
+        "laurel_rank": rows("model.layers.0.laurel.linear_left.weight"),
+        "activation_sparsity_pattern": sparsity.into_iter().take(layers as usize).collect::<Vec<_>>(),
     }))
 }
 

@@ -24,7 +24,7 @@ impl Gguf {
             "it is a mixture of {experts} experts, which is not computed here for {}",
             self.architecture.name
         );
-        if shape.attention.iter().any(|layer| layer.sizes.is_some()) {
+        if shape.latent.is_some() || shape.attention.iter().any(|layer| layer.sizes.is_some()) {
             // Its configuration has what the rest here checks for one size of all heads.
             return Ok(shape);
         }
@@ -183,7 +183,7 @@ impl Gguf {
         let key = self.key(name);
         match self.fields.get(&key) {
             None => Ok(None),
-            Some(Field::Array(_)) if self.architecture.name != "gemma4" => {
+            Some(Field::Array(_)) if !self.architecture.name.starts_with("gemma") => {
                 bail!("{key} has a number for each layer; layers of different shapes are not computed here")
             }
             Some(Field::Array(_)) => Ok(self.by_layer(name)?.and_then(|layers| layers.first().copied())),

@@ -26,9 +26,15 @@ pub fn fields(checkpoint: &Path) -> Fields {
     let rope = rope(&config);
     let number = |name: &str| Value::U32(config[name].as_u64().unwrap().try_into().unwrap());
     let real = |value: &Json| Value::F32(value.as_f64().unwrap() as f32);
+    let width = match config["intermediate_size"].as_array() {
+        Some(widths) => {
+            Value::Array(widths.iter().map(|width| Value::U32(width.as_u64().unwrap() as u32)).collect())
+        }
+        None => number("intermediate_size"),
+    };
     let mut own = vec![
         ("embedding_length", number("hidden_size")),
-        ("feed_forward_length", number("intermediate_size")),
+        ("feed_forward_length", width),
         ("block_count", number("num_hidden_layers")),
         ("attention.head_count", number("num_attention_heads")),
         ("attention.head_count_kv", number("num_key_value_heads")),
@@ -87,6 +93,32 @@ pub fn fields(checkpoint: &Path) -> Fields {
         own.retain(|(name, _)| !of_gemma4.iter().any(|(other, _)| name == other));
         own.extend(of_gemma4);
     }
+    if architecture == "gemma3n" {
+        let size = |name: &str| Value::U32(config[name].as_u64().unwrap() as u32);
+        // Standard deviations that leave these shares below: of a normal distribution, by hand.
+        let deviations = |share: &Json| match share.as_f64().unwrap() {
+            0.0 => f32::NEG_INFINITY,
+            0.6 => 0.253_347_1,
+            0.8 => 0.841_621_2,
+            other => panic!("{other}"),
+        };
+        let scales = config["activation_sparsity_pattern"].as_array().unwrap();
+        own.extend([
+            ("altup.num_inputs", size("altup_num_inputs")),
+            ("altup.active_idx", size("altup_active_idx")),
+            ("attention.shared_kv_layers", size("num_kv_shared_layers")),
+            ("embedding_length_per_layer_input", size("hidden_size_per_layer_input")),
+            (
+                "activation_sparsity_scale",
+                Value::Array(scales.iter().map(|share| Value::F32(deviations(share))).collect()),
+            ),
+        ]);
+    }
+    if architecture == "deepseek2" {
+        let of_deepseek = deepseek_fields(&config);
+        own.retain(|(name, _)| !of_deepseek.iter().any(|(other, _)| name == other));
+        own.extend(of_deepseek);
+    }
     let named = own.into_iter().map(|(name, value)| (format!("{architecture}.{name}"), value));
     [("general.architecture".to_owned(), text(architecture))]
         .into_iter()
@@ -125,6 +157,44 @@ fn gemma4_fields(config: &Json) -> Vec<(&'static str, Value)> {
     ]
 }
 
+/// The sizes of latent attention, and how experts are chosen.
+fn deepseek_fields(config: &Json) -> Vec<(&'static str, Value)> {
+    let size = |name: &str| config[name].as_u64().unwrap_or(0) as u32;
+    let real = |value: &Json| Value::F32(value.as_f64().unwrap() as f32);
+    let (rank, rotated) = (size("kv_lora_rank"), size("qk_rope_head_dim"));
+    let is_v2 = config["model_type"] == "deepseek_v2";
+    let dense =
+        config["mlp_layer_types"].as_array().map(|kinds| kinds.iter().filter(|kind| *kind == "dense").count());
+    let mut fields = vec![
+        ("attention.head_count_kv", Value::U32(1)),
+        ("attention.kv_lora_rank", Value::U32(rank)),
+        ("attention.key_length", Value::U32(rank + rotated)),
+        ("attention.value_length", Value::U32(rank)),
+        ("attention.key_length_mla", Value::U32(size("qk_nope_head_dim") + rotated)),
+        ("attention.value_length_mla", Value::U32(size("v_head_dim"))),
+        ("rope.dimension_count", Value::U32(rotated)),
+        (
+            "leading_dense_block_count",
+            Value::U32(dense.map_or(size("first_k_dense_replace"), |dense| dense as u32)),
+        ),
+        ("expert_count", Value::U32(size("n_routed_experts"))),
+        ("expert_shared_count", Value::U32(size("n_shared_experts"))),
+        ("expert_group_count", Value::U32(size("n_group"))),
+        ("expert_group_used_count", Value::U32(size("topk_group"))),
+        ("expert_gating_func", Value::U32(if is_v2 { 1 } else { 2 })),
+        ("expert_weights_norm", Value::Bool(config["norm_topk_prob"] == true)),
+        ("expert_weights_scale", real(&config["routed_scaling_factor"])),
+    ];
+    if config["q_lora_rank"].is_u64() {
+        fields.push(("attention.q_lora_rank", Value::U32(size("q_lora_rank"))));
+    }
+    let mscale = &rope(config)["mscale_all_dim"];
+    if let Some(mscale) = mscale.as_f64() {
+        fields.push(("rope.scaling.yarn_log_multiplier", Value::F32(0.1 * mscale as f32)));
+    }
+    fields
+}
+
 /// Of transformers 5's settings those of layers without a window.
 fn rope(config: &Json) -> &Json {
     let new = &config["rope_parameters"];
@@ -137,7 +207,9 @@ fn rope(config: &Json) -> &Json {
 
 fn architecture(config: &Json) -> &str {
     match config["model_type"].as_str().unwrap() {
+        "deepseek_v2" | "deepseek_v3" | "glm4_moe_lite" => "deepseek2",
         "gemma3_text" => "gemma3",
+        "gemma3n_text" => "gemma3n",
         "gemma4_text" => "gemma4",
         "gpt_oss" => "gpt-oss",
         "olmo3" => "olmo2",
@@ -170,6 +242,40 @@ fn name(architecture: &str, tensor: &str) -> String {
             ("post_attention_layernorm", "post_attention_norm"),
             ("pre_feedforward_layernorm", "ffn_norm"),
             ("post_feedforward_layernorm", "post_ffw_norm"),
+        ],
+        "deepseek2" => &[
+            ("self_attn.q_a_proj", "attn_q_a"),
+            ("self_attn.q_a_layernorm", "attn_q_a_norm"),
+            ("self_attn.q_b_proj", "attn_q_b"),
+            ("self_attn.kv_a_proj_with_mqa", "attn_kv_a_mqa"),
+            ("self_attn.kv_a_layernorm", "attn_kv_a_norm"),
+            ("self_attn.k_b_proj", "attn_k_b"),
+            ("self_attn.v_b_proj", "attn_v_b"),
+            ("mlp.gate.e_score_correction_bias", "exp_probs_b.bias"),
+            ("mlp.shared_experts.gate_proj", "ffn_gate_shexp"),
+            ("mlp.shared_experts.up_proj", "ffn_up_shexp"),
+            ("mlp.shared_experts.down_proj", "ffn_down_shexp"),
+        ],
+        "gemma3n" => &[
+            ("model.altup_projections", "altup_proj"),
+            ("model.altup_unembed_projections", "altup_unembd_proj"),
+            ("post_attention_layernorm", "post_attention_norm"),
+            ("pre_feedforward_layernorm", "ffn_norm"),
+            ("post_feedforward_layernorm", "post_ffw_norm"),
+            ("model.embed_tokens_per_layer", "per_layer_token_embd"),
+            ("model.per_layer_model_projection", "per_layer_model_proj"),
+            ("model.per_layer_projection_norm", "per_layer_proj_norm"),
+            ("post_per_layer_input_norm", "post_norm"),
+            ("per_layer_input_gate", "inp_gate"),
+            ("per_layer_projection", "proj"),
+            ("altup.correction_coefs", "altup_correct_coef"),
+            ("altup.correct_output_scale", "altup_correct_scale.weight"),
+            ("altup.prediction_coefs", "altup_predict_coef"),
+            ("altup.modality_router", "altup_router"),
+            ("altup.router_norm", "altup_router_norm"),
+            ("laurel.linear_left", "laurel_l"),
+            ("laurel.linear_right", "laurel_r"),
+            ("laurel.post_laurel_norm", "laurel_post_norm"),
         ],
         "gemma4" => &[
             ("post_feedforward_layernorm_1", "post_ffw_norm_1"),
@@ -331,13 +437,35 @@ fn stacked(mut weights: HashMap<String, Tensor>) -> HashMap<String, Tensor> {
         let experts: Vec<Tensor> = (0..).map_while(|expert| weights.remove(&of(expert))).collect();
         weights.insert(name.replace(".experts.0.", ".experts."), Tensor::stack(&experts, 0).unwrap());
     }
+    for part in ["model.altup_projections", "model.altup_unembed_projections"] {
+        let of = |state: usize| format!("{part}.{state}.weight");
+        let states: Vec<Tensor> = (0..).map_while(|state| weights.remove(&of(state))).collect();
+        if !states.is_empty() {
+            weights.insert(format!("{part}.weight"), Tensor::stack(&states, 0).unwrap());
+        }
+    }
     weights
 }
 
 fn weights(checkpoint: &Path) -> HashMap<String, Tensor> {
     let weights = safetensors::load(checkpoint.join("model.safetensors"), &Device::Cpu).unwrap();
+    let config = config_of(checkpoint);
     let wide = weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap()));
+    let wide = wide.flat_map(|(name, tensor)| latent_parts(&name, tensor, &config));
     wide.flat_map(|(name, tensor)| with_rows_of_outputs(&name, tensor)).collect()
+}
+
+/// What makes keys of a latent, transposed, and what makes values of it, as the converter writes them by head.
+fn latent_parts(name: &str, tensor: Tensor, config: &Json) -> Vec<(String, Tensor)> {
+    if !name.ends_with("kv_b_proj.weight") {
+        return vec![(name.to_owned(), tensor)];
+    }
+    let size = |name: &str| config[name].as_u64().unwrap() as usize;
+    let (nope, value) = (size("qk_nope_head_dim"), size("v_head_dim"));
+    let heads = tensor.reshape((size("num_attention_heads"), nope + value, ())).unwrap();
+    let keys = heads.narrow(1, 0, nope).unwrap().transpose(1, 2).unwrap().contiguous().unwrap();
+    let values = heads.narrow(1, nope, value).unwrap().contiguous().unwrap();
+    vec![(name.replace("kv_b_proj", "k_b_proj"), keys), (name.replace("kv_b_proj", "v_b_proj"), values)]
 }
 
 /// The experts of gpt-oss, transposed and with columns of gate and up by turns, as the converter makes matrices of them.
