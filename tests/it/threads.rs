@@ -92,19 +92,28 @@ fn what_a_token_becomes_does_not_depend_on_the_texts_beside_it() {
     ] {
         let model = mixture(name);
         let policy = presets::by_name("tova").unwrap().at(8).unwrap();
-        let new = |at: u32| {
+        let text = |at: u32| (0..9 + at).map(|i| 3 + (i * (at + 2)) % 60).collect::<Vec<u32>>();
+        let read = |tokens: &[u32]| {
             let mut memory = model.new_memory(&MemoryPlan::bounded(policy));
-            model.read(&(0..9 + at).map(|i| 3 + (i * (at + 2)) % 60).collect::<Vec<_>>(), &mut memory).unwrap();
-            memory
+            let states = model.read(tokens, &mut memory).unwrap().to_vec2::<f32>().unwrap();
+            (memory, states)
         };
-        let mut together: Vec<Memory> = (0..7).map(new).collect();
-        let mut alone: Vec<Memory> = (0..7).map(new).collect();
-        for next in [[5, 9, 21, 5, 40, 33, 6], [7, 8, 9, 10, 11, 12, 13]] {
+        let mut together: Vec<Memory> = (0..7).map(|at| read(&text(at)).0).collect();
+        let mut alone: Vec<Memory> = (0..7).map(|at| read(&text(at)).0).collect();
+        let written = [[5, 9, 21, 5, 40, 33, 6], [7, 8, 9, 10, 11, 12, 13]];
+        for (step, next) in written.iter().enumerate() {
             let mut texts: Vec<&mut Memory> = together.iter_mut().collect();
-            let states = model.step(&next, &mut texts).unwrap().to_vec2::<f32>().unwrap();
-            for ((token, memory), expected) in next.iter().zip(&mut alone).zip(&states) {
+            let states = model.step(next, &mut texts).unwrap().to_vec2::<f32>().unwrap();
+            for (at, ((token, memory), expected)) in next.iter().zip(&mut alone).zip(&states).enumerate() {
                 let own = model.step(&[*token], &mut [memory]).unwrap().to_vec2::<f32>().unwrap();
                 assert_eq!(own[0], *expected, "{name}");
+                // Writing is reading, up to the order of sums.
+                let tokens = [text(at as u32), written[..=step].iter().map(|next| next[at]).collect()].concat();
+                let (whole, states) = read(&tokens);
+                assert_eq!(memory.survivors(), whole.survivors(), "{name}");
+                let last = states.last().unwrap();
+                let apart = last.iter().zip(&own[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+                assert!(apart < 1e-3, "{name}: {apart}");
             }
         }
     }
