@@ -29,6 +29,8 @@ pub struct ModelShape {
     pub norm_eps: f32,
     /// The rotations in use; layers name them by their index.
     pub ropes: Vec<RopeShape>,
+    /// Layers after the last that predict further tokens, which a checkpoint may have and nobody reads here.
+    pub prediction_layers: usize,
     /// What differs between layers: (layers)
     pub attention: Vec<LayerAttention>,
     /// Whether embedding and output share one matrix.
@@ -352,6 +354,7 @@ impl ModelShape {
             vocab,
             norm_eps: 1e-5,
             ropes: vec![rope],
+            prediction_layers: 0,
             attention: vec![LayerAttention::FULL; layers],
             tied: false,
             max_positions: 4096,

@@ -219,6 +219,7 @@ impl LanguageModel {
             .map(|index| Layer::take(&mut weights, index, &shape, dtype, device))
             .collect::<Result<Vec<_>>>()?;
         let norm = take_norm(&mut weights, "model.norm.weight", hidden, &shape, dtype, device)?;
+        weights.leave_out_layers(shape.layers..shape.layers.saturating_add(shape.prediction_layers));
         weights.finish()?;
         Ok(LanguageModel {
             ropes: shape.ropes.iter().map(Rope::new).collect(),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -367,6 +368,12 @@ impl Weights {
             convert(bytes, location.stored)
         };
         read().with_context(|| format!("tensor {shown} in {} cannot be used", path.display()))
+    }
+
+    /// Forgets the tensors of some layers.
+    pub fn leave_out_layers(&mut self, layers: Range<usize>) {
+        let layer = |name: &str| name.strip_prefix("model.layers.")?.split('.').next()?.parse::<usize>().ok();
+        self.tensors.retain(|name, _| !layer(name).is_some_and(|layer| layers.contains(&layer)));
     }
 
     /// Checks that all weights were taken; otherwise they belong to another network.

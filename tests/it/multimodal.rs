@@ -1,4 +1,4 @@
-//! Text models inside models that read images or sound too.
+//! Checkpoints that hold more than the language model: what reads images or sound, and layers that predict further tokens.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 use candle_core::{DType, Device, Tensor, safetensors};
 use serde_json::{Value, json};
-use tova_bench::lm::{LanguageModel, MemoryPlan};
+use tova_bench::lm::{LanguageModel, MemoryPlan, ModelShape, WeightType};
 
-use crate::support::checkpoint::{golden, load};
+use crate::support::checkpoint::{device, golden, load};
 
 /// Names of tensors, as transformers 4 and 5 write them.
 const NAMES: [(&str, &str); 2] = [
@@ -32,6 +32,27 @@ fn states(model: &LanguageModel) -> Vec<Vec<f32>> {
     let tokens: Vec<u32> = (0..100).map(|i| (i * i + 5 * i + 1) % 64).collect();
     let mut memory = model.new_memory(&MemoryPlan::unbounded());
     model.read(&tokens, &mut memory).unwrap().to_vec2().unwrap()
+}
+
+/// As DeepSeek V3's and GLM-4.7-Flash's checkpoints have one.
+#[test]
+fn a_layer_that_predicts_further_tokens_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let (alone, path) = (golden("families/deepseek-v3"), folder.path());
+    let mut config: Value = serde_json::from_slice(&fs::read(alone.join("config.json")).unwrap()).unwrap();
+    let mut tensors = safetensors::load(alone.join("model.safetensors"), &Device::Cpu).unwrap();
+    let layers = config["num_hidden_layers"].as_u64().unwrap();
+    let extra = Tensor::zeros((32, 64), DType::F32, &Device::Cpu).unwrap();
+    tensors.insert(format!("model.layers.{layers}.eh_proj.weight"), extra);
+    safetensors::save(&tensors, path.join("model.safetensors")).unwrap();
+    for (count, is_read) in [(1, true), (0, false)] {
+        config["num_nextn_predict_layers"] = count.into();
+        fs::write(path.join("config.json"), config.to_string()).unwrap();
+        let shape = ModelShape::read(&path.join("config.json")).unwrap();
+        let model = LanguageModel::load(shape, &[path.join("model.safetensors")], WeightType::Auto, &device());
+        assert_eq!(model.is_ok(), is_read, "{count}");
+        assert!(model.ok().is_none_or(|model| states(&model) == states(&load(&alone))));
+    }
 }
 
 #[test]

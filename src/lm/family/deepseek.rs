@@ -115,6 +115,7 @@ fn latent(config: &Config<'_>) -> Result<ModelShape> {
         ropes: vec![rope],
         query_scale,
         latent: Some(own),
+        prediction_layers: config.field("num_nextn_predict_layers")?.unwrap_or(0),
         ..shape
     })
 }

@@ -42,7 +42,9 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         ..LayerAttention::FULL
     });
     let without = RopeShape { theta: 1.0, scaling: RopeScaling::None, dims: 0 };
-    let tuned = config.field("attn_temperature_tuning")?.unwrap_or(true);
+    // Some files have a number.
+    let tuned = !matches!(config.json["attn_temperature_tuning"].as_f64(), Some(0.0))
+        && config.json["attn_temperature_tuning"] != false;
     let temperature = AttentionTemperature {
         beta: config.positive("attn_scale")?.unwrap_or(0.1),
         every: config.positive("floor_scale")?.unwrap_or(8192.0),
