@@ -268,7 +268,7 @@ impl Weights {
         let Some(stack) = self.tensors.remove(name) else { return Ok(()) };
         ensure!(
             stack.shape.first() == Some(&count),
-            "tensor {shown} has shape {:?}, and the model has {count} experts; they belong to different models",
+            "tensor {shown} has shape {:?}, and the model has {count} of its parts; they belong to different models",
             stack.shape
         );
         self.tensors.extend((0..count).map(|index| (of(index), stack.part(index, count))));

@@ -2,6 +2,7 @@
 //! others; mixtures of experts, or dense. transformers `models/qwen3_next`, `models/qwen3_5`, `models/qwen3_5_moe`.
 
 use anyhow::{Result, bail, ensure};
+use serde_json::{Map, Value};
 
 use super::super::config::{DeltaShape, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape};
 use super::super::rope_shape::RopeShape;
@@ -82,7 +83,7 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
     );
     let attention =
         is_recurrent.into_iter().map(|is_recurrent| LayerAttention { is_recurrent, ..LayerAttention::FULL });
-    let rope = RopeShape::parse(&partly(config), config.json, defaults.theta, shape.head_dim)?;
+    let rope = RopeShape::parse(&partly(config)?, config.json, defaults.theta, shape.head_dim)?;
     Ok(ModelShape {
         ropes: vec![rope],
         attention: attention.collect(),
@@ -95,14 +96,12 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
 }
 
 /// The settings of the rotation, which is of a quarter of each head where they do not say.
-fn partly(config: &Config<'_>) -> serde_json::Value {
-    let [old, new] = ["rope_scaling", "rope_parameters"].map(|name| &config.json[name]);
-    let mut record = if new.is_null() { old.clone() } else { new.clone() };
-    if record["partial_rotary_factor"].is_null() && config.json["partial_rotary_factor"].is_null() {
-        if record.is_null() {
-            record = serde_json::json!({});
-        }
-        record["partial_rotary_factor"] = 0.25.into();
+fn partly(config: &Config<'_>) -> Result<Value> {
+    let name = if config.json["rope_parameters"].is_null() { "rope_scaling" } else { "rope_parameters" };
+    let mut settings: Map<String, Value> = config.field(name)?.unwrap_or_default();
+    let own = settings.entry("partial_rotary_factor").or_insert(Value::Null);
+    if own.is_null() && config.json["partial_rotary_factor"].is_null() {
+        *own = 0.25.into();
     }
-    record
+    Ok(settings.into())
 }

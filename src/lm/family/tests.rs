@@ -49,6 +49,13 @@ fn networks_that_cannot_be_computed_exactly_are_refused() {
         (json!({"rope_scaling": {"type": "linear"}}), "factor"),
         (json!({"quantization_config": {"bits": 4}}), "quantised"),
         (json!({"num_key_value_heads": 3}), "multiple"),
+        (
+            json!({
+                "model_type": "qwen3_5_text", "num_key_value_heads": 2, "layer_types": ["linear_attention", "full_attention"],
+                "rope_parameters": "fast"
+            }),
+            "rope_parameters has the wrong type",
+        ),
         (json!({"num_key_value_heads": 0}), "num_key_value_heads"),
         (json!({"head_dim": 7}), "odd"),
         (json!({"hidden_size": "wide"}), "hidden_size has the wrong type"),

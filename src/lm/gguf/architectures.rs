@@ -14,40 +14,40 @@ pub(in crate::lm) struct Architecture {
     /// Whether the converter changes the order of the rows of q and k.
     pub permutes: bool,
     /// Names of tensors inside a layer, in GGUF and in checkpoints, where they are not the usual ones. Both with their endings, or both without.
-    in_layer: &'static [(&'static str, &'static str)],
+    in_layer: &'static [&'static [(&'static str, &'static str)]],
     /// Keys of a config.json beside the usual ones, among them `model_type`.
     pub config: fn(&Gguf) -> Result<Value>,
 }
 
 const ARCHITECTURES: &[Architecture] = &[
-    Architecture { name: "deepseek2", permutes: false, in_layer: DEEPSEEK, config: deepseek2 },
-    Architecture { name: "gemma2", permutes: false, in_layer: GEMMA, config: gemma2 },
-    Architecture { name: "gemma3", permutes: false, in_layer: GEMMA, config: gemma3 },
-    Architecture { name: "gemma3n", permutes: false, in_layer: GEMMA3N, config: gemma3n },
-    Architecture { name: "gemma4", permutes: false, in_layer: GEMMA4, config: gemma4 },
-    Architecture { name: "gpt-oss", permutes: false, in_layer: GPT_OSS, config: gpt_oss },
-    Architecture { name: "llama", permutes: true, in_layer: MIXTRAL, config: llama },
+    Architecture { name: "deepseek2", permutes: false, in_layer: &[DEEPSEEK, EXPERTS], config: deepseek2 },
+    Architecture { name: "gemma2", permutes: false, in_layer: &[GEMMA], config: gemma2 },
+    Architecture { name: "gemma3", permutes: false, in_layer: &[GEMMA], config: gemma3 },
+    Architecture { name: "gemma3n", permutes: false, in_layer: &[GEMMA, LAYER_INPUTS, GEMMA3N], config: gemma3n },
+    Architecture { name: "gemma4", permutes: false, in_layer: &[GEMMA, LAYER_INPUTS, GEMMA4], config: gemma4 },
+    Architecture { name: "gpt-oss", permutes: false, in_layer: &[GPT_OSS, EXPERTS], config: gpt_oss },
+    Architecture { name: "llama", permutes: true, in_layer: &[MIXTRAL], config: llama },
     Architecture { name: "mistral3", permutes: true, in_layer: &[], config: mistral3 },
     Architecture {
         name: "olmoe",
         permutes: false,
-        in_layer: EXPERTS,
+        in_layer: &[EXPERTS],
         config: |gguf| with_experts(gguf, "olmoe", false),
     },
-    Architecture { name: "olmo2", permutes: false, in_layer: OLMO, config: olmo2 },
-    Architecture { name: "phi3", permutes: false, in_layer: FUSED, config: phi3 },
+    Architecture { name: "olmo2", permutes: false, in_layer: &[OLMO], config: olmo2 },
+    Architecture { name: "phi3", permutes: false, in_layer: &[FUSED], config: phi3 },
     Architecture { name: "qwen2", permutes: false, in_layer: &[], config: |_| Ok(json!({"model_type": "qwen2"})) },
     Architecture {
         name: "qwen2moe",
         permutes: false,
-        in_layer: EXPERTS,
+        in_layer: &[EXPERTS],
         config: |gguf| with_experts(gguf, "qwen2_moe", false),
     },
     Architecture { name: "qwen3", permutes: false, in_layer: &[], config: |_| Ok(json!({"model_type": "qwen3"})) },
     Architecture {
         name: "qwen3moe",
         permutes: false,
-        in_layer: EXPERTS,
+        in_layer: &[EXPERTS],
         config: |gguf| with_experts(gguf, "qwen3_moe", true),
     },
     Architecture {
@@ -95,10 +95,6 @@ const DEEPSEEK: &[(&str, &str)] = &[
     ("attn_k_b", "self_attn.k_b_proj"),
     ("attn_v_b", "self_attn.v_b_proj"),
     ("exp_probs_b.bias", "mlp.gate.e_score_correction_bias"),
-    ("ffn_gate_inp", "mlp.gate"),
-    ("ffn_gate_exps", "mlp.experts.gate_proj"),
-    ("ffn_up_exps", "mlp.experts.up_proj"),
-    ("ffn_down_exps", "mlp.experts.down_proj"),
     ("ffn_gate_shexp", "mlp.shared_experts.gate_proj"),
     ("ffn_up_shexp", "mlp.shared_experts.up_proj"),
     ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
@@ -110,13 +106,14 @@ const GEMMA: &[(&str, &str)] = &[
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
 
-const GEMMA3N: &[(&str, &str)] = &[
-    ("post_attention_norm", "post_attention_layernorm"),
-    ("ffn_norm", "pre_feedforward_layernorm"),
-    ("post_ffw_norm", "post_feedforward_layernorm"),
+/// What makes and uses an input of its own to each layer.
+const LAYER_INPUTS: &[(&str, &str)] = &[
     ("inp_gate", "per_layer_input_gate"),
     ("proj", "per_layer_projection"),
     ("post_norm", "post_per_layer_input_norm"),
+];
+
+const GEMMA3N: &[(&str, &str)] = &[
     ("altup_correct_coef", "altup.correction_coefs"),
     ("altup_correct_scale.weight", "altup.correct_output_scale"),
     ("altup_predict_coef", "altup.prediction_coefs"),
@@ -128,12 +125,6 @@ const GEMMA3N: &[(&str, &str)] = &[
 ];
 
 const GEMMA4: &[(&str, &str)] = &[
-    ("post_attention_norm", "post_attention_layernorm"),
-    ("ffn_norm", "pre_feedforward_layernorm"),
-    ("post_ffw_norm", "post_feedforward_layernorm"),
-    ("inp_gate", "per_layer_input_gate"),
-    ("proj", "per_layer_projection"),
-    ("post_norm", "post_per_layer_input_norm"),
     ("layer_output_scale.weight", "layer_scalar"),
     ("ffn_gate_inp.scale", "router.scale"),
     ("ffn_gate_inp", "router.proj"),
@@ -173,9 +164,6 @@ const GPT_OSS: &[(&str, &str)] = &[
     ("attn_sinks.weight", "self_attn.sinks"),
     ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_gate_inp", "mlp.router"),
-    ("ffn_gate_exps", "mlp.experts.gate_proj"),
-    ("ffn_up_exps", "mlp.experts.up_proj"),
-    ("ffn_down_exps", "mlp.experts.down_proj"),
 ];
 
 impl Architecture {
@@ -189,7 +177,7 @@ impl Architecture {
 
     /// Names inside a layer, the architecture's own first.
     fn in_layer(&self) -> impl Iterator<Item = &'static (&'static str, &'static str)> {
-        self.in_layer.iter().chain(IN_LAYER)
+        self.in_layer.iter().copied().flatten().chain(IN_LAYER)
     }
 
     /// `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`. Unknown names stay as they are, and nobody takes
