@@ -530,7 +530,7 @@ impl ModelShape {
             return of_query.into_iter().chain(others).collect();
         }
         if let (true, Some(delta)) = (own.is_recurrent, self.delta) {
-            let inputs = delta.inputs().into_iter().map(|(name, out)| (name, out, hidden));
+            let inputs = delta.inputs(false).into_iter().map(|(name, out)| (name, out, hidden));
             return inputs.chain([("out_proj", hidden, delta.values())]).collect();
         }
         let output = ("self_attn.o_proj", hidden, query);

@@ -18,8 +18,11 @@ use crate::vector;
 /// A layer's weights.
 pub(super) struct DeltaNet {
     shape: DeltaShape,
-    /// Of queries, keys and values, of the output's gate, of the step sizes and of the decays; or of the first two, and of the last two.
+    /// Of queries, keys and values, of the output's gate, of the step sizes and of the decays. One matrix may be of the first two, and one of the
+    /// last two.
     inputs: Vec<Linear>,
+    /// Whether value heads take turns over the key heads, as in GGUF files of Qwen3.5, or those of a key head are beside each other.
+    by_turns: bool,
     /// (kernel, channels)
     convolution: Vec<f32>,
     /// (value_heads) each
@@ -75,27 +78,44 @@ impl DeltaNet {
     ) -> Result<DeltaNet> {
         let at = format!("model.layers.{index}.linear_attn");
         let (channels, heads) = (own.channels(), own.value_heads);
+        let is_gguf = weights.is_gguf();
         let mut vector = |name: &str, sides: &[usize]| -> Result<Vec<f32>> {
             let tensor = weights.take(&format!("{at}.{name}"), sides, DType::F32, &Device::Cpu)?;
             Ok(tensor.flatten_all()?.to_vec1()?)
         };
-        let by_channel = vector("conv1d.weight", &[channels, 1, own.kernel])?;
+        let sides = [channels, 1, own.kernel];
+        let by_channel = match is_gguf {
+            true => vector("conv1d.weight", &[sides[0], sides[2]])?,
+            false => vector("conv1d.weight", &sides)?,
+        };
         let convolution =
             (0..own.kernel).flat_map(|tap| by_channel.iter().skip(tap).step_by(own.kernel)).copied().collect();
-        let decay = vector("A_log", &[heads])?.into_iter().map(f32::exp).collect();
+        let decay = vector("A_log", &[heads])?;
+        // llama.cpp's converter stores what the decay is multiplied by.
+        let decay = decay.into_iter().map(|decay| if is_gguf { -decay } else { decay.exp() }).collect();
         let decay_bias = vector("dt_bias", &[heads])?;
         // Unlike other norms of these families it multiplies by w, not by 1 + w.
         let plain = ModelShape { norm_adds_one: false, ..shape.clone() };
         let norm =
             take_norm(weights, &format!("{at}.norm.weight"), own.value_dim, &plain, DType::F32, &Device::Cpu)?;
         let inputs = own
-            .inputs()
+            .inputs(is_gguf)
             .into_iter()
             .map(|(name, out)| Linear::take(weights, &format!("{at}.{name}"), (out, shape.hidden), dtype, device));
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let output =
             Linear::take(weights, &format!("{at}.out_proj"), (shape.hidden, own.values()), dtype, device)?;
-        Ok(DeltaNet { shape: own, inputs, convolution, decay, decay_bias, norm: norm.to_vec1()?, output })
+        let by_turns = is_gguf && !own.fused;
+        Ok(DeltaNet {
+            shape: own,
+            inputs,
+            by_turns,
+            convolution,
+            decay,
+            decay_bias,
+            norm: norm.to_vec1()?,
+            output,
+        })
     }
 
     pub fn matrices(&self) -> impl Iterator<Item = &Linear> {
@@ -123,7 +143,14 @@ impl DeltaNet {
         let products = self.inputs.iter().map(product).collect::<Result<Vec<_>>>()?;
         let [mixed, gates, steps, decays] = match <[Vec<f32>; 4]>::try_from(products) {
             Ok(parts) => parts,
-            Err(fused) => self.shape.parts(&fused[0], &fused[1]),
+            Err(mut fused) => {
+                let [steps, decays] = self.shape.steps_and_decays(&fused.pop().expect("of both"));
+                let [mixed, gates] = match <[Vec<f32>; 2]>::try_from(fused) {
+                    Ok(parts) => parts,
+                    Err(fused) => self.shape.mixed_and_gates(&fused[0]),
+                };
+                [mixed, gates, steps, decays]
+            }
         };
         Ok(DeltaRows { net: self, mixed, gates, steps, decays })
     }
@@ -148,36 +175,41 @@ impl DeltaShape {
         2 * self.keys() + self.values()
     }
 
-    /// Names and sides of the matrices that rows are multiplied with.
-    pub fn inputs(&self) -> Vec<(&'static str, usize)> {
+    /// Names and sides of the matrices that rows are multiplied with, in a GGUF file or in a checkpoint.
+    pub fn inputs(&self, is_gguf: bool) -> Vec<(&'static str, usize)> {
         let (values, heads) = (self.values(), self.value_heads);
+        let mut inputs = match self.fused && !is_gguf {
+            true => vec![("in_proj_qkvz", self.channels() + values)],
+            false => vec![("in_proj_qkv", self.channels()), ("in_proj_z", values)],
+        };
         match self.fused {
-            true => vec![("in_proj_qkvz", self.channels() + values), ("in_proj_ba", 2 * heads)],
-            false => vec![
-                ("in_proj_qkv", self.channels()),
-                ("in_proj_z", values),
-                ("in_proj_b", heads),
-                ("in_proj_a", heads),
-            ],
+            true => inputs.push(("in_proj_ba", 2 * heads)),
+            false => inputs.extend([("in_proj_b", heads), ("in_proj_a", heads)]),
         }
+        inputs
     }
 
     /// The parts of rows of fused products, which have queries, keys, values and gates of one key head after the other.
-    fn parts(&self, qkvz: &[f32], ba: &[f32]) -> [Vec<f32>; 4] {
-        let per_key = self.value_heads / self.key_heads;
-        let (key, value) = (self.key_dim, per_key * self.value_dim);
-        let [mut mixed, mut gates, mut steps, mut decays] = [const { Vec::new() }; 4];
+    fn mixed_and_gates(&self, qkvz: &[f32]) -> [Vec<f32>; 2] {
+        let (key, value) = (self.key_dim, self.values() / self.key_heads);
+        let [mut mixed, mut gates] = [const { Vec::new() }; 2];
         for row in qkvz.chunks_exact(self.channels() + self.values()) {
             for from in [0..key, key..2 * key, 2 * key..2 * key + value] {
                 row.chunks_exact(2 * (key + value)).for_each(|head| mixed.extend_from_slice(&head[from.clone()]));
             }
             row.chunks_exact(2 * (key + value)).for_each(|head| gates.extend_from_slice(&head[2 * key + value..]));
         }
-        for head in ba.chunks_exact(2 * per_key) {
-            steps.extend_from_slice(&head[..per_key]);
-            decays.extend_from_slice(&head[per_key..]);
-        }
-        [mixed, gates, steps, decays]
+        [mixed, gates]
+    }
+
+    /// The same of step sizes and decays.
+    fn steps_and_decays(&self, both: &[f32]) -> [Vec<f32>; 2] {
+        let per_key = self.value_heads / self.key_heads;
+        let heads = || both.chunks_exact(2 * per_key);
+        [
+            heads().flat_map(|head| &head[..per_key]).copied().collect(),
+            heads().flat_map(|head| &head[per_key..]).copied().collect(),
+        ]
     }
 }
 
@@ -194,7 +226,7 @@ impl DeltaRows<'_> {
             .par_chunks_exact_mut(key_dim * value_dim)
             .zip(outputs.par_chunks_exact_mut(rows * value_dim));
         heads.enumerate().for_each(|(head, (state, out))| {
-            let key_head = head / (value_heads / key_heads);
+            let key_head = if self.net.by_turns { head % key_heads } else { head / (value_heads / key_heads) };
             for (row, out) in out.chunks_exact_mut(value_dim).enumerate() {
                 let mixed = &mixed[row * channels..][..channels];
                 let (keys, values) = mixed[self.net.shape.keys()..].split_at(self.net.shape.keys());

@@ -97,10 +97,20 @@ fn a_gguf_file_of_every_family_gives_the_numbers_of_its_checkpoint() {
         ("gemma4-dense", json!({})),
         ("gemma4-moe", json!({})),
         ("gpt-oss", json!({})),
+        (
+            "llama4",
+            json!({
+                "attention_chunk_size": 8192, "no_rope_layers": null, "layer_types": null, "floor_scale": 8192, "attn_scale": 0.1,
+                "moe_layers": null, "interleave_moe_layer_step": 2,
+            }),
+        ),
         ("mixtral", json!({})),
         ("olmoe", json!({})),
         ("qwen2-moe", json!({})),
         ("qwen3-moe", json!({})),
+        ("qwen3-next", json!({})),
+        ("qwen3.5", json!({})),
+        ("qwen3.5-moe", json!({})),
     ] {
         let checkpoint = folder.path().join(name);
         fs::create_dir(&checkpoint).unwrap();

@@ -27,6 +27,7 @@ const ARCHITECTURES: &[Architecture] = &[
     Architecture { name: "gemma4", permutes: false, in_layer: &[GEMMA, LAYER_INPUTS, GEMMA4], config: gemma4 },
     Architecture { name: "gpt-oss", permutes: false, in_layer: &[GPT_OSS, EXPERTS], config: gpt_oss },
     Architecture { name: "llama", permutes: true, in_layer: &[MIXTRAL], config: llama },
+    Architecture { name: "llama4", permutes: false, in_layer: &[LLAMA4, EXPERTS], config: llama4 },
     Architecture { name: "mistral3", permutes: true, in_layer: &[], config: mistral3 },
     Architecture {
         name: "olmoe",
@@ -45,10 +46,28 @@ const ARCHITECTURES: &[Architecture] = &[
     },
     Architecture { name: "qwen3", permutes: false, in_layer: &[], config: |_| Ok(json!({"model_type": "qwen3"})) },
     Architecture {
+        name: "qwen35",
+        permutes: false,
+        in_layer: &[DELTA],
+        config: |gguf| with_states(gguf, json!({"model_type": "qwen3_5_text"})),
+    },
+    Architecture {
+        name: "qwen35moe",
+        permutes: false,
+        in_layer: &[DELTA, EXPERTS],
+        config: |gguf| with_states(gguf, with_experts(gguf, "qwen3_5_moe_text", true)?),
+    },
+    Architecture {
         name: "qwen3moe",
         permutes: false,
         in_layer: &[EXPERTS],
         config: |gguf| with_experts(gguf, "qwen3_moe", true),
+    },
+    Architecture {
+        name: "qwen3next",
+        permutes: false,
+        in_layer: &[DELTA, EXPERTS],
+        config: |gguf| with_states(gguf, with_experts(gguf, "qwen3_next", true)?),
     },
     Architecture {
         name: "smollm3",
@@ -100,6 +119,21 @@ const DEEPSEEK: &[(&str, &str)] = &[
     ("ffn_down_shexp", "mlp.shared_experts.down_proj"),
 ];
 
+/// Of layers with a state, and of the others beside them.
+const DELTA: &[(&str, &str)] = &[
+    ("attn_qkv", "linear_attn.in_proj_qkv"),
+    ("attn_gate", "linear_attn.in_proj_z"),
+    ("ssm_ba", "linear_attn.in_proj_ba"),
+    ("ssm_beta", "linear_attn.in_proj_b"),
+    ("ssm_alpha", "linear_attn.in_proj_a"),
+    ("ssm_a", "linear_attn.A_log"),
+    ("ssm_dt.bias", "linear_attn.dt_bias"),
+    ("ssm_conv1d", "linear_attn.conv1d"),
+    ("ssm_norm", "linear_attn.norm"),
+    ("ssm_out", "linear_attn.out_proj"),
+    ("post_attention_norm", "post_attention_layernorm"),
+];
+
 const GEMMA: &[(&str, &str)] = &[
     ("post_attention_norm", "post_attention_layernorm"),
     ("ffn_norm", "pre_feedforward_layernorm"),
@@ -112,6 +146,8 @@ const LAYER_INPUTS: &[(&str, &str)] = &[
     ("proj", "per_layer_projection"),
     ("post_norm", "post_per_layer_input_norm"),
 ];
+
+const LLAMA4: &[(&str, &str)] = &[("ffn_gate_inp", "mlp.router")];
 
 const GEMMA3N: &[(&str, &str)] = &[
     ("altup_correct_coef", "altup.correction_coefs"),
@@ -294,6 +330,52 @@ fn llama(gguf: &Gguf) -> Result<Value> {
         return Ok(mixtral);
     }
     Ok(json!({"model_type": if window.is_some() { "mistral" } else { "llama" }, "sliding_window": window}))
+}
+
+/// Llama 4. llama.cpp knows the pieces, the layers without positions, and that only the models of 128 experts have no norms of queries and keys.
+fn llama4(gguf: &Gguf) -> Result<Value> {
+    let layers = gguf.number("block_count")?;
+    let experts = gguf.number("expert_count")?;
+    let has_pieces = gguf.optional("attention.sliding_window")? != Some(0);
+    let mut config = json!({
+        "model_type": "llama4_text",
+        "intermediate_size": gguf.number("expert_feed_forward_length")?,
+        "intermediate_size_mlp": gguf.number("feed_forward_length")?,
+        "interleave_moe_layer_step": gguf.number("interleave_moe_layer_step")?,
+        "num_local_experts": experts,
+        "num_experts_per_tok": gguf.number("expert_used_count")?,
+        "attention_chunk_size": 8192,
+        "use_qk_norm": experts != 128,
+    });
+    if !has_pieces {
+        config["no_rope_layers"] = vec![1; layers as usize].into();
+        config["layer_types"] = vec!["full_attention"; layers as usize].into();
+    }
+    Ok(config)
+}
+
+/// A hybrid: layers with a gated delta net beside layers with attention, which are those that have a matrix of queries. The last layers may be
+/// there for predicting more than one token.
+fn with_states(gguf: &Gguf, mut config: Value) -> Result<Value> {
+    let layers = gguf.number("block_count")?;
+    let layers = layers.saturating_sub(gguf.optional("nextn_predict_layers")?.unwrap_or(0));
+    let has_queries = |layer: u64| {
+        let name = format!("model.layers.{layer}.self_attn.q_proj.weight");
+        gguf.tensors.iter().any(|tensor| tensor.name == name)
+    };
+    let kind = |layer| if has_queries(layer) { "full_attention" } else { "linear_attention" };
+    let (key_dim, value_heads) = (gguf.number("ssm.state_size")?, gguf.number("ssm.time_step_rank")?);
+    let head_dim = gguf.number("attention.key_length")?;
+    let rotated = gguf.optional("rope.dimension_count")?.unwrap_or(head_dim);
+    config["num_hidden_layers"] = layers.into();
+    config["layer_types"] = (0..layers).map(kind).collect();
+    config["linear_conv_kernel_dim"] = gguf.number("ssm.conv_kernel")?.into();
+    config["linear_key_head_dim"] = key_dim.into();
+    config["linear_num_key_heads"] = gguf.number("ssm.group_count")?.into();
+    config["linear_num_value_heads"] = value_heads.into();
+    config["linear_value_head_dim"] = (gguf.number("ssm.inner_size")? / value_heads).into();
+    config["partial_rotary_factor"] = (rotated as f64 / head_dim as f64).into();
+    Ok(config)
 }
 
 /// Mistral Small 3, and Ministral 3, which has an attention temperature.

@@ -55,7 +55,8 @@ impl Gguf {
                 shape.head_dim / 2
             );
             let factors: Vec<f64> = factors.iter().map(|factor| f64::from(*factor)).collect();
-            for rope in &mut shape.ropes {
+            // Some layers may have no rotation.
+            for rope in shape.ropes.iter_mut().filter(|rope| rope.dims > 0) {
                 rope.scaling = RopeScaling::Factors(factors.clone());
             }
         }
@@ -67,10 +68,15 @@ impl Gguf {
         let embedding = self.tensors.iter().find(|tensor| tensor.name == EMBEDDING);
         let embedding = embedding.context("tensor token_embd.weight is missing: it is no whole language model")?;
         let (heads, kv_heads) = self.heads()?;
+        let width = self.optional("feed_forward_length")?;
+        // Experts may be the only MLP.
+        if width.is_none() && self.optional("expert_count")?.is_none() {
+            self.number("feed_forward_length")?;
+        }
         let token = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer);
         let mut config = json!({
             "hidden_size": self.number("embedding_length")?,
-            "intermediate_size": self.number("feed_forward_length")?,
+            "intermediate_size": width,
             "num_hidden_layers": self.number("block_count")?,
             "num_attention_heads": heads,
             "num_key_value_heads": kv_heads,

@@ -18,11 +18,13 @@ pub(super) struct Split {
 }
 
 /// The names below.
-const KNOWN: &str = "gpt-2, smollm, llama-bpe (llama3, llama-v3), smaug-bpe, dbrx, qwen2, tekken and gpt-4o";
+const KNOWN: &str =
+    "gpt-2, smollm, llama-bpe (llama3, llama-v3), smaug-bpe, dbrx, qwen2, qwen35, tekken and gpt-4o";
 
-/// Llama 3's expression, which is cl100k_base's; Qwen 2's takes digits one by one.
+/// Llama 3's expression, which is cl100k_base's; Qwen 2's takes digits one by one, Qwen 3.5's also keeps marks in words.
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN_3_5: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// o200k_base's expression splits words before capitals; Tekken's also takes digits one by one and splits off abbreviations.
 const GPT_4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -53,6 +55,7 @@ pub(super) fn named(name: &str) -> Result<Split> {
         "dbrx" => plain(pattern(LLAMA_3)),
         // Qwen 1.5 to 3.
         "qwen2" => Split { normalizer: json!({"type": "NFC"}), ..plain(pattern(QWEN_2)) },
+        "qwen35" => Split { normalizer: json!({"type": "NFC"}), ..plain(pattern(QWEN_3_5)) },
         // Mistral NeMo and later.
         "tekken" => Split { ignores_merges: true, adds_bos: true, ..plain(pattern(TEKKEN)) },
         // o200k_base: Phi-4-mini.

@@ -119,6 +119,25 @@ pub fn fields(checkpoint: &Path) -> Fields {
         own.retain(|(name, _)| !of_deepseek.iter().any(|(other, _)| name == other));
         own.extend(of_deepseek);
     }
+    if architecture == "llama4" {
+        own.retain(|(name, _)| *name != "feed_forward_length");
+        own.push(("feed_forward_length", number("intermediate_size_mlp")));
+        own.push(("interleave_moe_layer_step", number("interleave_moe_layer_step")));
+    }
+    if is_hybrid(architecture) {
+        let size = |name: &str| config[name].as_u64().unwrap() as u32;
+        let rotated = f64::from(size("head_dim")) * rope["partial_rotary_factor"].as_f64().unwrap();
+        own.retain(|(name, _)| *name != "rope.dimension_count" && *name != "attention.sliding_window_pattern");
+        own.extend([
+            ("rope.dimension_count", Value::U32(rotated as u32)),
+            ("ssm.conv_kernel", Value::U32(size("linear_conv_kernel_dim"))),
+            ("ssm.state_size", Value::U32(size("linear_key_head_dim"))),
+            ("ssm.group_count", Value::U32(size("linear_num_key_heads"))),
+            ("ssm.time_step_rank", Value::U32(size("linear_num_value_heads"))),
+            ("ssm.inner_size", Value::U32(size("linear_num_value_heads") * size("linear_value_head_dim"))),
+            ("full_attention_interval", Value::U32(2)),
+        ]);
+    }
     let named = own.into_iter().map(|(name, value)| (format!("{architecture}.{name}"), value));
     [("general.architecture".to_owned(), text(architecture))]
         .into_iter()
@@ -217,6 +236,10 @@ fn architecture(config: &Json) -> &str {
         "mixtral" => "llama",
         "qwen2_moe" => "qwen2moe",
         "qwen3_moe" => "qwen3moe",
+        "qwen3_next" => "qwen3next",
+        "qwen3_5_text" => "qwen35",
+        "qwen3_5_moe_text" => "qwen35moe",
+        "llama4_text" => "llama4",
         other => other,
     }
 }
@@ -297,6 +320,20 @@ fn name(architecture: &str, tensor: &str) -> String {
             ("experts.gate_up_proj", "ffn_gate_up_exps.weight"),
             ("experts.down_proj", "ffn_down_exps.weight"),
         ],
+        "qwen3next" | "qwen35" | "qwen35moe" => &[
+            ("post_attention_layernorm", "post_attention_norm"),
+            ("linear_attn.in_proj_qkv", "attn_qkv"),
+            ("linear_attn.in_proj_z", "attn_gate"),
+            ("linear_attn.in_proj_ba", "ssm_ba"),
+            ("linear_attn.in_proj_b", "ssm_beta"),
+            ("linear_attn.in_proj_a", "ssm_alpha"),
+            ("linear_attn.A_log", "ssm_a"),
+            ("linear_attn.dt_bias", "ssm_dt.bias"),
+            ("linear_attn.conv1d", "ssm_conv1d"),
+            ("linear_attn.norm", "ssm_norm"),
+            ("linear_attn.out_proj", "ssm_out"),
+        ],
+        "llama4" => &[("feed_forward.", "mlp.")],
         "gpt-oss" => {
             &[("post_attention_layernorm", "post_attention_norm"), ("self_attn.sinks", "attn_sinks.weight")]
         }
@@ -409,7 +446,10 @@ pub fn tensors(checkpoint: &Path, stored: GgmlDType) -> Vec<(String, QTensor)> {
             let heads = heads(&own).filter(|_| is_matrix);
             let ordered = heads.map_or_else(|| tensor.clone(), |heads| permuted(&tensor, heads));
             let own = if is_tied { own.replace("lm_head.", "model.embed_tokens.") } else { own };
-            let is_shifted = ["gemma2", "gemma3"].contains(&architecture(&config)) && own.ends_with("norm.weight");
+            let is_shifted = (["gemma2", "gemma3"].contains(&architecture(&config))
+                || is_hybrid(architecture(&config)))
+                && own.ends_with("norm.weight")
+                && !own.ends_with("linear_attn.norm.weight");
             let ordered = if is_shifted { (ordered + 1.0).unwrap() } else { ordered };
             (name(architecture(&config), &own), QTensor::quantize(&ordered, type_of(&tensor, stored)).unwrap())
         })
@@ -452,6 +492,7 @@ fn weights(checkpoint: &Path) -> HashMap<String, Tensor> {
     let config = config_of(checkpoint);
     let wide = weights.into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::F32).unwrap()));
     let wide = wide.flat_map(|(name, tensor)| latent_parts(&name, tensor, &config));
+    let wide = wide.flat_map(|(name, tensor)| state_parts(&name, tensor, &config));
     wide.flat_map(|(name, tensor)| with_rows_of_outputs(&name, tensor)).collect()
 }
 
@@ -468,10 +509,64 @@ fn latent_parts(name: &str, tensor: Tensor, config: &Json) -> Vec<(String, Tenso
     vec![(name.replace("kv_b_proj", "k_b_proj"), keys), (name.replace("kv_b_proj", "v_b_proj"), values)]
 }
 
-/// The experts of gpt-oss, transposed and with columns of gate and up by turns, as the converter makes matrices of them.
+/// Whether some layers have a gated delta net.
+fn is_hybrid(architecture: &str) -> bool {
+    ["qwen3next", "qwen35", "qwen35moe"].contains(&architecture)
+}
+
+/// What the converter makes of a tensor of a gated delta net. Of Qwen3.5, value heads of all key heads take turns.
+fn state_parts(name: &str, tensor: Tensor, config: &Json) -> Vec<(String, Tensor)> {
+    let Some((_, part)) = name.split_once(".linear_attn.") else { return vec![(name.to_owned(), tensor)] };
+    let size = |name: &str| config[name].as_u64().unwrap() as usize;
+    let (key_heads, value_heads) = (size("linear_num_key_heads"), size("linear_num_value_heads"));
+    let (key, value) = (size("linear_key_head_dim"), size("linear_value_head_dim"));
+    let per_key = value_heads / key_heads;
+    let chosen = |tensor: &Tensor, side: usize, places: Vec<usize>| {
+        let places: Vec<u32> = places.into_iter().map(|place| place as u32).collect();
+        tensor.index_select(&Tensor::new(places, &Device::Cpu).unwrap(), side).unwrap()
+    };
+    if part == "in_proj_qkvz.weight" {
+        // Of each key head queries, keys, values and gates.
+        let of_head = 2 * (key + per_key * value);
+        let rows = |from: usize, to: usize| -> Vec<usize> {
+            (0..key_heads).flat_map(|head| (from..to).map(move |row| head * of_head + row)).collect()
+        };
+        let gates = 2 * key + per_key * value;
+        let mixed = [rows(0, key), rows(key, 2 * key), rows(2 * key, gates)].concat();
+        return vec![
+            (name.replace("qkvz", "qkv"), chosen(&tensor, 0, mixed)),
+            (name.replace("qkvz", "z"), chosen(&tensor, 0, rows(gates, of_head))),
+        ];
+    }
+    let tensor = match part {
+        "A_log" => tensor.exp().unwrap().neg().unwrap(),
+        "conv1d.weight" => tensor.squeeze(1).unwrap(),
+        _ => tensor,
+    };
+    if config["model_type"] == "qwen3_next" {
+        return vec![(name.to_owned(), tensor)];
+    }
+    // Where a value head's numbers begin among `before` others, and how many there are.
+    let turned = |before: usize, dim: usize| -> Vec<usize> {
+        let heads = (0..per_key).flat_map(|turn| (0..key_heads).map(move |head| head * per_key + turn));
+        (0..before).chain(heads.flat_map(|head| (0..dim).map(move |row| before + head * dim + row))).collect()
+    };
+    let turned = match part {
+        "in_proj_qkv.weight" | "conv1d.weight" => chosen(&tensor, 0, turned(2 * key_heads * key, value)),
+        "in_proj_z.weight" => chosen(&tensor, 0, turned(0, value)),
+        "in_proj_a.weight" | "in_proj_b.weight" | "A_log" | "dt_bias" => chosen(&tensor, 0, turned(0, 1)),
+        "out_proj.weight" => chosen(&tensor, 1, turned(0, value)),
+        _ => tensor,
+    };
+    vec![(name.to_owned(), turned)]
+}
+
+/// The experts of gpt-oss, transposed and with columns of gate and up by turns, as the converter makes matrices of them. Llama 4 has the
+/// columns of gate first.
 fn with_rows_of_outputs(name: &str, tensor: Tensor) -> Vec<(String, Tensor)> {
     let is_bias = name.ends_with("_proj_bias");
-    if !name.contains("mlp.experts.") || !is_bias && !name.ends_with("_proj") {
+    let is_transposed = name.contains("mlp.experts.") || name.contains("feed_forward.experts.");
+    if !is_transposed || !is_bias && !name.ends_with("_proj") {
         return vec![(name.to_owned(), tensor)];
     }
     let (name, end) = if is_bias { (&name[..name.len() - 5], "bias") } else { (name, "weight") };
@@ -479,8 +574,12 @@ fn with_rows_of_outputs(name: &str, tensor: Tensor) -> Vec<(String, Tensor)> {
     if !name.ends_with("gate_up_proj") {
         return vec![(format!("{name}.{end}"), rows.contiguous().unwrap())];
     }
-    let part = |part: &str, first: usize| {
-        let turns: Vec<u32> = (first as u32..rows.dim(1).unwrap() as u32).step_by(2).collect();
+    let all = rows.dim(1).unwrap() as u32;
+    let part = |part: &str, first: u32| {
+        let turns: Vec<u32> = match name.contains(".feed_forward.") {
+            true => (first * all / 2..(first + 1) * all / 2).collect(),
+            false => (first..all).step_by(2).collect(),
+        };
         let own = rows.contiguous().unwrap().index_select(&Tensor::new(turns, &Device::Cpu).unwrap(), 1).unwrap();
         (format!("{}.{end}", name.replace("gate_up", part)), own)
     };
