@@ -23,6 +23,9 @@ from one_by_one import float64_everywhere, load, losses, run
 ROOT = Path(__file__).parent.parent / "tests" / "golden" / "families"
 POLICIES = ["window", "window+4", "h2o", "h2o-layer", "tova", "tova-head", "tova+4", "knorm"]
 SIZES = [12, 33, 64]
+# of models that are more than another attention of one kind, and have no windows
+SCHEDULED = ["deepseek_v3", "qwen3_next", "qwen3_5_text"]
+SCHEDULES = [dict(schedule="16"), dict(schedule="cut", prompt=70), dict(schedule="cut+8", prompt=70)]
 NARROW, ROUNDING = 1e-5, 5e-5
 
 TINY = dict(vocab_size=64, hidden_size=32, intermediate_size=40, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
@@ -145,14 +148,17 @@ def compute(folder, text):
     # all keys of most of its layers have the same norm
     policies = [p for p in POLICIES if p != "knorm" or exact.config.model_type != "llama4_text"]
     cases, narrowest, rounding = [], np.inf, 0.0
-    for policy, size, setting in [("full", None, settings[0])] + [(p, n, s) for p in policies for n in SIZES for s in settings]:
+    todo = [("full", None, settings[0], {})] + [(p, n, s, {}) for p in policies for n in SIZES for s in settings]
+    if exact.config.model_type in SCHEDULED:
+        todo += [(p, SIZES[1], None, when) for p in ["h2o", "tova", "knorm"] for when in SCHEDULES]
+    for policy, size, setting, when in todo:
         with float64_everywhere():
-            nll, attention = run(exact, text, policy, size, setting)
-        single_nll, same = run(single, text, policy, size, setting)
+            nll, attention = run(exact, text, policy, size, setting, **when)
+        single_nll, same = run(single, text, policy, size, setting, **when)
         narrowest, rounding = min(narrowest, attention.narrowest), max(rounding, apart(nll, single_nll))
         if narrowest < NARROW or rounding > ROUNDING or same.evicted != attention.evicted:
             return None
-        cases.append(dict(policy=policy, size=size, positions="absolute") | (dict(local_layers=setting) if local else {})
+        cases.append(dict(policy=policy, size=size, positions="absolute") | (dict(local_layers=setting) if local else {}) | when
                      | dict(nll=[round(x, 9) for x in nll], survivors=attention.survivors))
     return cases, narrowest, rounding
 

@@ -3,7 +3,8 @@
 Everything except the cache is transformers' code: the model reads the whole text at once, and an attention function registered
 with it (`OneByOne`) goes through the text token by token. It gets queries and keys after norms and rotation (at absolute
 positions). Token t joins the cache, attends to the entries in it, and then entries are deleted. The policies are those of
-scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `knorm` takes the key before rotation,
+scripts/oracle.py: attend first, evict after; of equal scores the oldest entry is evicted; `schedule` and `prompt` say when entries leave, as
+there; `knorm` takes the key before rotation,
 after a norm of keys if the family has one.
 
 Of latent attention there is one entry for all heads, whose key norm is that of the rotated key and the latent together, and one decision a
@@ -31,7 +32,9 @@ transformers.AttentionMaskInterface.register("one_by_one", transformers.masking_
 
 class OneByOne:
     """The attention function of one run. `narrowest` is the closest decision of the policy, or of a router of experts."""
-    def __init__(self, policy, size, local_layers):
+    def __init__(self, policy, size, local_layers, schedule="1", prompt=None):
+        self.cut_after = prompt if schedule.startswith("cut") else None
+        self.at_once = int(schedule.removeprefix("cut").removeprefix("+") or 0) or np.inf
         self.policy, _, first = policy.partition("+")
         self.keep_first, self.size, self.local_layers = int(first or 0), size, local_layers
         self.by_head = self.policy in ("h2o", "tova-head", "knorm")
@@ -83,7 +86,11 @@ class OneByOne:
                 total[alive] += mean
                 if self.policy == "full":  # the query saw what transformers' mask allows
                     assert np.array_equal(np.flatnonzero(mask[0, 0, t].numpy() >= 0), alive)
-                while len(alive) > size:
+                at_cut = t + 1 == self.cut_after
+                waits = self.cut_after is not None and t + 1 < self.cut_after
+                leave = len(alive) - size if at_cut or not waits and len(alive) >= size + self.at_once else 0
+                while leave > 0:
+                    leave -= 1
                     score = {"window": alive, "h2o": total[alive], "h2o-layer": total[alive], "tova": mean, "tova-head": mean,
                              "knorm": -np.linalg.norm(unrotated[g, alive], axis=-1)}[self.policy].astype(float)
                     score[alive < self.keep_first] = np.inf
@@ -143,9 +150,9 @@ def losses(model, text):
     return torch.nn.functional.cross_entropy(z, ids[0, 1:], reduction="none").tolist()
 
 
-def run(model, text, policy, size, local_layers):
+def run(model, text, policy, size, local_layers, **schedule):
     """-> (NLLs, the attention function with survivors and decisions)"""
-    attention = OneByOne(policy, size, local_layers)
+    attention = OneByOne(policy, size, local_layers, **schedule)
     transformers.AttentionInterface.register("one_by_one", attention)
     source = sys.modules[type(model).__module__]
     names = ("apply_rotary_pos_emb", "apply_rotary_pos_emb_interleave", "apply_rotary_emb")
