@@ -3,7 +3,6 @@
 //! It knows the identity of cells, the schema of rows, and the files. How rows are measured is for `run` to know, what is
 //! drawn from them for `report`.
 
-mod changes;
 mod checksum;
 mod current;
 mod disk;
@@ -20,7 +19,6 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-pub use changes::State;
 pub use current::{Current, IDENTICAL, JUDGED_BY, Wanted};
 pub use disk::{is_disk_full, write_derived};
 pub use folder::{Ledger, Status};
