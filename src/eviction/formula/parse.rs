@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::canonical::{ESCAPES, Expr, add, call, divide, multiply, negate};
 use super::vectors::FileVectors;
-use super::words::{Function, FunctionRow, Kind, WORDS, calls};
+use super::words::{Count, Function, FunctionRow, Kind, WORDS, calls};
 use crate::format::did_you_mean;
 
 /// Parentheses and calls inside each other.
@@ -13,10 +13,6 @@ const DEEPEST: usize = 50;
 const LONGEST: usize = 1000;
 /// Steps of a window.
 const MOST_STEPS: f64 = 10_000.0;
-/// Entries that are looked at beside one, and tokens of a block.
-const MOST_NEIGHBOURS: f64 = 10_000.0;
-/// Positions that are expected.
-const MOST_EXPECTED: f64 = 1_000_000.0;
 
 /// A formula that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -276,24 +272,21 @@ impl<'a> Parser<'a> {
     }
 
     fn arguments(&mut self, row: &FunctionRow, place: Range<usize>) -> Result<Expr, FormulaError> {
-        let FunctionRow { function, name, arguments: (fewest, most), meaning, .. } = *row;
+        let FunctionRow { function, name, arguments: (fewest, most), meaning, of_texts, .. } = *row;
         let (_, open) = self.next();
         let mut arguments = Vec::new();
         loop {
             let start = self.tokens[self.at].1.start;
-            let argument = if function.takes_texts() { self.text(name, meaning)? } else { self.comparison()? };
+            let argument = if of_texts { self.text(name, meaning)? } else { self.comparison()? };
             let written = start..self.tokens[self.at - 1].1.end;
-            match row.kind {
-                Kind::Steps if !arguments.is_empty() => {
-                    self.check_number(name, function, &argument, written)?;
+            arguments.push(argument);
+            match (row.kind, row.count) {
+                (Kind::Steps, _) if arguments.len() > 1 => self.check_number(row, &arguments, written)?,
+                (_, Some(count)) if arguments.len() == most => {
+                    self.check_count(name, count, &arguments, written)?
                 }
-                Kind::Entries if !arguments.is_empty() && most == 2 => {
-                    self.check_count(name, function, &argument, written)?
-                }
-                Kind::Own(_) if !function.takes_texts() => self.check_count(name, function, &argument, written)?,
                 _ => {}
             }
-            arguments.push(argument);
             if self.symbol(&[","]).is_none() {
                 break;
             }
@@ -358,68 +351,54 @@ impl<'a> Parser<'a> {
         Ok(Expr::Text(text))
     }
 
-    /// A number of entries, tokens or positions, written as such.
+    /// The last argument, where that is a whole number of something, written as such.
     fn check_count(
         &self,
         name: &str,
-        function: Function,
-        argument: &Expr,
+        Count { of, from, to, is_odd }: Count,
+        arguments: &[Expr],
         place: Range<usize>,
     ) -> Result<(), FormulaError> {
-        let (fewest, most, what) = match function {
-            Function::Smooth | Function::SmoothMax => (1.0, MOST_NEIGHBOURS, "entries"),
-            Function::Block => (1.0, MOST_NEIGHBOURS, "tokens"),
-            Function::LagScore => (2.0, MOST_NEIGHBOURS, "entries"),
-            _ => (1.0, MOST_EXPECTED, "positions"),
+        let is_allowed = |number: f64| {
+            let is_in_range = (f64::from(from)..=f64::from(to)).contains(&number);
+            number.fract() == 0.0 && is_in_range && (!is_odd || number % 2.0 == 1.0)
         };
-        let is_smooth = matches!(function, Function::Smooth | Function::SmoothMax);
-        let odd = if is_smooth { "an odd" } else { "a" };
-        match *argument {
-            Expr::Number(number)
-                if number.fract() == 0.0
-                    && (fewest..=most).contains(&number)
-                    && !(is_smooth && number % 2.0 == 0.0) =>
-            {
-                Ok(())
-            }
+        match arguments {
+            [.., Expr::Number(number)] if is_allowed(*number) => Ok(()),
             _ => {
-                let message = format!("`{name}` takes {odd} number of {what} from {fewest} to {most}");
-                Err(self.error(
-                    place,
-                    message,
-                    format!("write {odd} whole number, such as {}", if is_smooth { 5 } else { 64 }),
-                ))
+                let (a, example) = if is_odd { ("an odd", 5) } else { ("a", 64) };
+                let message = format!("`{name}` takes {a} number of {of} from {from} to {to}");
+                Err(self.error(place, message, format!("write {a} whole number, such as {example}")))
             }
         }
     }
 
-    /// The second argument of what remembers steps: a number, or arithmetic of numbers and `size`.
+    /// The last argument of what remembers steps: a number, or arithmetic of numbers and `size`.
     fn check_number(
         &self,
-        name: &str,
-        function: Function,
-        argument: &Expr,
+        &FunctionRow { name, function, .. }: &FunctionRow,
+        arguments: &[Expr],
         place: Range<usize>,
     ) -> Result<(), FormulaError> {
-        let what = if function == Function::Ema { "a factor" } else { "a number of steps" };
-        if !argument.is_constant() {
-            let message = format!("{what} of `{name}` is the same for all entries and steps");
-            return Err(self.error(place, message, "write a number, or arithmetic of numbers and `size`"));
-        }
-        let Expr::Number(number) = *argument else { return Ok(()) };
-        match function {
-            Function::Ema if !(0.0..=1.0).contains(&number) => {
-                Err(self.error(place, "a factor of `ema` lies between 0 and 1", "0.95 forgets half in 14 steps"))
+        let (message, hint) = match (function, arguments) {
+            (_, [.., argument]) if !argument.is_constant() => (
+                format!("the number of `{name}` is the same for all entries and steps"),
+                "write a number, or arithmetic of numbers and `size`",
+            ),
+            (Function::Ema, [.., Expr::Number(factor)]) if !(0.0..=1.0).contains(factor) => {
+                ("a factor of `ema` lies between 0 and 1".to_owned(), "0.95 forgets half in 14 steps")
             }
-            Function::Window | Function::Peak if number <= 0.0 => {
-                Err(self.error(place, format!("`{name}` needs at least 1 step"), "write a number such as 32"))
+            (Function::Window | Function::Peak, [.., Expr::Number(steps)])
+                if !(*steps > 0.0 && *steps <= MOST_STEPS) =>
+            {
+                (
+                    format!("`{name}` takes 1 to {MOST_STEPS} steps"),
+                    "write a number such as 32; sum and peak over all steps keep one number for every entry",
+                )
             }
-            Function::Window | Function::Peak if number > MOST_STEPS => {
-                let hint = "every step is kept for every entry; sum and peak over all steps keep one number";
-                Err(self.error(place, format!("`{name}` takes at most {MOST_STEPS} steps"), hint))
-            }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        Err(self.error(place, message, hint))
     }
 }
 
