@@ -7,7 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::budget::{Budget, BudgetPool, PoolOver};
@@ -16,6 +15,7 @@ use super::formula::{Formula, Pool, Word};
 use super::schedule::Schedule;
 use super::scoring::{Method, Score};
 use super::settings::Scope;
+use crate::yaml::from_text;
 
 /// How much of the past the model may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -247,32 +247,9 @@ impl Default for Amount {
 }
 
 impl<'de> Deserialize<'de> for Amount {
-    /// Tokens, or a percentage in text: `16` or `10%`.
+    /// Tokens, or a percentage in text: `16` or `10%`; or `prompt`, which only first tokens can be.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tokens;
-        impl Visitor<'_> for Tokens {
-            type Value = Amount;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a number of tokens such as 16, or a whole percentage such as 10%")
-            }
-            fn visit_u64<E: Error>(self, tokens: u64) -> Result<Amount, E> {
-                let tokens =
-                    u32::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))?;
-                Ok(Amount::Tokens(tokens as usize))
-            }
-            fn visit_i64<E: Error>(self, tokens: i64) -> Result<Amount, E> {
-                let tokens =
-                    u64::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))?;
-                self.visit_u64(tokens)
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
-                match text.parse() {
-                    Ok(percent @ Amount::Percent(_)) => Ok(percent),
-                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
-                }
-            }
-        }
-        deserializer.deserialize_any(Tokens)
+        from_text(deserializer, "a number of tokens such as 16, or a whole percentage such as 10%")
     }
 }
 

@@ -698,7 +698,12 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
     refused(&swap("length: 128", "bos: null"), "null", "", "");
     refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
-    refused(&swap("tova]", "tova@sloth]"), "tova@sloth", "unknown positions `sloth`", "did you mean `slot`");
+    refused(
+        &swap("tova]", "tova@sloth]"),
+        "tova@sloth",
+        "`sloth` of `tova` is no schedule and no kind of positions",
+        "did you mean `slot`",
+    );
     refused(&swap("full, ", "full@slot, "), "full@slot", "never evicts", "write `full`");
     let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
     refused(&stretched("{type: ntk, factor: 0.5}"), "{source", "stretched by 0.5", "from 1");
