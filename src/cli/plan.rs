@@ -54,13 +54,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return Ok(if missing.fails { 4 } else { 0 });
     }
     let mut damaged = String::new();
-    if let Some(ledger) = &ledger {
-        if arguments.check {
-            damaged = unmark_damaged(&mut prepared, ledger);
-        }
-        for warning in run::changed_models(&prepared, ledger)? {
-            eprintln!("warning: {warning}");
-        }
+    if let Some(ledger) = ledger.filter(|_| arguments.check) {
+        damaged = unmark_damaged(&mut prepared, &ledger);
     }
     let costs = run::estimate(&prepared, &device, threads)?;
     let missing = Missing::of(&prepared, is_offline);

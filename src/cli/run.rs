@@ -66,9 +66,6 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
     let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(mode), &name)?;
-    for warning in run::changed_models(&prepared, &ledger)? {
-        mode.warn(&warning);
-    }
     if let Some((former, cells)) = ledger.set_manifest(prepared.manifest.clone())? {
         let (cells, folder) = (counted(cells, "cell"), folder.display());
         mode.note(&format!(

@@ -25,7 +25,7 @@ pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};
 pub use manifest::{Manifest, ManifestCell};
-pub use measured::{Measured, rows_in};
+pub use measured::rows_in;
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, passes, select};
 pub use row::{COLUMNS, Row, Text, date, setting, settings};

@@ -273,8 +273,7 @@ impl Prepared {
         let measured = ledger.measured(&wanted)?;
         for cell in self.model_tasks.iter_mut().flat_map(|model_task| &mut model_task.cells) {
             let ids = lacking.remove(&cell.name.id()).unwrap_or_default().into_iter();
-            cell.reusable =
-                ids.filter_map(|(sample, id)| Some((sample, measured.file(&id)?.to_path_buf()))).collect();
+            cell.reusable = ids.filter_map(|(sample, id)| Some((sample, measured.get(&id)?.clone()))).collect();
         }
         Ok(())
     }
