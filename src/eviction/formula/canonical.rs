@@ -97,20 +97,14 @@ impl Expr {
     fn coefficient(self) -> (f64, Expr) {
         match self {
             Expr::Number(number) => (number, ONE),
-            Expr::Call(Function::Multiply, mut factors) => match factors[0] {
-                Expr::Number(number) => {
-                    factors.remove(0);
-                    (
-                        number,
-                        if factors.len() == 1 {
-                            factors.remove(0)
-                        } else {
-                            Expr::Call(Function::Multiply, factors)
-                        },
-                    )
-                }
-                _ => (1.0, Expr::Call(Function::Multiply, factors)),
-            },
+            Expr::Call(Function::Multiply, mut factors) => {
+                let Expr::Number(number) = factors[0] else {
+                    return (1.0, Expr::Call(Function::Multiply, factors));
+                };
+                factors.remove(0);
+                let alone = factors.len() == 1;
+                (number, if alone { factors.remove(0) } else { Expr::Call(Function::Multiply, factors) })
+            }
             other => (1.0, other),
         }
     }
@@ -338,7 +332,7 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result
         Expr::Number(number) if *number != 0.0 && !(1e-5..1e15).contains(&number.abs()) => write!(f, "{number:e}"),
         Expr::Number(number) => write!(f, "{number}"),
         Expr::Word(word) => f.write_str(word.name()),
-        Expr::Text(text) => write_text(f, text),
+        Expr::Text(text) => write!(f, "{}", serde_json::Value::from(text.as_str())),
         Expr::Call(Function::Add, terms) => {
             // 1 - x rather than -x + 1.
             let (first, last) = (&terms[0], &terms[terms.len() - 1]);
@@ -401,21 +395,6 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result
         }
     }
 }
-
-/// A text as formulas have it: in quotes, with escapes that the parser reads.
-fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    write!(f, "\"")?;
-    for c in text.chars() {
-        match ESCAPES.iter().find(|(_, meant)| *meant == c) {
-            Some((written, _)) => write!(f, "\\{written}")?,
-            None => write!(f, "{c}")?,
-        }
-    }
-    write!(f, "\"")
-}
-
-/// What follows a backslash in a text, and what it means.
-pub(super) const ESCAPES: [(char, char); 5] = [('n', '\n'), ('t', '\t'), ('r', '\r'), ('"', '"'), ('\\', '\\')];
 
 /// Why a formula cannot rank entries, and what to do; `None` if it can.
 pub(super) fn fault(expr: &Expr) -> Option<(&'static str, &'static str)> {

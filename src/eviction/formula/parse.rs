@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::canonical::{ESCAPES, Expr, add, call, divide, multiply, negate};
+use super::canonical::{Expr, add, call, divide, multiply, negate};
 use super::vectors::FileVectors;
 use super::words::{Count, Function, FunctionRow, Kind, WORDS, calls};
 use crate::format::did_you_mean;
@@ -34,13 +34,12 @@ impl fmt::Display for FormulaError {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Token<'a> {
     Number(f64),
     Name(&'a str),
     Symbol(&'a str),
-    /// With its quotes.
-    Text(&'a str),
+    Text(String),
     End,
 }
 
@@ -100,18 +99,19 @@ impl<'a> Parser<'a> {
                 let length = run(|c| c.is_ascii_alphanumeric() || c == '_');
                 (Token::Name(&rest[..length]), length)
             } else if first == '"' {
-                let mut escaped = false;
-                let end = rest[1..].find(|c| {
-                    let ends = c == '"' && !escaped;
-                    escaped = c == '\\' && !escaped;
-                    ends
-                });
-                let Some(end) = end else {
-                    let hint =
-                        "close it with a double quote; in a text write \\\" for a quote and \\\\ for a backslash";
-                    return Err(self.error(start..text.len(), "the text has no end", hint));
-                };
-                (Token::Text(&rest[..end + 2]), end + 2)
+                // Texts are written as JSON writes them.
+                let mut texts = serde_json::Deserializer::from_str(rest).into_iter();
+                match texts.next() {
+                    Some(Ok(text)) => (Token::Text(text), texts.byte_offset()),
+                    error => {
+                        let wrong = error.and_then(Result::err).map_or(rest.len(), |error| error.column());
+                        let place = start..start + rest.floor_char_boundary(wrong);
+                        let message = "the text has no end, or something in it has no meaning";
+                        let hint =
+                            "close it with a double quote, and write \\\" for a quote and \\\\ for a backslash";
+                        return Err(self.error(place, message, hint));
+                    }
+                }
             } else {
                 const SYMBOLS: [&str; 13] = ["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "(", ")", ","];
                 let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) else {
@@ -129,8 +129,8 @@ impl<'a> Parser<'a> {
         Ok(tokens)
     }
 
-    fn peek(&self) -> Token<'a> {
-        self.tokens[self.at].0
+    fn peek(&self) -> &Token<'a> {
+        &self.tokens[self.at].0
     }
 
     /// The next token. After the end it stays there.
@@ -143,7 +143,7 @@ impl<'a> Parser<'a> {
     /// The next token if it is one of these symbols.
     fn symbol(&mut self, of: &[&'static str]) -> Option<&'static str> {
         let Token::Symbol(symbol) = self.peek() else { return None };
-        let found = of.iter().copied().find(|other| *other == symbol);
+        let found = of.iter().copied().find(|other| other == symbol);
         if found.is_some() {
             self.next();
         }
@@ -222,14 +222,12 @@ impl<'a> Parser<'a> {
             (token, place) => {
                 let found = match token {
                     Token::End => "the formula ends where a value is expected".to_owned(),
-                    Token::Text(text) => format!("the text {text} is no value"),
+                    Token::Text(text) => {
+                        format!("the text {text:?} is no value: texts stand in dot, rotated_dot and token_in")
+                    }
                     _ => format!("a value is expected here, not `{}`", &self.text[place.clone()]),
                 };
-                let hint = match token {
-                    Token::Text(_) => "texts stand in dot, rotated_dot and token_in",
-                    _ => "a value is a number, a word, a call such as sum(attention), or ( )",
-                };
-                Err(self.error(place, found, hint))
+                Err(self.error(place, found, "a value is a number, a word, a call such as sum(attention), or ( )"))
             }
         }
     }
@@ -251,7 +249,7 @@ impl<'a> Parser<'a> {
     fn name(&mut self, name: &'a str, place: Range<usize>) -> Result<Expr, FormulaError> {
         let function = calls().find(|function| function.name == name);
         let word = WORDS.iter().find(|word| word.name == name);
-        let is_call = self.peek() == Token::Symbol("(");
+        let is_call = *self.peek() == Token::Symbol("(");
         match (function, word) {
             (Some(function), _) if is_call => self.arguments(function, place),
             (Some(function), _) => {
@@ -323,32 +321,12 @@ impl<'a> Parser<'a> {
 
     /// An argument that is a text.
     fn text(&mut self, name: &str, meaning: &str) -> Result<Expr, FormulaError> {
-        let (token, place) = self.next();
-        let Token::Text(written) = token else {
-            let message = format!("`{name}` needs a text in double quotes here");
-            return Err(self.error(place, message, format!("write {name}{meaning}")));
-        };
-        let mut text = String::new();
-        let mut rest = written[1..written.len() - 1].chars();
-        while let Some(c) = rest.next() {
-            let meant = match c {
-                '\\' => rest
-                    .next()
-                    .and_then(|c| ESCAPES.iter().find(|(written, _)| *written == c))
-                    .map(|known| known.1),
-                c => Some(c),
-            };
-            let Some(meant) = meant else {
-                let known: Vec<String> = ESCAPES.iter().map(|(written, _)| format!("\\{written}")).collect();
-                let message = format!("a backslash in {written} is followed by something that has no meaning");
-                return Err(self.error(place, message, format!("known are {}", known.join(" "))));
-            };
-            text.push(meant);
+        let hint = format!("write {name}{meaning}");
+        match self.next() {
+            (Token::Text(text), place) if text.is_empty() => Err(self.error(place, "the text is empty", hint)),
+            (Token::Text(text), _) => Ok(Expr::Text(text)),
+            (_, place) => Err(self.error(place, format!("`{name}` needs a text in double quotes here"), hint)),
         }
-        if text.is_empty() {
-            return Err(self.error(place, "the text is empty", format!("write {name}{meaning}")));
-        }
-        Ok(Expr::Text(text))
     }
 
     /// The last argument, where that is a whole number of something, written as such.
@@ -392,7 +370,7 @@ impl<'a> Parser<'a> {
                 if !(*steps > 0.0 && *steps <= MOST_STEPS) =>
             {
                 (
-                    format!("`{name}` takes 1 to {MOST_STEPS} steps"),
+                    format!("`{name}` takes at least 1 and at most {MOST_STEPS} steps"),
                     "write a number such as 32; sum and peak over all steps keep one number for every entry",
                 )
             }
