@@ -55,6 +55,12 @@ pub(super) struct Progress {
     last_line: Instant,
 }
 
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::new(Mode::Auto)
+    }
+}
+
 impl Progress {
     /// Work of which nothing is known yet; [`Progress::start`] begins it.
     pub(super) fn new(mode: Mode) -> Progress {

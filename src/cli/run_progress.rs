@@ -10,6 +10,7 @@ use crate::format::counted;
 use crate::run::{Event, Outcome, Started};
 
 /// Shows the events of a run.
+#[derive(Default)]
 pub(super) struct RunProgress {
     mode: Mode,
     pub(super) progress: Progress,
@@ -23,15 +24,7 @@ pub(super) struct RunProgress {
 
 impl RunProgress {
     pub(super) fn new(mode: Mode) -> RunProgress {
-        RunProgress {
-            mode,
-            progress: Progress::new(mode),
-            started: Started::default(),
-            tokens: 0,
-            samples: 0,
-            seconds: 0.0,
-            cells_done: 0,
-        }
+        RunProgress { mode, progress: Progress::new(mode), ..RunProgress::default() }
     }
 
     /// Shows an event.

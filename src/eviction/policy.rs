@@ -316,9 +316,8 @@ impl fmt::Display for Policy {
 impl fmt::Display for SizedPolicy {
     /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SizedPolicy { score, scope, keep_first, keep_recent, keeps_prompt, size, budget, schedule } = *self;
-        let (score, scope) = (score.identity(), scope.name());
-        let keep_first = if keeps_prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
+        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.policy();
+        let (score, scope, size) = (score.identity(), scope.name(), self.size);
         write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")?;
         write_rest(f, budget, schedule)
     }
@@ -344,11 +343,19 @@ pub struct SizedPolicy {
     pub(super) keeps_prompt: bool,
     /// Entries of a layer, or their mean over layers under a budget that is not uniform.
     pub size: usize,
-    pub(super) budget: Budget,
+    pub budget: Budget,
     pub schedule: Schedule,
 }
 
 impl SizedPolicy {
+    /// The policy with its amounts in tokens.
+    fn policy(self) -> Policy {
+        let SizedPolicy { score, scope, budget, schedule, .. } = self;
+        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(Amount::Tokens);
+        let keep_first = if self.keeps_prompt { Amount::Prompt } else { keep_first };
+        Policy { score, scope, keep_first, keep_recent, budget, schedule }
+    }
+
     /// The preset that this is in effect where all entries of the cache are protected, so that its score never decides.
     pub fn is_in_effect(self) -> Option<String> {
         let SizedPolicy { score, keep_first, keep_recent, keeps_prompt, size, budget, .. } = self;
@@ -405,11 +412,6 @@ impl SizedPolicy {
         self.schedule.cut || self.keeps_prompt
     }
 
-    /// How its entries are divided among layers and heads.
-    pub fn budget(self) -> Budget {
-        self.budget
-    }
-
     /// Whether all layers evict together, after a token has gone through all of them.
     pub fn pools_model(self) -> bool {
         self.budget.pools_model()
@@ -436,10 +438,7 @@ impl SizedPolicy {
     /// A budget for another number of layers or heads, or a layer or head too small for what is protected.
     pub fn check(self, layers: usize, kv_heads: usize) -> Result<()> {
         self.budget.check(layers, kv_heads)?;
-        let SizedPolicy { score, scope, schedule, .. } = self;
-        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(Amount::Tokens);
-        let keep_first = if self.keeps_prompt { Amount::Prompt } else { keep_first };
-        let of_head = Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform, schedule };
+        let of_head = Policy { budget: Budget::Uniform, ..self.policy() };
         for layer in 0..layers {
             for size in self.of_layer(layer, layers).head_sizes(kv_heads) {
                 if let Err(error) = of_head.at(size) {
@@ -463,9 +462,7 @@ impl SizedPolicy {
     /// # Errors
     /// The same.
     pub fn check_windows(self) -> Result<()> {
-        let keep_first = if self.keeps_prompt { Amount::Prompt } else { Amount::Tokens(self.keep_first) };
-        let SizedPolicy { score, scope, budget, schedule, .. } = self;
-        Policy { score, scope, keep_first, keep_recent: Amount::Tokens(0), budget, schedule }.check_windows()
+        self.policy().check_windows()
     }
 
     /// Entries of a layer of this size between two tokens, at most. A prompt that will be cut is held whole.
