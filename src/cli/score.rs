@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let own = text.definitions()?;
     let cache = text.cache();
     // Before the model is loaded.
-    arguments.text.note(cache.check(&own)?);
+    cache.check(&own)?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
     if text.stream {

@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         cache.schedule = Some(Schedule::CUT_ONE);
     }
     // Before the model is loaded.
-    arguments.text.note(cache.check(&own)?);
+    cache.check(&own)?;
     settings.sampling()?;
     let pool = text.thread_pool()?;
     let files = text.files()?;

@@ -356,17 +356,6 @@ impl SizedPolicy {
         Policy { score, scope, keep_first, keep_recent, budget, schedule }
     }
 
-    /// The preset that this is in effect where all entries of the cache are protected, so that its score never decides.
-    pub fn is_in_effect(self) -> Option<String> {
-        let SizedPolicy { score, keep_first, keep_recent, keeps_prompt, size, budget, .. } = self;
-        // Layers of other sizes may have a choice.
-        let is_full = !keeps_prompt
-            && keep_first + keep_recent == size
-            && budget == Budget::Uniform
-            && score.method() != Method::Order;
-        is_full.then(|| if keep_first == 0 { "window".to_owned() } else { format!("window+{keep_first}") })
-    }
-
     /// Entries of each layer of a model that has so many. A budget for another number of layers, which
     /// [`Policy::check`] refuses, counts as uniform.
     pub fn sizes(self, layers: usize) -> Vec<usize> {

@@ -517,22 +517,6 @@ fn first_tokens_can_be_protected_in_three_ways() {
     refused(&all.replace("tova]", "all]"), "64, 16", "keep_first 100% fills a cache of 64", "remove the size 64");
     let more = all.replace("keep_first: 100%", "keep_first: 50%, keep_recent: 51%");
     refused(&more.replace("tova]", "all]"), "64, 16", "keep_first 32 and keep_recent 33", "remove the size 64");
-    // A score that never decides is said to be the policy that it is.
-    for (policies, sizes, expected) in [
-        ("a2sf]", "[16, 17]", Some(("`a2sf`", "16", "`window`"))),
-        ("h2o]", "[1, 2]", Some(("`h2o`", "1", "`window`"))),
-        // Half of 42 and the first 20 leave one.
-        ("vatp]", "[40, 42]", Some(("`vatp`", "40", "`window+20`"))),
-        ("window]", "[16]", None),
-    ] {
-        let small = SMALL.replace("[full, truncate, window+4, tova]", &format!("[full, {policies}"));
-        let notes = sweep(&small.replace("[64, 16]", sizes)).notes();
-        let said = notes.iter().map(|note| {
-            let words: Vec<&str> = note.split_whitespace().collect();
-            (words[0], words[3], words[words.len() - 1])
-        });
-        assert_eq!(said.collect::<Vec<_>>(), Vec::from_iter(expected));
-    }
     let mine = format!("{SMALL}define: {{mine: {{score: random, scope: layer}}}}\n");
     refused(&mine.replace("tova]", "mine+16]"), "16]", "keep_first 16 fills", "remove the size 16");
     for unknown in ["mine+", "mine+04", "mine+-4", "mine+4+4", "mien+4"] {
