@@ -181,7 +181,7 @@ impl Policy {
             !budget.is_by_head() || scope == Scope::Head,
             "its budget lets the heads of a layer hold different numbers of entries; its scope must be head"
         );
-        let looks_ahead = |score: Formula| score.reads_future() || score.has(Word::RereadAttention);
+        let looks_ahead = |score: Formula| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
             !budget.as_pool().and_then(|pool| pool.score).is_some_and(looks_ahead),
             "the score that divides its budget looks ahead, which only the score that decides what leaves can"

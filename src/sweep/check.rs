@@ -194,22 +194,9 @@ fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
     }
     match (pyramid, layers, pool, heads) {
         (Some(beta), None, None, None) => Ok(Budget::Pyramid(yaml::count("`pyramid`", &beta, 1)? as u32)),
-        (None, Some(shares), None, None) => {
-            for Spanned { value: share, referenced } in &shares.value {
-                if !Budget::is_share(*share) {
-                    let hint = format!("write a number above 0, up to {}; only proportions count", Budget::MOST);
-                    return yaml::refuse(*referenced, format!("{share} cannot be a layer's share"), hint);
-                }
-            }
-            let numbers: Vec<f64> = shares.value.iter().map(|share| share.value).collect();
-            Budget::of_layers(&numbers)
-                .or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), BUDGETS))
-        }
+        (None, Some(shares), None, None) => Budget::of_layers(&shares.value)
+            .or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), BUDGETS)),
         (None, None, Some(over), None) => {
-            let Ok(over) = over.value.parse() else {
-                let hint = "`heads` pools the heads of each layer, `model` those of all layers";
-                return yaml::refuse(over.referenced, format!("`{}` is no pool", over.value), hint);
-            };
             let floor = floor.map(percent_of).transpose()?.unwrap_or(0);
             let formula = |score: Spanned<String>| {
                 Formula::new(&score.value, Pool::Mean).or_else(|error| {

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::schema::{self, names};
 use crate::eviction::formula::Pool;
-use crate::eviction::{Amount, Budget, CacheSize, LocalLayers, Positions, Schedule, Scope};
+use crate::eviction::{Amount, Budget, CacheSize, LocalLayers, PoolOver, Positions, Schedule, Scope};
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::{Spanned, from_text};
@@ -193,12 +193,12 @@ pub(super) struct BudgetYaml {
     /// Sizes in proportion to these numbers, one for each layer of the model, from the first.
     #[serde(default)]
     #[schemars(schema_with = "shares")]
-    pub layers: Option<Spanned<Vec<Spanned<f64>>>>,
+    pub layers: Option<Spanned<Vec<f64>>>,
     /// Key-value heads that share their entries, those of each layer (`heads`) or of all layers (`model`): the lowest scores of all of them
     /// leave (AdaKV).
     #[serde(default)]
     #[schemars(schema_with = "pool_over")]
-    pub pool: Option<Spanned<String>>,
+    pub pool: Option<PoolOver>,
     /// With `pool`: the percentage of the cache size that each head keeps of its own best entries. By default 0 %.
     #[serde(default)]
     #[schemars(schema_with = "percent")]

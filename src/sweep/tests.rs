@@ -602,7 +602,7 @@ fn layers_can_have_sizes_of_their_own() {
     refused(&wrong("{layers: []}"), "[]", "there is no share", either);
     for share in ["0", "-1", ".nan", ".inf", "5e9"] {
         let yaml = wrong(&format!("{{layers: [2, {share}]}}"));
-        refused(&yaml, &format!("{share}]"), "cannot be a layer's share", "above 0");
+        refused(&yaml, &format!("[2, {share}]"), "cannot be a share; shares are positive", either);
     }
     refused(&wrong("{layers: [2, x]}"), "x]", "", "configs/");
     refused(&wrong("{pyramids: 20}"), "pyramids", "unknown key `pyramids`", "did you mean `pyramid`");
@@ -624,7 +624,7 @@ fn layers_can_have_sizes_of_their_own() {
     }
     let layer = by_head("{pool: heads}", "").replace("scope: head", "scope: layer");
     refused(&layer, "64, 16", "its scope must be head", "");
-    refused(&by_head("{pool: layers}", ""), "layers}", "`layers` is no pool", "`heads` pools");
+    refused(&by_head("{pool: layers}", ""), "layers}", "unknown name `layers`", "heads, model");
     refused(&by_head("{pool: heads, floor: 120%}", ""), "120%", "no percentage", "0% to 100%");
     refused(&by_head("{pool: heads, score: \"sum(atention)\"}", ""), "\"sum(", "atention", "attention");
     refused(&by_head("{floor: 20%}", ""), "{floor", "belong to a `pool`", "write one of");

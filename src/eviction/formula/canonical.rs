@@ -47,7 +47,7 @@ impl Expr {
     pub fn is_per_head(&self) -> bool {
         match self {
             Expr::Number(_) | Expr::Text(_) => false,
-            Expr::Word(word) => word.per() != Per::Decision,
+            Expr::Word(word) => word.row().per != Per::Decision,
             Expr::Call(function, arguments) => match function.row().kind {
                 Kind::Heads => false,
                 Kind::Own(per) => per != Per::Decision,
@@ -331,7 +331,7 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result
     match expr {
         Expr::Number(number) if *number != 0.0 && !(1e-5..1e15).contains(&number.abs()) => write!(f, "{number:e}"),
         Expr::Number(number) => write!(f, "{number}"),
-        Expr::Word(word) => f.write_str(word.name()),
+        Expr::Word(word) => f.write_str(word.row().name),
         Expr::Text(text) => write!(f, "{}", serde_json::Value::from(text.as_str())),
         Expr::Call(Function::Add, terms) => {
             // 1 - x rather than -x + 1.

@@ -59,10 +59,10 @@ pub struct WordRow {
     pub name: Text,
     #[serde(deserialize_with = "text")]
     pub meaning: Text,
-    per: Per,
+    pub(super) per: Per,
     /// Whether it is known when an entry joins, or when the prompt is cut, and never changes.
     #[serde(default)]
-    is_fixed: bool,
+    pub(super) is_fixed: bool,
 }
 
 /// What makes one value of others. In the order of [`FUNCTIONS`].
@@ -200,20 +200,8 @@ pub fn calls() -> impl Iterator<Item = &'static FunctionRow> {
 }
 
 impl Word {
-    fn row(self) -> &'static WordRow {
+    pub(super) fn row(self) -> &'static WordRow {
         &WORDS[self as usize]
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        self.row().name
-    }
-
-    pub(super) fn per(self) -> Per {
-        self.row().per
-    }
-
-    pub(super) fn is_fixed(self) -> bool {
-        self.row().is_fixed
     }
 }
 
