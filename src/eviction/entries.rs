@@ -569,9 +569,7 @@ impl CacheEntries {
 
     /// Starts a block of `rows` tokens.
     pub fn begin(&mut self, rows: usize, new: &NewEntries<'_>) -> BlockScan<'_> {
-        if self.fork_points.contains(&self.seen) {
-            self.saved.push((self.seen, self.received.clone()));
-        }
+        self.save_for_forks();
         BlockScan::new(self, rows, new)
     }
 }
