@@ -28,7 +28,6 @@ fn main() {
     for (name, value) in [
         ("TOVA_BENCH_COMMIT", commit),
         ("TOVA_BENCH_RUSTC", rustc),
-        ("TOVA_BENCH_TARGET", variable("TARGET")),
         ("TOVA_BENCH_CANDLE", locked("candle-core")),
     ] {
         if let Some(value) = value {
