@@ -20,11 +20,13 @@ pub(super) struct Request {
     policy: Option<String>,
     cache_size: Option<CacheSize>,
     schedule: Option<Schedule>,
-    prompt: Option<usize>,
+    /// The number of a text's first tokens that are its prompt, for `score`.
+    pub(super) prompt: Option<usize>,
     positions: Option<Positions>,
     local_layers: Option<LocalLayers>,
     seed: Option<u64>,
-    evictions: Option<bool>,
+    /// Whether `score` lists what was evicted.
+    pub(super) evictions: Option<bool>,
     chat: Option<bool>,
     write: Option<WriteRequest>,
 }
@@ -83,11 +85,6 @@ impl Request {
         Ok(cache)
     }
 
-    /// The number of a text's first tokens that are its prompt, for `score`.
-    pub(super) fn prompt_tokens(&self) -> Option<usize> {
-        self.prompt
-    }
-
     /// The tokens that `score` reads.
     pub(super) fn tokens(&self, model: &TextModel) -> Result<Vec<u32>> {
         ensure!(
@@ -95,11 +92,6 @@ impl Request {
             "`write` and `chat` belong to requests of `write --stream`"
         );
         self.prompt(model, false)
-    }
-
-    /// Whether `score` lists what was evicted.
-    pub(super) fn evictions(&self) -> bool {
-        self.evictions.unwrap_or_default()
     }
 
     /// The tokens that `write` continues.
