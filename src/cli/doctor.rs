@@ -200,7 +200,7 @@ fn memory() -> Finding {
     let more = "end other programs, raise the limit (Slurm: --mem, Docker: --memory), or use a larger machine";
     match available {
         ..LEAST_MEMORY => finding.problem(format!("not enough for the built-in sweep: {more}")),
-        ..LITTLE_MEMORY => {
+        LEAST_MEMORY..LITTLE_MEMORY => {
             finding.note(format!("enough for small models; `plan` shows what a sweep needs; {more}"))
         }
         _ => finding,
