@@ -25,7 +25,7 @@ use crate::yaml::{Spanned, from_text};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tova-bench sweep")]
-#[schemars(transform = schema::sizes_where_needed)]
+#[schemars(transform = schema::known_policies, transform = schema::sizes_where_needed)]
 pub(super) struct SweepYaml {
     /// The name of the sweep and of its results folder; by default that of the file.
     #[schemars(regex(pattern = r"\S"))]

@@ -1,8 +1,8 @@
 //! The JSON Schema of a sweep file, for editors to complete and check with.
 //!
 //! Made of the same types that read a sweep, so both always have the same keys. `names` adds the words and what they mean.
-//! Some checks are left to [`Sweep::parse`](super::Sweep::parse), such as names of models and policies, and a cache too small for
-//! what it protects; and of several spellings of a value, such as 64 and "64", the schema has only the plain one.
+//! Some checks are left to [`Sweep::parse`](super::Sweep::parse), such as a cache too small for what
+//! it protects; and of several spellings of a value, such as 64 and "64", the schema has only the plain one.
 
 pub(super) mod names;
 #[cfg(test)]
@@ -28,6 +28,15 @@ pub fn json_schema() -> serde_json::Result<String> {
     settings.inline_subschemas = true;
     let schema = settings.into_generator().into_root_schema_for::<SweepYaml>();
     Ok(serde_json::to_string_pretty(&schema)? + "\n")
+}
+
+/// Without definitions a policy can only be one of the presets.
+pub(super) fn known_policies(schema: &mut Schema) {
+    let condition = json!({
+        "if": {"not": {"required": ["define"]}},
+        "then": {"properties": {"policies": {"items": {"anyOf": names::preset_entries()}}}},
+    });
+    require(schema, condition);
 }
 
 /// All policies except the full cache need sizes.
@@ -68,6 +77,14 @@ impl JsonSchema for Amount {
 
 /// Policies by name: the only mapping whose keys are the sweep's own.
 pub(super) fn definitions(generator: &mut SchemaGenerator) -> Schema {
-    let policy = PolicyYaml::json_schema(generator);
-    json_schema!({"type": ["object", "null"], "additionalProperties": policy, "default": {}})
+    json_schema!({
+        "type": ["object", "null"],
+        "propertyNames": {
+            "pattern": format!("^{}$", names::OWN_POLICY),
+            "maxLength": names::LONGEST_POLICY,
+            "not": {"pattern": format!("^({})(\\+|$)", names::fixed_policies().join("|"))},
+        },
+        "additionalProperties": PolicyYaml::json_schema(generator),
+        "default": {},
+    })
 }
