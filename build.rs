@@ -25,12 +25,9 @@ fn main() {
     let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let commit = variable("TOVA_BENCH_COMMIT").or_else(packaged).or_else(checked_out);
     let rustc = variable("RUSTC").and_then(|rustc| output(Command::new(rustc).arg("--version")));
-    for (name, value) in [
-        ("TOVA_BENCH_COMMIT", commit),
-        ("TOVA_BENCH_RUSTC", rustc),
-        ("TOVA_BENCH_TARGET", variable("TARGET")),
-        ("TOVA_BENCH_CANDLE", locked("candle-core")),
-    ] {
+    for (name, value) in
+        [("TOVA_BENCH_COMMIT", commit), ("TOVA_BENCH_RUSTC", rustc), ("TOVA_BENCH_CANDLE", locked("candle-core"))]
+    {
         if let Some(value) = value {
             println!("cargo:rustc-env={name}={}", value.trim());
         }

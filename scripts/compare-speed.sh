@@ -60,4 +60,4 @@ if [ -n "$gguf" ]; then
     echo "writing, this program, GGUF:           $(write_speed "$gguf")"
     echo "llama.cpp, GGUF: $("${LLAMA_PYTHON:-$python}" scripts/llama_cpp_speed.py "$gguf" "$tokens" "$(nproc)" 2>/dev/null)"
 fi
-{ "$bench" doctor --offline || true; } | grep -E " (cores|vectors|one thread|all threads) "
+{ "$bench" doctor --offline || true; } | grep -E " (machine|products) "

@@ -111,13 +111,6 @@ impl Table {
         }
     }
 
-    /// Renames a column, if there is one of that name.
-    pub fn rename(&mut self, from: &str, to: &str) {
-        for column in self.columns.iter_mut().filter(|column| column.name() == from) {
-            column.rename(to.into());
-        }
-    }
-
     /// The values of a column.
     ///
     /// # Errors

@@ -65,9 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         eprintln!("warning: the key goes to {} without encryption", settings.endpoint.host());
     }
     let interrupt = Interrupt::listen()?;
-    let progress = Progress::new(Mode::Auto);
-    let progress =
-        Mutex::new(JudgeProgress { progress, last_wait: None, calls: 0, done: 0, tokens: 0, unreadable: 0 });
+    let progress = Mutex::new(JudgeProgress::default());
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| lock().show(&event));
     lock().progress.finish();
@@ -168,24 +166,25 @@ fn table(cells: &[&CellSummary]) -> String {
 
 fn summary(outcome: &Outcome, folder: &Path) -> String {
     let sum = |of: fn(&CellSummary) -> usize| outcome.cells.iter().map(of).sum::<usize>();
-    let mut text = format!(
-        "{} pairs judged, {} identical and so equal, {} unreadable, {} open, {} failed",
+    let more = [
+        (outcome.unpaired, "cells have no full cache's stories to compare with"),
+        (outcome.taken, "cells are being judged by another process"),
+    ];
+    let more = more.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("; {count} {what}"));
+    format!(
+        "{} pairs judged, {} identical and so equal, {} unreadable, {} open, {} failed{}; verdicts are in {}",
         sum(|cell| cell.counts.pairs() - cell.counts.identical),
         sum(|cell| cell.counts.identical),
         sum(|cell| cell.counts.unreadable),
         sum(|cell| cell.open),
         outcome.failed,
-    );
-    if outcome.unpaired > 0 {
-        text += &format!("; {} cells have no full cache's stories to compare with", outcome.unpaired);
-    }
-    if outcome.taken > 0 {
-        text += &format!("; {} cells are being judged by another process", outcome.taken);
-    }
-    text + &format!("; verdicts are in {}", folder.display())
+        more.collect::<String>(),
+        folder.display()
+    )
 }
 
 /// Shows the events of judging on stderr.
+#[derive(Default)]
 struct JudgeProgress {
     progress: Progress,
     last_wait: Option<Instant>,

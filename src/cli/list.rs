@@ -56,7 +56,7 @@ fn policies() -> String {
          Policies. A number after + always keeps that many first tokens. What follows an @ goes before what the sweep says:\n\
          when entries leave (tova@cut, h2o@128, tova@cut+16), or the positions at which keys are rotated (window+4@slot)\n",
     );
-    for preset in PRESETS {
+    for preset in PRESETS.iter() {
         let name = format!("{}[+I]", preset.name);
         // One whose file is not there has no identity.
         let policy =
@@ -77,7 +77,7 @@ fn scores() -> String {
     text += "\nor a formula, such as 0.7 * attention + 0.3 * ema(attention, 0.9). The entry with the lowest value is evicted, the\n\
              oldest of equal ones. Formulas have numbers, + - * /, < <= > >= == != (1 or 0), parentheses, words and functions. A\n\
              formula is computed for every query head, and then pooled over the heads of the decision.\n\n";
-    for word in WORDS {
+    for word in WORDS.iter() {
         text += &format!("  {:<22} {}\n", word.name, word.meaning);
     }
     text += "\n";
@@ -178,7 +178,7 @@ mod tests {
             every if every == Schedule::EVERY_TOKEN => String::new(),
             other => format!("`{other}`"),
         };
-        let budget = match (preset.budget)() {
+        let budget = match preset.budget() {
             Ok(Budget::Uniform) => String::new(),
             Ok(budget) => format!("; `budget: {budget}`"),
             Err(_) => "; `budget: {heads: ./full_attention_heads.tsv, full: 50%}`".to_owned(),
@@ -198,7 +198,7 @@ mod tests {
             .skip_while(|line| !line.starts_with("| `window`"));
         let own: Vec<&str> = own.take_while(|line| line.starts_with("| `")).collect();
         assert_eq!(own, rows, "docs/sweeps.md, Policies, is to have these rows:\n{}\n", rows.join("\n"));
-        for preset in PRESETS {
+        for preset in PRESETS.iter() {
             assert!(policies().contains(&format!("\n  {}[+I] ", preset.name)), "{}", preset.name);
         }
     }

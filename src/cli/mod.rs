@@ -31,7 +31,6 @@ mod progress;
 mod requests;
 mod results;
 mod run_progress;
-mod serve;
 mod signals;
 mod sweep_args;
 mod terminal;

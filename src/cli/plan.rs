@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 use clap::Args;
+use indexmap::{IndexMap, IndexSet};
 
 use super::downloads::Downloads;
 use super::output::print;
@@ -54,13 +55,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return Ok(if missing.fails { 4 } else { 0 });
     }
     let mut damaged = String::new();
-    if let Some(ledger) = &ledger {
-        if arguments.check {
-            damaged = unmark_damaged(&mut prepared, ledger);
-        }
-        for warning in run::changed_models(&prepared, ledger)? {
-            eprintln!("warning: {warning}");
-        }
+    if let Some(ledger) = ledger.filter(|_| arguments.check) {
+        damaged = unmark_damaged(&mut prepared, &ledger);
     }
     let costs = run::estimate(&prepared, &device, threads)?;
     let missing = Missing::of(&prepared, is_offline);
@@ -244,7 +240,7 @@ impl Missing {
             matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
         };
         let mut missing = Missing { text: String::new(), fails: false };
-        let mut reasons: Vec<(String, usize, Vec<String>)> = Vec::new();
+        let mut reasons: IndexMap<String, (usize, IndexSet<String>)> = IndexMap::new();
         for Unavailable { model, task, cells, error } in &prepared.unavailable {
             let reason = if !is_offline && error.chain().any(needs_network) {
                 "not on this machine yet; `run` fetches what is missing from the hub".to_string()
@@ -252,21 +248,13 @@ impl Missing {
                 missing.fails = true;
                 format!("{error:#}")
             };
-            let what = format!("{task} with {model}");
-            match reasons.iter_mut().find(|(other, ..)| *other == reason) {
-                Some((_, all, names)) => {
-                    *all += cells;
-                    if !names.contains(&what) {
-                        names.push(what);
-                    }
-                }
-                None => reasons.push((reason, *cells, vec![what])),
-            }
+            let (all, names) = reasons.entry(reason).or_default();
+            *all += cells;
+            names.insert(format!("{task} with {model}"));
         }
-        for (reason, cells, names) in reasons {
-            let line =
-                format!("\n{} cannot be planned ({}): {reason}\n", counted(cells, "cell"), names.join(", "));
-            missing.text += &line;
+        for (reason, (cells, names)) in reasons {
+            let (cells, names) = (counted(cells, "cell"), names.into_iter().collect::<Vec<_>>().join(", "));
+            missing.text += &format!("\n{cells} cannot be planned ({names}): {reason}\n");
         }
         missing
     }

@@ -1,10 +1,9 @@
-//! Progress on stderr: bars on a terminal, elsewhere a line now and then.
+//! Progress on stderr: a bar on a terminal, elsewhere a line now and then.
 
-use std::fmt;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
-use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
 use super::{events, terminal};
@@ -52,41 +51,34 @@ impl Mode {
 pub(super) struct Progress {
     mode: Mode,
     /// Hidden without a terminal, and in every other mode.
-    bars: MultiProgress,
     pub(super) bar: ProgressBar,
     last_line: Instant,
+}
+
+impl Default for Progress {
+    fn default() -> Progress {
+        Progress::new(Mode::Auto)
+    }
 }
 
 impl Progress {
     /// Work of which nothing is known yet; [`Progress::start`] begins it.
     pub(super) fn new(mode: Mode) -> Progress {
-        let bars = MultiProgress::with_draw_target(ProgressDrawTarget::hidden());
-        Progress { mode, bars, bar: ProgressBar::hidden(), last_line: Instant::now() }
+        Progress { mode, bar: ProgressBar::hidden(), last_line: Instant::now() }
     }
 
     /// Work of which `before` was done before this process began.
     pub(super) fn start(&mut self, total: u64, before: u64) {
+        let is_shown = total > before && self.mode == Mode::Auto;
+        let target = if is_shown { terminal::stderr() } else { ProgressDrawTarget::hidden() };
+        let style =
+            ProgressStyle::with_template(TEMPLATE).expect("the template is a constant").progress_chars("=> ");
         *self = Progress::new(self.mode);
-        if total > before && self.mode == Mode::Auto {
-            self.bars.set_draw_target(terminal::stderr());
-        }
-        self.bar = self.below(total, TEMPLATE);
-        self.bar.set_position(before);
+        self.bar = ProgressBar::with_draw_target(Some(total), target).with_style(style).with_position(before);
         self.bar.reset_eta();
         if self.has_bar() {
             self.bar.enable_steady_tick(Duration::from_millis(250));
         }
-    }
-
-    /// A further bar below the others; its template may have the time `{left}`, where that is known.
-    pub(super) fn below(&self, total: u64, template: &str) -> ProgressBar {
-        let left = |state: &ProgressState, text: &mut dyn fmt::Write| {
-            let seconds = state.eta().as_secs_f64();
-            let _ = if seconds > 0.0 { write!(text, ", {} left", duration(seconds)) } else { Ok(()) };
-        };
-        let style =
-            ProgressStyle::with_template(template).expect("the templates are constants").with_key("left", left);
-        self.bars.add(ProgressBar::new(total).with_style(style.progress_chars("=> ")))
     }
 
     /// `done` of the total, with a summary.
@@ -125,9 +117,9 @@ impl Progress {
         self.bar.elapsed().as_secs_f64()
     }
 
-    /// Prints a line, above the bars if there are any.
+    /// Prints a line, above the bar if there is one.
     pub(super) fn print(&self, line: &str) {
-        self.bars.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| eprintln!("{line}"));
     }
 
     pub(super) fn has_bar(&self) -> bool {
@@ -138,12 +130,12 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 
-    /// Removes the bars for good, because the program may be ended at any time; returns whether there were any.
+    /// Removes the bar for good, because the program may be ended at any time; returns whether there was one.
     pub(super) fn remove(&mut self) -> bool {
         let had_bar = self.has_bar();
         if had_bar {
-            let _ = self.bars.clear();
-            self.bars.set_draw_target(ProgressDrawTarget::hidden());
+            self.bar.finish_and_clear();
+            self.bar.set_draw_target(ProgressDrawTarget::hidden());
             self.mode = Mode::None;
         }
         had_bar

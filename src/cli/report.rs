@@ -10,11 +10,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::UsageError;
 use super::output::print;
-use super::progress::Mode;
 use super::results::CellArguments;
-use super::serve::{Address, Site, Source};
 use super::terminal;
-use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
+use crate::ledger::{Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
 use crate::report::{
     Distance, FORMATS, Format, Options, Plain, SeriesKey, WIDTH, Written, label, with_unique_names,
@@ -66,11 +64,6 @@ pub(super) struct Arguments {
     /// Add what others publish, each with its source, beside what was measured of the same model and task; several with commas, or all
     #[arg(long, value_delimiter = ',', value_name = "NAMES", value_parser = published(), conflicts_with = "figure")]
     published: Vec<String>,
-    /// Serve the page to browsers on this machine until Ctrl-C, at a port or an address such as 127.0.0.1:8080, and draw it
-    /// again when results change [default address: a free port]
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
-    #[arg(conflicts_with = "figure")]
-    serve: Option<Address>,
 }
 
 /// The names of published tables.
@@ -92,15 +85,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     if !exhibits.is_empty() {
         // Figures of the paper have no place for a number of samples.
-        let (rows, _) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Complete))?;
-        redraw(arguments, &exhibits, &some(rows, arguments)?, arguments.out())?;
+        let (rows, _) = rows(arguments, Wanted::Complete)?;
+        redraw(arguments, &exhibits, &rows, arguments.out())?;
         return Ok(0);
     }
-    if let Some(address) = arguments.serve {
-        return serve(arguments, address);
-    }
-    let (rows, unfinished) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Measured))?;
-    show(&draw(arguments, &some(rows, arguments)?, unfinished)?, arguments.out())
+    let (rows, unfinished) = rows(arguments, Wanted::Measured)?;
+    let written = draw(arguments, &rows, unfinished)?;
+    print(&written.terminal)?;
+    say_where(&written, arguments.out());
+    Ok(0)
 }
 
 impl Arguments {
@@ -109,27 +102,19 @@ impl Arguments {
     }
 }
 
-/// The rows of all folders, and how many samples the cells that are not complete are to have.
-fn rows(
-    arguments: &Arguments,
-    read: impl Fn(&Path) -> Result<Current>,
-) -> Result<(Vec<Row>, BTreeMap<Text, usize>)> {
+/// The rows of all folders that were asked for, at least one, and how many samples the cells that are not complete are to have.
+fn rows(arguments: &Arguments, wanted: Wanted) -> Result<(Vec<Row>, BTreeMap<Text, usize>)> {
     let (mut rows, mut unfinished) = (Vec::new(), BTreeMap::new());
     for folder in &arguments.results {
-        let mut current = read(folder)?;
+        let mut current = arguments.cells.read(folder, wanted)?;
         rows.append(&mut current.rows);
         unfinished.append(&mut current.unfinished);
     }
-    Ok((rows, unfinished))
-}
-
-/// The rows that were asked for, at least one.
-fn some(rows: Vec<Row>, arguments: &Arguments) -> Result<Vec<Row>> {
     if rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
         bail!("nothing is measured in {}\nhint: `tova-bench run SWEEP` measures it", folders.join(", "));
     }
-    Ok(with_unique_names(select(rows, &arguments.only)?))
+    Ok((with_unique_names(select(rows, &arguments.only)?), unfinished))
 }
 
 fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) -> Result<Written> {
@@ -139,8 +124,7 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     let (within, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
     let width = terminal::columns(WIDTH);
     let plain = arguments.plain.unwrap_or_default();
-    // Links are to files beside the report, which a server does not have.
-    let is_page = arguments.serve.is_none() && formats.iter().any(|format| format.name == "html");
+    let is_page = formats.iter().any(|format| format.name == "html");
     let pages = if is_page && arguments.results.contains(&out) { pages(&out, rows)? } else { BTreeMap::new() };
     let peers: Vec<String> = match arguments.published.iter().any(|name| name == "all") {
         true => paper::peer_names().into_iter().map(str::to_owned).collect(),
@@ -171,42 +155,6 @@ pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text)
         }
     }
     Ok(pages)
-}
-
-fn show(written: &Written, out: &Path) -> Result<u8> {
-    print(&written.terminal)?;
-    say_where(written, out);
-    Ok(0)
-}
-
-/// Serves the report until a signal ends the program. Folders may have no rows yet.
-fn serve(arguments: &Arguments, address: Address) -> Result<u8> {
-    if !arguments.format.is_empty() && !arguments.format.iter().any(|format| format.name == "html") {
-        return Err(UsageError::new("--serve needs the page", "add html to --format").into());
-    }
-    let folders = arguments.results.iter().map(|folder| Ledger::existing(folder));
-    let ledgers = folders.collect::<Result<Vec<Ledger>>>()?;
-    let state = move || ledgers.iter().map(Ledger::state).collect();
-    let drawn = Some(state()?);
-    let (rows_now, unfinished) = rows(arguments, |folder| arguments.cells.read(folder, Wanted::Measured))?;
-    let written = match rows_now.is_empty() {
-        true => None,
-        false => Some(draw(arguments, &some(rows_now, arguments)?, unfinished)?),
-    };
-    if let Some(written) = &written {
-        show(written, arguments.out())?;
-    }
-    let own = arguments.clone();
-    let again = move || -> Result<Option<Written>> {
-        let (rows, unfinished) = rows(&own, |folder| own.cells.read_quietly(folder, Wanted::Measured))?;
-        if rows.is_empty() {
-            return Ok(None);
-        }
-        draw(&own, &some(rows, &own)?, unfinished).map(Some)
-    };
-    let warn = |message: &str| Mode::Auto.warn(message);
-    let source = Source { state: Box::new(state), draw: Box::new(again), warn: Box::new(warn), drawn };
-    Site::open(address, source, written.as_ref(), Mode::Auto)?.stay()
 }
 
 /// A reference must be one of the policies that are compared in pairs.

@@ -1,11 +1,9 @@
 //! Requests as JSON lines on stdin, answered one by one with one loaded model: one answer for each line, whatever it holds.
 
-use std::fmt;
 use std::io::{BufRead as _, ErrorKind, Write as _, stdin, stdout};
 
 use anyhow::{Context, Result, ensure};
-use serde::de::{Deserialize, Deserializer as _, IgnoredAny, MapAccess, Visitor};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::eviction::{CacheSize, LocalLayers, Positions, Schedule};
 use crate::task::Prefill;
@@ -17,31 +15,27 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {
-    /// [`TakeId`] reads it.
-    #[serde(default, rename = "id")]
-    _id: IgnoredAny,
     text: Option<String>,
     tokens: Option<Vec<u32>>,
     policy: Option<String>,
     cache_size: Option<CacheSize>,
     schedule: Option<Schedule>,
-    prompt: Option<usize>,
+    /// The number of a text's first tokens that are its prompt, for `score`.
+    pub(super) prompt: Option<usize>,
     positions: Option<Positions>,
     local_layers: Option<LocalLayers>,
     seed: Option<u64>,
-    evictions: Option<bool>,
+    /// Whether `score` lists what was evicted.
+    pub(super) evictions: Option<bool>,
     chat: Option<bool>,
-    /// A map, because a list would be read as a [`WriteRequest`] by position.
-    write: Option<Map<String, Value>>,
+    write: Option<WriteRequest>,
 }
 
 /// How a text is written.
-#[derive(Debug, serde::Deserialize)]
+#[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WriteRequest {
-    /// [`Request::cache_of_prompt`] reads it.
-    #[serde(rename = "prefill")]
-    _prefill: Option<Prefill>,
+    prefill: Option<Prefill>,
     max_new_tokens: Option<usize>,
     temperature: Option<f64>,
     top_k: Option<usize>,
@@ -51,11 +45,14 @@ struct WriteRequest {
 }
 
 impl Request {
-    fn parse(line: &[u8]) -> Result<Request> {
-        ensure!(!line.trim_ascii().is_empty(), "it is blank");
-        let line = str::from_utf8(line)?;
-        ensure!(line.trim_start().starts_with('{'), "a request is a JSON object such as {{\"text\": \"...\"}}");
-        Ok(serde_json::from_str(line)?)
+    fn parse(line: Value) -> Result<Request> {
+        ensure!(line.is_object(), "a request is a JSON object such as {{\"text\": \"...\"}}");
+        // Structures would be read from lists too, by position.
+        ensure!(
+            line.get("write").is_none_or(|write| write.is_object() || write.is_null()),
+            "`write` is an object"
+        );
+        Ok(serde_json::from_value(line)?)
     }
 
     pub(super) fn cache(&self, default: &CacheSettings) -> CacheSettings {
@@ -77,9 +74,7 @@ impl Request {
             "`prompt` belongs to requests of `score --stream`: here the whole text is the prompt"
         );
         let mut cache = self.cache(default);
-        let prefill = self.write.as_ref().and_then(|write| write.get("prefill"));
-        let prefill =
-            prefill.map(|prefill| Prefill::deserialize(prefill).context("`write`: `prefill`")).transpose()?;
+        let prefill = self.write.as_ref().and_then(|write| write.prefill);
         if let Some(prefill) = prefill.filter(|_| !is_full(Some(&cache.policy))) {
             ensure!(
                 self.schedule.is_none(),
@@ -90,11 +85,6 @@ impl Request {
         Ok(cache)
     }
 
-    /// The number of a text's first tokens that are its prompt, for `score`.
-    pub(super) fn prompt_tokens(&self) -> Option<usize> {
-        self.prompt
-    }
-
     /// The tokens that `score` reads.
     pub(super) fn tokens(&self, model: &TextModel) -> Result<Vec<u32>> {
         ensure!(
@@ -102,11 +92,6 @@ impl Request {
             "`write` and `chat` belong to requests of `write --stream`"
         );
         self.prompt(model, false)
-    }
-
-    /// Whether `score` lists what was evicted.
-    pub(super) fn evictions(&self) -> bool {
-        self.evictions.unwrap_or_default()
     }
 
     /// The tokens that `write` continues.
@@ -122,15 +107,14 @@ impl Request {
 
     pub(super) fn settings(&self, default: &WriteSettings) -> Result<WriteSettings> {
         ensure!(self.evictions.is_none(), "`evictions` belongs to requests of `score --stream`");
-        let Some(write) = self.write.clone() else { return Ok(default.clone()) };
-        let write = WriteRequest::deserialize(Value::Object(write)).context("`write`")?;
+        let Some(write) = &self.write else { return Ok(default.clone()) };
         Ok(WriteSettings {
             max_new_tokens: write.max_new_tokens.unwrap_or(default.max_new_tokens),
             temperature: write.temperature.unwrap_or(default.temperature),
             top_k: write.top_k.or(default.top_k),
             top_p: write.top_p.or(default.top_p),
             repetition_penalty: write.repetition_penalty.unwrap_or(default.repetition_penalty),
-            stop: write.stop.unwrap_or_else(|| default.stop.clone()),
+            stop: write.stop.clone().unwrap_or_else(|| default.stop.clone()),
             ..default.clone()
         })
     }
@@ -141,25 +125,9 @@ fn is_full(policy: Option<&str>) -> bool {
     matches!(policy, Some("full" | "truncate"))
 }
 
-/// Takes the `id` of a line, also of one that is no request, as far as it can be read.
-struct TakeId<'a>(&'a mut Value);
-
-impl<'de> Visitor<'de> for TakeId<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<(), A::Error> {
-        while let Some(key) = fields.next_key::<String>()? {
-            match key.as_str() {
-                "id" => *self.0 = fields.next_value()?,
-                _ => drop(fields.next_value::<IgnoredAny>()?),
-            }
-        }
-        Ok(())
-    }
+fn read(line: &[u8]) -> Result<Value> {
+    ensure!(!line.trim_ascii().is_empty(), "it is blank");
+    Ok(serde_json::from_str(str::from_utf8(line)?)?)
 }
 
 /// Answers every line of stdin with a line on stdout. A request that fails is answered with an `error`; the others go on, and
@@ -170,9 +138,11 @@ pub(super) fn run(answer: impl Fn(&Request) -> Result<Value>) -> Result<u8> {
         let line = line.context("cannot read stdin")?;
         let line = line.strip_prefix(BYTE_ORDER_MARK).filter(|_| index == 0).unwrap_or(&line);
         let mut id = Value::Null;
-        // Where this fails, the request does too, and says why.
-        let _ = serde_json::Deserializer::from_slice(line).deserialize_map(TakeId(&mut id));
-        let request = Request::parse(line).with_context(|| format!("line {} of stdin is no request", index + 1));
+        let request = read(line).and_then(|mut line| {
+            id = line.as_object_mut().and_then(|line| line.remove("id")).unwrap_or_default();
+            Request::parse(line)
+        });
+        let request = request.with_context(|| format!("line {} of stdin is no request", index + 1));
         let mut answer = request.and_then(|request| answer(&request)).unwrap_or_else(|error| {
             failed = true;
             json!({"error": format!("{error:#}")})

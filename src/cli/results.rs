@@ -28,21 +28,17 @@ pub(super) struct CellArguments {
 impl CellArguments {
     /// The rows of a folder, or of a file of rows. Notes on stderr say what is left out.
     pub(super) fn read(&self, folder: &Path, wanted: Wanted) -> Result<Current> {
-        let current = self.read_quietly(folder, wanted)?;
-        note(folder, &current, "; --all takes them in");
-        Ok(current)
-    }
-
-    pub(super) fn read_quietly(&self, folder: &Path, wanted: Wanted) -> Result<Current> {
         // A saved baseline has one sweep's rows.
         if folder.is_file() {
             return Ok(Current { rows: read_rows(folder)?, ..Current::default() });
         }
         let ledger = Ledger::existing(folder)?;
-        match &self.sweep {
+        let current = match &self.sweep {
             Some(sweep) => ledger.rows_of_sweep(&manifest(sweep)?, wanted),
             None => ledger.current(if self.all { Wanted::All } else { wanted }),
-        }
+        }?;
+        note(folder, &current, "; --all takes them in");
+        Ok(current)
     }
 }
 

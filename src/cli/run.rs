@@ -1,6 +1,5 @@
 //! `run`: measures what a sweep still lacks, then draws the report.
 
-use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,18 +14,17 @@ use super::output::print;
 use super::progress::Mode;
 use super::report::{pages, say_where};
 use super::run_progress::RunProgress;
-use super::serve::{Address, Site, Source};
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use super::terminal;
 use super::{error, events};
 use crate::format::counted;
-use crate::ledger::{Current, Ledger, Status, Wanted};
+use crate::ledger::{Current, Ledger};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
 use crate::report::{Options, WIDTH, Written, with_unique_names};
-use crate::run::{self, Event, Machine, MissingPath, Outcome, Prepared};
+use crate::run::{self, Machine, MissingPath, Outcome, Prepared};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
@@ -39,11 +37,6 @@ pub(super) struct Arguments {
     /// Measure only, draw nothing
     #[arg(long)]
     no_report: bool,
-    /// Serve the report to browsers on this machine while the sweep runs, at a port or an address such as 127.0.0.1:8080, and
-    /// draw it again as results come [default address: a free port]
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "0")]
-    #[arg(conflicts_with = "no_report")]
-    serve: Option<Address>,
     /// What to show on stderr meanwhile
     #[arg(long, value_enum, default_value = "auto", value_name = "HOW")]
     progress: Mode,
@@ -73,9 +66,6 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
     let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(mode), &name)?;
-    for warning in run::changed_models(&prepared, &ledger)? {
-        mode.warn(&warning);
-    }
     if let Some((former, cells)) = ledger.set_manifest(prepared.manifest.clone())? {
         let (cells, folder) = (counted(cells, "cell"), folder.display());
         mode.note(&format!(
@@ -90,27 +80,14 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let shown = Arc::clone(&progress);
     interrupt.on_first(move || shown.lock().unwrap_or_else(PoisonError::into_inner).stop())?;
-    let mut site = arguments.serve.map(|address| serve(address, &ledger, &progress, mode)).transpose()?;
-    let pause = |is_timed| site.iter().for_each(|site| site.pause(is_timed));
-    pause(has_timed_work(&prepared));
-    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| {
-        if let Event::Sample { cell, .. } = &event {
-            pause(cell.cell.task.is_timed());
-        }
-        lock().show(&event);
-    });
+    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
     lock().progress.finish();
-    // A drawing in progress would replace the last report by an older one.
-    site.iter_mut().for_each(Site::settle);
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
     let current = ledger.write_current()?;
     let drawn = if arguments.no_report { Ok(None) } else { draw(current, &folder, mode) };
     let written = drawn.as_ref().ok().and_then(Option::as_ref);
     lock().finish(&outcome, prepared.in_other_shards, &folder, written.and_then(Written::page));
-    if let Some(site) = site {
-        site.close(written);
-    }
     drawn.with_context(|| {
         format!("the results are kept, but not drawn; `tova-bench report {}` draws them", folder.display())
     })?;
@@ -142,44 +119,18 @@ fn devices(choice: DeviceChoice, jobs: usize, mode: Mode) -> Result<Vec<Device>>
     std::iter::once(Ok(first)).chain(others).collect()
 }
 
-/// Whether timed cells are to be measured, which other work of the machine would slow down.
-fn has_timed_work(prepared: &Prepared) -> bool {
-    let timed = prepared.model_tasks.iter().filter(|model_task| model_task.task.is_timed());
-    timed.flat_map(|model_task| &model_task.cells).any(|cell| cell.status != Status::Done)
-}
-
 /// Draws what is measured, and prints the tables.
-fn draw(current: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
-    let written = write(current, folder, true)?;
-    if let Some(written) = &written {
-        print(&written.terminal)?;
-        if mode != Mode::Json {
-            say_where(written, folder);
-        }
-    }
-    Ok(written)
-}
-
-/// Writes the report; with pages of single samples, which a server does not have.
-fn write(Current { rows, unfinished, .. }: Current, folder: &Path, with_pages: bool) -> Result<Option<Written>> {
+fn draw(Current { rows, unfinished, .. }: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
     if rows.is_empty() {
         return Ok(None);
     }
     let rows = with_unique_names(rows);
-    let pages = if with_pages { pages(folder, &rows)? } else { BTreeMap::new() };
+    let pages = pages(folder, &rows)?;
     let options = Options { unfinished, pages, width: terminal::columns(WIDTH), ..Options::everything(folder) };
-    paper::write_report(&rows, &options, &[]).map(Some)
-}
-
-/// Serves the report of a folder while it is measured.
-fn serve(address: Address, ledger: &Ledger, progress: &Arc<Mutex<RunProgress>>, mode: Mode) -> Result<Site> {
-    let (watched, read) = (ledger.clone(), ledger.clone());
-    let state = move || Ok(vec![watched.state()?]);
-    let draw = move || write(read.current(Wanted::Measured)?, read.folder(), false);
-    let progress = Arc::clone(progress);
-    let warn = move |message: &str| {
-        progress.lock().unwrap_or_else(PoisonError::into_inner).show(&Event::Warning(message.to_owned()));
-    };
-    let source = Source { state: Box::new(state), draw: Box::new(draw), warn: Box::new(warn), drawn: None };
-    Site::open(address, source, None, mode)
+    let written = paper::write_report(&rows, &options, &[])?;
+    print(&written.terminal)?;
+    if mode != Mode::Json {
+        say_where(&written, folder);
+    }
+    Ok(Some(written))
 }

@@ -1,23 +1,16 @@
 //! The events of a run on stderr: as text, or as lines of JSON.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::events::{self, cell};
 use super::progress::{Mode, Progress};
 use crate::format::counted;
-use crate::ledger::CellId;
-use crate::run::{Event, NamedCell, Outcome, Started};
-
-/// Most cells that have a bar of their own.
-const MOST_CELLS: usize = 8;
-
-const CELL: &str = "  {msg}  {pos}/{len} samples{left}";
+use crate::run::{Event, Outcome, Started};
 
 /// Shows the events of a run.
+#[derive(Default)]
 pub(super) struct RunProgress {
     mode: Mode,
     pub(super) progress: Progress,
@@ -27,22 +20,11 @@ pub(super) struct RunProgress {
     samples: usize,
     seconds: f64,
     cells_done: usize,
-    /// The bars of cells in progress.
-    cells: BTreeMap<CellId, ProgressBar>,
 }
 
 impl RunProgress {
     pub(super) fn new(mode: Mode) -> RunProgress {
-        RunProgress {
-            mode,
-            progress: Progress::new(mode),
-            started: Started::default(),
-            tokens: 0,
-            samples: 0,
-            seconds: 0.0,
-            cells_done: 0,
-            cells: BTreeMap::new(),
-        }
+        RunProgress { mode, progress: Progress::new(mode), ..RunProgress::default() }
     }
 
     /// Shows an event.
@@ -107,8 +89,7 @@ impl RunProgress {
                 }
             }
             Event::Loading(model) => print(&format!("loading {model}")),
-            Event::Sample { cell, samples_left, samples, .. } => {
-                self.show_cell(cell, samples - samples_left, *samples);
+            Event::Sample { .. } => {
                 let summary = format!(
                     "{}/{} samples, {}/{} cells, {:.1} k tokens/s",
                     self.started.kept + self.samples,
@@ -119,39 +100,14 @@ impl RunProgress {
                 );
                 self.progress.update(self.milliseconds_done(), summary);
             }
-            Event::CellDone(cell) => self.end_cell(cell),
-            Event::CellFailed { cell, error } => {
-                // The error names the cell.
-                print(&format!("failed: {error:#}"));
-                self.end_cell(cell);
-            }
+            Event::CellDone(_) => {}
+            // The error names the cell.
+            Event::CellFailed { error, .. } => print(&format!("failed: {error:#}")),
             Event::CellsFailed { model, task, count, error, .. } => {
                 print(&format!("failed: {} of {task} with {model}: {error:#}", counted(*count, "cell")));
             }
             Event::CellTaken(cell) => print(&format!("{} is being measured by another process", cell.name.stem())),
             Event::Warning(message) => print(&format!("warning: {message}")),
-        }
-    }
-
-    /// Moves the bar of a cell. Of the cells that are measured side by side, the first have one.
-    fn show_cell(&mut self, cell: &NamedCell, done: usize, samples: usize) {
-        let id = cell.name.id();
-        if self.progress.has_bar() && !self.cells.contains_key(&id) && self.cells.len() < MOST_CELLS {
-            let size = cell.cell.size_text().map_or(String::new(), |size| format!(" {size}"));
-            let bar = self.progress.below(samples as u64, CELL);
-            bar.set_message(format!("{}{size}, {}", cell.cell.policy, cell.cell.task.name));
-            bar.set_position(done as u64);
-            // Its time begins now.
-            bar.reset_eta();
-            self.cells.insert(id, bar);
-        } else if let Some(bar) = self.cells.get(&id) {
-            bar.set_position(done as u64);
-        }
-    }
-
-    fn end_cell(&mut self, cell: &NamedCell) {
-        if let Some(bar) = self.cells.remove(&cell.name.id()) {
-            bar.finish_and_clear();
         }
     }
 

@@ -37,7 +37,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let own = text.definitions()?;
     let cache = text.cache();
     // Before the model is loaded.
-    arguments.text.note(cache.check(&own)?);
+    cache.check(&own)?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
     if text.stream {
@@ -46,9 +46,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             let cache = request.cache(&cache);
             cache.check(&own)?;
             let tokens = request.tokens(&model)?;
-            let prompt = request.prompt_tokens().or(arguments.prompt);
+            let prompt = request.prompt.or(arguments.prompt);
             let (plan, truncated) = cache.plan(&own, TextLength { prompt, text: tokens.len() })?;
-            let plan = MemoryPlan { log: request.evictions(), ..plan };
+            let plan = MemoryPlan { log: request.evictions.unwrap_or_default(), ..plan };
             let settings = ScoreSettings { truncated, prompt, chunk: text.chunk() };
             let scored = pool.install(|| model.score(&tokens, &plan, settings))?;
             let pieces = model.pieces(&tokens).ok();

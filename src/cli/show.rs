@@ -80,7 +80,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let caches: Vec<CacheSettings> = [Some(text.cache()), arguments.second()].into_iter().flatten().collect();
     // Before the model is loaded.
     for cache in &caches {
-        text.note(cache.check(&own)?);
+        cache.check(&own)?;
         if cache.policy == "truncate" && arguments.write > 0 {
             return is_wrong("truncate keeps nothing of a text from one piece to the next", "leave out --write");
         }

@@ -57,7 +57,6 @@ impl SweepArguments {
                 },
             ),
         };
-        sweep.notes().iter().for_each(|note| mode.note(note));
         let selection = Selection { only: self.only.clone(), limit: self.limit.map(usize::from), shard };
         if selection.of(sweep.expand())?.is_empty() {
             let message = "no cell of the sweep has all the values that `--only` asks for";

@@ -11,7 +11,7 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Mode;
 use crate::bounded_read;
-use crate::eviction::{CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy};
+use crate::eviction::{CacheSize, LocalLayers, Policy, Positions, Schedule};
 use crate::lm::source::{HubSettings, ModelSource};
 use crate::lm::{Arithmetic, ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
@@ -115,15 +115,6 @@ impl TextArguments {
     pub(super) fn title(&self) -> String {
         let path = self.text.as_ref().or(self.tokens.as_ref());
         path.and_then(|path| path.file_name()).unwrap_or_default().to_string_lossy().into_owned()
-    }
-
-    /// Says where a policy's score never decides.
-    pub(super) fn note(&self, policy: Option<SizedPolicy>) {
-        if let Some(window) = policy.and_then(SizedPolicy::is_in_effect) {
-            eprintln!(
-                "note: all entries of the cache are protected, so the score never decides: this is `{window}`"
-            );
-        }
     }
 
     /// The policies of `--define`.

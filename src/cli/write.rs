@@ -11,7 +11,7 @@ use super::requests;
 use super::text_args::{Source, TextArguments};
 use crate::eviction::Schedule;
 use crate::lm::Generated;
-use crate::text::{WriteSettings, Written};
+use crate::text::{CacheSettings, TextModel, WriteSettings, Written};
 
 /// Write texts under one cache rule and print their tokens as JSON
 ///
@@ -80,10 +80,14 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         cache.schedule = Some(Schedule::CUT_ONE);
     }
     // Before the model is loaded.
-    arguments.text.note(cache.check(&own)?);
+    cache.check(&own)?;
     settings.sampling()?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
+    let write = |model: &TextModel, prompt: &[u32], cache: &CacheSettings, settings: &WriteSettings| {
+        let (plan, truncated) = cache.plan(&own, settings.length(prompt))?;
+        pool.install(|| model.write(prompt, &plan, truncated, settings, text.chunk()))
+    };
     if text.stream {
         let model = text.load(files)?;
         return requests::run(|request| {
@@ -91,12 +95,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             cache.check(&own)?;
             let settings = request.settings(&settings)?;
             let prompt = request.prompt(&model, arguments.chat)?;
-            let (plan, truncated) = cache.plan(&own, settings.length(&prompt))?;
-            let written = pool.install(|| model.write(&prompt, &plan, truncated, &settings, text.chunk()))?;
-            let pieces = model.pieces(&prompt).ok();
-            Ok(
-                json!({"tokens": prompt, "pieces": pieces, "texts": texts(&written, |text| model.pieces(text).ok())}),
-            )
+            let written = write(&model, &prompt, &cache, &settings)?;
+            let texts = texts(&written, |text| model.pieces(text).ok());
+            Ok(json!({"tokens": prompt, "pieces": model.pieces(&prompt).ok(), "texts": texts}))
         });
     }
     let source = text.source()?;
@@ -105,8 +106,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         Source::Text(text) if arguments.chat => model.chat_tokens(&text)?,
         source => source.tokens(&model)?,
     };
-    let (plan, truncated) = cache.plan(&own, settings.length(&prompt))?;
-    let written = pool.install(|| model.write(&prompt, &plan, truncated, &settings, text.chunk()))?;
+    let written = write(&model, &prompt, &cache, &settings)?;
     let mut answer = json!({ "prompt_tokens": written.prompt_tokens, "texts": texts(&written, |_| None) });
     if arguments.timing {
         let tokens: usize = written.texts.iter().map(|text| text.tokens.len()).sum();

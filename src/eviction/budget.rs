@@ -9,6 +9,7 @@ use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::Deserialize;
 
 use super::formula::{Formula, Pool};
 use super::scoring::Score;
@@ -41,7 +42,8 @@ pub struct BudgetPool {
     pub score: Option<Formula>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PoolOver {
     /// The heads of a layer.
     Heads,
@@ -82,7 +84,7 @@ pub struct Share(u64);
 
 impl Share {
     fn new(share: f64) -> Result<Share> {
-        ensure!(Budget::is_share(share), "{share} cannot be a share; shares are positive numbers");
+        ensure!(share > 0.0 && share <= Budget::MOST, "{share} cannot be a share; shares are positive numbers");
         Ok(Share(share.to_bits()))
     }
 
@@ -109,16 +111,6 @@ const REMAINDERS: f64 = (1u64 << 20) as f64;
 impl Budget {
     /// The largest share.
     pub const MOST: f64 = u32::MAX as f64;
-
-    /// Whether a number can be a share.
-    pub fn is_share(share: f64) -> bool {
-        share > 0.0 && share <= Budget::MOST
-    }
-
-    /// Heads that share their entries, with a floor in percent.
-    pub const fn pool(over: PoolOver, floor: u8) -> Budget {
-        Budget::Pool(BudgetPool { over, floor, score: None })
-    }
 
     /// Sizes of layers in proportion to `shares`.
     ///
@@ -436,8 +428,14 @@ mod tests {
         let divided = Budget::Pool(BudgetPool { over: PoolOver::Model, floor: 5, score });
         assert_eq!(divided.to_string(), "pool model 5% score=sum(attention) * value_norm");
         assert_eq!([a.to_string(), Budget::Pyramid(20).to_string()], ["layers 3 2.5", "pyramid 20"]);
-        for budget in [a, Budget::Pyramid(20), Budget::Uniform, heads, divided, Budget::pool(PoolOver::Heads, 20)]
-        {
+        for budget in [
+            a,
+            Budget::Pyramid(20),
+            Budget::Uniform,
+            heads,
+            divided,
+            Budget::Pool(BudgetPool { over: PoolOver::Heads, floor: 20, score: None }),
+        ] {
             assert_eq!(budget.to_string().parse::<Budget>().unwrap(), budget);
         }
         for unknown in [

@@ -14,7 +14,7 @@ use super::scoring::{Method, Score};
 use super::settings::Scope;
 
 /// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heads {
     pub heads: usize,
     pub kv_heads: usize,
@@ -60,7 +60,7 @@ pub(super) struct HeadGroup {
 }
 
 /// The entries of one layer under one rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct CacheEntries {
     /// `None`: unbounded.
     pub(super) policy: Option<SizedPolicy>,
@@ -111,28 +111,13 @@ impl CacheEntries {
     pub fn unbounded(heads: Heads, scopes: &[Scope], fork_points: &[usize]) -> CacheEntries {
         let received = |&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] };
         CacheEntries {
-            policy: None,
             heads,
             groups: vec![HeadGroup::default()],
             received: scopes.iter().map(received).collect(),
-            scorer: None,
-            inputs: None,
-            recorded: None,
-            second_reading: None,
-            window: None,
-            is_chunked: false,
-            keeps_all: false,
-            divider: None,
             limits: vec![usize::MAX],
             burst: 1,
-            awaits_cut: false,
-            newest: Vec::new(),
-            cuts: Vec::new(),
-            seen: 0,
             fork_points: fork_points.to_vec(),
-            saved: Vec::new(),
-            salt: 0,
-            layer: 0,
+            ..CacheEntries::default()
         }
     }
 
@@ -584,9 +569,7 @@ impl CacheEntries {
 
     /// Starts a block of `rows` tokens.
     pub fn begin(&mut self, rows: usize, new: &NewEntries<'_>) -> BlockScan<'_> {
-        if self.fork_points.contains(&self.seen) {
-            self.saved.push((self.seen, self.received.clone()));
-        }
+        self.save_for_forks();
         BlockScan::new(self, rows, new)
     }
 }

@@ -7,7 +7,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::budget::{Budget, BudgetPool, PoolOver};
@@ -16,6 +15,7 @@ use super::formula::{Formula, Pool, Word};
 use super::schedule::Schedule;
 use super::scoring::{Method, Score};
 use super::settings::Scope;
+use crate::yaml::from_text;
 
 /// How much of the past the model may attend to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -181,7 +181,7 @@ impl Policy {
             !budget.is_by_head() || scope == Scope::Head,
             "its budget lets the heads of a layer hold different numbers of entries; its scope must be head"
         );
-        let looks_ahead = |score: Formula| score.reads_future() || score.has(Word::RereadAttention);
+        let looks_ahead = |score: Formula| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
             !budget.as_pool().and_then(|pool| pool.score).is_some_and(looks_ahead),
             "the score that divides its budget looks ahead, which only the score that decides what leaves can"
@@ -247,32 +247,9 @@ impl Default for Amount {
 }
 
 impl<'de> Deserialize<'de> for Amount {
-    /// Tokens, or a percentage in text: `16` or `10%`.
+    /// Tokens, or a percentage in text: `16` or `10%`; or `prompt`, which only first tokens can be.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Tokens;
-        impl Visitor<'_> for Tokens {
-            type Value = Amount;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a number of tokens such as 16, or a whole percentage such as 10%")
-            }
-            fn visit_u64<E: Error>(self, tokens: u64) -> Result<Amount, E> {
-                let tokens =
-                    u32::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Unsigned(tokens), &self))?;
-                Ok(Amount::Tokens(tokens as usize))
-            }
-            fn visit_i64<E: Error>(self, tokens: i64) -> Result<Amount, E> {
-                let tokens =
-                    u64::try_from(tokens).map_err(|_| E::invalid_value(Unexpected::Signed(tokens), &self))?;
-                self.visit_u64(tokens)
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
-                match text.parse() {
-                    Ok(percent @ Amount::Percent(_)) => Ok(percent),
-                    _ => Err(E::invalid_value(Unexpected::Str(text), &self)),
-                }
-            }
-        }
-        deserializer.deserialize_any(Tokens)
+        from_text(deserializer, "a number of tokens such as 16, or a whole percentage such as 10%")
     }
 }
 
@@ -339,9 +316,8 @@ impl fmt::Display for Policy {
 impl fmt::Display for SizedPolicy {
     /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SizedPolicy { score, scope, keep_first, keep_recent, keeps_prompt, size, budget, schedule } = *self;
-        let (score, scope) = (score.identity(), scope.name());
-        let keep_first = if keeps_prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
+        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.policy();
+        let (score, scope, size) = (score.identity(), scope.name(), self.size);
         write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")?;
         write_rest(f, budget, schedule)
     }
@@ -367,20 +343,17 @@ pub struct SizedPolicy {
     pub(super) keeps_prompt: bool,
     /// Entries of a layer, or their mean over layers under a budget that is not uniform.
     pub size: usize,
-    pub(super) budget: Budget,
+    pub budget: Budget,
     pub schedule: Schedule,
 }
 
 impl SizedPolicy {
-    /// The preset that this is in effect where all entries of the cache are protected, so that its score never decides.
-    pub fn is_in_effect(self) -> Option<String> {
-        let SizedPolicy { score, keep_first, keep_recent, keeps_prompt, size, budget, .. } = self;
-        // Layers of other sizes may have a choice.
-        let is_full = !keeps_prompt
-            && keep_first + keep_recent == size
-            && budget == Budget::Uniform
-            && score.method() != Method::Order;
-        is_full.then(|| if keep_first == 0 { "window".to_owned() } else { format!("window+{keep_first}") })
+    /// The policy with its amounts in tokens.
+    fn policy(self) -> Policy {
+        let SizedPolicy { score, scope, budget, schedule, .. } = self;
+        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(Amount::Tokens);
+        let keep_first = if self.keeps_prompt { Amount::Prompt } else { keep_first };
+        Policy { score, scope, keep_first, keep_recent, budget, schedule }
     }
 
     /// Entries of each layer of a model that has so many. A budget for another number of layers, which
@@ -428,11 +401,6 @@ impl SizedPolicy {
         self.schedule.cut || self.keeps_prompt
     }
 
-    /// How its entries are divided among layers and heads.
-    pub fn budget(self) -> Budget {
-        self.budget
-    }
-
     /// Whether all layers evict together, after a token has gone through all of them.
     pub fn pools_model(self) -> bool {
         self.budget.pools_model()
@@ -459,10 +427,7 @@ impl SizedPolicy {
     /// A budget for another number of layers or heads, or a layer or head too small for what is protected.
     pub fn check(self, layers: usize, kv_heads: usize) -> Result<()> {
         self.budget.check(layers, kv_heads)?;
-        let SizedPolicy { score, scope, schedule, .. } = self;
-        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(Amount::Tokens);
-        let keep_first = if self.keeps_prompt { Amount::Prompt } else { keep_first };
-        let of_head = Policy { score, scope, keep_first, keep_recent, budget: Budget::Uniform, schedule };
+        let of_head = Policy { budget: Budget::Uniform, ..self.policy() };
         for layer in 0..layers {
             for size in self.of_layer(layer, layers).head_sizes(kv_heads) {
                 if let Err(error) = of_head.at(size) {
@@ -486,9 +451,7 @@ impl SizedPolicy {
     /// # Errors
     /// The same.
     pub fn check_windows(self) -> Result<()> {
-        let keep_first = if self.keeps_prompt { Amount::Prompt } else { Amount::Tokens(self.keep_first) };
-        let SizedPolicy { score, scope, budget, schedule, .. } = self;
-        Policy { score, scope, keep_first, keep_recent: Amount::Tokens(0), budget, schedule }.check_windows()
+        self.policy().check_windows()
     }
 
     /// Entries of a layer of this size between two tokens, at most. A prompt that will be cut is held whole.

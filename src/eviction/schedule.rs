@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
-use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::settings::{Keyword, keyword};
+use crate::yaml::from_text;
 
 /// When a cache is cut back to its size. What evicts oftener comes first, and what cuts the prompt last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,20 +101,7 @@ impl FromStr for Schedule {
 
 impl<'de> Deserialize<'de> for Schedule {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Schedule;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                write!(f, "a schedule: 1, a number up to {MOST_AT_ONCE}, cut, or cut+16")
-            }
-            fn visit_u64<E: Error>(self, every: u64) -> Result<Schedule, E> {
-                every.to_string().parse().map_err(|_| E::invalid_value(Unexpected::Unsigned(every), &self))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<Schedule, E> {
-                text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_any(Text)
+        from_text(deserializer, "a schedule: 1, a number up to 65536, cut, or cut+16")
     }
 }
 

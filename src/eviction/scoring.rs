@@ -143,7 +143,7 @@ impl Score {
 
     /// Whether it needs the attention of the whole text.
     pub fn reads_future(self) -> bool {
-        matches!(self, Score::Formula(formula) if formula.reads_future())
+        self.has(Word::FutureAttention)
     }
 
     /// Whether it reads values of heads, not only their norms, or what the output matrix makes of them. A function may.
@@ -164,7 +164,7 @@ impl Score {
 
     /// Whether it draws numbers, which depend on the seed.
     pub fn draws(self) -> bool {
-        matches!(self, Score::Formula(formula) if formula.draws())
+        self.has(Word::Random) || self.has(Word::Gumbel)
     }
 
     /// Whether it is the sum of attention that entries have received, which an unbounded cache can keep for it.

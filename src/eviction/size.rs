@@ -4,8 +4,9 @@ use std::fmt;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, ensure};
-use serde::de::{Error, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer};
+
+use crate::yaml::from_text;
 
 /// Entries per layer and key-value head, or a share of the prompt or of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -57,11 +58,10 @@ impl FromStr for CacheSize {
         if text.ends_with('%') {
             return text.parse().map(CacheSize::Share);
         }
-        let entries = text
-            .parse::<u32>()
-            .ok()
-            .with_context(|| format!("`{text}` is no cache size; they are such as 64 or 25%"))?;
-        Ok(CacheSize::Entries(entries as usize))
+        let entries = text.parse().ok();
+        Ok(CacheSize::Entries(
+            entries.with_context(|| format!("`{text}` is no cache size; they are such as 64 or 25%"))?,
+        ))
     }
 }
 
@@ -82,20 +82,10 @@ impl fmt::Display for CacheSize {
 
 impl<'de> Deserialize<'de> for CacheSize {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Size;
-        impl Visitor<'_> for Size {
-            type Value = CacheSize;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a cache size: a whole number of entries such as 64, or a share such as 25% or 12.5%")
-            }
-            fn visit_u64<E: Error>(self, entries: u64) -> Result<CacheSize, E> {
-                Ok(CacheSize::Entries(entries as usize))
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<CacheSize, E> {
-                text.parse().map_err(|_| E::invalid_value(Unexpected::Str(text), &self))
-            }
-        }
-        deserializer.deserialize_any(Size)
+        from_text(
+            deserializer,
+            "a cache size: a whole number of entries such as 64, or a share such as 25% or 12.5%",
+        )
     }
 }
 

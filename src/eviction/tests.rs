@@ -443,7 +443,7 @@ proptest! {
         let least = case.policy.keep_first.max(case.policy.keep_recent) + case.policy.keep_recent;
         let mut size = || if rng.bool() { usize::MAX } else { rng.usize(least + 1..least + 30) };
         let sizes: Vec<usize> = (0..kv_heads).map(|_| size()).collect();
-        let budget = if pool { Budget::pool(PoolOver::Heads, floor) } else { Budget::OfLayer(Box::leak(sizes.into())) };
+        let budget = if pool { Budget::Pool(BudgetPool { over: PoolOver::Heads, floor, score: None }) } else { Budget::OfLayer(Box::leak(sizes.into())) };
         let policy = SizedPolicy { budget, scope: Scope::Head, ..case.policy };
         let own = ["value_norm", "if(rank(attention) < size / 2, 1000000, value_norm)", "attention * value_norm + size"];
         let Some(own) = own.get(divided).filter(|_| pool) else { return agrees(&Case { policy, ..case }) };

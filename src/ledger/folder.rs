@@ -15,10 +15,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
 use super::journal::samples_in;
-use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, readable, stem_of};
+use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, stem_of};
 use super::row::Row;
 use super::schema::{read_checked, write_rows};
-use crate::parquet::{Table, read_text_column};
+use crate::parquet::Table;
 
 /// The state of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,28 +220,6 @@ impl Ledger {
             }
         }
         Ok(stems.into_iter().collect())
-    }
-
-    /// Other complete cells with the readable names of `names`, counted by model and revision.
-    ///
-    /// # Errors
-    /// A folder or a file that cannot be read.
-    pub fn namesakes(&self, names: &[&CellName]) -> Result<BTreeMap<(String, String), usize>> {
-        let ids: BTreeSet<String> = names.iter().map(|name| name.id().to_string()).collect();
-        let readable_names: BTreeSet<&str> = names.iter().map(|name| readable(name.stem())).collect();
-        let mut found = BTreeMap::new();
-        for path in self.files(CELLS)? {
-            let is_namesake = stem_of(&path).is_some_and(|stem| readable_names.contains(readable(stem)));
-            if !is_namesake || id_of(&path).is_none_or(|id| ids.contains(id)) {
-                continue;
-            }
-            // All rows of a cell are of one model.
-            let first = |column| anyhow::Ok(read_text_column(&path, column)?.into_iter().next());
-            if let (Some(model), Some(revision)) = (first("model")?, first("model_revision")?) {
-                *found.entry((model, revision)).or_default() += 1;
-            }
-        }
-        Ok(found)
     }
 }
 

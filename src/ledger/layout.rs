@@ -140,11 +140,6 @@ pub(super) fn is_verdicts(path: &Path) -> bool {
     stem_of(path).is_some_and(|stem| stem.starts_with("judge__"))
 }
 
-/// The readable part of a stem, without the id.
-pub(super) fn readable(stem: &str) -> &str {
-    stem.rsplit_once("__").map_or("", |(readable, _)| readable)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +161,5 @@ mod tests {
             assert_eq!(id_of(&path), Some(id), "{name}");
             assert_eq!(stem_of(&path), Some(stem.as_str()), "{name}");
         }
-        assert_eq!(readable(&format!("task__m.1__tova__64__{id}")), "task__m.1__tova__64");
     }
 }

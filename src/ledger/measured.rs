@@ -1,12 +1,10 @@
 //! The samples that a folder has measured, in whichever cell: a sweep that grows takes them over instead of measuring them again.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
-use super::disk::advised;
 use super::folder::{Ledger, file_name, rows_of_cell};
 use super::identity::{CellId, CellName};
 use super::journal::read_journal;
@@ -14,38 +12,27 @@ use super::layout::{CELLS, PARTIAL, id_of, is_verdicts, stem_of};
 use super::row::{Row, Text};
 use crate::parquet::read_text_column;
 
-/// Where a folder has samples, by their ids.
-#[derive(Clone, Debug, Default)]
-pub struct Measured {
-    files: HashMap<Text, PathBuf>,
-}
-
 impl Ledger {
-    /// Finds samples in complete cells and in the journals of others. Files that cannot be read are passed over, so that
-    /// their samples are measured again.
+    /// The files that have samples, by the samples' ids: of complete cells, and journals of others. Files that cannot be read are
+    /// passed over, so that their samples are measured again.
     ///
     /// # Errors
     /// A folder that cannot be read.
-    pub fn measured(&self, wanted: &HashSet<Text>) -> Result<Measured> {
+    pub fn measured(&self, wanted: &HashSet<Text>) -> Result<HashMap<Text, PathBuf>> {
         let mut files = HashMap::new();
         if wanted.is_empty() {
-            return Ok(Measured { files });
+            return Ok(files);
         }
-        for path in self.files(CELLS)?.filter(|path| !is_verdicts(path)) {
-            for id in read_text_column(&path, "sample_id").unwrap_or_default() {
-                if let Some(id) = wanted.get(id.as_str()) {
-                    files.entry(id.clone()).or_insert_with(|| path.clone());
-                }
+        let cells =
+            self.files(CELLS)?.map(|path| (read_text_column(&path, "sample_id").unwrap_or_default(), path));
+        let of_rows = |path: &Path| rows_in(path).into_iter().map(|row| row.sample_id.to_string()).collect();
+        let journals = self.files(PARTIAL)?.map(|path| (of_rows(&path), path));
+        for (ids, path) in cells.chain(journals).filter(|(_, path)| !is_verdicts(path)) {
+            for id in ids.iter().filter_map(|id| wanted.get(id.as_str())) {
+                files.entry(id.clone()).or_insert_with(|| path.clone());
             }
         }
-        for path in self.files(PARTIAL)?.filter(|path| !is_verdicts(path)) {
-            for row in rows_in(&path) {
-                if let Some(id) = wanted.get(&row.sample_id) {
-                    files.entry(id.clone()).or_insert_with(|| path.clone());
-                }
-            }
-        }
-        Ok(Measured { files })
+        Ok(files)
     }
 
     /// Copies the side files of a sample that was measured in the cell of `file`.
@@ -53,30 +40,8 @@ impl Ledger {
     /// # Errors
     /// A folder that cannot be written.
     pub fn reuse_side_files(&self, file: &Path, name: &CellName, sample: &str) -> Result<()> {
-        let logs = self.folder().join("logs");
-        let Some(from) = stem_of(file).map(|stem| logs.join(stem)).filter(|from| from.is_dir()) else {
-            return Ok(());
-        };
-        let to = logs.join(name.stem());
-        fs::create_dir_all(&to).map_err(advised).with_context(|| to.display().to_string())?;
-        let start = format!("{}.", file_name(sample));
-        for entry in fs::read_dir(&from).with_context(|| format!("{} cannot be read", from.display()))? {
-            let path = entry?.path();
-            if let Some(name) =
-                path.file_name().filter(|name| name.as_encoded_bytes().starts_with(start.as_bytes()))
-            {
-                let copied = fs::copy(&path, to.join(name)).map_err(advised);
-                copied.with_context(|| format!("{} cannot be copied", path.display()))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Measured {
-    /// The file that has a sample.
-    pub fn file(&self, sample_id: &str) -> Option<&Path> {
-        self.files.get(sample_id).map(PathBuf::as_path)
+        let Some(from) = stem_of(file) else { return Ok(()) };
+        self.copy_side_files(self, (from, name.stem()), &format!("{}.", file_name(sample)))
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::disk::write_whole;
+use super::disk::{advised, write_whole};
 use super::folder::{Ledger, rows_of_cell};
 use super::layout::{CELLS, FAILED, PARTIAL, id_of, stem_of};
 use super::row::Row;
@@ -51,7 +51,7 @@ impl Ledger {
                 continue;
             }
             // Side files first: a cell that is there must have all of them.
-            self.copy_side_files(other, &stem(&theirs))?;
+            self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), "")?;
             self.copy(&theirs, CELLS.0)?;
             merged.copied += 1;
         }
@@ -64,7 +64,7 @@ impl Ledger {
                 let target = self.part(part).join(theirs.file_name().unwrap_or_default());
                 let length = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
                 if !target.exists() || (part == PARTIAL && length(&theirs) > length(&target)) {
-                    self.copy_side_files(other, &stem(&theirs))?;
+                    self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), "")?;
                     self.copy(&theirs, part.0)?;
                 }
                 unfinished.insert(id.to_owned());
@@ -81,16 +81,18 @@ impl Ledger {
         write_whole(&self.folder().join(part).join(theirs.file_name().unwrap_or_default()), &bytes)
     }
 
-    fn copy_side_files(&self, other: &Ledger, stem: &str) -> Result<()> {
-        let folder = other.folder().join("logs").join(stem);
+    /// Copies the tables of samples of one cell to another, those whose file names begin so.
+    pub(super) fn copy_side_files(&self, other: &Ledger, (from, to): (&str, &str), start: &str) -> Result<()> {
+        let [folder, target] = [other.folder().join("logs").join(from), Path::new("logs").join(to)];
         if !folder.is_dir() {
             return Ok(());
         }
-        let target = Path::new("logs").join(stem);
-        fs::create_dir_all(self.folder().join(&target)).with_context(|| target.display().to_string())?;
+        let made = fs::create_dir_all(self.folder().join(&target)).map_err(advised);
+        made.with_context(|| target.display().to_string())?;
         for entry in fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))? {
             let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == "parquet") {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            if name.starts_with(start) && name.ends_with(".parquet") {
                 self.copy(&path, &target.to_string_lossy())?;
             }
         }

@@ -3,7 +3,6 @@
 //! It knows the identity of cells, the schema of rows, and the files. How rows are measured is for `run` to know, what is
 //! drawn from them for `report`.
 
-mod changes;
 mod checksum;
 mod current;
 mod disk;
@@ -20,14 +19,13 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
-pub use changes::State;
 pub use current::{Current, IDENTICAL, JUDGED_BY, Wanted};
 pub use disk::{is_disk_full, write_derived};
 pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};
 pub use manifest::{Manifest, ManifestCell};
-pub use measured::{Measured, rows_in};
+pub use measured::rows_in;
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, passes, select};
 pub use row::{COLUMNS, Row, Text, date, setting, settings};

@@ -4,9 +4,7 @@
 //! (who measured it, when, on what). Settings that change numbers are columns, so a row explains itself without its sweep.
 
 use anyhow::{Context, Result};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use serde_json::Value;
+use serde::{Deserialize, Serialize};
 
 use crate::metric::Slice;
 use crate::parquet::Table;
@@ -18,9 +16,6 @@ pub fn date() -> Text {
     now.to_rfc3339_opts(chrono::SecondsFormat::Secs, true).into()
 }
 
-/// Columns that were called otherwise up to schema 4, and their names.
-const FORMER_NAMES: [(&str, &str); 2] = [("asked", "generation"), ("group", "slice")];
-
 /// Makes the struct, the list of columns and both conversions from one list of fields, in which `---` is the slice: one field, five
 /// columns.
 macro_rules! row {
@@ -31,7 +26,6 @@ macro_rules! row {
         pub struct Row {
             $($(#[$of_before])* pub $before: $type,)*
             /// The part of the sample the number covers; `None`: all of it.
-            #[serde(deserialize_with = "slice_or_text")]
             pub slice: Option<Slice>,
             $($(#[$of_after])* pub $after: $after_type,)*
         }
@@ -55,15 +49,7 @@ macro_rules! row {
 
         /// The rows of a table; columns beyond the schema are ignored.
         pub(super) fn from_table(mut table: Table) -> Result<Vec<Row>> {
-            for (former, name) in FORMER_NAMES {
-                table.rename(former, name);
-            }
             let height = table.height();
-            // Columns that schema 6 added.
-            for name in ["selection", "data", "sample_id"] {
-                table.push_missing(name, || vec![Text::new(); height]);
-            }
-            table.push_missing("compare_to_full", || vec![false; height]);
             table.push_missing("arithmetic", || vec![f32_arithmetic(); height]);
             table.push_missing("cache_share", || vec![None::<f64>; height]);
             // Before, there was no such model, no such budget before schema 7, and no definition.
@@ -279,14 +265,6 @@ fn slices(table: &Table) -> Result<Vec<Option<Slice>>> {
     Ok(slices.map(slice).collect())
 }
 
-/// In journals of earlier versions a slice is one text.
-fn slice_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Slice>, D::Error> {
-    match Value::deserialize(deserializer)? {
-        Value::String(text) => Ok(Some(Slice::of_former_text(&text))),
-        value => serde_json::from_value(value).map_err(D::Error::custom),
-    }
-}
-
 /// JSON has no NaN and no infinity, so they are written as strings.
 mod any_f64 {
     use serde::de::Error;
@@ -331,20 +309,6 @@ pub(super) mod tests {
             arithmetic: f32_arithmetic(),
             seconds: 0.25,
             ..Row::default()
-        }
-    }
-
-    #[test]
-    fn a_slice_of_an_earlier_journal_is_read() {
-        let mut written = serde_json::to_value(row(0)).unwrap();
-        for (text, slice) in [
-            (Value::from("length:512 depth:25"), Some(Slice::number("length", 512).and("depth", 25))),
-            (Value::Null, None),
-            (written["slice"].clone(), Some(Slice::named("kind", "home"))),
-        ] {
-            written["slice"] = text;
-            let read: Row = serde_json::from_value(written.clone()).unwrap();
-            assert_eq!(read, Row { slice, ..row(0) });
         }
     }
 

@@ -183,20 +183,6 @@ fn a_cell_is_found_under_its_earlier_name() {
 }
 
 #[test]
-fn former_column_names_are_read() {
-    let fixture = Fixture::new();
-    let name = fixture.name(0);
-    fixture.complete(0);
-    let path = fixture.path("cells", 0, "parquet");
-    let mut table = crate::parquet::Table::from_parquet(fs::read(&path).unwrap()).unwrap();
-    table.rename("generation", "asked");
-    table.rename("slice", "group");
-    fs::write(&path, super::checksum::add(&table.to_parquet().unwrap())).unwrap();
-
-    assert_eq!(fixture.ledger.rows().unwrap(), rows(name, 0));
-}
-
-#[test]
 fn many_writers_without_locks_write_each_row_once() {
     let fixture = Fixture::new();
     let name = fixture.name(0);
@@ -275,18 +261,6 @@ fn foreign_files_are_no_results() {
     fs::copy(fixture.path("cells", 0, "parquet"), fixture.path("cells", 1, "parquet")).unwrap();
     let error = fixture.ledger.rows().unwrap_err().to_string();
     assert!(error.contains("does not match its name") && error.contains(fixture.name(1).stem()), "{error}");
-}
-
-#[test]
-fn cells_of_other_weights_or_settings_are_namesakes() {
-    let fixture = Fixture::new();
-    let new = names("new weights");
-    let namesakes = |cells: &[CellName]| fixture.ledger.namesakes(&cells.iter().collect::<Vec<_>>()).unwrap();
-    assert!(namesakes(&new).is_empty());
-    fixture.complete(0);
-    fixture.complete(1);
-    assert_eq!(namesakes(&new), [(("model".to_string(), "revision".to_string()), 2)].into());
-    assert!(namesakes(&fixture.cells).is_empty(), "the same cells");
 }
 
 #[test]

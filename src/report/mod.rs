@@ -19,7 +19,7 @@ mod write;
 
 pub use document::{Block, Cells, Column, Document, Entry, Grid, Group, Line, Section, Table};
 pub use figure::plain::Plain;
-pub use format::html::{Live, page_head};
+pub use format::html::page_head;
 pub use format::markdown::render as markdown;
 pub use format::terminal::{WIDTH, render as terminal};
 pub use format::{FORMATS, Format};

@@ -3,7 +3,6 @@
 //! Nothing is printed; an observer gets [`Event`]s. A failing cell never ends the sweep; a full disk and an interruption
 //! do.
 
-mod changed;
 mod cost;
 mod event;
 #[cfg(test)]
@@ -23,7 +22,6 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-pub use changed::changed_models;
 pub use cost::{Cost, estimate, one_after_another};
 pub use event::{Event, Outcome, Started};
 pub use machine::{Machine, bytes_per_worker};

@@ -96,6 +96,7 @@ pub struct Unavailable {
 }
 
 /// A sweep, ready to run.
+#[derive(Default)]
 pub struct Prepared {
     pub model_tasks: Vec<ModelTask>,
     pub unavailable: Vec<Unavailable>,
@@ -152,12 +153,7 @@ pub fn prepare(
     let mut ids: HashMap<CellId, String> = HashMap::new();
     let mut resolved: HashMap<Text, (CellId, usize)> = HashMap::new();
     let cells = selection.of(all.clone())?;
-    let mut prepared = Prepared {
-        model_tasks: Vec::new(),
-        unavailable: Vec::new(),
-        in_other_shards: 0,
-        manifest: Manifest::default(),
-    };
+    let mut prepared = Prepared::default();
     let mut found: Option<(&ModelSpec, Found)> = None;
     // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
     // samples, so cells that agree in the others share their prefixes.
@@ -273,8 +269,7 @@ impl Prepared {
         let measured = ledger.measured(&wanted)?;
         for cell in self.model_tasks.iter_mut().flat_map(|model_task| &mut model_task.cells) {
             let ids = lacking.remove(&cell.name.id()).unwrap_or_default().into_iter();
-            cell.reusable =
-                ids.filter_map(|(sample, id)| Some((sample, measured.file(&id)?.to_path_buf()))).collect();
+            cell.reusable = ids.filter_map(|(sample, id)| Some((sample, measured.get(&id)?.clone()))).collect();
         }
         Ok(())
     }

@@ -25,8 +25,7 @@ impl Provenance {
         sample: usize,
         result: &SampleResult,
     ) -> Vec<Row> {
-        let place = place(sweep, model_task, named, (sample, result.own_size));
-        let head = Row {
+        let measured = Row {
             prompt_tokens: result.prompt_tokens as u32,
             new_tokens: result.new_tokens as u32,
             engine: ENGINE_VERSION,
@@ -37,9 +36,15 @@ impl Provenance {
             seconds: result.seconds,
             peak_cache_bytes: result.peak_cache_bytes,
             date: date(),
-            ..place
+            ..Row::default()
         };
-        result.sums.iter().map(|sum| row(&head, sum)).collect()
+        let row = |MetricSum { metric, slice, value, weight, output }: &MetricSum| {
+            let (metric, slice, output) = ((*metric).into(), slice.clone(), output.clone());
+            let (value, weight) = (*value, *weight);
+            let measured = Row { metric, slice, value, weight, output, ..measured.clone() };
+            placed(measured, sweep, model_task, named, (sample, result.own_size))
+        };
+        result.sums.iter().map(row).collect()
     }
 }
 
@@ -58,32 +63,11 @@ pub(super) fn reused(
     let scores = text.map_or_else(Vec::new, |text| model_task.samples.rescored(sample, text));
     let own_size = measured.first().and_then(|row| row.cache_size).map(|size| size as usize);
     let own_size = own_size.filter(|_| named.cache_config().share.is_some());
-    let head = place(sweep, model_task, named, (sample, own_size));
     let rows = measured.iter().map(|&old| {
         let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice == old.slice;
-        let [value, weight] =
-            scores.iter().find(is_same).map_or([old.value, old.weight], |sum| [sum.value, sum.weight]);
-        let has_text = old.metric == TEXT;
-        Row {
-            metric: old.metric.clone(),
-            slice: old.slice.clone(),
-            value,
-            weight,
-            question: head.question.clone().filter(|_| has_text),
-            references: head.references.clone().filter(|_| has_text),
-            output: old.output.clone(),
-            prompt_tokens: old.prompt_tokens,
-            new_tokens: old.new_tokens,
-            engine: old.engine,
-            commit: old.commit.clone(),
-            device: old.device.clone(),
-            dtype: old.dtype.clone(),
-            arithmetic: old.arithmetic.clone(),
-            seconds: old.seconds,
-            peak_cache_bytes: old.peak_cache_bytes,
-            date: old.date.clone(),
-            ..head.clone()
-        }
+        let (value, weight) =
+            scores.iter().find(is_same).map_or((old.value, old.weight), |sum| (sum.value, sum.weight));
+        placed(Row { value, weight, ..old.clone() }, sweep, model_task, named, (sample, own_size))
     });
     let rows: Vec<Row> = rows.collect();
     (!rows.is_empty()).then_some(rows)
@@ -91,21 +75,6 @@ pub(super) fn reused(
 
 /// The metric whose row holds the text that was written, with question and references.
 const TEXT: &str = "new_tokens";
-
-/// A row of one metric.
-fn row(head: &Row, sum: &MetricSum) -> Row {
-    let has_text = sum.metric == TEXT;
-    Row {
-        metric: sum.metric.into(),
-        slice: sum.slice.clone(),
-        value: sum.value,
-        weight: sum.weight,
-        question: head.question.clone().filter(|_| has_text),
-        references: head.references.clone().filter(|_| has_text),
-        output: sum.output.clone(),
-        ..head.clone()
-    }
-}
 
 /// The column `windows` of a model's rows: the window of each layer, `-` without one, and `none` where a layer has no cache of its own.
 fn windows(shape: &ModelShape) -> Option<String> {
@@ -119,8 +88,9 @@ fn windows(shape: &ModelShape) -> Option<String> {
     (shape.has_windows() || !has_all).then(|| shape.attention.iter().map(window).collect::<Vec<_>>().join(" "))
 }
 
-/// A row with the columns that say what was measured.
-fn place(
+/// A row with the columns that say what was measured, from one with the others.
+fn placed(
+    measured: Row,
     sweep: &str,
     model_task: &ModelTask,
     named: &NamedCell,
@@ -128,6 +98,7 @@ fn place(
 ) -> Row {
     let cell = &named.cell;
     let request = model_task.samples.request(sample);
+    let request = request.filter(|_| measured.metric == TEXT);
     let question = request.map(|request| request.prompt.question()).filter(|question| !question.is_empty());
     let references = request.map(|request| &request.references).filter(|references| !references.is_empty());
     let references = references.map(|references| serde_json::Value::from(references.clone()).to_string());
@@ -180,6 +151,6 @@ fn place(
         sample_id,
         question: question.map(str::to_string),
         references,
-        ..Row::default()
+        ..measured
     }
 }

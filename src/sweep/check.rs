@@ -21,13 +21,9 @@ use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
-const MOST_CELLS: usize = 100_000;
-
 /// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own. `own` policies come from
 /// the program, and follow those of the file unless that places them.
 pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
-    check_size(&shape)?;
     let name = match shape.name {
         Some(name) if name.value.trim().is_empty() => {
             return yaml::refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
@@ -57,18 +53,6 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     let tasks = tasks(shape.tasks, &policies)?;
     let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
     Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed })
-}
-
-/// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
-fn check_size(shape: &SweepYaml) -> Result<(), ConfigError> {
-    let lists =
-        [shape.models.value.len(), shape.tasks.value.len(), shape.policies.value.len(), shape.cache_sizes.len()];
-    let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
-    if cells > MOST_CELLS {
-        let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
-        return yaml::refuse(shape.models.referenced, message, "split it into several sweeps");
-    }
-    Ok(())
 }
 
 fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
@@ -161,6 +145,10 @@ pub(super) fn definitions(
                 return yaml::refuse(score.referenced, message, error.hint);
             }
         };
+        if keep_recent == Amount::Prompt {
+            let message = format!("`keep_recent` of `{name}` cannot be `prompt`");
+            return yaml::refuse(referenced, message, "only `keep_first` protects the prompt");
+        }
         let budget = budget.map(budget_of).transpose()?.unwrap_or_default();
         let schedule = schedule.or(of_sweep).unwrap_or_default();
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
@@ -206,22 +194,9 @@ fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
     }
     match (pyramid, layers, pool, heads) {
         (Some(beta), None, None, None) => Ok(Budget::Pyramid(yaml::count("`pyramid`", &beta, 1)? as u32)),
-        (None, Some(shares), None, None) => {
-            for Spanned { value: share, referenced } in &shares.value {
-                if !Budget::is_share(*share) {
-                    let hint = format!("write a number above 0, up to {}; only proportions count", Budget::MOST);
-                    return yaml::refuse(*referenced, format!("{share} cannot be a layer's share"), hint);
-                }
-            }
-            let numbers: Vec<f64> = shares.value.iter().map(|share| share.value).collect();
-            Budget::of_layers(&numbers)
-                .or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), BUDGETS))
-        }
+        (None, Some(shares), None, None) => Budget::of_layers(&shares.value)
+            .or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), BUDGETS)),
         (None, None, Some(over), None) => {
-            let Ok(over) = over.value.parse() else {
-                let hint = "`heads` pools the heads of each layer, `model` those of all layers";
-                return yaml::refuse(over.referenced, format!("`{}` is no pool", over.value), hint);
-            };
             let floor = floor.map(percent_of).transpose()?.unwrap_or(0);
             let formula = |score: Spanned<String>| {
                 Formula::new(&score.value, Pool::Mean).or_else(|error| {
@@ -271,57 +246,46 @@ fn policies(
         let (base, keep_first) = presets::split_keep_first(name)?;
         Some(Policy { keep_first: Amount::Tokens(keep_first), ..own(base)? })
     };
-    let find = |name: &str| match name {
-        "full" => Some(Ok(Rule::Full)),
-        "truncate" => Some(Ok(Rule::Truncate)),
-        _ => {
-            // The sweep's schedule goes before that of a preset.
-            let of_sweep =
-                |policy: Policy| Policy { schedule: of_sweep.schedule.unwrap_or(policy.schedule), ..policy };
-            let preset = || presets::find(name).map(|found| found.map(of_sweep));
-            let policy = own(name).or_else(|| own_with_keep_first(name)).map(Ok).or_else(preset)?;
-            Some(policy.map(Rule::Policy))
-        }
+    // The sweep's schedule goes before that of a preset.
+    let preset = |name: &str| {
+        let schedule = |policy: Policy| of_sweep.schedule.unwrap_or(policy.schedule);
+        presets::find(name).map(|found| found.map(|policy| Policy { schedule: schedule(policy), ..policy }))
     };
     let mut policies = Vec::new();
     for Spanned { value: written, referenced, .. } in &names.value {
-        let (name, own) =
-            written.split_once('@').map_or((written.as_str(), None), |(name, own)| (name, Some(own)));
+        let mut parts = written.split('@');
+        let name = parts.next().unwrap_or_default();
         let OfSweep { mut positions, mut local_layers, .. } = of_sweep;
         let mut schedule = None;
-        for own in own.into_iter().flat_map(|own| own.split('@')) {
+        for own in parts {
             match (own.parse(), own.parse()) {
                 (Ok(own), _) if !is_reserved(name) => local_layers = own,
                 (_, Ok(own)) if !is_reserved(name) => schedule = Some(own),
                 _ => positions = positions_of(own, name, *referenced)?,
             }
         }
-        let Some(rule) = find(name) else {
-            let mut known = known_policies();
-            known.extend(defined.iter().map(|(own, _)| own.as_str()));
-            return yaml::refuse(
-                *referenced,
-                format!("unknown policy `{name}`"),
-                format!(
-                    "{}known are {} (name+I protects the first I tokens); a new one is made under `define:`",
-                    did_you_mean(name, known.iter().copied()),
-                    known.join(", ")
-                ),
-            );
-        };
-        let rule = match rule {
-            Ok(rule) => rule,
-            Err(error) => {
-                return yaml::refuse(
-                    *referenced,
-                    format!("`{name}` cannot be used: {error:#}"),
-                    presets::hint_of(&error),
-                );
-            }
-        };
-        let rule = match (rule, schedule) {
-            (Rule::Policy(policy), Some(schedule)) => Rule::Policy(Policy { schedule, ..policy }),
-            (rule, _) => rule,
+        let rule = match name {
+            "full" => Rule::Full,
+            "truncate" => Rule::Truncate,
+            _ => match own(name).or_else(|| own_with_keep_first(name)).map(Ok).or_else(|| preset(name)) {
+                Some(Ok(policy)) => {
+                    Rule::Policy(Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy })
+                }
+                Some(Err(error)) => {
+                    let message = format!("`{name}` cannot be used: {error:#}");
+                    return yaml::refuse(*referenced, message, presets::hint_of(&error));
+                }
+                None => {
+                    let known = known_policies().into_iter().chain(defined.iter().map(|(own, _)| own.as_str()));
+                    let known: Vec<&str> = known.collect();
+                    let near = did_you_mean(name, known.iter().copied());
+                    let names = known.join(", ");
+                    let hint = format!(
+                        "{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`"
+                    );
+                    return yaml::refuse(*referenced, format!("unknown policy `{name}`"), hint);
+                }
+            },
         };
         policies.push(NamedPolicy { name: name.to_string(), rule, positions, local_layers });
     }
@@ -334,24 +298,18 @@ fn is_reserved(policy: &str) -> bool {
 
 /// The positions after the `@` of a policy.
 fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
-    let names: Vec<_> =
-        POSITIONS.iter().map(|own| own.name).chain(LOCAL_LAYERS.iter().map(|own| own.name)).collect();
     if is_reserved(policy) {
         let message = format!("`{policy}` never evicts, so nothing leaves and its keys never move");
         return yaml::refuse(place, message, format!("write `{policy}`"));
     }
-    if own.starts_with("cut") || own.starts_with(|c: char| c.is_ascii_digit()) {
-        let message = format!("`{own}` of `{policy}` is no schedule");
-        return yaml::refuse(
-            place,
-            message,
-            format!("after @ write cut, cut+16, or a number from 1 to {MOST_AT_ONCE}"),
-        );
-    }
-    let message = format!("unknown positions `{own}` of `{policy}`");
-    let near = did_you_mean(own, names.iter().copied());
-    let hint = format!("{near}after @ write {}, or a schedule such as cut or 128", names.join(", "));
-    own.parse().or_else(|_| yaml::refuse(place, message, hint))
+    own.parse().or_else(|_| {
+        let names = POSITIONS.iter().map(|own| own.name).chain(LOCAL_LAYERS.iter().map(|own| own.name));
+        let names: Vec<_> = names.chain(["cut"]).collect();
+        let near = did_you_mean(own, names.iter().copied());
+        let hint =
+            format!("{near}after @ write {}, cut+16, or a number from 1 to {MOST_AT_ONCE}", names.join(", "));
+        yaml::refuse(place, format!("`{own}` of `{policy}` is no schedule and no kind of positions"), hint)
+    })
 }
 
 fn sizes(

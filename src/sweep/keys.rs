@@ -4,20 +4,22 @@
 //! checked here; `check` does the rest.
 
 use std::fmt;
+use std::num::ParseFloatError;
+use std::str::FromStr;
 
 use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::{MapAccessDeserializer, SeqAccessDeserializer};
-use serde::de::{Error, IntoDeserializer as _, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
 use super::schema::{self, names};
 use crate::eviction::formula::Pool;
-use crate::eviction::{Amount, Budget, CacheSize, LocalLayers, Positions, Schedule, Scope};
+use crate::eviction::{Amount, Budget, CacheSize, LocalLayers, PoolOver, Positions, Schedule, Scope};
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
-use crate::yaml::Spanned;
+use crate::yaml::{Spanned, from_text};
 
 /// A sweep of tova-bench: every task by every model under every policy at every cache size.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -78,7 +80,7 @@ pub(super) struct DefineYaml {
 pub(super) struct ModelYaml(pub ModelMap);
 
 /// A model with the type of its weights, or with stretched positions.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ModelMap {
     /// Which model: a checkpoint folder, a GGUF file, a repository of the hub, or one in the program.
@@ -131,10 +133,7 @@ impl<'de> Deserialize<'de> for ModelYaml {
                 )
             }
             fn visit_str<E: Error>(self, source: &str) -> Result<ModelYaml, E> {
-                let source = source.to_string();
-                let (dtype, arithmetic) = (WeightType::Auto, Arithmetic::F32);
-                let (name, tokenizer, rope_scaling) = (None, None, None);
-                Ok(ModelYaml(ModelMap { source, name, tokenizer, dtype, arithmetic, rope_scaling }))
+                Ok(ModelYaml(ModelMap { source: source.to_string(), ..ModelMap::default() }))
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ModelYaml, A::Error> {
                 Ok(ModelYaml(ModelMap::deserialize(MapAccessDeserializer::new(map))?))
@@ -176,25 +175,9 @@ pub(super) struct PolicyYaml {
     pub budget: Option<Spanned<BudgetYaml>>,
 }
 
-/// An amount, or the prompt.
+/// As of any [`Amount`], with other words where it is wrong.
 fn keep_first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
-    struct First;
-    impl Visitor<'_> for First {
-        type Value = Amount;
-        fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-            f.write_str("a number of tokens such as 4, a whole percentage of the cache such as 10%, or prompt")
-        }
-        fn visit_u64<E: Error>(self, tokens: u64) -> Result<Amount, E> {
-            Amount::deserialize(tokens.into_deserializer())
-        }
-        fn visit_i64<E: Error>(self, tokens: i64) -> Result<Amount, E> {
-            Amount::deserialize(tokens.into_deserializer())
-        }
-        fn visit_str<E: Error>(self, text: &str) -> Result<Amount, E> {
-            if text == "prompt" { Ok(Amount::Prompt) } else { Amount::deserialize(text.into_deserializer()) }
-        }
-    }
-    deserializer.deserialize_any(First)
+    from_text(deserializer, "a number of tokens such as 4, a whole percentage of the cache such as 10%, or prompt")
 }
 
 /// How layers or heads share their entries: `pyramid`, `layers`, `pool` or `heads`.
@@ -210,12 +193,12 @@ pub(super) struct BudgetYaml {
     /// Sizes in proportion to these numbers, one for each layer of the model, from the first.
     #[serde(default)]
     #[schemars(schema_with = "shares")]
-    pub layers: Option<Spanned<Vec<Spanned<f64>>>>,
+    pub layers: Option<Spanned<Vec<f64>>>,
     /// Key-value heads that share their entries, those of each layer (`heads`) or of all layers (`model`): the lowest scores of all of them
     /// leave (AdaKV).
     #[serde(default)]
     #[schemars(schema_with = "pool_over")]
-    pub pool: Option<Spanned<String>>,
+    pub pool: Option<PoolOver>,
     /// With `pool`: the percentage of the cache size that each head keeps of its own best entries. By default 0 %.
     #[serde(default)]
     #[schemars(schema_with = "percent")]
@@ -266,29 +249,17 @@ impl<'de> Deserialize<'de> for HeadsYaml {
     }
 }
 
+impl FromStr for ShareYaml {
+    type Err = ParseFloatError;
+
+    fn from_str(text: &str) -> Result<ShareYaml, ParseFloatError> {
+        Ok(ShareYaml(if text == "full" { None } else { Some(text.parse()?) }))
+    }
+}
+
 impl<'de> Deserialize<'de> for ShareYaml {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Share;
-        impl Visitor<'_> for Share {
-            type Value = ShareYaml;
-            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a number above 0, or full")
-            }
-            fn visit_f64<E: Error>(self, share: f64) -> Result<ShareYaml, E> {
-                Ok(ShareYaml(Some(share)))
-            }
-            fn visit_u64<E: Error>(self, share: u64) -> Result<ShareYaml, E> {
-                self.visit_f64(share as f64)
-            }
-            fn visit_str<E: Error>(self, text: &str) -> Result<ShareYaml, E> {
-                if text == "full" {
-                    Ok(ShareYaml(None))
-                } else {
-                    Err(E::invalid_value(Unexpected::Str(text), &self))
-                }
-            }
-        }
-        deserializer.deserialize_any(Share)
+        from_text(deserializer, "a number above 0, or full")
     }
 }
 

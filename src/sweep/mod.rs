@@ -18,7 +18,7 @@ pub use cell::{Cell, ModelSpec};
 pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 
-use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy};
+use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule};
 use crate::task::{Prefill, TaskSpec};
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
 use keys::DefineYaml;
@@ -107,24 +107,6 @@ pub fn parse_definitions(text: &str, file: &str) -> Result<Vec<(String, Policy)>
 }
 
 impl Sweep {
-    /// What is said of policies at sizes whose entries are all protected.
-    pub fn notes(&self) -> Vec<String> {
-        let mut notes = Vec::new();
-        for NamedPolicy { name, rule, .. } in &self.policies {
-            let Rule::Policy(policy) = rule else { continue };
-            for size in &self.cache_sizes {
-                // Of a share it depends on the text.
-                let CacheSize::Entries(size) = size else { continue };
-                if let Some(window) = policy.at(*size).ok().and_then(SizedPolicy::is_in_effect) {
-                    notes.push(format!(
-                        "`{name}` protects all {size} entries of a cache of {size}, so its score never decides: there it is `{window}`"
-                    ));
-                }
-            }
-        }
-        notes
-    }
-
     /// Reads and checks a sweep file, or one of [`BUILT_IN`] by its name, with policies of the program's own. Those that the
     /// sweep does not name come after its own.
     ///

@@ -187,7 +187,7 @@ impl CacheConfig {
     /// Entries of every key-value head, where a budget lets them hold different numbers, as a text (a part for each layer); the weight is the
     /// number of tokens that `memory` has read.
     pub(super) fn held_by_head(&self, memory: &Memory) -> Option<MetricSum> {
-        self.sized().filter(|policy| policy.budget().is_by_head())?;
+        self.sized().filter(|policy| policy.budget.is_by_head())?;
         let entries = memory.entries();
         let all: Vec<usize> = entries.iter().flatten().copied().collect();
         let mean = all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;

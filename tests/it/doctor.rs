@@ -31,7 +31,7 @@ fn check<'a>(report: &'a Value, name: &str) -> &'a Value {
 }
 
 fn advice(check: &Value) -> String {
-    check["advice"].as_array().into_iter().flatten().filter_map(Value::as_str).collect::<Vec<_>>().join("\n")
+    check["advice"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
@@ -39,15 +39,17 @@ fn a_working_machine_has_no_problems() {
     let folder = tempfile::tempdir().unwrap();
     let (report, ended) = doctor(folder.path(), &["--offline", "--device", "cpu"], &[]);
     assert_eq!(ended.code, Some(0), "{report:#}");
-    let version = check(&report, "version");
-    assert_eq!(version["figures"]["version"], env!("CARGO_PKG_VERSION"));
-    assert_eq!(version["figures"]["engine"], tova_bench::ledger::ENGINE_VERSION);
-    assert!(check(&report, "build")["figures"]["candle"].as_str().unwrap().starts_with("0."));
-    let products = &check(&report, "one thread")["figures"];
-    let [rate, peak] = ["flops", "peak_flops"].map(|name| products[name].as_f64().unwrap());
-    assert!(rate > 0.0 && peak > 0.0, "{products}");
-    let memory = &check(&report, "memory")["figures"];
-    assert!(memory["available_bytes"].as_u64().unwrap() <= memory["total_bytes"].as_u64().unwrap());
+    let value = |name: &str| check(&report, name)["value"].as_str().unwrap();
+    let start = format!("{}, commit ", env!("CARGO_PKG_VERSION"));
+    let engine = format!(", engine {}, ", tova_bench::ledger::ENGINE_VERSION);
+    let version = value("version");
+    assert!(
+        version.starts_with(&start) && version.contains(&engine) && version.contains("candle 0."),
+        "{version}"
+    );
+    let rate: f64 = value("products").split(' ').next().unwrap().parse().unwrap();
+    assert!(rate > 0.0, "{rate}");
+    assert!(value("memory").contains(" available of "), "{report:#}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "doctor leaves nothing behind");
 
     // As text: a severity on each line, advice below, no colours.
@@ -70,8 +72,7 @@ fn tokens_are_reported_and_never_shown() {
         check(&report, "hub token")["value"].as_str().unwrap().starts_with("present, from HF_TOKEN"),
         "{report:#}"
     );
-    assert_eq!(check(&report, "hub")["figures"]["reachable"], true);
-    assert_eq!(check(&report, "judge key")["figures"]["present"], true);
+    assert!(check(&report, "hub")["value"].as_str().unwrap().ends_with(" answers"), "{report:#}");
     let asked = server.contents.lock().unwrap().requests.clone();
     let asked: Vec<_> = asked.iter().map(|(path, token)| (path.as_str(), token.as_deref())).collect();
     assert_eq!(
@@ -189,8 +190,7 @@ fn slurm_array_tasks_see_their_share() {
         ("SLURM_ARRAY_TASK_COUNT", "4"),
     ];
     let (report, _) = doctor(folder.path(), &["--offline"], &task);
-    let figures = &check(&report, "Slurm")["figures"];
-    assert_eq!((figures["shard"].as_u64(), figures["shards"].as_u64()), (Some(3), Some(4)));
+    assert!(check(&report, "Slurm")["value"].as_str().unwrap().ends_with("--shard 3/4"), "{report:#}");
     // Uneven task ids: two tasks would take the same share, or one none.
     let uneven: Vec<_> = task.into_iter().chain([("SLURM_ARRAY_TASK_COUNT", "3")]).collect();
     let (report, ended) = doctor(folder.path(), &["--offline"], &uneven);

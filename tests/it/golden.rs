@@ -76,7 +76,7 @@ fn preset_in(folder: &Path, name: &str) -> Option<Policy> {
     let of_file = PRESETS.iter().find(|preset| preset.name == name && preset.score.contains("dot("));
     let Some(preset) = of_file else { return presets::by_name(name) };
     let Preset { scope, keep_first, keep_recent, schedule, .. } = *preset;
-    let budget = (preset.budget)().unwrap();
+    let budget = preset.budget().unwrap();
     let score = score_in(folder, preset.score, Pool::Mean);
     Some(Policy { score, scope, keep_first, keep_recent, budget, schedule })
 }

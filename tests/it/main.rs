@@ -36,7 +36,6 @@ mod recall;
 mod retention;
 mod schedules;
 mod secrets;
-mod serve;
 mod settling;
 mod show;
 mod statistics;

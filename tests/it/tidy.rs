@@ -15,7 +15,7 @@ const MODULES: [(&str, &[&str]); 19] = [
     ("yaml", &["bounded_read", "format"]),
     ("vector", &[]),
     ("parquet", &[]),
-    ("eviction", &["vector", "bounded_read", "format"]),
+    ("eviction", &["vector", "yaml", "bounded_read", "format"]),
     ("metric", &["format"]),
     ("ledger", &["parquet", "bounded_read", "format", "metric"]),
     ("lm", &["eviction", "vector", "bounded_read", "format"]),
@@ -53,7 +53,7 @@ const MODULES: [(&str, &[&str]); 19] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 28] = [
+const CRATES: [(&str, &[&str]); 27] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -81,7 +81,6 @@ const CRATES: [(&str, &[&str]); 28] = [
     ("schemars", &["yaml", "task", "sweep"]),
     ("clap", &["cli"]),
     ("indicatif", &["cli"]),
-    ("httparse", &["cli"]),
     ("rayon", &["lm", "task", "run", "cli"]),
 ];
 

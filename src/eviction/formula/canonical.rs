@@ -47,7 +47,7 @@ impl Expr {
     pub fn is_per_head(&self) -> bool {
         match self {
             Expr::Number(_) | Expr::Text(_) => false,
-            Expr::Word(word) => word.per() != Per::Decision,
+            Expr::Word(word) => word.row().per != Per::Decision,
             Expr::Call(function, arguments) => match function.row().kind {
                 Kind::Heads => false,
                 Kind::Own(per) => per != Per::Decision,
@@ -97,20 +97,14 @@ impl Expr {
     fn coefficient(self) -> (f64, Expr) {
         match self {
             Expr::Number(number) => (number, ONE),
-            Expr::Call(Function::Multiply, mut factors) => match factors[0] {
-                Expr::Number(number) => {
-                    factors.remove(0);
-                    (
-                        number,
-                        if factors.len() == 1 {
-                            factors.remove(0)
-                        } else {
-                            Expr::Call(Function::Multiply, factors)
-                        },
-                    )
-                }
-                _ => (1.0, Expr::Call(Function::Multiply, factors)),
-            },
+            Expr::Call(Function::Multiply, mut factors) => {
+                let Expr::Number(number) = factors[0] else {
+                    return (1.0, Expr::Call(Function::Multiply, factors));
+                };
+                factors.remove(0);
+                let alone = factors.len() == 1;
+                (number, if alone { factors.remove(0) } else { Expr::Call(Function::Multiply, factors) })
+            }
             other => (1.0, other),
         }
     }
@@ -311,7 +305,7 @@ fn rebuilt(function: Function, mut arguments: Vec<Expr>) -> Expr {
 
 impl fmt::Display for Expr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_expr(f, self, 0)
+        f.write_str(&written(self, 0))
     }
 }
 
@@ -327,95 +321,55 @@ fn binding(expr: &Expr) -> u8 {
     }
 }
 
-/// Writes it, in parentheses if it binds less than `least`.
-fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, least: u8) -> fmt::Result {
+/// Its text, in parentheses if it binds less than `least`.
+fn written(expr: &Expr, least: u8) -> String {
     if binding(expr) < least {
-        write!(f, "(")?;
-        write_expr(f, expr, 0)?;
-        return write!(f, ")");
+        return format!("({})", written(expr, 0));
     }
     match expr {
-        Expr::Number(number) if *number != 0.0 && !(1e-5..1e15).contains(&number.abs()) => write!(f, "{number:e}"),
-        Expr::Number(number) => write!(f, "{number}"),
-        Expr::Word(word) => f.write_str(word.name()),
-        Expr::Text(text) => write_text(f, text),
+        Expr::Number(number) if *number != 0.0 && !(1e-5..1e15).contains(&number.abs()) => format!("{number:e}"),
+        Expr::Number(number) => number.to_string(),
+        Expr::Word(word) => word.row().name.to_owned(),
+        Expr::Text(text) => serde_json::Value::from(text.as_str()).to_string(),
         Expr::Call(Function::Add, terms) => {
+            let mut terms: Vec<String> = terms.iter().map(|term| written(term, 1)).collect();
+            let is_negative = |term: Option<&String>| term.is_some_and(|term| term.starts_with('-'));
+            let ends_in_number =
+                matches!(expr, Expr::Call(_, terms) if matches!(terms.last(), Some(Expr::Number(_))));
             // 1 - x rather than -x + 1.
-            let (first, last) = (&terms[0], &terms[terms.len() - 1]);
-            let constant = matches!(last, Expr::Number(number) if *number > 0.0);
-            let turned = constant && first.clone().coefficient().0 < 0.0;
-            let (start, rest) = if turned {
-                (&terms[terms.len() - 1..], &terms[..terms.len() - 1])
-            } else {
-                (&terms[..0], &terms[..])
-            };
-            for (index, term) in start.iter().chain(rest).enumerate() {
-                let (number, body) = term.clone().coefficient();
-                match (index, number < 0.0) {
-                    (0, _) => write_expr(f, term, 2)?,
-                    (_, true) => {
-                        write!(f, " - ")?;
-                        write_expr(f, &multiply(vec![Expr::Number(-number), body]), 2)?;
-                    }
-                    (_, false) => {
-                        write!(f, " + ")?;
-                        write_expr(f, term, 2)?;
-                    }
-                }
+            if ends_in_number && is_negative(terms.first()) && !is_negative(terms.last()) {
+                terms.rotate_right(1);
             }
-            Ok(())
+            let sum = terms.into_iter().reduce(|sum, term| match term.strip_prefix('-') {
+                Some(positive) => format!("{sum} - {positive}"),
+                None => format!("{sum} + {term}"),
+            });
+            sum.unwrap_or_default()
         }
         Expr::Call(Function::Multiply, factors) => {
-            let factors = match factors.as_slice() {
-                [Expr::Number(-1.0), rest @ ..] => {
-                    write!(f, "-")?;
-                    rest
-                }
-                factors => factors,
+            let (sign, factors) = match factors.as_slice() {
+                [Expr::Number(-1.0), rest @ ..] => ("-", rest),
+                factors => ("", factors),
             };
-            for (index, factor) in factors.iter().enumerate() {
-                match (index, factor) {
-                    (0, Expr::Number(_)) => write_expr(f, factor, 0)?,
-                    (0, factor) => write_expr(f, factor, 2)?,
-                    (_, factor) => {
-                        write!(f, " * ")?;
-                        write_expr(f, factor, 3)?;
-                    }
-                }
-            }
-            Ok(())
+            let factors = factors.iter().enumerate().map(|factor| match factor {
+                (0, number @ Expr::Number(_)) => written(number, 0),
+                (0, factor) => written(factor, 2),
+                (_, factor) => written(factor, 3),
+            });
+            sign.to_owned() + &factors.collect::<Vec<_>>().join(" * ")
         }
         Expr::Call(function, arguments) => {
             let FunctionRow { name, kind, .. } = *function.row();
-            if let Kind::Sign(binding) = kind {
-                write_expr(f, &arguments[0], binding + 1)?;
-                write!(f, " {name} ")?;
-                return write_expr(f, &arguments[1], binding + 1);
-            }
-            write!(f, "{name}(")?;
-            for (index, argument) in arguments.iter().enumerate() {
-                write!(f, "{}", if index > 0 { ", " } else { "" })?;
-                write_expr(f, argument, 0)?;
-            }
-            write!(f, ")")
+            let (least, between) = match kind {
+                Kind::Sign(binding) => (binding + 1, format!(" {name} ")),
+                _ => (0, ", ".to_owned()),
+            };
+            let arguments = arguments.iter().map(|argument| written(argument, least)).collect::<Vec<_>>();
+            let arguments = arguments.join(&between);
+            if matches!(kind, Kind::Sign(_)) { arguments } else { format!("{name}({arguments})") }
         }
     }
 }
-
-/// A text as formulas have it: in quotes, with escapes that the parser reads.
-fn write_text(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
-    write!(f, "\"")?;
-    for c in text.chars() {
-        match ESCAPES.iter().find(|(_, meant)| *meant == c) {
-            Some((written, _)) => write!(f, "\\{written}")?,
-            None => write!(f, "{c}")?,
-        }
-    }
-    write!(f, "\"")
-}
-
-/// What follows a backslash in a text, and what it means.
-pub(super) const ESCAPES: [(char, char); 5] = [('n', '\n'), ('t', '\t'), ('r', '\r'), ('"', '"'), ('\\', '\\')];
 
 /// Why a formula cannot rank entries, and what to do; `None` if it can.
 pub(super) fn fault(expr: &Expr) -> Option<(&'static str, &'static str)> {

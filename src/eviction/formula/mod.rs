@@ -75,16 +75,6 @@ impl Formula {
         self.0.method
     }
 
-    /// Whether it needs the attention of the whole text.
-    pub fn reads_future(self) -> bool {
-        self.has(Word::FutureAttention)
-    }
-
-    /// Whether it depends on the cache's size.
-    pub fn depends_on_size(self) -> bool {
-        self.has(Word::Size)
-    }
-
     /// Whether it depends on which entries are protected.
     pub fn depends_on_protection(self) -> bool {
         self.0.expr.calls(&Function::depends_on_protection)
@@ -126,11 +116,6 @@ impl Formula {
             }
         });
         found
-    }
-
-    /// Whether it draws numbers.
-    pub fn draws(self) -> bool {
-        self.0.expr.has(&|word| matches!(word, Word::Random | Word::Gumbel))
     }
 }
 

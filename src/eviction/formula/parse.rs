@@ -3,9 +3,9 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::canonical::{ESCAPES, Expr, add, call, divide, multiply, negate};
+use super::canonical::{Expr, add, call, divide, multiply, negate};
 use super::vectors::FileVectors;
-use super::words::{Function, FunctionRow, Kind, WORDS, calls};
+use super::words::{Count, Function, FunctionRow, Kind, WORDS, calls};
 use crate::format::did_you_mean;
 
 /// Parentheses and calls inside each other.
@@ -13,10 +13,6 @@ const DEEPEST: usize = 50;
 const LONGEST: usize = 1000;
 /// Steps of a window.
 const MOST_STEPS: f64 = 10_000.0;
-/// Entries that are looked at beside one, and tokens of a block.
-const MOST_NEIGHBOURS: f64 = 10_000.0;
-/// Positions that are expected.
-const MOST_EXPECTED: f64 = 1_000_000.0;
 
 /// A formula that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,13 +34,12 @@ impl fmt::Display for FormulaError {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 enum Token<'a> {
     Number(f64),
     Name(&'a str),
     Symbol(&'a str),
-    /// With its quotes.
-    Text(&'a str),
+    Text(String),
     End,
 }
 
@@ -104,18 +99,19 @@ impl<'a> Parser<'a> {
                 let length = run(|c| c.is_ascii_alphanumeric() || c == '_');
                 (Token::Name(&rest[..length]), length)
             } else if first == '"' {
-                let mut escaped = false;
-                let end = rest[1..].find(|c| {
-                    let ends = c == '"' && !escaped;
-                    escaped = c == '\\' && !escaped;
-                    ends
-                });
-                let Some(end) = end else {
-                    let hint =
-                        "close it with a double quote; in a text write \\\" for a quote and \\\\ for a backslash";
-                    return Err(self.error(start..text.len(), "the text has no end", hint));
-                };
-                (Token::Text(&rest[..end + 2]), end + 2)
+                // Texts are written as JSON writes them.
+                let mut texts = serde_json::Deserializer::from_str(rest).into_iter();
+                match texts.next() {
+                    Some(Ok(text)) => (Token::Text(text), texts.byte_offset()),
+                    error => {
+                        let wrong = error.and_then(Result::err).map_or(rest.len(), |error| error.column());
+                        let place = start..start + rest.floor_char_boundary(wrong);
+                        let message = "the text has no end, or something in it has no meaning";
+                        let hint =
+                            "close it with a double quote, and write \\\" for a quote and \\\\ for a backslash";
+                        return Err(self.error(place, message, hint));
+                    }
+                }
             } else {
                 const SYMBOLS: [&str; 13] = ["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "(", ")", ","];
                 let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) else {
@@ -133,8 +129,8 @@ impl<'a> Parser<'a> {
         Ok(tokens)
     }
 
-    fn peek(&self) -> Token<'a> {
-        self.tokens[self.at].0
+    fn peek(&self) -> &Token<'a> {
+        &self.tokens[self.at].0
     }
 
     /// The next token. After the end it stays there.
@@ -147,7 +143,7 @@ impl<'a> Parser<'a> {
     /// The next token if it is one of these symbols.
     fn symbol(&mut self, of: &[&'static str]) -> Option<&'static str> {
         let Token::Symbol(symbol) = self.peek() else { return None };
-        let found = of.iter().copied().find(|other| *other == symbol);
+        let found = of.iter().copied().find(|other| other == symbol);
         if found.is_some() {
             self.next();
         }
@@ -226,14 +222,12 @@ impl<'a> Parser<'a> {
             (token, place) => {
                 let found = match token {
                     Token::End => "the formula ends where a value is expected".to_owned(),
-                    Token::Text(text) => format!("the text {text} is no value"),
+                    Token::Text(text) => {
+                        format!("the text {text:?} is no value: texts stand in dot, rotated_dot and token_in")
+                    }
                     _ => format!("a value is expected here, not `{}`", &self.text[place.clone()]),
                 };
-                let hint = match token {
-                    Token::Text(_) => "texts stand in dot, rotated_dot and token_in",
-                    _ => "a value is a number, a word, a call such as sum(attention), or ( )",
-                };
-                Err(self.error(place, found, hint))
+                Err(self.error(place, found, "a value is a number, a word, a call such as sum(attention), or ( )"))
             }
         }
     }
@@ -255,7 +249,7 @@ impl<'a> Parser<'a> {
     fn name(&mut self, name: &'a str, place: Range<usize>) -> Result<Expr, FormulaError> {
         let function = calls().find(|function| function.name == name);
         let word = WORDS.iter().find(|word| word.name == name);
-        let is_call = self.peek() == Token::Symbol("(");
+        let is_call = *self.peek() == Token::Symbol("(");
         match (function, word) {
             (Some(function), _) if is_call => self.arguments(function, place),
             (Some(function), _) => {
@@ -276,24 +270,21 @@ impl<'a> Parser<'a> {
     }
 
     fn arguments(&mut self, row: &FunctionRow, place: Range<usize>) -> Result<Expr, FormulaError> {
-        let FunctionRow { function, name, arguments: (fewest, most), meaning, .. } = *row;
+        let FunctionRow { function, name, arguments: (fewest, most), meaning, of_texts, .. } = *row;
         let (_, open) = self.next();
         let mut arguments = Vec::new();
         loop {
             let start = self.tokens[self.at].1.start;
-            let argument = if function.takes_texts() { self.text(name, meaning)? } else { self.comparison()? };
+            let argument = if of_texts { self.text(name, meaning)? } else { self.comparison()? };
             let written = start..self.tokens[self.at - 1].1.end;
-            match row.kind {
-                Kind::Steps if !arguments.is_empty() => {
-                    self.check_number(name, function, &argument, written)?;
+            arguments.push(argument);
+            match (row.kind, row.count) {
+                (Kind::Steps, _) if arguments.len() > 1 => self.check_number(row, &arguments, written)?,
+                (_, Some(count)) if arguments.len() == most => {
+                    self.check_count(name, count, &arguments, written)?
                 }
-                Kind::Entries if !arguments.is_empty() && most == 2 => {
-                    self.check_count(name, function, &argument, written)?
-                }
-                Kind::Own(_) if !function.takes_texts() => self.check_count(name, function, &argument, written)?,
                 _ => {}
             }
-            arguments.push(argument);
             if self.symbol(&[","]).is_none() {
                 break;
             }
@@ -330,96 +321,62 @@ impl<'a> Parser<'a> {
 
     /// An argument that is a text.
     fn text(&mut self, name: &str, meaning: &str) -> Result<Expr, FormulaError> {
-        let (token, place) = self.next();
-        let Token::Text(written) = token else {
-            let message = format!("`{name}` needs a text in double quotes here");
-            return Err(self.error(place, message, format!("write {name}{meaning}")));
-        };
-        let mut text = String::new();
-        let mut rest = written[1..written.len() - 1].chars();
-        while let Some(c) = rest.next() {
-            let meant = match c {
-                '\\' => rest
-                    .next()
-                    .and_then(|c| ESCAPES.iter().find(|(written, _)| *written == c))
-                    .map(|known| known.1),
-                c => Some(c),
-            };
-            let Some(meant) = meant else {
-                let known: Vec<String> = ESCAPES.iter().map(|(written, _)| format!("\\{written}")).collect();
-                let message = format!("a backslash in {written} is followed by something that has no meaning");
-                return Err(self.error(place, message, format!("known are {}", known.join(" "))));
-            };
-            text.push(meant);
+        let hint = format!("write {name}{meaning}");
+        match self.next() {
+            (Token::Text(text), place) if text.is_empty() => Err(self.error(place, "the text is empty", hint)),
+            (Token::Text(text), _) => Ok(Expr::Text(text)),
+            (_, place) => Err(self.error(place, format!("`{name}` needs a text in double quotes here"), hint)),
         }
-        if text.is_empty() {
-            return Err(self.error(place, "the text is empty", format!("write {name}{meaning}")));
-        }
-        Ok(Expr::Text(text))
     }
 
-    /// A number of entries, tokens or positions, written as such.
+    /// The last argument, where that is a whole number of something, written as such.
     fn check_count(
         &self,
         name: &str,
-        function: Function,
-        argument: &Expr,
+        Count { of, from, to, is_odd }: Count,
+        arguments: &[Expr],
         place: Range<usize>,
     ) -> Result<(), FormulaError> {
-        let (fewest, most, what) = match function {
-            Function::Smooth | Function::SmoothMax => (1.0, MOST_NEIGHBOURS, "entries"),
-            Function::Block => (1.0, MOST_NEIGHBOURS, "tokens"),
-            Function::LagScore => (2.0, MOST_NEIGHBOURS, "entries"),
-            _ => (1.0, MOST_EXPECTED, "positions"),
+        let is_allowed = |number: f64| {
+            let is_in_range = (f64::from(from)..=f64::from(to)).contains(&number);
+            number.fract() == 0.0 && is_in_range && (!is_odd || number % 2.0 == 1.0)
         };
-        let is_smooth = matches!(function, Function::Smooth | Function::SmoothMax);
-        let odd = if is_smooth { "an odd" } else { "a" };
-        match *argument {
-            Expr::Number(number)
-                if number.fract() == 0.0
-                    && (fewest..=most).contains(&number)
-                    && !(is_smooth && number % 2.0 == 0.0) =>
-            {
-                Ok(())
-            }
+        match arguments {
+            [.., Expr::Number(number)] if is_allowed(*number) => Ok(()),
             _ => {
-                let message = format!("`{name}` takes {odd} number of {what} from {fewest} to {most}");
-                Err(self.error(
-                    place,
-                    message,
-                    format!("write {odd} whole number, such as {}", if is_smooth { 5 } else { 64 }),
-                ))
+                let (a, example) = if is_odd { ("an odd", 5) } else { ("a", 64) };
+                let message = format!("`{name}` takes {a} number of {of} from {from} to {to}");
+                Err(self.error(place, message, format!("write {a} whole number, such as {example}")))
             }
         }
     }
 
-    /// The second argument of what remembers steps: a number, or arithmetic of numbers and `size`.
+    /// The last argument of what remembers steps: a number, or arithmetic of numbers and `size`.
     fn check_number(
         &self,
-        name: &str,
-        function: Function,
-        argument: &Expr,
+        &FunctionRow { name, function, .. }: &FunctionRow,
+        arguments: &[Expr],
         place: Range<usize>,
     ) -> Result<(), FormulaError> {
-        let what = if function == Function::Ema { "a factor" } else { "a number of steps" };
-        if !argument.is_constant() {
-            let message = format!("{what} of `{name}` is the same for all entries and steps");
-            return Err(self.error(place, message, "write a number, or arithmetic of numbers and `size`"));
-        }
-        let Expr::Number(number) = *argument else { return Ok(()) };
-        match function {
-            Function::Ema if !(0.0..=1.0).contains(&number) => {
-                Err(self.error(place, "a factor of `ema` lies between 0 and 1", "0.95 forgets half in 14 steps"))
+        let (message, hint) = match (function, arguments) {
+            (_, [.., argument]) if !argument.is_constant() => (
+                format!("the number of `{name}` is the same for all entries and steps"),
+                "write a number, or arithmetic of numbers and `size`",
+            ),
+            (Function::Ema, [.., Expr::Number(factor)]) if !(0.0..=1.0).contains(factor) => {
+                ("a factor of `ema` lies between 0 and 1".to_owned(), "0.95 forgets half in 14 steps")
             }
-            Function::Window | Function::Peak if number <= 0.0 => {
-                Err(self.error(place, format!("`{name}` needs at least 1 step"), "write a number such as 32"))
+            (Function::Window | Function::Peak, [.., Expr::Number(steps)])
+                if !(*steps > 0.0 && *steps <= MOST_STEPS) =>
+            {
+                (
+                    format!("`{name}` takes at least 1 and at most {MOST_STEPS} steps"),
+                    "write a number such as 32; sum and peak over all steps keep one number for every entry",
+                )
             }
-            Function::Window | Function::Peak if number > MOST_STEPS => {
-                let hint = "every step is kept for every entry; sum and peak over all steps keep one number";
-                Err(self.error(place, format!("`{name}` takes at most {MOST_STEPS} steps"), hint))
-            }
-            _ => Ok(()),
-        }
+            _ => return Ok(()),
+        };
+        Err(self.error(place, message, hint))
     }
 }
 

@@ -35,7 +35,7 @@ impl Operation {
     /// What has a value of its own, where that is not what its arguments' values belong to.
     fn per(self) -> Option<Per> {
         match self {
-            Operation::Word(word) => Some(word.per()),
+            Operation::Word(word) => Some(word.row().per),
             Operation::Numbered(function, _) => match function.row().kind {
                 Kind::Own(per) => Some(per),
                 _ => None,
@@ -51,7 +51,7 @@ impl Operation {
         match self {
             // It is an instruction only where it may change.
             Operation::Word(Word::Size) => false,
-            Operation::Word(word) => word.is_fixed(),
+            Operation::Word(word) => word.row().is_fixed,
             Operation::Dot { rotated, .. } => !rotated,
             Operation::TokenIn(_) => true,
             _ => false,

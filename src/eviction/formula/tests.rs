@@ -134,7 +134,7 @@ fn errors_name_their_place() {
         ("token_in(\"a\", 3)", "3", "needs a text in double quotes"),
         ("token_in(\"\")", "\"\"", "the text is empty"),
         ("token_in(\"a)", "\"a)", "the text has no end"),
-        (r#"token_in("\q")"#, r#""\q""#, "no meaning"),
+        (r#"token_in("\q")"#, r#""\q"#, "no meaning"),
         ("attention + \"a\"", "\"a\"", "is no value"),
         ("dot(\"nowhere.safetensors\", \"x\")", "dot", "\"nowhere.safetensors\" of `dot` cannot be used"),
         ("sum(reread_attention)", "sum(reread_attention)", "nothing to remember"),

@@ -1,12 +1,26 @@
-//! The words and functions of formulas, each a row of a table: what parser, documentation, schema, evaluation and kernels
-//! share.
-//!
-//! A kernel knows an operation by its place: words first, then functions (`lm/gpu/kernels/params.h`). It knows those up to
-//! `LAST_WORD` and `LAST_FUNCTION` of `lowered`; new ones come after them.
+//! The words and functions of formulas. Each is a row of `words.yaml`, which parser, documentation, schema and evaluation share.
+
+use std::sync::LazyLock;
+
+use indexmap::IndexMap;
+use serde::de::value::Error;
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use serde::{Deserialize, Deserializer};
+
+use crate::yaml::parse_yaml;
+
+/// A text that lives as long as the program.
+pub(in crate::eviction) type Text = &'static str;
+
+pub(in crate::eviction) fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Text, D::Error> {
+    Ok(String::deserialize(deserializer)?.leak())
+}
 
 /// What is known of an entry at a step. In the order of [`WORDS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Word {
+    #[default]
     Attention,
     Logit,
     Age,
@@ -26,7 +40,8 @@ pub enum Word {
 }
 
 /// What has a value of its own for a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Per {
     QueryHead,
     KeyValueHead,
@@ -35,80 +50,26 @@ pub enum Per {
 }
 
 /// A word, its meaning, and where its values are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct WordRow {
+    #[serde(skip)]
     pub word: Word,
-    pub name: &'static str,
-    pub meaning: &'static str,
-    per: Per,
+    #[serde(skip)]
+    pub name: Text,
+    #[serde(deserialize_with = "text")]
+    pub meaning: Text,
+    pub(super) per: Per,
     /// Whether it is known when an entry joins, or when the prompt is cut, and never changes.
-    is_fixed: bool,
+    #[serde(default)]
+    pub(super) is_fixed: bool,
 }
-
-const fn each_step(word: Word, name: &'static str, per: Per, meaning: &'static str) -> WordRow {
-    WordRow { word, name, meaning, per, is_fixed: false }
-}
-
-const fn fixed(word: Word, name: &'static str, per: Per, meaning: &'static str) -> WordRow {
-    WordRow { word, name, meaning, per, is_fixed: true }
-}
-
-/// Every word.
-pub const WORDS: &[WordRow] = &[
-    each_step(Word::Attention, "attention", Per::QueryHead, "attention from the newest query, of each query head"),
-    each_step(Word::Logit, "logit", Per::QueryHead, "the same before the softmax: q·k, scaled"),
-    each_step(Word::Age, "age", Per::Decision, "tokens read since the entry joined; the newest has 0"),
-    each_step(Word::Position, "position", Per::Decision, "the token's place in the text, from 0"),
-    fixed(Word::KeyNorm, "key_norm", Per::KeyValueHead, "L2 norm of the key"),
-    fixed(Word::ValueNorm, "value_norm", Per::KeyValueHead, "L1 norm of the value"),
-    fixed(Word::ValueNorm2, "value_norm2", Per::KeyValueHead, "L2 norm of the value"),
-    each_step(
-        Word::OutputShift,
-        "output_shift",
-        Per::QueryHead,
-        "L2 distance of the value from the head's output at this step, before the eviction",
-    ),
-    each_step(
-        Word::KeySimilarity,
-        "key_similarity",
-        Per::KeyValueHead,
-        "cosine of the key, as it is rotated now, with the mean of the normalised keys in the cache",
-    ),
-    each_step(
-        Word::FutureAttention,
-        "future_attention",
-        Per::Decision,
-        "attention that all later queries of the text pay under the full cache, mean over the decision's query heads; \
-         perplexity only",
-    ),
-    fixed(Word::Random, "random", Per::Decision, "a number from 0 to 1, drawn when the entry joins"),
-    each_step(Word::Gumbel, "gumbel", Per::QueryHead, "Gumbel noise, drawn at every step for every query head"),
-    fixed(Word::Size, "size", Per::Decision, "the cache size"),
-    fixed(
-        Word::ProjectedValueNorm,
-        "projected_value_norm",
-        Per::KeyValueHead,
-        "L1 norm of the value times the output weights, mean over the query heads of the key-value head (CriticalKV)",
-    ),
-    each_step(
-        Word::KeyRedundancy,
-        "key_redundancy",
-        Per::KeyValueHead,
-        "softmax over the entries of each key's mean cosine with all keys in the cache; a key's last one above 0.5, or the oldest, \
-         does not count (R-KV)",
-    ),
-    fixed(
-        Word::RereadAttention,
-        "reread_attention",
-        Per::KeyValueHead,
-        "the largest attention while the model is asked to repeat the prompt and reads it again, 2048 tokens at a time; over \
-         those, what was read again, and the prompt's first 4; 0 after the prompt (KVzip)",
-    ),
-];
 
 /// What makes one value of others. In the order of [`FUNCTIONS`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Function {
+    #[default]
     Add,
     Multiply,
     Divide,
@@ -148,7 +109,8 @@ pub enum Function {
 }
 
 /// What a function looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The values of one entry, written as a sign that binds so strongly: comparisons 0, sums 1, products 2.
     Sign(u8),
@@ -165,150 +127,72 @@ pub enum Kind {
 }
 
 /// A function and its meaning, which starts with its arguments.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct FunctionRow {
+    #[serde(skip)]
     pub function: Function,
     /// The name, or the sign.
-    pub name: &'static str,
+    #[serde(default, deserialize_with = "text")]
+    pub name: Text,
     pub kind: Kind,
     /// The fewest and the most arguments.
     pub arguments: (usize, usize),
-    pub meaning: &'static str,
+    #[serde(default, deserialize_with = "text")]
+    pub meaning: Text,
+    /// What the last argument may be, if that is a whole number.
+    pub(super) count: Option<Count>,
+    /// Whether its value depends on which entries are protected.
+    #[serde(default)]
+    of_protection: bool,
+    /// Whether its arguments are texts.
+    #[serde(default)]
+    pub(super) of_texts: bool,
 }
 
-const fn row(
-    function: Function,
-    name: &'static str,
-    kind: Kind,
-    arguments: (usize, usize),
-    meaning: &'static str,
-) -> FunctionRow {
-    FunctionRow { function, name, kind, arguments, meaning }
+/// A whole number of something.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Count {
+    #[serde(deserialize_with = "text")]
+    pub of: Text,
+    pub from: u32,
+    pub to: u32,
+    #[serde(default)]
+    pub is_odd: bool,
 }
 
-const fn sign(function: Function, name: &'static str, binding: u8) -> FunctionRow {
-    row(function, name, Kind::Sign(binding), (2, 2), "")
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tables {
+    words: IndexMap<String, WordRow>,
+    functions: IndexMap<String, FunctionRow>,
 }
+
+static TABLES: LazyLock<Tables> = LazyLock::new(|| {
+    parse_yaml(include_str!("words.yaml"), "words.yaml").expect("tests read the file of the program")
+});
+
+/// The word or function of a name in the file.
+fn of_name<T: DeserializeOwned>(name: &str) -> T {
+    let found: Result<T, Error> = T::deserialize(name.into_deserializer());
+    found.expect("tests read the file of the program")
+}
+
+/// Every word.
+pub static WORDS: LazyLock<Vec<WordRow>> = LazyLock::new(|| {
+    let rows = TABLES.words.iter();
+    rows.map(|(name, row)| WordRow { word: of_name(name), name, ..*row }).collect()
+});
 
 /// Every function, those that are written as a sign first.
-pub const FUNCTIONS: &[FunctionRow] = &[
-    sign(Function::Add, "+", 1),
-    sign(Function::Multiply, "*", 2),
-    sign(Function::Divide, "/", 2),
-    sign(Function::Less, "<", 0),
-    sign(Function::AtMost, "<=", 0),
-    sign(Function::Equal, "==", 0),
-    sign(Function::Unequal, "!=", 0),
-    row(Function::If, "if", Kind::Entry, (3, 3), "(c, a, b): a where c is not 0, otherwise b"),
-    row(Function::Min, "min", Kind::Entry, (2, 2), "(a, b): the smaller"),
-    row(Function::Max, "max", Kind::Entry, (2, 2), "(a, b): the larger"),
-    row(Function::Abs, "abs", Kind::Entry, (1, 1), "(x): without its sign"),
-    row(Function::Log, "log", Kind::Entry, (1, 1), "(x): the natural logarithm"),
-    row(Function::Exp, "exp", Kind::Entry, (1, 1), "(x): e to the power of x"),
-    row(Function::Sqrt, "sqrt", Kind::Entry, (1, 1), "(x): the square root"),
-    row(
-        Function::Sum,
-        "sum",
-        Kind::Steps,
-        (1, 1),
-        "(x): the sum over all steps since the entry joined, its own included",
-    ),
-    row(Function::Mean, "mean", Kind::Steps, (1, 1), "(x): the mean over these steps"),
-    row(Function::Std, "std", Kind::Steps, (1, 1), "(x): the standard deviation over these steps"),
-    row(
-        Function::Ema,
-        "ema",
-        Kind::Steps,
-        (2, 2),
-        "(x, g): S, where S <- g S + x at every step; g = 1 is the sum",
-    ),
-    row(Function::Peak, "peak", Kind::Steps, (1, 2), "(x) or (x, w): the largest of all steps, or of the last w"),
-    row(Function::Window, "window", Kind::Steps, (2, 2), "(x, w): the sum over the last w steps"),
-    row(Function::Count, "count", Kind::Steps, (1, 1), "(x): the number of steps at which x was not 0"),
-    row(
-        Function::Rank,
-        "rank",
-        Kind::Entries,
-        (1, 1),
-        "(x): how many entries that may be evicted have a lower x, or the same and are older",
-    ),
-    row(Function::Softmax, "softmax", Kind::Entries, (1, 1), "(x): over the entries in the cache"),
-    row(
-        Function::Share,
-        "share",
-        Kind::Entries,
-        (1, 1),
-        "(x): x divided by its sum over the entries in the cache",
-    ),
-    row(
-        Function::Pooled,
-        "pooled",
-        Kind::Heads,
-        (1, 1),
-        "(x): the mean or maximum over the query heads of the decision, as `pool` says",
-    ),
-    row(Function::PooledMean, "pooled_mean", Kind::Heads, (1, 1), "(x): the mean over these heads"),
-    row(Function::PooledMax, "pooled_max", Kind::Heads, (1, 1), "(x): the maximum over these heads"),
-    row(
-        Function::Smooth,
-        "smooth",
-        Kind::Entries,
-        (2, 2),
-        "(x, n): the sum of x over the n nearest entries in the cache, of those that may be evicted, divided by n (SnapKV)",
-    ),
-    row(Function::SmoothMax, "smooth_max", Kind::Entries, (2, 2), "(x, n): the largest x of the same entries"),
-    row(
-        Function::Block,
-        "block",
-        Kind::Entries,
-        (2, 2),
-        "(x, n): the mean of x over the entry's block of n consecutive tokens of the text; where the whole score is made of it, whole \
-         blocks are evicted, and a cache may hold fewer entries than its size (ChunkKV)",
-    ),
-    row(
-        Function::ExpectedAttention,
-        "expected_attention",
-        Kind::Own(Per::QueryHead),
-        (1, 1),
-        "(n): attention expected from the next n queries, by mean and covariance of those so far but the text's first 4; relative to \
-         the entries that may be evicted",
-    ),
-    row(
-        Function::ExpectedAttentionMean,
-        "expected_attention_mean",
-        Kind::Own(Per::QueryHead),
-        (1, 1),
-        "(n): the same by their mean alone",
-    ),
-    row(
-        Function::LagScore,
-        "lag_score",
-        Kind::Own(Per::KeyValueHead),
-        (1, 1),
-        "(n): how much key and value differ from the next n entries, as a rank from 0 to 1 among n entries; 1 for the newest (LagKV)",
-    ),
-    row(
-        Function::Dot,
-        "dot",
-        Kind::Own(Per::QueryHead),
-        (2, 2),
-        "(file, tensor): the key before rotation times a vector of the layer and head, of a safetensors file",
-    ),
-    row(
-        Function::RotatedDot,
-        "rotated_dot",
-        Kind::Own(Per::QueryHead),
-        (2, 2),
-        "(file, tensor): the same of the key as it is rotated now (Q-Filters)",
-    ),
-    row(
-        Function::TokenIn,
-        "token_in",
-        Kind::Own(Per::Decision),
-        (1, 64),
-        "(a, b, ...): 1 where the entry's token is one of these texts, such as \".\" or \"\\n\"; otherwise 0",
-    ),
-];
+pub static FUNCTIONS: LazyLock<Vec<FunctionRow>> = LazyLock::new(|| {
+    let named = |(key, row): (&'static String, &FunctionRow)| {
+        let name = if row.name.is_empty() { key } else { row.name };
+        FunctionRow { function: of_name(key), name, ..*row }
+    };
+    TABLES.functions.iter().map(named).collect()
+});
 
 /// The functions that are written as calls.
 pub fn calls() -> impl Iterator<Item = &'static FunctionRow> {
@@ -316,20 +200,8 @@ pub fn calls() -> impl Iterator<Item = &'static FunctionRow> {
 }
 
 impl Word {
-    fn row(self) -> &'static WordRow {
+    pub(super) fn row(self) -> &'static WordRow {
         &WORDS[self as usize]
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        self.row().name
-    }
-
-    pub(super) fn per(self) -> Per {
-        self.row().per
-    }
-
-    pub(super) fn is_fixed(self) -> bool {
-        self.row().is_fixed
     }
 }
 
@@ -343,15 +215,9 @@ impl Function {
         self.row().kind == Kind::Steps
     }
 
-    /// Whether its arguments are texts.
-    pub(super) fn takes_texts(self) -> bool {
-        matches!(self, Function::Dot | Function::RotatedDot | Function::TokenIn)
-    }
-
     /// Whether its value depends on which entries are protected.
     pub(super) fn depends_on_protection(self) -> bool {
-        use Function::{ExpectedAttention, ExpectedAttentionMean, LagScore, Rank, Smooth, SmoothMax};
-        matches!(self, Rank | Smooth | SmoothMax | ExpectedAttention | ExpectedAttentionMean | LagScore)
+        self.row().of_protection
     }
 
     /// Its value where all arguments are numbers; `None` if it looks at more than one entry at one step.

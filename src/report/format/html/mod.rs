@@ -7,7 +7,6 @@
 mod blocks;
 mod figure;
 mod json;
-mod live;
 mod page;
 mod points;
 #[cfg(test)]
@@ -19,7 +18,6 @@ mod tests;
 
 use anyhow::Result;
 
-pub use live::Live;
 pub use page::page_head;
 
 use super::{Files, Sources};
