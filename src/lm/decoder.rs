@@ -7,10 +7,10 @@ use super::altup::AltUp;
 use super::config::{HeadNorms, KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
 use super::delta::{DeltaNet, DeltaRows};
 use super::latent::LatentAttention;
-use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
+use super::layers::{Linear, Products, add, gated, rms_norm};
+use super::loader::Loader;
 use super::mlp::Mlp;
 use super::product::{Right, product};
-use super::weights::Weights;
 use crate::eviction::Heads;
 
 /// A layer's weights.
@@ -71,20 +71,21 @@ struct Norms {
 }
 
 impl Mixer {
-    /// Takes the matrices of attention.
-    fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Mixer> {
+    /// Takes what mixes tokens in layer `index`.
+    fn take(loader: &mut Loader<'_>, index: usize) -> Result<Mixer> {
+        let shape = loader.shape;
+        if let Some(delta) = shape.delta.filter(|_| shape.attention[index].is_recurrent) {
+            return Ok(Mixer::Delta(Box::new(DeltaNet::take(&mut loader.of("linear_attn"), delta)?)));
+        }
+        if let Some(latent) = shape.latent {
+            return Ok(Mixer::Latent(Box::new(LatentAttention::take(&mut loader.of("self_attn"), latent)?)));
+        }
         if shape.interleaved_rotation {
             let Heads { heads, kv_heads } = shape.heads_of(index);
-            weights.permute(&format!("model.layers.{index}.self_attn.q_proj.weight"), heads);
-            weights.permute(&format!("model.layers.{index}.self_attn.k_proj.weight"), kv_heads);
+            loader.permute("self_attn.q_proj.weight", heads);
+            loader.permute("self_attn.k_proj.weight", kv_heads);
         }
-        let mut matrices = take_matrices(weights, index, shape.attention_matrices(index), dtype, device)?;
+        let mut matrices = loader.linears(shape.attention_matrices(index))?;
         if shape.fused {
             let (query_rows, kv_rows) = shape.projected(index);
             let parts = matrices[0].split([query_rows, kv_rows, kv_rows])?;
@@ -97,26 +98,14 @@ impl Mixer {
         Ok(Mixer::Attention { query, key, value, output })
     }
 
-    fn matrices(&self) -> Vec<&Linear> {
+    /// Those whose products may be in integers.
+    fn linears(&mut self) -> Vec<&mut Linear> {
         match self {
             Mixer::Attention { query, key, value, output } => {
                 [query, output].into_iter().chain(key).chain(value).collect()
             }
-            Mixer::Latent(own) => own.matrices().collect(),
-            Mixer::Delta(net) => net.matrices().collect(),
-        }
-    }
-
-    fn in_integers(self) -> Mixer {
-        match self {
-            Mixer::Attention { query, key, value, output } => Mixer::Attention {
-                query: query.in_integers(),
-                key: key.map(Linear::in_integers),
-                value: value.map(Linear::in_integers),
-                output: output.in_integers(),
-            },
-            Mixer::Latent(own) => Mixer::Latent(Box::new(own.in_integers())),
-            Mixer::Delta(net) => Mixer::Delta(Box::new(net.in_integers())),
+            Mixer::Latent(own) => own.linears(),
+            Mixer::Delta(net) => net.linears(),
         }
     }
 
@@ -130,120 +119,64 @@ impl Mixer {
 }
 
 impl Layer {
-    /// Takes layer `index` of a checkpoint, rounded to `dtype`.
-    pub fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Layer> {
+    /// Takes layer `index`.
+    pub fn take(loader: &mut Loader<'_>, index: usize) -> Result<Layer> {
+        let shape = loader.shape;
         let lengths = shape.layer_norms(index);
-        let mut norm = |name: Option<&str>| -> Result<Option<Tensor>> {
-            let of_name = |(other, _): &&(&str, usize)| Some(*other) == name;
-            let Some((name, length)) = lengths.iter().find(of_name) else { return Ok(None) };
-            let name = format!("model.layers.{index}.{name}.weight");
-            Ok(Some(take_norm(weights, &name, *length, shape, dtype, device)?))
+        let mut norm = |name: Option<&str>| {
+            let known = lengths.iter().find(|(other, _)| Some(*other) == name);
+            known.map(|(name, length)| loader.norm(name, *length)).transpose()
         };
-        let ones = || Tensor::ones(shape.head_dim_of(index), compute_type(device, dtype, false), device);
+        let (before_attention, after_attention) =
+            (norm(shape.norms.before_attention)?, norm(shape.norms.after_attention)?);
+        let (before_mlp, after_mlp) = (norm(shape.norms.before_mlp)?, norm(shape.norms.after_mlp)?);
+        let (query, key, of_per_layer) =
+            (norm(Some(QUERY_NORM))?, norm(Some(KEY_NORM))?, norm(Some(PER_LAYER_NORM))?);
+        // What norms without a weight are multiplied by.
+        let mut ones = |has: bool| match has {
+            true => Ok(Some(loader.ones(shape.head_dim_of(index))?)),
+            false => anyhow::Ok(None),
+        };
         // As long after the rotation as before it.
         let is_rotated = shape.ropes[shape.attention[index].rope].dims > 0;
-        let unweighted = shape.norms.of_heads == HeadNorms::OfRotated && is_rotated;
+        let of_rotated = shape.norms.of_heads == HeadNorms::OfRotated && is_rotated;
         let norms = Norms {
-            before_attention: norm(shape.norms.before_attention)?,
-            after_attention: norm(shape.norms.after_attention)?,
-            before_mlp: norm(shape.norms.before_mlp)?,
-            after_mlp: norm(shape.norms.after_mlp)?,
-            query: match unweighted {
-                true => Some(ones()?),
-                false => norm(Some(QUERY_NORM))?,
-            },
-            key: match unweighted {
-                true => Some(ones()?),
-                false => norm(Some(KEY_NORM))?,
-            },
-            // It has no weight.
-            value: match shape.value_norm {
-                true => Some(ones()?),
-                false => None,
-            },
+            before_attention,
+            after_attention,
+            before_mlp,
+            after_mlp,
+            query: query.or(ones(of_rotated)?),
+            key: key.or(ones(of_rotated)?),
+            value: ones(shape.value_norm)?,
         };
-        let of_per_layer = norm(Some(PER_LAYER_NORM))?;
-        let mixer = match shape.delta.filter(|_| shape.attention[index].is_recurrent) {
-            Some(delta) => Mixer::Delta(Box::new(DeltaNet::take(weights, index, shape, delta, dtype, device)?)),
-            None => match shape.latent {
-                Some(own) => {
-                    Mixer::Latent(Box::new(LatentAttention::take(weights, index, shape, own, dtype, device)?))
-                }
-                None => Mixer::take(weights, index, shape, dtype, device)?,
-            },
-        };
+        let mixer = Mixer::take(loader, index)?;
         let sinks = match shape.sinks {
-            true => {
-                let name = format!("model.layers.{index}.self_attn.sinks");
-                weights.take(&name, &[shape.heads.heads], DType::F32, &Device::Cpu)?.to_vec1()?
-            }
+            true => loader.numbers("self_attn.sinks", &[shape.heads.heads])?,
             false => Vec::new(),
         };
-        let mlp = Mlp::take(weights, index, shape, dtype, device)?;
-        let mut matrices = take_matrices(weights, index, shape.per_layer_matrices(), dtype, device)?.into_iter();
+        let mlp = Mlp::take(loader, index)?;
+        let mut matrices = loader.linears(shape.per_layer_matrices())?.into_iter();
         let per_layer = match (matrices.next(), matrices.next(), of_per_layer) {
             (Some(gate), Some(projection), Some(norm)) => Some(PerLayer { gate, projection, norm }),
             _ => None,
         };
         let scalar = match shape.layer_scalar {
-            true => {
-                let name = format!("model.layers.{index}.layer_scalar");
-                Some(weights.take(&name, &[1], DType::F64, &Device::Cpu)?.to_vec1()?[0])
-            }
+            true => loader.numbers("layer_scalar", &[1])?.pop(),
             false => None,
         };
-        let altup = AltUp::take(weights, index, shape, dtype, device)?;
+        let altup = shape.altup.as_ref().map(|own| AltUp::take(loader, own)).transpose()?;
         Ok(Layer { norms, mixer, sinks, mlp, per_layer, altup, scalar })
     }
 
-    /// The same layer with products in integers, where these keep its weights.
-    #[must_use]
-    pub fn in_integers(self) -> Layer {
-        let per_layer = self.per_layer.map(|own| PerLayer {
-            gate: own.gate.in_integers(),
-            projection: own.projection.in_integers(),
-            ..own
-        });
-        Layer { mixer: self.mixer.in_integers(), mlp: self.mlp.in_integers(), per_layer, ..self }
+    /// Those whose products may be in integers.
+    pub fn linears(&mut self) -> Vec<&mut Linear> {
+        let per_layer = self.per_layer.iter_mut().flat_map(|own| [&mut own.gate, &mut own.projection]);
+        self.mixer.linears().into_iter().chain(self.mlp.linears()).chain(per_layer).collect()
     }
 
     /// Logits of attention sinks (heads), or none.
     pub fn sinks(&self) -> &[f32] {
         &self.sinks
-    }
-
-    /// Whether any product is in integers.
-    pub fn is_in_integers(&self) -> bool {
-        self.matrices().any(Linear::is_in_integers) || self.mlp.is_in_integers()
-    }
-
-    /// Those outside the MLP.
-    fn matrices(&self) -> impl Iterator<Item = &Linear> {
-        let per_layer = self.per_layer.iter().flat_map(|own| [&own.gate, &own.projection]);
-        self.mixer.matrices().into_iter().chain(per_layer)
-    }
-
-    /// Bytes of the weights in memory.
-    pub fn bytes(&self) -> usize {
-        let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key, value } = &self.norms;
-        let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key, value];
-        let norms = norms.into_iter().flatten().chain(self.per_layer.as_ref().map(|own| &own.norm));
-        let of_vectors = match &self.mixer {
-            Mixer::Latent(own) => own.norm_bytes(),
-            Mixer::Delta(net) => net.vector_bytes(),
-            Mixer::Attention { .. } => 0,
-        };
-        of_vectors
-            + norms.map(bytes_of).sum::<usize>()
-            + self.matrices().map(Linear::bytes).sum::<usize>()
-            + self.mlp.bytes()
-            + self.altup.as_ref().map_or(0, AltUp::bytes)
     }
 
     /// What attention, or what stands in its place, reads of x (rows, hidden).
@@ -369,33 +302,6 @@ impl Layer {
             None => x,
         })
     }
-}
-
-/// Takes matrices of layer `index`, by their names in it and their sides (out, in).
-pub(super) fn take_matrices(
-    weights: &mut Weights,
-    index: usize,
-    matrices: Vec<(&str, usize, usize)>,
-    dtype: DType,
-    device: &Device,
-) -> Result<Vec<Linear>> {
-    let take = |(name, out, input): (&str, usize, usize)| {
-        Linear::take(weights, &format!("model.layers.{index}.{name}"), (out, input), dtype, device)
-    };
-    matrices.into_iter().map(take).collect()
-}
-
-/// Takes the weight of a norm. A GGUF file has 1 + w where a checkpoint has w.
-pub(super) fn take_norm(
-    weights: &mut Weights,
-    name: &str,
-    length: usize,
-    shape: &ModelShape,
-    dtype: DType,
-    device: &Device,
-) -> Result<Tensor> {
-    let weight = weights.take(name, &[length], dtype, device)?.to_dtype(compute_type(device, dtype, false))?;
-    Ok(if shape.norm_adds_one && !weights.is_gguf() { (weight + 1.0)? } else { weight })
 }
 
 /// RMSNorm, if there is one: of whole rows, or of every head, as long as the weight is.

@@ -9,10 +9,9 @@ use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use super::config::{DeltaShape, ModelShape};
-use super::decoder::take_norm;
+use super::config::DeltaShape;
 use super::layers::{Linear, Products};
-use super::weights::Weights;
+use super::loader::Loader;
 use crate::vector;
 
 /// A layer's weights.
@@ -64,54 +63,25 @@ impl DeltaState {
 }
 
 impl DeltaNet {
-    /// Takes that of layer `index`.
-    pub fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        own: DeltaShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<DeltaNet> {
-        let at = format!("model.layers.{index}.linear_attn");
-        let (channels, heads) = (own.channels(), own.value_heads);
-        let mut vector = |name: &str, sides: &[usize]| -> Result<Vec<f32>> {
-            let tensor = weights.take(&format!("{at}.{name}"), sides, DType::F32, &Device::Cpu)?;
-            Ok(tensor.flatten_all()?.to_vec1()?)
-        };
-        let by_channel = vector("conv1d.weight", &[channels, 1, own.kernel])?;
-        let convolution =
+    pub fn take(loader: &mut Loader<'_>, own: DeltaShape) -> Result<DeltaNet> {
+        let (channels, heads, hidden) = (own.channels(), own.value_heads, loader.shape.hidden);
+        let by_channel: Vec<f32> = loader.numbers("conv1d.weight", &[channels, 1, own.kernel])?;
+        let convolution: Vec<f32> =
             (0..own.kernel).flat_map(|tap| by_channel.iter().skip(tap).step_by(own.kernel)).copied().collect();
-        let decay = vector("A_log", &[heads])?.into_iter().map(f32::exp).collect();
-        let decay_bias = vector("dt_bias", &[heads])?;
+        let decay: Vec<f32> = loader.numbers("A_log", &[heads])?.into_iter().map(f32::exp).collect();
+        let decay_bias: Vec<f32> = loader.numbers("dt_bias", &[heads])?;
         // Unlike other norms of these families it multiplies by w, not by 1 + w.
-        let plain = ModelShape { norm_adds_one: false, ..shape.clone() };
-        let norm =
-            take_norm(weights, &format!("{at}.norm.weight"), own.value_dim, &plain, DType::F32, &Device::Cpu)?;
-        let inputs = own
-            .inputs()
-            .into_iter()
-            .map(|(name, out)| Linear::take(weights, &format!("{at}.{name}"), (out, shape.hidden), dtype, device));
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let output =
-            Linear::take(weights, &format!("{at}.out_proj"), (shape.hidden, own.values()), dtype, device)?;
-        Ok(DeltaNet { shape: own, inputs, convolution, decay, decay_bias, norm: norm.to_vec1()?, output })
+        let norm: Vec<f32> = loader.numbers("norm.weight", &[own.value_dim])?;
+        loader.count([&convolution, &decay, &decay_bias, &norm].map(|vector| size_of_val(&vector[..])));
+        let inputs = own.inputs().into_iter().map(|(name, out)| (name, out, hidden));
+        let inputs = loader.linears(inputs.collect())?;
+        let output = loader.linear("out_proj", (hidden, own.values()))?;
+        Ok(DeltaNet { shape: own, inputs, convolution, decay, decay_bias, norm, output })
     }
 
-    pub fn matrices(&self) -> impl Iterator<Item = &Linear> {
-        self.inputs.iter().chain([&self.output])
-    }
-
-    #[must_use]
-    pub fn in_integers(self) -> DeltaNet {
-        let inputs = self.inputs.into_iter().map(Linear::in_integers).collect();
-        DeltaNet { inputs, output: self.output.in_integers(), ..self }
-    }
-
-    /// Bytes of what is no matrix.
-    pub fn vector_bytes(&self) -> usize {
-        let DeltaNet { convolution, decay, decay_bias, norm, .. } = self;
-        [convolution, decay, decay_bias, norm].map(|vector| size_of_val(&vector[..])).iter().sum()
+    /// Those whose products may be in integers.
+    pub fn linears(&mut self) -> Vec<&mut Linear> {
+        self.inputs.iter_mut().chain([&mut self.output]).collect()
     }
 
     /// What rows x (rows, hidden), after the layer's norm, bring.

@@ -12,7 +12,6 @@ use rayon::prelude::*;
 use super::config::Activation;
 use super::integers::{self, IntegerMatrix, IntegerRows};
 use super::matrix::{Matrix, Number, multiply_few};
-use super::weights::Weights;
 use crate::vector;
 
 /// y = x W^T + b.
@@ -112,50 +111,6 @@ impl Weight {
 }
 
 impl Linear {
-    /// Takes `name.weight` (out, in), and `name.bias` (out) if the checkpoint has one, rounded to `dtype`.
-    pub fn take(
-        weights: &mut Weights,
-        name: &str,
-        (out, input): (usize, usize),
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Linear> {
-        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
-        let biased = weights.has(&bias);
-        let weight = weights.take_matrix(&weight, (out, input), dtype, device)?;
-        Ok(Linear::new(weight, if biased { Some(weights.take(&bias, &[out], dtype, device)?) } else { None }))
-    }
-
-    /// Takes `count` matrices of the same sides, `prefix.0.part`, `prefix.1.part` and so on, or stacked in one tensor `prefix.part`.
-    pub fn take_stacked(
-        weights: &mut Weights,
-        prefix: &str,
-        part: &str,
-        count: usize,
-        sides: (usize, usize),
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Vec<Linear>> {
-        let name = |index| format!("{prefix}.{index}.{part}");
-        // Some checkpoints give the stack itself no ending.
-        weights.unstack(&format!("{prefix}.{part}"), count, |index| format!("{}.weight", name(index)))?;
-        for kind in ["weight", "bias"] {
-            weights
-                .unstack(&format!("{prefix}.{part}.{kind}"), count, |index| format!("{}.{kind}", name(index)))?;
-        }
-        (0..count).map(|index| Linear::take(weights, &name(index), sides, dtype, device)).collect()
-    }
-
-    /// Of a matrix (out, in) and a bias (out) that are on the host, for products on a device.
-    pub fn of(matrix: &Tensor, bias: Option<&Tensor>, device: &Device) -> Result<Linear> {
-        let matrix = matrix.contiguous()?;
-        let weight = match device.is_cpu() {
-            true => Weight::Host(Arc::new(Matrix::new(&matrix)?)),
-            false => Weight::Device(matrix.to_device(device)?),
-        };
-        Ok(Linear::new(weight, bias.map(|bias| bias.to_device(device)).transpose()?))
-    }
-
     pub fn new(weight: Weight, bias: Option<Tensor>) -> Linear {
         Linear { weight, bias }
     }
@@ -246,21 +201,14 @@ impl Linear {
         self.weight.products(x)
     }
 
-    /// The same layer with products in integers, if these keep what its weights are stored as. Nothing changes on a device.
-    #[must_use]
-    pub fn in_integers(self) -> Linear {
-        let weight = match self.weight {
-            Weight::Host(matrix) => match IntegerMatrix::new(&matrix) {
-                Some(integers) => Weight::Integers(Arc::new(integers)),
-                None => Weight::Host(matrix),
-            },
-            other => other,
-        };
-        Linear { weight, bias: self.bias }
-    }
-
-    /// Whether products are in integers.
-    pub fn is_in_integers(&self) -> bool {
+    /// Makes its products ones in integers, if these keep what its weights are stored as, and says whether they are. Nothing changes on a
+    /// device.
+    pub fn use_integers(&mut self) -> bool {
+        if let Weight::Host(matrix) = &self.weight
+            && let Some(integers) = IntegerMatrix::new(matrix)
+        {
+            self.weight = Weight::Integers(Arc::new(integers));
+        }
         matches!(self.weight, Weight::Integers(_))
     }
 }

@@ -21,6 +21,7 @@ mod host;
 mod integers;
 mod latent;
 mod layers;
+mod loader;
 mod matrix;
 mod memory;
 mod mlp;

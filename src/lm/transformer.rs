@@ -18,11 +18,12 @@ use rayon::prelude::*;
 use super::altup::{AltUp, AltUpEnds};
 use super::attention::{AttentionShape, LayerTokens, TextTokens};
 use super::config::{ModelShape, PerLayerInput};
-use super::decoder::{Layer, Projected, take_norm};
+use super::decoder::{Layer, Projected};
 use super::delta::DeltaRows;
 use super::device::Device;
 use super::gpu::GpuAttention;
-use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
+use super::layers::{Linear, Products, Weight, compute_type, on_host, rms_norm};
+use super::loader::Loader;
 use super::memory::{Memory, MemoryPlan};
 use super::parts::joined;
 use super::rope::{Angles, Rope};
@@ -60,6 +61,7 @@ pub struct LanguageModel {
     /// What they are rounded to.
     dtype: DType,
     arithmetic: Arithmetic,
+    weight_bytes: usize,
     stop: Arc<AtomicBool>,
     tokenizer: Option<Arc<Tokenizer>>,
     pub(super) repeat_request: Option<RepeatRequest>,
@@ -199,27 +201,24 @@ impl LanguageModel {
             (matrix(input)?, matrix(output)?)
         };
 
-        let per_layer = match shape.per_layer_input {
-            None => None,
-            Some(PerLayerInput { dims: dim, vocab }) => {
-                let width = shape.layers * dim;
-                let name = "model.per_layer_model_projection";
-                let norm =
-                    take_norm(&mut weights, "model.per_layer_projection_norm.weight", dim, &shape, dtype, device)?;
-                let embedding = "model.embed_tokens_per_layer.weight";
-                Some(PerLayerInputs {
-                    embedding: weights.take_matrix(embedding, (vocab, width), dtype, device)?,
-                    projection: Linear::take(&mut weights, name, (width, hidden), dtype, device)?,
-                    norm,
-                })
-            }
-        };
-        let altup = AltUpEnds::take(&mut weights, &shape, dtype, device)?;
+        weights.held = embedding.bytes() + if shape.tied { 0 } else { head.bytes() };
+        let mut loader = Loader::new(&mut weights, &shape, dtype, device);
+        let per_layer = shape.per_layer_input.map(|PerLayerInput { dims, vocab }| {
+            let width = shape.layers * dims;
+            anyhow::Ok(PerLayerInputs {
+                norm: loader.norm("per_layer_projection_norm", dims)?,
+                embedding: loader.matrix("embed_tokens_per_layer", (vocab, width))?,
+                projection: loader.linear("per_layer_model_projection", (width, hidden))?,
+            })
+        });
+        let per_layer = per_layer.transpose()?;
+        let altup = shape.altup.as_ref().map(|own| AltUpEnds::take(&mut loader, own)).transpose()?;
         let layers = (0..shape.layers)
-            .map(|index| Layer::take(&mut weights, index, &shape, dtype, device))
+            .map(|index| Layer::take(&mut loader.of(&format!("layers.{index}")), index))
             .collect::<Result<Vec<_>>>()?;
-        let norm = take_norm(&mut weights, "model.norm.weight", hidden, &shape, dtype, device)?;
+        let norm = loader.norm("norm", hidden)?;
         weights.leave_out_layers(shape.layers..shape.layers.saturating_add(shape.prediction_layers));
+        let weight_bytes = weights.held;
         weights.finish()?;
         Ok(LanguageModel {
             ropes: shape.ropes.iter().map(Rope::new).collect(),
@@ -233,6 +232,7 @@ impl LanguageModel {
             stored,
             dtype,
             arithmetic: Arithmetic::F32,
+            weight_bytes,
             stop: Arc::default(),
             tokenizer: None,
             repeat_request: None,
@@ -250,7 +250,7 @@ impl LanguageModel {
     ///
     /// # Errors
     /// `fast` on a GPU, and where no weight is stored in a way that integers keep.
-    pub fn with_arithmetic(self, arithmetic: Arithmetic) -> Result<LanguageModel> {
+    pub fn with_arithmetic(mut self, arithmetic: Arithmetic) -> Result<LanguageModel> {
         if arithmetic == Arithmetic::F32 {
             return Ok(self);
         }
@@ -259,16 +259,26 @@ impl LanguageModel {
             "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
              hint: leave `arithmetic` out, or choose `--device cpu`"
         );
-        let layers: Vec<Layer> = self.layers.into_iter().map(Layer::in_integers).collect();
-        let head = self.head.in_integers();
+        let mut is_used = false;
+        let mut held = self.weight_bytes;
+        let of_layers = self.layers.iter_mut().flat_map(Layer::linears);
+        let of_inputs = self.per_layer.iter_mut().map(|own| &mut own.projection);
+        for linear in of_layers.chain(of_inputs) {
+            held -= linear.bytes();
+            is_used |= linear.use_integers();
+            held += linear.bytes();
+        }
+        let stored = self.head.bytes();
+        is_used |= self.head.use_integers();
+        if !self.shape.tied {
+            held = held - stored + self.head.bytes();
+        }
         ensure!(
-            head.is_in_integers() || layers.iter().any(Layer::is_in_integers),
+            is_used,
             "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
              hint: leave `arithmetic` out, or round them with `dtype: bf16`"
         );
-        let per_layer =
-            self.per_layer.map(|own| PerLayerInputs { projection: own.projection.in_integers(), ..own });
-        Ok(LanguageModel { layers, head, per_layer, arithmetic, ..self })
+        Ok(LanguageModel { arithmetic, weight_bytes: held, ..self })
     }
 
     /// The same model, asked in other words to repeat prompts.
@@ -304,13 +314,7 @@ impl LanguageModel {
 
     /// Bytes of the weights in memory.
     pub fn weight_bytes(&self) -> u64 {
-        let head = if self.shape.tied { 0 } else { self.head.bytes() };
-        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        let of_inputs =
-            |own: &PerLayerInputs| own.embedding.bytes() + own.projection.bytes() + bytes_of(&own.norm);
-        let per_layer =
-            self.per_layer.as_ref().map_or(0, of_inputs) + self.altup.as_ref().map_or(0, AltUpEnds::bytes);
-        (self.embedding.bytes() + head + bytes_of(&self.norm) + layers + per_layer) as u64
+        self.weight_bytes as u64
     }
 
     /// The device that products with weights run on.

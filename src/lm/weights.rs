@@ -40,6 +40,8 @@ pub(super) struct Weights {
     tensors: BTreeMap<String, TensorLocation>,
     /// If they are in a GGUF file.
     architecture: Option<&'static Architecture>,
+    /// Bytes in memory of what was taken of a model.
+    pub held: usize,
 }
 
 /// The bytes of a file, on disk or in memory.
@@ -526,7 +528,8 @@ mod tests {
             let tensors = BTreeMap::from([("output.weight".to_owned(), location)]);
             let data: Box<dyn Data> = Box::new(Cursor::new(Vec::new()));
             let architecture = Architecture::named("llama").ok();
-            Weights { files: vec![("m.gguf".into(), data)], tensors, architecture }.dtype().unwrap()
+            let files = vec![("m.gguf".into(), data)];
+            Weights { files, tensors, architecture, held: 0 }.dtype().unwrap()
         };
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW - 1), ("q4_k".to_owned(), DType::F32));
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW), ("q4_k".to_owned(), DType::BF16));
