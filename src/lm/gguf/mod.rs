@@ -11,18 +11,17 @@ mod splits;
 mod tokenizer;
 mod types;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::GgmlDType;
-use candle_core::quantized::gguf_file::Value as Field;
+use serde_json::{Map, Value};
 
 pub(super) use architectures::Architecture;
 pub(super) use blocks::Blocks;
-use header::{Header, ListedTensor, integer};
+use header::{Header, ListedTensor};
 pub(super) use types::StoredType;
 
 /// The extension of such files.
@@ -40,7 +39,7 @@ const MOST_FACTORS: usize = 1 << 14;
 
 /// The header of a file.
 pub(super) struct Gguf {
-    pub fields: HashMap<String, Field>,
+    pub fields: Map<String, Value>,
     pub architecture: &'static Architecture,
     pub tensors: Vec<StoredTensor>,
     /// What the frequencies of positions are divided by, if the file says.
@@ -106,17 +105,17 @@ impl Gguf {
         text(&self.fields, name)
     }
 }
-fn text<'f>(fields: &'f HashMap<String, Field>, name: &str) -> Result<&'f str> {
+fn text<'f>(fields: &'f Map<String, Value>, name: &str) -> Result<&'f str> {
     match fields.get(name) {
-        Some(Field::String(text)) => Ok(text),
+        Some(Value::String(text)) => Ok(text),
         Some(_) => bail!("{name} in its metadata is no text"),
         None => bail!("the text {name} is missing from its metadata"),
     }
 }
 
 /// Checks that the file is a whole model.
-fn check_kind(fields: &HashMap<String, Field>) -> Result<()> {
-    let number = |name: &str| fields.get(name).and_then(integer);
+fn check_kind(fields: &Map<String, Value>) -> Result<()> {
+    let number = |name: &str| fields.get(name).and_then(Value::as_u64);
     if let Some(parts) = number("split.count").filter(|parts| *parts > 1) {
         let part = number("split.no").unwrap_or(0).saturating_add(1);
         bail!(
