@@ -51,6 +51,9 @@ pub struct LongRope {
 }
 
 impl RopeShape {
+    /// That of layers without positions.
+    pub const NONE: RopeShape = RopeShape { theta: 1.0, scaling: RopeScaling::None, dims: 0 };
+
     /// Reads `record`, which is `rope_scaling` or `rope_parameters` or a part of it, for heads of `head_dim`. `config` is the
     /// whole file, in which transformers 4 has some of the settings.
     ///

@@ -44,7 +44,7 @@ impl<'j> Config<'j> {
         Ok(size)
     }
 
-    fn required(&self, name: &str, most: usize) -> Result<usize> {
+    pub fn required(&self, name: &str, most: usize) -> Result<usize> {
         self.size(name, most)?.with_context(|| format!("the number {name} is missing"))
     }
 
@@ -108,7 +108,7 @@ impl<'j> Config<'j> {
     }
 
     /// The settings of rotations: transformers 5 writes `rope_parameters`, transformers 4 `rope_scaling`.
-    fn rope_record(&self) -> &'j Value {
+    pub fn rope_record(&self) -> &'j Value {
         let (old, new) = (&self.json["rope_scaling"], &self.json["rope_parameters"]);
         if new.is_null() { old } else { new }
     }
@@ -126,22 +126,48 @@ impl<'j> Config<'j> {
         Ok(vec![local, RopeShape::parse(full, self.json, theta, head_dim)?])
     }
 
-    /// For each layer, whether it has a window: `layer_types`, or the family's pattern.
-    pub fn sliding(&self, layers: usize, pattern: impl Fn(usize) -> bool) -> Result<Vec<bool>> {
-        let Some(types): Option<Vec<String>> = self.field("layer_types")? else {
-            return Ok((0..layers).map(pattern).collect());
+    /// A list with an entry for each layer.
+    pub fn by_layer<T: Deserialize<'j>>(&self, name: &str, layers: usize) -> Result<Option<Vec<T>>> {
+        let list: Option<Vec<T>> = self.field(name)?;
+        let entries = list.as_ref().map_or(layers, Vec::len);
+        ensure!(entries == layers, "{name} has {entries} entries, and num_hidden_layers is {layers}");
+        Ok(list)
+    }
+
+    /// For each layer, whether it is of the first of two kinds: `layer_types`, or the family's pattern.
+    pub fn layer_types(
+        &self,
+        layers: usize,
+        [kind, other]: [&str; 2],
+        pattern: impl Fn(usize) -> bool,
+    ) -> Result<Vec<bool>> {
+        let types = match self.by_layer::<&str>("layer_types", layers)? {
+            Some(types) => types,
+            None => return Ok((0..layers).map(pattern).collect()),
         };
+        let unknown = types.iter().find(|own| ![kind, other].contains(own));
         ensure!(
-            types.len() == layers,
-            "layer_types has {} entries, and num_hidden_layers is {layers}",
-            types.len()
+            unknown.is_none(),
+            "layer_types has {:?}; only {other} and {kind} are computed here",
+            unknown.unwrap_or(&"")
         );
-        let sliding = types.iter().map(|name| match name.as_str() {
-            SLIDING => Ok(true),
-            FULL => Ok(false),
-            other => bail!("layer_types has {other:?}; only {FULL} and {SLIDING} are computed here"),
-        });
-        sliding.collect()
+        Ok(types.iter().map(|own| *own == kind).collect())
+    }
+
+    /// For each layer, whether it has a window.
+    pub fn sliding(&self, layers: usize, pattern: impl Fn(usize) -> bool) -> Result<Vec<bool>> {
+        self.layer_types(layers, [SLIDING, FULL], pattern)
+    }
+
+    /// For each layer, whether it has positions: `no_rope_layers`, where an empty list is none, or all but every fourth.
+    pub fn rotated(&self, layers: usize) -> Result<Vec<bool>> {
+        let every = self.size("no_rope_layer_interval", usize::MAX)?.unwrap_or(4);
+        Ok(match self.json["no_rope_layers"].as_array().filter(|list| !list.is_empty()) {
+            Some(_) => {
+                self.by_layer("no_rope_layers", layers)?.into_iter().flatten().map(|own: u8| own != 0).collect()
+            }
+            None => (1..=layers).map(|layer| layer % every != 0).collect(),
+        })
     }
 
     /// The experts of a mixture, as Qwen's configurations say it; for missing keys their number, how many a token goes to, and the
@@ -184,23 +210,17 @@ impl<'j> Config<'j> {
 /// More experts than any layer has, and so few that the parameters of the largest network do not overflow.
 const MOST_EXPERTS: usize = 1 << 11;
 
-const SLIDING: &str = "sliding_attention";
-const FULL: &str = "full_attention";
+pub(super) const SLIDING: &str = "sliding_attention";
+pub(super) const FULL: &str = "full_attention";
 
 /// Layers of which some have a window.
 pub(super) fn windows(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    sliding
-        .iter()
-        .map(|sliding| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::FULL })
-        .collect()
+    let layer = |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::FULL };
+    sliding.iter().map(layer).collect()
 }
 
 /// The same, where layers with a window have the first rotation and the others the second.
 pub(super) fn windows_and_ropes(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    let layer = |sliding: &bool| LayerAttention {
-        window: window.filter(|_| *sliding),
-        rope: usize::from(!sliding),
-        ..LayerAttention::FULL
-    };
-    sliding.iter().map(layer).collect()
+    let layers = windows(sliding, window).into_iter().zip(sliding);
+    layers.map(|(layer, sliding)| LayerAttention { rope: usize::from(!sliding), ..layer }).collect()
 }

@@ -1,32 +1,20 @@
 //! Model families: what a config.json of each says, and how its network differs from Llama's.
 //!
-//! Each family is a file with one function from a config.json to a [`ModelShape`], and a line in [`FAMILIES`]. Whatever would
+//! Each family is a function from a config.json to a [`ModelShape`], in a file with its kin, and a line in [`FAMILIES`]. Whatever would
 //! silently give other numbers (another architecture, quantised weights, an unknown rotation) is an error. Where a key is
 //! missing, transformers' default for the family holds.
 
 mod config;
 mod deepseek;
-mod gemma2;
-mod gemma3;
+mod gemma;
 mod gemma3n;
 mod gemma4;
 mod gpt_oss;
 mod llama;
 mod llama4;
-mod ministral;
-mod ministral3;
-mod mistral;
-mod mixtral;
-mod olmo2;
-mod olmo3;
-mod olmoe;
-mod phi3;
-mod qwen2;
-mod qwen2_moe;
-mod qwen3;
-mod qwen3_moe;
+mod olmo;
+mod qwen;
 mod qwen3_next;
-mod smollm3;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -43,31 +31,31 @@ struct Family {
 const FAMILIES: &[Family] = &[
     Family { model_type: "deepseek_v2", shape: deepseek::v2 },
     Family { model_type: "deepseek_v3", shape: deepseek::v3 },
-    Family { model_type: "gemma2", shape: gemma2::shape },
-    Family { model_type: "gemma3_text", shape: gemma3::shape },
+    Family { model_type: "gemma2", shape: gemma::gemma2 },
+    Family { model_type: "gemma3_text", shape: gemma::gemma3 },
     Family { model_type: "gemma3n_text", shape: gemma3n::shape },
     Family { model_type: "gemma4_text", shape: gemma4::shape },
     Family { model_type: "glm4_moe_lite", shape: deepseek::glm4_moe_lite },
     Family { model_type: "gpt_oss", shape: gpt_oss::shape },
     Family { model_type: "kimi_k2", shape: deepseek::v3 },
-    Family { model_type: "llama", shape: llama::shape },
+    Family { model_type: "llama", shape: llama::llama },
     Family { model_type: "llama4_text", shape: llama4::shape },
-    Family { model_type: "ministral", shape: ministral::shape },
-    Family { model_type: "ministral3", shape: ministral3::shape },
-    Family { model_type: "mistral", shape: mistral::shape },
-    Family { model_type: "mixtral", shape: mixtral::shape },
-    Family { model_type: "olmo2", shape: olmo2::shape },
-    Family { model_type: "olmo3", shape: olmo3::shape },
-    Family { model_type: "olmoe", shape: olmoe::shape },
-    Family { model_type: "phi3", shape: phi3::shape },
-    Family { model_type: "qwen2", shape: qwen2::shape },
-    Family { model_type: "qwen2_moe", shape: qwen2_moe::shape },
-    Family { model_type: "qwen3", shape: qwen3::shape },
-    Family { model_type: "qwen3_moe", shape: qwen3_moe::shape },
+    Family { model_type: "ministral", shape: llama::ministral },
+    Family { model_type: "ministral3", shape: llama::ministral3 },
+    Family { model_type: "mistral", shape: llama::mistral },
+    Family { model_type: "mixtral", shape: llama::mixtral },
+    Family { model_type: "olmo2", shape: olmo::olmo2 },
+    Family { model_type: "olmo3", shape: olmo::olmo3 },
+    Family { model_type: "olmoe", shape: olmo::olmoe },
+    Family { model_type: "phi3", shape: llama::phi3 },
+    Family { model_type: "qwen2", shape: qwen::qwen2 },
+    Family { model_type: "qwen2_moe", shape: qwen::qwen2_moe },
+    Family { model_type: "qwen3", shape: qwen::qwen3 },
+    Family { model_type: "qwen3_moe", shape: qwen::qwen3_moe },
     Family { model_type: "qwen3_5_moe_text", shape: qwen3_next::qwen3_5_moe },
     Family { model_type: "qwen3_5_text", shape: qwen3_next::qwen3_5 },
     Family { model_type: "qwen3_next", shape: qwen3_next::shape },
-    Family { model_type: "smollm3", shape: smollm3::shape },
+    Family { model_type: "smollm3", shape: llama::smollm3 },
 ];
 
 /// The network that a config.json describes.
