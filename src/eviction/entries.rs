@@ -14,7 +14,7 @@ use super::scoring::{Method, Score};
 use super::settings::Scope;
 
 /// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heads {
     pub heads: usize,
     pub kv_heads: usize,

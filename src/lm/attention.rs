@@ -84,19 +84,8 @@ impl<'a> AttentionShape<'a> {
 #[derive(Clone, Copy)]
 struct Projections<'a> {
     pub shape: &'a AttentionShape<'a>,
-    pub queries: &'a [f32],
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
-    /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
-    pub norms: Option<&'a [f64]>,
-    /// As of [`NewEntries`].
-    pub projected_norms: &'a [f32],
-    pub hidden: &'a [f32],
-    pub token_ids: &'a [u32],
-    pub token_texts: &'a [Arc<str>],
-    pub sinks: &'a [f32],
-    /// Whether the read ends with these tokens.
-    pub ends_read: bool,
+    /// Empty where there is no cache that asks for them.
+    pub new: NewEntries<'a>,
     /// The absolute rotations of a read's tokens, and the first of these tokens among them.
     pub angles: &'a Angles,
     pub first: usize,
@@ -160,7 +149,7 @@ pub(super) struct LayerTokens<'a> {
     pub layer: &'a Layer,
     /// What the layer has read: (rows, hidden)
     pub x: &'a Tensor,
-    pub norm_eps: f32,
+    pub model: &'a ModelShape,
     /// (rows, heads * head_dim)
     pub queries: &'a Tensor,
     /// (rows, kv_heads * head_dim) each; none in a layer without a cache.
@@ -238,22 +227,10 @@ impl LayerTokens<'_> {
         (keys, values): (&'a [f32], &'a [f32]),
         rows: usize,
     ) -> Projections<'a> {
-        Projections {
-            shape: self.shape,
-            queries,
-            keys,
-            values,
-            norms: self.norms,
-            projected_norms: &[],
-            hidden: &[],
-            token_ids: &[],
-            token_texts: &[],
-            sinks: self.layer.sinks(),
-            ends_read: false,
-            angles: self.angles,
-            first: self.first,
-            rows,
-        }
+        let dim = self.shape.head_dim;
+        let (norms, sinks) = (self.norms, self.layer.sinks());
+        let new = NewEntries { queries, keys, values, dim, norms, sinks, ..NewEntries::default() };
+        Projections { shape: self.shape, new, angles: self.angles, first: self.first, rows }
     }
 
     fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
@@ -287,11 +264,12 @@ impl LayerTokens<'_> {
                 false => Vec::new(),
             };
             let hidden = match wants(|wanted| wanted.hidden) {
-                true => self.layer.hidden(self.x, self.norm_eps)?,
+                true => self.layer.hidden(self.x, self.model)?,
                 false => Vec::new(),
             };
             let tokens = self.projections(queries, (keys, values), rows);
-            let tokens = Projections { projected_norms: &projected_norms, hidden: &hidden, ..tokens };
+            let new = NewEntries { projected_norms: &projected_norms, hidden: &hidden, ..tokens.new };
+            let tokens = Projections { new, ..tokens };
             let mut rest = mixed.as_mut_slice();
             let parts = texts.into_iter().map(|text| {
                 let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
@@ -306,7 +284,7 @@ impl LayerTokens<'_> {
                 let cache = HostCache { entries, tables, log, is_long: *is_long };
                 let own = tokens.slice(text.first, text.rows);
                 let TextTokens { token_ids, token_texts, ends_read, .. } = text;
-                let own = Projections { token_ids, token_texts, ends_read, ..own };
+                let own = Projections { new: NewEntries { token_ids, token_texts, ends_read, ..own.new }, ..own };
                 attend(own, cache, mixed, text.lost, text.scratch);
                 Ok(())
             })
@@ -357,21 +335,21 @@ impl<'a> Projections<'a> {
     fn slice(self, start: usize, rows: usize) -> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (q, kv) = (heads * self.shape.head_dim, kv_heads * self.shape.head_dim);
-        let hidden = self.hidden.len() / self.rows;
-        Projections {
-            queries: &self.queries[start * q..][..rows * q],
-            keys: part(self.keys, start * kv, rows * kv),
-            values: part(self.values, start * kv, rows * kv),
-            norms: self.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
-            projected_norms: part(self.projected_norms, start * kv_heads, rows * kv_heads),
-            hidden: part(self.hidden, start * hidden, rows * hidden),
-            token_ids: part(self.token_ids, start, rows),
-            token_texts: part(self.token_texts, start, rows),
-            ends_read: self.ends_read && start + rows == self.rows,
-            first: self.first + start,
-            rows,
-            ..self
-        }
+        let new = self.new;
+        let hidden = new.hidden.len() / self.rows;
+        let new = NewEntries {
+            queries: &new.queries[start * q..][..rows * q],
+            keys: part(new.keys, start * kv, rows * kv),
+            values: part(new.values, start * kv, rows * kv),
+            norms: new.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
+            projected_norms: part(new.projected_norms, start * kv_heads, rows * kv_heads),
+            hidden: part(new.hidden, start * hidden, rows * hidden),
+            token_ids: part(new.token_ids, start, rows),
+            token_texts: part(new.token_texts, start, rows),
+            ends_read: new.ends_read && start + rows == self.rows,
+            ..new
+        };
+        Projections { new, first: self.first + start, rows, ..self }
     }
 
     /// Reads at most [`BLOCK`] tokens.
@@ -398,26 +376,13 @@ impl<'a> Projections<'a> {
 
         for row in 0..rows {
             for (kv_head, held) in held.iter().enumerate() {
-                let value = &self.values[(row * kv_heads + kv_head) * dim..][..dim];
+                let value = &self.new.values[(row * kv_heads + kv_head) * dim..][..dim];
                 // None where they are in the keys.
                 let dim = values.dim();
                 values.vector_mut(kv_head, held + row).copy_from_slice(&value[..dim]);
             }
         }
-        let new = NewEntries {
-            keys: self.keys,
-            values: self.values,
-            dim,
-            norms: self.norms,
-            projected_norms: self.projected_norms,
-            queries: self.queries,
-            hidden: self.hidden,
-            token_ids: self.token_ids,
-            token_texts: self.token_texts,
-            sinks: self.sinks,
-            ends_read: self.ends_read,
-        };
-        let mut scan = entries.begin(rows, &new);
+        let mut scan = entries.begin(rows, &self.new);
         if self.shape.is_shared {
             scan.remember_masks();
         }
@@ -546,7 +511,7 @@ impl<'a> Projections<'a> {
 
     /// The block's columns and rows, as scores see them.
     fn vectors(&self, keys: CachedKeys<'a>, values: &'a Table, frequencies: &'a Frequencies) -> BlockVectors<'a> {
-        let (shape, queries) = (self.shape, self.queries);
+        let (shape, queries) = (self.shape, self.new.queries);
         BlockVectors { shape, keys, values, queries, frequencies }
     }
 
@@ -563,7 +528,7 @@ impl<'a> Projections<'a> {
             let scale = self.shape.query_scale(position + row);
             let angles = self.angles.row(self.first + row);
             for head in 0..heads {
-                let query = &self.queries[(row * heads + head) * dim..][..dim];
+                let query = &self.new.queries[(row * heads + head) * dim..][..dim];
                 rotate_head(query, angles, scale, &mut queries[(head * rows + row) * dim..][..dim]);
             }
         }
@@ -574,7 +539,7 @@ impl<'a> Projections<'a> {
         let (kv_heads, dim) = (self.shape.heads.kv_heads, self.shape.head_dim);
         for row in 0..self.rows {
             for (kv_head, at) in at.iter().enumerate() {
-                let key = &self.keys[(row * kv_heads + kv_head) * dim..][..dim];
+                let key = &self.new.keys[(row * kv_heads + kv_head) * dim..][..dim];
                 rotate_head(key, self.angles.row(self.first + row), 1.0, table.vector_mut(kv_head, at + row));
             }
         }
@@ -619,7 +584,7 @@ impl<'a> Projections<'a> {
         let per_kv = self.shape.heads.per_kv_head();
         let mut query = vec![0.0; dim];
         for row in 0..rows {
-            let key = &self.keys[row * kv_heads * dim..][..kv_heads * dim];
+            let key = &self.new.keys[row * kv_heads * dim..][..kv_heads * dim];
             let coordinates = keys.push(held, row, key, scan, frequencies);
             let angles = frequencies.angles(coordinates.into_iter());
             let scale = self.shape.query_scale(position + row);
@@ -628,7 +593,7 @@ impl<'a> Projections<'a> {
                 let (table, capacity) = keys.of_head(kv_head);
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
-                    let from = &self.queries[(row * heads + head) * dim..][..dim];
+                    let from = &self.new.queries[(row * heads + head) * dim..][..dim];
                     rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
                     let logits = &mut logits[(head * rows + row) * stride..][..lanes];
                     let (logits, end) = logits.split_at_mut(lanes.min(capacity));
@@ -669,7 +634,7 @@ impl<'a> Projections<'a> {
                     let head = kv_head * per_kv + member;
                     let everything = vector::log_sum_exp(&logits[all + first..all + visible]);
                     let everything =
-                        self.sinks.get(head).map_or(everything, |sink| log_add_exp(everything, *sink));
+                        self.new.sinks.get(head).map_or(everything, |sink| log_add_exp(everything, *sink));
                     let at = head * rows + row;
                     let kept = cached.max[at] + cached.sum[at].ln();
                     *lost += not_negative(1.0 - (kept - everything).exp());
@@ -703,9 +668,9 @@ mod tests {
         };
         let lost = |t: usize, head: usize| {
             let kv = head / tokens.shape.heads.per_kv_head();
-            let query = rotated(&tokens.queries[(t * heads + head) * dim..][..dim], t);
+            let query = rotated(&tokens.new.queries[(t * heads + head) * dim..][..dim], t);
             let weight = |s: usize| {
-                let key = rotated(&tokens.keys[(s * kv_heads + kv) * dim..][..dim], s);
+                let key = rotated(&tokens.new.keys[(s * kv_heads + kv) * dim..][..dim], s);
                 let dot: f64 = query.iter().zip(&key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
                 (dot / (dim as f64).sqrt()).exp()
             };
@@ -742,16 +707,7 @@ mod tests {
         let angles = &rope.frequencies(false).angles((0..rows).map(|position| position as f64));
         let tokens = Projections {
             shape: &shape,
-            queries,
-            keys,
-            values,
-            norms: None,
-            projected_norms: &[],
-            hidden: &[],
-            token_ids: &[],
-            token_texts: &[],
-            sinks: &[],
-            ends_read: false,
+            new: NewEntries { queries, keys, values, dim: head_dim, ..NewEntries::default() },
             angles,
             first: 0,
             rows,

@@ -1,10 +1,12 @@
 //! A decoder layer without its attention: the projections before it, and everything after it.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use candle_core::{DType, Device, Tensor};
 
 use super::altup::AltUp;
-use super::config::{HeadNorms, KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
+use super::config::{EXPERT_NORMS, HeadNorms, KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
 use super::delta::{DeltaNet, DeltaRows};
 use super::latent::LatentAttention;
 use super::layers::{Linear, Products, add, gated, rms_norm};
@@ -13,9 +15,13 @@ use super::mlp::Mlp;
 use super::product::{Right, product};
 use crate::eviction::Heads;
 
+/// Of values; it has no weight.
+const VALUE_NORM: &str = "values";
+
 /// A layer's weights.
 pub(super) struct Layer {
-    norms: Norms,
+    /// By their names in the checkpoint.
+    norms: BTreeMap<&'static str, Tensor>,
     mixer: Mixer,
     /// Logits of attention sinks (heads), or none.
     sinks: Vec<f32>,
@@ -57,17 +63,6 @@ pub(super) enum Projected<'a> {
         gates: Option<Tensor>,
     },
     Delta(DeltaRows<'a>),
-}
-
-/// Those that a family does not have are `None`.
-struct Norms {
-    before_attention: Option<Tensor>,
-    after_attention: Option<Tensor>,
-    before_mlp: Option<Tensor>,
-    after_mlp: Option<Tensor>,
-    query: Option<Tensor>,
-    key: Option<Tensor>,
-    value: Option<Tensor>,
 }
 
 impl Mixer {
@@ -122,33 +117,20 @@ impl Layer {
     /// Takes layer `index`.
     pub fn take(loader: &mut Loader<'_>, index: usize) -> Result<Layer> {
         let shape = loader.shape;
-        let lengths = shape.layer_norms(index);
-        let mut norm = |name: Option<&str>| {
-            let known = lengths.iter().find(|(other, _)| Some(*other) == name);
-            known.map(|(name, length)| loader.norm(name, *length)).transpose()
-        };
-        let (before_attention, after_attention) =
-            (norm(shape.norms.before_attention)?, norm(shape.norms.after_attention)?);
-        let (before_mlp, after_mlp) = (norm(shape.norms.before_mlp)?, norm(shape.norms.after_mlp)?);
-        let (query, key, of_per_layer) =
-            (norm(Some(QUERY_NORM))?, norm(Some(KEY_NORM))?, norm(Some(PER_LAYER_NORM))?);
-        // What norms without a weight are multiplied by.
-        let mut ones = |has: bool| match has {
-            true => Ok(Some(loader.ones(shape.head_dim_of(index))?)),
-            false => anyhow::Ok(None),
-        };
+        let mut norms = BTreeMap::new();
+        for (name, length) in shape.layer_norms(index) {
+            if !EXPERT_NORMS.contains(&name) {
+                norms.insert(name, loader.norm(name, length)?);
+            }
+        }
         // As long after the rotation as before it.
         let is_rotated = shape.ropes[shape.attention[index].rope].dims > 0;
         let of_rotated = shape.norms.of_heads == HeadNorms::OfRotated && is_rotated;
-        let norms = Norms {
-            before_attention,
-            after_attention,
-            before_mlp,
-            after_mlp,
-            query: query.or(ones(of_rotated)?),
-            key: key.or(ones(of_rotated)?),
-            value: ones(shape.value_norm)?,
-        };
+        for (name, has) in [(QUERY_NORM, of_rotated), (KEY_NORM, of_rotated), (VALUE_NORM, shape.value_norm)] {
+            if has {
+                norms.insert(name, loader.ones(shape.head_dim_of(index))?);
+            }
+        }
         let mixer = Mixer::take(loader, index)?;
         let sinks = match shape.sinks {
             true => loader.numbers("self_attn.sinks", &[shape.heads.heads])?,
@@ -156,7 +138,7 @@ impl Layer {
         };
         let mlp = Mlp::take(loader, index)?;
         let mut matrices = loader.linears(shape.per_layer_matrices())?.into_iter();
-        let per_layer = match (matrices.next(), matrices.next(), of_per_layer) {
+        let per_layer = match (matrices.next(), matrices.next(), norms.remove(PER_LAYER_NORM)) {
             (Some(gate), Some(projection), Some(norm)) => Some(PerLayer { gate, projection, norm }),
             _ => None,
         };
@@ -181,8 +163,8 @@ impl Layer {
 
     /// What attention, or what stands in its place, reads of x (rows, hidden).
     pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Projected<'_>> {
-        let (norms, eps) = (&self.norms, shape.norm_eps);
-        let normed = norm(x, norms.before_attention.as_ref(), eps)?; // (rows, hidden)
+        let norm = |x: &Tensor, name: Option<&str>| self.norm(x, name, shape.norm_eps);
+        let normed = norm(x, shape.norms.before_attention)?; // (rows, hidden)
         let (query, key, value) = match &self.mixer {
             Mixer::Delta(net) => return Ok(Projected::Delta(net.project(&normed, products)?)),
             Mixer::Latent(own) => {
@@ -212,19 +194,18 @@ impl Layer {
             }
             false => (query, None),
         };
-        let keys_and_values = keys_and_values.map(|(key, value)| {
-            anyhow::Ok((norm(&key, norms.key.as_ref(), eps)?, norm(&value, norms.value.as_ref(), eps)?))
-        });
+        let keys_and_values = keys_and_values
+            .map(|(key, value)| anyhow::Ok((norm(&key, Some(KEY_NORM))?, norm(&value, Some(VALUE_NORM))?)));
         Ok(Projected::Attention {
-            queries: norm(&query, norms.query.as_ref(), eps)?,
+            queries: norm(&query, Some(QUERY_NORM))?,
             keys_and_values: keys_and_values.transpose()?,
             gates,
         })
     }
 
     /// What the projections read of x (rows, hidden): after the norm, if there is one.
-    pub fn hidden(&self, x: &Tensor, eps: f32) -> Result<Vec<f32>> {
-        let normed = norm(x, self.norms.before_attention.as_ref(), eps)?;
+    pub fn hidden(&self, x: &Tensor, shape: &ModelShape) -> Result<Vec<f32>> {
+        let normed = self.norm(x, shape.norms.before_attention, shape.norm_eps)?;
         Ok(normed.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
     }
 
@@ -234,11 +215,11 @@ impl Layer {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
         let output = self.mixer.output().context("the layer has no values of heads")?;
-        let (width, (outputs, input)) = (heads.kv_heads * dim, output.sides()?);
+        let (width, (outputs, input)) = (heads.kv_heads * dim, output.weight.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];
         for first in (0..outputs).step_by(OUTPUTS) {
-            let weights = output.weight_rows(first..outputs.min(first + OUTPUTS))?;
+            let weights = output.weight.rows(first..outputs.min(first + OUTPUTS))?;
             let of_part = weights.len() / input;
             let mut projected = vec![0.0; rows * of_part];
             for head in 0..heads.heads {
@@ -270,21 +251,21 @@ impl Layer {
         shape: &ModelShape,
         products: Products,
     ) -> Result<Tensor> {
-        let eps = shape.norm_eps;
+        let (names, eps) = (&shape.norms, shape.norm_eps);
         let attended = match &self.mixer {
             Mixer::Attention { output, .. } => output.forward(mixed, products)?,
             Mixer::Latent(own) => own.finish(mixed, products)?,
             Mixer::Delta(net) => net.finish(mixed, products)?,
         };
-        let attended = norm(&attended, self.norms.after_attention.as_ref(), eps)?;
+        let attended = self.norm(&attended, names.after_attention, eps)?;
         let mut attended = add(attended, x)?; // (rows, hidden)
         if let Some(altup) = &self.altup {
-            let normed = norm(x, self.norms.before_attention.as_ref(), eps)?;
+            let normed = self.norm(x, names.before_attention, eps)?;
             attended = ((attended + altup.laurel(&normed, eps, products)?)? * 0.5_f64.sqrt())?;
         }
-        let normed = norm(&attended, self.norms.before_mlp.as_ref(), eps)?;
+        let normed = self.norm(&attended, names.before_mlp, eps)?;
         let of_mlp = self.mlp.forward(&normed, &attended, shape, products)?;
-        let mut x = add(norm(&of_mlp, self.norms.after_mlp.as_ref(), eps)?, &attended)?;
+        let mut x = add(self.norm(&of_mlp, names.after_mlp, eps)?, &attended)?;
         if let (Some(altup), Some(predicted)) = (&self.altup, predicted) {
             x = altup.correct(predicted, &x, eps, products)?;
         }
@@ -302,11 +283,10 @@ impl Layer {
             None => x,
         })
     }
-}
-
-/// RMSNorm, if there is one: of whole rows, or of every head, as long as the weight is.
-fn norm(x: &Tensor, weight: Option<&Tensor>, eps: f32) -> Result<Tensor> {
-    let Some(weight) = weight else { return Ok(x.clone()) };
-    let parts = x.reshape(((), weight.elem_count()))?;
-    Ok(rms_norm(&parts, weight, eps)?.reshape(x.shape())?)
+    /// RMSNorm, if the layer has it: of whole rows, or of every head, as long as the weight is.
+    fn norm(&self, x: &Tensor, name: Option<&str>, eps: f32) -> Result<Tensor> {
+        let Some(weight) = name.and_then(|name| self.norms.get(name)) else { return Ok(x.clone()) };
+        let parts = x.reshape(((), weight.elem_count()))?;
+        Ok(rms_norm(&parts, weight, eps)?.reshape(x.shape())?)
+    }
 }

@@ -152,8 +152,8 @@ impl DeltaShape {
 }
 
 impl DeltaRows<'_> {
-    /// Takes `rows` tokens from `first` on through the layer: `out` (rows, value_heads * value_dim).
-    pub fn read(&self, first: usize, rows: usize, state: &mut DeltaState, out: &mut [f32]) {
+    /// Takes `rows` tokens from `first` on through the layer: (rows, value_heads * value_dim).
+    pub fn read(&self, first: usize, rows: usize, state: &mut DeltaState) -> Vec<f32> {
         let DeltaShape { key_heads, value_heads, key_dim, value_dim, .. } = self.net.shape;
         let mixed = self.convolved(first, rows, state);
         let (channels, values) = (self.net.shape.channels(), self.net.shape.values());
@@ -180,11 +180,13 @@ impl DeltaRows<'_> {
                 self.normalise(out, gate);
             }
         });
+        let mut out = vec![0.0; rows * values];
         for (head, outputs) in outputs.chunks_exact(rows * value_dim).enumerate() {
             for (row, from) in outputs.chunks_exact(value_dim).enumerate() {
                 out[row * values + head * value_dim..][..value_dim].copy_from_slice(from);
             }
         }
+        out
     }
 
     /// Queries, keys and values after the convolution: (rows, channels).

@@ -17,7 +17,7 @@ use crate::vector;
 /// y = x W^T + b.
 #[derive(Debug)]
 pub(super) struct Linear {
-    weight: Weight,
+    pub weight: Weight,
     /// (out)
     bias: Option<Tensor>,
 }
@@ -65,25 +65,30 @@ impl Weight {
     /// Some rows of the matrix: (tokens, in)
     pub fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let rows = match self {
-            Weight::Host(matrix) => {
-                let (mut rows, mut buffer) = (Vec::with_capacity(tokens.len() * matrix.columns), Vec::new());
-                for token in tokens {
-                    let row = *token as usize;
-                    rows.extend_from_slice(matrix.floats(row..row + 1, &mut buffer));
-                }
-                Tensor::from_vec(rows, (tokens.len(), matrix.columns), &Device::Cpu)?
-            }
-            Weight::Integers(matrix) => {
-                let rows = tokens.iter().flat_map(|token| matrix.floats(*token as usize..*token as usize + 1));
-                Tensor::from_vec(rows.collect(), (tokens.len(), matrix.columns), &Device::Cpu)?
-            }
             Weight::Device(tensor) => tensor.index_select(&Tensor::new(tokens, tensor.device())?, 0)?,
+            Weight::Host(_) | Weight::Integers(_) => {
+                let row = |token: &u32| self.rows(*token as usize..*token as usize + 1);
+                let rows = tokens.iter().map(row).collect::<Result<Vec<_>>>()?;
+                Tensor::from_vec(rows.concat(), (tokens.len(), ()), &Device::Cpu)?
+            }
         };
         Ok(rows.to_dtype(compute)?)
     }
 
+    /// Some rows of the matrix in f32: (rows, in)
+    pub fn rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
+        match self {
+            Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
+            Weight::Integers(matrix) => Ok(matrix.floats(rows)),
+            Weight::Device(tensor) => {
+                let part = tensor.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
+                Ok(part.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
+            }
+        }
+    }
+
     /// The products of x (rows, in), of some of the outputs at a time, by up to so many threads: (rows, outputs).
-    fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
+    pub fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
         fn here<'a, T: Number + WithDType>(x: &'a Tensor, matrix: &'a Matrix) -> PartialProducts<'a> {
             Box::new(move |outputs, threads| {
                 let width = outputs.len();
@@ -131,26 +136,9 @@ impl Linear {
         Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.try_into().expect("as many parts as asked for"))
     }
 
-    /// (out, in)
-    pub fn sides(&self) -> Result<(usize, usize)> {
-        self.weight.sides()
-    }
-
     /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
         self.weight.bytes() + self.bias.as_ref().map_or(0, bytes_of)
-    }
-
-    /// Some rows of the matrix in f32: (rows, in)
-    pub fn weight_rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
-        match &self.weight {
-            Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
-            Weight::Integers(matrix) => Ok(matrix.floats(rows)),
-            Weight::Device(tensor) => {
-                let part = tensor.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
-                Ok(part.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
-            }
-        }
     }
 
     /// (rows, in) -> (rows, out)
@@ -196,11 +184,6 @@ impl Linear {
         Ok(biased.collect::<Result<Vec<_>>>()?.try_into().expect("as many products as layers"))
     }
 
-    /// The same of a layer without a bias, some of the outputs at a time.
-    pub fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
-        self.weight.products(x)
-    }
-
     /// Makes its products ones in integers, if these keep what its weights are stored as, and says whether they are. Nothing changes on a
     /// device.
     pub fn use_integers(&mut self) -> bool {
@@ -232,9 +215,8 @@ pub(super) fn compute_type(device: &Device, stored: DType, compute_f64: bool) ->
 /// What a layer does with rows beside products, on the host.
 trait RowLoops: WithDType {
     fn rms_norm(row: &[Self], weight: &[Self], eps: f32, out: &mut [Self]);
-    fn silu_mul(gate: &mut [Self], up: &[Self]);
-    fn gelu_mul(gate: &mut [Self], up: &[Self]);
-    fn limited_swiglu(gate: &mut [Self], up: &[Self]);
+    /// As of [`gated`].
+    fn gated(activation: Activation) -> fn(&mut [Self], &[Self]);
     fn add(onto: &mut [Self], row: &[Self]);
     fn of(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
@@ -244,16 +226,12 @@ impl RowLoops for f32 {
         vector::rms_norm(row, weight, eps, out);
     }
 
-    fn silu_mul(gate: &mut [f32], up: &[f32]) {
-        vector::silu_mul(gate, up);
-    }
-
-    fn gelu_mul(gate: &mut [f32], up: &[f32]) {
-        vector::gelu_mul(gate, up);
-    }
-
-    fn limited_swiglu(gate: &mut [f32], up: &[f32]) {
-        vector::limited_swiglu(gate, up);
+    fn gated(activation: Activation) -> fn(&mut [f32], &[f32]) {
+        match activation {
+            Activation::Silu => vector::silu_mul,
+            Activation::GeluTanh => vector::gelu_mul,
+            Activation::LimitedSwiglu => vector::limited_swiglu,
+        }
     }
 
     fn add(onto: &mut [f32], row: &[f32]) {
@@ -274,16 +252,12 @@ impl RowLoops for f64 {
         }
     }
 
-    fn silu_mul(gate: &mut [f64], up: &[f64]) {
-        vector::silu_mul_f64(gate, up);
-    }
-
-    fn gelu_mul(gate: &mut [f64], up: &[f64]) {
-        vector::gelu_mul_f64(gate, up);
-    }
-
-    fn limited_swiglu(gate: &mut [f64], up: &[f64]) {
-        vector::limited_swiglu_f64(gate, up);
+    fn gated(activation: Activation) -> fn(&mut [f64], &[f64]) {
+        match activation {
+            Activation::Silu => vector::silu_mul_f64,
+            Activation::GeluTanh => vector::gelu_mul_f64,
+            Activation::LimitedSwiglu => vector::limited_swiglu_f64,
+        }
     }
 
     fn add(onto: &mut [f64], row: &[f64]) {
@@ -318,17 +292,9 @@ pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> 
 
 /// activation(gate) * up, in the memory of the gate. Both (rows, intermediate).
 pub(super) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-    fn here<T: RowLoops>(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-        let loops = match activation {
-            Activation::Silu => T::silu_mul,
-            Activation::GeluTanh => T::gelu_mul,
-            Activation::LimitedSwiglu => T::limited_swiglu,
-        };
-        in_place(gate, up, loops)
-    }
     Ok(match (gate.dtype(), activation) {
-        (DType::F32, _) if gate.device().is_cpu() => here::<f32>(gate, up, activation)?,
-        (DType::F64, _) if gate.device().is_cpu() => here::<f64>(gate, up, activation)?,
+        (DType::F32, _) if gate.device().is_cpu() => in_place(gate, up, f32::gated(activation))?,
+        (DType::F64, _) if gate.device().is_cpu() => in_place(gate, up, f64::gated(activation))?,
         (_, Activation::Silu) => (candle_nn::ops::silu(&gate)? * up)?,
         (_, Activation::GeluTanh) => (gate.gelu()? * up)?,
         (_, Activation::LimitedSwiglu) => {

@@ -86,11 +86,9 @@ impl LanguageModel {
                     Mixing::Attention(rows) => rows,
                     Mixing::Delta(_, rows) => {
                         let state = states.next().context(FAILED)?;
-                        let width = self.shape().delta.map_or(0, |delta| delta.values());
-                        let mut out = vec![0.0; part * width];
-                        rows.read(0, part, state, &mut out);
+                        let out = rows.read(0, part, state);
                         let _ = next_states.send(state);
-                        return Ok(Tensor::from_vec(out, (part, width), &Device::Cpu)?);
+                        return Ok(Tensor::from_vec(out, (part, ()), &Device::Cpu)?);
                     }
                 };
                 // A layer that shares another's cache leaves it alone.

@@ -49,11 +49,6 @@ impl Table {
         to
     }
 
-    /// A copy of some vectors of every head, with other rooms.
-    pub fn copy_of(&self, vectors: Range<usize>, rooms: &[usize]) -> Table {
-        self.copy_kept(vectors.start, &[(0..vectors.len() as u32).collect()], rooms)
-    }
-
     /// A copy of the vectors `kept` of every head, counted from `start`, with other rooms: (groups)(vectors)
     pub fn copy_kept(&self, start: usize, kept: &[Vec<u32>], rooms: &[usize]) -> Table {
         let (mut copy, dim) = (Table::new(self.heads(), rooms, self.dim), self.dim);

@@ -109,20 +109,15 @@ impl WeightType {
         self.dtype().map_or("auto", |dtype| dtype.as_str())
     }
 
+    const ALL: [WeightType; 4] = [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16];
+
     pub fn from_name(name: &str) -> Option<WeightType> {
-        [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16]
-            .into_iter()
-            .find(|own| own.name() == name)
+        WeightType::ALL.into_iter().find(|own| own.name() == name)
     }
 
     /// The type of that name; `Auto` for types that weights are never rounded to.
     pub(super) fn of(dtype: DType) -> WeightType {
-        match dtype {
-            DType::F32 => WeightType::F32,
-            DType::F16 => WeightType::F16,
-            DType::BF16 => WeightType::Bf16,
-            _ => WeightType::Auto,
-        }
+        WeightType::ALL.into_iter().find(|own| own.dtype() == Some(dtype)).unwrap_or_default()
     }
 
     pub(super) fn dtype(self) -> Option<DType> {
@@ -503,12 +498,9 @@ impl LanguageModel {
                 rows.attend(self.gpu(), texts.collect())
             }
             Mixing::Delta(at, rows) => {
-                let width = self.shape.delta.map_or(0, |delta| delta.values());
-                let mut out = vec![0.0; memories.len() * width];
-                for (first, (memory, out)) in memories.iter_mut().zip(out.chunks_exact_mut(width)).enumerate() {
-                    rows.read(first, 1, &mut memory.states[at], out);
-                }
-                Ok(Tensor::from_vec(out, ((), width), &candle_core::Device::Cpu)?)
+                let texts = memories.iter_mut().enumerate();
+                let out = texts.flat_map(|(first, memory)| rows.read(first, 1, &mut memory.states[at]));
+                Ok(Tensor::from_vec(out.collect::<Vec<f32>>(), (tokens.len(), ()), &candle_core::Device::Cpu)?)
             }
         };
         let (states, _) = awake(|| self.through_layers(rows, Products::Few, mix))?;
@@ -615,7 +607,7 @@ impl LanguageModel {
                         shape: &shape,
                         layer,
                         x: &x,
-                        norm_eps: self.shape.norm_eps,
+                        model: &self.shape,
                         queries: &queries,
                         keys_and_values: keys_and_values.as_ref().map(|(keys, values)| (keys, values)),
                         norms: norms.as_deref(),
@@ -676,7 +668,8 @@ impl LanguageModel {
             let rows = first..rows.min(first + most);
             let part = |states: &&Tensor| states.narrow(0, first, rows.len());
             let states = states.iter().map(part).collect::<candle_core::Result<Vec<_>>>()?;
-            let products = states.iter().map(|states| self.head.products(states)).collect::<Result<Vec<_>>>()?;
+            let products =
+                states.iter().map(|states| self.head.weight.products(states)).collect::<Result<Vec<_>>>()?;
             let mut known = start(rows.clone());
             for column in (0..vocab).step_by(columns) {
                 let part = column..vocab.min(column + columns);

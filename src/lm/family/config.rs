@@ -4,9 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::config::{
-    Activation, ExpertNames, Experts, LayerAttention, ModelShape, RouterScores, Sizes, tokens,
-};
+use super::super::config::{Activation, Experts, LayerAttention, ModelShape, Sizes, tokens};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 
@@ -187,16 +185,10 @@ impl<'j> Config<'j> {
             per_token,
             intermediate: self.size("moe_intermediate_size", 1 << 20)?.unwrap_or(intermediate),
             normalised: self.field("norm_topk_prob")?.unwrap_or(false),
-            shared: None,
             has_shared_gate: true,
-            scores: RouterScores::Softmax,
-            groups: None,
             scale: 1.0,
-            transposed: false,
-            by_turns: false,
-            beside_mlp: false,
             layers: layers.collect(),
-            names: ExpertNames::USUAL,
+            ..Experts::default()
         })
     }
 

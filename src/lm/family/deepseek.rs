@@ -74,7 +74,7 @@ fn experts(config: &Config<'_>, shape: &ModelShape, dense: usize) -> Result<Expe
         has_shared_gate: false,
         scale: config.positive("routed_scaling_factor")?.unwrap_or(1.0),
         layers: (0..shape.layers).map(|layer| layer >= dense).collect(),
-        names: ExpertNames { shared: "mlp.shared_experts", ..ExpertNames::USUAL },
+        names: ExpertNames { shared: "mlp.shared_experts", ..ExpertNames::default() },
         ..own
     })
 }

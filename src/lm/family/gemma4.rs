@@ -55,7 +55,7 @@ fn experts(config: &Config<'_>, layers: usize) -> Result<Experts> {
         config.json["moe_intermediate_size"].is_u64() && per_token <= own.count,
         "the numbers num_experts, top_k_experts and moe_intermediate_size belong together"
     );
-    let names = ExpertNames { router: "router.proj", experts: "experts", ..ExpertNames::USUAL };
+    let names = ExpertNames { router: "router.proj", experts: "experts", ..ExpertNames::default() };
     Ok(Experts { per_token, normalised: true, beside_mlp: true, names, ..own })
 }
 

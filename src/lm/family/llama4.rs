@@ -37,7 +37,7 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let with_experts: Vec<usize> =
         config.field("moe_layers")?.unwrap_or_else(|| (step - 1..layers).step_by(step).collect());
     let own = config.experts(layers, [16, 1, shape.intermediate])?;
-    let names = ExpertNames { router: "mlp.router", ..ExpertNames::USUAL };
+    let names = ExpertNames { router: "mlp.router", ..ExpertNames::default() };
     Ok(ModelShape {
         ropes: vec![shape.ropes[0].clone(), RopeShape::NONE],
         attention: attention.collect(),

@@ -5,9 +5,11 @@ use anyhow::{Result, ensure};
 use super::super::config::{HeadNorms, LayerNorms, ModelShape};
 use super::config::{Config, Defaults, windows_and_ropes};
 
+const NORMS: LayerNorms = LayerNorms { of_heads: HeadNorms::AllHeads, ..LayerNorms::OLMO };
+
 /// Norms after attention and MLP.
 pub(super) fn olmo2(config: &Config<'_>) -> Result<ModelShape> {
-    Ok(ModelShape { norms: LayerNorms::OLMO, ..config.decoder(&Defaults::LLAMA)? })
+    Ok(ModelShape { norms: NORMS, ..config.decoder(&Defaults::LLAMA)? })
 }
 
 /// As OLMo 2, with three layers with a window for one without, and only the latter's positions stretched.
@@ -18,7 +20,7 @@ pub(super) fn olmo3(config: &Config<'_>) -> Result<ModelShape> {
     Ok(ModelShape {
         ropes: config.ropes_by_type(theta, theta, shape.head_dim)?,
         attention: windows_and_ropes(&sliding, config.window(Some(4096))?),
-        norms: LayerNorms::OLMO,
+        norms: NORMS,
         ..shape
     })
 }

@@ -25,7 +25,7 @@ pub(super) struct Header {
 }
 
 /// A tensor as the header lists it.
-pub(super) struct ListedTensor {
+pub(in crate::lm) struct ListedTensor {
     pub name: String,
     /// Rows first, as in a checkpoint.
     pub shape: Vec<usize>,
@@ -33,6 +33,8 @@ pub(super) struct ListedTensor {
     /// Where it is in the file, of which it is a part.
     pub start: u64,
     pub length: usize,
+    /// Heads whose rows the converter put into another order.
+    pub permuted_heads: Option<usize>,
 }
 
 impl Header {
@@ -94,7 +96,7 @@ impl ListedTensor {
         let start = data.saturating_add(offset);
         let end = start.saturating_add(length as u64);
         ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {AGAIN}");
-        Ok(ListedTensor { name, shape, stored, start, length })
+        Ok(ListedTensor { name, shape, stored, start, length, permuted_heads: None })
     }
 }
 

@@ -27,9 +27,6 @@ pub(super) use types::StoredType;
 /// The extension of such files.
 pub(super) const ENDING: &str = "gguf";
 
-const EMBEDDING: &str = "model.embed_tokens.weight";
-const OUTPUT: &str = "lm_head.weight";
-
 /// Llama 3.1's factors of positions, a tensor that checkpoints of transformers do not have.
 const FACTORS: &str = "rope_freqs.weight";
 /// The same of Phi-3, for long texts and for others.
@@ -41,23 +38,12 @@ const MOST_FACTORS: usize = 1 << 14;
 pub(super) struct Gguf {
     pub fields: Map<String, Value>,
     pub architecture: &'static Architecture,
-    pub tensors: Vec<StoredTensor>,
+    /// By the names that checkpoints of transformers give them.
+    pub tensors: Vec<ListedTensor>,
     /// What the frequencies of positions are divided by, if the file says.
     pub rope_factors: Option<Vec<f32>>,
     /// The same in long texts and in others, where that differs.
     pub long_rope_factors: Option<[Vec<f32>; 2]>,
-}
-
-/// Where a tensor is in the file, and how it is stored.
-pub(super) struct StoredTensor {
-    /// As a checkpoint of transformers calls it.
-    pub name: String,
-    pub shape: Vec<usize>,
-    pub stored: StoredType,
-    pub start: u64,
-    pub length: usize,
-    /// Heads whose rows the converter put into another order.
-    pub permuted_heads: Option<usize>,
 }
 
 impl Gguf {
@@ -87,15 +73,15 @@ impl Gguf {
         let is_setting = |name: &str| name == FACTORS || LONG_FACTORS.contains(&name);
         let tensors = tensors.into_iter().filter(|tensor| !is_setting(&tensor.name));
         gguf.tensors = tensors
-            .map(|ListedTensor { name, shape, stored, start, length }| {
-                let permuted_heads = match name.split('.').nth(2) {
+            .map(|tensor| {
+                let permuted_heads = match tensor.name.split('.').nth(2) {
                     _ if !architecture.permutes => None,
                     Some("attn_q") => Some(heads as usize),
                     Some("attn_k") => Some(kv_heads as usize),
                     _ => None,
                 };
-                let name = architecture.name_in_checkpoint(&name);
-                StoredTensor { name, shape, stored, start, length, permuted_heads }
+                let name = architecture.name_in_checkpoint(&tensor.name);
+                ListedTensor { name, permuted_heads, ..tensor }
             })
             .collect();
         Ok(gguf)

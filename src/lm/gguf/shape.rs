@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::super::config::ModelShape;
 use super::super::rope_shape::RopeScaling;
-use super::{EMBEDDING, Gguf, OUTPUT};
+use super::super::weights::{EMBEDDING, OUTPUT};
+use super::Gguf;
 
 const INSTEAD: &str = "use the safetensors checkpoint of a model without it";
 

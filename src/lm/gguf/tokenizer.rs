@@ -8,7 +8,8 @@ use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
 use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
-use super::{EMBEDDING, Gguf, splits};
+use super::super::weights::EMBEDDING;
+use super::{Gguf, splits};
 
 /// Kinds of tokens.
 const NORMAL: u64 = 1;

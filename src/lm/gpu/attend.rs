@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor};
 
 use super::arena::{Arena, Piece};
-use super::cache::{CacheAddresses, GpuCache};
+use super::cache::GpuCache;
 use super::device::{Buffer, Gpu, Kernel, Launch};
 use super::launch::{Block, COPY_THREADS, Call, SCRATCH, launch};
 use super::params::{Layer, Text, bytes_of};
 use super::readers::{Readers, Reading};
-use crate::eviction::{CacheEntries, Eviction, Positions, ScanRule, Scanned};
+use crate::eviction::{CacheEntries, Eviction, ScanRule, Scanned};
 use crate::lm::attention::LayerTokens;
 use crate::lm::memory::BLOCK;
 use crate::vector;
@@ -48,7 +48,8 @@ pub(in crate::lm) struct GpuText<'a> {
 /// What a text needs in a call.
 struct Prepared<'a> {
     rule: Option<ScanRule>,
-    cache: CacheAddresses,
+    /// With the addresses of its cache.
+    cache: Text,
     /// Columns of all tables of the call.
     stride: usize,
     all_stride: usize,
@@ -258,7 +259,7 @@ impl GpuAttention {
             groups: groups as i32,
             kept_lists: (cache.kept.rows / groups) as i32,
             total_lists: (cache.totals.rows / groups) as i32,
-            ..of.text(cache, capacity)
+            ..of
         };
         gpu.upload(arena.at(table), bytes_of(&[text]))?;
         gpu.launch(Launch {
@@ -344,7 +345,7 @@ impl Prepared<'_> {
             result_lists: rule.map_or(0, |rule| rule.score.results as i32),
             alive_is_shared: i32::from(alive.is_none()),
             oldest: (oldest + gone) as i32,
-            ..self.cache.text(self.text.cache, self.text.cache.capacity)
+            ..self.cache
         };
         // What entries have received lies with them.
         let of_scope = |piece: &Piece| Text { kept: arena.at(*piece), kept_stride: self.stride as i32, ..text };
@@ -415,33 +416,6 @@ impl Prepared<'_> {
         }
         entries.take_scanned(rows, scanned);
         Ok(())
-    }
-}
-
-impl CacheAddresses {
-    /// A text with this cache.
-    fn text(self, cache: &GpuCache, capacity: usize) -> Text {
-        let CacheAddresses { keys, values, raw_keys, coordinates, rotations, all_keys, kept, totals } = self;
-        let kind = cache.rotated.as_ref().map_or(Positions::Absolute, |rotated| rotated.positions);
-        Text {
-            keys,
-            values,
-            raw_keys,
-            coordinates,
-            rotations,
-            all_keys,
-            kept,
-            totals,
-            capacity: capacity as i32,
-            all_capacity: cache.all_keys.as_ref().map_or(0, |(_, capacity)| *capacity as i32),
-            kept_stride: capacity as i32,
-            positions_kind: match kind {
-                Positions::Absolute => 0,
-                Positions::Slot => 1,
-                Positions::Squeezed => 2,
-            },
-            ..Text::default()
-        }
     }
 }
 

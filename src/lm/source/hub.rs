@@ -10,7 +10,7 @@ use anyhow::Result;
 use hf_hub::RepoType;
 use hf_hub::api::RepoInfo;
 
-use super::checkpoint::{CheckpointFiles, TokenizerFiles, gather, gguf_of, tokenizer_of};
+use super::checkpoint::{CheckpointFiles, gather, gguf_of, tokenizer_of};
 use super::download::Downloader;
 use super::hub_http::HubHttp;
 use super::repo::{HubRepo, RepoId, is_commit};
@@ -44,7 +44,7 @@ impl Hub<'_> {
     }
 
     /// The tokenizer of a model repository.
-    pub(super) fn tokenizer(&self, repo: &RepoId, revision: &str) -> Result<TokenizerFiles> {
+    pub(super) fn tokenizer(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
         self.in_model(repo, revision, tokenizer_of, |_| true)
     }
 
