@@ -39,7 +39,8 @@ pub(super) struct AttentionShape<'a> {
     own: LayerAttention,
     /// What products of queries and keys are multiplied by.
     scale: f64,
-    softcap: Option<f32>,
+    /// What logits are limited to, if they are.
+    pub softcap: Option<f32>,
     temperature: Option<AttentionTemperature>,
 }
 
@@ -59,11 +60,6 @@ impl<'a> AttentionShape<'a> {
                 .attention_temperature
                 .filter(|temperature| !temperature.only_without_rotation || shape.ropes[own.rope].dims == 0),
         }
-    }
-
-    /// What logits are limited to, if they are.
-    pub fn softcap(&self) -> Option<f32> {
-        self.softcap
     }
 
     /// What the query at a position of the text is multiplied by.
@@ -295,7 +291,7 @@ impl LayerTokens<'_> {
 
 /// The values of a cache: the keys, where these hold them.
 pub(super) fn values_of<'t>(keys: &'t Table, values: &'t Table) -> &'t Table {
-    if values.dim() == 0 { keys } else { values }
+    if values.dim == 0 { keys } else { values }
 }
 
 /// One layer's cache on the host.
@@ -378,7 +374,7 @@ impl<'a> Projections<'a> {
             for (kv_head, held) in held.iter().enumerate() {
                 let value = &self.new.values[(row * kv_heads + kv_head) * dim..][..dim];
                 // None where they are in the keys.
-                let dim = values.dim();
+                let dim = values.dim;
                 values.vector_mut(kv_head, held + row).copy_from_slice(&value[..dim]);
             }
         }

@@ -29,7 +29,7 @@ pub const BLOCK: usize = 128;
 
 /// The state of the network after reading some tokens. A clone is independent, so several questions can follow a
 /// document that is read once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// Those of the layers that have a cache of their own.
     pub(super) layers: Vec<LayerCache>,
@@ -261,10 +261,7 @@ impl Memory {
             layers: shape.cached_layers().enumerate().map(layer).collect(),
             has_cache: shape.attention.iter().map(LayerAttention::has_cache).collect(),
             states: shape.delta.iter().flat_map(|own| vec![DeltaState::new(own); recurrent]).collect(),
-            snapshots: BTreeMap::new(),
             state_points: plan.state_points.iter().copied().filter(|_| recurrent > 0).collect(),
-            tokens: Vec::new(),
-            scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
             is_long,
@@ -272,7 +269,7 @@ impl Memory {
                 .policy
                 .filter(|policy| policy.score.reads_future())
                 .map(|_| plan.future.and_then(<[_]>::first).map_or(0, |layer| layer.tokens())),
-            is_shrunk: false,
+            ..Memory::default()
         }
     }
 
@@ -299,15 +296,11 @@ impl Memory {
             layers,
             has_cache: self.has_cache.clone(),
             states: self.states_at(len)?,
-            snapshots: BTreeMap::new(),
-            state_points: Vec::new(),
             tokens: self.tokens[..len].to_vec(),
-            scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(|| vec![0.0; len]),
             is_long: self.is_long,
-            known: None,
-            is_shrunk: false,
+            ..Memory::default()
         })
     }
 

@@ -9,8 +9,8 @@ use crate::eviction::formula::MeanRotation;
 #[derive(Clone, Debug)]
 pub(super) struct Frequencies {
     /// (dims / 2)
-    pairs: Vec<f64>,
-    factor: f64,
+    pub pairs: Vec<f64>,
+    pub factor: f64,
 }
 
 /// The frequencies of a rotation, which may be others for long texts.
@@ -95,21 +95,6 @@ impl Frequencies {
             }
         };
         Frequencies { pairs, factor }
-    }
-
-    /// Number of rotated pairs.
-    pub fn len(&self) -> usize {
-        self.pairs.len()
-    }
-
-    /// Angular frequencies of the pairs.
-    pub fn pairs(&self) -> &[f64] {
-        &self.pairs
-    }
-
-    /// What rotated vectors are multiplied by.
-    pub fn factor(&self) -> f64 {
-        self.factor
     }
 
     pub fn angles(&self, positions: impl Iterator<Item = f64>) -> Angles {

@@ -10,7 +10,8 @@ pub(super) struct Table {
     pub data: Vec<f32>,
     /// Where the vectors of each head begin, and where all end: (heads + 1)
     starts: Vec<usize>,
-    dim: usize,
+    /// Length of a vector.
+    pub dim: usize,
 }
 
 /// What a list says of one of `heads` heads.
@@ -27,11 +28,6 @@ impl Table {
 
     fn heads(&self) -> usize {
         self.starts.len() - 1
-    }
-
-    /// Length of a vector.
-    pub fn dim(&self) -> usize {
-        self.dim
     }
 
     /// Vectors that a head has room for.

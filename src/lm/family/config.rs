@@ -18,13 +18,10 @@ pub(super) struct Defaults {
     pub theta: f64,
     pub tied: bool,
     pub head_dim: Option<usize>,
-    /// Whether there are as many key-value heads as heads; otherwise their number must be there.
-    pub kv_heads_are_heads: bool,
 }
 
 impl Defaults {
-    pub const LLAMA: Defaults =
-        Defaults { theta: 10_000.0, tied: false, head_dim: None, kv_heads_are_heads: true };
+    pub const LLAMA: Defaults = Defaults { theta: 10_000.0, tied: false, head_dim: None };
 }
 
 impl<'j> Config<'j> {
@@ -60,11 +57,7 @@ impl<'j> Config<'j> {
         let json = self.json;
         let hidden = self.required("hidden_size", 1 << 18)?;
         let heads = self.required("num_attention_heads", 1 << 14)?;
-        let kv_heads = match self.size("num_key_value_heads", 1 << 14)? {
-            Some(kv_heads) => kv_heads,
-            None if defaults.kv_heads_are_heads => heads,
-            None => bail!("the number num_key_value_heads is missing"),
-        };
+        let kv_heads = self.size("num_key_value_heads", 1 << 14)?.unwrap_or(heads);
         let head_dim = self.size("head_dim", 1 << 14)?.or(defaults.head_dim);
         ensure!(
             head_dim.is_some() || hidden.is_multiple_of(heads),

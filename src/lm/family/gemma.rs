@@ -24,7 +24,7 @@ pub(super) fn gemma2(config: &Config<'_>) -> Result<ModelShape> {
 
 /// What all of them have in common, also Gemma 3n and 4.
 pub(super) fn decoder(config: &Config<'_>) -> Result<ModelShape> {
-    let defaults = Defaults { tied: true, head_dim: Some(256), kv_heads_are_heads: false, ..Defaults::LLAMA };
+    let defaults = Defaults { tied: true, head_dim: Some(256), ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     let named = ["hidden_activation", "hidden_act"].iter().any(|name| !config.json[*name].is_null());
     Ok(ModelShape {

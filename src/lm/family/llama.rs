@@ -23,14 +23,14 @@ fn with_window(config: &Config<'_>, default: Option<usize>, shape: ModelShape) -
 
 /// Some layers have a window.
 pub(super) fn ministral(config: &Config<'_>) -> Result<ModelShape> {
-    let shape = config.decoder(&Defaults { kv_heads_are_heads: false, ..Defaults::LLAMA })?;
+    let shape = config.decoder(&Defaults::LLAMA)?;
     let attention = windows(&config.sliding(shape.layers, |_| true)?, config.window(Some(4096))?);
     Ok(ModelShape { attention, ..shape })
 }
 
 /// YaRN, and an attention temperature that depends on the position.
 pub(super) fn ministral3(config: &Config<'_>) -> Result<ModelShape> {
-    let defaults = Defaults { kv_heads_are_heads: false, head_dim: Some(128), ..Defaults::LLAMA };
+    let defaults = Defaults { head_dim: Some(128), ..Defaults::LLAMA };
     let shape = with_window(config, None, config.decoder(&defaults)?)?;
     let number = |name: &str| {
         let number = config.json["rope_parameters"][name].as_f64();
@@ -64,7 +64,7 @@ pub(super) fn phi3(config: &Config<'_>) -> Result<ModelShape> {
 
 /// Every fourth layer has no positions.
 pub(super) fn smollm3(config: &Config<'_>) -> Result<ModelShape> {
-    let defaults = Defaults { theta: 2_000_000.0, tied: true, kv_heads_are_heads: false, ..Defaults::LLAMA };
+    let defaults = Defaults { theta: 2_000_000.0, tied: true, ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     let rotated = config.rotated(shape.layers)?;
     let used = config.field("use_sliding_window")? == Some(true);

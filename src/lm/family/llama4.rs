@@ -10,7 +10,7 @@ use super::super::rope_shape::RopeShape;
 use super::config::{Config, Defaults};
 
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
-    let shape = config.decoder(&Defaults { theta: 500_000.0, kv_heads_are_heads: false, ..Defaults::LLAMA })?;
+    let shape = config.decoder(&Defaults { theta: 500_000.0, ..Defaults::LLAMA })?;
     let layers = shape.layers;
     let rotated = config.rotated(layers)?;
     let chunked: Vec<bool> = match config.by_layer::<&str>("layer_types", layers)? {

@@ -29,7 +29,7 @@ pub(super) fn qwen2_moe(config: &Config<'_>) -> Result<ModelShape> {
 
 /// Norms of every head's queries and keys, and no biases.
 pub(super) fn qwen3(config: &Config<'_>) -> Result<ModelShape> {
-    let defaults = Defaults { kv_heads_are_heads: false, head_dim: Some(128), ..Defaults::LLAMA };
+    let defaults = Defaults { head_dim: Some(128), ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     Ok(ModelShape {
         attention: attention(config, shape.layers)?,

@@ -41,7 +41,7 @@ fn with_experts(
 }
 
 fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
-    let defaults = Defaults { head_dim: Some(256), kv_heads_are_heads: false, ..Defaults::LLAMA };
+    let defaults = Defaults { head_dim: Some(256), ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     let every = config.size("full_attention_interval", usize::MAX)?.unwrap_or(4);
     let kinds = ["linear_attention", FULL];

@@ -189,7 +189,7 @@ impl GpuAttention {
         let block = BLOCK.min(rows);
         let scanned = text.entries.scanned();
         let frequencies = shape.rope.frequencies(text.is_long);
-        let pairs = frequencies.len();
+        let pairs = frequencies.pairs.len();
         let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
         let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
         let groups = rule.as_ref().map_or(1, |rule| rule.groups);
@@ -200,7 +200,7 @@ impl GpuAttention {
         let pieces = Pieces {
             cos: arena.put(&tokens.angles.cos[range.clone()]),
             sin: arena.put(&tokens.angles.sin[range]),
-            frequencies: text.cache.rotated.as_ref().map(|_| arena.put(frequencies.pairs())),
+            frequencies: text.cache.rotated.as_ref().map(|_| arena.put(&frequencies.pairs)),
             query_scales: arena.put(&scales),
             queries: arena.scratch::<f32>(heads * block * dim),
             logits: arena.scratch::<f32>(heads * block * stride),
@@ -291,7 +291,7 @@ impl Prepared<'_> {
         let (q, kv) = (shape.heads.heads * shape.head_dim * float, shape.heads.kv_heads * shape.head_dim * float);
         let row = self.text.first + rows.start;
         let (pairs, groups) =
-            (shape.rope.frequencies(self.text.is_long).len(), rule.map_or(1, |rule| rule.groups));
+            (shape.rope.frequencies(self.text.is_long).pairs.len(), rule.map_or(1, |rule| rule.groups));
         let entries = &*self.text.entries;
         let is_last = rows.end == self.text.rows;
         let oldest = self.scanned.positions[0].first().map_or(entries.seen, |position| *position as usize);
@@ -307,7 +307,7 @@ impl Prepared<'_> {
             cos: arena.at(pieces.cos) + (rows.start * pairs * float) as u64,
             sin: arena.at(pieces.sin) + (rows.start * pairs * float) as u64,
             frequencies: arena.at_any(pieces.frequencies),
-            frequency_factor: shape.rope.frequencies(self.text.is_long).factor(),
+            frequency_factor: shape.rope.frequencies(self.text.is_long).factor,
             query_scales: arena.at(pieces.query_scales) + (rows.start * float) as u64,
             queries: arena.at(pieces.queries),
             logits: arena.at(pieces.logits),
@@ -437,8 +437,8 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         heads: shape.heads.heads as i32,
         kv_heads: shape.heads.kv_heads as i32,
         dim: shape.head_dim as i32,
-        pairs: shape.rope.frequencies(false).len() as i32,
-        softcap: shape.softcap().unwrap_or(0.0),
+        pairs: shape.rope.frequencies(false).pairs.len() as i32,
+        softcap: shape.softcap.unwrap_or(0.0),
         pad: 0,
     }
 }
