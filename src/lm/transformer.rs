@@ -16,16 +16,15 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::altup::{AltUp, AltUpEnds};
-use super::attention::{AttentionShape, LayerTokens, TextTokens};
+use super::attention::{AttentionShape, LayerTokens, Scratch, TextTokens};
 use super::config::{ModelShape, PerLayerInput};
 use super::decoder::{Layer, Projected};
-use super::delta::DeltaRows;
 use super::device::Device;
 use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, compute_type, on_host, rms_norm};
 use super::loader::Loader;
 use super::memory::{Memory, MemoryPlan};
-use super::parts::joined;
+use super::parts::{Part, joined};
 use super::rope::{Angles, Rope};
 use super::second_reading::RepeatRequest;
 use super::text_threads;
@@ -473,37 +472,15 @@ impl LanguageModel {
         };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
-        let mut cache = 0;
-        let mix = |kind: Mixing<'_>| match kind {
-            Mixing::Attention(rows) => {
-                let at = rows.keys_and_values.is_some().then(|| {
-                    cache += 1;
-                    cache - 1
-                });
-                let texts =
-                    memories.iter_mut().zip(&token_texts).enumerate().map(|(first, (memory, token_texts))| {
-                        let Memory { layers, scratch, .. } = &mut **memory;
-                        let (cache, token_ids) = (at.map(|at| &mut layers[at]), &tokens[first..first + 1]);
-                        TextTokens {
-                            first,
-                            rows: 1,
-                            ends_read: true,
-                            token_ids,
-                            token_texts,
-                            cache,
-                            lost: None,
-                            scratch,
-                        }
-                    });
-                rows.attend(self.gpu(), texts.collect())
-            }
-            Mixing::Delta(at, rows) => {
-                let texts = memories.iter_mut().enumerate();
-                let out = texts.flat_map(|(first, memory)| rows.read(first, 1, &mut memory.states[at]));
-                Ok(Tensor::from_vec(out.collect::<Vec<f32>>(), (tokens.len(), ()), &candle_core::Device::Cpu)?)
-            }
-        };
-        let (states, _) = awake(|| self.through_layers(rows, Products::Few, mix))?;
+        let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts);
+        let parts = texts.map(|((memory, tokens), token_texts)| {
+            let Memory { layers, states, scratch, .. } = &mut **memory;
+            let (caches, states) = (Box::new(layers.iter_mut()), Box::new(states.iter_mut()));
+            let part = Part { tokens, token_texts, ends_read: true, lost: None, caches, states, next: None };
+            (part, scratch)
+        });
+        let parts = parts.collect();
+        let (states, _) = awake(|| self.through_layers(rows, Products::Few, parts))?;
         for (memory, token) in memories.iter_mut().zip(tokens) {
             memory.tokens.push(*token);
             if memory.until_eviction().is_some() {
@@ -563,16 +540,16 @@ impl LanguageModel {
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }
 
-    /// Takes rows through all layers and the last norm: (rows, hidden). `mix` computes what they are in a layer after the tokens before
-    /// them, (rows, heads * head_dim). Also returns the time that products with weights took.
+    /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden). Also returns the time that
+    /// products with weights took.
     pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
-        mut mix: impl FnMut(Mixing<'_>) -> Result<Tensor>,
+        mut parts: Vec<(Part<'_>, &mut Scratch)>,
     ) -> Result<(Tensor, Duration)> {
         let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
-        let (mut dense, mut recurrent) = (Duration::ZERO, 0);
+        let mut dense = Duration::ZERO;
         if let Some(altup) = &self.altup {
             x = altup.begin(&x, products)?; // (rows, states, hidden)
         }
@@ -597,8 +574,13 @@ impl LanguageModel {
             }
             let mixed = match projected {
                 Projected::Delta(rows) => {
-                    recurrent += 1;
-                    mix(Mixing::Delta(recurrent - 1, &rows))?
+                    let mut out = Vec::new();
+                    let mut first = 0;
+                    for (part, _) in &mut parts {
+                        out.extend(part.read(&rows, first)?);
+                        first += part.tokens.len();
+                    }
+                    Tensor::from_vec(out, (first, ()), &candle_core::Device::Cpu)?
                 }
                 Projected::Attention { queries, keys_and_values, gates } => {
                     let keys = keys_and_values.as_ref().filter(|_| compute_f64).map(|(keys, _)| keys);
@@ -614,7 +596,7 @@ impl LanguageModel {
                         angles: &angles[own.rope],
                         first,
                     };
-                    let mixed = mix(Mixing::Attention(rows))?;
+                    let mixed = self.attend(&rows, &mut parts)?;
                     match gates {
                         Some(gates) => {
                             let gates = gates.to_device(mixed.device())?.to_dtype(mixed.dtype())?;
@@ -641,6 +623,26 @@ impl LanguageModel {
             x = altup.end(&x, products)?;
         }
         Ok((rms_norm(&x, &self.norm, self.shape.norm_eps)?, dense))
+    }
+
+    /// Attention of the rows of parts of texts in one layer: (rows, heads * head_dim)
+    fn attend(&self, rows: &LayerTokens<'_>, parts: &mut [(Part<'_>, &mut Scratch)]) -> Result<Tensor> {
+        // A layer that shares another's cache leaves it alone.
+        let own = parts.iter_mut().map(|(part, _)| rows.keys_and_values.map(|_| part.cache()).transpose());
+        let mut caches = own.collect::<Result<Vec<_>>>()?;
+        let mut first = 0;
+        let texts = parts.iter_mut().zip(&mut caches).map(|((part, scratch), cache)| {
+            let Part { tokens: token_ids, token_texts, ends_read, lost, .. } = part;
+            let (lost, cache, rows) = (lost.as_deref_mut(), cache.as_deref_mut(), token_ids.len());
+            first += rows;
+            let (first, ends_read) = (first - rows, *ends_read);
+            TextTokens { first, rows, ends_read, token_ids, token_texts, cache, lost, scratch }
+        });
+        let mixed = rows.attend(self.gpu(), texts.collect())?;
+        for ((part, _), cache) in parts.iter().zip(caches) {
+            cache.into_iter().for_each(|cache| part.pass(cache));
+        }
+        Ok(mixed)
     }
 
     /// Visits the logits of all rows of each of `states`, in f32, some rows and some columns at a time: they are never all
@@ -732,13 +734,6 @@ fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         let _done = Done(done); // also when it panics
         work()
     })
-}
-
-/// What is to be done where tokens meet those before them.
-pub(super) enum Mixing<'a> {
-    Attention(LayerTokens<'a>),
-    /// In the layer with this state among those of fixed size.
-    Delta(usize, &'a DeltaRows<'a>),
 }
 
 /// Rows on their way through the layers.
