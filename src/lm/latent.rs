@@ -83,10 +83,7 @@ impl LatentAttention {
         };
         let queries = queries.reshape((rows, heads, nope + rope))?;
         let rotated = self.in_halves(&queries.narrow(2, nope, rope)?)?;
-        let absorbed = self.absorb.iter().enumerate().map(|(head, absorb)| {
-            absorb.forward(&queries.narrow(1, head, 1)?.narrow(2, 0, nope)?.squeeze(1)?.contiguous()?, products)
-        });
-        let absorbed = Tensor::stack(&absorbed.collect::<Result<Vec<_>>>()?, 1)?; // (rows, heads, rank)
+        let absorbed = by_head(&self.absorb, &queries.narrow(2, 0, nope)?, products)?; // (rows, heads, rank)
         let queries = Tensor::cat(&[rotated, absorbed], 2)?.reshape((rows, heads * (rope + rank)))?;
         let compressed = self.compress.forward(x, products)?;
         let latent = rms_norm(&compressed.narrow(1, 0, rank)?.contiguous()?, &self.norm, EPS)?;
@@ -111,11 +108,16 @@ impl LatentAttention {
         let LatentShape { rank, rope, value, .. } = self.shape;
         let rows = mixed.dim(0)?;
         let mixed = mixed.reshape((rows, self.heads, rope + rank))?;
-        let values = self.expand.iter().enumerate().map(|(head, expand)| {
-            expand.forward(&mixed.narrow(1, head, 1)?.narrow(2, rope, rank)?.squeeze(1)?.contiguous()?, products)
-        });
-        let values =
-            Tensor::stack(&values.collect::<Result<Vec<_>>>()?, 1)?.reshape((rows, self.heads * value))?;
+        let values = by_head(&self.expand, &mixed.narrow(2, rope, rank)?, products)?;
+        let values = values.reshape((rows, self.heads * value))?;
         self.output.forward(&values, products)
     }
+}
+
+/// What matrices make of their heads: (rows, heads, in) -> (rows, heads, out).
+fn by_head(matrices: &[Linear], x: &Tensor, products: Products) -> Result<Tensor> {
+    let product = |(head, matrix): (usize, &Linear)| {
+        matrix.forward(&x.narrow(1, head, 1)?.squeeze(1)?.contiguous()?, products)
+    };
+    Ok(Tensor::stack(&matrices.iter().enumerate().map(product).collect::<Result<Vec<_>>>()?, 1)?)
 }

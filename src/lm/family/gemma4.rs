@@ -1,7 +1,7 @@
 //! Gemma 4: layers with a window and layers without have other heads and rotations, the last layers attend to another's cache, keys may be
 //! values, values have a norm, and each layer has an input of its own. transformers `models/gemma4`.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::super::config::{ExpertNames, Experts, LayerAttention, ModelShape, PerLayerInput};
@@ -50,11 +50,8 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
 
 fn experts(config: &Config<'_>, layers: usize) -> Result<Experts> {
     let per_token = config.required("top_k_experts", 1 << 11)?;
-    let own = config.experts(layers, [per_token, per_token, 1])?;
-    ensure!(
-        config.json["moe_intermediate_size"].is_u64() && per_token <= own.count,
-        "the numbers num_experts, top_k_experts and moe_intermediate_size belong together"
-    );
+    let inner = config.required("moe_intermediate_size", 1 << 20)?;
+    let own = config.experts(layers, [per_token, per_token, inner])?;
     let names = ExpertNames { router: "router.proj", experts: "experts", ..ExpertNames::default() };
     Ok(Experts { per_token, normalised: true, beside_mlp: true, names, ..own })
 }
@@ -109,19 +106,13 @@ fn sizes(config: &Config<'_>, shape: &ModelShape, sliding: &[bool]) -> Result<Ve
 
 /// The rotation of a kind of layers. In a `proportional` one only the first pairs of dimensions turn, as fast as if all did.
 fn rope(config: &Config<'_>, kind: &str, head_dim: usize) -> Result<RopeShape> {
-    let default = match kind {
-        FULL => {
-            serde_json::json!({"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6})
-        }
-        _ => serde_json::json!({"rope_type": "default", "rope_theta": 1e4}),
-    };
-    let record = match &config.json["rope_parameters"] {
-        Value::Null => &default,
-        all => match &all[kind] {
-            Value::Null => bail!("rope_parameters has no {kind}"),
-            record => record,
-        },
-    };
+    let default = serde_json::json!({
+        FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        SLIDING: {"rope_type": "default", "rope_theta": 1e4},
+    });
+    let all = &config.json["rope_parameters"];
+    let record = if all.is_null() { &default[kind] } else { &all[kind] };
+    ensure!(!record.is_null(), "rope_parameters has no {kind}");
     if record["rope_type"] != "proportional" {
         return RopeShape::parse(record, &Value::Null, 1e4, head_dim);
     }
