@@ -21,14 +21,10 @@ pub(super) struct AltUp {
     correction: Linear,
     /// What the active state is multiplied by before the layer's input of its own: (hidden)
     output_scale: Option<Tensor>,
-    laurel: Laurel,
-}
-
-/// x + norm(right(left(x))).
-struct Laurel {
+    /// The residual path: (rank, hidden), (hidden, rank), and the norm after it.
     left: Linear,
     right: Linear,
-    norm: Tensor,
+    laurel_norm: Tensor,
 }
 
 /// What makes the states of an embedding, and one state of them: (states - 1) matrices (hidden, hidden) each.
@@ -50,11 +46,9 @@ impl AltUp {
             prediction: loader.linear("altup.prediction_coefs", (states * states, states))?,
             correction: loader.linear("altup.correction_coefs", (states, states))?,
             output_scale: own.scales_output.then_some(output_scale),
-            laurel: Laurel {
-                left: loader.linear("laurel.linear_left", (rank, hidden))?,
-                right: loader.linear("laurel.linear_right", (hidden, rank))?,
-                norm: loader.norm("laurel.post_laurel_norm", hidden)?,
-            },
+            left: loader.linear("laurel.linear_left", (rank, hidden))?,
+            right: loader.linear("laurel.linear_right", (hidden, rank))?,
+            laurel_norm: loader.norm("laurel.post_laurel_norm", hidden)?,
         })
     }
 
@@ -92,10 +86,10 @@ impl AltUp {
         Ok(Tensor::cat(&[first, others.broadcast_add(&more.unsqueeze(1)?)?], 1)?)
     }
 
-    /// The residual path of low rank: (rows, hidden) -> (rows, hidden).
+    /// The residual path of low rank, x + norm(right(left(x))): (rows, hidden) -> (rows, hidden).
     pub fn laurel(&self, x: &Tensor, eps: f32, products: Products) -> Result<Tensor> {
-        let Laurel { left, right, norm } = &self.laurel;
-        add(rms_norm(&right.forward(&left.forward(x, products)?, products)?, norm, eps)?, x)
+        let y = self.right.forward(&self.left.forward(x, products)?, products)?;
+        add(rms_norm(&y, &self.laurel_norm, eps)?, x)
     }
 
     /// (rows, hidden) -> (rows, states)

@@ -273,17 +273,7 @@ impl LayerTokens<'_> {
                 (text, own)
             });
             let parts: Vec<_> = parts.collect();
-            parts.into_par_iter().try_for_each(|(text, mixed)| {
-                let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = text.cache else {
-                    bail!("a cache is on a GPU that is not there")
-                };
-                let cache = HostCache { entries, tables, log, is_long: *is_long };
-                let own = tokens.slice(text.first, text.rows);
-                let TextTokens { token_ids, token_texts, ends_read, .. } = text;
-                let own = Projections { new: NewEntries { token_ids, token_texts, ends_read, ..own.new }, ..own };
-                attend(own, cache, mixed, text.lost, text.scratch);
-                Ok(())
-            })
+            parts.into_par_iter().try_for_each(|(text, mixed)| tokens.attend(text, mixed))
         })??;
         Ok(Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?)
     }
@@ -294,39 +284,32 @@ pub(super) fn values_of<'t>(keys: &'t Table, values: &'t Table) -> &'t Table {
     if values.dim == 0 { keys } else { values }
 }
 
-/// One layer's cache on the host.
-struct HostCache<'a> {
-    entries: &'a mut CacheEntries,
-    tables: &'a mut HostTables,
-    log: &'a mut Option<Vec<Eviction>>,
-    is_long: bool,
-}
-
-/// Reads tokens into one layer's cache. `out` takes the attention output (rows, heads, head_dim), and `lost` (rows)
-/// is increased by the attention lost to eviction, summed over heads.
-fn attend(
-    tokens: Projections<'_>,
-    mut cache: HostCache<'_>,
-    out: &mut [f32],
-    mut lost: Option<&mut [f32]>,
-    scratch: &mut Scratch,
-) {
-    let width = tokens.shape.heads.heads * tokens.shape.head_dim;
-    if tokens.shape.is_shared {
-        scratch.shared.insert(tokens.shape.cache, Vec::new());
-    }
-    let mut start = 0;
-    while start < tokens.rows {
-        // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
-        let rows = (BLOCK - cache.entries.seen % BLOCK).min(tokens.rows - start);
-        let out = &mut out[start * width..][..rows * width];
-        let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]);
-        tokens.slice(start, rows).attend_block(&mut cache, out, lost, scratch);
-        start += rows;
-    }
-}
-
 impl<'a> Projections<'a> {
+    /// Reads the tokens of a text among these into its cache. `out` takes the attention output (rows, heads, head_dim).
+    fn attend(self, text: TextTokens<'_>, out: &mut [f32]) -> Result<()> {
+        let TextTokens { first, rows, ends_read, token_ids, token_texts, cache, mut lost, scratch } = text;
+        let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = cache else {
+            bail!("a cache is on a GPU that is not there")
+        };
+        let own = self.slice(first, rows);
+        let own = Projections { new: NewEntries { token_ids, token_texts, ends_read, ..own.new }, ..own };
+        let width = self.shape.heads.heads * self.shape.head_dim;
+        if self.shape.is_shared {
+            scratch.shared.insert(self.shape.cache, Vec::new());
+        }
+        let mut start = 0;
+        while start < rows {
+            // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
+            let block = (BLOCK - entries.seen % BLOCK).min(rows - start);
+            let out = &mut out[start * width..][..block * width];
+            let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + block]);
+            let cache = (&mut *entries, &mut *tables, log.as_mut(), self.shape.rope.frequencies(*is_long));
+            own.slice(start, block).attend_block(cache, out, lost, scratch);
+            start += block;
+        }
+        Ok(())
+    }
+
     /// Those of `rows` tokens from `start` on.
     fn slice(self, start: usize, rows: usize) -> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
@@ -351,7 +334,7 @@ impl<'a> Projections<'a> {
     /// Reads at most [`BLOCK`] tokens.
     fn attend_block(
         self,
-        cache: &mut HostCache<'_>,
+        cache: (&mut CacheEntries, &mut HostTables, Option<&mut Vec<Eviction>>, &Frequencies),
         out: &mut [f32],
         lost: Option<&mut [f32]>,
         scratch: &mut Scratch,
@@ -361,13 +344,12 @@ impl<'a> Projections<'a> {
         let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.rows);
-        let HostCache { entries, tables, log, is_long } = cache;
+        let (entries, tables, mut log, frequencies) = cache;
         let held = entries.lens();
         let columns: Vec<usize> = held.iter().map(|held| held + rows).collect();
         let stride = vector::padded(entries.longest() + rows);
         tables.reserve(&held, rows);
-        let frequencies = self.shape.rope.frequencies(*is_long);
-        let HostTables { keys: cached_keys, values, all_keys } = &mut **tables;
+        let HostTables { keys: cached_keys, values, all_keys } = &mut *tables;
         let position = entries.seen;
 
         for row in 0..rows {
@@ -397,7 +379,7 @@ impl<'a> Projections<'a> {
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
                 for row in 0..rows {
-                    scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
+                    scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_deref_mut());
                 }
                 stats.scan += clock.elapsed();
                 if let Some(masks) = scan.take_masks() {
@@ -410,14 +392,7 @@ impl<'a> Projections<'a> {
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
                 let place = (&held[..], position, frequencies);
-                self.scan_rerotated(
-                    (keys, values),
-                    &mut scan,
-                    place,
-                    logits,
-                    &mut scratch.normaliser,
-                    log.as_mut(),
-                );
+                self.scan_rerotated((keys, values), &mut scan, place, logits, &mut scratch.normaliser, log);
                 stats.scan += clock.elapsed();
             }
         }
@@ -715,12 +690,18 @@ mod tests {
         // Reading in uneven pieces must not matter.
         for piece in [1, 128, 71, 100] {
             let Memory { layers, scratch, .. } = &mut memory;
-            let LayerCache { entries, tables: Tables::Host(tables), log, is_long } = &mut layers[0] else {
-                panic!("the cache is on the host");
-            };
-            let cache = HostCache { entries, tables, log, is_long: *is_long };
             let (mut out, mut of_piece) = (vec![0.0; piece * 32], vec![0.0; piece]);
-            attend(tokens.slice(lost.len(), piece), cache, &mut out, Some(&mut of_piece), scratch);
+            let text = TextTokens {
+                first: lost.len(),
+                rows: piece,
+                ends_read: false,
+                token_ids: &[],
+                token_texts: &[],
+                cache: Some(&mut layers[0]),
+                lost: Some(&mut of_piece),
+                scratch,
+            };
+            tokens.attend(text, &mut out).unwrap();
             lost.extend(of_piece);
         }
         // Rows of a block are computed in whole lanes, and one that is no number spoils those it shares lanes with.

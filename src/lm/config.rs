@@ -135,8 +135,8 @@ pub struct AltUpShape {
     pub sparsity: Vec<f64>,
 }
 
-/// What differs between the layers of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What differs between the layers of a model. By default they are alike, without a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerAttention {
     /// Tokens that a query sees, itself included, if that is limited.
     pub window: Option<usize>,
@@ -153,16 +153,6 @@ pub struct LayerAttention {
 }
 
 impl LayerAttention {
-    /// Like all other layers, without a window.
-    pub const FULL: LayerAttention = LayerAttention {
-        window: None,
-        is_chunked: false,
-        rope: 0,
-        sizes: None,
-        shares: None,
-        is_recurrent: false,
-    };
-
     /// The first of so many tokens that the last one sees.
     pub fn first_seen(&self, tokens: usize) -> usize {
         match self.window {
@@ -360,7 +350,7 @@ impl ModelShape {
             vocab,
             norm_eps: 1e-5,
             ropes: vec![rope],
-            attention: vec![LayerAttention::FULL; layers],
+            attention: vec![LayerAttention::default(); layers],
             max_positions: 4096,
             norms: LayerNorms::LLAMA,
             query_scale: 1.0 / (head_dim as f64).sqrt(),

@@ -206,7 +206,7 @@ pub fn device_name(device: &Device) -> String {
     }
 }
 
-/// The same with the processor and the number of threads, for results that are timings. PublishedColumns a GPU the processor still asks for
+/// The same with the processor and the number of threads, for results that are timings. Beside a GPU the processor still asks for
 /// everything, and computes attention if the GPU's was refused.
 pub fn machine_name(device: &Device, threads: usize) -> String {
     let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());

@@ -200,7 +200,8 @@ pub(super) const FULL: &str = "full_attention";
 
 /// Layers of which some have a window.
 pub(super) fn windows(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    let layer = |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::FULL };
+    let layer =
+        |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::default() };
     sliding.iter().map(layer).collect()
 }
 

@@ -22,7 +22,7 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         window: chunk.filter(|_| chunked),
         is_chunked: true,
         rope: usize::from(!rotated),
-        ..LayerAttention::FULL
+        ..LayerAttention::default()
     });
     // Some files have a number.
     let tuned = !matches!(config.json["attn_temperature_tuning"].as_f64(), Some(0.0))

@@ -64,7 +64,7 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
         delta.key_heads
     );
     let attention =
-        is_recurrent.into_iter().map(|is_recurrent| LayerAttention { is_recurrent, ..LayerAttention::FULL });
+        is_recurrent.into_iter().map(|is_recurrent| LayerAttention { is_recurrent, ..LayerAttention::default() });
     let rope = RopeShape::parse(&partly(config)?, config.json, defaults.theta, shape.head_dim)?;
     Ok(ModelShape {
         ropes: vec![rope],
