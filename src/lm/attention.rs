@@ -28,6 +28,7 @@ use crate::vector;
 
 /// A layer of the network as attention needs it.
 pub(super) struct AttentionShape<'a> {
+    pub model: &'a ModelShape,
     pub heads: Heads,
     pub head_dim: usize,
     pub rope: &'a Rope,
@@ -37,25 +38,20 @@ pub(super) struct AttentionShape<'a> {
     is_shared: bool,
     /// What differs from other layers.
     own: LayerAttention,
-    /// What products of queries and keys are multiplied by.
-    scale: f64,
-    /// What logits are limited to, if they are.
-    pub softcap: Option<f32>,
     temperature: Option<AttentionTemperature>,
 }
 
 impl<'a> AttentionShape<'a> {
-    pub fn new(shape: &ModelShape, layer: usize, ropes: &'a [Rope]) -> AttentionShape<'a> {
+    pub fn new(shape: &'a ModelShape, layer: usize, ropes: &'a [Rope]) -> AttentionShape<'a> {
         let own = shape.attention[layer];
         AttentionShape {
+            model: shape,
             heads: shape.heads_of(layer),
             head_dim: shape.head_dim_of(layer),
             rope: &ropes[own.rope],
             cache: own.shares.unwrap_or(layer),
             is_shared: shape.attention.iter().any(|other| other.shares == Some(layer)),
             own,
-            scale: shape.query_scale,
-            softcap: shape.attention_softcap,
             temperature: shape
                 .attention_temperature
                 .filter(|temperature| !temperature.only_without_rotation || shape.ropes[own.rope].dims == 0),
@@ -64,12 +60,13 @@ impl<'a> AttentionShape<'a> {
 
     /// What the query at a position of the text is multiplied by.
     pub fn query_scale(&self, position: usize) -> f32 {
-        self.temperature.map_or(self.scale, |temperature| self.scale * temperature.at(position)) as f32
+        let scale = self.model.query_scale;
+        self.temperature.map_or(scale, |temperature| scale * temperature.at(position)) as f32
     }
 
     /// Limits logits, if the model does.
     fn cap(&self, logits: &mut [f32]) {
-        if let Some(cap) = self.softcap {
+        if let Some(cap) = self.model.attention_softcap {
             logits.iter_mut().for_each(|logit| *logit = cap * (*logit / cap).tanh());
         }
     }
@@ -145,7 +142,6 @@ pub(super) struct LayerTokens<'a> {
     pub layer: &'a Layer,
     /// What the layer has read: (rows, hidden)
     pub x: &'a Tensor,
-    pub model: &'a ModelShape,
     /// (rows, heads * head_dim)
     pub queries: &'a Tensor,
     /// (rows, kv_heads * head_dim) each; none in a layer without a cache.
@@ -260,7 +256,7 @@ impl LayerTokens<'_> {
                 false => Vec::new(),
             };
             let hidden = match wants(|wanted| wanted.hidden) {
-                true => self.layer.hidden(self.x, self.model)?,
+                true => self.layer.hidden(self.x, shape.model)?,
                 false => Vec::new(),
             };
             let tokens = self.projections(queries, (keys, values), rows);

@@ -589,7 +589,6 @@ impl LanguageModel {
                         shape: &shape,
                         layer,
                         x: &x,
-                        model: &self.shape,
                         queries: &queries,
                         keys_and_values: keys_and_values.as_ref().map(|(keys, values)| (keys, values)),
                         norms: norms.as_deref(),

@@ -85,6 +85,19 @@ struct Pieces {
     newest: Option<Piece>,
 }
 
+impl GpuText<'_> {
+    /// Its next rows, which are then no longer among its own.
+    fn next(&mut self, rows: usize) -> GpuText<'_> {
+        let lost = self.lost.take().map(|lost| lost.split_at_mut(rows));
+        let (lost, rest) = lost.unzip();
+        self.lost = rest;
+        self.first += rows;
+        self.rows -= rows;
+        let (log, first) = (self.log.as_deref_mut(), self.first - rows);
+        GpuText { entries: self.entries, cache: self.cache, log, is_long: self.is_long, first, rows, lost }
+    }
+}
+
 impl GpuAttention {
     pub fn new(gpu: Box<dyn Gpu>) -> GpuAttention {
         GpuAttention { gpu, reused: Mutex::default(), readers: Readers::default() }
@@ -104,38 +117,20 @@ impl GpuAttention {
     ///
     /// # Errors
     /// Errors of the device, its memory among them.
-    pub fn attend(&self, tokens: &LayerTokens<'_>, texts: Vec<GpuText<'_>>) -> Result<Tensor> {
+    pub fn attend(&self, tokens: &LayerTokens<'_>, mut texts: Vec<GpuText<'_>>) -> Result<Tensor> {
         let f32_of = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.contiguous();
         let (keys, values) = tokens.keys_and_values.context("a layer without a cache has none on the GPU")?;
         let projections = [f32_of(tokens.queries)?, f32_of(keys)?, f32_of(values)?];
         let out = Tensor::zeros(projections[0].shape(), DType::F32, projections[0].device())?;
-        let mut left: Vec<GpuText<'_>> = texts;
-        while !left.is_empty() {
+        while texts.iter().any(|text| text.rows > 0) {
             // An unbounded cache stops where forks will start.
-            let mut rest = Vec::new();
-            let mut now = Vec::new();
-            for text in &mut left {
+            let left = texts.iter_mut().filter(|text| text.rows > 0);
+            let parts = left.map(|text| {
                 text.entries.save_for_forks();
-                let rows = text.entries.next_fork_point(text.rows).unwrap_or(text.rows);
-                now.push(GpuText {
-                    entries: &mut *text.entries,
-                    cache: &mut *text.cache,
-                    log: text.log.as_deref_mut(),
-                    is_long: text.is_long,
-                    first: text.first,
-                    rows,
-                    lost: text.lost.as_deref_mut().map(|lost| &mut lost[..rows]),
-                });
-            }
-            let rows: Vec<usize> = now.iter().map(|text| text.rows).collect();
-            self.read(tokens, &projections, &out, now)?;
-            for (text, read) in left.into_iter().zip(rows) {
-                if read < text.rows {
-                    let lost = text.lost.map(|lost| &mut lost[read..]);
-                    rest.push(GpuText { first: text.first + read, rows: text.rows - read, lost, ..text });
-                }
-            }
-            left = rest;
+                text.next(text.entries.next_fork_point(text.rows).unwrap_or(text.rows))
+            });
+            let parts = parts.collect();
+            self.read(tokens, &projections, &out, parts)?;
         }
         Ok(out)
     }
@@ -197,6 +192,8 @@ impl GpuAttention {
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
         let norms = tokens.norms.map(|norms| &norms[text.first * shape.heads.kv_heads..]);
         let new_priority = text.entries.new_priorities(rows, norms).filter(|_| rule.is_some());
+        let bounded = rule.as_ref();
+        let score = bounded.map(|rule| &rule.score);
         let pieces = Pieces {
             cos: arena.put(&tokens.angles.cos[range.clone()]),
             sin: arena.put(&tokens.angles.sin[range]),
@@ -208,33 +205,25 @@ impl GpuAttention {
             sum: arena.scratch::<f32>(heads * block),
             mixed: arena.scratch::<f32>(heads * block * dim),
             all_logits: measures_loss
-                .then(|| arena.scratch::<f32>(shape.heads.per_kv_head() * block * all_stride)),
+                .then(|| arena.scratch::<f32>(heads / shape.heads.kv_heads * block * all_stride)),
             lost: measures_loss.then(|| arena.state(&vec![0.0_f32; rows])),
-            positions: rule.as_ref().map(|_| arena.state(&padded_lists(&scanned.positions, stride))),
-            alive: rule.as_ref().filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride)),
-            survivors: rule.as_ref().map(|_| arena.scratch::<u32>(groups * stride)),
-            moved: rule.as_ref().map(|_| arena.result::<u32>(groups * 2)),
-            victims: rule.as_ref().map(|_| arena.result::<i32>(rows * groups)),
+            positions: bounded.map(|_| arena.state(&padded_lists(&scanned.positions, stride))),
+            alive: bounded.filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride)),
+            survivors: bounded.map(|_| arena.scratch::<u32>(groups * stride)),
+            moved: bounded.map(|_| arena.result::<u32>(groups * 2)),
+            victims: bounded.map(|_| arena.result::<i32>(rows * groups)),
             priority: new_priority.as_ref().map(|_| {
                 let mut priorities = scanned.priorities.clone();
                 priorities.resize(groups, Vec::new());
                 arena.state(&padded_lists(&priorities, stride))
             }),
             new_priority: new_priority.map(|priorities| arena.put(&priorities)),
-            program: rule
-                .as_ref()
-                .filter(|rule| !rule.score.program.is_empty())
-                .map(|rule| arena.put(&rule.score.program)),
-            results: rule
-                .as_ref()
-                .filter(|rule| rule.score.results > 0)
-                .map(|rule| arena.scratch::<f32>(groups * rule.score.results * stride)),
-            received: scanned
-                .received
-                .iter()
-                .map(|received| arena.state(&padded_lists(received, stride)))
-                .collect(),
-            newest: rule.as_ref().filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride)),
+            program: score.filter(|score| !score.program.is_empty()).map(|score| arena.put(&score.program)),
+            results: score
+                .filter(|score| score.results > 0)
+                .map(|score| arena.scratch::<f32>(groups * score.results * stride)),
+            received: scanned.received.iter().map(|sums| arena.state(&padded_lists(sums, stride))).collect(),
+            newest: bounded.filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride)),
         };
         Ok(Prepared { rule, cache, stride, all_stride, pieces, scanned, text })
     }
@@ -438,7 +427,7 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         kv_heads: shape.heads.kv_heads as i32,
         dim: shape.head_dim as i32,
         pairs: shape.rope.frequencies(false).pairs.len() as i32,
-        softcap: shape.softcap.unwrap_or(0.0),
+        softcap: shape.model.attention_softcap.unwrap_or(0.0),
         pad: 0,
     }
 }
