@@ -22,8 +22,10 @@ use serde_json::{Value, json};
 use self::config::Config;
 use super::config::ModelShape;
 
+type Family = fn(&Config<'_>) -> Result<ModelShape>;
+
 /// Families, by `model_type` of their config.json.
-const FAMILIES: &[(&str, fn(&Config<'_>) -> Result<ModelShape>)] = &[
+const FAMILIES: &[(&str, Family)] = &[
     ("deepseek_v2", deepseek::v2),
     ("deepseek_v3", deepseek::v3),
     ("gemma2", gemma::gemma2),
