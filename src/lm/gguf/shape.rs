@@ -99,16 +99,8 @@ impl Gguf {
 
     /// Heads, and heads of keys and values.
     pub fn heads(&self) -> Result<(u64, u64)> {
-        let (all, of_keys) = ("attention.head_count", "attention.head_count_kv");
-        let heads = self.number(all)?;
-        let kv_heads = if self.optional(of_keys)?.is_some() { self.number(of_keys)? } else { heads };
-        ensure!(
-            heads.is_multiple_of(kv_heads),
-            "{} is {heads}, no multiple of {}, which is {kv_heads}",
-            self.key(all),
-            self.key(of_keys)
-        );
-        Ok((heads, kv_heads))
+        let (heads, of_keys) = (self.number("attention.head_count")?, "attention.head_count_kv");
+        Ok((heads, if self.optional(of_keys)?.is_some() { self.number(of_keys)? } else { heads }))
     }
 
     fn check_attention(&self) -> Result<()> {

@@ -158,14 +158,6 @@ impl Gguf {
 
     fn vocabulary(&self) -> Result<Vocabulary<'_>> {
         let tokens = self.texts("tokenizer.ggml.tokens")?;
-        if let Some(rows) = self.embedding_rows() {
-            ensure!(
-                tokens.len() <= rows,
-                "tokenizer.ggml.tokens has {} tokens, but tensor token_embd.weight has only {rows} rows: the tokenizer belongs \
-                 to another model",
-                tokens.len()
-            );
-        }
         let kinds = match self.fields.get("tokenizer.ggml.token_type").and_then(Value::as_array) {
             Some(kinds) => kinds.iter().map(|kind| kind.as_u64().unwrap_or(NORMAL)).collect(),
             None => vec![NORMAL; tokens.len()],
