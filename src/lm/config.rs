@@ -600,7 +600,7 @@ impl ModelShape {
     /// The length of texts beyond which the model has other positions (LongRoPE), if it has any.
     pub fn length_of_usual_positions(&self) -> Option<usize> {
         self.ropes.iter().find_map(|rope| match &rope.scaling {
-            RopeScaling::LongRope(long) => Some(long.original),
+            RopeScaling::LongRope { original, .. } => Some(*original),
             _ => None,
         })
     }

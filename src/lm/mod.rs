@@ -60,7 +60,7 @@ pub use open::ModelFiles;
 pub use product::matrix_rate;
 pub use random::tiny_shape;
 pub use rope_override::{Real, RopeOverride, RopeOverrideKind};
-pub use rope_shape::{LongRope, RopeScaling, RopeShape, Yarn};
+pub use rope_shape::{RopeScaling, RopeShape};
 pub use score::Scores;
 pub use second_reading::RepeatRequest;
 pub use text_threads::TextThreads;

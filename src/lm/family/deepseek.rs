@@ -97,8 +97,8 @@ fn latent(config: &Config<'_>) -> Result<ModelShape> {
     let shape = config.decoder(&Defaults::LLAMA)?;
     let (record, rope) = (config.rope_record(), shape.ropes[0].clone());
     let mut query_scale = 1.0 / ((own.nope + own.rope) as f64).sqrt();
-    if let (RopeScaling::Yarn(yarn), Some(mscale)) = (&rope.scaling, record["mscale_all_dim"].as_f64()) {
-        let stretched = if yarn.factor <= 1.0 { 1.0 } else { 0.1 * mscale * yarn.factor.ln() + 1.0 };
+    if let (RopeScaling::Yarn { factor, .. }, Some(mscale)) = (&rope.scaling, record["mscale_all_dim"].as_f64()) {
+        let stretched = if *factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
         query_scale *= stretched * stretched;
     }
     Ok(ModelShape {

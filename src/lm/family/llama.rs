@@ -57,7 +57,7 @@ pub(super) fn mixtral(config: &Config<'_>) -> Result<ModelShape> {
 /// Phi-3 and Phi-4-mini: fused matrices, and rotation of a part of every head.
 pub(super) fn phi3(config: &Config<'_>) -> Result<ModelShape> {
     let shape = with_window(config, None, config.decoder(&Defaults::LLAMA)?)?;
-    let is_known = matches!(shape.ropes[0].scaling, RopeScaling::None | RopeScaling::LongRope(_));
+    let is_known = matches!(shape.ropes[0].scaling, RopeScaling::None | RopeScaling::LongRope { .. });
     ensure!(is_known, "its rope_scaling is of a type that this family does not have; only longrope is known");
     Ok(ModelShape { fused: true, ..shape })
 }
