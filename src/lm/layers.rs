@@ -19,7 +19,7 @@ use crate::vector;
 pub(super) struct Linear {
     pub weight: Weight,
     /// (out)
-    bias: Option<Tensor>,
+    pub bias: Option<Tensor>,
 }
 
 /// A matrix (out, in). Clones share it.
@@ -116,10 +116,6 @@ impl Weight {
 }
 
 impl Linear {
-    pub fn new(weight: Weight, bias: Option<Tensor>) -> Linear {
-        Linear { weight, bias }
-    }
-
     /// The parts of a fused matrix: the first rows, the rows after them, and so on.
     pub fn split<const N: usize>(&self, rows: [usize; N]) -> Result<[Linear; N]> {
         let mut start = 0;
@@ -131,7 +127,7 @@ impl Linear {
             };
             let bias = self.bias.as_ref().map(|bias| bias.narrow(0, start, rows)).transpose()?;
             start += rows;
-            Ok(Linear::new(weight, bias))
+            Ok(Linear { weight, bias })
         });
         Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.try_into().expect("as many parts as asked for"))
     }

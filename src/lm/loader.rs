@@ -103,7 +103,7 @@ impl<'a> Loader<'a> {
             false => None,
         };
         self.count(bias.as_ref().map(bytes_of));
-        Ok(Linear::new(weight, bias))
+        Ok(Linear { weight, bias })
     }
 
     /// Several of them, by their names and sides (out, in).
@@ -128,7 +128,8 @@ impl<'a> Loader<'a> {
             true => Weight::Host(Arc::new(Matrix::new(&matrix)?)),
             false => Weight::Device(matrix.to_device(self.device)?),
         };
-        let linear = Linear::new(weight, bias.map(|bias| bias.to_device(self.device)).transpose()?);
+        let bias = bias.map(|bias| bias.to_device(self.device)).transpose()?;
+        let linear = Linear { weight, bias };
         self.count([linear.bytes()]);
         Ok(linear)
     }

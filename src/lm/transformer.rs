@@ -175,7 +175,7 @@ impl LanguageModel {
         device: &Device,
     ) -> Result<LanguageModel> {
         let own_device = device.clone();
-        let device = device.products();
+        let device = &device.products;
         let (stored, own) = weights.dtype()?;
         let dtype = dtype.dtype().unwrap_or(own);
         let ModelShape { hidden, vocab, .. } = shape;
@@ -221,7 +221,7 @@ impl LanguageModel {
             altup,
             layers,
             norm,
-            head: Linear::new(head, None),
+            head: Linear { weight: head, bias: None },
             device: own_device,
             stored,
             dtype,
@@ -249,7 +249,7 @@ impl LanguageModel {
             return Ok(self);
         }
         ensure!(
-            self.device.products().is_cpu(),
+            self.device.products.is_cpu(),
             "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
              hint: leave `arithmetic` out, or choose `--device cpu`"
         );
@@ -288,7 +288,7 @@ impl LanguageModel {
 
     /// Computes attention, if the host does not.
     pub(super) fn gpu(&self) -> Option<&GpuAttention> {
-        self.device.attention()
+        self.device.attention.as_deref()
     }
 
     pub fn shape(&self) -> &ModelShape {
@@ -336,7 +336,7 @@ impl LanguageModel {
         self.check_length(memory, tokens.len())?;
         let started = Instant::now();
         let _reading = self.gpu().filter(|_| memory.is_on_gpu()).map(GpuAttention::reading);
-        let states = if self.gpu().is_none() && self.device.products().is_cpu() {
+        let states = if self.gpu().is_none() && self.device.products.is_cpu() {
             text_threads::or_here(|| self.read_and_evict(tokens, memory))?
         } else {
             self.read_and_evict(tokens, memory)?
@@ -421,13 +421,13 @@ impl LanguageModel {
 
     /// Threads that compute: on a GPU one thread asks for everything.
     pub(super) fn threads(&self) -> usize {
-        if self.device.products().is_cpu() { rayon::current_num_threads() } else { 1 }
+        if self.device.products.is_cpu() { rayon::current_num_threads() } else { 1 }
     }
 
     /// The type of products with weights.
     pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
         // Norms of keys that come from products in integers are no more exact in f64.
-        compute_type(self.device.products(), self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
+        compute_type(&self.device.products, self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
     }
 
     /// The tokens' embeddings: (rows, hidden)
@@ -606,7 +606,7 @@ impl LanguageModel {
                 }
             };
             let clock = Instant::now();
-            let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
+            let mixed = mixed.to_device(&self.device.products)?.to_dtype(x.dtype())?;
             let per_layer = match (&per_layer, self.shape.per_layer_input) {
                 (Some(inputs), Some(PerLayerInput { dims, .. })) => {
                     Some(inputs.narrow(1, index * dims, dims)?.contiguous()?.to_dtype(x.dtype())?)
@@ -658,7 +658,7 @@ impl LanguageModel {
     ) -> Result<Vec<K>> {
         let (rows, _) = states[0].dims2()?;
         let vocab = self.shape.vocab;
-        let (most, columns) = if self.device.products().is_cpu() {
+        let (most, columns) = if self.device.products.is_cpu() {
             (rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS), LOGIT_COLUMNS)
         } else {
             ((LOGITS_ON_GPU / vocab).clamp(1, LOGIT_ROWS), vocab)
@@ -680,7 +680,7 @@ impl LanguageModel {
             }
             Ok(known)
         };
-        if self.device.products().is_cpu() {
+        if self.device.products.is_cpu() {
             starts.into_par_iter().map(block).collect()
         } else {
             starts.into_iter().map(block).collect()

@@ -412,7 +412,8 @@ impl TensorLocation {
 
 /// Whether a matrix stays as it is stored where others are rounded to `dtype`. MXFP4 is exact in bf16.
 fn stays(stored: StoredType, dtype: DType) -> bool {
-    Blocks::unpacks(stored) && (dtype == DType::F32 || stored == StoredType::Mxfp4 && dtype == DType::BF16)
+    Blocks::width_of(stored).is_some()
+        && (dtype == DType::F32 || stored == StoredType::Mxfp4 && dtype == DType::BF16)
 }
 
 /// Blocks of MXFP4 as GGUF files have them, scale first and the second half of the numbers in the upper bits, of those where neighbours share

@@ -35,12 +35,7 @@ impl Blocks {
         Some(Blocks { stored, loops: Blocks::loops(stored)?, bytes })
     }
 
-    /// Whether numbers stored as this type stay so in memory.
-    pub fn unpacks(stored: StoredType) -> bool {
-        Blocks::loops(stored).is_some()
-    }
-
-    /// The bits of an integer of this type.
+    /// The bits of an integer of this type; `None` where numbers do not stay so in memory.
     pub fn width_of(stored: StoredType) -> Option<Width> {
         Blocks::loops(stored).map(|loops| loops.width)
     }

@@ -1,6 +1,7 @@
 //! The tokenizer of a GGUF file: byte-level BPE from its merges, or SentencePiece BPE from its scores.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
@@ -68,7 +69,8 @@ impl Gguf {
             bos.is_some() || !adds_bos,
             "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
         );
-        let tokenizer = Tokenizer::new(inner, bos, adds_bos, parts.adds_space);
+        let space_unknown = parts.adds_space;
+        let tokenizer = Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() };
         self.embedding_rows().map_or(Ok(()), |rows| tokenizer.check_vocabulary(rows))?;
         Ok(tokenizer)
     }
