@@ -220,7 +220,7 @@ impl LayerTokens<'_> {
         rows: usize,
     ) -> Projections<'a> {
         let dim = self.shape.head_dim;
-        let (norms, sinks) = (self.norms, self.layer.sinks());
+        let (norms, sinks) = (self.norms, &self.layer.sinks[..]);
         let new = NewEntries { queries, keys, values, dim, norms, sinks, ..NewEntries::default() };
         Projections { shape: self.shape, new, angles: self.angles, first: self.first, rows }
     }

@@ -24,7 +24,7 @@ pub(super) struct Layer {
     norms: BTreeMap<&'static str, Tensor>,
     mixer: Mixer,
     /// Logits of attention sinks (heads), or none.
-    sinks: Vec<f32>,
+    pub sinks: Vec<f32>,
     mlp: Mlp,
     per_layer: Option<PerLayer>,
     pub altup: Option<AltUp>,
@@ -154,11 +154,6 @@ impl Layer {
     pub fn linears(&mut self) -> Vec<&mut Linear> {
         let per_layer = self.per_layer.iter_mut().flat_map(|own| [&mut own.gate, &mut own.projection]);
         self.mixer.linears().into_iter().chain(self.mlp.linears()).chain(per_layer).collect()
-    }
-
-    /// Logits of attention sinks (heads), or none.
-    pub fn sinks(&self) -> &[f32] {
-        &self.sinks
     }
 
     /// What attention, or what stands in its place, reads of x (rows, hidden).

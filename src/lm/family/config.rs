@@ -132,16 +132,12 @@ impl<'j> Config<'j> {
         [kind, other]: [&str; 2],
         pattern: impl Fn(usize) -> bool,
     ) -> Result<Vec<bool>> {
-        let types = match self.by_layer::<&str>("layer_types", layers)? {
-            Some(types) => types,
-            None => return Ok((0..layers).map(pattern).collect()),
+        let Some(types) = self.by_layer::<&str>("layer_types", layers)? else {
+            return Ok((0..layers).map(pattern).collect());
         };
-        let unknown = types.iter().find(|own| ![kind, other].contains(own));
-        ensure!(
-            unknown.is_none(),
-            "layer_types has {:?}; only {other} and {kind} are computed here",
-            unknown.unwrap_or(&"")
-        );
+        if let Some(own) = types.iter().find(|own| ![kind, other].contains(own)) {
+            bail!("layer_types has {own:?}; only {other} and {kind} are computed here");
+        }
         Ok(types.iter().map(|own| *own == kind).collect())
     }
 
