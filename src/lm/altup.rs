@@ -2,12 +2,11 @@
 //! of which a layer computes one and predicts and corrects the others, and a residual path of low rank.
 
 use anyhow::Result;
-use candle_core::{DType, Device, Tensor};
+use candle_core::Tensor;
 
-use super::config::ModelShape;
-use super::decoder::take_norm;
-use super::layers::{Linear, Products, add, bytes_of, rms_norm};
-use super::weights::Weights;
+use super::config::AltUpShape;
+use super::layers::{Linear, Products, add, rms_norm};
+use super::loader::Loader;
 
 /// What a layer does with the states of a token.
 pub(super) struct AltUp {
@@ -22,14 +21,10 @@ pub(super) struct AltUp {
     correction: Linear,
     /// What the active state is multiplied by before the layer's input of its own: (hidden)
     output_scale: Option<Tensor>,
-    laurel: Laurel,
-}
-
-/// x + norm(right(left(x))).
-struct Laurel {
+    /// The residual path: (rank, hidden), (hidden, rank), and the norm after it.
     left: Linear,
     right: Linear,
-    norm: Tensor,
+    laurel_norm: Tensor,
 }
 
 /// What makes the states of an embedding, and one state of them: (states - 1) matrices (hidden, hidden) each.
@@ -39,47 +34,22 @@ pub(super) struct AltUpEnds {
 }
 
 impl AltUp {
-    /// Takes that of layer `index`, if the model has any.
-    pub fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Option<AltUp>> {
-        let Some(own) = &shape.altup else { return Ok(None) };
-        let (hidden, states, rank) = (shape.hidden, own.states, own.laurel_rank);
-        let at = format!("model.layers.{index}");
-        let mut norm =
-            |name: &str| take_norm(weights, &format!("{at}.{name}.weight"), hidden, shape, dtype, device);
-        let router_norm = (norm("altup.router_norm")? / hidden as f64)?;
-        let laurel_norm = norm("laurel.post_laurel_norm")?;
-        let output_scale = weights
-            .take(&format!("{at}.altup.correct_output_scale"), &[hidden], dtype, device)?
-            .to_dtype(router_norm.dtype())?;
-        let mut linear = |name: &str, sides| Linear::take(weights, &format!("{at}.{name}"), sides, dtype, device);
-        Ok(Some(AltUp {
+    pub fn take(loader: &mut Loader<'_>, own: &AltUpShape) -> Result<AltUp> {
+        let (hidden, states, rank) = (loader.shape.hidden, own.states, own.laurel_rank);
+        let router_norm = (loader.norm("altup.router_norm", hidden)? / hidden as f64)?;
+        let output_scale = loader.vector("altup.correct_output_scale", hidden)?;
+        Ok(AltUp {
             states,
             active: own.active,
-            router: linear("altup.modality_router", (states, hidden))?,
+            router: loader.linear("altup.modality_router", (states, hidden))?,
             router_norm,
-            prediction: linear("altup.prediction_coefs", (states * states, states))?,
-            correction: linear("altup.correction_coefs", (states, states))?,
+            prediction: loader.linear("altup.prediction_coefs", (states * states, states))?,
+            correction: loader.linear("altup.correction_coefs", (states, states))?,
             output_scale: own.scales_output.then_some(output_scale),
-            laurel: Laurel {
-                left: linear("laurel.linear_left", (rank, hidden))?,
-                right: linear("laurel.linear_right", (hidden, rank))?,
-                norm: laurel_norm,
-            },
-        }))
-    }
-
-    /// Bytes of the weights in memory.
-    pub fn bytes(&self) -> usize {
-        let AltUp { router, prediction, correction, laurel, .. } = self;
-        let matrices = [router, prediction, correction, &laurel.left, &laurel.right].map(Linear::bytes);
-        let vectors = [&self.router_norm, &laurel.norm].into_iter().chain(&self.output_scale).map(bytes_of);
-        matrices.iter().sum::<usize>() + vectors.sum::<usize>()
+            left: loader.linear("laurel.linear_left", (rank, hidden))?,
+            right: loader.linear("laurel.linear_right", (hidden, rank))?,
+            laurel_norm: loader.norm("laurel.post_laurel_norm", hidden)?,
+        })
     }
 
     /// The states as they are expected after the layer: (rows, states, hidden) -> (rows, states, hidden).
@@ -116,10 +86,10 @@ impl AltUp {
         Ok(Tensor::cat(&[first, others.broadcast_add(&more.unsqueeze(1)?)?], 1)?)
     }
 
-    /// The residual path of low rank: (rows, hidden) -> (rows, hidden).
+    /// The residual path of low rank, x + norm(right(left(x))): (rows, hidden) -> (rows, hidden).
     pub fn laurel(&self, x: &Tensor, eps: f32, products: Products) -> Result<Tensor> {
-        let Laurel { left, right, norm } = &self.laurel;
-        add(rms_norm(&right.forward(&left.forward(x, products)?, products)?, norm, eps)?, x)
+        let y = self.right.forward(&self.left.forward(x, products)?, products)?;
+        add(rms_norm(&y, &self.laurel_norm, eps)?, x)
     }
 
     /// (rows, hidden) -> (rows, states)
@@ -129,29 +99,16 @@ impl AltUp {
 }
 
 impl AltUpEnds {
-    /// Takes those of a model, if it has any.
-    pub fn take(
-        weights: &mut Weights,
-        shape: &ModelShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Option<AltUpEnds>> {
-        let Some(own) = &shape.altup else { return Ok(None) };
+    pub fn take(loader: &mut Loader<'_>, own: &AltUpShape) -> Result<AltUpEnds> {
+        let sides = (loader.shape.hidden, loader.shape.hidden);
         let mut all = |part: &str| -> Result<Vec<Linear>> {
-            let sides = (shape.hidden, shape.hidden);
-            let name = |state: usize| format!("model.{part}.{state}");
+            let name = |state: usize| format!("{part}.{state}");
             // One tensor in a GGUF file.
-            weights.unstack(&format!("model.{part}.weight"), own.states - 1, |state| {
-                format!("{}.weight", name(state))
-            })?;
-            (0..own.states - 1).map(|state| Linear::take(weights, &name(state), sides, dtype, device)).collect()
+            loader
+                .unstack(&format!("{part}.weight"), own.states - 1, |state| format!("{}.weight", name(state)))?;
+            (0..own.states - 1).map(|state| loader.linear(&name(state), sides)).collect()
         };
-        Ok(Some(AltUpEnds { projections: all("altup_projections")?, unembed: all("altup_unembed_projections")? }))
-    }
-
-    /// Bytes of the weights in memory.
-    pub fn bytes(&self) -> usize {
-        self.projections.iter().chain(&self.unembed).map(Linear::bytes).sum()
+        Ok(AltUpEnds { projections: all("altup_projections")?, unembed: all("altup_unembed_projections")? })
     }
 
     /// The states of embeddings: (rows, hidden) -> (rows, states, hidden).

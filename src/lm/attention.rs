@@ -28,6 +28,7 @@ use crate::vector;
 
 /// A layer of the network as attention needs it.
 pub(super) struct AttentionShape<'a> {
+    pub model: &'a ModelShape,
     pub heads: Heads,
     pub head_dim: usize,
     pub rope: &'a Rope,
@@ -37,43 +38,35 @@ pub(super) struct AttentionShape<'a> {
     is_shared: bool,
     /// What differs from other layers.
     own: LayerAttention,
-    /// What products of queries and keys are multiplied by.
-    scale: f64,
-    softcap: Option<f32>,
     temperature: Option<AttentionTemperature>,
 }
 
 impl<'a> AttentionShape<'a> {
-    pub fn new(shape: &ModelShape, layer: usize, ropes: &'a [Rope]) -> AttentionShape<'a> {
+    pub fn new(shape: &'a ModelShape, layer: usize, ropes: &'a [Rope]) -> AttentionShape<'a> {
         let own = shape.attention[layer];
         AttentionShape {
+            model: shape,
             heads: shape.heads_of(layer),
             head_dim: shape.head_dim_of(layer),
             rope: &ropes[own.rope],
             cache: own.shares.unwrap_or(layer),
             is_shared: shape.attention.iter().any(|other| other.shares == Some(layer)),
             own,
-            scale: shape.query_scale,
-            softcap: shape.attention_softcap,
             temperature: shape
                 .attention_temperature
                 .filter(|temperature| !temperature.only_without_rotation || shape.ropes[own.rope].dims == 0),
         }
     }
 
-    /// What logits are limited to, if they are.
-    pub fn softcap(&self) -> Option<f32> {
-        self.softcap
-    }
-
     /// What the query at a position of the text is multiplied by.
     pub fn query_scale(&self, position: usize) -> f32 {
-        self.temperature.map_or(self.scale, |temperature| self.scale * temperature.at(position)) as f32
+        let scale = self.model.query_scale;
+        self.temperature.map_or(scale, |temperature| scale * temperature.at(position)) as f32
     }
 
     /// Limits logits, if the model does.
     fn cap(&self, logits: &mut [f32]) {
-        if let Some(cap) = self.softcap {
+        if let Some(cap) = self.model.attention_softcap {
             logits.iter_mut().for_each(|logit| *logit = cap * (*logit / cap).tanh());
         }
     }
@@ -84,19 +77,8 @@ impl<'a> AttentionShape<'a> {
 #[derive(Clone, Copy)]
 struct Projections<'a> {
     pub shape: &'a AttentionShape<'a>,
-    pub queries: &'a [f32],
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
-    /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
-    pub norms: Option<&'a [f64]>,
-    /// As of [`NewEntries`].
-    pub projected_norms: &'a [f32],
-    pub hidden: &'a [f32],
-    pub token_ids: &'a [u32],
-    pub token_texts: &'a [Arc<str>],
-    pub sinks: &'a [f32],
-    /// Whether the read ends with these tokens.
-    pub ends_read: bool,
+    /// Empty where there is no cache that asks for them.
+    pub new: NewEntries<'a>,
     /// The absolute rotations of a read's tokens, and the first of these tokens among them.
     pub angles: &'a Angles,
     pub first: usize,
@@ -160,7 +142,6 @@ pub(super) struct LayerTokens<'a> {
     pub layer: &'a Layer,
     /// What the layer has read: (rows, hidden)
     pub x: &'a Tensor,
-    pub norm_eps: f32,
     /// (rows, heads * head_dim)
     pub queries: &'a Tensor,
     /// (rows, kv_heads * head_dim) each; none in a layer without a cache.
@@ -238,22 +219,10 @@ impl LayerTokens<'_> {
         (keys, values): (&'a [f32], &'a [f32]),
         rows: usize,
     ) -> Projections<'a> {
-        Projections {
-            shape: self.shape,
-            queries,
-            keys,
-            values,
-            norms: self.norms,
-            projected_norms: &[],
-            hidden: &[],
-            token_ids: &[],
-            token_texts: &[],
-            sinks: self.layer.sinks(),
-            ends_read: false,
-            angles: self.angles,
-            first: self.first,
-            rows,
-        }
+        let dim = self.shape.head_dim;
+        let (norms, sinks) = (self.norms, &self.layer.sinks[..]);
+        let new = NewEntries { queries, keys, values, dim, norms, sinks, ..NewEntries::default() };
+        Projections { shape: self.shape, new, angles: self.angles, first: self.first, rows }
     }
 
     fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
@@ -287,11 +256,12 @@ impl LayerTokens<'_> {
                 false => Vec::new(),
             };
             let hidden = match wants(|wanted| wanted.hidden) {
-                true => self.layer.hidden(self.x, self.norm_eps)?,
+                true => self.layer.hidden(self.x, shape.model)?,
                 false => Vec::new(),
             };
             let tokens = self.projections(queries, (keys, values), rows);
-            let tokens = Projections { projected_norms: &projected_norms, hidden: &hidden, ..tokens };
+            let new = NewEntries { projected_norms: &projected_norms, hidden: &hidden, ..tokens.new };
+            let tokens = Projections { new, ..tokens };
             let mut rest = mixed.as_mut_slice();
             let parts = texts.into_iter().map(|text| {
                 let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
@@ -299,17 +269,7 @@ impl LayerTokens<'_> {
                 (text, own)
             });
             let parts: Vec<_> = parts.collect();
-            parts.into_par_iter().try_for_each(|(text, mixed)| {
-                let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = text.cache else {
-                    bail!("a cache is on a GPU that is not there")
-                };
-                let cache = HostCache { entries, tables, log, is_long: *is_long };
-                let own = tokens.slice(text.first, text.rows);
-                let TextTokens { token_ids, token_texts, ends_read, .. } = text;
-                let own = Projections { token_ids, token_texts, ends_read, ..own };
-                attend(own, cache, mixed, text.lost, text.scratch);
-                Ok(())
-            })
+            parts.into_par_iter().try_for_each(|(text, mixed)| tokens.attend(text, mixed))
         })??;
         Ok(Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?)
     }
@@ -317,67 +277,60 @@ impl LayerTokens<'_> {
 
 /// The values of a cache: the keys, where these hold them.
 pub(super) fn values_of<'t>(keys: &'t Table, values: &'t Table) -> &'t Table {
-    if values.dim() == 0 { keys } else { values }
-}
-
-/// One layer's cache on the host.
-struct HostCache<'a> {
-    entries: &'a mut CacheEntries,
-    tables: &'a mut HostTables,
-    log: &'a mut Option<Vec<Eviction>>,
-    is_long: bool,
-}
-
-/// Reads tokens into one layer's cache. `out` takes the attention output (rows, heads, head_dim), and `lost` (rows)
-/// is increased by the attention lost to eviction, summed over heads.
-fn attend(
-    tokens: Projections<'_>,
-    mut cache: HostCache<'_>,
-    out: &mut [f32],
-    mut lost: Option<&mut [f32]>,
-    scratch: &mut Scratch,
-) {
-    let width = tokens.shape.heads.heads * tokens.shape.head_dim;
-    if tokens.shape.is_shared {
-        scratch.shared.insert(tokens.shape.cache, Vec::new());
-    }
-    let mut start = 0;
-    while start < tokens.rows {
-        // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
-        let rows = (BLOCK - cache.entries.seen % BLOCK).min(tokens.rows - start);
-        let out = &mut out[start * width..][..rows * width];
-        let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + rows]);
-        tokens.slice(start, rows).attend_block(&mut cache, out, lost, scratch);
-        start += rows;
-    }
+    if values.dim == 0 { keys } else { values }
 }
 
 impl<'a> Projections<'a> {
+    /// Reads the tokens of a text among these into its cache. `out` takes the attention output (rows, heads, head_dim).
+    fn attend(self, text: TextTokens<'_>, out: &mut [f32]) -> Result<()> {
+        let TextTokens { first, rows, ends_read, token_ids, token_texts, cache, mut lost, scratch } = text;
+        let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = cache else {
+            bail!("a cache is on a GPU that is not there")
+        };
+        let own = self.slice(first, rows);
+        let own = Projections { new: NewEntries { token_ids, token_texts, ends_read, ..own.new }, ..own };
+        let width = self.shape.heads.heads * self.shape.head_dim;
+        if self.shape.is_shared {
+            scratch.shared.insert(self.shape.cache, Vec::new());
+        }
+        let mut start = 0;
+        while start < rows {
+            // Blocks end at multiples of BLOCK from the start of the text, however the text is split into reads.
+            let block = (BLOCK - entries.seen % BLOCK).min(rows - start);
+            let out = &mut out[start * width..][..block * width];
+            let lost = lost.as_deref_mut().map(|lost| &mut lost[start..start + block]);
+            let cache = (&mut *entries, &mut *tables, log.as_mut(), self.shape.rope.frequencies(*is_long));
+            own.slice(start, block).attend_block(cache, out, lost, scratch);
+            start += block;
+        }
+        Ok(())
+    }
+
     /// Those of `rows` tokens from `start` on.
     fn slice(self, start: usize, rows: usize) -> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (q, kv) = (heads * self.shape.head_dim, kv_heads * self.shape.head_dim);
-        let hidden = self.hidden.len() / self.rows;
-        Projections {
-            queries: &self.queries[start * q..][..rows * q],
-            keys: part(self.keys, start * kv, rows * kv),
-            values: part(self.values, start * kv, rows * kv),
-            norms: self.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
-            projected_norms: part(self.projected_norms, start * kv_heads, rows * kv_heads),
-            hidden: part(self.hidden, start * hidden, rows * hidden),
-            token_ids: part(self.token_ids, start, rows),
-            token_texts: part(self.token_texts, start, rows),
-            ends_read: self.ends_read && start + rows == self.rows,
-            first: self.first + start,
-            rows,
-            ..self
-        }
+        let new = self.new;
+        let hidden = new.hidden.len() / self.rows;
+        let new = NewEntries {
+            queries: &new.queries[start * q..][..rows * q],
+            keys: part(new.keys, start * kv, rows * kv),
+            values: part(new.values, start * kv, rows * kv),
+            norms: new.norms.map(|norms| &norms[start * kv_heads..][..rows * kv_heads]),
+            projected_norms: part(new.projected_norms, start * kv_heads, rows * kv_heads),
+            hidden: part(new.hidden, start * hidden, rows * hidden),
+            token_ids: part(new.token_ids, start, rows),
+            token_texts: part(new.token_texts, start, rows),
+            ends_read: new.ends_read && start + rows == self.rows,
+            ..new
+        };
+        Projections { new, first: self.first + start, rows, ..self }
     }
 
     /// Reads at most [`BLOCK`] tokens.
     fn attend_block(
         self,
-        cache: &mut HostCache<'_>,
+        cache: (&mut CacheEntries, &mut HostTables, Option<&mut Vec<Eviction>>, &Frequencies),
         out: &mut [f32],
         lost: Option<&mut [f32]>,
         scratch: &mut Scratch,
@@ -387,37 +340,23 @@ impl<'a> Projections<'a> {
         let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.rows);
-        let HostCache { entries, tables, log, is_long } = cache;
+        let (entries, tables, mut log, frequencies) = cache;
         let held = entries.lens();
         let columns: Vec<usize> = held.iter().map(|held| held + rows).collect();
         let stride = vector::padded(entries.longest() + rows);
         tables.reserve(&held, rows);
-        let frequencies = self.shape.rope.frequencies(*is_long);
-        let HostTables { keys: cached_keys, values, all_keys } = &mut **tables;
+        let HostTables { keys: cached_keys, values, all_keys } = &mut *tables;
         let position = entries.seen;
 
         for row in 0..rows {
             for (kv_head, held) in held.iter().enumerate() {
-                let value = &self.values[(row * kv_heads + kv_head) * dim..][..dim];
+                let value = &self.new.values[(row * kv_heads + kv_head) * dim..][..dim];
                 // None where they are in the keys.
-                let dim = values.dim();
+                let dim = values.dim;
                 values.vector_mut(kv_head, held + row).copy_from_slice(&value[..dim]);
             }
         }
-        let new = NewEntries {
-            keys: self.keys,
-            values: self.values,
-            dim,
-            norms: self.norms,
-            projected_norms: self.projected_norms,
-            queries: self.queries,
-            hidden: self.hidden,
-            token_ids: self.token_ids,
-            token_texts: self.token_texts,
-            sinks: self.sinks,
-            ends_read: self.ends_read,
-        };
-        let mut scan = entries.begin(rows, &new);
+        let mut scan = entries.begin(rows, &self.new);
         if self.shape.is_shared {
             scan.remember_masks();
         }
@@ -436,7 +375,7 @@ impl<'a> Projections<'a> {
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
                 for row in 0..rows {
-                    scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_mut());
+                    scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_deref_mut());
                 }
                 stats.scan += clock.elapsed();
                 if let Some(masks) = scan.take_masks() {
@@ -449,14 +388,7 @@ impl<'a> Projections<'a> {
             Keys::Rerotated(keys) => {
                 let clock = Instant::now();
                 let place = (&held[..], position, frequencies);
-                self.scan_rerotated(
-                    (keys, values),
-                    &mut scan,
-                    place,
-                    logits,
-                    &mut scratch.normaliser,
-                    log.as_mut(),
-                );
+                self.scan_rerotated((keys, values), &mut scan, place, logits, &mut scratch.normaliser, log);
                 stats.scan += clock.elapsed();
             }
         }
@@ -546,7 +478,7 @@ impl<'a> Projections<'a> {
 
     /// The block's columns and rows, as scores see them.
     fn vectors(&self, keys: CachedKeys<'a>, values: &'a Table, frequencies: &'a Frequencies) -> BlockVectors<'a> {
-        let (shape, queries) = (self.shape, self.queries);
+        let (shape, queries) = (self.shape, self.new.queries);
         BlockVectors { shape, keys, values, queries, frequencies }
     }
 
@@ -563,7 +495,7 @@ impl<'a> Projections<'a> {
             let scale = self.shape.query_scale(position + row);
             let angles = self.angles.row(self.first + row);
             for head in 0..heads {
-                let query = &self.queries[(row * heads + head) * dim..][..dim];
+                let query = &self.new.queries[(row * heads + head) * dim..][..dim];
                 rotate_head(query, angles, scale, &mut queries[(head * rows + row) * dim..][..dim]);
             }
         }
@@ -574,7 +506,7 @@ impl<'a> Projections<'a> {
         let (kv_heads, dim) = (self.shape.heads.kv_heads, self.shape.head_dim);
         for row in 0..self.rows {
             for (kv_head, at) in at.iter().enumerate() {
-                let key = &self.keys[(row * kv_heads + kv_head) * dim..][..dim];
+                let key = &self.new.keys[(row * kv_heads + kv_head) * dim..][..dim];
                 rotate_head(key, self.angles.row(self.first + row), 1.0, table.vector_mut(kv_head, at + row));
             }
         }
@@ -619,7 +551,7 @@ impl<'a> Projections<'a> {
         let per_kv = self.shape.heads.per_kv_head();
         let mut query = vec![0.0; dim];
         for row in 0..rows {
-            let key = &self.keys[row * kv_heads * dim..][..kv_heads * dim];
+            let key = &self.new.keys[row * kv_heads * dim..][..kv_heads * dim];
             let coordinates = keys.push(held, row, key, scan, frequencies);
             let angles = frequencies.angles(coordinates.into_iter());
             let scale = self.shape.query_scale(position + row);
@@ -628,7 +560,7 @@ impl<'a> Projections<'a> {
                 let (table, capacity) = keys.of_head(kv_head);
                 for member in 0..per_kv {
                     let head = kv_head * per_kv + member;
-                    let from = &self.queries[(row * heads + head) * dim..][..dim];
+                    let from = &self.new.queries[(row * heads + head) * dim..][..dim];
                     rotate_head(from, angles.row(keys.group_of(kv_head)), scale, &mut query);
                     let logits = &mut logits[(head * rows + row) * stride..][..lanes];
                     let (logits, end) = logits.split_at_mut(lanes.min(capacity));
@@ -669,7 +601,7 @@ impl<'a> Projections<'a> {
                     let head = kv_head * per_kv + member;
                     let everything = vector::log_sum_exp(&logits[all + first..all + visible]);
                     let everything =
-                        self.sinks.get(head).map_or(everything, |sink| log_add_exp(everything, *sink));
+                        self.new.sinks.get(head).map_or(everything, |sink| log_add_exp(everything, *sink));
                     let at = head * rows + row;
                     let kept = cached.max[at] + cached.sum[at].ln();
                     *lost += not_negative(1.0 - (kept - everything).exp());
@@ -703,9 +635,9 @@ mod tests {
         };
         let lost = |t: usize, head: usize| {
             let kv = head / tokens.shape.heads.per_kv_head();
-            let query = rotated(&tokens.queries[(t * heads + head) * dim..][..dim], t);
+            let query = rotated(&tokens.new.queries[(t * heads + head) * dim..][..dim], t);
             let weight = |s: usize| {
-                let key = rotated(&tokens.keys[(s * kv_heads + kv) * dim..][..dim], s);
+                let key = rotated(&tokens.new.keys[(s * kv_heads + kv) * dim..][..dim], s);
                 let dot: f64 = query.iter().zip(&key).map(|(q, k)| f64::from(*q) * f64::from(*k)).sum();
                 (dot / (dim as f64).sqrt()).exp()
             };
@@ -742,16 +674,7 @@ mod tests {
         let angles = &rope.frequencies(false).angles((0..rows).map(|position| position as f64));
         let tokens = Projections {
             shape: &shape,
-            queries,
-            keys,
-            values,
-            norms: None,
-            projected_norms: &[],
-            hidden: &[],
-            token_ids: &[],
-            token_texts: &[],
-            sinks: &[],
-            ends_read: false,
+            new: NewEntries { queries, keys, values, dim: head_dim, ..NewEntries::default() },
             angles,
             first: 0,
             rows,
@@ -763,12 +686,18 @@ mod tests {
         // Reading in uneven pieces must not matter.
         for piece in [1, 128, 71, 100] {
             let Memory { layers, scratch, .. } = &mut memory;
-            let LayerCache { entries, tables: Tables::Host(tables), log, is_long } = &mut layers[0] else {
-                panic!("the cache is on the host");
-            };
-            let cache = HostCache { entries, tables, log, is_long: *is_long };
             let (mut out, mut of_piece) = (vec![0.0; piece * 32], vec![0.0; piece]);
-            attend(tokens.slice(lost.len(), piece), cache, &mut out, Some(&mut of_piece), scratch);
+            let text = TextTokens {
+                first: lost.len(),
+                rows: piece,
+                ends_read: false,
+                token_ids: &[],
+                token_texts: &[],
+                cache: Some(&mut layers[0]),
+                lost: Some(&mut of_piece),
+                scratch,
+            };
+            tokens.attend(text, &mut out).unwrap();
             lost.extend(of_piece);
         }
         // Rows of a block are computed in whole lanes, and one that is no number spoils those it shares lanes with.

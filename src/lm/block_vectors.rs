@@ -35,7 +35,7 @@ fn oldest(mask: &[f32]) -> usize {
 impl Vectors for BlockVectors<'_> {
     fn keys(&self, kv_head: usize, mask: &[f32]) -> Cow<'_, [f32]> {
         match self.keys {
-            CachedKeys::Absolute(keys) => Cow::Borrowed(&keys.head(kv_head)[..mask.len() * keys.dim()]),
+            CachedKeys::Absolute(keys) => Cow::Borrowed(&keys.head(kv_head)[..mask.len() * keys.dim]),
             CachedKeys::Rerotated(keys) => {
                 let (dim, vectors) = (self.shape.head_dim, keys.vectors(kv_head, mask.len()));
                 let back = self.frequencies.rotation(-keys.coordinate(kv_head, oldest(mask)));
@@ -81,7 +81,7 @@ impl Vectors for BlockVectors<'_> {
     }
 
     fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
-        let (values, dim) = (self.values.head(head / self.shape.heads.per_kv_head()), self.values.dim());
+        let (values, dim) = (self.values.head(head / self.shape.heads.per_kv_head()), self.values.dim);
         let mut output = vec![0.0; dim];
         vector::combine(weights, values, dim, &mut output);
         output.iter_mut().for_each(|x| *x *= scale);

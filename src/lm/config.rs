@@ -16,7 +16,7 @@ use crate::eviction::{Heads, LocalLayers, Positions, Score, SizedPolicy};
 use crate::vector;
 
 /// Shape and constants of a decoder.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ModelShape {
     /// `model_type` of its config.json.
     pub family: String,
@@ -135,8 +135,8 @@ pub struct AltUpShape {
     pub sparsity: Vec<f64>,
 }
 
-/// What differs between the layers of a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What differs between the layers of a model. By default they are alike, without a window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerAttention {
     /// Tokens that a query sees, itself included, if that is limited.
     pub window: Option<usize>,
@@ -153,16 +153,6 @@ pub struct LayerAttention {
 }
 
 impl LayerAttention {
-    /// Like all other layers, without a window.
-    pub const FULL: LayerAttention = LayerAttention {
-        window: None,
-        is_chunked: false,
-        rope: 0,
-        sizes: None,
-        shares: None,
-        is_recurrent: false,
-    };
-
     /// The first of so many tokens that the last one sees.
     pub fn first_seen(&self, tokens: usize) -> usize {
         match self.window {
@@ -179,7 +169,7 @@ impl LayerAttention {
 }
 
 /// A mixture of experts: the MLP of a token is the weighted sum of those that the router chooses for it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Experts {
     pub count: usize,
     /// How many a token goes to.
@@ -208,9 +198,10 @@ pub struct Experts {
 }
 
 /// What a router makes of its logits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouterScores {
     /// A group is as good as its best expert.
+    #[default]
     Softmax,
     /// Experts are chosen by the sigmoid and a bias, and weighted by the sigmoid. A group is as good as its two best (DeepSeek V3).
     Sigmoid,
@@ -229,18 +220,21 @@ pub struct ExpertNames {
     pub parts: [&'static str; 3],
 }
 
-impl ExpertNames {
-    pub const USUAL: ExpertNames = ExpertNames {
-        router: "mlp.gate",
-        experts: "mlp.experts",
-        shared: "mlp.shared_expert",
-        parts: ["gate_proj", "up_proj", "down_proj"],
-    };
+impl Default for ExpertNames {
+    fn default() -> ExpertNames {
+        ExpertNames {
+            router: "mlp.gate",
+            experts: "mlp.experts",
+            shared: "mlp.shared_expert",
+            parts: ["gate_proj", "up_proj", "down_proj"],
+        }
+    }
 }
 
 /// The function of the gate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
+    #[default]
     Silu,
     /// The approximation of GELU by tanh.
     GeluTanh,
@@ -249,7 +243,7 @@ pub enum Activation {
 }
 
 /// Which norms a layer has, by their names in the checkpoint.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct LayerNorms {
     pub before_attention: Option<&'static str>,
     /// Of the output of attention, before it is added.
@@ -261,8 +255,9 @@ pub struct LayerNorms {
 }
 
 /// Norms of queries and keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HeadNorms {
+    #[default]
     None,
     /// Of every head by itself.
     PerHead,
@@ -273,29 +268,30 @@ pub enum HeadNorms {
 }
 
 impl LayerNorms {
+    const NONE: LayerNorms = LayerNorms {
+        before_attention: None,
+        after_attention: None,
+        before_mlp: None,
+        after_mlp: None,
+        of_heads: HeadNorms::None,
+    };
     /// Before attention and before the MLP.
     pub const LLAMA: LayerNorms = LayerNorms {
         before_attention: Some("input_layernorm"),
-        after_attention: None,
         before_mlp: Some("post_attention_layernorm"),
-        after_mlp: None,
-        of_heads: HeadNorms::None,
+        ..LayerNorms::NONE
     };
     /// Before and after both.
     pub const GEMMA: LayerNorms = LayerNorms {
         before_attention: Some("input_layernorm"),
-        after_attention: Some("post_attention_layernorm"),
         before_mlp: Some("pre_feedforward_layernorm"),
-        after_mlp: Some("post_feedforward_layernorm"),
-        of_heads: HeadNorms::None,
+        ..LayerNorms::OLMO
     };
     /// After both.
     pub const OLMO: LayerNorms = LayerNorms {
-        before_attention: None,
         after_attention: Some("post_attention_layernorm"),
-        before_mlp: None,
         after_mlp: Some("post_feedforward_layernorm"),
-        of_heads: HeadNorms::AllHeads,
+        ..LayerNorms::NONE
     };
 }
 
@@ -354,33 +350,11 @@ impl ModelShape {
             vocab,
             norm_eps: 1e-5,
             ropes: vec![rope],
-            prediction_layers: 0,
-            attention: vec![LayerAttention::FULL; layers],
-            tied: false,
+            attention: vec![LayerAttention::default(); layers],
             max_positions: 4096,
-            bos: None,
-            eos: Vec::new(),
-            activation: Activation::Silu,
             norms: LayerNorms::LLAMA,
-            norm_adds_one: false,
-            fused: false,
-            experts: None,
-            sinks: false,
-            per_layer_input: None,
-            latent: None,
-            delta: None,
-            gated_attention: false,
-            interleaved_rotation: false,
-            altup: None,
-            keys_as_values: false,
-            value_norm: false,
-            layer_scalar: false,
-            double_wide_mlp: false,
-            embedding_scale: None,
             query_scale: 1.0 / (head_dim as f64).sqrt(),
-            attention_softcap: None,
-            logit_softcap: None,
-            attention_temperature: None,
+            ..ModelShape::default()
         }
     }
 
@@ -626,7 +600,7 @@ impl ModelShape {
     /// The length of texts beyond which the model has other positions (LongRoPE), if it has any.
     pub fn length_of_usual_positions(&self) -> Option<usize> {
         self.ropes.iter().find_map(|rope| match &rope.scaling {
-            RopeScaling::LongRope(long) => Some(long.original),
+            RopeScaling::LongRope { original, .. } => Some(*original),
             _ => None,
         })
     }
@@ -657,23 +631,31 @@ impl ModelShape {
     /// Entries that every key-value head of every layer holds at most: its size where the policy holds, but no more than the layer's window;
     /// `usize::MAX` where nothing bounds it. Of heads that share their entries it is the mean.
     pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
-        let count = self.cached_layers().len();
-        let of_layer = |(at, (index, layer)): (usize, (usize, &LayerAttention))| {
-            let policy = policy.map(|policy| policy.of_layer(at, count));
-            let policy = local_layers.policy(policy, layer.window);
+        let of_layer = |(index, layer, policy): (usize, &LayerAttention, Option<SizedPolicy>)| {
             let most = self.by_head(index, policy, usize::MAX, SizedPolicy::most);
             most.into_iter().map(|most| most.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.caches().enumerate().flat_map(of_layer).collect()
+        self.with_policies(policy, local_layers).flat_map(of_layer).collect()
+    }
+
+    /// The layers with a cache, with what differs between them and their policies.
+    fn with_policies(
+        &self,
+        policy: Option<SizedPolicy>,
+        local_layers: LocalLayers,
+    ) -> impl Iterator<Item = (usize, &LayerAttention, Option<SizedPolicy>)> {
+        let count = self.cached_layers().len();
+        self.caches().enumerate().map(move |(at, (index, layer))| {
+            let policy = policy.map(|policy| policy.of_layer(at, count));
+            (index, layer, local_layers.policy(policy, layer.window))
+        })
     }
 
     /// How many groups of heads decide in each layer, each for itself. Where only a window bounds a layer, all its heads keep the same.
     pub fn decision_groups(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
-        let of_layer = |(index, layer): (usize, &LayerAttention)| {
-            let policy = local_layers.policy(policy, layer.window);
-            policy.map_or(1, |policy| self.heads_of(index).groups(policy.scope))
-        };
-        self.caches().map(of_layer).collect()
+        let layers = self.with_policies(policy, local_layers);
+        let groups = |index: usize, policy: SizedPolicy| self.heads_of(index).groups(policy.scope);
+        layers.map(|(index, _, policy)| policy.map_or(1, |policy| groups(index, policy))).collect()
     }
 
     /// What a policy says of each key-value head of a layer; `without` one for all of them.
@@ -696,14 +678,11 @@ impl ModelShape {
         tokens: usize,
         prompt: usize,
     ) -> Vec<usize> {
-        let count = self.cached_layers().len();
-        let of_layer = |(at, (index, layer)): (usize, (usize, &LayerAttention))| {
-            let policy = policy.map(|policy| policy.of_layer(at, count));
-            let policy = local_layers.policy(policy, layer.window);
+        let of_layer = |(index, layer, policy): (usize, &LayerAttention, Option<SizedPolicy>)| {
             let held = self.by_head(index, policy, tokens, |policy| policy.entries_after(tokens, prompt));
             held.into_iter().map(|held| held.min(tokens - layer.first_seen(tokens))).collect::<Vec<_>>()
         };
-        self.caches().enumerate().flat_map(of_layer).collect()
+        self.with_policies(policy, local_layers).flat_map(of_layer).collect()
     }
 
     /// Bytes of the cache that no policy bounds after `tokens` of a text: an entry for each in every layer. A layer with a window

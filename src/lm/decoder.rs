@@ -1,24 +1,30 @@
 //! A decoder layer without its attention: the projections before it, and everything after it.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Context, Result};
 use candle_core::{DType, Device, Tensor};
 
 use super::altup::AltUp;
-use super::config::{HeadNorms, KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
+use super::config::{EXPERT_NORMS, HeadNorms, KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
 use super::delta::{DeltaNet, DeltaRows};
 use super::latent::LatentAttention;
-use super::layers::{Linear, Products, add, bytes_of, compute_type, gated, rms_norm};
+use super::layers::{Linear, Products, add, gated, rms_norm};
+use super::loader::Loader;
 use super::mlp::Mlp;
 use super::product::{Right, product};
-use super::weights::Weights;
 use crate::eviction::Heads;
+
+/// Of values; it has no weight.
+const VALUE_NORM: &str = "values";
 
 /// A layer's weights.
 pub(super) struct Layer {
-    norms: Norms,
+    /// By their names in the checkpoint.
+    norms: BTreeMap<&'static str, Tensor>,
     mixer: Mixer,
     /// Logits of attention sinks (heads), or none.
-    sinks: Vec<f32>,
+    pub sinks: Vec<f32>,
     mlp: Mlp,
     per_layer: Option<PerLayer>,
     pub altup: Option<AltUp>,
@@ -59,32 +65,22 @@ pub(super) enum Projected<'a> {
     Delta(DeltaRows<'a>),
 }
 
-/// Those that a family does not have are `None`.
-struct Norms {
-    before_attention: Option<Tensor>,
-    after_attention: Option<Tensor>,
-    before_mlp: Option<Tensor>,
-    after_mlp: Option<Tensor>,
-    query: Option<Tensor>,
-    key: Option<Tensor>,
-    value: Option<Tensor>,
-}
-
 impl Mixer {
-    /// Takes the matrices of attention.
-    fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Mixer> {
+    /// Takes what mixes tokens in layer `index`.
+    fn take(loader: &mut Loader<'_>, index: usize) -> Result<Mixer> {
+        let shape = loader.shape;
+        if let Some(delta) = shape.delta.filter(|_| shape.attention[index].is_recurrent) {
+            return Ok(Mixer::Delta(Box::new(DeltaNet::take(&mut loader.of("linear_attn"), delta)?)));
+        }
+        if let Some(latent) = shape.latent {
+            return Ok(Mixer::Latent(Box::new(LatentAttention::take(&mut loader.of("self_attn"), latent)?)));
+        }
         if shape.interleaved_rotation {
             let Heads { heads, kv_heads } = shape.heads_of(index);
-            weights.permute(&format!("model.layers.{index}.self_attn.q_proj.weight"), heads);
-            weights.permute(&format!("model.layers.{index}.self_attn.k_proj.weight"), kv_heads);
+            loader.permute("self_attn.q_proj.weight", heads);
+            loader.permute("self_attn.k_proj.weight", kv_heads);
         }
-        let mut matrices = take_matrices(weights, index, shape.attention_matrices(index), dtype, device)?;
+        let mut matrices = loader.linears(shape.attention_matrices(index))?;
         if shape.fused {
             let (query_rows, kv_rows) = shape.projected(index);
             let parts = matrices[0].split([query_rows, kv_rows, kv_rows])?;
@@ -97,26 +93,14 @@ impl Mixer {
         Ok(Mixer::Attention { query, key, value, output })
     }
 
-    fn matrices(&self) -> Vec<&Linear> {
+    /// Those whose products may be in integers.
+    fn linears(&mut self) -> Vec<&mut Linear> {
         match self {
             Mixer::Attention { query, key, value, output } => {
                 [query, output].into_iter().chain(key).chain(value).collect()
             }
-            Mixer::Latent(own) => own.matrices().collect(),
-            Mixer::Delta(net) => net.matrices().collect(),
-        }
-    }
-
-    fn in_integers(self) -> Mixer {
-        match self {
-            Mixer::Attention { query, key, value, output } => Mixer::Attention {
-                query: query.in_integers(),
-                key: key.map(Linear::in_integers),
-                value: value.map(Linear::in_integers),
-                output: output.in_integers(),
-            },
-            Mixer::Latent(own) => Mixer::Latent(Box::new(own.in_integers())),
-            Mixer::Delta(net) => Mixer::Delta(Box::new(net.in_integers())),
+            Mixer::Latent(own) => own.linears(),
+            Mixer::Delta(net) => net.linears(),
         }
     }
 
@@ -130,126 +114,52 @@ impl Mixer {
 }
 
 impl Layer {
-    /// Takes layer `index` of a checkpoint, rounded to `dtype`.
-    pub fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Layer> {
-        let lengths = shape.layer_norms(index);
-        let mut norm = |name: Option<&str>| -> Result<Option<Tensor>> {
-            let of_name = |(other, _): &&(&str, usize)| Some(*other) == name;
-            let Some((name, length)) = lengths.iter().find(of_name) else { return Ok(None) };
-            let name = format!("model.layers.{index}.{name}.weight");
-            Ok(Some(take_norm(weights, &name, *length, shape, dtype, device)?))
-        };
-        let ones = || Tensor::ones(shape.head_dim_of(index), compute_type(device, dtype, false), device);
+    /// Takes layer `index`.
+    pub fn take(loader: &mut Loader<'_>, index: usize) -> Result<Layer> {
+        let shape = loader.shape;
+        let mut norms = BTreeMap::new();
+        for (name, length) in shape.layer_norms(index) {
+            if !EXPERT_NORMS.contains(&name) {
+                norms.insert(name, loader.norm(name, length)?);
+            }
+        }
         // As long after the rotation as before it.
         let is_rotated = shape.ropes[shape.attention[index].rope].dims > 0;
-        let unweighted = shape.norms.of_heads == HeadNorms::OfRotated && is_rotated;
-        let norms = Norms {
-            before_attention: norm(shape.norms.before_attention)?,
-            after_attention: norm(shape.norms.after_attention)?,
-            before_mlp: norm(shape.norms.before_mlp)?,
-            after_mlp: norm(shape.norms.after_mlp)?,
-            query: match unweighted {
-                true => Some(ones()?),
-                false => norm(Some(QUERY_NORM))?,
-            },
-            key: match unweighted {
-                true => Some(ones()?),
-                false => norm(Some(KEY_NORM))?,
-            },
-            // It has no weight.
-            value: match shape.value_norm {
-                true => Some(ones()?),
-                false => None,
-            },
-        };
-        let of_per_layer = norm(Some(PER_LAYER_NORM))?;
-        let mixer = match shape.delta.filter(|_| shape.attention[index].is_recurrent) {
-            Some(delta) => Mixer::Delta(Box::new(DeltaNet::take(weights, index, shape, delta, dtype, device)?)),
-            None => match shape.latent {
-                Some(own) => {
-                    Mixer::Latent(Box::new(LatentAttention::take(weights, index, shape, own, dtype, device)?))
-                }
-                None => Mixer::take(weights, index, shape, dtype, device)?,
-            },
-        };
-        let sinks = match shape.sinks {
-            true => {
-                let name = format!("model.layers.{index}.self_attn.sinks");
-                weights.take(&name, &[shape.heads.heads], DType::F32, &Device::Cpu)?.to_vec1()?
+        let of_rotated = shape.norms.of_heads == HeadNorms::OfRotated && is_rotated;
+        for (name, has) in [(QUERY_NORM, of_rotated), (KEY_NORM, of_rotated), (VALUE_NORM, shape.value_norm)] {
+            if has {
+                norms.insert(name, loader.ones(shape.head_dim_of(index))?);
             }
+        }
+        let mixer = Mixer::take(loader, index)?;
+        let sinks = match shape.sinks {
+            true => loader.numbers("self_attn.sinks", &[shape.heads.heads])?,
             false => Vec::new(),
         };
-        let mlp = Mlp::take(weights, index, shape, dtype, device)?;
-        let mut matrices = take_matrices(weights, index, shape.per_layer_matrices(), dtype, device)?.into_iter();
-        let per_layer = match (matrices.next(), matrices.next(), of_per_layer) {
+        let mlp = Mlp::take(loader, index)?;
+        let mut matrices = loader.linears(shape.per_layer_matrices())?.into_iter();
+        let per_layer = match (matrices.next(), matrices.next(), norms.remove(PER_LAYER_NORM)) {
             (Some(gate), Some(projection), Some(norm)) => Some(PerLayer { gate, projection, norm }),
             _ => None,
         };
         let scalar = match shape.layer_scalar {
-            true => {
-                let name = format!("model.layers.{index}.layer_scalar");
-                Some(weights.take(&name, &[1], DType::F64, &Device::Cpu)?.to_vec1()?[0])
-            }
+            true => loader.numbers("layer_scalar", &[1])?.pop(),
             false => None,
         };
-        let altup = AltUp::take(weights, index, shape, dtype, device)?;
+        let altup = shape.altup.as_ref().map(|own| AltUp::take(loader, own)).transpose()?;
         Ok(Layer { norms, mixer, sinks, mlp, per_layer, altup, scalar })
     }
 
-    /// The same layer with products in integers, where these keep its weights.
-    #[must_use]
-    pub fn in_integers(self) -> Layer {
-        let per_layer = self.per_layer.map(|own| PerLayer {
-            gate: own.gate.in_integers(),
-            projection: own.projection.in_integers(),
-            ..own
-        });
-        Layer { mixer: self.mixer.in_integers(), mlp: self.mlp.in_integers(), per_layer, ..self }
-    }
-
-    /// Logits of attention sinks (heads), or none.
-    pub fn sinks(&self) -> &[f32] {
-        &self.sinks
-    }
-
-    /// Whether any product is in integers.
-    pub fn is_in_integers(&self) -> bool {
-        self.matrices().any(Linear::is_in_integers) || self.mlp.is_in_integers()
-    }
-
-    /// Those outside the MLP.
-    fn matrices(&self) -> impl Iterator<Item = &Linear> {
-        let per_layer = self.per_layer.iter().flat_map(|own| [&own.gate, &own.projection]);
-        self.mixer.matrices().into_iter().chain(per_layer)
-    }
-
-    /// Bytes of the weights in memory.
-    pub fn bytes(&self) -> usize {
-        let Norms { before_attention, after_attention, before_mlp, after_mlp, query, key, value } = &self.norms;
-        let norms = [before_attention, after_attention, before_mlp, after_mlp, query, key, value];
-        let norms = norms.into_iter().flatten().chain(self.per_layer.as_ref().map(|own| &own.norm));
-        let of_vectors = match &self.mixer {
-            Mixer::Latent(own) => own.norm_bytes(),
-            Mixer::Delta(net) => net.vector_bytes(),
-            Mixer::Attention { .. } => 0,
-        };
-        of_vectors
-            + norms.map(bytes_of).sum::<usize>()
-            + self.matrices().map(Linear::bytes).sum::<usize>()
-            + self.mlp.bytes()
-            + self.altup.as_ref().map_or(0, AltUp::bytes)
+    /// Those whose products may be in integers.
+    pub fn linears(&mut self) -> Vec<&mut Linear> {
+        let per_layer = self.per_layer.iter_mut().flat_map(|own| [&mut own.gate, &mut own.projection]);
+        self.mixer.linears().into_iter().chain(self.mlp.linears()).chain(per_layer).collect()
     }
 
     /// What attention, or what stands in its place, reads of x (rows, hidden).
     pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Projected<'_>> {
-        let (norms, eps) = (&self.norms, shape.norm_eps);
-        let normed = norm(x, norms.before_attention.as_ref(), eps)?; // (rows, hidden)
+        let norm = |x: &Tensor, name: Option<&str>| self.norm(x, name, shape.norm_eps);
+        let normed = norm(x, shape.norms.before_attention)?; // (rows, hidden)
         let (query, key, value) = match &self.mixer {
             Mixer::Delta(net) => return Ok(Projected::Delta(net.project(&normed, products)?)),
             Mixer::Latent(own) => {
@@ -279,19 +189,18 @@ impl Layer {
             }
             false => (query, None),
         };
-        let keys_and_values = keys_and_values.map(|(key, value)| {
-            anyhow::Ok((norm(&key, norms.key.as_ref(), eps)?, norm(&value, norms.value.as_ref(), eps)?))
-        });
+        let keys_and_values = keys_and_values
+            .map(|(key, value)| anyhow::Ok((norm(&key, Some(KEY_NORM))?, norm(&value, Some(VALUE_NORM))?)));
         Ok(Projected::Attention {
-            queries: norm(&query, norms.query.as_ref(), eps)?,
+            queries: norm(&query, Some(QUERY_NORM))?,
             keys_and_values: keys_and_values.transpose()?,
             gates,
         })
     }
 
     /// What the projections read of x (rows, hidden): after the norm, if there is one.
-    pub fn hidden(&self, x: &Tensor, eps: f32) -> Result<Vec<f32>> {
-        let normed = norm(x, self.norms.before_attention.as_ref(), eps)?;
+    pub fn hidden(&self, x: &Tensor, shape: &ModelShape) -> Result<Vec<f32>> {
+        let normed = self.norm(x, shape.norms.before_attention, shape.norm_eps)?;
         Ok(normed.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
     }
 
@@ -301,11 +210,11 @@ impl Layer {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
         let output = self.mixer.output().context("the layer has no values of heads")?;
-        let (width, (outputs, input)) = (heads.kv_heads * dim, output.sides()?);
+        let (width, (outputs, input)) = (heads.kv_heads * dim, output.weight.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];
         for first in (0..outputs).step_by(OUTPUTS) {
-            let weights = output.weight_rows(first..outputs.min(first + OUTPUTS))?;
+            let weights = output.weight.rows(first..outputs.min(first + OUTPUTS))?;
             let of_part = weights.len() / input;
             let mut projected = vec![0.0; rows * of_part];
             for head in 0..heads.heads {
@@ -337,21 +246,21 @@ impl Layer {
         shape: &ModelShape,
         products: Products,
     ) -> Result<Tensor> {
-        let eps = shape.norm_eps;
+        let (names, eps) = (&shape.norms, shape.norm_eps);
         let attended = match &self.mixer {
             Mixer::Attention { output, .. } => output.forward(mixed, products)?,
             Mixer::Latent(own) => own.finish(mixed, products)?,
             Mixer::Delta(net) => net.finish(mixed, products)?,
         };
-        let attended = norm(&attended, self.norms.after_attention.as_ref(), eps)?;
+        let attended = self.norm(&attended, names.after_attention, eps)?;
         let mut attended = add(attended, x)?; // (rows, hidden)
         if let Some(altup) = &self.altup {
-            let normed = norm(x, self.norms.before_attention.as_ref(), eps)?;
+            let normed = self.norm(x, names.before_attention, eps)?;
             attended = ((attended + altup.laurel(&normed, eps, products)?)? * 0.5_f64.sqrt())?;
         }
-        let normed = norm(&attended, self.norms.before_mlp.as_ref(), eps)?;
+        let normed = self.norm(&attended, names.before_mlp, eps)?;
         let of_mlp = self.mlp.forward(&normed, &attended, shape, products)?;
-        let mut x = add(norm(&of_mlp, self.norms.after_mlp.as_ref(), eps)?, &attended)?;
+        let mut x = add(self.norm(&of_mlp, names.after_mlp, eps)?, &attended)?;
         if let (Some(altup), Some(predicted)) = (&self.altup, predicted) {
             x = altup.correct(predicted, &x, eps, products)?;
         }
@@ -369,38 +278,10 @@ impl Layer {
             None => x,
         })
     }
-}
-
-/// Takes matrices of layer `index`, by their names in it and their sides (out, in).
-pub(super) fn take_matrices(
-    weights: &mut Weights,
-    index: usize,
-    matrices: Vec<(&str, usize, usize)>,
-    dtype: DType,
-    device: &Device,
-) -> Result<Vec<Linear>> {
-    let take = |(name, out, input): (&str, usize, usize)| {
-        Linear::take(weights, &format!("model.layers.{index}.{name}"), (out, input), dtype, device)
-    };
-    matrices.into_iter().map(take).collect()
-}
-
-/// Takes the weight of a norm. A GGUF file has 1 + w where a checkpoint has w.
-pub(super) fn take_norm(
-    weights: &mut Weights,
-    name: &str,
-    length: usize,
-    shape: &ModelShape,
-    dtype: DType,
-    device: &Device,
-) -> Result<Tensor> {
-    let weight = weights.take(name, &[length], dtype, device)?.to_dtype(compute_type(device, dtype, false))?;
-    Ok(if shape.norm_adds_one && !weights.is_gguf() { (weight + 1.0)? } else { weight })
-}
-
-/// RMSNorm, if there is one: of whole rows, or of every head, as long as the weight is.
-fn norm(x: &Tensor, weight: Option<&Tensor>, eps: f32) -> Result<Tensor> {
-    let Some(weight) = weight else { return Ok(x.clone()) };
-    let parts = x.reshape(((), weight.elem_count()))?;
-    Ok(rms_norm(&parts, weight, eps)?.reshape(x.shape())?)
+    /// RMSNorm, if the layer has it: of whole rows, or of every head, as long as the weight is.
+    fn norm(&self, x: &Tensor, name: Option<&str>, eps: f32) -> Result<Tensor> {
+        let Some(weight) = name.and_then(|name| self.norms.get(name)) else { return Ok(x.clone()) };
+        let parts = x.reshape(((), weight.elem_count()))?;
+        Ok(rms_norm(&parts, weight, eps)?.reshape(x.shape())?)
+    }
 }

@@ -9,10 +9,9 @@ use anyhow::Result;
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
 
-use super::config::{DeltaShape, ModelShape};
-use super::decoder::take_norm;
+use super::config::DeltaShape;
 use super::layers::{Linear, Products};
-use super::weights::Weights;
+use super::loader::Loader;
 use crate::vector;
 
 /// A layer's weights.
@@ -67,71 +66,30 @@ impl DeltaState {
 }
 
 impl DeltaNet {
-    /// Takes that of layer `index`.
-    pub fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        own: DeltaShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<DeltaNet> {
-        let at = format!("model.layers.{index}.linear_attn");
-        let (channels, heads) = (own.channels(), own.value_heads);
-        let is_gguf = weights.is_gguf();
-        let mut vector = |name: &str, sides: &[usize]| -> Result<Vec<f32>> {
-            let tensor = weights.take(&format!("{at}.{name}"), sides, DType::F32, &Device::Cpu)?;
-            Ok(tensor.flatten_all()?.to_vec1()?)
-        };
-        let sides = [channels, 1, own.kernel];
-        let by_channel = match is_gguf {
-            true => vector("conv1d.weight", &[sides[0], sides[2]])?,
-            false => vector("conv1d.weight", &sides)?,
-        };
-        let convolution =
+    pub fn take(loader: &mut Loader<'_>, own: DeltaShape) -> Result<DeltaNet> {
+        let (channels, heads, hidden) = (own.channels(), own.value_heads, loader.shape.hidden);
+        let is_gguf = loader.is_gguf();
+        let sides: &[usize] = if is_gguf { &[channels, own.kernel] } else { &[channels, 1, own.kernel] };
+        let by_channel: Vec<f32> = loader.numbers("conv1d.weight", sides)?;
+        let convolution: Vec<f32> =
             (0..own.kernel).flat_map(|tap| by_channel.iter().skip(tap).step_by(own.kernel)).copied().collect();
-        let decay = vector("A_log", &[heads])?;
         // llama.cpp's converter stores what the decay is multiplied by.
-        let decay = decay.into_iter().map(|decay| if is_gguf { -decay } else { decay.exp() }).collect();
-        let decay_bias = vector("dt_bias", &[heads])?;
+        let of_stored = |stored: f32| if is_gguf { -stored } else { stored.exp() };
+        let decay: Vec<f32> = loader.numbers("A_log", &[heads])?.into_iter().map(of_stored).collect();
+        let decay_bias: Vec<f32> = loader.numbers("dt_bias", &[heads])?;
         // Unlike other norms of these families it multiplies by w, not by 1 + w.
-        let plain = ModelShape { norm_adds_one: false, ..shape.clone() };
-        let norm =
-            take_norm(weights, &format!("{at}.norm.weight"), own.value_dim, &plain, DType::F32, &Device::Cpu)?;
-        let inputs = own
-            .inputs(is_gguf)
-            .into_iter()
-            .map(|(name, out)| Linear::take(weights, &format!("{at}.{name}"), (out, shape.hidden), dtype, device));
-        let inputs = inputs.collect::<Result<Vec<_>>>()?;
-        let output =
-            Linear::take(weights, &format!("{at}.out_proj"), (shape.hidden, own.values()), dtype, device)?;
+        let norm: Vec<f32> = loader.numbers("norm.weight", &[own.value_dim])?;
+        loader.count([&convolution, &decay, &decay_bias, &norm].map(|vector| size_of_val(&vector[..])));
+        let inputs = own.inputs(is_gguf).into_iter().map(|(name, out)| (name, out, hidden));
+        let inputs = loader.linears(inputs.collect())?;
+        let output = loader.linear("out_proj", (hidden, own.values()))?;
         let by_turns = is_gguf && !own.fused;
-        Ok(DeltaNet {
-            shape: own,
-            inputs,
-            by_turns,
-            convolution,
-            decay,
-            decay_bias,
-            norm: norm.to_vec1()?,
-            output,
-        })
+        Ok(DeltaNet { shape: own, inputs, by_turns, convolution, decay, decay_bias, norm, output })
     }
 
-    pub fn matrices(&self) -> impl Iterator<Item = &Linear> {
-        self.inputs.iter().chain([&self.output])
-    }
-
-    #[must_use]
-    pub fn in_integers(self) -> DeltaNet {
-        let inputs = self.inputs.into_iter().map(Linear::in_integers).collect();
-        DeltaNet { inputs, output: self.output.in_integers(), ..self }
-    }
-
-    /// Bytes of what is no matrix.
-    pub fn vector_bytes(&self) -> usize {
-        let DeltaNet { convolution, decay, decay_bias, norm, .. } = self;
-        [convolution, decay, decay_bias, norm].map(|vector| size_of_val(&vector[..])).iter().sum()
+    /// Those whose products may be in integers.
+    pub fn linears(&mut self) -> Vec<&mut Linear> {
+        self.inputs.iter_mut().chain([&mut self.output]).collect()
     }
 
     /// What rows x (rows, hidden), after the layer's norm, bring.
@@ -206,16 +164,13 @@ impl DeltaShape {
     fn steps_and_decays(&self, both: &[f32]) -> [Vec<f32>; 2] {
         let per_key = self.value_heads / self.key_heads;
         let heads = || both.chunks_exact(2 * per_key);
-        [
-            heads().flat_map(|head| &head[..per_key]).copied().collect(),
-            heads().flat_map(|head| &head[per_key..]).copied().collect(),
-        ]
+        [heads().flat_map(|head| &head[..per_key]).copied().collect(), heads().flat_map(|head| &head[per_key..]).copied().collect()]
     }
 }
 
 impl DeltaRows<'_> {
-    /// Takes `rows` tokens from `first` on through the layer: `out` (rows, value_heads * value_dim).
-    pub fn read(&self, first: usize, rows: usize, state: &mut DeltaState, out: &mut [f32]) {
+    /// Takes `rows` tokens from `first` on through the layer: (rows, value_heads * value_dim).
+    pub fn read(&self, first: usize, rows: usize, state: &mut DeltaState) -> Vec<f32> {
         let DeltaShape { key_heads, value_heads, key_dim, value_dim, .. } = self.net.shape;
         let mixed = self.convolved(first, rows, state);
         let (channels, values) = (self.net.shape.channels(), self.net.shape.values());
@@ -242,11 +197,13 @@ impl DeltaRows<'_> {
                 self.normalise(out, gate);
             }
         });
+        let mut out = vec![0.0; rows * values];
         for (head, outputs) in outputs.chunks_exact(rows * value_dim).enumerate() {
             for (row, from) in outputs.chunks_exact(value_dim).enumerate() {
                 out[row * values + head * value_dim..][..value_dim].copy_from_slice(from);
             }
         }
+        out
     }
 
     /// Queries, keys and values after the convolution: (rows, channels).

@@ -19,25 +19,15 @@ use crate::vector;
 #[derive(Clone, Debug)]
 pub struct Device {
     /// Products with weights.
-    products: candle_core::Device,
+    pub(super) products: candle_core::Device,
     /// Attention, if not on the host.
-    attention: Option<Arc<GpuAttention>>,
+    pub(super) attention: Option<Arc<GpuAttention>>,
     /// Why a GPU does not compute attention.
     refused: Option<Arc<str>>,
 }
 
 impl Device {
     pub const CPU: Device = Device { products: candle_core::Device::Cpu, attention: None, refused: None };
-
-    /// The device of products with weights.
-    pub(super) fn products(&self) -> &candle_core::Device {
-        &self.products
-    }
-
-    /// Computes attention, if the host does not.
-    pub(super) fn attention(&self) -> Option<&GpuAttention> {
-        self.attention.as_deref()
-    }
 
     /// Why the GPU does not compute attention, which then runs on the host; `None` if it does, and without a GPU.
     pub fn refused(&self) -> Option<&str> {
@@ -206,7 +196,7 @@ pub fn device_name(device: &Device) -> String {
     }
 }
 
-/// The same with the processor and the number of threads, for results that are timings. PublishedColumns a GPU the processor still asks for
+/// The same with the processor and the number of threads, for results that are timings. Beside a GPU the processor still asks for
 /// everything, and computes attention if the GPU's was refused.
 pub fn machine_name(device: &Device, threads: usize) -> String {
     let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());

@@ -117,7 +117,20 @@ impl<'a> Generator<'a> {
         let logits = self.model.logits(&prompt.state)?.swap_remove(0);
         // The last token is not read any more.
         prompt.memory.shrink_to_fit(prompt.max_new_tokens.saturating_sub(1));
-        self.open.push(Sequence::new(key, prompt, logits, self.settings));
+        let PrefilledPrompt { memory, prompt: tokens, seed, max_new_tokens, .. } = prompt;
+        let sampler = match self.settings.sampling {
+            Sampling::Greedy => None,
+            Sampling::Drawn { temperature, top_k, top_p } => Some(match (top_k, top_p) {
+                (None, None) => Sampler::All { temperature },
+                (Some(k), None) => Sampler::TopK { k, temperature },
+                (None, Some(p)) => Sampler::TopP { p, temperature },
+                (Some(k), Some(p)) => Sampler::TopKThenTopP { k, p, temperature },
+            }),
+        };
+        let sampler = sampler.map(|sampling| LogitsProcessor::from_sampling(seed, sampling));
+        let (prompt, cut, ended, seconds) = (tokens.len(), None, false, 0.0);
+        let own = Sequence { key, memory, logits, tokens, prompt, sampler, cut, ended, max_new_tokens, seconds };
+        self.open.push(own);
         Ok(())
     }
 
@@ -179,23 +192,6 @@ impl LanguageModel {
 }
 
 impl Sequence {
-    fn new(key: usize, prompt: PrefilledPrompt, logits: Vec<f32>, settings: &GenerationSettings) -> Sequence {
-        let PrefilledPrompt { memory, prompt: tokens, seed, max_new_tokens, .. } = prompt;
-        let sampler = match settings.sampling {
-            Sampling::Greedy => None,
-            Sampling::Drawn { temperature, top_k, top_p } => Some(match (top_k, top_p) {
-                (None, None) => Sampler::All { temperature },
-                (Some(k), None) => Sampler::TopK { k, temperature },
-                (None, Some(p)) => Sampler::TopP { p, temperature },
-                (Some(k), Some(p)) => Sampler::TopKThenTopP { k, p, temperature },
-            }),
-        };
-        let sampler = sampler.map(|sampling| LogitsProcessor::from_sampling(seed, sampling));
-        let prompt = tokens.len();
-        let (cut, ended, seconds) = (None, false, 0.0);
-        Sequence { key, memory, logits, tokens, prompt, sampler, cut, ended, max_new_tokens, seconds }
-    }
-
     /// Whether another token is to be written.
     fn is_open(&self) -> bool {
         !self.ended && self.tokens.len() - self.prompt < self.max_new_tokens

@@ -6,11 +6,11 @@
 //! whose value is the latent.
 
 use anyhow::Result;
-use candle_core::{D, DType, Device, Tensor};
+use candle_core::{D, Tensor};
 
-use super::config::{LatentShape, ModelShape};
-use super::layers::{Linear, Products, bytes_of, compute_type, rms_norm};
-use super::weights::Weights;
+use super::config::LatentShape;
+use super::layers::{Linear, Products, rms_norm};
+use super::loader::Loader;
 
 /// transformers' norms of ranks have this, whatever the configuration says of others.
 const EPS: f32 = 1e-6;
@@ -32,90 +32,42 @@ pub(super) struct LatentAttention {
 }
 
 impl LatentAttention {
-    /// Takes that of layer `index`.
-    pub fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        own: LatentShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<LatentAttention> {
-        let (heads, hidden) = (shape.heads.heads, shape.hidden);
-        let at = |name: &str| format!("model.layers.{index}.self_attn.{name}");
-        let norm_type = compute_type(device, dtype, false);
-        let norm = |weights: &mut Weights, name: &str, length: usize| {
-            anyhow::Ok(
-                weights.take(&at(&format!("{name}.weight")), &[length], dtype, device)?.to_dtype(norm_type)?,
-            )
-        };
+    pub fn take(loader: &mut Loader<'_>, own: LatentShape) -> Result<LatentAttention> {
+        let (heads, hidden) = (loader.shape.heads.heads, loader.shape.hidden);
         let queries = heads * (own.nope + own.rope);
-        let linear =
-            |weights: &mut Weights, name: &str, sides| Linear::take(weights, &at(name), sides, dtype, device);
         let (query, compressed_query) = match own.query_rank {
-            None => (linear(weights, "q_proj", (queries, hidden))?, None),
+            None => (loader.linear("q_proj", (queries, hidden))?, None),
             Some(rank) => {
-                let compress = linear(weights, "q_a_proj", (rank, hidden))?;
-                let norm = norm(weights, "q_a_layernorm", rank)?;
-                (linear(weights, "q_b_proj", (queries, rank))?, Some((compress, norm)))
+                let compressed = (loader.linear("q_a_proj", (rank, hidden))?, loader.norm("q_a_layernorm", rank)?);
+                (loader.linear("q_b_proj", (queries, rank))?, Some(compressed))
             }
         };
-        let compress = linear(weights, "kv_a_proj_with_mqa", (own.rank + own.rope, hidden))?;
-        let of_latent = norm(weights, "kv_a_layernorm", own.rank)?;
-        let output = linear(weights, "o_proj", (hidden, heads * own.value))?;
-        let (absorb, expand) = if weights.has(&at("k_b_proj.weight")) {
+        let compress = loader.linear("kv_a_proj_with_mqa", (own.rank + own.rope, hidden))?;
+        let norm = loader.norm("kv_a_layernorm", own.rank)?;
+        let output = loader.linear("o_proj", (hidden, heads * own.value))?;
+        let (absorb, expand) = if loader.has("k_b_proj.weight") {
             // A GGUF file has the two parts of kv_b_proj, one of them transposed.
-            let prefix = format!("model.layers.{index}.self_attn");
-            let mut part =
-                |part: &str, sides| Linear::take_stacked(weights, &prefix, part, heads, sides, dtype, device);
-            (part("k_b_proj", (own.rank, own.nope))?, part("v_b_proj", (own.value, own.rank))?)
+            let absorb = loader.stacked("k_b_proj", heads, (own.rank, own.nope))?;
+            (absorb, loader.stacked("v_b_proj", heads, (own.value, own.rank))?)
         } else {
             // The rows of each head are those to keys and then those to values.
             let sides = [heads * (own.nope + own.value), own.rank];
-            let up = weights.take(&at("kv_b_proj.weight"), &sides, dtype, &Device::Cpu)?;
+            let up = loader.tensor("kv_b_proj.weight", &sides, loader.dtype)?;
             let up = up.reshape((heads, own.nope + own.value, own.rank))?;
             let part =
                 |head: usize, from: usize, rows: usize| up.narrow(0, head, 1)?.squeeze(0)?.narrow(0, from, rows);
-            let absorb = (0..heads).map(|head| Linear::of(&part(head, 0, own.nope)?.t()?, None, device));
-            let expand = (0..heads).map(|head| Linear::of(&part(head, own.nope, own.value)?, None, device));
-            (absorb.collect::<Result<_>>()?, expand.collect::<Result<_>>()?)
+            let absorb = (0..heads).map(|head| loader.linear_of(&part(head, 0, own.nope)?.t()?, None));
+            let absorb = absorb.collect::<Result<_>>()?;
+            let expand = (0..heads).map(|head| loader.linear_of(&part(head, own.nope, own.value)?, None));
+            (absorb, expand.collect::<Result<_>>()?)
         };
-        Ok(LatentAttention {
-            shape: own,
-            heads,
-            query,
-            compressed_query,
-            compress,
-            norm: of_latent,
-            absorb,
-            expand,
-            output,
-        })
+        Ok(LatentAttention { shape: own, heads, query, compressed_query, compress, norm, absorb, expand, output })
     }
 
-    pub fn matrices(&self) -> impl Iterator<Item = &Linear> {
-        let compressed = self.compressed_query.as_ref().map(|(compress, _)| compress);
-        [&self.query, &self.compress, &self.output]
-            .into_iter()
-            .chain(compressed)
-            .chain(&self.absorb)
-            .chain(&self.expand)
-    }
-
-    #[must_use]
-    pub fn in_integers(self) -> LatentAttention {
-        LatentAttention {
-            query: self.query.in_integers(),
-            compressed_query: self.compressed_query.map(|(compress, norm)| (compress.in_integers(), norm)),
-            compress: self.compress.in_integers(),
-            output: self.output.in_integers(),
-            ..self
-        }
-    }
-
-    /// Bytes of the norms.
-    pub fn norm_bytes(&self) -> usize {
-        bytes_of(&self.norm) + self.compressed_query.as_ref().map_or(0, |(_, norm)| bytes_of(norm))
+    /// Those whose products may be in integers.
+    pub fn linears(&mut self) -> Vec<&mut Linear> {
+        let compressed = self.compressed_query.as_mut().map(|(compress, _)| compress);
+        [&mut self.query, &mut self.compress, &mut self.output].into_iter().chain(compressed).collect()
     }
 
     /// Queries (rows, heads * (rope + rank)), keys and values (rows, rope + rank) of x (rows, hidden), after the layer's norm. The part of
@@ -131,10 +83,7 @@ impl LatentAttention {
         };
         let queries = queries.reshape((rows, heads, nope + rope))?;
         let rotated = self.in_halves(&queries.narrow(2, nope, rope)?)?;
-        let absorbed = self.absorb.iter().enumerate().map(|(head, absorb)| {
-            absorb.forward(&queries.narrow(1, head, 1)?.narrow(2, 0, nope)?.squeeze(1)?.contiguous()?, products)
-        });
-        let absorbed = Tensor::stack(&absorbed.collect::<Result<Vec<_>>>()?, 1)?; // (rows, heads, rank)
+        let absorbed = by_head(&self.absorb, &queries.narrow(2, 0, nope)?, products)?; // (rows, heads, rank)
         let queries = Tensor::cat(&[rotated, absorbed], 2)?.reshape((rows, heads * (rope + rank)))?;
         let compressed = self.compress.forward(x, products)?;
         let latent = rms_norm(&compressed.narrow(1, 0, rank)?.contiguous()?, &self.norm, EPS)?;
@@ -159,11 +108,16 @@ impl LatentAttention {
         let LatentShape { rank, rope, value, .. } = self.shape;
         let rows = mixed.dim(0)?;
         let mixed = mixed.reshape((rows, self.heads, rope + rank))?;
-        let values = self.expand.iter().enumerate().map(|(head, expand)| {
-            expand.forward(&mixed.narrow(1, head, 1)?.narrow(2, rope, rank)?.squeeze(1)?.contiguous()?, products)
-        });
-        let values =
-            Tensor::stack(&values.collect::<Result<Vec<_>>>()?, 1)?.reshape((rows, self.heads * value))?;
+        let values = by_head(&self.expand, &mixed.narrow(2, rope, rank)?, products)?;
+        let values = values.reshape((rows, self.heads * value))?;
         self.output.forward(&values, products)
     }
+}
+
+/// What matrices make of their heads: (rows, heads, in) -> (rows, heads, out).
+fn by_head(matrices: &[Linear], x: &Tensor, products: Products) -> Result<Tensor> {
+    let product = |(head, matrix): (usize, &Linear)| {
+        matrix.forward(&x.narrow(1, head, 1)?.squeeze(1)?.contiguous()?, products)
+    };
+    Ok(Tensor::stack(&matrices.iter().enumerate().map(product).collect::<Result<Vec<_>>>()?, 1)?)
 }

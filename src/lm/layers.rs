@@ -12,15 +12,14 @@ use rayon::prelude::*;
 use super::config::Activation;
 use super::integers::{self, IntegerMatrix, IntegerRows};
 use super::matrix::{Matrix, Number, multiply_few};
-use super::weights::Weights;
 use crate::vector;
 
 /// y = x W^T + b.
 #[derive(Debug)]
 pub(super) struct Linear {
-    weight: Weight,
+    pub weight: Weight,
     /// (out)
-    bias: Option<Tensor>,
+    pub bias: Option<Tensor>,
 }
 
 /// A matrix (out, in). Clones share it.
@@ -66,25 +65,30 @@ impl Weight {
     /// Some rows of the matrix: (tokens, in)
     pub fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let rows = match self {
-            Weight::Host(matrix) => {
-                let (mut rows, mut buffer) = (Vec::with_capacity(tokens.len() * matrix.columns), Vec::new());
-                for token in tokens {
-                    let row = *token as usize;
-                    rows.extend_from_slice(matrix.floats(row..row + 1, &mut buffer));
-                }
-                Tensor::from_vec(rows, (tokens.len(), matrix.columns), &Device::Cpu)?
-            }
-            Weight::Integers(matrix) => {
-                let rows = tokens.iter().flat_map(|token| matrix.floats(*token as usize..*token as usize + 1));
-                Tensor::from_vec(rows.collect(), (tokens.len(), matrix.columns), &Device::Cpu)?
-            }
             Weight::Device(tensor) => tensor.index_select(&Tensor::new(tokens, tensor.device())?, 0)?,
+            Weight::Host(_) | Weight::Integers(_) => {
+                let row = |token: &u32| self.rows(*token as usize..*token as usize + 1);
+                let rows = tokens.iter().map(row).collect::<Result<Vec<_>>>()?;
+                Tensor::from_vec(rows.concat(), (tokens.len(), ()), &Device::Cpu)?
+            }
         };
         Ok(rows.to_dtype(compute)?)
     }
 
+    /// Some rows of the matrix in f32: (rows, in)
+    pub fn rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
+        match self {
+            Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
+            Weight::Integers(matrix) => Ok(matrix.floats(rows)),
+            Weight::Device(tensor) => {
+                let part = tensor.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
+                Ok(part.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
+            }
+        }
+    }
+
     /// The products of x (rows, in), of some of the outputs at a time, by up to so many threads: (rows, outputs).
-    fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
+    pub fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
         fn here<'a, T: Number + WithDType>(x: &'a Tensor, matrix: &'a Matrix) -> PartialProducts<'a> {
             Box::new(move |outputs, threads| {
                 let width = outputs.len();
@@ -112,54 +116,6 @@ impl Weight {
 }
 
 impl Linear {
-    /// Takes `name.weight` (out, in), and `name.bias` (out) if the checkpoint has one, rounded to `dtype`.
-    pub fn take(
-        weights: &mut Weights,
-        name: &str,
-        (out, input): (usize, usize),
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Linear> {
-        let (weight, bias) = (format!("{name}.weight"), format!("{name}.bias"));
-        let biased = weights.has(&bias);
-        let weight = weights.take_matrix(&weight, (out, input), dtype, device)?;
-        Ok(Linear::new(weight, if biased { Some(weights.take(&bias, &[out], dtype, device)?) } else { None }))
-    }
-
-    /// Takes `count` matrices of the same sides, `prefix.0.part`, `prefix.1.part` and so on, or stacked in one tensor `prefix.part`.
-    pub fn take_stacked(
-        weights: &mut Weights,
-        prefix: &str,
-        part: &str,
-        count: usize,
-        sides: (usize, usize),
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Vec<Linear>> {
-        let name = |index| format!("{prefix}.{index}.{part}");
-        // Some checkpoints give the stack itself no ending.
-        weights.unstack(&format!("{prefix}.{part}"), count, |index| format!("{}.weight", name(index)))?;
-        for kind in ["weight", "bias"] {
-            weights
-                .unstack(&format!("{prefix}.{part}.{kind}"), count, |index| format!("{}.{kind}", name(index)))?;
-        }
-        (0..count).map(|index| Linear::take(weights, &name(index), sides, dtype, device)).collect()
-    }
-
-    /// Of a matrix (out, in) and a bias (out) that are on the host, for products on a device.
-    pub fn of(matrix: &Tensor, bias: Option<&Tensor>, device: &Device) -> Result<Linear> {
-        let matrix = matrix.contiguous()?;
-        let weight = match device.is_cpu() {
-            true => Weight::Host(Arc::new(Matrix::new(&matrix)?)),
-            false => Weight::Device(matrix.to_device(device)?),
-        };
-        Ok(Linear::new(weight, bias.map(|bias| bias.to_device(device)).transpose()?))
-    }
-
-    pub fn new(weight: Weight, bias: Option<Tensor>) -> Linear {
-        Linear { weight, bias }
-    }
-
     /// The parts of a fused matrix: the first rows, the rows after them, and so on.
     pub fn split<const N: usize>(&self, rows: [usize; N]) -> Result<[Linear; N]> {
         let mut start = 0;
@@ -171,31 +127,14 @@ impl Linear {
             };
             let bias = self.bias.as_ref().map(|bias| bias.narrow(0, start, rows)).transpose()?;
             start += rows;
-            Ok(Linear::new(weight, bias))
+            Ok(Linear { weight, bias })
         });
         Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.try_into().expect("as many parts as asked for"))
-    }
-
-    /// (out, in)
-    pub fn sides(&self) -> Result<(usize, usize)> {
-        self.weight.sides()
     }
 
     /// Bytes of the weights in memory.
     pub fn bytes(&self) -> usize {
         self.weight.bytes() + self.bias.as_ref().map_or(0, bytes_of)
-    }
-
-    /// Some rows of the matrix in f32: (rows, in)
-    pub fn weight_rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
-        match &self.weight {
-            Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
-            Weight::Integers(matrix) => Ok(matrix.floats(rows)),
-            Weight::Device(tensor) => {
-                let part = tensor.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
-                Ok(part.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
-            }
-        }
     }
 
     /// (rows, in) -> (rows, out)
@@ -241,26 +180,14 @@ impl Linear {
         Ok(biased.collect::<Result<Vec<_>>>()?.try_into().expect("as many products as layers"))
     }
 
-    /// The same of a layer without a bias, some of the outputs at a time.
-    pub fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
-        self.weight.products(x)
-    }
-
-    /// The same layer with products in integers, if these keep what its weights are stored as. Nothing changes on a device.
-    #[must_use]
-    pub fn in_integers(self) -> Linear {
-        let weight = match self.weight {
-            Weight::Host(matrix) => match IntegerMatrix::new(&matrix) {
-                Some(integers) => Weight::Integers(Arc::new(integers)),
-                None => Weight::Host(matrix),
-            },
-            other => other,
-        };
-        Linear { weight, bias: self.bias }
-    }
-
-    /// Whether products are in integers.
-    pub fn is_in_integers(&self) -> bool {
+    /// Makes its products ones in integers, if these keep what its weights are stored as, and says whether they are. Nothing changes on a
+    /// device.
+    pub fn use_integers(&mut self) -> bool {
+        if let Weight::Host(matrix) = &self.weight
+            && let Some(integers) = IntegerMatrix::new(matrix)
+        {
+            self.weight = Weight::Integers(Arc::new(integers));
+        }
         matches!(self.weight, Weight::Integers(_))
     }
 }
@@ -284,9 +211,8 @@ pub(super) fn compute_type(device: &Device, stored: DType, compute_f64: bool) ->
 /// What a layer does with rows beside products, on the host.
 trait RowLoops: WithDType {
     fn rms_norm(row: &[Self], weight: &[Self], eps: f32, out: &mut [Self]);
-    fn silu_mul(gate: &mut [Self], up: &[Self]);
-    fn gelu_mul(gate: &mut [Self], up: &[Self]);
-    fn limited_swiglu(gate: &mut [Self], up: &[Self]);
+    /// As of [`gated`].
+    fn gated(activation: Activation) -> fn(&mut [Self], &[Self]);
     fn add(onto: &mut [Self], row: &[Self]);
     fn of(storage: &mut CpuStorage) -> Option<&mut [Self]>;
 }
@@ -296,16 +222,12 @@ impl RowLoops for f32 {
         vector::rms_norm(row, weight, eps, out);
     }
 
-    fn silu_mul(gate: &mut [f32], up: &[f32]) {
-        vector::silu_mul(gate, up);
-    }
-
-    fn gelu_mul(gate: &mut [f32], up: &[f32]) {
-        vector::gelu_mul(gate, up);
-    }
-
-    fn limited_swiglu(gate: &mut [f32], up: &[f32]) {
-        vector::limited_swiglu(gate, up);
+    fn gated(activation: Activation) -> fn(&mut [f32], &[f32]) {
+        match activation {
+            Activation::Silu => vector::silu_mul,
+            Activation::GeluTanh => vector::gelu_mul,
+            Activation::LimitedSwiglu => vector::limited_swiglu,
+        }
     }
 
     fn add(onto: &mut [f32], row: &[f32]) {
@@ -326,16 +248,12 @@ impl RowLoops for f64 {
         }
     }
 
-    fn silu_mul(gate: &mut [f64], up: &[f64]) {
-        vector::silu_mul_f64(gate, up);
-    }
-
-    fn gelu_mul(gate: &mut [f64], up: &[f64]) {
-        vector::gelu_mul_f64(gate, up);
-    }
-
-    fn limited_swiglu(gate: &mut [f64], up: &[f64]) {
-        vector::limited_swiglu_f64(gate, up);
+    fn gated(activation: Activation) -> fn(&mut [f64], &[f64]) {
+        match activation {
+            Activation::Silu => vector::silu_mul_f64,
+            Activation::GeluTanh => vector::gelu_mul_f64,
+            Activation::LimitedSwiglu => vector::limited_swiglu_f64,
+        }
     }
 
     fn add(onto: &mut [f64], row: &[f64]) {
@@ -370,17 +288,9 @@ pub(super) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> 
 
 /// activation(gate) * up, in the memory of the gate. Both (rows, intermediate).
 pub(super) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-    fn here<T: RowLoops>(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-        let loops = match activation {
-            Activation::Silu => T::silu_mul,
-            Activation::GeluTanh => T::gelu_mul,
-            Activation::LimitedSwiglu => T::limited_swiglu,
-        };
-        in_place(gate, up, loops)
-    }
     Ok(match (gate.dtype(), activation) {
-        (DType::F32, _) if gate.device().is_cpu() => here::<f32>(gate, up, activation)?,
-        (DType::F64, _) if gate.device().is_cpu() => here::<f64>(gate, up, activation)?,
+        (DType::F32, _) if gate.device().is_cpu() => in_place(gate, up, f32::gated(activation))?,
+        (DType::F64, _) if gate.device().is_cpu() => in_place(gate, up, f64::gated(activation))?,
         (_, Activation::Silu) => (candle_nn::ops::silu(&gate)? * up)?,
         (_, Activation::GeluTanh) => (gate.gelu()? * up)?,
         (_, Activation::LimitedSwiglu) => {

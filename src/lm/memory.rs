@@ -29,7 +29,7 @@ pub const BLOCK: usize = 128;
 
 /// The state of the network after reading some tokens. A clone is independent, so several questions can follow a
 /// document that is read once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Memory {
     /// Those of the layers that have a cache of their own.
     pub(super) layers: Vec<LayerCache>,
@@ -261,10 +261,7 @@ impl Memory {
             layers: shape.cached_layers().enumerate().map(layer).collect(),
             has_cache: shape.attention.iter().map(LayerAttention::has_cache).collect(),
             states: shape.delta.iter().flat_map(|own| vec![DeltaState::new(own); recurrent]).collect(),
-            snapshots: BTreeMap::new(),
             state_points: plan.state_points.iter().copied().filter(|_| recurrent > 0).collect(),
-            tokens: Vec::new(),
-            scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
             is_long,
@@ -272,7 +269,7 @@ impl Memory {
                 .policy
                 .filter(|policy| policy.score.reads_future())
                 .map(|_| plan.future.and_then(<[_]>::first).map_or(0, |layer| layer.tokens())),
-            is_shrunk: false,
+            ..Memory::default()
         }
     }
 
@@ -290,28 +287,7 @@ impl Memory {
     /// one that was made by `plan` from the start, if that has [`Positions::Absolute`]; its log lacks only what windows of layers
     /// had passed. `None` as for [`CacheEntries::fork`], and for an unbounded plan.
     pub fn fork(&self, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
-        let &MemoryPlan { policy, seed, measure_loss, local_layers, .. } = plan;
-        let policy = policy?;
-        let layers = self.layers.iter().enumerate().map(|(index, layer)| {
-            let own = policy.of_layer(index, self.layers.len());
-            let own = local_layers.policy(Some(own), layer.entries.window());
-            let entries = layer.entries.fork(len, own, salt(seed, index))?;
-            let columns = layer.entries.columns_at(len)?;
-            let rooms = rooms_for_blocks(&entries);
-            let tables = match &layer.tables {
-                Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) => Tables::Host(HostTables {
-                    keys: Keys::Absolute(keys.copy_of(columns.clone(), &rooms)),
-                    values: values.copy_of(columns, &rooms),
-                    all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(len)])),
-                }),
-                Tables::Gpu(cache) if entries.can_be_scanned_on_device() => {
-                    Tables::Gpu(cache.part(columns, rooms[0], entries.scan_rule().as_ref(), measure_loss))
-                }
-                _ => return None,
-            };
-            Some(LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long: self.is_long })
-        });
-        self.forked(layers.collect::<Option<_>>()?, len, plan)
+        self.fork_by(None, len, plan)
     }
 
     /// A memory of these layers, which have read the first `len` tokens of this one; `None` where the states of others are not known.
@@ -320,15 +296,11 @@ impl Memory {
             layers,
             has_cache: self.has_cache.clone(),
             states: self.states_at(len)?,
-            snapshots: BTreeMap::new(),
-            state_points: Vec::new(),
             tokens: self.tokens[..len].to_vec(),
-            scratch: Scratch::default(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(|| vec![0.0; len]),
             is_long: self.is_long,
-            known: None,
-            is_shrunk: false,
+            ..Memory::default()
         })
     }
 
@@ -352,44 +324,52 @@ impl Memory {
         ends: bool,
         plan: &MemoryPlan<'_>,
     ) -> Option<Memory> {
+        self.fork_by(Some((scores, ends)), len, plan)
+    }
+
+    fn fork_by(&self, cut: Option<(&PromptScores, bool)>, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
         let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, .. } = plan;
         let policy = policy?;
         let entries = self.layers.iter().enumerate().map(|(index, layer)| {
             let own = policy.of_layer(index, self.layers.len());
             let own = local_layers.policy(Some(own), layer.entries.window());
             let salt = salt(seed, index);
-            match own {
-                Some(own) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt),
-                None => layer.entries.fork(len, None, salt),
+            match (own, cut) {
+                (Some(own), Some((scores, _))) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt),
+                _ => layer.entries.fork(len, own, salt),
             }
         });
         let mut entries = entries.collect::<Option<Vec<_>>>()?;
         let mut logs = vec![plan.log.then(Vec::new); entries.len()];
-        let kept = match ends {
-            true => {
+        let kept = match cut {
+            Some((_, true)) => {
                 let logs = logs.iter_mut().map(Option::as_mut);
                 let layers = entries.iter_mut().zip(logs);
                 let own = |(entries, log)| LayerEntries { entries, log, vectors: None };
                 evict_together(&mut layers.map(own).collect::<Vec<_>>(), true)
             }
-            false => entries.iter().map(|_| None).collect(),
+            _ => entries.iter().map(|_| None).collect(),
         };
         let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).map(|(((layer, entries), log), kept)| {
             let columns = layer.entries.columns_at(len)?;
-            let all = || vec![(0..columns.len() as u32).collect()];
-            let kept = kept.unwrap_or_else(all);
-            let rooms = match entries.awaits_cut() {
+            let rooms = match cut.is_some() && entries.awaits_cut() {
                 true => vec![vector::padded(expect.max(columns.len()) + BLOCK)],
                 false => rooms_for_blocks(&entries),
             };
-            let Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) = &layer.tables else {
-                return None;
+            let tables = match &layer.tables {
+                Tables::Host(HostTables { keys: Keys::Absolute(keys), values, .. }) => {
+                    let kept = kept.unwrap_or_else(|| vec![(0..columns.len() as u32).collect()]);
+                    Tables::Host(HostTables {
+                        keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, &rooms)),
+                        values: values.copy_kept(columns.start, &kept, &rooms),
+                        all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(len)])),
+                    })
+                }
+                Tables::Gpu(cache) if cut.is_none() && entries.can_be_scanned_on_device() => {
+                    Tables::Gpu(cache.part(columns, rooms[0], entries.scan_rule().as_ref(), measure_loss))
+                }
+                _ => return None,
             };
-            let tables = Tables::Host(HostTables {
-                keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, &rooms)),
-                values: values.copy_kept(columns.start, &kept, &rooms),
-                all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(len)])),
-            });
             Some(LayerCache { entries, tables, log, is_long: self.is_long })
         });
         self.forked(layers.collect::<Option<_>>()?, len, plan)

@@ -1,25 +1,27 @@
 //! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is one.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result};
 use candle_core::cpu::erf::erf_inv;
 use candle_core::{DType, Device, Tensor};
 
 use super::config::{self, Activation, EXPERT_NORMS, ModelShape, RouterScores};
-use super::decoder::{take_matrices, take_norm};
 use super::layers::{Linear, Products, add, bytes_of, gated, rms_norm};
-use super::weights::Weights;
+use super::loader::Loader;
 
 /// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
 pub(super) enum Mlp {
     Dense(Gated),
-    Experts {
-        router: Linear,
-        /// What is added to the router's scores for the choice: (count), or none
-        bias: Vec<f64>,
-        experts: Vec<Gated>,
-        shared: Option<Shared>,
-        beside: Option<Box<Beside>>,
-    },
+    Experts(Box<Mixture>),
+}
+
+/// A mixture of experts.
+pub(super) struct Mixture {
+    router: Linear,
+    /// What is added to the router's scores for the choice: (count), or none
+    bias: Vec<f64>,
+    experts: Vec<Gated>,
+    shared: Option<Shared>,
+    beside: Option<Beside>,
 }
 
 /// An MLP beside the experts.
@@ -59,153 +61,111 @@ struct Routes {
 }
 
 impl Mlp {
-    /// Takes that of layer `index`, rounded to `dtype`.
-    pub fn take(
-        weights: &mut Weights,
-        index: usize,
-        shape: &ModelShape,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Mlp> {
-        let mlp = |weights: &mut Weights| {
-            let mut matrices = take_matrices(weights, index, shape.mlp_matrices(index), dtype, device)?;
-            if shape.fused {
-                let parts = matrices[0].split([shape.intermediate; 2])?; // gate and up
-                matrices.splice(0..1, parts);
+    /// Takes that of layer `index`.
+    pub fn take(loader: &mut Loader<'_>, index: usize) -> Result<Mlp> {
+        let shape = loader.shape;
+        Ok(match shape.experts_of(index) {
+            None => Mlp::Dense(Gated::take(loader, index)?),
+            Some(own) => {
+                let mixture = Mixture::take(loader, own)?;
+                let beside = match own.beside_mlp {
+                    true => Some(Beside::take(loader, index, own.count)?),
+                    false => None,
+                };
+                Mlp::Experts(Box::new(Mixture { beside, ..mixture }))
             }
-            let sparsity = shape.altup.as_ref().map_or(0.0, |own| own.sparsity[index]);
-            // The quantile of the normal distribution.
-            let cutoff = (sparsity > 0.0).then(|| 2_f64.sqrt() * erf_inv(2.0 * sparsity - 1.0));
-            anyhow::Ok(Gated { cutoff, ..Gated::of(matrices) })
-        };
-        let Some(own) = shape.experts_of(index) else { return Ok(Mlp::Dense(mlp(weights)?)) };
-        let config::ExpertNames { router, experts: prefix, parts, .. } = own.names;
-        let (hidden, inner) = (shape.hidden, own.intermediate);
-        let at = format!("model.layers.{index}");
-        let router = Linear::take(weights, &format!("{at}.{router}"), (own.count, hidden), dtype, device)?;
-        let prefix = format!("{at}.{prefix}");
-        let experts = if own.transposed && weights.has(&format!("{prefix}.gate_up_proj")) {
-            Gated::take_transposed(weights, &prefix, own, hidden, dtype, device)?
-        } else {
-            let is_fused = ["gate_up_proj", "gate_up_proj.weight"]
-                .iter()
-                .any(|name| weights.has(&format!("{prefix}.{name}")));
-            let mut of_part =
-                |part: &str, sides| Linear::take_stacked(weights, &prefix, part, own.count, sides, dtype, device);
-            let [gate, up, down] = parts;
-            let both = if is_fused {
-                let both = of_part("gate_up_proj", (2 * inner, hidden))?;
-                both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
-            } else {
-                let (gate, up) = (of_part(gate, (inner, hidden))?, of_part(up, (inner, hidden))?);
-                gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
-            };
-            let down = of_part(down, (hidden, inner))?;
-            both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
-        };
-        let bias = match own.scores {
-            RouterScores::Softmax | RouterScores::InputSigmoid => Vec::new(),
-            RouterScores::Sigmoid => {
-                let name = format!("{at}.{}.e_score_correction_bias", own.names.router);
-                weights.take(&name, &[own.count], DType::F64, &Device::Cpu)?.to_vec1()?
+        })
+    }
+
+    /// Those whose products may be in integers. The router stays as it is, because a choice is not nearly right.
+    pub fn linears(&mut self) -> Vec<&mut Linear> {
+        let gated: Vec<&mut Gated> = match self {
+            Mlp::Dense(own) => vec![own],
+            Mlp::Experts(mixture) => {
+                let Mixture { experts, shared, beside, .. } = &mut **mixture;
+                let shared = shared.iter_mut().map(|shared| &mut shared.expert);
+                experts.iter_mut().chain(shared).chain(beside.iter_mut().map(|beside| &mut beside.mlp)).collect()
             }
         };
-        let shared = own.shared.map(|inner| {
-            let mut linear =
-                |name: String, sides| Linear::take(weights, &format!("{at}.{name}"), sides, dtype, device);
-            let name = own.names.shared;
-            let matrices = [
-                linear(format!("{name}.gate_proj"), (inner, hidden))?,
-                linear(format!("{name}.up_proj"), (inner, hidden))?,
-                linear(format!("{name}.down_proj"), (hidden, inner))?,
-            ];
-            let gate = match own.has_shared_gate {
-                true => Some(linear(format!("{name}_gate"), (1, hidden))?),
-                false => None,
-            };
-            anyhow::Ok(Shared { expert: Gated::of(matrices.into()), gate })
-        });
-        let shared = shared.transpose()?;
-        let beside = if own.beside_mlp {
-            let mut norm =
-                |name: &str| take_norm(weights, &format!("{at}.{name}.weight"), hidden, shape, dtype, device);
-            let [after_mlp, before, after] = EXPERT_NORMS.map(&mut norm);
-            let norms = [after_mlp?, before?, after?];
-            let scale = weights.take(&format!("{at}.router.scale"), &[hidden], DType::F64, &Device::Cpu)?;
-            let scale = (scale * (hidden as f64).powf(-0.5))?.to_dtype(norms[0].dtype())?.to_device(device)?;
-            let scales = format!("{at}.router.per_expert_scale");
-            let expert_scales = weights.take(&scales, &[own.count], DType::F64, &Device::Cpu)?.to_vec1()?;
-            Some(Box::new(Beside { mlp: mlp(weights)?, norms, scale, expert_scales }))
-        } else {
-            None
-        };
-        Ok(Mlp::Experts { router, bias, experts, shared, beside })
-    }
-
-    /// The same with products in integers, where these keep its weights. The router stays as it is, because a choice is not nearly right.
-    #[must_use]
-    pub fn in_integers(self) -> Mlp {
-        match self {
-            Mlp::Dense(own) => Mlp::Dense(own.in_integers()),
-            Mlp::Experts { router, bias, experts, shared, beside } => Mlp::Experts {
-                bias,
-                beside: beside.map(|beside| Box::new(Beside { mlp: beside.mlp.in_integers(), ..*beside })),
-                router,
-                experts: experts.into_iter().map(Gated::in_integers).collect(),
-                shared: shared.map(|shared| Shared { expert: shared.expert.in_integers(), ..shared }),
-            },
-        }
-    }
-
-    pub fn is_in_integers(&self) -> bool {
-        self.gated().any(|own| own.matrices().into_iter().any(Linear::is_in_integers))
-    }
-
-    /// Bytes of the weights in memory.
-    pub fn bytes(&self) -> usize {
-        let beside = match self {
-            Mlp::Dense(_) => 0,
-            Mlp::Experts { router, shared, beside, .. } => {
-                let of_beside =
-                    |beside: &Beside| beside.norms.iter().map(bytes_of).sum::<usize>() + bytes_of(&beside.scale);
-                router.bytes()
-                    + shared.as_ref().and_then(|shared| shared.gate.as_ref()).map_or(0, Linear::bytes)
-                    + beside.as_deref().map_or(0, of_beside)
-            }
-        };
-        beside + self.gated().flat_map(Gated::matrices).map(Linear::bytes).sum::<usize>()
-    }
-
-    fn gated(&self) -> impl Iterator<Item = &Gated> {
-        let (own, shared, beside) = match self {
-            Mlp::Dense(own) => (std::slice::from_ref(own), None, None),
-            Mlp::Experts { experts, shared, beside, .. } => (experts.as_slice(), shared.as_ref(), beside.as_ref()),
-        };
-        own.iter().chain(shared.map(|shared| &shared.expert)).chain(beside.map(|beside| &beside.mlp))
+        gated.into_iter().flat_map(|own| [&mut own.gate, &mut own.up, &mut own.down]).collect()
     }
 
     /// The MLP of `states` (rows, hidden), which are x after the norm before it: (rows, hidden). What a row becomes does not depend on the
     /// rows beside it.
     pub fn forward(&self, states: &Tensor, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
-        match self {
-            Mlp::Dense(own) => own.forward(states, shape.activation, products),
-            Mlp::Experts { beside: None, .. } => self.mixture([states, states], shape, products),
-            Mlp::Experts { beside: Some(beside), .. } => {
-                let Beside { mlp, norms: [after_mlp, before, after], scale, .. } = &**beside;
-                let eps = shape.norm_eps;
-                let of_mlp = rms_norm(&mlp.forward(states, shape.activation, products)?, after_mlp, eps)?;
-                let (routed, own) = (rms_norm(x, scale, eps)?, rms_norm(x, before, eps)?);
-                add(rms_norm(&self.mixture([&routed, &own], shape, products)?, after, eps)?, &of_mlp)
+        let mixture = match self {
+            Mlp::Dense(own) => return own.forward(states, shape.activation, products),
+            Mlp::Experts(mixture) => mixture,
+        };
+        let Some(Beside { mlp, norms: [after_mlp, before, after], scale, .. }) = &mixture.beside else {
+            return mixture.forward([states, states], shape, products);
+        };
+        let eps = shape.norm_eps;
+        let of_mlp = rms_norm(&mlp.forward(states, shape.activation, products)?, after_mlp, eps)?;
+        let (routed, own) = (rms_norm(x, scale, eps)?, rms_norm(x, before, eps)?);
+        add(rms_norm(&mixture.forward([&routed, &own], shape, products)?, after, eps)?, &of_mlp)
+    }
+}
+
+impl Beside {
+    fn take(loader: &mut Loader<'_>, index: usize, experts: usize) -> Result<Beside> {
+        let hidden = loader.shape.hidden;
+        let [after_mlp, before, after] = EXPERT_NORMS.map(|name| loader.norm(name, hidden));
+        let norms = [after_mlp?, before?, after?];
+        let scale = loader.tensor("router.scale", &[hidden], DType::F64)?;
+        let scale = (scale * (hidden as f64).powf(-0.5))?.to_dtype(norms[0].dtype())?.to_device(loader.device)?;
+        loader.count([bytes_of(&scale)]);
+        let expert_scales = loader.numbers("router.per_expert_scale", &[experts])?;
+        Ok(Beside { mlp: Gated::take(loader, index)?, norms, scale, expert_scales })
+    }
+}
+
+impl Mixture {
+    /// Takes those of a layer, but for what stands beside them.
+    fn take(loader: &mut Loader<'_>, own: &config::Experts) -> Result<Mixture> {
+        let (hidden, inner) = (loader.shape.hidden, own.intermediate);
+        let config::ExpertNames { router: of_router, experts, shared: of_shared, parts: [gate, up, down] } =
+            own.names;
+        let router = loader.linear(of_router, (own.count, hidden))?;
+        let part = &mut loader.of(experts);
+        let is_fused = part.has("gate_up_proj") || part.has("gate_up_proj.weight");
+        let experts = if own.transposed && part.has("gate_up_proj") {
+            Gated::take_transposed(part, own)?
+        } else {
+            let both = if is_fused {
+                let both = part.stacked("gate_up_proj", own.count, (2 * inner, hidden))?;
+                both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
+            } else {
+                let gate = part.stacked(gate, own.count, (inner, hidden))?;
+                let up = part.stacked(up, own.count, (inner, hidden))?;
+                gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
+            };
+            let down = part.stacked(down, own.count, (hidden, inner))?;
+            both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
+        };
+        let bias = match own.scores {
+            RouterScores::Softmax | RouterScores::InputSigmoid => Vec::new(),
+            RouterScores::Sigmoid => {
+                loader.numbers(&format!("{of_router}.e_score_correction_bias"), &[own.count])?
             }
-        }
+        };
+        let shared = own.shared.map(|inner| {
+            let part = &mut loader.of(of_shared);
+            let sides = [("gate_proj", inner, hidden), ("up_proj", inner, hidden), ("down_proj", hidden, inner)];
+            let expert = Gated::of(part.linears(sides.into())?);
+            let gate = match own.has_shared_gate {
+                true => Some(loader.linear(&format!("{of_shared}_gate"), (1, hidden))?),
+                false => None,
+            };
+            anyhow::Ok(Shared { expert, gate })
+        });
+        Ok(Mixture { router, bias, experts, shared: shared.transpose()?, beside: None })
     }
 
     /// What the experts make of x, chosen by what the router makes of `routed`: (rows, hidden) each.
-    fn mixture(&self, [routed, x]: [&Tensor; 2], shape: &ModelShape, products: Products) -> Result<Tensor> {
-        let (Mlp::Experts { router, bias, experts, shared, beside }, Some(own)) = (self, shape.experts.as_ref())
-        else {
-            bail!("the layer has no experts")
-        };
+    fn forward(&self, [routed, x]: [&Tensor; 2], shape: &ModelShape, products: Products) -> Result<Tensor> {
+        let Mixture { router, bias, experts, shared, beside } = self;
+        let own = shape.experts.as_ref().context("the model has no experts")?;
         let scales = beside.as_ref().map_or(&[][..], |beside| &beside.expert_scales);
         let Routes { rows, outputs, weights } = Routes::of(&router.forward(routed, products)?, own, bias, scales)?;
         let (device, all) = (x.device(), x.dim(0)?);
@@ -250,20 +210,27 @@ impl Gated {
         Gated { gate, up, down, cutoff: None }
     }
 
+    /// Takes that of layer `index` of a model.
+    fn take(loader: &mut Loader<'_>, index: usize) -> Result<Gated> {
+        let shape = loader.shape;
+        let mut matrices = loader.linears(shape.mlp_matrices(index))?;
+        if shape.fused {
+            let parts = matrices[0].split([shape.intermediate; 2])?; // gate and up
+            matrices.splice(0..1, parts);
+        }
+        let sparsity = shape.altup.as_ref().map_or(0.0, |own| own.sparsity[index]);
+        // The quantile of the normal distribution.
+        let cutoff = (sparsity > 0.0).then(|| 2_f64.sqrt() * erf_inv(2.0 * sparsity - 1.0));
+        Ok(Gated { cutoff, ..Gated::of(matrices) })
+    }
+
     /// Takes all experts of a layer from tensors that are transposed: `gate_up_proj` (count, hidden, 2 inner), where columns of gate and up
     /// take turns or those of gate come first, `down_proj` (count, inner, hidden), and their biases, if there are any.
-    fn take_transposed(
-        weights: &mut Weights,
-        prefix: &str,
-        own: &config::Experts,
-        hidden: usize,
-        dtype: DType,
-        device: &Device,
-    ) -> Result<Vec<Gated>> {
-        let (count, inner) = (own.count, own.intermediate);
-        let is_biased = weights.has(&format!("{prefix}.down_proj_bias"));
+    fn take_transposed(loader: &mut Loader<'_>, own: &config::Experts) -> Result<Vec<Gated>> {
+        let (count, inner, hidden) = (own.count, own.intermediate, loader.shape.hidden);
+        let is_biased = loader.has("down_proj_bias");
         for part in ["gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"] {
-            weights.unstack(&format!("{prefix}.{part}"), count, |index| format!("{prefix}.{index}.{part}"))?;
+            loader.unstack(part, count, |index| format!("{index}.{part}"))?;
         }
         // Rows of gate and up beside each other: (inner, 2, ..)
         let by_turns = |rows: Tensor| -> Result<Tensor> {
@@ -274,9 +241,8 @@ impl Gated {
             })
         };
         let mut expert = |index: usize| {
-            let mut take = |part: &str, sides: &[usize]| {
-                weights.take(&format!("{prefix}.{index}.{part}"), sides, dtype, &Device::Cpu)
-            };
+            let loader = &mut loader.of(&index.to_string());
+            let mut take = |part: &str, sides: &[usize]| loader.tensor(part, sides, loader.dtype);
             let both = by_turns(take("gate_up_proj", &[hidden, 2 * inner])?.t()?.contiguous()?)?;
             let down = take("down_proj", &[inner, hidden])?.t()?;
             let biases = match is_biased {
@@ -285,24 +251,15 @@ impl Gated {
                 }
                 false => None,
             };
-            let turn = |turn: usize| {
+            let mut turn = |turn: usize| {
                 let of = |both: &Tensor| both.narrow(1, turn, 1)?.squeeze(1)?.contiguous();
                 let bias = biases.as_ref().map(|(both, _)| of(both)).transpose()?;
-                Linear::of(&of(&both)?, bias.as_ref(), device)
+                loader.linear_of(&of(&both)?, bias.as_ref())
             };
-            let down = Linear::of(&down, biases.as_ref().map(|(_, down)| down), device)?;
-            Ok(Gated::of(vec![turn(0)?, turn(1)?, down]))
+            let (gate, up) = (turn(0)?, turn(1)?);
+            Ok(Gated::of(vec![gate, up, loader.linear_of(&down, biases.as_ref().map(|(_, down)| down))?]))
         };
         (0..count).map(&mut expert).collect()
-    }
-
-    fn matrices(&self) -> [&Linear; 3] {
-        [&self.gate, &self.up, &self.down]
-    }
-
-    fn in_integers(self) -> Gated {
-        let [gate, up, down] = [self.gate, self.up, self.down].map(Linear::in_integers);
-        Gated { gate, up, down, cutoff: self.cutoff }
     }
 
     fn forward(&self, x: &Tensor, activation: Activation, products: Products) -> Result<Tensor> {

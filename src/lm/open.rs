@@ -34,9 +34,8 @@ enum Weights {
     Random(usize),
     /// Inside the program.
     Pocket,
-    Files(Box<StampedFiles>),
-    /// One file that holds everything, and its header.
-    Gguf(Box<StampedFiles>, Gguf),
+    /// On this machine; of a GGUF file, which holds everything, with its header.
+    Files(Box<StampedFiles>, Option<Gguf>),
 }
 
 /// Version of the random weights, increased when they change.
@@ -74,11 +73,11 @@ impl ModelFiles {
                 let gguf = Gguf::read(&stamped.files.config)?;
                 let shape =
                     gguf.shape().with_context(|| format!("{source} describes a model that cannot be run"))?;
-                (shape, Weights::Gguf(stamped, gguf))
+                (shape, Weights::Files(stamped, Some(gguf)))
             }
             ModelSource::Folder(_) | ModelSource::Hub { .. } => {
                 let stamped = stamped()?;
-                (ModelShape::read(&stamped.files.config)?, Weights::Files(stamped))
+                (ModelShape::read(&stamped.files.config)?, Weights::Files(stamped, None))
             }
         };
         Ok(ModelFiles { source: source.clone(), shape, rope_override: None, arithmetic: Arithmetic::F32, weights })
@@ -107,7 +106,7 @@ impl ModelFiles {
     /// Files that cannot be read.
     pub fn revision(&self) -> Result<String> {
         let weights = match &self.weights {
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => stamped.revision()?,
+            Weights::Files(stamped, _) => stamped.revision()?,
             Weights::Pocket => pocket::revision()?,
             Weights::Random(_) => format!("{}-{RANDOM_RECIPE}", self.source),
         };
@@ -128,10 +127,10 @@ impl ModelFiles {
                 let config = serde_json::from_str(pocket::TOKENIZER_CONFIG)?;
                 return Tokenizer::parse(pocket::TOKENIZER.as_bytes(), &config, self.shape.bos);
             }
-            Weights::Gguf(stamped, gguf) if !stamped.files.has_other_tokenizer => {
+            Weights::Files(stamped, Some(gguf)) if !stamped.files.has_other_tokenizer => {
                 return gguf.tokenizer().with_context(|| format!("cannot use the tokenizer of {}", self.source));
             }
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => &stamped.files,
+            Weights::Files(stamped, _) => &stamped.files,
         };
         let file = files.tokenizer.as_deref().with_context(|| {
             format!("{} has no tokenizer.json; save the tokenizer beside the weights", self.source)
@@ -150,11 +149,11 @@ impl ModelFiles {
     pub fn stop_tokens(&self) -> Result<Vec<u32>> {
         let json = match &self.weights {
             Weights::Pocket => serde_json::from_str(pocket::GENERATION_CONFIG)?,
-            Weights::Files(stamped) => match &stamped.files.generation_config {
+            Weights::Files(stamped, _) => match &stamped.files.generation_config {
                 Some(path) => bounded_read::json(path, config::MOST_BYTES)?,
                 None => Value::Null,
             },
-            Weights::Random(_) | Weights::Gguf(..) => Value::Null,
+            Weights::Random(_) => Value::Null,
         };
         let own = config::tokens(&json["eos_token_id"]);
         Ok(if own.is_empty() { self.shape.eos.clone() } else { own })
@@ -167,10 +166,10 @@ impl ModelFiles {
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
         let template = match &self.weights {
             Weights::Random(_) | Weights::Pocket => return Ok(None),
-            Weights::Gguf(stamped, gguf) if !stamped.files.has_other_tokenizer => {
+            Weights::Files(stamped, Some(gguf)) if !stamped.files.has_other_tokenizer => {
                 gguf.tokenizer_config().and_then(|config| ChatTemplate::parse(&config, None))
             }
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
+            Weights::Files(stamped, _) => {
                 let files = &stamped.files;
                 ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
             }
@@ -187,16 +186,13 @@ impl ModelFiles {
         // Otherwise the type is known when the weights are opened.
         let dtype = if self.arithmetic == Arithmetic::Fast { self.weight_type(dtype) } else { dtype };
         let load = || match &self.weights {
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
+            Weights::Files(stamped, _) => {
                 // Before, because loading may take minutes; after, because what was loaded counts.
                 stamped.check()?;
                 let loaded = LanguageModel::load(shape, &stamped.files.weights, dtype, device);
                 stamped.check().and(loaded)
             }
-            Weights::Pocket => {
-                let weights = weights::Weights::from_bytes(pocket::WEIGHTS.into())?;
-                LanguageModel::from_weights(shape, weights, dtype, device)
-            }
+            Weights::Pocket => LanguageModel::from_weights(shape, pocket::weights()?, dtype, device),
             Weights::Random(sharpness) => {
                 // Drawn in f32, serialised as a checkpoint and loaded from it, the weights exist three times at once.
                 let (needed, free) = (12 * shape.parameters(), available_memory().unwrap_or(u64::MAX));
@@ -225,10 +221,8 @@ impl ModelFiles {
     /// The weights as they are stored; `None` where they are drawn.
     fn stored(&self) -> Result<Option<weights::Weights>> {
         Ok(match &self.weights {
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
-                Some(weights::Weights::open(&stamped.files.weights)?)
-            }
-            Weights::Pocket => Some(weights::Weights::from_bytes(pocket::WEIGHTS.into())?),
+            Weights::Files(stamped, _) => Some(weights::Weights::open(&stamped.files.weights)?),
+            Weights::Pocket => Some(pocket::weights()?),
             Weights::Random(_) => None,
         })
     }
@@ -239,7 +233,7 @@ impl ModelFiles {
         let stored = self.stored();
         let dtype = dtype.dtype().or_else(|| self.stored_type(&stored));
         match (stored, dtype) {
-            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, device.products(), self.arithmetic),
+            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, &device.products, self.arithmetic),
             (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
             (_, None) => self.weight_bytes(),
         }
@@ -248,7 +242,7 @@ impl ModelFiles {
     /// Bytes of the weight files.
     pub fn weight_bytes(&self) -> u64 {
         match &self.weights {
-            Weights::Files(stamped) | Weights::Gguf(stamped, _) => {
+            Weights::Files(stamped, _) => {
                 let files = &stamped.files.weights;
                 files.iter().filter_map(|path| path.metadata().ok()).map(|meta| meta.len()).sum()
             }

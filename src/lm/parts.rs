@@ -6,31 +6,53 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 
-use super::attention::{Scratch, TextTokens};
-use super::delta::DeltaState;
+use super::attention::Scratch;
+use super::delta::{DeltaRows, DeltaState};
 use super::layers::Products;
 use super::memory::{BLOCK, LayerCache, Memory};
 use super::text_threads;
-use super::transformer::{LanguageModel, Mixing, Rows, SEGMENT};
+use super::transformer::{LanguageModel, Rows, SEGMENT};
 
-/// The part of a read that a thread takes through the layers at once.
-struct Part<'a> {
-    tokens: &'a [u32],
+/// Tokens of a text that are taken through the layers, and what they are read into.
+pub(super) struct Part<'a> {
+    pub tokens: &'a [u32],
     /// Their texts, if the policy asks for these.
-    token_texts: &'a [Arc<str>],
-    /// The first of them in the read.
-    first: usize,
-    /// As of [`attend`].
-    lost: Option<&'a mut [f32]>,
+    pub token_texts: &'a [Arc<str>],
+    /// Whether the read ends with them.
+    pub ends_read: bool,
+    /// (tokens): is increased by the attention lost to eviction, summed over heads.
+    pub lost: Option<&'a mut [f32]>,
     /// The layers' caches, each as soon as the part before has read into it.
-    caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
-    /// Takes them to the next part.
-    next: Sender<&'a mut LayerCache>,
+    pub caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
     /// The same of layers that have a state of fixed size in place of a cache.
-    states: Box<dyn Iterator<Item = &'a mut DeltaState> + Send + 'a>,
-    next_states: Sender<&'a mut DeltaState>,
+    pub states: Box<dyn Iterator<Item = &'a mut DeltaState> + Send + 'a>,
+    /// Takes both to the next part, if there is one.
+    pub next: Option<(Sender<&'a mut LayerCache>, Sender<&'a mut DeltaState>)>,
+}
+
+const FAILED: &str = "the part of the text before this one failed";
+
+impl<'a> Part<'a> {
+    /// Reads rows, of which those from `first` on are its own, into the next layer's state.
+    pub fn read(&mut self, rows: &DeltaRows<'_>, first: usize) -> Result<Vec<f32>> {
+        let state = self.states.next().context(FAILED)?;
+        let out = rows.read(first, self.tokens.len(), state);
+        // After the last part nobody receives it.
+        let _ = self.next.as_ref().map(|(_, next)| next.send(state));
+        Ok(out)
+    }
+
+    /// The cache of the next layer that has one.
+    pub fn cache(&mut self) -> Result<&'a mut LayerCache> {
+        self.caches.next().context(FAILED)
+    }
+
+    /// Takes a cache on.
+    pub fn pass(&self, cache: &'a mut LayerCache) {
+        let _ = self.next.as_ref().map(|(next, _)| next.send(cache));
+    }
 }
 
 impl LanguageModel {
@@ -58,64 +80,26 @@ impl LanguageModel {
         let mut states: Box<dyn Iterator<Item = &mut DeltaState> + Send> = Box::new(memory.states.iter_mut());
         let parts = tokens.chunks(part_rows).enumerate().map(|(index, tokens)| {
             let (next, received) = mpsc::channel();
-            let (next_states, received_states) = mpsc::channel();
+            let (next_state, received_states) = mpsc::channel();
             Part {
-                token_texts: token_texts.chunks(part_rows).nth(index).unwrap_or_default(),
                 tokens,
-                first: index * part_rows,
+                token_texts: token_texts.chunks(part_rows).nth(index).unwrap_or_default(),
+                ends_read: index * part_rows + tokens.len() == rows,
                 lost: lost_of_parts.as_mut().and_then(Iterator::next),
                 caches: mem::replace(&mut caches, Box::new(received.into_iter())),
-                next,
                 states: mem::replace(&mut states, Box::new(received_states.into_iter())),
-                next_states,
+                next: Some((next, next_state)),
             }
         });
         let queue = Mutex::new(parts.enumerate().collect::<VecDeque<_>>());
         drop((caches, states));
         let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        let read = |part: Part<'_>, scratch: &mut Scratch| -> Result<Tensor> {
-            const FAILED: &str = "the part of the text before this one failed";
-            let Part { tokens, token_texts, first, mut lost, mut caches, next, mut states, next_states } = part;
-            let ends_read = first + tokens.len() == positions.len();
+        let read = |index: usize, part: Part<'_>, scratch: &mut Scratch| -> Result<Tensor> {
+            let tokens = part.tokens;
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let per_layer = self.per_layer_inputs(tokens, &x, products)?;
-            let rows = Rows { x, per_layer, first, angles: &angles, compute_f64 };
-            let part = tokens.len();
-            let (states, dense) = self.through_layers(rows, products, |kind| {
-                let rows = match kind {
-                    Mixing::Attention(rows) => rows,
-                    Mixing::Delta(_, rows) => {
-                        let state = states.next().context(FAILED)?;
-                        let width = self.shape().delta.map_or(0, |delta| delta.values());
-                        let mut out = vec![0.0; part * width];
-                        rows.read(0, part, state, &mut out);
-                        let _ = next_states.send(state);
-                        return Ok(Tensor::from_vec(out, (part, width), &Device::Cpu)?);
-                    }
-                };
-                // A layer that shares another's cache leaves it alone.
-                let mut cache = match rows.keys_and_values {
-                    Some(_) => Some(caches.next().context(FAILED)?),
-                    None => None,
-                };
-                let (lost, scratch) = (lost.as_deref_mut(), &mut *scratch);
-                let text = TextTokens {
-                    first: 0,
-                    rows: part,
-                    ends_read,
-                    token_ids: tokens,
-                    token_texts,
-                    cache: cache.as_deref_mut(),
-                    lost,
-                    scratch,
-                };
-                let mixed = rows.attend(self.gpu(), vec![text])?;
-                // After the last part nobody receives it.
-                if let Some(cache) = cache {
-                    let _ = next.send(cache);
-                }
-                Ok(mixed)
-            })?;
+            let rows = Rows { x, per_layer, first: index * part_rows, angles: &angles, compute_f64 };
+            let (states, dense) = self.through_layers(rows, products, vec![(part, &mut *scratch)])?;
             scratch.stats.dense += dense;
             scratch.stats.dense_flops +=
                 2 * (tokens.len() * self.shape().layers * self.shape().layer_weights()) as u64;
@@ -124,7 +108,7 @@ impl LanguageModel {
         let read_rest = |scratch: &mut Scratch| {
             let mut done = Vec::new();
             while let Some((index, part)) = next() {
-                done.push((index, read(part, scratch)));
+                done.push((index, read(index, part, scratch)));
             }
             done
         };

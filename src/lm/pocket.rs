@@ -6,12 +6,17 @@
 use anyhow::Result;
 
 use super::source::digest_of;
+use super::weights::Weights;
 
 pub(super) const CONFIG: &str = include_str!("../../models/pocket/config.json");
 pub(super) const TOKENIZER: &str = include_str!("../../models/pocket/tokenizer.json");
 pub(super) const TOKENIZER_CONFIG: &str = include_str!("../../models/pocket/tokenizer_config.json");
 pub(super) const GENERATION_CONFIG: &str = include_str!("../../models/pocket/generation_config.json");
 pub(super) const WEIGHTS: &[u8] = include_bytes!("../../models/pocket/model.safetensors");
+
+pub(super) fn weights() -> Result<Weights> {
+    Weights::from_bytes(WEIGHTS.into())
+}
 
 /// The revision, which is that of a folder with the same files.
 pub(super) fn revision() -> Result<String> {

@@ -136,7 +136,7 @@ impl RerotatedKeys {
 
     /// Rotates a run of columns from their unrotated keys.
     fn rotate(&mut self, group: usize, columns: std::ops::Range<usize>, frequencies: &Frequencies) {
-        let pairs = frequencies.len();
+        let pairs = frequencies.pairs.len();
         let angles = frequencies.angles(self.groups[group].coordinates[columns.clone()].iter().copied());
         for kv_head in self.kv_heads_of(group) {
             let (rows, capacity) =
@@ -208,7 +208,7 @@ impl RerotatedKeys {
                 self.rotate(group, columns, frequencies);
                 continue;
             }
-            let pairs = frequencies.len();
+            let pairs = frequencies.pairs.len();
             let angles = frequencies.rotation(shrink);
             let (cos, sin) = angles.row(0);
             for kv_head in self.kv_heads_of(group) {

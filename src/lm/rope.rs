@@ -2,15 +2,15 @@
 
 use std::f64::consts::TAU;
 
-use super::rope_shape::{LongRope, RopeScaling, RopeShape, Yarn};
+use super::rope_shape::{RopeScaling, RopeShape};
 use crate::eviction::formula::MeanRotation;
 
 /// Angular frequencies of the rotated pairs of a head, and the factor on rotated vectors.
 #[derive(Clone, Debug)]
 pub(super) struct Frequencies {
     /// (dims / 2)
-    pairs: Vec<f64>,
-    factor: f64,
+    pub pairs: Vec<f64>,
+    pub factor: f64,
 }
 
 /// The frequencies of a rotation, which may be others for long texts.
@@ -48,7 +48,7 @@ impl Angles {
 
 impl Rope {
     pub fn new(shape: &RopeShape) -> Rope {
-        let long = matches!(shape.scaling, RopeScaling::LongRope(_)).then(|| Frequencies::new(shape, true));
+        let long = matches!(shape.scaling, RopeScaling::LongRope { .. }).then(|| Frequencies::new(shape, true));
         Rope { usual: Frequencies::new(shape, false), long }
     }
 
@@ -67,13 +67,21 @@ impl Frequencies {
             RopeScaling::None => ((0..pairs).map(frequency).collect(), 1.0),
             RopeScaling::Linear(factor) => ((0..pairs).map(|pair| frequency(pair) / factor).collect(), 1.0),
             RopeScaling::Factors(factors) => (divided(factors), 1.0),
-            RopeScaling::LongRope(LongRope { short, long: factors, attention_factor, .. }) => {
+            RopeScaling::LongRope { short, long: factors, attention_factor, .. } => {
                 (divided(if long { factors } else { short }), *attention_factor)
             }
-            RopeScaling::Yarn(yarn) => {
-                let kept = yarn_kept(yarn, rope);
-                let blended = |pair: usize| frequency(pair) * (kept(pair) + (1.0 - kept(pair)) / yarn.factor);
-                ((0..pairs).map(blended).collect(), yarn.attention_factor)
+            RopeScaling::Yarn { factor, beta_fast, beta_slow, truncate, original, attention_factor } => {
+                // The share of each pair's frequency that is kept (transformers, `_compute_yarn_parameters`).
+                let dims = rope.dims as f64;
+                let pair_with =
+                    |rotations: f64| dims * (*original as f64 / (rotations * TAU)).ln() / (2.0 * rope.theta.ln());
+                let (low, high) = (pair_with(*beta_fast), pair_with(*beta_slow));
+                let (low, high) = if *truncate { (low.floor(), high.ceil()) } else { (low, high) };
+                let (low, high) = (low.max(0.0), high.min(dims - 1.0));
+                let high = if low == high { high + 0.001 } else { high };
+                let kept = |pair: usize| 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+                let blended = |pair: usize| frequency(pair) * (kept(pair) + (1.0 - kept(pair)) / factor);
+                ((0..pairs).map(blended).collect(), *attention_factor)
             }
             RopeScaling::Llama3(llama3) => {
                 let factor = f64::from(llama3.factor);
@@ -95,21 +103,6 @@ impl Frequencies {
             }
         };
         Frequencies { pairs, factor }
-    }
-
-    /// Number of rotated pairs.
-    pub fn len(&self) -> usize {
-        self.pairs.len()
-    }
-
-    /// Angular frequencies of the pairs.
-    pub fn pairs(&self) -> &[f64] {
-        &self.pairs
-    }
-
-    /// What rotated vectors are multiplied by.
-    pub fn factor(&self) -> f64 {
-        self.factor
     }
 
     pub fn angles(&self, positions: impl Iterator<Item = f64>) -> Angles {
@@ -135,18 +128,6 @@ impl Frequencies {
     pub fn rotation(&self, distance: f64) -> Angles {
         Frequencies { pairs: self.pairs.clone(), factor: 1.0 }.angles(std::iter::once(distance))
     }
-}
-
-/// The share of each pair's frequency that YaRN keeps (transformers, `_compute_yarn_parameters`).
-fn yarn_kept(yarn: &Yarn, rope: &RopeShape) -> impl Fn(usize) -> f64 {
-    let dims = rope.dims as f64;
-    let pair_with =
-        |rotations: f64| dims * (yarn.original as f64 / (rotations * TAU)).ln() / (2.0 * rope.theta.ln());
-    let (low, high) = (pair_with(yarn.beta_fast), pair_with(yarn.beta_slow));
-    let (low, high) = if yarn.truncate { (low.floor(), high.ceil()) } else { (low, high) };
-    let (low, high) = (low.max(0.0), high.min(dims - 1.0));
-    let high = if low == high { high + 0.001 } else { high };
-    move |pair| 1.0 - ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0)
 }
 
 /// Rotates the first dimensions of one head: the half-split pairing (j, j + dims / 2) of Hugging Face's models. The others are

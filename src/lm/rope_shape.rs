@@ -23,34 +23,31 @@ pub enum RopeScaling {
     Llama3(Llama3RopeConfig),
     /// Each frequency is divided by a factor of its own.
     Factors(Vec<f64>),
-    Yarn(Yarn),
-    LongRope(LongRope),
-}
-
-/// As `Llama3`, with other limits, and rotated vectors are multiplied by a factor (arXiv 2309.00071).
-#[derive(Clone, Debug)]
-pub struct Yarn {
-    pub factor: f64,
-    /// Rotations within the original length above which a frequency is kept, and below which it is divided.
-    pub beta_fast: f64,
-    pub beta_slow: f64,
-    /// Whether the limits are rounded to whole pairs.
-    pub truncate: bool,
-    pub original: usize,
-    pub attention_factor: f64,
-}
-
-/// Each frequency is divided by a factor of its own, others for texts beyond the original length than for those within it, and
-/// rotated vectors are multiplied by a factor (arXiv 2402.13753).
-#[derive(Clone, Debug)]
-pub struct LongRope {
-    pub short: Vec<f64>,
-    pub long: Vec<f64>,
-    pub original: usize,
-    pub attention_factor: f64,
+    /// As `Llama3`, with other limits, and rotated vectors are multiplied by a factor (arXiv 2309.00071).
+    Yarn {
+        factor: f64,
+        /// Rotations within the original length above which a frequency is kept, and below which it is divided.
+        beta_fast: f64,
+        beta_slow: f64,
+        /// Whether the limits are rounded to whole pairs.
+        truncate: bool,
+        original: usize,
+        attention_factor: f64,
+    },
+    /// Each frequency is divided by a factor of its own, others for texts beyond the original length than for those within it, and
+    /// rotated vectors are multiplied by a factor (arXiv 2402.13753).
+    LongRope {
+        short: Vec<f64>,
+        long: Vec<f64>,
+        original: usize,
+        attention_factor: f64,
+    },
 }
 
 impl RopeShape {
+    /// That of layers without positions.
+    pub const NONE: RopeShape = RopeShape { theta: 1.0, scaling: RopeScaling::None, dims: 0 };
+
     /// Reads `record`, which is `rope_scaling` or `rope_parameters` or a part of it, for heads of `head_dim`. `config` is the
     /// whole file, in which transformers 4 has some of the settings.
     ///
@@ -99,9 +96,9 @@ impl RopeSettings<'_> {
                 original_max_position_embeddings: self.original()?,
                 rope_type: Llama3RopeType::Llama3,
             }),
-            "yarn" => RopeScaling::Yarn(self.yarn()?),
+            "yarn" => self.yarn()?,
             // Early Phi-3 checkpoints say `su`.
-            "longrope" | "su" => RopeScaling::LongRope(self.long_rope()?),
+            "longrope" | "su" => self.long_rope()?,
             other => bail!(
                 "rope_scaling of type {other:?} is not supported; only default, linear, llama3, yarn and longrope are"
             ),
@@ -143,7 +140,7 @@ impl RopeSettings<'_> {
         Ok(longest.context("the number max_position_embeddings is missing")? / original as f64)
     }
 
-    fn yarn(&self) -> Result<Yarn> {
+    fn yarn(&self) -> Result<RopeScaling> {
         let original = self.original()?;
         let factor = self.stretch(original)?;
         let scale = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
@@ -152,7 +149,7 @@ impl RopeSettings<'_> {
             (Some(own), Some(all)) => scale(own) / scale(all),
             _ => scale(1.0),
         };
-        Ok(Yarn {
+        Ok(RopeScaling::Yarn {
             factor,
             beta_fast: self.positive("beta_fast")?.unwrap_or(32.0),
             beta_slow: self.positive("beta_slow")?.unwrap_or(1.0),
@@ -162,11 +159,11 @@ impl RopeSettings<'_> {
         })
     }
 
-    fn long_rope(&self) -> Result<LongRope> {
+    fn long_rope(&self) -> Result<RopeScaling> {
         let original = self.original()?;
         let factor = self.stretch(original)?;
         let inferred = if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / (original as f64).ln()).sqrt() };
-        Ok(LongRope {
+        Ok(RopeScaling::LongRope {
             short: self.factors("short_factor")?,
             long: self.factors("long_factor")?,
             original,

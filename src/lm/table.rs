@@ -10,7 +10,8 @@ pub(super) struct Table {
     pub data: Vec<f32>,
     /// Where the vectors of each head begin, and where all end: (heads + 1)
     starts: Vec<usize>,
-    dim: usize,
+    /// Length of a vector.
+    pub dim: usize,
 }
 
 /// What a list says of one of `heads` heads.
@@ -29,11 +30,6 @@ impl Table {
         self.starts.len() - 1
     }
 
-    /// Length of a vector.
-    pub fn dim(&self) -> usize {
-        self.dim
-    }
-
     /// Vectors that a head has room for.
     pub fn capacity(&self, head: usize) -> usize {
         self.starts[head + 1] - self.starts[head]
@@ -47,11 +43,6 @@ impl Table {
             to.head_mut(head)[..length].copy_from_slice(&self.head(head)[..length]);
         }
         to
-    }
-
-    /// A copy of some vectors of every head, with other rooms.
-    pub fn copy_of(&self, vectors: Range<usize>, rooms: &[usize]) -> Table {
-        self.copy_kept(vectors.start, &[(0..vectors.len() as u32).collect()], rooms)
     }
 
     /// A copy of the vectors `kept` of every head, counted from `start`, with other rooms: (groups)(vectors)

@@ -22,14 +22,14 @@ pub(super) const OTHER_TOKENIZER: &str = "\nhint: name the original tokenizer, a
 
 /// A model's tokenizer.
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    pub(super) inner: tokenizers::Tokenizer,
     /// The token a text starts with, if the model has one.
-    bos: Option<u32>,
-    adds_bos: bool,
+    pub(super) bos: Option<u32>,
+    pub(super) adds_bos: bool,
     /// Whether it is unknown if a space is added to text after a special token.
-    space_unknown: bool,
+    pub(super) space_unknown: bool,
     /// Texts of tokens that were asked for.
-    texts: Mutex<HashMap<u32, Arc<str>>>,
+    pub(super) texts: Mutex<HashMap<u32, Arc<str>>>,
 }
 
 /// A tokenised text.
@@ -66,16 +66,8 @@ impl Tokenizer {
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
-        Ok(Tokenizer::new(inner, bos, adds_bos && bos.is_some(), false))
-    }
-
-    pub(super) fn new(
-        inner: tokenizers::Tokenizer,
-        bos: Option<u32>,
-        adds_bos: bool,
-        space_unknown: bool,
-    ) -> Tokenizer {
-        Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() }
+        let adds_bos = adds_bos && bos.is_some();
+        Ok(Tokenizer { inner, bos, adds_bos, space_unknown: false, texts: Mutex::default() })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.

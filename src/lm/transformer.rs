@@ -16,15 +16,15 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::altup::{AltUp, AltUpEnds};
-use super::attention::{AttentionShape, LayerTokens, TextTokens};
+use super::attention::{AttentionShape, LayerTokens, Scratch, TextTokens};
 use super::config::{ModelShape, PerLayerInput};
-use super::decoder::{Layer, Projected, take_norm};
-use super::delta::DeltaRows;
+use super::decoder::{Layer, Projected};
 use super::device::Device;
 use super::gpu::GpuAttention;
-use super::layers::{Linear, Products, Weight, bytes_of, compute_type, on_host, rms_norm};
+use super::layers::{Linear, Products, Weight, compute_type, on_host, rms_norm};
+use super::loader::Loader;
 use super::memory::{Memory, MemoryPlan};
-use super::parts::joined;
+use super::parts::{Part, joined};
 use super::rope::{Angles, Rope};
 use super::second_reading::RepeatRequest;
 use super::text_threads;
@@ -60,6 +60,7 @@ pub struct LanguageModel {
     /// What they are rounded to.
     dtype: DType,
     arithmetic: Arithmetic,
+    weight_bytes: usize,
     stop: Arc<AtomicBool>,
     tokenizer: Option<Arc<Tokenizer>>,
     pub(super) repeat_request: Option<RepeatRequest>,
@@ -107,20 +108,15 @@ impl WeightType {
         self.dtype().map_or("auto", |dtype| dtype.as_str())
     }
 
+    const ALL: [WeightType; 4] = [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16];
+
     pub fn from_name(name: &str) -> Option<WeightType> {
-        [WeightType::Auto, WeightType::F32, WeightType::F16, WeightType::Bf16]
-            .into_iter()
-            .find(|own| own.name() == name)
+        WeightType::ALL.into_iter().find(|own| own.name() == name)
     }
 
     /// The type of that name; `Auto` for types that weights are never rounded to.
     pub(super) fn of(dtype: DType) -> WeightType {
-        match dtype {
-            DType::F32 => WeightType::F32,
-            DType::F16 => WeightType::F16,
-            DType::BF16 => WeightType::Bf16,
-            _ => WeightType::Auto,
-        }
+        WeightType::ALL.into_iter().find(|own| own.dtype() == Some(dtype)).unwrap_or_default()
     }
 
     pub(super) fn dtype(self) -> Option<DType> {
@@ -179,7 +175,7 @@ impl LanguageModel {
         device: &Device,
     ) -> Result<LanguageModel> {
         let own_device = device.clone();
-        let device = device.products();
+        let device = &device.products;
         let (stored, own) = weights.dtype()?;
         let dtype = dtype.dtype().unwrap_or(own);
         let ModelShape { hidden, vocab, .. } = shape;
@@ -199,27 +195,24 @@ impl LanguageModel {
             (matrix(input)?, matrix(output)?)
         };
 
-        let per_layer = match shape.per_layer_input {
-            None => None,
-            Some(PerLayerInput { dims: dim, vocab }) => {
-                let width = shape.layers * dim;
-                let name = "model.per_layer_model_projection";
-                let norm =
-                    take_norm(&mut weights, "model.per_layer_projection_norm.weight", dim, &shape, dtype, device)?;
-                let embedding = "model.embed_tokens_per_layer.weight";
-                Some(PerLayerInputs {
-                    embedding: weights.take_matrix(embedding, (vocab, width), dtype, device)?,
-                    projection: Linear::take(&mut weights, name, (width, hidden), dtype, device)?,
-                    norm,
-                })
-            }
-        };
-        let altup = AltUpEnds::take(&mut weights, &shape, dtype, device)?;
+        weights.held = embedding.bytes() + if shape.tied { 0 } else { head.bytes() };
+        let mut loader = Loader::new(&mut weights, &shape, dtype, device);
+        let per_layer = shape.per_layer_input.map(|PerLayerInput { dims, vocab }| {
+            let width = shape.layers * dims;
+            anyhow::Ok(PerLayerInputs {
+                norm: loader.norm("per_layer_projection_norm", dims)?,
+                embedding: loader.matrix("embed_tokens_per_layer", (vocab, width))?,
+                projection: loader.linear("per_layer_model_projection", (width, hidden))?,
+            })
+        });
+        let per_layer = per_layer.transpose()?;
+        let altup = shape.altup.as_ref().map(|own| AltUpEnds::take(&mut loader, own)).transpose()?;
         let layers = (0..shape.layers)
-            .map(|index| Layer::take(&mut weights, index, &shape, dtype, device))
+            .map(|index| Layer::take(&mut loader.of(&format!("layers.{index}")), index))
             .collect::<Result<Vec<_>>>()?;
-        let norm = take_norm(&mut weights, "model.norm.weight", hidden, &shape, dtype, device)?;
+        let norm = loader.norm("norm", hidden)?;
         weights.leave_out_layers(shape.layers..shape.layers.saturating_add(shape.prediction_layers));
+        let weight_bytes = weights.held;
         weights.finish()?;
         Ok(LanguageModel {
             ropes: shape.ropes.iter().map(Rope::new).collect(),
@@ -228,11 +221,12 @@ impl LanguageModel {
             altup,
             layers,
             norm,
-            head: Linear::new(head, None),
+            head: Linear { weight: head, bias: None },
             device: own_device,
             stored,
             dtype,
             arithmetic: Arithmetic::F32,
+            weight_bytes,
             stop: Arc::default(),
             tokenizer: None,
             repeat_request: None,
@@ -250,25 +244,35 @@ impl LanguageModel {
     ///
     /// # Errors
     /// `fast` on a GPU, and where no weight is stored in a way that integers keep.
-    pub fn with_arithmetic(self, arithmetic: Arithmetic) -> Result<LanguageModel> {
+    pub fn with_arithmetic(mut self, arithmetic: Arithmetic) -> Result<LanguageModel> {
         if arithmetic == Arithmetic::F32 {
             return Ok(self);
         }
         ensure!(
-            self.device.products().is_cpu(),
+            self.device.products.is_cpu(),
             "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
              hint: leave `arithmetic` out, or choose `--device cpu`"
         );
-        let layers: Vec<Layer> = self.layers.into_iter().map(Layer::in_integers).collect();
-        let head = self.head.in_integers();
+        let mut is_used = false;
+        let mut held = self.weight_bytes;
+        let of_layers = self.layers.iter_mut().flat_map(Layer::linears);
+        let of_inputs = self.per_layer.iter_mut().map(|own| &mut own.projection);
+        for linear in of_layers.chain(of_inputs) {
+            held -= linear.bytes();
+            is_used |= linear.use_integers();
+            held += linear.bytes();
+        }
+        let stored = self.head.bytes();
+        is_used |= self.head.use_integers();
+        if !self.shape.tied {
+            held = held - stored + self.head.bytes();
+        }
         ensure!(
-            head.is_in_integers() || layers.iter().any(Layer::is_in_integers),
+            is_used,
             "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
              hint: leave `arithmetic` out, or round them with `dtype: bf16`"
         );
-        let per_layer =
-            self.per_layer.map(|own| PerLayerInputs { projection: own.projection.in_integers(), ..own });
-        Ok(LanguageModel { layers, head, per_layer, arithmetic, ..self })
+        Ok(LanguageModel { arithmetic, weight_bytes: held, ..self })
     }
 
     /// The same model, asked in other words to repeat prompts.
@@ -284,7 +288,7 @@ impl LanguageModel {
 
     /// Computes attention, if the host does not.
     pub(super) fn gpu(&self) -> Option<&GpuAttention> {
-        self.device.attention()
+        self.device.attention.as_deref()
     }
 
     pub fn shape(&self) -> &ModelShape {
@@ -304,13 +308,7 @@ impl LanguageModel {
 
     /// Bytes of the weights in memory.
     pub fn weight_bytes(&self) -> u64 {
-        let head = if self.shape.tied { 0 } else { self.head.bytes() };
-        let layers: usize = self.layers.iter().map(Layer::bytes).sum();
-        let of_inputs =
-            |own: &PerLayerInputs| own.embedding.bytes() + own.projection.bytes() + bytes_of(&own.norm);
-        let per_layer =
-            self.per_layer.as_ref().map_or(0, of_inputs) + self.altup.as_ref().map_or(0, AltUpEnds::bytes);
-        (self.embedding.bytes() + head + bytes_of(&self.norm) + layers + per_layer) as u64
+        self.weight_bytes as u64
     }
 
     /// The device that products with weights run on.
@@ -338,7 +336,7 @@ impl LanguageModel {
         self.check_length(memory, tokens.len())?;
         let started = Instant::now();
         let _reading = self.gpu().filter(|_| memory.is_on_gpu()).map(GpuAttention::reading);
-        let states = if self.gpu().is_none() && self.device.products().is_cpu() {
+        let states = if self.gpu().is_none() && self.device.products.is_cpu() {
             text_threads::or_here(|| self.read_and_evict(tokens, memory))?
         } else {
             self.read_and_evict(tokens, memory)?
@@ -423,13 +421,13 @@ impl LanguageModel {
 
     /// Threads that compute: on a GPU one thread asks for everything.
     pub(super) fn threads(&self) -> usize {
-        if self.device.products().is_cpu() { rayon::current_num_threads() } else { 1 }
+        if self.device.products.is_cpu() { rayon::current_num_threads() } else { 1 }
     }
 
     /// The type of products with weights.
     pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
         // Norms of keys that come from products in integers are no more exact in f64.
-        compute_type(self.device.products(), self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
+        compute_type(&self.device.products, self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
     }
 
     /// The tokens' embeddings: (rows, hidden)
@@ -474,40 +472,15 @@ impl LanguageModel {
         };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
-        let mut cache = 0;
-        let mix = |kind: Mixing<'_>| match kind {
-            Mixing::Attention(rows) => {
-                let at = rows.keys_and_values.is_some().then(|| {
-                    cache += 1;
-                    cache - 1
-                });
-                let texts =
-                    memories.iter_mut().zip(&token_texts).enumerate().map(|(first, (memory, token_texts))| {
-                        let Memory { layers, scratch, .. } = &mut **memory;
-                        let (cache, token_ids) = (at.map(|at| &mut layers[at]), &tokens[first..first + 1]);
-                        TextTokens {
-                            first,
-                            rows: 1,
-                            ends_read: true,
-                            token_ids,
-                            token_texts,
-                            cache,
-                            lost: None,
-                            scratch,
-                        }
-                    });
-                rows.attend(self.gpu(), texts.collect())
-            }
-            Mixing::Delta(at, rows) => {
-                let width = self.shape.delta.map_or(0, |delta| delta.values());
-                let mut out = vec![0.0; memories.len() * width];
-                for (first, (memory, out)) in memories.iter_mut().zip(out.chunks_exact_mut(width)).enumerate() {
-                    rows.read(first, 1, &mut memory.states[at], out);
-                }
-                Ok(Tensor::from_vec(out, ((), width), &candle_core::Device::Cpu)?)
-            }
-        };
-        let (states, _) = awake(|| self.through_layers(rows, Products::Few, mix))?;
+        let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts);
+        let parts = texts.map(|((memory, tokens), token_texts)| {
+            let Memory { layers, states, scratch, .. } = &mut **memory;
+            let (caches, states) = (Box::new(layers.iter_mut()), Box::new(states.iter_mut()));
+            let part = Part { tokens, token_texts, ends_read: true, lost: None, caches, states, next: None };
+            (part, scratch)
+        });
+        let parts = parts.collect();
+        let (states, _) = awake(|| self.through_layers(rows, Products::Few, parts))?;
         for (memory, token) in memories.iter_mut().zip(tokens) {
             memory.tokens.push(*token);
             if memory.until_eviction().is_some() {
@@ -567,16 +540,16 @@ impl LanguageModel {
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }
 
-    /// Takes rows through all layers and the last norm: (rows, hidden). `mix` computes what they are in a layer after the tokens before
-    /// them, (rows, heads * head_dim). Also returns the time that products with weights took.
+    /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden). Also returns the time that
+    /// products with weights took.
     pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
-        mut mix: impl FnMut(Mixing<'_>) -> Result<Tensor>,
+        mut parts: Vec<(Part<'_>, &mut Scratch)>,
     ) -> Result<(Tensor, Duration)> {
         let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
-        let (mut dense, mut recurrent) = (Duration::ZERO, 0);
+        let mut dense = Duration::ZERO;
         if let Some(altup) = &self.altup {
             x = altup.begin(&x, products)?; // (rows, states, hidden)
         }
@@ -601,8 +574,13 @@ impl LanguageModel {
             }
             let mixed = match projected {
                 Projected::Delta(rows) => {
-                    recurrent += 1;
-                    mix(Mixing::Delta(recurrent - 1, &rows))?
+                    let mut out = Vec::new();
+                    let mut first = 0;
+                    for (part, _) in &mut parts {
+                        out.extend(part.read(&rows, first)?);
+                        first += part.tokens.len();
+                    }
+                    Tensor::from_vec(out, (first, ()), &candle_core::Device::Cpu)?
                 }
                 Projected::Attention { queries, keys_and_values, gates } => {
                     let keys = keys_and_values.as_ref().filter(|_| compute_f64).map(|(keys, _)| keys);
@@ -611,14 +589,13 @@ impl LanguageModel {
                         shape: &shape,
                         layer,
                         x: &x,
-                        norm_eps: self.shape.norm_eps,
                         queries: &queries,
                         keys_and_values: keys_and_values.as_ref().map(|(keys, values)| (keys, values)),
                         norms: norms.as_deref(),
                         angles: &angles[own.rope],
                         first,
                     };
-                    let mixed = mix(Mixing::Attention(rows))?;
+                    let mixed = self.attend(&rows, &mut parts)?;
                     match gates {
                         Some(gates) => {
                             let gates = gates.to_device(mixed.device())?.to_dtype(mixed.dtype())?;
@@ -629,7 +606,7 @@ impl LanguageModel {
                 }
             };
             let clock = Instant::now();
-            let mixed = mixed.to_device(self.device.products())?.to_dtype(x.dtype())?;
+            let mixed = mixed.to_device(&self.device.products)?.to_dtype(x.dtype())?;
             let per_layer = match (&per_layer, self.shape.per_layer_input) {
                 (Some(inputs), Some(PerLayerInput { dims, .. })) => {
                     Some(inputs.narrow(1, index * dims, dims)?.contiguous()?.to_dtype(x.dtype())?)
@@ -647,6 +624,26 @@ impl LanguageModel {
         Ok((rms_norm(&x, &self.norm, self.shape.norm_eps)?, dense))
     }
 
+    /// Attention of the rows of parts of texts in one layer: (rows, heads * head_dim)
+    fn attend(&self, rows: &LayerTokens<'_>, parts: &mut [(Part<'_>, &mut Scratch)]) -> Result<Tensor> {
+        // A layer that shares another's cache leaves it alone.
+        let own = parts.iter_mut().map(|(part, _)| rows.keys_and_values.map(|_| part.cache()).transpose());
+        let mut caches = own.collect::<Result<Vec<_>>>()?;
+        let mut first = 0;
+        let texts = parts.iter_mut().zip(&mut caches).map(|((part, scratch), cache)| {
+            let Part { tokens: token_ids, token_texts, ends_read, lost, .. } = part;
+            let (lost, cache, rows) = (lost.as_deref_mut(), cache.as_deref_mut(), token_ids.len());
+            first += rows;
+            let (first, ends_read) = (first - rows, *ends_read);
+            TextTokens { first, rows, ends_read, token_ids, token_texts, cache, lost, scratch }
+        });
+        let mixed = rows.attend(self.gpu(), texts.collect())?;
+        for ((part, _), cache) in parts.iter().zip(caches) {
+            cache.into_iter().for_each(|cache| part.pass(cache));
+        }
+        Ok(mixed)
+    }
+
     /// Visits the logits of all rows of each of `states`, in f32, some rows and some columns at a time: they are never all
     /// in memory. `start(rows)` makes what is known of some rows, and `visit(known, first column, logits)` adds some columns
     /// of them. Returns what is known in the end, in the order of the rows.
@@ -661,7 +658,7 @@ impl LanguageModel {
     ) -> Result<Vec<K>> {
         let (rows, _) = states[0].dims2()?;
         let vocab = self.shape.vocab;
-        let (most, columns) = if self.device.products().is_cpu() {
+        let (most, columns) = if self.device.products.is_cpu() {
             (rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS), LOGIT_COLUMNS)
         } else {
             ((LOGITS_ON_GPU / vocab).clamp(1, LOGIT_ROWS), vocab)
@@ -672,7 +669,8 @@ impl LanguageModel {
             let rows = first..rows.min(first + most);
             let part = |states: &&Tensor| states.narrow(0, first, rows.len());
             let states = states.iter().map(part).collect::<candle_core::Result<Vec<_>>>()?;
-            let products = states.iter().map(|states| self.head.products(states)).collect::<Result<Vec<_>>>()?;
+            let products =
+                states.iter().map(|states| self.head.weight.products(states)).collect::<Result<Vec<_>>>()?;
             let mut known = start(rows.clone());
             for column in (0..vocab).step_by(columns) {
                 let part = column..vocab.min(column + columns);
@@ -682,7 +680,7 @@ impl LanguageModel {
             }
             Ok(known)
         };
-        if self.device.products().is_cpu() {
+        if self.device.products.is_cpu() {
             starts.into_par_iter().map(block).collect()
         } else {
             starts.into_iter().map(block).collect()
@@ -735,13 +733,6 @@ fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
         let _done = Done(done); // also when it panics
         work()
     })
-}
-
-/// What is to be done where tokens meet those before them.
-pub(super) enum Mixing<'a> {
-    Attention(LayerTokens<'a>),
-    /// In the layer with this state among those of fixed size.
-    Delta(usize, &'a DeltaRows<'a>),
 }
 
 /// Rows on their way through the layers.

@@ -40,6 +40,8 @@ pub(super) struct Weights {
     tensors: BTreeMap<String, TensorLocation>,
     /// If they are in a GGUF file.
     architecture: Option<&'static Architecture>,
+    /// Bytes in memory of what was taken of a model.
+    pub held: usize,
 }
 
 /// The bytes of a file, on disk or in memory.
@@ -410,7 +412,8 @@ impl TensorLocation {
 
 /// Whether a matrix stays as it is stored where others are rounded to `dtype`. MXFP4 is exact in bf16.
 fn stays(stored: StoredType, dtype: DType) -> bool {
-    Blocks::unpacks(stored) && (dtype == DType::F32 || stored == StoredType::Mxfp4 && dtype == DType::BF16)
+    Blocks::width_of(stored).is_some()
+        && (dtype == DType::F32 || stored == StoredType::Mxfp4 && dtype == DType::BF16)
 }
 
 /// Blocks of MXFP4 as GGUF files have them, scale first and the second half of the numbers in the upper bits, of those where neighbours share
@@ -526,7 +529,8 @@ mod tests {
             let tensors = BTreeMap::from([("output.weight".to_owned(), location)]);
             let data: Box<dyn Data> = Box::new(Cursor::new(Vec::new()));
             let architecture = Architecture::named("llama").ok();
-            Weights { files: vec![("m.gguf".into(), data)], tensors, architecture }.dtype().unwrap()
+            let files = vec![("m.gguf".into(), data)];
+            Weights { files, tensors, architecture, held: 0 }.dtype().unwrap()
         };
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW - 1), ("q4_k".to_owned(), DType::F32));
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW), ("q4_k".to_owned(), DType::BF16));

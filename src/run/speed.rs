@@ -130,6 +130,6 @@ fn small(shape: &ModelShape) -> ModelShape {
     }
     shape.vocab = shape.vocab.min(OUTPUT / shape.hidden);
     shape.layers = (LAYERS / shape.layer_weights()).clamp(1, shape.layers);
-    shape.attention = vec![LayerAttention::FULL; shape.layers];
+    shape.attention = vec![LayerAttention::default(); shape.layers];
     shape
 }

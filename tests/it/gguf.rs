@@ -282,7 +282,7 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
         (
             "llama.attention.head_count_kv",
             Value::U32(3),
-            &["no multiple of llama.attention.head_count_kv, which is 3"],
+            &["num_attention_heads 4 is no multiple of num_key_value_heads 3"],
         ),
         ("llama.attention.head_count", Value::F32(4.0), &["llama.attention.head_count", "no whole number"]),
         (

@@ -4,9 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::config::{
-    Activation, ExpertNames, Experts, LayerAttention, ModelShape, RouterScores, Sizes, tokens,
-};
+use super::super::config::{Activation, Experts, LayerAttention, ModelShape, Sizes, tokens};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 
@@ -20,13 +18,10 @@ pub(super) struct Defaults {
     pub theta: f64,
     pub tied: bool,
     pub head_dim: Option<usize>,
-    /// Whether there are as many key-value heads as heads; otherwise their number must be there.
-    pub kv_heads_are_heads: bool,
 }
 
 impl Defaults {
-    pub const LLAMA: Defaults =
-        Defaults { theta: 10_000.0, tied: false, head_dim: None, kv_heads_are_heads: true };
+    pub const LLAMA: Defaults = Defaults { theta: 10_000.0, tied: false, head_dim: None };
 }
 
 impl<'j> Config<'j> {
@@ -44,7 +39,7 @@ impl<'j> Config<'j> {
         Ok(size)
     }
 
-    fn required(&self, name: &str, most: usize) -> Result<usize> {
+    pub fn required(&self, name: &str, most: usize) -> Result<usize> {
         self.size(name, most)?.with_context(|| format!("the number {name} is missing"))
     }
 
@@ -62,11 +57,7 @@ impl<'j> Config<'j> {
         let json = self.json;
         let hidden = self.required("hidden_size", 1 << 18)?;
         let heads = self.required("num_attention_heads", 1 << 14)?;
-        let kv_heads = match self.size("num_key_value_heads", 1 << 14)? {
-            Some(kv_heads) => kv_heads,
-            None if defaults.kv_heads_are_heads => heads,
-            None => bail!("the number num_key_value_heads is missing"),
-        };
+        let kv_heads = self.size("num_key_value_heads", 1 << 14)?.unwrap_or(heads);
         let head_dim = self.size("head_dim", 1 << 14)?.or(defaults.head_dim);
         ensure!(
             head_dim.is_some() || hidden.is_multiple_of(heads),
@@ -108,7 +99,7 @@ impl<'j> Config<'j> {
     }
 
     /// The settings of rotations: transformers 5 writes `rope_parameters`, transformers 4 `rope_scaling`.
-    fn rope_record(&self) -> &'j Value {
+    pub fn rope_record(&self) -> &'j Value {
         let (old, new) = (&self.json["rope_scaling"], &self.json["rope_parameters"]);
         if new.is_null() { old } else { new }
     }
@@ -126,22 +117,44 @@ impl<'j> Config<'j> {
         Ok(vec![local, RopeShape::parse(full, self.json, theta, head_dim)?])
     }
 
-    /// For each layer, whether it has a window: `layer_types`, or the family's pattern.
-    pub fn sliding(&self, layers: usize, pattern: impl Fn(usize) -> bool) -> Result<Vec<bool>> {
-        let Some(types): Option<Vec<String>> = self.field("layer_types")? else {
+    /// A list with an entry for each layer.
+    pub fn by_layer<T: Deserialize<'j>>(&self, name: &str, layers: usize) -> Result<Option<Vec<T>>> {
+        let list: Option<Vec<T>> = self.field(name)?;
+        let entries = list.as_ref().map_or(layers, Vec::len);
+        ensure!(entries == layers, "{name} has {entries} entries, and num_hidden_layers is {layers}");
+        Ok(list)
+    }
+
+    /// For each layer, whether it is of the first of two kinds: `layer_types`, or the family's pattern.
+    pub fn layer_types(
+        &self,
+        layers: usize,
+        [kind, other]: [&str; 2],
+        pattern: impl Fn(usize) -> bool,
+    ) -> Result<Vec<bool>> {
+        let Some(types) = self.by_layer::<&str>("layer_types", layers)? else {
             return Ok((0..layers).map(pattern).collect());
         };
-        ensure!(
-            types.len() == layers,
-            "layer_types has {} entries, and num_hidden_layers is {layers}",
-            types.len()
-        );
-        let sliding = types.iter().map(|name| match name.as_str() {
-            SLIDING => Ok(true),
-            FULL => Ok(false),
-            other => bail!("layer_types has {other:?}; only {FULL} and {SLIDING} are computed here"),
-        });
-        sliding.collect()
+        if let Some(own) = types.iter().find(|own| ![kind, other].contains(own)) {
+            bail!("layer_types has {own:?}; only {other} and {kind} are computed here");
+        }
+        Ok(types.iter().map(|own| *own == kind).collect())
+    }
+
+    /// For each layer, whether it has a window.
+    pub fn sliding(&self, layers: usize, pattern: impl Fn(usize) -> bool) -> Result<Vec<bool>> {
+        self.layer_types(layers, [SLIDING, FULL], pattern)
+    }
+
+    /// For each layer, whether it has positions: `no_rope_layers`, where an empty list is none, or all but every fourth.
+    pub fn rotated(&self, layers: usize) -> Result<Vec<bool>> {
+        let every = self.size("no_rope_layer_interval", usize::MAX)?.unwrap_or(4);
+        Ok(match self.json["no_rope_layers"].as_array().filter(|list| !list.is_empty()) {
+            Some(_) => {
+                self.by_layer("no_rope_layers", layers)?.into_iter().flatten().map(|own: u8| own != 0).collect()
+            }
+            None => (1..=layers).map(|layer| layer % every != 0).collect(),
+        })
     }
 
     /// The experts of a mixture, as Qwen's configurations say it; for missing keys their number, how many a token goes to, and the
@@ -161,16 +174,10 @@ impl<'j> Config<'j> {
             per_token,
             intermediate: self.size("moe_intermediate_size", 1 << 20)?.unwrap_or(intermediate),
             normalised: self.field("norm_topk_prob")?.unwrap_or(false),
-            shared: None,
             has_shared_gate: true,
-            scores: RouterScores::Softmax,
-            groups: None,
             scale: 1.0,
-            transposed: false,
-            by_turns: false,
-            beside_mlp: false,
             layers: layers.collect(),
-            names: ExpertNames::USUAL,
+            ..Experts::default()
         })
     }
 
@@ -184,23 +191,18 @@ impl<'j> Config<'j> {
 /// More experts than any layer has, and so few that the parameters of the largest network do not overflow.
 const MOST_EXPERTS: usize = 1 << 11;
 
-const SLIDING: &str = "sliding_attention";
-const FULL: &str = "full_attention";
+pub(super) const SLIDING: &str = "sliding_attention";
+pub(super) const FULL: &str = "full_attention";
 
 /// Layers of which some have a window.
 pub(super) fn windows(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    sliding
-        .iter()
-        .map(|sliding| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::FULL })
-        .collect()
+    let layer =
+        |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::default() };
+    sliding.iter().map(layer).collect()
 }
 
 /// The same, where layers with a window have the first rotation and the others the second.
 pub(super) fn windows_and_ropes(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
-    let layer = |sliding: &bool| LayerAttention {
-        window: window.filter(|_| *sliding),
-        rope: usize::from(!sliding),
-        ..LayerAttention::FULL
-    };
-    sliding.iter().map(layer).collect()
+    let layers = windows(sliding, window).into_iter().zip(sliding);
+    layers.map(|(layer, sliding)| LayerAttention { rope: usize::from(!sliding), ..layer }).collect()
 }

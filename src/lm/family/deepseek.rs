@@ -1,10 +1,10 @@
 //! DeepSeek V2 and V3 with their kin (Moonlight, Kimi K2, GLM-4.7-Flash): latent attention, and experts of which a token goes to those of a
 //! few groups. transformers `models/deepseek_v2`, `models/deepseek_v3`, `models/glm4_moe_lite`.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::super::config::{ExpertNames, Experts, LatentShape, ModelShape, RouterScores};
-use super::super::rope_shape::{RopeScaling, RopeShape};
+use super::super::rope_shape::RopeScaling;
 use super::config::{Config, Defaults};
 use crate::eviction::Heads;
 
@@ -32,14 +32,11 @@ pub(super) fn v3(config: &Config<'_>) -> Result<ModelShape> {
 /// GLM-4.7-Flash.
 pub(super) fn glm4_moe_lite(config: &Config<'_>) -> Result<ModelShape> {
     let shape = latent(config)?;
-    let dense = match config.field::<Option<Vec<String>>>("mlp_layer_types")?.flatten() {
+    let dense = match config.by_layer::<&str>("mlp_layer_types", shape.layers)? {
         Some(types) => {
-            let dense = types.iter().take_while(|kind| *kind == "dense").count();
-            ensure!(
-                types.len() == shape.layers && types[dense..].iter().all(|kind| kind == "sparse"),
-                "mlp_layer_types has to name {} layers, dense ones first",
-                shape.layers
-            );
+            let dense = types.iter().take_while(|kind| **kind == "dense").count();
+            let others = &types[dense..];
+            ensure!(others.iter().all(|kind| *kind == "sparse"), "mlp_layer_types has to name dense layers first");
             dense
         }
         None => config.field("first_k_dense_replace")?.unwrap_or(1),
@@ -61,11 +58,8 @@ fn groups(config: &Config<'_>) -> Result<Option<(usize, usize)>> {
 }
 
 fn experts(config: &Config<'_>, shape: &ModelShape, dense: usize) -> Result<Experts> {
-    let missing = |name: &str| format!("the number {name} is missing");
-    let per_token =
-        config.size("num_experts_per_tok", 1 << 11)?.with_context(|| missing("num_experts_per_tok"))?;
-    let inner =
-        config.size("moe_intermediate_size", 1 << 20)?.with_context(|| missing("moe_intermediate_size"))?;
+    let per_token = config.required("num_experts_per_tok", 1 << 11)?;
+    let inner = config.required("moe_intermediate_size", 1 << 20)?;
     let own = config.experts(shape.layers, [per_token, per_token, inner])?;
     if let Some((groups, most)) = groups(config)? {
         ensure!(
@@ -80,13 +74,13 @@ fn experts(config: &Config<'_>, shape: &ModelShape, dense: usize) -> Result<Expe
         has_shared_gate: false,
         scale: config.positive("routed_scaling_factor")?.unwrap_or(1.0),
         layers: (0..shape.layers).map(|layer| layer >= dense).collect(),
-        names: ExpertNames { shared: "mlp.shared_experts", ..ExpertNames::USUAL },
+        names: ExpertNames { shared: "mlp.shared_experts", ..ExpertNames::default() },
         ..own
     })
 }
 
 fn latent(config: &Config<'_>) -> Result<ModelShape> {
-    let size = |name: &str| config.size(name, 1 << 16)?.with_context(|| format!("the number {name} is missing"));
+    let size = |name: &str| config.required(name, 1 << 16);
     let own = LatentShape {
         query_rank: config.size("q_lora_rank", 1 << 16)?,
         rank: size("kv_lora_rank")?,
@@ -101,12 +95,10 @@ fn latent(config: &Config<'_>) -> Result<ModelShape> {
     json["head_dim"] = own.rope.into();
     let config = &Config { json: &json };
     let shape = config.decoder(&Defaults::LLAMA)?;
-    let old = &config.json["rope_scaling"];
-    let record = if config.json["rope_parameters"].is_null() { old } else { &config.json["rope_parameters"] };
-    let rope = RopeShape::parse(record, config.json, 10_000.0, own.rope)?;
+    let (record, rope) = (config.rope_record(), shape.ropes[0].clone());
     let mut query_scale = 1.0 / ((own.nope + own.rope) as f64).sqrt();
-    if let (RopeScaling::Yarn(yarn), Some(mscale)) = (&rope.scaling, record["mscale_all_dim"].as_f64()) {
-        let stretched = if yarn.factor <= 1.0 { 1.0 } else { 0.1 * mscale * yarn.factor.ln() + 1.0 };
+    if let (RopeScaling::Yarn { factor, .. }, Some(mscale)) = (&rope.scaling, record["mscale_all_dim"].as_f64()) {
+        let stretched = if *factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
         query_scale *= stretched * stretched;
     }
     Ok(ModelShape {

@@ -1,11 +1,11 @@
 //! Gemma 3n: as Gemma 3, with several states of a token (alternating updates), a residual path of low rank, sparse activations in some
 //! layers, and what Gemma 4 has of it: shared caches, norms of values, and an input of its own to each layer. transformers `models/gemma3n`.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
-use super::super::config::{AltUpShape, HeadNorms, LayerNorms, ModelShape, PerLayerInput};
+use super::super::config::{AltUpShape, ModelShape, PerLayerInput};
 use super::config::{Config, windows_and_ropes};
-use super::{gemma2, gemma4};
+use super::{gemma, gemma4};
 
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     // Sizes of the MLP may be a list, of equal ones in every published model.
@@ -18,22 +18,13 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         json["intermediate_size"] = sizes.first().cloned().unwrap_or_default();
     }
     let config = &Config { json: &json };
-    let shape = gemma2::decoder(config)?;
+    let shape = gemma::later(config)?;
     let sliding = config.sliding(shape.layers, |layer| (layer + 1) % 5 != 0)?;
-    let shared = config.field::<usize>("num_kv_shared_layers")?.unwrap_or(15);
+    let pattern = || (0..shape.layers).map(|layer| if layer < 10 { 0.95 } else { 0.0 }).collect();
+    let sparsity: Vec<f64> = config.by_layer("activation_sparsity_pattern", shape.layers)?.unwrap_or_else(pattern);
     ensure!(
-        shared < shape.layers,
-        "num_kv_shared_layers is {shared}; at least one of its {} layers has a cache of its own",
-        shape.layers
-    );
-    let sparsity: Vec<f64> = match config.field::<Option<Vec<f64>>>("activation_sparsity_pattern")?.flatten() {
-        Some(pattern) => pattern,
-        None => (0..shape.layers).map(|layer| if layer < 10 { 0.95 } else { 0.0 }).collect(),
-    };
-    ensure!(
-        sparsity.len() == shape.layers && sparsity.iter().all(|share| (0.0..1.0).contains(share)),
-        "activation_sparsity_pattern has to hold {} shares of 1",
-        shape.layers
+        sparsity.iter().all(|share| (0.0..1.0).contains(share)),
+        "activation_sparsity_pattern has to hold shares of 1"
     );
     let size = |name: &str, default: usize| anyhow::Ok(config.size(name, 1 << 24)?.unwrap_or(default));
     let (states, active) = (size("altup_num_inputs", 4)?, config.field("altup_active_idx")?.unwrap_or(0));
@@ -45,11 +36,9 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let attention = windows_and_ropes(&sliding, config.window(Some(512))?);
     Ok(ModelShape {
         ropes: config.ropes_by_type(local_theta, 1_000_000.0, shape.head_dim)?,
-        attention: gemma4::with_shared(attention, shape.layers - shared).context("num_kv_shared_layers")?,
-        norms: LayerNorms { of_heads: HeadNorms::PerHead, ..LayerNorms::GEMMA },
+        attention: gemma4::with_shared(config, attention, 15)?,
         norm_adds_one: false,
         query_scale: 1.0,
-        logit_softcap: config.positive("final_logit_softcapping")?.map(|cap| cap as f32),
         per_layer_input: Some(PerLayerInput {
             dims: size("hidden_size_per_layer_input", 256)?,
             vocab: size("vocab_size_per_layer_input", 262_144)?,

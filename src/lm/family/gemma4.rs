@@ -1,18 +1,16 @@
 //! Gemma 4: layers with a window and layers without have other heads and rotations, the last layers attend to another's cache, keys may be
 //! values, values have a norm, and each layer has an input of its own. transformers `models/gemma4`.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::config::{
-    ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape, PerLayerInput,
-};
+use super::super::config::{ExpertNames, Experts, LayerAttention, ModelShape, PerLayerInput};
 use super::super::rope_shape::{RopeScaling, RopeShape};
-use super::config::{Config, windows_and_ropes};
-use super::gemma2;
+use super::config::{Config, FULL, SLIDING, windows_and_ropes};
+use super::gemma;
 
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
-    let shape = gemma2::decoder(config)?;
+    let shape = gemma::later(config)?;
     ensure!(
         config.field::<&str>("use_bidirectional_attention")? != Some("all"),
         "its attention looks ahead (use_bidirectional_attention): it is no language model"
@@ -24,24 +22,13 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         let layer = sliding.iter().position(|own| *own == is_sliding);
         layer.and_then(|layer| sizes[layer]).map_or(shape.head_dim, |(_, head_dim)| head_dim)
     };
-    let shared = config.field::<usize>("num_kv_shared_layers")?.unwrap_or(0);
-    ensure!(
-        shared < shape.layers,
-        "num_kv_shared_layers is {shared}; at least one of its {} layers has a cache of its own",
-        shape.layers
-    );
     let attention = windows_and_ropes(&sliding, config.window(Some(512))?);
     let attention = attention.into_iter().zip(&sizes).map(|(own, sizes)| LayerAttention { sizes: *sizes, ..own });
     Ok(ModelShape {
-        ropes: vec![
-            rope(config, "sliding_attention", head_dim(true))?,
-            rope(config, "full_attention", head_dim(false))?,
-        ],
-        attention: with_shared(attention.collect(), shape.layers - shared)?,
-        norms: LayerNorms { of_heads: HeadNorms::PerHead, ..LayerNorms::GEMMA },
+        ropes: vec![rope(config, SLIDING, head_dim(true))?, rope(config, FULL, head_dim(false))?],
+        attention: with_shared(config, attention.collect(), 0)?,
         norm_adds_one: false,
         query_scale: 1.0,
-        logit_softcap: config.positive("final_logit_softcapping")?.map(|cap| cap as f32),
         per_layer_input: match config.field::<usize>("hidden_size_per_layer_input")? {
             Some(0) => None,
             _ => Some(PerLayerInput {
@@ -62,19 +49,26 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
 }
 
 fn experts(config: &Config<'_>, layers: usize) -> Result<Experts> {
-    let per_token = config.size("top_k_experts", 1 << 11)?.context("the number top_k_experts is missing")?;
-    let own = config.experts(layers, [per_token, per_token, 1])?;
-    ensure!(
-        config.json["moe_intermediate_size"].is_u64() && per_token <= own.count,
-        "the numbers num_experts, top_k_experts and moe_intermediate_size belong together"
-    );
-    let names = ExpertNames { router: "router.proj", experts: "experts", ..ExpertNames::USUAL };
+    let per_token = config.required("top_k_experts", 1 << 11)?;
+    let inner = config.required("moe_intermediate_size", 1 << 20)?;
+    let own = config.experts(layers, [per_token, per_token, inner])?;
+    let names = ExpertNames { router: "router.proj", experts: "experts", ..ExpertNames::default() };
     Ok(Experts { per_token, normalised: true, beside_mlp: true, names, ..own })
 }
 
-/// Layers from `first` on attend to the cache of the last layer of their kind before it.
-pub(super) fn with_shared(mut attention: Vec<LayerAttention>, first: usize) -> Result<Vec<LayerAttention>> {
-    for layer in first..attention.len() {
+/// The last layers attend to the cache of the last layer of their kind before them: `num_kv_shared_layers` of them.
+pub(super) fn with_shared(
+    config: &Config<'_>,
+    mut attention: Vec<LayerAttention>,
+    default: usize,
+) -> Result<Vec<LayerAttention>> {
+    let (shared, layers) = (config.field("num_kv_shared_layers")?.unwrap_or(default), attention.len());
+    ensure!(
+        shared < layers,
+        "num_kv_shared_layers is {shared}; at least one of its {layers} layers has a cache of its own"
+    );
+    let first = layers - shared;
+    for layer in first..layers {
         let is_windowed = attention[layer].window.is_some();
         let source = attention[..first].iter().rposition(|own| own.window.is_some() == is_windowed);
         attention[layer].shares = Some(source.with_context(|| {
@@ -112,19 +106,13 @@ fn sizes(config: &Config<'_>, shape: &ModelShape, sliding: &[bool]) -> Result<Ve
 
 /// The rotation of a kind of layers. In a `proportional` one only the first pairs of dimensions turn, as fast as if all did.
 fn rope(config: &Config<'_>, kind: &str, head_dim: usize) -> Result<RopeShape> {
-    let default = match kind {
-        "full_attention" => {
-            serde_json::json!({"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6})
-        }
-        _ => serde_json::json!({"rope_type": "default", "rope_theta": 1e4}),
-    };
-    let record = match &config.json["rope_parameters"] {
-        Value::Null => &default,
-        all => match &all[kind] {
-            Value::Null => bail!("rope_parameters has no {kind}"),
-            record => record,
-        },
-    };
+    let default = serde_json::json!({
+        FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        SLIDING: {"rope_type": "default", "rope_theta": 1e4},
+    });
+    let all = &config.json["rope_parameters"];
+    let record = if all.is_null() { &default[kind] } else { &all[kind] };
+    ensure!(!record.is_null(), "rope_parameters has no {kind}");
     if record["rope_type"] != "proportional" {
         return RopeShape::parse(record, &Value::Null, 1e4, head_dim);
     }

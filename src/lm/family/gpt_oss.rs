@@ -10,7 +10,7 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { theta: 150_000.0, head_dim: Some(64), ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     let sliding = config.sliding(shape.layers, |layer| layer % 2 == 0)?;
-    let names = ExpertNames { router: "mlp.router", ..ExpertNames::USUAL };
+    let names = ExpertNames { router: "mlp.router", ..ExpertNames::default() };
     let experts = config.experts(shape.layers, [128, 4, shape.intermediate])?;
     Ok(ModelShape {
         attention: windows(&sliding, config.window(Some(128))?),

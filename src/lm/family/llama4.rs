@@ -1,47 +1,29 @@
 //! Llama 4: layers whose queries see only their own piece of the text, and layers without positions, where queries grow with the length of
 //! the text; experts whose input is scaled. transformers `models/llama4`.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::super::config::{
     AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape, RouterScores,
 };
-use super::super::rope_shape::{RopeScaling, RopeShape};
+use super::super::rope_shape::RopeShape;
 use super::config::{Config, Defaults};
 
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
-    let shape = config.decoder(&Defaults { theta: 500_000.0, kv_heads_are_heads: false, ..Defaults::LLAMA })?;
+    let shape = config.decoder(&Defaults { theta: 500_000.0, ..Defaults::LLAMA })?;
     let layers = shape.layers;
-    let every = config.size("no_rope_layer_interval", usize::MAX)?.unwrap_or(4);
-    // 1 where there is a rotation. An empty list is none.
-    let rotated = config.field::<Option<Vec<u8>>>("no_rope_layers")?.flatten().filter(|list| !list.is_empty());
-    let rotated: Vec<bool> = match rotated {
-        Some(rotated) => rotated.into_iter().map(|rotated| rotated != 0).collect(),
-        None => (0..layers).map(|layer| (layer + 1) % every != 0).collect(),
-    };
-    ensure!(
-        rotated.len() == layers,
-        "no_rope_layers has {} entries, and num_hidden_layers is {layers}",
-        rotated.len()
-    );
-    let types = config.field::<Option<Vec<String>>>("layer_types")?.flatten();
-    let chunked: Vec<bool> = match types {
-        Some(types) => types.iter().map(|kind| kind == "chunked_attention").collect(),
+    let rotated = config.rotated(layers)?;
+    let chunked: Vec<bool> = match config.by_layer::<&str>("layer_types", layers)? {
+        Some(types) => types.iter().map(|kind| *kind == "chunked_attention").collect(),
         None => rotated.clone(),
     };
-    ensure!(
-        chunked.len() == layers,
-        "layer_types has {} entries, and num_hidden_layers is {layers}",
-        chunked.len()
-    );
     let chunk = config.size("attention_chunk_size", usize::MAX)?;
     let attention = rotated.iter().zip(chunked).map(|(rotated, chunked)| LayerAttention {
         window: chunk.filter(|_| chunked),
         is_chunked: true,
         rope: usize::from(!rotated),
-        ..LayerAttention::FULL
+        ..LayerAttention::default()
     });
-    let without = RopeShape { theta: 1.0, scaling: RopeScaling::None, dims: 0 };
     // Some files have a number.
     let tuned = !matches!(config.json["attn_temperature_tuning"].as_f64(), Some(0.0))
         && config.json["attn_temperature_tuning"] != false;
@@ -52,14 +34,12 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
         only_without_rotation: true,
     };
     let step = config.size("interleave_moe_layer_step", usize::MAX)?.unwrap_or(1);
-    let with_experts: Vec<usize> = match config.field::<Option<Vec<usize>>>("moe_layers")?.flatten() {
-        Some(layers) => layers,
-        None => (step - 1..layers).step_by(step).collect(),
-    };
+    let with_experts: Vec<usize> =
+        config.field("moe_layers")?.unwrap_or_else(|| (step - 1..layers).step_by(step).collect());
     let own = config.experts(layers, [16, 1, shape.intermediate])?;
-    let names = ExpertNames { router: "mlp.router", ..ExpertNames::USUAL };
+    let names = ExpertNames { router: "mlp.router", ..ExpertNames::default() };
     Ok(ModelShape {
-        ropes: vec![shape.ropes[0].clone(), without],
+        ropes: vec![shape.ropes[0].clone(), RopeShape::NONE],
         attention: attention.collect(),
         norms: LayerNorms {
             of_heads: match config.field("use_qk_norm")?.unwrap_or(true) {

@@ -1,32 +1,20 @@
 //! Model families: what a config.json of each says, and how its network differs from Llama's.
 //!
-//! Each family is a file with one function from a config.json to a [`ModelShape`], and a line in [`FAMILIES`]. Whatever would
+//! Each family is a function from a config.json to a [`ModelShape`], in a file with its kin, and a line in [`FAMILIES`]. Whatever would
 //! silently give other numbers (another architecture, quantised weights, an unknown rotation) is an error. Where a key is
 //! missing, transformers' default for the family holds.
 
 mod config;
 mod deepseek;
-mod gemma2;
-mod gemma3;
+mod gemma;
 mod gemma3n;
 mod gemma4;
 mod gpt_oss;
 mod llama;
 mod llama4;
-mod ministral;
-mod ministral3;
-mod mistral;
-mod mixtral;
-mod olmo2;
-mod olmo3;
-mod olmoe;
-mod phi3;
-mod qwen2;
-mod qwen2_moe;
-mod qwen3;
-mod qwen3_moe;
+mod olmo;
+mod qwen;
 mod qwen3_next;
-mod smollm3;
 
 use anyhow::{Result, bail, ensure};
 use serde_json::{Value, json};
@@ -34,40 +22,37 @@ use serde_json::{Value, json};
 use self::config::Config;
 use super::config::ModelShape;
 
-/// A family, by `model_type` of its config.json.
-struct Family {
-    model_type: &'static str,
-    shape: fn(&Config<'_>) -> Result<ModelShape>,
-}
+type Family = fn(&Config<'_>) -> Result<ModelShape>;
 
-const FAMILIES: &[Family] = &[
-    Family { model_type: "deepseek_v2", shape: deepseek::v2 },
-    Family { model_type: "deepseek_v3", shape: deepseek::v3 },
-    Family { model_type: "gemma2", shape: gemma2::shape },
-    Family { model_type: "gemma3_text", shape: gemma3::shape },
-    Family { model_type: "gemma3n_text", shape: gemma3n::shape },
-    Family { model_type: "gemma4_text", shape: gemma4::shape },
-    Family { model_type: "glm4_moe_lite", shape: deepseek::glm4_moe_lite },
-    Family { model_type: "gpt_oss", shape: gpt_oss::shape },
-    Family { model_type: "kimi_k2", shape: deepseek::v3 },
-    Family { model_type: "llama", shape: llama::shape },
-    Family { model_type: "llama4_text", shape: llama4::shape },
-    Family { model_type: "ministral", shape: ministral::shape },
-    Family { model_type: "ministral3", shape: ministral3::shape },
-    Family { model_type: "mistral", shape: mistral::shape },
-    Family { model_type: "mixtral", shape: mixtral::shape },
-    Family { model_type: "olmo2", shape: olmo2::shape },
-    Family { model_type: "olmo3", shape: olmo3::shape },
-    Family { model_type: "olmoe", shape: olmoe::shape },
-    Family { model_type: "phi3", shape: phi3::shape },
-    Family { model_type: "qwen2", shape: qwen2::shape },
-    Family { model_type: "qwen2_moe", shape: qwen2_moe::shape },
-    Family { model_type: "qwen3", shape: qwen3::shape },
-    Family { model_type: "qwen3_moe", shape: qwen3_moe::shape },
-    Family { model_type: "qwen3_5_moe_text", shape: qwen3_next::qwen3_5_moe },
-    Family { model_type: "qwen3_5_text", shape: qwen3_next::qwen3_5 },
-    Family { model_type: "qwen3_next", shape: qwen3_next::shape },
-    Family { model_type: "smollm3", shape: smollm3::shape },
+/// Families, by `model_type` of their config.json.
+const FAMILIES: &[(&str, Family)] = &[
+    ("deepseek_v2", deepseek::v2),
+    ("deepseek_v3", deepseek::v3),
+    ("gemma2", gemma::gemma2),
+    ("gemma3_text", gemma::gemma3),
+    ("gemma3n_text", gemma3n::shape),
+    ("gemma4_text", gemma4::shape),
+    ("glm4_moe_lite", deepseek::glm4_moe_lite),
+    ("gpt_oss", gpt_oss::shape),
+    ("kimi_k2", deepseek::v3),
+    ("llama", llama::llama),
+    ("llama4_text", llama4::shape),
+    ("ministral", llama::ministral),
+    ("ministral3", llama::ministral3),
+    ("mistral", llama::mistral),
+    ("mixtral", llama::mixtral),
+    ("olmo2", olmo::olmo2),
+    ("olmo3", olmo::olmo3),
+    ("olmoe", olmo::olmoe),
+    ("phi3", llama::phi3),
+    ("qwen2", qwen::qwen2),
+    ("qwen2_moe", qwen::qwen2_moe),
+    ("qwen3", qwen::qwen3),
+    ("qwen3_moe", qwen::qwen3_moe),
+    ("qwen3_5_moe_text", qwen3_next::qwen3_5_moe),
+    ("qwen3_5_text", qwen3_next::qwen3_5),
+    ("qwen3_next", qwen3_next::shape),
+    ("smollm3", llama::smollm3),
 ];
 
 /// The network that a config.json describes.
@@ -83,10 +68,14 @@ pub(super) fn shape(json: &Value) -> Result<ModelShape> {
         quantised.is_null() || model_type == "gpt_oss" && quantised["quant_method"] == "mxfp4",
         "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
     );
-    match FAMILIES.iter().find(|family| family.model_type == model_type) {
-        Some(family) => (family.shape)(&Config { json }),
-        None => bail!("model_type is {model_type:?}{}", reason(json)),
-    }
+    let Some((_, shape)) = FAMILIES.iter().find(|(known, _)| *known == model_type) else {
+        let known: Vec<_> = FAMILIES.iter().map(|(known, _)| *known).collect();
+        bail!(
+            "model_type is {model_type:?}; those that are computed exactly here are {} (Yi and SmolLM2 are llama)",
+            known.join(", ")
+        );
+    };
+    shape(&Config { json })
 }
 
 /// The text model inside one that reads images or sound too: its `text_config`, with what the file says of the whole and, of what it leaves
@@ -108,25 +97,6 @@ fn text_part(json: &Value) -> Option<Value> {
         text.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())),
     );
     Some(whole)
-}
-
-/// Why a family is refused, and what to do.
-fn reason(json: &Value) -> String {
-    let has = |names: &[&str]| names.iter().any(|name| json[*name].as_f64().is_some_and(|number| number > 0.0));
-    let layers = json["layer_types"].as_array().into_iter().flatten().filter_map(Value::as_str);
-    let is_linear = |kind: &str| kind.contains("linear") || kind.contains("mamba") || kind.contains("conv");
-    if layers.into_iter().any(is_linear)
-        || has(&["linear_num_key_heads", "mamba_d_state", "ssm_state_size", "conv_L_cache"])
-    {
-        return ": some of its layers keep a state of fixed size instead of keys and values, so there is no cache to bound \
-                in them; use a model with attention in every layer"
-            .to_owned();
-    }
-    if has(&["num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"]) {
-        return ": it is a mixture of experts whose router is not computed here".to_owned();
-    }
-    let known: Vec<_> = FAMILIES.iter().map(|family| family.model_type).collect();
-    format!("; those that are computed exactly here are {} (Yi and SmolLM2 are llama)", known.join(", "))
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
 //! Qwen3-Next and Qwen3.5: gated delta nets in three of four layers, and attention with gates and a rotation of a part of each head in the
 //! others; mixtures of experts, or dense. transformers `models/qwen3_next`, `models/qwen3_5`, `models/qwen3_5_moe`.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Map, Value};
 
 use super::super::config::{DeltaShape, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape};
 use super::super::rope_shape::RopeShape;
-use super::config::{Config, Defaults};
+use super::config::{Config, Defaults, FULL};
 
 /// Qwen3-Next.
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
@@ -41,29 +41,11 @@ fn with_experts(
 }
 
 fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
-    let defaults = Defaults { head_dim: Some(256), kv_heads_are_heads: false, ..Defaults::LLAMA };
+    let defaults = Defaults { head_dim: Some(256), ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     let every = config.size("full_attention_interval", usize::MAX)?.unwrap_or(4);
-    let types: Option<Vec<String>> = config.field("layer_types")?;
-    let is_recurrent: Vec<bool> = match types {
-        None => (0..shape.layers).map(|layer| (layer + 1) % every != 0).collect(),
-        Some(types) => {
-            let of = |kind: &String| match kind.as_str() {
-                "linear_attention" => Ok(true),
-                "full_attention" => Ok(false),
-                other => {
-                    bail!("layer_types has {other:?}; only full_attention and linear_attention are computed here")
-                }
-            };
-            types.iter().map(of).collect::<Result<_>>()?
-        }
-    };
-    ensure!(
-        is_recurrent.len() == shape.layers,
-        "layer_types has {} entries, and num_hidden_layers is {}",
-        is_recurrent.len(),
-        shape.layers
-    );
+    let kinds = ["linear_attention", FULL];
+    let is_recurrent = config.layer_types(shape.layers, kinds, |layer| (layer + 1) % every != 0)?;
     ensure!(is_recurrent.contains(&false), "none of its layers has attention, so there is no cache to bound");
     let size = |name: &str, default: usize| anyhow::Ok(config.size(name, 1 << 14)?.unwrap_or(default));
     let delta = DeltaShape {
@@ -82,7 +64,7 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
         delta.key_heads
     );
     let attention =
-        is_recurrent.into_iter().map(|is_recurrent| LayerAttention { is_recurrent, ..LayerAttention::FULL });
+        is_recurrent.into_iter().map(|is_recurrent| LayerAttention { is_recurrent, ..LayerAttention::default() });
     let rope = RopeShape::parse(&partly(config)?, config.json, defaults.theta, shape.head_dim)?;
     Ok(ModelShape {
         ropes: vec![rope],

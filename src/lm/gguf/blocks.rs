@@ -35,12 +35,7 @@ impl Blocks {
         Some(Blocks { stored, loops: Blocks::loops(stored)?, bytes })
     }
 
-    /// Whether numbers stored as this type stay so in memory.
-    pub fn unpacks(stored: StoredType) -> bool {
-        Blocks::loops(stored).is_some()
-    }
-
-    /// The bits of an integer of this type.
+    /// The bits of an integer of this type; `None` where numbers do not stay so in memory.
     pub fn width_of(stored: StoredType) -> Option<Width> {
         Blocks::loops(stored).map(|loops| loops.width)
     }
@@ -48,10 +43,10 @@ impl Blocks {
     fn loops(stored: StoredType) -> Option<Loops> {
         let StoredType::Ggml(stored) = stored else { return Some(loops::<Mxfp4, 17, 32, 1>()) };
         Some(match stored {
-            GgmlDType::Q4_0 => loops::<Q4_0, 18, 32, 1>(),
-            GgmlDType::Q4_1 => loops::<Q4_1, 20, 32, 1>(),
-            GgmlDType::Q5_0 => loops::<Q5_0, 22, 32, 1>(),
-            GgmlDType::Q5_1 => loops::<Q5_1, 24, 32, 1>(),
+            GgmlDType::Q4_0 => loops::<Legacy<4, false>, 18, 32, 1>(),
+            GgmlDType::Q4_1 => loops::<Legacy<4, true>, 20, 32, 1>(),
+            GgmlDType::Q5_0 => loops::<Legacy<5, false>, 22, 32, 1>(),
+            GgmlDType::Q5_1 => loops::<Legacy<5, true>, 24, 32, 1>(),
             GgmlDType::Q8_0 => loops::<Q8_0, 34, 32, 1>(),
             GgmlDType::Q4K => loops::<Q4K, 144, 256, 8>(),
             GgmlDType::Q6K => loops::<Q6K, 210, 256, 16>(),
@@ -158,45 +153,29 @@ fn half(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 
-/// 32 numbers of a scale, and 16 bytes of two of them each.
-struct Q4_0;
+/// 32 numbers of 4 or 5 bits: their scale, perhaps an offset, their fifth bits, and 16 bytes of two of them each.
+struct Legacy<const BITS: usize, const OFFSET: bool>;
 
-impl Block<18, 32, 1> for Q4_0 {
-    const WIDTH: Width = Width::Four { signed: true };
-    const HAS_OFFSETS: bool = false;
+impl<const BYTES: usize, const BITS: usize, const OFFSET: bool> Block<BYTES, 32, 1> for Legacy<BITS, OFFSET> {
+    const WIDTH: Width = if BITS == 4 { Width::Four { signed: !OFFSET } } else { Width::Eight };
+    const HAS_OFFSETS: bool = OFFSET;
 
     #[inline(always)]
-    fn integers(block: &[u8; 18], to: &mut [i8; 32]) {
+    fn integers(block: &[u8; BYTES], to: &mut [i8; 32]) {
+        let at = if OFFSET { 4 } else { 2 };
+        let (bits, pairs) = if BITS == 4 { (0, at) } else { (word(block, at), at + 4) };
+        // Where there is no offset, numbers of both signs.
+        let middle = if OFFSET { 0 } else { 1 << (BITS - 1) };
         for j in 0..16 {
-            to[j] = (block[2 + j] & 15) as i8 - 8;
-            to[j + 16] = (block[2 + j] >> 4) as i8 - 8;
+            let (pair, (low, high)) = (block[pairs + j], fifth_bits(bits, j));
+            to[j] = ((pair & 15) as i8 | low) - middle;
+            to[j + 16] = ((pair >> 4) as i8 | high) - middle;
         }
     }
 
     #[inline(always)]
-    fn scales(block: &[u8; 18]) -> [(f32, f32); 1] {
-        [(half(block, 0), 0.0)]
-    }
-}
-
-/// The same with an offset.
-struct Q4_1;
-
-impl Block<20, 32, 1> for Q4_1 {
-    const WIDTH: Width = Width::Four { signed: false };
-    const HAS_OFFSETS: bool = true;
-
-    #[inline(always)]
-    fn integers(block: &[u8; 20], to: &mut [i8; 32]) {
-        for j in 0..16 {
-            to[j] = (block[4 + j] & 15) as i8;
-            to[j + 16] = (block[4 + j] >> 4) as i8;
-        }
-    }
-
-    #[inline(always)]
-    fn scales(block: &[u8; 20]) -> [(f32, f32); 1] {
-        [(half(block, 0), half(block, 2))]
+    fn scales(block: &[u8; BYTES]) -> [(f32, f32); 1] {
+        [(half(block, 0), if OFFSET { half(block, 2) } else { 0.0 })]
     }
 }
 
@@ -209,50 +188,6 @@ fn fifth_bits(bits: u32, j: usize) -> (i8, i8) {
 #[inline(always)]
 fn word(block: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([block[at], block[at + 1], block[at + 2], block[at + 3]])
-}
-
-struct Q5_0;
-
-impl Block<22, 32, 1> for Q5_0 {
-    const WIDTH: Width = Width::Eight;
-    const HAS_OFFSETS: bool = false;
-
-    #[inline(always)]
-    fn integers(block: &[u8; 22], to: &mut [i8; 32]) {
-        let bits = word(block, 2);
-        for j in 0..16 {
-            let (pair, (low, high)) = (block[6 + j], fifth_bits(bits, j));
-            to[j] = ((pair & 15) as i8 | low) - 16;
-            to[j + 16] = ((pair >> 4) as i8 | high) - 16;
-        }
-    }
-
-    #[inline(always)]
-    fn scales(block: &[u8; 22]) -> [(f32, f32); 1] {
-        [(half(block, 0), 0.0)]
-    }
-}
-
-struct Q5_1;
-
-impl Block<24, 32, 1> for Q5_1 {
-    const WIDTH: Width = Width::Eight;
-    const HAS_OFFSETS: bool = true;
-
-    #[inline(always)]
-    fn integers(block: &[u8; 24], to: &mut [i8; 32]) {
-        let bits = word(block, 4);
-        for j in 0..16 {
-            let (pair, (low, high)) = (block[8 + j], fifth_bits(bits, j));
-            to[j] = (pair & 15) as i8 | low;
-            to[j + 16] = (pair >> 4) as i8 | high;
-        }
-    }
-
-    #[inline(always)]
-    fn scales(block: &[u8; 24]) -> [(f32, f32); 1] {
-        [(half(block, 0), half(block, 2))]
-    }
 }
 
 struct Q8_0;

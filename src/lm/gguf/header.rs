@@ -2,11 +2,10 @@
 //!
 //! candle reads headers as well, but none that lists a tensor of a type it does not know, such as MXFP4.
 
-use std::collections::HashMap;
 use std::io::Read;
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::quantized::gguf_file::Value as Field;
+use serde_json::{Map, Value};
 
 use super::types::StoredType;
 
@@ -21,12 +20,12 @@ const ALIGNMENT: u64 = 32;
 const AGAIN: &str = "fetch it again";
 
 pub(super) struct Header {
-    pub fields: HashMap<String, Field>,
+    pub fields: Map<String, Value>,
     pub tensors: Vec<ListedTensor>,
 }
 
 /// A tensor as the header lists it.
-pub(super) struct ListedTensor {
+pub(in crate::lm) struct ListedTensor {
     pub name: String,
     /// Rows first, as in a checkpoint.
     pub shape: Vec<usize>,
@@ -34,6 +33,8 @@ pub(super) struct ListedTensor {
     /// Where it is in the file, of which it is a part.
     pub start: u64,
     pub length: usize,
+    /// Heads whose rows the converter put into another order.
+    pub permuted_heads: Option<usize>,
 }
 
 impl Header {
@@ -52,7 +53,7 @@ impl Header {
         let (fields, mut listed) = listed?;
         let alignment = match fields.get("general.alignment") {
             None => ALIGNMENT,
-            Some(field) => integer(field).filter(|alignment| *alignment > 0).context(
+            Some(field) => field.as_u64().filter(|alignment| *alignment > 0).context(
                 "general.alignment is 0 or no whole number: tensors cannot be found; convert the model again",
             )?,
         };
@@ -95,7 +96,7 @@ impl ListedTensor {
         let start = data.saturating_add(offset);
         let end = start.saturating_add(length as u64);
         ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {AGAIN}");
-        Ok(ListedTensor { name, shape, stored, start, length })
+        Ok(ListedTensor { name, shape, stored, start, length, permuted_heads: None })
     }
 }
 
@@ -128,11 +129,11 @@ impl Reader<'_> {
     }
 
     /// What follows the letters at the beginning: the metadata and the tensors.
-    fn listed(&mut self) -> Result<(HashMap<String, Field>, Vec<Listed>)> {
+    fn listed(&mut self) -> Result<(Map<String, Value>, Vec<Listed>)> {
         let version = self.u32()?;
         ensure!((2..=3).contains(&version), "version {version} of the format is not read here");
         let (tensors, fields) = (self.u64()?, self.u64()?);
-        let mut metadata = HashMap::new();
+        let mut metadata = Map::new();
         for _ in 0..fields {
             self.name = self.text()?;
             let kind = self.u32()?;
@@ -149,49 +150,35 @@ impl Reader<'_> {
         Ok((metadata, listed))
     }
 
-    fn field(&mut self, kind: u32, depth: usize) -> Result<Field> {
+    fn field(&mut self, kind: u32, depth: usize) -> Result<Value> {
         Ok(match kind {
-            0 => Field::U8(u8::from_le_bytes(self.bytes()?)),
-            1 => Field::I8(i8::from_le_bytes(self.bytes()?)),
-            2 => Field::U16(u16::from_le_bytes(self.bytes()?)),
-            3 => Field::I16(i16::from_le_bytes(self.bytes()?)),
-            4 => Field::U32(self.u32()?),
-            5 => Field::I32(i32::from_le_bytes(self.bytes()?)),
-            6 => Field::F32(f32::from_le_bytes(self.bytes()?)),
-            7 => Field::Bool(self.bytes::<1>()? != [0]),
-            8 => Field::String(self.text()?),
+            0 => u8::from_le_bytes(self.bytes()?).into(),
+            1 => i8::from_le_bytes(self.bytes()?).into(),
+            2 => u16::from_le_bytes(self.bytes()?).into(),
+            3 => i16::from_le_bytes(self.bytes()?).into(),
+            4 => self.u32()?.into(),
+            5 => i32::from_le_bytes(self.bytes()?).into(),
+            6 => f32::from_le_bytes(self.bytes()?).into(),
+            7 => (self.bytes::<1>()? != [0]).into(),
+            8 => self.text()?.into(),
             9 => {
                 ensure!(depth < DEEPEST, "it is a list in more than {DEEPEST} lists");
                 let (kind, length) = (self.u32()?, self.u64()?);
                 // No room is made for what may not be there.
-                Field::Array((0..length).map(|_| self.field(kind, depth + 1)).collect::<Result<_>>()?)
+                Value::Array((0..length).map(|_| self.field(kind, depth + 1)).collect::<Result<_>>()?)
             }
-            10 => Field::U64(self.u64()?),
-            11 => Field::I64(i64::from_le_bytes(self.bytes()?)),
-            12 => Field::F64(f64::from_le_bytes(self.bytes()?)),
+            10 => self.u64()?.into(),
+            11 => i64::from_le_bytes(self.bytes()?).into(),
+            12 => f64::from_le_bytes(self.bytes()?).into(),
             _ => bail!("a field has type {kind}, which no version has"),
         })
-    }
-}
-
-/// Integers are stored in many widths.
-pub(super) fn integer(field: &Field) -> Option<u64> {
-    match *field {
-        Field::U8(value) => Some(value.into()),
-        Field::U16(value) => Some(value.into()),
-        Field::U32(value) => Some(value.into()),
-        Field::U64(value) => Some(value),
-        Field::I8(value) => value.try_into().ok(),
-        Field::I16(value) => value.try_into().ok(),
-        Field::I32(value) => value.try_into().ok(),
-        Field::I64(value) => value.try_into().ok(),
-        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use candle_core::quantized::GgmlDType;
+    use serde_json::json;
 
     use super::*;
 
@@ -231,9 +218,8 @@ mod tests {
     #[test]
     fn a_header_is_read() {
         let Header { fields, tensors } = read(&file()).unwrap();
-        assert_eq!(fields["general.architecture"].to_string().unwrap(), "llama");
-        let lists = fields["lists"].to_vec().unwrap();
-        assert!(matches!(lists[0].to_vec().unwrap()[..], [Field::I16(7), Field::I16(-7)]));
+        assert_eq!(fields["general.architecture"], "llama");
+        assert_eq!(fields["lists"], json!([[7, -7]]));
         let [a, b] = &tensors[..] else { panic!("{} tensors", tensors.len()) };
         assert_eq!(
             (a.name.as_str(), &a.shape[..], a.stored, a.length),

@@ -11,25 +11,21 @@ mod splits;
 mod tokenizer;
 mod types;
 
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::GgmlDType;
-use candle_core::quantized::gguf_file::Value as Field;
+use serde_json::{Map, Value};
 
 pub(super) use architectures::Architecture;
 pub(super) use blocks::Blocks;
-use header::{Header, ListedTensor, integer};
+use header::{Header, ListedTensor};
 pub(super) use types::StoredType;
 
 /// The extension of such files.
 pub(super) const ENDING: &str = "gguf";
-
-const EMBEDDING: &str = "model.embed_tokens.weight";
-const OUTPUT: &str = "lm_head.weight";
 
 /// Llama 3.1's factors of positions, a tensor that checkpoints of transformers do not have.
 const FACTORS: &str = "rope_freqs.weight";
@@ -40,25 +36,14 @@ const MOST_FACTORS: usize = 1 << 14;
 
 /// The header of a file.
 pub(super) struct Gguf {
-    pub fields: HashMap<String, Field>,
+    pub fields: Map<String, Value>,
     pub architecture: &'static Architecture,
-    pub tensors: Vec<StoredTensor>,
+    /// By the names that checkpoints of transformers give them.
+    pub tensors: Vec<ListedTensor>,
     /// What the frequencies of positions are divided by, if the file says.
     pub rope_factors: Option<Vec<f32>>,
     /// The same in long texts and in others, where that differs.
     pub long_rope_factors: Option<[Vec<f32>; 2]>,
-}
-
-/// Where a tensor is in the file, and how it is stored.
-pub(super) struct StoredTensor {
-    /// As a checkpoint of transformers calls it.
-    pub name: String,
-    pub shape: Vec<usize>,
-    pub stored: StoredType,
-    pub start: u64,
-    pub length: usize,
-    /// Heads whose rows the converter put into another order.
-    pub permuted_heads: Option<usize>,
 }
 
 impl Gguf {
@@ -88,15 +73,15 @@ impl Gguf {
         let is_setting = |name: &str| name == FACTORS || LONG_FACTORS.contains(&name);
         let tensors = tensors.into_iter().filter(|tensor| !is_setting(&tensor.name));
         gguf.tensors = tensors
-            .map(|ListedTensor { name, shape, stored, start, length }| {
-                let permuted_heads = match name.split('.').nth(2) {
+            .map(|tensor| {
+                let permuted_heads = match tensor.name.split('.').nth(2) {
                     _ if !architecture.permutes => None,
                     Some("attn_q") => Some(heads as usize),
                     Some("attn_k") => Some(kv_heads as usize),
                     _ => None,
                 };
-                let name = architecture.name_in_checkpoint(&name);
-                StoredTensor { name, shape, stored, start, length, permuted_heads }
+                let name = architecture.name_in_checkpoint(&tensor.name);
+                ListedTensor { name, permuted_heads, ..tensor }
             })
             .collect();
         Ok(gguf)
@@ -106,17 +91,17 @@ impl Gguf {
         text(&self.fields, name)
     }
 }
-fn text<'f>(fields: &'f HashMap<String, Field>, name: &str) -> Result<&'f str> {
+fn text<'f>(fields: &'f Map<String, Value>, name: &str) -> Result<&'f str> {
     match fields.get(name) {
-        Some(Field::String(text)) => Ok(text),
+        Some(Value::String(text)) => Ok(text),
         Some(_) => bail!("{name} in its metadata is no text"),
         None => bail!("the text {name} is missing from its metadata"),
     }
 }
 
 /// Checks that the file is a whole model.
-fn check_kind(fields: &HashMap<String, Field>) -> Result<()> {
-    let number = |name: &str| fields.get(name).and_then(integer);
+fn check_kind(fields: &Map<String, Value>) -> Result<()> {
+    let number = |name: &str| fields.get(name).and_then(Value::as_u64);
     if let Some(parts) = number("split.count").filter(|parts| *parts > 1) {
         let part = number("split.no").unwrap_or(0).saturating_add(1);
         bail!(

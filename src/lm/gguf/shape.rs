@@ -1,12 +1,12 @@
 //! The shape of the network in a GGUF file.
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::quantized::gguf_file::Value as Field;
 use serde_json::{Value, json};
 
 use super::super::config::ModelShape;
 use super::super::rope_shape::RopeScaling;
-use super::{EMBEDDING, Gguf, OUTPUT, integer};
+use super::super::weights::{EMBEDDING, OUTPUT};
+use super::Gguf;
 
 const INSTEAD: &str = "use the safetensors checkpoint of a model without it";
 
@@ -73,7 +73,8 @@ impl Gguf {
         if width.is_none() && self.optional("expert_count")?.is_none() {
             self.number("feed_forward_length")?;
         }
-        let token = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer);
+        let token =
+            |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(Value::as_u64);
         let mut config = json!({
             "hidden_size": self.number("embedding_length")?,
             "intermediate_size": width,
@@ -86,12 +87,13 @@ impl Gguf {
             "rms_norm_eps": self.real("attention.layer_norm_rms_epsilon")?,
             "rope_theta": self.real("rope.freq_base")?.unwrap_or(10_000.0),
             "rope_scaling": self.rope_scaling()?,
+            "sliding_window": self.window()?,
             "tie_word_embeddings": !self.tensors.iter().any(|tensor| tensor.name == OUTPUT),
             "bos_token_id": token("bos"),
             "eos_token_id": self.stop_tokens(),
         });
-        if let (Some(config), Value::Object(own)) = (config.as_object_mut(), (self.architecture.config)(self)?) {
-            config.extend(own);
+        if let Some(config) = config.as_object_mut() {
+            config.extend(self.architecture.config(self)?);
         }
         Ok(config)
     }
@@ -103,24 +105,15 @@ impl Gguf {
 
     /// Heads, and heads of keys and values.
     pub fn heads(&self) -> Result<(u64, u64)> {
-        let (all, of_keys) = ("attention.head_count", "attention.head_count_kv");
-        let heads = self.number(all)?;
-        let kv_heads = if self.optional(of_keys)?.is_some() { self.number(of_keys)? } else { heads };
-        ensure!(
-            heads.is_multiple_of(kv_heads),
-            "{} is {heads}, no multiple of {}, which is {kv_heads}",
-            self.key(all),
-            self.key(of_keys)
-        );
-        Ok((heads, kv_heads))
+        let (heads, of_keys) = (self.number("attention.head_count")?, "attention.head_count_kv");
+        Ok((heads, if self.optional(of_keys)?.is_some() { self.number(of_keys)? } else { heads }))
     }
 
     fn check_attention(&self) -> Result<()> {
         let scale = self.real("attention.scale")?.unwrap_or(0.0);
         ensure!(scale == 0.0, "it scales attention by {scale} ({}); {INSTEAD}", self.key("attention.scale"));
-        let causal = self.fields.get(&self.key("attention.causal"));
         ensure!(
-            !matches!(causal, Some(Field::Bool(false))),
+            self.fields.get(&self.key("attention.causal")) != Some(&false.into()),
             "its attention is not causal ({}): it is no language model",
             self.key("attention.causal")
         );
@@ -189,12 +182,12 @@ impl Gguf {
         let key = self.key(name);
         match self.fields.get(&key) {
             None => Ok(None),
-            Some(Field::Array(_)) if !self.architecture.name.starts_with("gemma") => {
+            Some(Value::Array(_)) if !self.architecture.name.starts_with("gemma") => {
                 bail!("{key} has a number for each layer; layers of different shapes are not computed here")
             }
-            Some(Field::Array(_)) => Ok(self.by_layer(name)?.and_then(|layers| layers.first().copied())),
+            Some(Value::Array(_)) => Ok(self.by_layer(name)?.and_then(|layers| layers.first().copied())),
             Some(field) => {
-                integer(field).map(Some).with_context(|| format!("{key} in its metadata is no whole number"))
+                field.as_u64().map(Some).with_context(|| format!("{key} in its metadata is no whole number"))
             }
         }
     }
@@ -202,18 +195,14 @@ impl Gguf {
     /// A number for each layer, where the file has such a list.
     pub fn by_layer(&self, name: &str) -> Result<Option<Vec<u64>>> {
         let key = self.key(name);
-        let Some(Field::Array(layers)) = self.fields.get(&key) else { return Ok(None) };
-        let numbers = layers.iter().map(integer).collect::<Option<Vec<_>>>();
+        let Some(Value::Array(layers)) = self.fields.get(&key) else { return Ok(None) };
+        let numbers = layers.iter().map(Value::as_u64).collect::<Option<Vec<_>>>();
         Ok(Some(numbers.with_context(|| format!("{key} in its metadata is no list of whole numbers"))?))
     }
 
     pub fn real(&self, name: &str) -> Result<Option<f64>> {
         let key = self.key(name);
-        match self.fields.get(&key) {
-            None => Ok(None),
-            Some(Field::F32(number)) => Ok(Some((*number).into())),
-            Some(Field::F64(number)) => Ok(Some(*number)),
-            Some(_) => bail!("{key} in its metadata is no real number"),
-        }
+        let number = self.fields.get(&key).map(|field| field.as_f64().context("no real number"));
+        number.transpose().with_context(|| format!("{key} in its metadata"))
     }
 }

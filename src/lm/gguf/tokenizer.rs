@@ -1,6 +1,7 @@
 //! The tokenizer of a GGUF file: byte-level BPE from its merges, or SentencePiece BPE from its scores.
 
 use std::collections::HashMap;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
@@ -8,7 +9,8 @@ use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
 use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
-use super::{EMBEDDING, Gguf, integer, splits};
+use super::super::weights::EMBEDDING;
+use super::{Gguf, splits};
 
 /// Kinds of tokens.
 const NORMAL: u64 = 1;
@@ -67,7 +69,8 @@ impl Gguf {
             bos.is_some() || !adds_bos,
             "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
         );
-        let tokenizer = Tokenizer::new(inner, bos, adds_bos, parts.adds_space);
+        let space_unknown = parts.adds_space;
+        let tokenizer = Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() };
         self.embedding_rows().map_or(Ok(()), |rows| tokenizer.check_vocabulary(rows))?;
         Ok(tokenizer)
     }
@@ -76,13 +79,13 @@ impl Gguf {
     pub fn tokenizer_config(&self) -> Result<Value> {
         let tokens = self.texts("tokenizer.ggml.tokens")?;
         let text = |name: &str| anyhow::Ok(self.special_token(name, tokens.len())?.map(|id| tokens[id as usize]));
-        let template = self.fields.get("tokenizer.chat_template").and_then(|field| field.to_string().ok());
+        let template = self.fields.get("tokenizer.chat_template").and_then(Value::as_str);
         Ok(json!({"bos_token": text("bos")?, "eos_token": text("eos")?, "chat_template": template}))
     }
 
     /// Tokens that end a text, a turn or a message.
     pub fn stop_tokens(&self) -> Vec<u64> {
-        let id = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(integer);
+        let id = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(Value::as_u64);
         ["eos", "eot", "eom"].into_iter().filter_map(id).collect()
     }
 
@@ -116,9 +119,10 @@ impl Gguf {
 
     /// As transformers converts a SentencePiece model of Llama 2 or Gemma.
     fn sentence_piece(&self, vocabulary: &Vocabulary) -> Result<Parts> {
-        let scores = self.fields.get("tokenizer.ggml.scores").and_then(|field| field.to_vec().ok());
+        let scores = self.fields.get("tokenizer.ggml.scores").and_then(Value::as_array);
         let scores = scores.context("the list tokenizer.ggml.scores is missing from its metadata")?;
-        let scores: Vec<f32> = scores.iter().map(|score| score.to_f32()).collect::<Result<_, _>>()?;
+        let scores: Option<Vec<f64>> = scores.iter().map(Value::as_f64).collect();
+        let scores = scores.context("tokenizer.ggml.scores is no list of numbers")?;
         ensure!(
             scores.len() == vocabulary.tokens.len(),
             "tokenizer.ggml.scores has {} entries, tokenizer.ggml.tokens {}",
@@ -156,16 +160,8 @@ impl Gguf {
 
     fn vocabulary(&self) -> Result<Vocabulary<'_>> {
         let tokens = self.texts("tokenizer.ggml.tokens")?;
-        if let Some(rows) = self.embedding_rows() {
-            ensure!(
-                tokens.len() <= rows,
-                "tokenizer.ggml.tokens has {} tokens, but tensor token_embd.weight has only {rows} rows: the tokenizer belongs \
-                 to another model",
-                tokens.len()
-            );
-        }
-        let kinds = match self.fields.get("tokenizer.ggml.token_type").and_then(|field| field.to_vec().ok()) {
-            Some(kinds) => kinds.iter().map(|kind| integer(kind).unwrap_or(NORMAL)).collect(),
+        let kinds = match self.fields.get("tokenizer.ggml.token_type").and_then(Value::as_array) {
+            Some(kinds) => kinds.iter().map(|kind| kind.as_u64().unwrap_or(NORMAL)).collect(),
             None => vec![NORMAL; tokens.len()],
         };
         ensure!(
@@ -187,7 +183,7 @@ impl Gguf {
     fn special_token(&self, name: &str, tokens: usize) -> Result<Option<u32>> {
         let field = format!("tokenizer.ggml.{name}_token_id");
         let Some(value) = self.fields.get(&field) else { return Ok(None) };
-        let id = integer(value).and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < tokens);
+        let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < tokens);
         id.map(Some)
             .with_context(|| format!("{field} is {value:?}, and tokenizer.ggml.tokens has {tokens} tokens"))
     }
@@ -197,16 +193,14 @@ impl Gguf {
     }
 
     fn flag(&self, name: &str) -> Option<bool> {
-        self.fields.get(&format!("tokenizer.ggml.{name}")).and_then(|field| field.to_bool().ok())
+        self.fields.get(&format!("tokenizer.ggml.{name}")).and_then(Value::as_bool)
     }
 
     fn texts(&self, name: &str) -> Result<Vec<&str>> {
-        let list = self.fields.get(name).and_then(|field| field.to_vec().ok());
+        let list = self.fields.get(name).and_then(Value::as_array);
         let list = list.with_context(|| format!("the list {name} is missing from its metadata"))?;
-        list.iter()
-            .map(|text| Ok(text.to_string()?.as_str()))
-            .collect::<Result<_>>()
-            .with_context(|| name.to_owned())
+        let texts = list.iter().map(Value::as_str).collect::<Option<_>>();
+        texts.with_context(|| format!("{name} is no list of texts"))
     }
 }
 
@@ -222,7 +216,7 @@ impl<'f> Vocabulary<'f> {
 
     /// Every way to join two tokens into a third, as transformers derives them: the highest score of the third first; of
     /// one token's ways, that of the lowest numbers.
-    fn merges(&self, scores: &[f32]) -> Result<Merges> {
+    fn merges(&self, scores: &[f64]) -> Result<Merges> {
         let mut ways = Vec::new();
         for (id, token) in self.of_kinds(&[NORMAL]) {
             let cuts = token.char_indices().skip(1).map(|(at, _)| token.split_at(at));

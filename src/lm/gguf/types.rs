@@ -1,7 +1,9 @@
 //! The types of tensors in GGUF files, and what is said of those that cannot be read.
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use candle_core::quantized::GgmlDType;
+
+const INSTEAD: &str = "\nhint: use a Q8_0 or Q4_K_M file (llama.cpp's llama-quantize makes one from the F16 file), or the safetensors checkpoint";
 
 /// How a tensor is stored: as one of the types that candle knows, or in MXFP4, blocks of 32 numbers of 4 bits with a power of two
 /// (OCP Microscaling Formats 1.0).
@@ -11,55 +13,16 @@ pub(in crate::lm) enum StoredType {
     Mxfp4,
 }
 
-/// Numbers of ggml's types.
-const READ: [(u32, StoredType); 16] = [
-    (0, StoredType::Ggml(GgmlDType::F32)),
-    (1, StoredType::Ggml(GgmlDType::F16)),
-    (2, StoredType::Ggml(GgmlDType::Q4_0)),
-    (3, StoredType::Ggml(GgmlDType::Q4_1)),
-    (6, StoredType::Ggml(GgmlDType::Q5_0)),
-    (7, StoredType::Ggml(GgmlDType::Q5_1)),
-    (8, StoredType::Ggml(GgmlDType::Q8_0)),
-    (9, StoredType::Ggml(GgmlDType::Q8_1)),
-    (10, StoredType::Ggml(GgmlDType::Q2K)),
-    (11, StoredType::Ggml(GgmlDType::Q3K)),
-    (12, StoredType::Ggml(GgmlDType::Q4K)),
-    (13, StoredType::Ggml(GgmlDType::Q5K)),
-    (14, StoredType::Ggml(GgmlDType::Q6K)),
-    (15, StoredType::Ggml(GgmlDType::Q8K)),
-    (30, StoredType::Ggml(GgmlDType::BF16)),
-    (39, StoredType::Mxfp4),
-];
+/// Those of candle's that are read.
+const READ: [GgmlDType; 15] = {
+    use GgmlDType::*;
+    [F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q8_1, Q2K, Q3K, Q4K, Q5K, Q6K, Q8K]
+};
 
-/// Those that are not read here, with their names, also those that llama.cpp has given up.
-const REFUSED: [(u32, &str); 26] = [
-    (4, "Q4_2"),
-    (5, "Q4_3"),
-    (16, "IQ2_XXS"),
-    (17, "IQ2_XS"),
-    (18, "IQ3_XXS"),
-    (19, "IQ1_S"),
-    (20, "IQ4_NL"),
-    (21, "IQ3_S"),
-    (22, "IQ2_S"),
-    (23, "IQ4_XS"),
-    (24, "I8"),
-    (25, "I16"),
-    (26, "I32"),
-    (27, "I64"),
-    (28, "F64"),
-    (29, "IQ1_M"),
-    (31, "Q4_0_4_4"),
-    (32, "Q4_0_4_8"),
-    (33, "Q4_0_8_8"),
-    (34, "TQ1_0"),
-    (35, "TQ2_0"),
-    (36, "IQ4_NL_4_4"),
-    (37, "IQ4_NL_4_8"),
-    (38, "IQ4_NL_8_8"),
-    (40, "NVFP4"),
-    (41, "Q1_0"),
-];
+/// ggml's types in the order of their numbers, also those that are not read here and those that llama.cpp has given up.
+const NAMES: &str = "F32 F16 Q4_0 Q4_1 Q4_2 Q4_3 Q5_0 Q5_1 Q8_0 Q8_1 Q2_K Q3_K Q4_K Q5_K Q6_K Q8_K IQ2_XXS IQ2_XS IQ3_XXS IQ1_S \
+    IQ4_NL IQ3_S IQ2_S IQ4_XS I8 I16 I32 I64 F64 IQ1_M BF16 Q4_0_4_4 Q4_0_4_8 Q4_0_8_8 TQ1_0 TQ2_0 IQ4_NL_4_4 IQ4_NL_4_8 \
+    IQ4_NL_8_8 MXFP4 NVFP4 Q1_0";
 
 impl StoredType {
     /// The type with a number.
@@ -67,15 +30,12 @@ impl StoredType {
     /// # Errors
     /// One that is not read here.
     pub fn numbered(number: u32) -> Result<StoredType> {
-        if let Some((_, stored)) = READ.iter().find(|(known, _)| *known == number) {
-            return Ok(*stored);
-        }
-        let name = REFUSED.iter().find(|(known, _)| *known == number).map(|(_, name)| *name);
-        let name = name.map_or_else(|| format!("type {number}, which has no name here"), str::to_owned);
-        bail!(
-            "it is stored as {name}, which is not read here\nhint: use a Q8_0 or Q4_K_M file (llama.cpp's llama-quantize \
-             makes one from the F16 file), or the safetensors checkpoint"
-        )
+        let Some(name) = NAMES.split(' ').nth(number as usize) else {
+            bail!("it is stored as type {number}, which has no name here{INSTEAD}");
+        };
+        let mut read = READ.map(StoredType::Ggml).into_iter().chain([StoredType::Mxfp4]);
+        let stored = read.find(|stored| stored.name() == name);
+        stored.with_context(|| format!("it is stored as {name}, which is not read here{INSTEAD}"))
     }
 
     /// ggml's name, such as `Q4_K`.

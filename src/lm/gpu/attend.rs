@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 use candle_core::{DType, Tensor};
 
 use super::arena::{Arena, Piece};
-use super::cache::{CacheAddresses, GpuCache};
+use super::cache::GpuCache;
 use super::device::{Buffer, Gpu, Kernel, Launch};
 use super::launch::{Block, COPY_THREADS, Call, SCRATCH, launch};
 use super::params::{Layer, Text, bytes_of};
 use super::readers::{Readers, Reading};
-use crate::eviction::{CacheEntries, Eviction, Positions, ScanRule, Scanned};
+use crate::eviction::{CacheEntries, Eviction, ScanRule, Scanned};
 use crate::lm::attention::LayerTokens;
 use crate::lm::memory::BLOCK;
 use crate::vector;
@@ -48,7 +48,8 @@ pub(in crate::lm) struct GpuText<'a> {
 /// What a text needs in a call.
 struct Prepared<'a> {
     rule: Option<ScanRule>,
-    cache: CacheAddresses,
+    /// With the addresses of its cache.
+    cache: Text,
     /// Columns of all tables of the call.
     stride: usize,
     all_stride: usize,
@@ -84,6 +85,19 @@ struct Pieces {
     newest: Option<Piece>,
 }
 
+impl GpuText<'_> {
+    /// Its next rows, which are then no longer among its own.
+    fn next(&mut self, rows: usize) -> GpuText<'_> {
+        let lost = self.lost.take().map(|lost| lost.split_at_mut(rows));
+        let (lost, rest) = lost.unzip();
+        self.lost = rest;
+        self.first += rows;
+        self.rows -= rows;
+        let (log, first) = (self.log.as_deref_mut(), self.first - rows);
+        GpuText { entries: self.entries, cache: self.cache, log, is_long: self.is_long, first, rows, lost }
+    }
+}
+
 impl GpuAttention {
     pub fn new(gpu: Box<dyn Gpu>) -> GpuAttention {
         GpuAttention { gpu, reused: Mutex::default(), readers: Readers::default() }
@@ -103,38 +117,20 @@ impl GpuAttention {
     ///
     /// # Errors
     /// Errors of the device, its memory among them.
-    pub fn attend(&self, tokens: &LayerTokens<'_>, texts: Vec<GpuText<'_>>) -> Result<Tensor> {
+    pub fn attend(&self, tokens: &LayerTokens<'_>, mut texts: Vec<GpuText<'_>>) -> Result<Tensor> {
         let f32_of = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.contiguous();
         let (keys, values) = tokens.keys_and_values.context("a layer without a cache has none on the GPU")?;
         let projections = [f32_of(tokens.queries)?, f32_of(keys)?, f32_of(values)?];
         let out = Tensor::zeros(projections[0].shape(), DType::F32, projections[0].device())?;
-        let mut left: Vec<GpuText<'_>> = texts;
-        while !left.is_empty() {
+        while texts.iter().any(|text| text.rows > 0) {
             // An unbounded cache stops where forks will start.
-            let mut rest = Vec::new();
-            let mut now = Vec::new();
-            for text in &mut left {
+            let left = texts.iter_mut().filter(|text| text.rows > 0);
+            let parts = left.map(|text| {
                 text.entries.save_for_forks();
-                let rows = text.entries.next_fork_point(text.rows).unwrap_or(text.rows);
-                now.push(GpuText {
-                    entries: &mut *text.entries,
-                    cache: &mut *text.cache,
-                    log: text.log.as_deref_mut(),
-                    is_long: text.is_long,
-                    first: text.first,
-                    rows,
-                    lost: text.lost.as_deref_mut().map(|lost| &mut lost[..rows]),
-                });
-            }
-            let rows: Vec<usize> = now.iter().map(|text| text.rows).collect();
-            self.read(tokens, &projections, &out, now)?;
-            for (text, read) in left.into_iter().zip(rows) {
-                if read < text.rows {
-                    let lost = text.lost.map(|lost| &mut lost[read..]);
-                    rest.push(GpuText { first: text.first + read, rows: text.rows - read, lost, ..text });
-                }
-            }
-            left = rest;
+                text.next(text.entries.next_fork_point(text.rows).unwrap_or(text.rows))
+            });
+            let parts = parts.collect();
+            self.read(tokens, &projections, &out, parts)?;
         }
         Ok(out)
     }
@@ -188,7 +184,7 @@ impl GpuAttention {
         let block = BLOCK.min(rows);
         let scanned = text.entries.scanned();
         let frequencies = shape.rope.frequencies(text.is_long);
-        let pairs = frequencies.len();
+        let pairs = frequencies.pairs.len();
         let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
         let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
         let groups = rule.as_ref().map_or(1, |rule| rule.groups);
@@ -196,10 +192,12 @@ impl GpuAttention {
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
         let norms = tokens.norms.map(|norms| &norms[text.first * shape.heads.kv_heads..]);
         let new_priority = text.entries.new_priorities(rows, norms).filter(|_| rule.is_some());
+        let bounded = rule.as_ref();
+        let score = bounded.map(|rule| &rule.score);
         let pieces = Pieces {
             cos: arena.put(&tokens.angles.cos[range.clone()]),
             sin: arena.put(&tokens.angles.sin[range]),
-            frequencies: text.cache.rotated.as_ref().map(|_| arena.put(frequencies.pairs())),
+            frequencies: text.cache.rotated.as_ref().map(|_| arena.put(&frequencies.pairs)),
             query_scales: arena.put(&scales),
             queries: arena.scratch::<f32>(heads * block * dim),
             logits: arena.scratch::<f32>(heads * block * stride),
@@ -207,33 +205,25 @@ impl GpuAttention {
             sum: arena.scratch::<f32>(heads * block),
             mixed: arena.scratch::<f32>(heads * block * dim),
             all_logits: measures_loss
-                .then(|| arena.scratch::<f32>(shape.heads.per_kv_head() * block * all_stride)),
+                .then(|| arena.scratch::<f32>(heads / shape.heads.kv_heads * block * all_stride)),
             lost: measures_loss.then(|| arena.state(&vec![0.0_f32; rows])),
-            positions: rule.as_ref().map(|_| arena.state(&padded_lists(&scanned.positions, stride))),
-            alive: rule.as_ref().filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride)),
-            survivors: rule.as_ref().map(|_| arena.scratch::<u32>(groups * stride)),
-            moved: rule.as_ref().map(|_| arena.result::<u32>(groups * 2)),
-            victims: rule.as_ref().map(|_| arena.result::<i32>(rows * groups)),
+            positions: bounded.map(|_| arena.state(&padded_lists(&scanned.positions, stride))),
+            alive: bounded.filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride)),
+            survivors: bounded.map(|_| arena.scratch::<u32>(groups * stride)),
+            moved: bounded.map(|_| arena.result::<u32>(groups * 2)),
+            victims: bounded.map(|_| arena.result::<i32>(rows * groups)),
             priority: new_priority.as_ref().map(|_| {
                 let mut priorities = scanned.priorities.clone();
                 priorities.resize(groups, Vec::new());
                 arena.state(&padded_lists(&priorities, stride))
             }),
             new_priority: new_priority.map(|priorities| arena.put(&priorities)),
-            program: rule
-                .as_ref()
-                .filter(|rule| !rule.score.program.is_empty())
-                .map(|rule| arena.put(&rule.score.program)),
-            results: rule
-                .as_ref()
-                .filter(|rule| rule.score.results > 0)
-                .map(|rule| arena.scratch::<f32>(groups * rule.score.results * stride)),
-            received: scanned
-                .received
-                .iter()
-                .map(|received| arena.state(&padded_lists(received, stride)))
-                .collect(),
-            newest: rule.as_ref().filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride)),
+            program: score.filter(|score| !score.program.is_empty()).map(|score| arena.put(&score.program)),
+            results: score
+                .filter(|score| score.results > 0)
+                .map(|score| arena.scratch::<f32>(groups * score.results * stride)),
+            received: scanned.received.iter().map(|sums| arena.state(&padded_lists(sums, stride))).collect(),
+            newest: bounded.filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride)),
         };
         Ok(Prepared { rule, cache, stride, all_stride, pieces, scanned, text })
     }
@@ -258,7 +248,7 @@ impl GpuAttention {
             groups: groups as i32,
             kept_lists: (cache.kept.rows / groups) as i32,
             total_lists: (cache.totals.rows / groups) as i32,
-            ..of.text(cache, capacity)
+            ..of
         };
         gpu.upload(arena.at(table), bytes_of(&[text]))?;
         gpu.launch(Launch {
@@ -290,7 +280,7 @@ impl Prepared<'_> {
         let (q, kv) = (shape.heads.heads * shape.head_dim * float, shape.heads.kv_heads * shape.head_dim * float);
         let row = self.text.first + rows.start;
         let (pairs, groups) =
-            (shape.rope.frequencies(self.text.is_long).len(), rule.map_or(1, |rule| rule.groups));
+            (shape.rope.frequencies(self.text.is_long).pairs.len(), rule.map_or(1, |rule| rule.groups));
         let entries = &*self.text.entries;
         let is_last = rows.end == self.text.rows;
         let oldest = self.scanned.positions[0].first().map_or(entries.seen, |position| *position as usize);
@@ -306,7 +296,7 @@ impl Prepared<'_> {
             cos: arena.at(pieces.cos) + (rows.start * pairs * float) as u64,
             sin: arena.at(pieces.sin) + (rows.start * pairs * float) as u64,
             frequencies: arena.at_any(pieces.frequencies),
-            frequency_factor: shape.rope.frequencies(self.text.is_long).factor(),
+            frequency_factor: shape.rope.frequencies(self.text.is_long).factor,
             query_scales: arena.at(pieces.query_scales) + (rows.start * float) as u64,
             queries: arena.at(pieces.queries),
             logits: arena.at(pieces.logits),
@@ -344,7 +334,7 @@ impl Prepared<'_> {
             result_lists: rule.map_or(0, |rule| rule.score.results as i32),
             alive_is_shared: i32::from(alive.is_none()),
             oldest: (oldest + gone) as i32,
-            ..self.cache.text(self.text.cache, self.text.cache.capacity)
+            ..self.cache
         };
         // What entries have received lies with them.
         let of_scope = |piece: &Piece| Text { kept: arena.at(*piece), kept_stride: self.stride as i32, ..text };
@@ -418,33 +408,6 @@ impl Prepared<'_> {
     }
 }
 
-impl CacheAddresses {
-    /// A text with this cache.
-    fn text(self, cache: &GpuCache, capacity: usize) -> Text {
-        let CacheAddresses { keys, values, raw_keys, coordinates, rotations, all_keys, kept, totals } = self;
-        let kind = cache.rotated.as_ref().map_or(Positions::Absolute, |rotated| rotated.positions);
-        Text {
-            keys,
-            values,
-            raw_keys,
-            coordinates,
-            rotations,
-            all_keys,
-            kept,
-            totals,
-            capacity: capacity as i32,
-            all_capacity: cache.all_keys.as_ref().map_or(0, |(_, capacity)| *capacity as i32),
-            kept_stride: capacity as i32,
-            positions_kind: match kind {
-                Positions::Absolute => 0,
-                Positions::Slot => 1,
-                Positions::Squeezed => 2,
-            },
-            ..Text::default()
-        }
-    }
-}
-
 /// The blocks of a text's tokens: the first row of each, and the entries held before it. They end at multiples of [`BLOCK`] from
 /// the start of the text, however it is split into reads.
 fn blocks(text: &GpuText<'_>) -> Vec<(usize, usize)> {
@@ -463,8 +426,8 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         heads: shape.heads.heads as i32,
         kv_heads: shape.heads.kv_heads as i32,
         dim: shape.head_dim as i32,
-        pairs: shape.rope.frequencies(false).len() as i32,
-        softcap: shape.softcap().unwrap_or(0.0),
+        pairs: shape.rope.frequencies(false).pairs.len() as i32,
+        softcap: shape.model.attention_softcap.unwrap_or(0.0),
         pad: 0,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::device::{Buffer, Gpu, Rows};
-use super::params::{Address, bytes_of};
+use super::params::{Address, Text, bytes_of};
 use crate::eviction::{Heads, Positions, ScanRule};
 use crate::vector;
 
@@ -88,19 +88,6 @@ pub(super) struct RotatedTables {
     pub rotations: GpuTable,
 }
 
-/// Addresses of a cache's tables.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct CacheAddresses {
-    pub keys: Address,
-    pub values: Address,
-    pub raw_keys: Address,
-    pub coordinates: Address,
-    pub rotations: Address,
-    pub all_keys: Address,
-    pub kept: Address,
-    pub totals: Address,
-}
-
 impl GpuCache {
     /// An empty cache of a policy, or an unbounded one.
     pub fn new(
@@ -166,40 +153,48 @@ impl GpuCache {
         self.keep = Some((kept.to_vec(), self.capacity));
     }
 
-    /// The addresses of its tables, which are its own from now on and have `capacity` columns, of which `held` are in use.
+    /// A text with the addresses of its tables, which are its own from now on and have `capacity` columns, of which `held` are in use.
     pub(super) fn own(
         &mut self,
         gpu: &dyn Gpu,
         (held, capacity): (usize, usize),
         seen: usize,
         rows: usize,
-    ) -> Result<CacheAddresses> {
-        let mut of = CacheAddresses {
+    ) -> Result<Text> {
+        let mut text = Text {
             keys: self.keys.own(gpu, held, capacity)?,
             values: self.values.own(gpu, held, capacity)?,
-            ..CacheAddresses::default()
+            capacity: capacity as i32,
+            kept_stride: capacity as i32,
+            ..Text::default()
         };
         if let Some(rotated) = &mut self.rotated {
-            of.raw_keys = rotated.raw_keys.own(gpu, held, capacity)?;
-            of.coordinates = rotated.coordinates.own(gpu, held, capacity)?;
-            of.rotations = rotated.rotations.own(gpu, 1, 1)?;
+            text.raw_keys = rotated.raw_keys.own(gpu, held, capacity)?;
+            text.coordinates = rotated.coordinates.own(gpu, held, capacity)?;
+            text.rotations = rotated.rotations.own(gpu, 1, 1)?;
+            text.positions_kind = match rotated.positions {
+                Positions::Absolute => 0,
+                Positions::Slot => 1,
+                Positions::Squeezed => 2,
+            };
             if seen == 0 {
-                gpu.upload(of.rotations, bytes_of(&vec![0_i32; 2 * rotated.rotations.rows]))?;
+                gpu.upload(text.rotations, bytes_of(&vec![0_i32; 2 * rotated.rotations.rows]))?;
             }
         }
         if self.kept.rows > 0 {
-            of.kept = self.kept.own(gpu, held, capacity)?;
+            text.kept = self.kept.own(gpu, held, capacity)?;
         }
         if self.totals.rows > 0 {
-            of.totals = self.totals.own(gpu, held, capacity)?;
+            text.totals = self.totals.own(gpu, held, capacity)?;
         }
         if let Some((table, room)) = &mut self.all_keys {
             if seen + rows > *room {
                 *room = vector::padded((seen + rows).max(2 * *room));
             }
-            of.all_keys = table.own(gpu, seen, *room)?;
+            text.all_keys = table.own(gpu, seen, *room)?;
+            text.all_capacity = *room as i32;
         }
-        Ok(of)
+        Ok(text)
     }
 
     /// Bytes of keys and values.

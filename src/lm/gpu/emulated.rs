@@ -13,7 +13,6 @@ use sha2::{Digest, Sha256};
 
 use super::device::{Buffer, Factor, Gpu, Launch, Product, Rows};
 use super::params::{Address, Layer, Text};
-use crate::eviction::formula::LoweredInstruction;
 use crate::lm::product::{Right, product};
 
 /// How the kernels are compiled and run.
@@ -36,7 +35,6 @@ impl Default for Emulation {
 
 type Emulate =
     unsafe extern "C" fn(c_int, c_uint, c_uint, c_uint, usize, *const Layer, *const Text, c_int) -> *const c_char;
-type EmulatedSizes = unsafe extern "C" fn(*mut usize, *mut usize, *mut usize);
 
 /// Addresses are those of the host.
 #[derive(Debug)]
@@ -56,24 +54,10 @@ impl EmulatedGpu {
         #[expect(unsafe_code)]
         let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         ensure!(!handle.is_null(), "the emulated kernels {path:?} cannot be loaded: {}", loader_error());
-        let (emulate, sizes) = (symbol(handle, c"emulate")?, symbol(handle, c"emulated_sizes")?);
-        // SAFETY: emulation.cpp defines them with these types.
+        let emulate = symbol(handle, c"emulate")?;
+        // SAFETY: emulation.cpp defines it with this type.
         #[expect(unsafe_code)]
-        let (emulate, sizes) = unsafe {
-            (
-                std::mem::transmute::<*mut c_void, Emulate>(emulate),
-                std::mem::transmute::<*mut c_void, EmulatedSizes>(sizes),
-            )
-        };
-        let mut theirs = [0; 3];
-        let [layer, text, instruction] = &mut theirs;
-        // SAFETY: writes three numbers.
-        #[expect(unsafe_code)]
-        unsafe {
-            sizes(layer, text, instruction);
-        }
-        let own = [size_of::<Layer>(), size_of::<Text>(), size_of::<LoweredInstruction>()];
-        ensure!(theirs == own, "the kernels' structs have {theirs:?} bytes, and the program's {own:?}");
+        let emulate = unsafe { std::mem::transmute::<*mut c_void, Emulate>(emulate) };
         Ok(EmulatedGpu { library, emulate, descending: emulation.descending })
     }
 }

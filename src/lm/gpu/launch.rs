@@ -115,16 +115,11 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     launch(Kernel::Place, rows, all, COPY_THREADS, 0)?;
     for text in round.texts.iter().filter(|text| text.positions_kind == 0) {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
-        gpu.product(Product {
-            m: per_kv * rows,
-            n: (text.held as usize) + rows,
-            k: dim,
-            a: Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim },
-            b: Factor { address: text.keys, stride: dim, batch: capacity * dim },
-            b_is_transposed: true,
-            c: Factor { address: text.logits, stride, batch: per_kv * rows * stride },
-            batches: kv_heads,
-        })?;
+        let a = Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim };
+        let b = Factor { address: text.keys, stride: dim, batch: capacity * dim };
+        let c = Factor { address: text.logits, stride, batch: per_kv * rows * stride };
+        let (m, n, k) = (per_kv * rows, text.held as usize + rows, dim);
+        gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads })?;
     }
     for (kernel, part) in &round.parts {
         let texts = (round.first + part.start, part.len());
@@ -152,41 +147,23 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     }
     for text in &round.texts {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
-        gpu.product(Product {
-            m: per_kv * rows,
-            n: dim,
-            k: (text.held as usize) + rows,
-            a: Factor { address: text.logits, stride, batch: per_kv * rows * stride },
-            b: Factor { address: text.values, stride: dim, batch: capacity * dim },
-            b_is_transposed: false,
-            c: Factor { address: text.mixed, stride: dim, batch: per_kv * rows * dim },
-            batches: kv_heads,
-        })?;
+        let a = Factor { address: text.logits, stride, batch: per_kv * rows * stride };
+        let b = Factor { address: text.values, stride: dim, batch: capacity * dim };
+        let c = Factor { address: text.mixed, stride: dim, batch: per_kv * rows * dim };
+        let (m, n, k) = (per_kv * rows, dim, text.held as usize + rows);
+        gpu.product(Product { m, n, k, a, b, b_is_transposed: false, c, batches: kv_heads })?;
     }
     launch(Kernel::Outputs, rows, all, COPY_THREADS, 0)?;
     for index in round.losses.clone() {
         let text = &round.extra[index];
         let (rows, all_stride) = (text.rows as usize, text.all_stride as usize);
         let (kv_head, seen) = (text.kv_head as usize, text.seen as usize + rows);
-        let float = size_of::<f32>();
-        gpu.product(Product {
-            m: per_kv * rows,
-            n: seen,
-            k: dim,
-            a: Factor {
-                address: text.queries + (kv_head * per_kv * rows * dim * float) as u64,
-                stride: dim,
-                batch: 0,
-            },
-            b: Factor {
-                address: text.all_keys + (kv_head * text.all_capacity as usize * dim * float) as u64,
-                stride: dim,
-                batch: 0,
-            },
-            b_is_transposed: true,
-            c: Factor { address: text.all_logits, stride: all_stride, batch: 0 },
-            batches: 1,
-        })?;
+        let at = |table: Address, first: usize| table + (first * dim * size_of::<f32>()) as u64;
+        let queries = at(text.queries, kv_head * per_kv * rows);
+        let keys = at(text.all_keys, kv_head * text.all_capacity as usize);
+        let [a, b] = [queries, keys].map(|address| Factor { address, stride: dim, batch: 0 });
+        let c = Factor { address: text.all_logits, stride: all_stride, batch: 0 };
+        gpu.product(Product { m: per_kv * rows, n: seen, k: dim, a, b, b_is_transposed: true, c, batches: 1 })?;
         launch(Kernel::Loss, rows, (round.extra_first + index, 1), ROW_THREADS, SCRATCH)?;
     }
     let bounded = round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax);

@@ -3,6 +3,7 @@
 //! All compute a float by the same operations in the same order, so they give the same bits. `pulp` has what they need;
 //! where the processor adds up products of integers in one instruction, the compiler makes one of the two.
 
+use pulp::bytemuck::{Pod, Zeroable};
 use pulp::{NullaryFnOnce, cast};
 
 use super::PANEL;
@@ -12,24 +13,40 @@ use super::weights::Words;
 pub(super) trait Lanes: Copy {
     /// Rows whose sums fit into the registers.
     const ROWS: usize;
-    type Pairs: Copy;
-    type Sums: Copy;
-    type Floats: Copy;
+    type Pairs: Pod;
+    type Sums: Pod;
+    type Floats: Pod;
 
     /// Calls with the instruction set in use. What is called must be inlined.
     fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output;
-    fn zeros(self) -> (Self::Sums, Self::Floats);
-    fn words(self, words: &Words) -> Self::Pairs;
     /// `words << left >> right`, where the sign is kept or zeros are shifted in.
     fn integers(self, words: Self::Pairs, left: usize, right: usize, signed: bool) -> Self::Pairs;
     /// `sums + first * x.0 + second * x.1`. Modulo 2^32, which factors of the promised sizes do not reach.
     fn add_products(self, sums: Self::Sums, pairs: Self::Pairs, x: [i16; 2]) -> Self::Sums;
-    fn floats(self, numbers: &[f32; PANEL]) -> Self::Floats;
     /// `onto + sums * scales * scale`: a conversion, a product, and a product with its addition.
     fn add_scaled(self, onto: Self::Floats, sums: Self::Sums, scales: Self::Floats, scale: f32) -> Self::Floats;
     /// `onto + floats * scale`, rounded once.
     fn add_multiple(self, onto: Self::Floats, floats: Self::Floats, scale: f32) -> Self::Floats;
-    fn numbers(self, floats: Self::Floats) -> [f32; PANEL];
+
+    #[inline(always)]
+    fn zeros(self) -> (Self::Sums, Self::Floats) {
+        (Self::Sums::zeroed(), Self::Floats::zeroed())
+    }
+
+    #[inline(always)]
+    fn words(self, words: &Words) -> Self::Pairs {
+        cast(*words)
+    }
+
+    #[inline(always)]
+    fn floats(self, numbers: &[f32; PANEL]) -> Self::Floats {
+        cast(*numbers)
+    }
+
+    #[inline(always)]
+    fn numbers(self, floats: Self::Floats) -> [f32; PANEL] {
+        cast(floats)
+    }
 }
 
 /// Without vectors: the definition of the others.
@@ -45,16 +62,6 @@ impl Lanes for Plain {
     #[inline(always)]
     fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output {
         call.call()
-    }
-
-    #[inline(always)]
-    fn zeros(self) -> ([i32; PANEL], [f32; PANEL]) {
-        ([0; PANEL], [0.0; PANEL])
-    }
-
-    #[inline(always)]
-    fn words(self, words: &Words) -> Words {
-        *words
     }
 
     #[inline(always)]
@@ -75,11 +82,6 @@ impl Lanes for Plain {
     }
 
     #[inline(always)]
-    fn floats(self, numbers: &[f32; PANEL]) -> [f32; PANEL] {
-        *numbers
-    }
-
-    #[inline(always)]
     fn add_scaled(self, onto: [f32; PANEL], sums: [i32; PANEL], scales: [f32; PANEL], scale: f32) -> [f32; PANEL] {
         self.add_multiple(onto, std::array::from_fn(|lane| sums[lane] as f32 * scales[lane]), scale)
     }
@@ -87,11 +89,6 @@ impl Lanes for Plain {
     #[inline(always)]
     fn add_multiple(self, onto: [f32; PANEL], floats: [f32; PANEL], scale: f32) -> [f32; PANEL] {
         std::array::from_fn(|lane| floats[lane].mul_add(scale, onto[lane]))
-    }
-
-    #[inline(always)]
-    fn numbers(self, floats: [f32; PANEL]) -> [f32; PANEL] {
-        floats
     }
 }
 
@@ -155,16 +152,6 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        fn zeros(self) -> (i32x16, f32x16) {
-            (self.own.splat_i32x16(0), self.own.splat_f32x16(0.0))
-        }
-
-        #[inline(always)]
-        fn words(self, words: &Words) -> i16x32 {
-            cast(*words)
-        }
-
-        #[inline(always)]
         fn integers(self, words: i16x32, left: usize, right: usize, signed: bool) -> i16x32 {
             let (left, right) = (u64x2(left as u64, 0), u64x2(right as u64, 0));
             let words = self.own.shl_i16x32(words, left);
@@ -179,11 +166,6 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        fn floats(self, numbers: &[f32; PANEL]) -> f32x16 {
-            cast(*numbers)
-        }
-
-        #[inline(always)]
         fn add_scaled(self, onto: f32x16, sums: i32x16, scales: f32x16, scale: f32) -> f32x16 {
             self.add_multiple(onto, self.own.mul_f32s(self.own.convert_i32x16_to_f32x16(sums), scales), scale)
         }
@@ -191,11 +173,6 @@ pub(super) mod x86 {
         #[inline(always)]
         fn add_multiple(self, onto: f32x16, floats: f32x16, scale: f32) -> f32x16 {
             self.own.mul_add_f32s(floats, self.own.splat_f32x16(scale), onto)
-        }
-
-        #[inline(always)]
-        fn numbers(self, floats: f32x16) -> [f32; PANEL] {
-            cast(floats)
         }
     }
 
@@ -208,16 +185,6 @@ pub(super) mod x86 {
         #[inline(always)]
         fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output {
             self.vectorize(call)
-        }
-
-        #[inline(always)]
-        fn zeros(self) -> ([i32x8; 2], [f32x8; 2]) {
-            ([self.splat_i32x8(0); 2], [self.splat_f32s(0.0); 2])
-        }
-
-        #[inline(always)]
-        fn words(self, words: &Words) -> [i16x16; 2] {
-            cast(*words)
         }
 
         #[inline(always)]
@@ -239,11 +206,6 @@ pub(super) mod x86 {
         }
 
         #[inline(always)]
-        fn floats(self, numbers: &[f32; PANEL]) -> [f32x8; 2] {
-            cast(*numbers)
-        }
-
-        #[inline(always)]
         fn add_scaled(self, onto: [f32x8; 2], sums: [i32x8; 2], scales: [f32x8; 2], scale: f32) -> [f32x8; 2] {
             let scaled = |half: usize| self.mul_f32s(self.convert_i32x8_to_f32x8(sums[half]), scales[half]);
             self.add_multiple(onto, std::array::from_fn(scaled), scale)
@@ -253,11 +215,6 @@ pub(super) mod x86 {
         fn add_multiple(self, onto: [f32x8; 2], floats: [f32x8; 2], scale: f32) -> [f32x8; 2] {
             let scale = self.splat_f32s(scale);
             std::array::from_fn(|half| self.mul_add_f32s(floats[half], scale, onto[half]))
-        }
-
-        #[inline(always)]
-        fn numbers(self, floats: [f32x8; 2]) -> [f32; PANEL] {
-            cast(floats)
         }
     }
 }
@@ -279,16 +236,6 @@ pub(super) mod neon {
         #[inline(always)]
         fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output {
             self.vectorize(call)
-        }
-
-        #[inline(always)]
-        fn zeros(self) -> ([i32x4; 8], [f32x4; 4]) {
-            (cast([0_i32; 32]), [self.splat_f32s(0.0); 4])
-        }
-
-        #[inline(always)]
-        fn words(self, words: &Words) -> [i16x8; 4] {
-            cast(*words)
         }
 
         #[inline(always)]
@@ -321,11 +268,6 @@ pub(super) mod neon {
         }
 
         #[inline(always)]
-        fn floats(self, numbers: &[f32; PANEL]) -> [f32x4; 4] {
-            cast(*numbers)
-        }
-
-        #[inline(always)]
         fn add_scaled(self, onto: [f32x4; 4], sums: [i32x4; 8], scales: [f32x4; 4], scale: f32) -> [f32x4; 4] {
             let scaled = std::array::from_fn(|quarter| {
                 let [first, second] = [0, 1].map(|half| pulp::cast!(sums[2 * quarter + half]));
@@ -339,11 +281,6 @@ pub(super) mod neon {
         fn add_multiple(self, onto: [f32x4; 4], floats: [f32x4; 4], scale: f32) -> [f32x4; 4] {
             let scale = self.splat_f32s(scale);
             std::array::from_fn(|quarter| self.mul_add_f32s(floats[quarter], scale, onto[quarter]))
-        }
-
-        #[inline(always)]
-        fn numbers(self, floats: [f32x4; 4]) -> [f32; PANEL] {
-            cast(floats)
         }
     }
 }

@@ -155,7 +155,7 @@ fn multiply_to(
             let panel = if groups.len() > FEW { matrix.unpacked(panel, room) } else { matrix.panel(panel, room) };
             let y = &mut y[row * stride + first - outputs.start..];
             let mut to = Output { y, stride, outputs: PANEL.min(outputs.end - first) };
-            x.kernel().multiply(&panel, groups, &mut to);
+            x.kernel.multiply(&panel, groups, &mut to);
         }
         row += groups.len() * groups[0].rows;
     }

@@ -10,7 +10,7 @@ use crate::vector;
 /// Rows (rows, columns), in groups that are multiplied together. The last group may have rows of zeros.
 pub(in crate::lm) struct IntegerRows {
     pub rows: usize,
-    kernel: Kernel,
+    pub(super) kernel: Kernel,
     /// Whether the weights that they are multiplied with have more than 8 bits.
     for_wide: bool,
     blocks: usize,
@@ -59,10 +59,6 @@ impl IntegerRows {
     /// Whether they are as products with these weights need them.
     pub(super) fn fit(&self, weights: &IntegerMatrix) -> bool {
         self.for_wide == weights.is_wide()
-    }
-
-    pub(super) fn kernel(&self) -> Kernel {
-        self.kernel
     }
 
     pub(super) fn groups(&self) -> Vec<Group<'_>> {

@@ -20,13 +20,11 @@ const CONFIG: &str = "config.json";
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
-const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
-const CHAT_TEMPLATE: &str = "chat_template.jinja";
 /// How the name of a GGUF file ends.
 pub(super) const GGUF_END: &str = ".gguf";
 
 /// Paths of a checkpoint's files on this machine.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointFiles {
     pub config: PathBuf,
     /// One file, or the shards in the order of their names.
@@ -41,13 +39,6 @@ pub struct CheckpointFiles {
     pub has_other_tokenizer: bool,
 }
 
-/// Paths of a tokenizer's files on this machine.
-pub(super) struct TokenizerFiles {
-    file: PathBuf,
-    config: Option<PathBuf>,
-    chat_template: Option<PathBuf>,
-}
-
 impl CheckpointFiles {
     /// The files that determine results: the configuration, the weights and the tokenizer.
     pub(in crate::lm) fn digested(&self) -> impl Iterator<Item = &PathBuf> {
@@ -56,17 +47,11 @@ impl CheckpointFiles {
         [&self.config].into_iter().chain(weights).chain(&self.tokenizer)
     }
 
-    /// The checkpoint with another tokenizer, chat template included.
+    /// The checkpoint with the tokenizer of another, chat template included.
     #[must_use]
-    pub(super) fn with_tokenizer(self, tokenizer: TokenizerFiles) -> CheckpointFiles {
-        let TokenizerFiles { file, config, chat_template } = tokenizer;
-        CheckpointFiles {
-            tokenizer: Some(file),
-            tokenizer_config: config,
-            chat_template,
-            has_other_tokenizer: true,
-            ..self
-        }
+    pub(super) fn with_tokenizer(self, other: CheckpointFiles) -> CheckpointFiles {
+        let CheckpointFiles { tokenizer, tokenizer_config, chat_template, .. } = other;
+        CheckpointFiles { tokenizer, tokenizer_config, chat_template, has_other_tokenizer: true, ..self }
     }
 
     /// Identifies the checkpoint: the commit, or a digest, for which every file is read. Of another tokenizer also a digest.
@@ -141,28 +126,35 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
         return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.place)));
     }
 
-    let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
+    let config = snapshot.path(CONFIG)?;
+    let of_tokenizer = tokenizer_files(snapshot)?;
     Ok(CheckpointFiles {
-        config: snapshot.path(CONFIG)?,
-        tokenizer: optional(TOKENIZER)?,
-        tokenizer_config: optional(TOKENIZER_CONFIG)?,
-        generation_config: optional("generation_config.json")?,
-        chat_template: optional(CHAT_TEMPLATE)?,
+        config,
+        generation_config: optional(snapshot, "generation_config.json")?,
         weights: shards.iter().map(|name| snapshot.path(name)).collect::<Result<_>>()?,
         commit: snapshot.commit.clone(),
-        has_other_tokenizer: false,
+        ..of_tokenizer
+    })
+}
+
+fn optional(snapshot: &Snapshot<'_>, name: &str) -> Result<Option<PathBuf>> {
+    snapshot.has(name).then(|| snapshot.path(name)).transpose()
+}
+
+/// The files of a tokenizer, as far as there are any.
+fn tokenizer_files(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
+    Ok(CheckpointFiles {
+        tokenizer: optional(snapshot, TOKENIZER)?,
+        tokenizer_config: optional(snapshot, "tokenizer_config.json")?,
+        chat_template: optional(snapshot, "chat_template.jinja")?,
+        ..CheckpointFiles::default()
     })
 }
 
 /// A tokenizer without its model.
-pub(super) fn tokenizer_of(snapshot: &Snapshot<'_>) -> Result<TokenizerFiles> {
+pub(super) fn tokenizer_of(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     ensure!(snapshot.has(TOKENIZER), snapshot.missing(TOKENIZER));
-    let optional = |name: &str| snapshot.has(name).then(|| snapshot.path(name)).transpose();
-    Ok(TokenizerFiles {
-        file: snapshot.path(TOKENIZER)?,
-        config: optional(TOKENIZER_CONFIG)?,
-        chat_template: optional(CHAT_TEMPLATE)?,
-    })
+    tokenizer_files(snapshot)
 }
 
 /// A GGUF file among the files of a repository.
@@ -212,16 +204,7 @@ pub(super) fn of_file(file: &Path) -> Result<CheckpointFiles> {
 }
 
 fn gguf(file: PathBuf) -> CheckpointFiles {
-    CheckpointFiles {
-        weights: vec![file.clone()],
-        config: file,
-        tokenizer: None,
-        tokenizer_config: None,
-        generation_config: None,
-        chat_template: None,
-        commit: None,
-        has_other_tokenizer: false,
-    }
+    CheckpointFiles { weights: vec![file.clone()], config: file, ..CheckpointFiles::default() }
 }
 
 /// What `take` finds in a folder.

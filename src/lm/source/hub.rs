@@ -10,7 +10,7 @@ use anyhow::Result;
 use hf_hub::RepoType;
 use hf_hub::api::RepoInfo;
 
-use super::checkpoint::{CheckpointFiles, TokenizerFiles, gather, gguf_of, tokenizer_of};
+use super::checkpoint::CheckpointFiles;
 use super::download::Downloader;
 use super::hub_http::HubHttp;
 use super::repo::{HubRepo, RepoId, is_commit};
@@ -32,30 +32,15 @@ pub struct Hub<'a> {
 }
 
 impl Hub<'_> {
-    /// The checkpoint of a model repository at a branch, tag or commit, whose name was checked.
-    pub(super) fn checkpoint(&self, repo: &RepoId, revision: &str) -> Result<CheckpointFiles> {
-        // Without a tokenizer in the cache, ask the hub whether there is one.
-        self.in_model(repo, revision, gather, |files| files.tokenizer.is_some())
-    }
-
-    /// A GGUF file of a model repository.
-    pub(super) fn gguf(&self, repo: &RepoId, revision: &str, file: &str) -> Result<CheckpointFiles> {
-        self.in_model(repo, revision, |snapshot| gguf_of(snapshot, file), |_| true)
-    }
-
-    /// The tokenizer of a model repository.
-    pub(super) fn tokenizer(&self, repo: &RepoId, revision: &str) -> Result<TokenizerFiles> {
-        self.in_model(repo, revision, tokenizer_of, |_| true)
-    }
-
-    /// What `take` finds in a model repository. A commit never changes, so what is complete in the cache is taken from there.
-    fn in_model<T>(
+    /// What `take` finds in a model repository at a branch, tag or commit, whose name was checked. A commit never changes, so what is
+    /// complete in the cache is taken from there.
+    pub(super) fn in_model(
         &self,
         repo: &RepoId,
         revision: &str,
-        take: impl Fn(&Snapshot<'_>) -> Result<T>,
-        is_complete: impl Fn(&T) -> bool,
-    ) -> Result<T> {
+        take: impl Fn(&Snapshot<'_>) -> Result<CheckpointFiles>,
+        is_complete: impl Fn(&CheckpointFiles) -> bool,
+    ) -> Result<CheckpointFiles> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
         if is_commit(revision)
             && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))

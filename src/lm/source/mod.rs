@@ -65,11 +65,15 @@ impl ModelSource {
             }
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?, checkpoint::gather),
             ModelSource::File(text) => checkpoint::of_file(&expand_home(text)?),
-            ModelSource::Hub { repo, revision, file: None } => {
-                Hub { settings, progress }.checkpoint(repo, revision)
-            }
-            ModelSource::Hub { repo, revision, file: Some(file) } => {
-                Hub { settings, progress }.gguf(repo, revision, file)
+            ModelSource::Hub { repo, revision, file } => {
+                let hub = Hub { settings, progress };
+                match file {
+                    // Without a tokenizer in the cache, ask the hub whether there is one.
+                    None => hub.in_model(repo, revision, checkpoint::gather, |files| files.tokenizer.is_some()),
+                    Some(file) => {
+                        hub.in_model(repo, revision, |snapshot| checkpoint::gguf_of(snapshot, file), |_| true)
+                    }
+                }
             }
         }
         .with_context(|| format!("model `{self}`"))
@@ -84,7 +88,9 @@ impl ModelSource {
     ) -> Result<CheckpointFiles> {
         let found = match tokenizer {
             ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?, checkpoint::tokenizer_of),
-            ModelSource::Hub { repo, revision, .. } => Hub { settings, progress }.tokenizer(repo, revision),
+            ModelSource::Hub { repo, revision, .. } => {
+                Hub { settings, progress }.in_model(repo, revision, checkpoint::tokenizer_of, |_| true)
+            }
             _ => bail!("`{tokenizer}` is neither a folder nor a repository"),
         };
         let found = found.with_context(|| format!("tokenizer `{tokenizer}`"))?;

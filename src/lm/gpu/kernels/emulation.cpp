@@ -204,8 +204,3 @@ extern "C" const char *emulate(int kernel, unsigned grid_x, unsigned grid_y, uns
         }
     return nullptr;
 }
-
-// Sizes of the structs, by which the caller checks its own.
-extern "C" void emulated_sizes(size_t *layer, size_t *text, size_t *instruction) {
-    *layer = sizeof(Layer), *text = sizeof(Text), *instruction = sizeof(Instruction);
-}

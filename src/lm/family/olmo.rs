@@ -1,0 +1,38 @@
+//! OLMo 2 and 3, and OLMoE: norms of all queries and all keys of a token. transformers `models/olmo2`, `models/olmo3`, `models/olmoe`.
+
+use anyhow::{Result, ensure};
+
+use super::super::config::{HeadNorms, LayerNorms, ModelShape};
+use super::config::{Config, Defaults, windows_and_ropes};
+
+const NORMS: LayerNorms = LayerNorms { of_heads: HeadNorms::AllHeads, ..LayerNorms::OLMO };
+
+/// Norms after attention and MLP.
+pub(super) fn olmo2(config: &Config<'_>) -> Result<ModelShape> {
+    Ok(ModelShape { norms: NORMS, ..config.decoder(&Defaults::LLAMA)? })
+}
+
+/// As OLMo 2, with three layers with a window for one without, and only the latter's positions stretched.
+pub(super) fn olmo3(config: &Config<'_>) -> Result<ModelShape> {
+    let theta = config.positive("rope_theta")?.unwrap_or(500_000.0);
+    let shape = config.decoder(&Defaults { theta, ..Defaults::LLAMA })?;
+    let sliding = config.sliding(shape.layers, |layer| (layer + 1) % 4 != 0)?;
+    Ok(ModelShape {
+        ropes: config.ropes_by_type(theta, theta, shape.head_dim)?,
+        attention: windows_and_ropes(&sliding, config.window(Some(4096))?),
+        norms: NORMS,
+        ..shape
+    })
+}
+
+/// Experts, and norms before attention and MLP.
+pub(super) fn olmoe(config: &Config<'_>) -> Result<ModelShape> {
+    ensure!(
+        config.json["clip_qkv"].is_null(),
+        "it limits queries, keys and values (clip_qkv), which is not computed here"
+    );
+    let shape = config.decoder(&Defaults::LLAMA)?;
+    let experts = Some(config.experts(shape.layers, [64, 8, shape.intermediate])?);
+    let norms = LayerNorms { of_heads: HeadNorms::AllHeads, ..LayerNorms::LLAMA };
+    Ok(ModelShape { norms, experts, ..shape })
+}
