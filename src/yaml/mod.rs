@@ -7,5 +7,5 @@ mod check;
 mod read;
 pub mod schema;
 
-pub use check::{between, count, distinct, distinct_counts, limit, refuse};
+pub use check::{between, count, distinct, distinct_counts, limit, refuse, words};
 pub use read::{ConfigError, Location, Spanned, parse_yaml, read_file};

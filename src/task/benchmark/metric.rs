@@ -1,16 +1,17 @@
 //! `metric_list`: the metrics of a task, and how answers and likelihoods are scored with them.
 
 use anyhow::{Result, ensure};
-use fancy_regex::Regex;
-use serde_json::Value;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Deserialize;
 
-use super::definition::{OutputType, named};
-use super::filter;
+use super::definition::OutputType;
+use super::file::TaskFile;
+use super::filter::Pattern;
 use crate::format::did_you_mean;
 use crate::metric::{self, Letters, LongBenchMeasure};
 use crate::task::generation::Request;
 use crate::task::{longbench, math};
-use crate::yaml::{self, ConfigError, Location, Spanned};
+use crate::yaml::ConfigError;
 
 /// The tasks of RULER that ask a question, whose answer is right if it contains any of the targets.
 const QUESTIONS: [&str; 2] = ["qa_1", "qa_2"];
@@ -19,19 +20,41 @@ const QUESTIONS: [&str; 2] = ["qa_1", "qa_2"];
 #[derive(Clone, Debug)]
 pub struct TaskMetric {
     pub kind: Kind,
-    pub options: Options,
+    pub options: MetricYaml,
 }
 
-/// What `exact_match` ignores, and what `longbench` compares.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
+/// An entry of `metric_list`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MetricYaml {
+    #[schemars(schema_with = "names")]
+    pub metric: String,
+    /// Only the metric's own.
+    pub aggregation: Option<String>,
+    /// Not used: it is known.
+    #[expect(dead_code, reason = "a key of the harness that means nothing here")]
+    pub higher_is_better: Option<bool>,
+    /// Only of `exact_match`.
+    pub hf_evaluate: Option<bool>,
+    /// What `exact_match` ignores.
+    #[serde(default)]
+    pub ignore_case: bool,
+    #[serde(default)]
+    pub ignore_punctuation: bool,
+    #[serde(default)]
+    pub ignore_numbers: bool,
+    #[serde(default)]
+    pub regexes_to_ignore: Vec<Pattern>,
+    /// What `longbench` compares.
+    #[schemars(with = "Option<String>")]
     pub measure: Option<LongBenchMeasure>,
     /// Only an answer's first line that is not empty is scored.
+    #[serde(default)]
     pub first_line: bool,
-    pub regexes: Vec<Regex>,
-    pub case: bool,
-    pub punctuation: bool,
-    pub numbers: bool,
+}
+
+fn names(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": KINDS.map(|(name, ..)| name)})
 }
 
 /// The metrics that are known, by their names in files.
@@ -109,42 +132,32 @@ pub const KINDS: [(&str, Kind, &[OutputType], &str); 16] = [
     ("bits_per_byte", BitsPerByte, &[LoglikelihoodRolling], "its logarithm to base 2"),
 ];
 
-/// The measures of LongBench by their names in files.
-const MEASURES: [(&str, LongBenchMeasure); 6] = [
-    ("f1", LongBenchMeasure::F1),
-    ("rouge_l", LongBenchMeasure::RougeL),
-    ("class", LongBenchMeasure::Class),
-    ("paragraph", LongBenchMeasure::Paragraph),
-    ("count", LongBenchMeasure::Count),
-    ("code_line", LongBenchMeasure::CodeLine),
-];
-
 /// Checks a `metric_list`; without one, the harness' default of the output type.
 ///
 /// # Errors
 /// A metric that is unknown, that another output type has, or an option without a meaning.
-pub fn metrics(list: &Option<Spanned<Value>>, output: OutputType) -> Result<Vec<TaskMetric>, ConfigError> {
-    let plain = |kind| TaskMetric { kind, options: Options::default() };
-    let Some(Spanned { value, referenced }) = list.as_ref().filter(|list| !list.value.is_null()) else {
-        return Ok(match output {
-            GenerateUntil => vec![plain(ExactMatch)],
-            MultipleChoice => vec![plain(Acc), plain(AccNorm)],
-            Loglikelihood => vec![plain(Perplexity), plain(Acc)],
-            LoglikelihoodRolling => vec![plain(WordPerplexity), plain(BytePerplexity), plain(BitsPerByte)],
-        });
+pub fn metrics(file: &TaskFile, output: OutputType) -> Result<Vec<TaskMetric>, ConfigError> {
+    let plain = |kind: &Kind| TaskMetric { kind: *kind, options: MetricYaml::default() };
+    let default: &[Kind] = match output {
+        GenerateUntil => &[ExactMatch],
+        MultipleChoice => &[Acc, AccNorm],
+        Loglikelihood => &[Perplexity, Acc],
+        LoglikelihoodRolling => &[WordPerplexity, BytePerplexity, BitsPerByte],
     };
-    let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
-    if entries.is_empty() {
-        return yaml::refuse(*referenced, "`metric_list` is a list of metrics", "write [{metric: exact_match}]");
+    match &file.metric_list {
+        None => Ok(default.iter().map(plain).collect()),
+        Some(list) if list.is_empty() => {
+            file.refuse("metric_list", "`metric_list` is a list of metrics", "write [{metric: exact_match}]")
+        }
+        Some(list) => list.iter().map(|options| metric(file, options, output)).collect(),
     }
-    entries.iter().map(|entry| metric(entry, output, *referenced)).collect()
 }
 
-fn metric(entry: &Value, output: OutputType, place: Location) -> Result<TaskMetric, ConfigError> {
-    let refuse = |message: String, hint: String| yaml::refuse(place, message, hint);
-    let name = entry["metric"].as_str().unwrap_or_default();
-    let known: Vec<&str> =
-        KINDS.iter().filter(|(.., outputs, _)| outputs.contains(&output)).map(|kind| kind.0).collect();
+fn metric(file: &TaskFile, options: &MetricYaml, output: OutputType) -> Result<TaskMetric, ConfigError> {
+    let refuse = |message: String, hint: String| file.refuse("metric_list", message, hint);
+    let name = options.metric.as_str();
+    let of_output = KINDS.iter().filter(|(.., outputs, _)| outputs.contains(&output));
+    let known: Vec<&str> = of_output.map(|kind| kind.0).collect();
     let Some((_, kind, outputs, _)) = KINDS.iter().find(|(known, ..)| *known == name) else {
         let near = did_you_mean(name, known.iter().copied());
         return refuse(format!("the metric `{name}` is not known"), format!("{near}use {}", known.join(", ")));
@@ -152,47 +165,18 @@ fn metric(entry: &Value, output: OutputType, place: Location) -> Result<TaskMetr
     if !outputs.contains(&output) {
         return refuse(format!("`{name}` is no metric of this output type"), format!("use {}", known.join(", ")));
     }
-    let mut options = Options::default();
-    for (key, value) in entry.as_object().into_iter().flatten() {
-        match (key.as_str(), value) {
-            ("metric" | "higher_is_better", _) | (_, Value::Null) => {}
-            ("aggregation", Value::String(word)) if is_own_aggregation(*kind, word) => {}
-            ("ignore_case", Value::Bool(ignore)) => options.case = *ignore,
-            ("ignore_punctuation", Value::Bool(ignore)) => options.punctuation = *ignore,
-            ("ignore_numbers", Value::Bool(ignore)) => options.numbers = *ignore,
-            ("hf_evaluate", Value::Bool(false)) => {}
-            ("first_line", Value::Bool(first)) if *kind == LongBench => options.first_line = *first,
-            ("measure", Value::String(word)) if *kind == LongBench => {
-                let word = Spanned { value: word.clone(), referenced: place };
-                options.measure = Some(named("measure", &word, &MEASURES)?);
-            }
-            ("hf_evaluate", _) if *kind == ExactMatch => {}
-            ("regexes_to_ignore", Value::Array(patterns)) => {
-                for pattern in patterns {
-                    let text = super::python::str(pattern);
-                    match filter::pattern(&text) {
-                        Ok(regex) => options.regexes.push(regex),
-                        Err(error) => {
-                            return refuse(
-                                format!("the pattern {text} cannot be used: {error}"),
-                                "see Python's re".into(),
-                            );
-                        }
-                    }
-                }
-            }
-            _ => {
-                return refuse(
-                    format!("`{key}: {value}` has no meaning for `{name}`"),
-                    "exact_match has ignore_case, ignore_punctuation, ignore_numbers and regexes_to_ignore".into(),
-                );
-            }
-        }
+    let aggregation = options.aggregation.as_ref().filter(|word| !is_own_aggregation(*kind, word));
+    if let Some(aggregation) = aggregation {
+        let message = format!("`aggregation: {aggregation}` has no meaning for `{name}`");
+        return refuse(message, "leave it out".into());
+    }
+    if options.hf_evaluate == Some(true) && *kind != ExactMatch {
+        return refuse(format!("`hf_evaluate` has no meaning for `{name}`"), "leave it out".into());
     }
     if *kind == LongBench && options.measure.is_none() {
         return refuse("`longbench` has no measure".into(), "write {metric: longbench, measure: f1}".into());
     }
-    Ok(TaskMetric { kind: *kind, options })
+    Ok(TaskMetric { kind: *kind, options: options.clone() })
 }
 
 impl TaskMetric {
@@ -224,20 +208,20 @@ fn is_own_aggregation(kind: Kind, aggregation: &str) -> bool {
     }
 }
 
-impl Options {
+impl MetricYaml {
     /// A text without what is ignored.
     fn plain(&self, text: &str) -> String {
         let mut text = text.to_owned();
-        for regex in &self.regexes {
+        for Pattern(regex) in &self.regexes_to_ignore {
             text = regex.replace_all(&text, "").into_owned();
         }
-        if self.case {
+        if self.ignore_case {
             text = text.to_lowercase();
         }
-        if self.punctuation {
+        if self.ignore_punctuation {
             text.retain(|c| !c.is_ascii_punctuation());
         }
-        if self.numbers {
+        if self.ignore_numbers {
             text.retain(|c| !c.is_ascii_digit());
         }
         text

@@ -54,8 +54,8 @@ pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
 /// The metrics that a file may name, each with its output types and what it is.
 pub fn metrics() -> impl Iterator<Item = (&'static str, String, &'static str)> {
     metric::KINDS.iter().map(|(name, _, outputs, about)| {
-        let names = definition::OutputType::NAMES.iter().filter(|(_, output)| outputs.contains(output));
-        (*name, names.map(|(name, _)| *name).collect::<Vec<_>>().join(", "), *about)
+        let outputs = outputs.iter().map(|output| python::str(&serde_json::json!(output)));
+        (*name, outputs.collect::<Vec<_>>().join(", "), *about)
     })
 }
 

@@ -187,8 +187,11 @@ impl<'a> Prompts<'a> {
 
     /// A column of that name, or what the template makes of the row.
     pub fn value(&self, template: &Template, row: &Value) -> Result<Value> {
-        if self.columns.contains(template.source()) {
-            return Ok(row.get(template.source()).cloned().unwrap_or_default());
+        let column = template.source();
+        if self.columns.contains(column) {
+            let value = row.get(column).cloned();
+            return value
+                .with_context(|| format!("the row has no `{column}`; write it, as null if there is nothing"));
         }
         template.render(row).map(Value::String)
     }

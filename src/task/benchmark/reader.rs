@@ -9,11 +9,12 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::definition::Definition;
+use super::file::TaskFile;
 use super::rows::Rows;
 use crate::format::did_you_mean;
 use crate::task::spec::{PrepareContext, TaskSpec};
 use crate::task::{longbench, math, needle, questions, ruler};
-use crate::yaml::{self, ConfigError, Spanned};
+use crate::yaml::ConfigError;
 
 /// What makes rows.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
@@ -64,11 +65,11 @@ const READERS: &[(&str, New)] = &[
 ///
 /// # Errors
 /// A name or options that are unknown.
-pub fn reader(rows: &Spanned<Value>) -> Result<Arc<dyn Reader>, ConfigError> {
-    let refuse = |message: String, hint: String| yaml::refuse(rows.referenced, message, hint);
+pub fn reader(file: &TaskFile, rows: &Value) -> Result<Arc<dyn Reader>, ConfigError> {
+    let refuse = |message: String, hint: String| file.refuse("cache", message, hint);
     let names = || READERS.iter().map(|(name, _)| *name);
     let all = names().collect::<Vec<_>>().join(", ");
-    let (name, options) = match &rows.value {
+    let (name, options) = match rows {
         Value::String(name) => (name, Value::Null),
         Value::Object(one) if one.len() == 1 => {
             one.iter().map(|(name, options)| (name, options.clone())).next().expect("there is one")

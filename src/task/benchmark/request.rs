@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::definition::{CacheBlock, Definition, OutputType, Trivial};
+use super::cache::{CacheYaml, Trivial};
+use super::definition::{Definition, OutputType};
 use super::prompt::{Prompts, Question, RowPrompt};
 use super::python;
 use super::rows::Rows;
@@ -19,11 +20,6 @@ use crate::task::generation::{Continued, Cut, Prompt, Request};
 /// What a row asks. A length of 0 is that of the sweep.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
     let row = &rows.rows[at];
-    for column in rows.missing.get(&at).into_iter().flatten() {
-        if let Some((key, _)) = definition.templates().find(|(_, template)| template.uses(column)) {
-            bail!("the row has no `{column}`, which {key} uses; write it, as null if there is nothing");
-        }
-    }
     let question = prompts.question(row)?;
     let block = &definition.cache;
     let text = |template: &Template| prompts.value(template, row).map(|value| python::str(&value));
@@ -39,7 +35,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         let text = optional(template)?.filter(|text| !text.is_empty());
         text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is no number"))).transpose()
     };
-    let most = number("max_gen_toks", &block.max_new_tokens)?;
+    let most = number("max_gen_toks", &block.max_gen_toks)?;
     let length = number("row_length", &block.row_length)?.unwrap_or(0);
     let trivial = match &block.trivial {
         Some(Trivial::Text(template)) => text(template)?,
@@ -61,7 +57,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         slices,
         max_new_tokens: most,
         length,
-        cut: block.cut,
+        cut: block.cut(),
         keeps_header: header.is_none(),
         is_plain: block.is_plain,
         likelihood_after: block.likelihood_after.clone(),
@@ -85,7 +81,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         OutputType::GenerateUntil => {
             let (prompt, references) = (only(texts)?, targets());
             let request = Request { prompt, references, classes: choices, ..request };
-            let request = if block.cuts_whole { cut_as_a_whole(request, context.is_some()) } else { request };
+            let request = if block.cuts_whole() { cut_as_a_whole(request, context.is_some()) } else { request };
             definition.metrics.iter().try_for_each(|metric| metric.check(&request))?;
             request
         }
@@ -149,7 +145,7 @@ fn right(target: &Value, choices: &[String]) -> Vec<usize> {
 fn prompt(
     text: RowPrompt,
     context: Option<&str>,
-    block: &CacheBlock,
+    block: &CacheYaml,
     separator: &str,
     header: Option<&str>,
 ) -> Result<Prompt> {
@@ -157,7 +153,7 @@ fn prompt(
     let separator = separator.to_owned();
     let (own, document, rest) = match context.filter(|context| !context.is_empty()) {
         // Nothing may be lost.
-        None if block.cut == Cut::End => ("", "", text.as_str()),
+        None if block.cut() == Cut::End => ("", "", text.as_str()),
         None => (text.as_str(), "", ""),
         Some(context) => {
             let (own, rest) =

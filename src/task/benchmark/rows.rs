@@ -1,7 +1,7 @@
 //! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Component, Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -11,14 +11,11 @@ use super::splits::{self, Listed};
 use crate::bounded_read;
 use crate::lm::source::{Hub, RepoId, expand_home};
 use crate::parquet;
-use crate::task::data::utf8;
-use crate::task::questions;
+use crate::task::data::{is_archive, json_lines, names, text_of};
 use crate::task::spec::PrepareContext;
 
 /// The most bytes of a file.
 const MOST_BYTES: u64 = 1 << 31;
-/// The most bytes of a row of JSON: a context of tens of millions of tokens.
-const MOST_ROW: usize = 1 << 28;
 
 /// Rows, as JSON objects.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +25,6 @@ pub struct Rows {
     pub rows: Vec<Value>,
     /// The file and row of each, for errors.
     pub places: Vec<String>,
-    /// The columns that a row has not, where others have them.
-    pub missing: HashMap<usize, Vec<String>>,
 }
 
 /// Reads the rows of a split. `over` is a file, folder or data set that the sweep names in place of the task's own.
@@ -42,7 +37,6 @@ pub fn read(dataset: &Dataset, over: Option<&str>, split: &str, context: &Prepar
         rows.read_file(&path, dataset.field.as_deref())?;
     }
     ensure!(!rows.rows.is_empty(), "the split {split} has no rows");
-    rows.fill();
     Ok(rows)
 }
 
@@ -110,42 +104,23 @@ fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>)
 }
 
 impl Rows {
-    /// A column that a row has not is null there, as in a table.
-    fn fill(&mut self) {
-        for (at, row) in self.rows.iter_mut().enumerate() {
-            let Value::Object(fields) = row else { continue };
-            for column in self.columns.iter().filter(|column| fields.get(*column).is_none()).collect::<Vec<_>>() {
-                fields.insert(column.clone(), Value::Null);
-                self.missing.entry(at).or_default().push(column.clone());
-            }
-        }
-    }
-
-    fn read_file(&mut self, path: &Path, field: Option<&str>) -> Result<()> {
+    /// Adds the rows of a file; of JSON that is an object, those under the key `field`.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a row that is no object; file and row are named.
+    pub fn read_file(&mut self, path: &Path, field: Option<&str>) -> Result<()> {
         let name = path.display().to_string();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         if ending == "parquet" {
             return parquet::read_rows(path)?.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
         }
-        let (bytes, name, ending) = if ending == "zip" {
-            let inner = questions::names(path)?.into_iter().find(|name| is_rows(name));
-            let inner = inner.with_context(|| format!("{name} has no file of rows"))?;
-            let leads_out = Path::new(&inner).components().any(|part| !matches!(part, Component::Normal(_)));
-            ensure!(!leads_out, "{name}: the path {inner} leads out of the archive; pack it anew");
-            let (member, bytes) = questions::unpack(path, &[inner], MOST_BYTES)?;
-            let ending = member.rsplit('.').next().unwrap_or_default().to_lowercase();
-            (bytes, format!("{name}:{member}"), ending)
-        } else {
-            let bytes = bounded_read::bytes(path, MOST_BYTES)
-                .with_context(|| format!("cannot read the rows of {name}"))?;
-            (bytes, name, ending)
-        };
-        let text = utf8(bytes, &name)?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let inner = if is_archive(path) { names(path)?.into_iter().find(|name| is_rows(name)) } else { None };
+        let (text, name) = text_of(path, inner.as_slice(), MOST_BYTES)?;
+        let ending = name.rsplit('.').next().unwrap_or_default().to_lowercase();
         match ending.as_str() {
-            "csv" | "tsv" => self.read_table(text, if ending == "csv" { b',' } else { b'\t' }, &name),
+            "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),
             "txt" => text.lines().try_for_each(|line| self.push(serde_json::json!({"text": line}), &name)),
-            _ => self.read_json(text, field, &name),
+            _ => self.read_json(&text, field, &name),
         }
     }
 
@@ -162,12 +137,8 @@ impl Rows {
             };
             return rows.into_iter().try_for_each(|row| self.push(row, name));
         }
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let place = format!("{name}, line {}", number + 1);
-            ensure!(line.len() <= MOST_ROW, "{place}: a row has more than {MOST_ROW} bytes");
-            let row = serde_json::from_str(line).map_err(|error| {
-                anyhow::anyhow!("{place}: {}", error.to_string().replace(" at line 1 column", " at column"))
-            })?;
+        for line in json_lines(text, name) {
+            let (place, row) = line?;
             self.add(row, place)?;
         }
         Ok(())

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use super::definition::{Definition, OutputType};
-use super::filter::filtered;
 use super::metric::{self, Choice};
 use crate::metric::{MetricSum, Slice};
 use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
@@ -25,8 +24,8 @@ pub fn scorer(definitions: &[Arc<Definition>]) -> Scorer {
 /// The metrics of a written answer: of what the first filter leaves, and of each filter as a slice where there are several.
 fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSum> {
     let mut sums = Vec::new();
-    for (at, (name, chain)) in definition.filters.iter().enumerate() {
-        let answer = filtered(chain, text);
+    for (at, chain) in definition.filters.iter().enumerate() {
+        let answer = chain.apply(text);
         for metric in &definition.metrics {
             for (id, value) in metric::of_answer(metric, &answer, request) {
                 if at == 0 {
@@ -34,7 +33,7 @@ fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSu
                 }
                 if definition.filters.len() > 1 {
                     sums.push(
-                        MetricSum::new(id, value, 1.0).of_slice(Some(Slice::named("filter", name.as_str()))),
+                        MetricSum::new(id, value, 1.0).of_slice(Some(Slice::named("filter", chain.name.as_str()))),
                     );
                 }
             }

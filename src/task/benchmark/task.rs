@@ -158,7 +158,8 @@ fn spec(
     length: Option<usize>,
     write: WriteYaml,
 ) -> Result<TaskSpec, ConfigError> {
-    let length = length.or(definition.cache.length).unwrap_or(Texts::DEFAULT_LENGTH);
+    let own_length = definition.cache.length.map(|length| length as usize);
+    let length = length.or(own_length).unwrap_or(Texts::DEFAULT_LENGTH);
     // A task's name lives as long as the program, which has only those of its sweep.
     let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
     let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
@@ -167,7 +168,7 @@ fn spec(
     let (draws, stops) = (write.top_k.is_some() || write.top_p.is_some(), !write.stop.is_empty());
     let mut generation = write.check(length, default)?;
     if !draws && generation.samples() {
-        (generation.top_k, generation.top_p) = (of_file.top_k.map(|k| k as usize), of_file.top_p.map(Real));
+        (generation.top_k, generation.top_p) = (of_file.top_k, of_file.top_p.map(Real));
     }
     if !stops {
         generation.stop = of_file.until.clone();

@@ -13,6 +13,8 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, Serde, Value as JinjaValue, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 use minijinja_contrib::pycompat::unknown_method_callback;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::filter::python_strip;
@@ -28,7 +30,9 @@ const FUEL: u64 = 1_000_000;
 const STACK: usize = 256 << 20;
 
 /// A compiled template.
-#[derive(Clone)]
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
 pub struct Template {
     source: Arc<str>,
     environment: Arc<Environment<'static>>,
@@ -37,6 +41,14 @@ pub struct Template {
 impl std::fmt::Debug for Template {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.source)
+    }
+}
+
+impl TryFrom<String> for Template {
+    type Error = String;
+
+    fn try_from(source: String) -> Result<Template, String> {
+        Template::new(&source).map_err(|error| format!("the template cannot be used: {error:#}"))
     }
 }
 
@@ -81,12 +93,6 @@ impl Template {
         let template = self.environment.get_template("text").map_err(plainly)?;
         template.render_captured_to(Serde(row), Limited(&mut output)).map_err(plainly)?;
         Ok(String::from_utf8(output.into_inner())?)
-    }
-
-    /// Whether the template uses a column, by its name.
-    pub fn uses(&self, column: &str) -> bool {
-        let names = || Some(self.environment.get_template("text").ok()?.undeclared_variables(false));
-        *self.source == *column || names().is_some_and(|names| names.contains(column))
     }
 
     /// The template as it is written.

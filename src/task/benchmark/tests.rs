@@ -10,7 +10,6 @@ use sha2::{Digest, Sha256};
 
 use super::builtin;
 use super::definition::{self, Definition, Examples, OutputType};
-use super::filter::filtered;
 use super::prompt::{Prompts, RowPrompt};
 use super::python::{self, Random};
 use super::request::request;
@@ -95,8 +94,8 @@ fn answers_are_filtered_and_scored_as_in_the_harness() {
         let requests: Vec<_> =
             (0..rows.rows.len()).map(|at| request(&mut prompts, &definition, &rows, at).unwrap()).collect();
         for (at, answer, filter, left, score) in &expected.crafted {
-            let (_, chain) = definition.filters.iter().find(|(name, _)| name == filter).unwrap();
-            assert_eq!(filtered(chain, answer), *left, "{task} {filter} {answer:?}");
+            let chain = definition.filters.iter().find(|chain| chain.name == *filter).unwrap();
+            assert_eq!(chain.apply(answer), *left, "{task} {filter} {answer:?}");
             let of = |filter: &str| {
                 let sums = (scorer(std::slice::from_ref(&definition)).score)(answer, &requests[*at]);
                 let slice = (definition.filters.len() > 1).then(|| Slice::named("filter", filter));
@@ -227,20 +226,24 @@ fn a_mistake_is_named_with_its_file_and_line() {
         (KEYS.replace("doc_to_text", "description"), 0, "`doc_to_text` is missing"),
         (KEYS.replace(text, "[1]"), 6, "`doc_to_text` is no text"),
         (KEYS.replace("until", "untill"), 5, "did you mean `generate_until`?"),
-        (KEYS.replace("{{question}}", "{{question"), 6, "the template of `doc_to_text`"),
+        (KEYS.replace("{{question}}", "{{question"), 6, "the template cannot be used"),
         (KEYS.replace("f1", "f11"), 8, "the metric `f11` is not known"),
         (KEYS.replace("f1", "acc"), 8, "`acc` is no metric of this output type"),
-        (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases: true`"),
-        (before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"), 8, "`regexp`"),
+        (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases`; did you mean `ignore_case`?"),
+        (
+            before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"),
+            8,
+            "`regexp`; did you mean `regex`?",
+        ),
         (KEYS.replace("\"{{answer}}\"", "!function utils.target"), 7, "the Python function utils.target"),
         (before("class: utils.Task", "test_split"), 4, "`class` needs the harness itself"),
         (before("num_fewshot: 5", "output_type"), 5, "nothing to draw examples from"),
-        (before("fewshot_config: {sampler: balanced}", "output_type"), 5, "`\"balanced\"` is no sampler"),
+        (before("fewshot_config: {sampler: balanced}", "output_type"), 5, "unknown name `balanced`"),
         (before("cache: {cut: sideways}", "metric_list"), 8, "`sideways`"),
         (before("cache: {rows: mine}", "metric_list"), 8, "no code makes the rows `mine`"),
         (before("include: base.yaml", "task"), 1, "base.yaml is not there"),
         (before("test_split: test", "test_split"), 5, "`test_split` appears twice"),
-        (KEYS.replace("data_files", "data_fils"), 3, "`data_fils` of `dataset_kwargs`"),
+        (KEYS.replace("data_files", "data_fils"), 3, "`data_fils`; did you mean `data_files`?"),
     ] {
         let error = read(&file).unwrap_err();
         let place = error.place.map_or(0, |(line, _)| line);

@@ -14,12 +14,15 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 const MOST_BYTES: u64 = 4 << 30;
 
 /// A text without a byte order mark at its start and with line ends of one byte, however an editor saved it.
-pub fn clean(mut text: String) -> String {
+pub fn clean(text: String) -> String {
+    let text = without_mark(text);
+    if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }
+}
+
+/// A text without a byte order mark at its start.
+pub fn without_mark(mut text: String) -> String {
     if text.starts_with(BYTE_ORDER_MARK) {
         text.drain(..BYTE_ORDER_MARK.len_utf8());
-    }
-    if text.contains("\r\n") {
-        text = text.replace("\r\n", "\n");
     }
     text
 }

@@ -41,16 +41,13 @@ const SUBSETS: [(&str, bool); 16] = [
     ("repobench-p", true),
 ];
 
-/// Those in Chinese. The measures of most split Chinese words.
-const CHINESE: [&str; 5] = ["multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh"];
-
 /// Makes the rows of a subset of LongBench, which `dataset_name` names; with `_e` behind it, those of LongBench-E.
 ///
 /// # Errors
 /// Options: there are none.
 pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
     without_options(options)?;
-    Ok(Arc::new(Subset { most: usize::MAX }))
+    Ok(Arc::new(Subset))
 }
 
 /// Makes the rows of LongBench v2.
@@ -59,49 +56,39 @@ pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
 /// Options: there are none.
 pub fn reader_v2(options: &Value) -> Result<Arc<dyn Reader>> {
     without_options(options)?;
-    Ok(Arc::new(V2 { most: usize::MAX }))
+    Ok(Arc::new(V2))
 }
 
-/// The first rows of a subset.
+/// The rows of a subset.
 #[derive(Debug)]
-struct Subset {
-    most: usize,
-}
+struct Subset;
 
 impl Reader for Subset {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         let name = asked.definition.dataset.name.as_deref().unwrap_or_default();
         let (name, version) = name.strip_suffix("_e").map_or((name, Version::V1), |name| (name, Version::E));
-        let known = SUBSETS.iter().find(|(known, in_e)| *known == name && (*in_e || version == Version::V1));
-        let (subset, _) = known.with_context(|| {
-            let names: Vec<&str> = SUBSETS.iter().map(|(name, _)| *name).collect();
-            format!(
-                "`dataset_name` names no subset of LongBench; it is one of {}, with _e behind it for LongBench-E",
-                names.join(", ")
-            )
-        })?;
+        let known: Vec<&str> = version.subsets().collect();
+        ensure!(
+            known.contains(&name),
+            "`dataset_name` is one of {}, with _e behind it for LongBench-E",
+            known.join(", ")
+        );
         let path = files::path(&asked.dataset.parse()?, files::ARCHIVE, asked.context)?;
-        let found = files::subsets(&path, version, &[*subset])?;
-        let (_, place) = found.first().context("the subset has no file")?;
-        let (text, file) = place.read()?;
-        let rows = rows::rows(subset, without_mark(&text), &file, version == Version::E, self.most)?;
-        ensure!(!rows.rows.is_empty(), "{file} has no rows");
-        Ok(rows)
+        let (text, file) = files::read(&path, &files::file_name(name, version))
+            .with_context(|| format!("the subset {name} is not there; get it, or remove it from `subsets`"))?;
+        rows::rows(name, &text, &file, version == Version::E)
     }
 }
 
-/// The first rows of LongBench v2.
+/// The rows of LongBench v2.
 #[derive(Debug)]
-struct V2 {
-    most: usize,
-}
+struct V2;
 
 impl Reader for V2 {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         let path = files::path(&asked.dataset.parse()?, files::V2_FILE, asked.context)?;
-        let (text, file) = files::v2(&path)?;
-        let rows = v2::rows(without_mark(&text), &file, self.most)?;
-        ensure!(!rows.rows.is_empty(), "{file} has no rows");
+        let mut rows = Rows::default();
+        rows.read_file(&if path.is_dir() { path.join(files::V2_FILE) } else { path }, None)?;
         Ok(rows)
     }
 }
@@ -122,16 +109,20 @@ struct Subsets {
 impl Task for Subsets {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let path = files::path(&self.dataset, files::ARCHIVE, context)?;
-        let wanted: Vec<&str> = self.subsets.iter().filter(|_| self.are_named).map(|(name, _)| *name).collect();
-        let found = files::subsets(&path, self.version, &wanted)?;
-        let is_there = |subset: &str| found.iter().any(|(name, _)| *name == subset);
-        let there = self.subsets.iter().filter(|(name, _)| is_there(name));
-        let definitions = there.map(|(_, definition)| definition.clone()).collect();
+        let mut definitions = Vec::new();
+        for (subset, definition) in &self.subsets {
+            if self.are_named || files::find(&path, &files::file_name(subset, self.version))?.is_some() {
+                definitions.push(definition.clone());
+            }
+        }
+        ensure!(
+            !definitions.is_empty(),
+            "{} has none of LongBench's files, such as {}, and no {} of them",
+            path.display(),
+            files::file_name("qasper", self.version),
+            files::ARCHIVE
+        );
         let over = Some(self.dataset.to_string());
         Benchmark { definitions, over, samples: self.samples }.prepare(spec, context)
     }
-}
-
-fn without_mark(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
 }

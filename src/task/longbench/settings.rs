@@ -1,15 +1,13 @@
 //! The settings of `longbench`, as read and as checked.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{CHINESE, SUBSETS, Subset, Subsets, V2};
-use crate::format::did_you_mean;
+use super::{SUBSETS, Subsets};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
-use crate::task::data::{self, DataSource, Texts, check_source, published_sources};
+use crate::task::data::{self, Texts, check_source, published_sources};
 use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::{TaskSpec, limit_text};
 use crate::yaml::schema::{Named, setting};
@@ -36,6 +34,12 @@ impl Version {
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
         Version::WORDS[self as usize].0
+    }
+
+    /// Its subsets, in LongBench's order.
+    pub fn subsets(self) -> impl Iterator<Item = &'static str> {
+        let has = move |in_e: bool| self == Version::V1 || self == Version::E && in_e;
+        SUBSETS.iter().filter(move |(_, in_e)| has(*in_e)).map(|(name, _)| *name)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -78,14 +82,7 @@ impl LongBenchYaml {
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let forms = "a folder or file of LongBench (starting with ./, ../ or /), or a hub data set with its files, such \
                      as THUDM/LongBench or THUDM/LongBench-v2";
-        let dataset = check_source(&self.dataset, forms)?;
-        if !matches!(dataset, DataSource::Path(_) | DataSource::Hub(_)) {
-            return yaml::refuse(
-                self.dataset.referenced,
-                format!("`{dataset}` holds nothing of LongBench"),
-                format!("use {forms}"),
-            );
-        }
+        let dataset = check_source(&self.dataset, forms, &[])?;
         let version = self.version.unwrap_or_default();
         let subsets = chosen(&self.subsets, version)?;
         let is_v2 = version == Version::V2;
@@ -111,15 +108,12 @@ impl LongBenchYaml {
         ];
         let subset_names = if subsets.is_empty() { "all".to_owned() } else { subsets.join(",") };
         let selection = vec![("subsets", subset_names), ("samples", limit_text(samples))];
-        let most = samples.unwrap_or(usize::MAX);
         let prepared = |(name, mut definition): (&'static str, Definition)| {
             if is_v2 {
-                definition.reader = Some(Arc::new(V2 { most }));
                 return (name, Arc::new(definition));
             }
             let of_e = if version == Version::E { "_e" } else { "" };
             definition.dataset.name = Some(format!("{name}{of_e}"));
-            definition.reader = Some(Arc::new(Subset { most }));
             definition.cache.is_plain = !definition.cache.chat_template;
             if let Some(limit) = definition.generation.max_new_tokens.filter(|_| own_limits) {
                 definition.limit_answers(limit.min(generation.max_new_tokens));
@@ -127,17 +121,15 @@ impl LongBenchYaml {
             (name, Arc::new(definition))
         };
         let files: Vec<_> = files.into_iter().map(prepared).collect();
-        let new = |dataset: &DataSource| {
-            if is_v2 {
-                let definitions = files.into_iter().map(|(_, definition)| definition).collect();
-                let task = Benchmark { definitions, over: Some(dataset.to_string()), samples };
-                return TaskSpec::new("longbench", dataset, length, settings, task);
-            }
+        let spec = if is_v2 {
+            let definitions = files.into_iter().map(|(_, definition)| definition).collect();
+            let task = Benchmark { definitions, over: Some(dataset.to_string()), samples };
+            TaskSpec::new("longbench", dataset, length, settings, task)
+        } else {
             let are_named = !subsets.is_empty();
             let task = Subsets { dataset: dataset.clone(), version, subsets: files, are_named, samples };
             TaskSpec::new("longbench", dataset, length, settings, task)
         };
-        let spec = new(&dataset);
         Ok(TaskSpec { generation: Some(generation), selection, ..spec })
     }
 }
@@ -155,35 +147,10 @@ fn subset_names(_: &mut SchemaGenerator) -> Schema {
 
 /// The subsets of the sweep, in LongBench's order.
 fn chosen(names: &[Spanned<String>], version: Version) -> Result<Vec<&'static str>, ConfigError> {
-    let mut chosen = BTreeSet::new();
-    for name in names {
-        let place = name.referenced;
-        if version == Version::V2 {
-            return yaml::refuse(place, "LongBench v2 has no subsets", "remove `subsets`");
-        }
-        let known = || SUBSETS.iter().filter(|(_, in_e)| version != Version::E || *in_e).map(|(name, _)| *name);
-        if CHINESE.contains(&name.value.as_str()) {
-            return yaml::refuse(
-                place,
-                format!("`{}` is Chinese, and scores of Chinese text are not supported", name.value),
-                "remove it: most of their measures count words as the Python package jieba splits them",
-            );
-        }
-        let Some(at) = SUBSETS.iter().position(|(known, _)| *known == name.value) else {
-            let near = did_you_mean(&name.value, known());
-            let all: Vec<&str> = known().collect();
-            return yaml::refuse(
-                place,
-                format!("LongBench has no subset `{}`", name.value),
-                format!("{near}use some of {}", all.join(", ")),
-            );
-        };
-        if version == Version::E && !SUBSETS[at].1 {
-            return yaml::refuse(place, format!("LongBench-E has no `{}`", name.value), "remove it");
-        }
-        if !chosen.insert(at) {
-            return yaml::refuse(place, format!("`{}` is listed twice", name.value), "remove one of them");
-        }
+    if let Some(name) = names.first().filter(|_| version == Version::V2) {
+        return yaml::refuse(name.referenced, "LongBench v2 has no subsets", "remove `subsets`");
     }
-    Ok(chosen.into_iter().map(|at| SUBSETS[at].0).collect())
+    let known: Vec<&str> = version.subsets().collect();
+    let chosen = yaml::words("subsets", names, &known)?;
+    Ok(known.into_iter().filter(|name| chosen.contains(name)).collect())
 }

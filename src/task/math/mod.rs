@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition, without_options};
-use super::data::{self, DataSource, Texts, check_source, json_files, limit_embedded, problem_sources};
+use super::data::{self, DataSource, EMBEDDED, Texts, check_source, json_files, limit_embedded, problem_sources};
 use super::embedded::MOST_EMBEDDED_BOOKS;
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::{TaskSpec, limit_text};
@@ -54,11 +54,7 @@ impl MathYaml {
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let forms = "embedded, a .jsonl file or a folder of them (starting with ./, ../ or /), or a hub data set such as \
                      HuggingFaceH4/MATH-500";
-        let dataset = check_source(&self.dataset, forms)?;
-        if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
-            let message = format!("`{dataset}` holds no problems");
-            return yaml::refuse(self.dataset.referenced, message, format!("use {forms}"));
-        }
+        let dataset = check_source(&self.dataset, forms, &[EMBEDDED])?;
         let length = data::length(&self.length)?;
         let is_open = self.write.max_new_tokens.is_none();
         let mut generation = self.write.check(length, GenerationConfig::greedy(length / 2))?;
@@ -109,13 +105,8 @@ struct Problems;
 impl Reader for Problems {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         match asked.dataset.parse()? {
-            DataSource::Embedded => {
-                problems::rows(arithmetic::problems(MOST_EMBEDDED_BOOKS).into_iter().map(|problem| {
-                    let place = problem.name.clone();
-                    (problem, place)
-                }))
-            }
-            source => problems::rows(problems::read(&json_files(&source, asked.context)?)?),
+            DataSource::Embedded => arithmetic::problems(MOST_EMBEDDED_BOOKS),
+            source => problems::read(&json_files(&source, asked.context)?),
         }
     }
 }

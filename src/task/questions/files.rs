@@ -1,16 +1,18 @@
 //! Files of questions: finds the split in a folder or an archive, and recognises the format by the contents.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::IgnoredAny;
 
 use super::release::{self, Release, Split};
-use super::{archive, splits, zeroscrolls};
-use crate::bounded_read;
+use super::{splits, zeroscrolls};
 use crate::task::benchmark::Rows;
-use crate::task::data::{json_lines, utf8};
+use crate::task::data::{json_lines, text_of};
+
+/// The most bytes of a file of questions: twenty times the size of SQuALITY's and QASPER's.
+const MOST_BYTES: u64 = 1 << 29;
 
 /// Reads the questions of a release as rows, in the order of the file: those of [`release::rows`] or of [`zeroscrolls::rows`].
 ///
@@ -19,37 +21,23 @@ use crate::task::data::{json_lines, utf8};
 /// folder or an archive; a file is read whole.
 ///
 /// # Errors
-/// A path that holds none of these, a broken line, no question at all, or two of one name. Messages name file and line,
+/// A path that holds none of these, a broken line, or no question at all. Messages name file and line,
 /// and say which files can be read.
 pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     let found = if path.is_dir() { splits::in_folder(release, path, split)? } else { path.to_path_buf() };
-    let mut file = found.display().to_string();
-    let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
-        let (member, bytes) = archive::unpack(&found, &splits::row_files(release, split), archive::MOST_UNPACKED)?;
-        file = format!("{file}:{member}");
-        bytes
-    } else {
-        bounded_read::bytes(&found, archive::MOST_UNPACKED)
-            .with_context(|| format!("cannot read the questions {}", found.display()))
-            .map_err(|error| anyhow!("{error:#}{}", splits::beside(release, &found)))?
-    };
-    let text = utf8(bytes, &file)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let (text, file) = text_of(&found, &splits::row_files(release, split), MOST_BYTES)
+        .map_err(|error| anyhow!("{error:#}{}", splits::beside(release, &found)))?;
     let keys =
-        first_keys(text, &file).with_context(|| format!("{file} cannot be read; {}", readable_forms(release)))?;
+        first_keys(&text, &file).with_context(|| format!("{file} cannot be read; {}", readable_forms(release)))?;
     let rows = if (release.matches)(&keys) {
-        release::rows((release.read)(text, &file)?, &file)?
+        release::rows((release.read)(&text, &file)?, &file)?
     } else if keys.contains("input") {
-        zeroscrolls::rows(text, &file, release)?
+        zeroscrolls::rows(&text, &file, release)?
     } else {
         let keys: Vec<String> = keys.into_iter().take(10).collect();
         bail!("{file} holds objects of {}; {}", keys.join(", "), readable_forms(release))
     };
     ensure!(!rows.rows.is_empty(), "{file} holds no question; {}", readable_forms(release));
-    let mut names = HashSet::new();
-    for name in rows.rows.iter().filter_map(|row| row["name"].as_str()) {
-        ensure!(names.insert(name), "{file} has two questions named {name}; results could not tell them apart");
-    }
     Ok(rows)
 }
 
@@ -85,9 +73,9 @@ pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::archive::tests::archive;
     use super::zeroscrolls::tests::row;
     use super::*;
+    use crate::task::data::archive;
     use crate::task::questions::{QASPER, SQUALITY};
 
     fn rows() -> String {
@@ -140,7 +128,7 @@ mod tests {
 
     #[test]
     fn missing_and_foreign_files_are_named() {
-        let cases: [(&Release, &str, Vec<u8>, &str); 12] = [
+        let cases: [(&Release, &str, Vec<u8>, &str); 11] = [
             (&QASPER, "x.json", story().into(), "objects of document, metadata, questions"),
             (&SQUALITY, "x.json", article().into(), "objects of 2001.1"),
             (&QASPER, "x.json", rows().into(), "no row of qasper"),
@@ -149,7 +137,6 @@ mod tests {
             (&SQUALITY, "x.json", " \n".into(), "is empty"),
             (&SQUALITY, "x.json", "[1]".into(), "does not begin with a JSON object"),
             (&SQUALITY, "x.json", format!("{}\n\n{{\n", story()).into(), "x.json, line 3"),
-            (&SQUALITY, "x.json", format!("{}\n{}\n", story(), story()).into(), "two questions named 7#1"),
             (&SQUALITY, "x.json", b"{\"\xff".into(), "byte 2"),
             (&SQUALITY, "x.jsonl", format!("\n{}\n{}\n", &story()[..60], story()).into(), "x.jsonl, line 2: "),
             (&SQUALITY, "x.zip", archive("squality/test.jsonl", "{}"), "but squality/test.jsonl"),

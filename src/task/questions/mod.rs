@@ -3,7 +3,6 @@
 //! Their prompts and metrics are files in `configs/benchmarks/`. This module reads what is published of them (the original releases
 //! and ZeroSCROLLS' rows, in archives too), and has the settings of a sweep.
 
-mod archive;
 mod files;
 mod qasper;
 mod reader;
@@ -20,9 +19,6 @@ use serde_json::Value;
 
 use super::benchmark::{Reader, without_options};
 
-#[cfg(test)]
-pub use archive::tests;
-pub use archive::{names, unpack};
 pub use qasper::QASPER;
 pub use release::{PromptStyle, Release, Split};
 pub use squality::SQUALITY;
