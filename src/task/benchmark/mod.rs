@@ -37,7 +37,7 @@ pub(super) use request::name_clusters;
 pub use rolling::RollingText;
 pub(super) use rows::Rows;
 #[cfg(test)]
-pub(super) use score::scorer;
+pub(super) use score::ByFile;
 pub use task::BenchmarkYaml;
 pub(super) use task::{Benchmark, requests_of};
 

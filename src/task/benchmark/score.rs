@@ -8,17 +8,21 @@ use crate::metric::{MetricSum, Slice};
 use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
 
 /// Scores each request as the file does that it is of.
-pub fn scorer(definitions: &[Arc<Definition>]) -> Scorer {
-    let of_answers: Vec<_> = definitions.to_vec();
-    let of_choices = of_answers.clone();
-    let score = move |text: &str, request: &Request| {
-        of_answers.get(request.part).map(|definition| score(definition, text, request)).unwrap_or_default()
-    };
-    let choose = move |likelihoods: &[Likelihood], request: &Request| {
-        of_choices.get(request.part).map(|definition| choose(definition, likelihoods, request)).unwrap_or_default()
-    };
-    let is_long = definitions.iter().any(|definition| definition.cache.long_answers);
-    Scorer { score: Arc::new(score), choose: Arc::new(choose), is_long, ..Scorer::new(|_, _| Vec::new()) }
+pub struct ByFile(pub Vec<Arc<Definition>>);
+
+impl Scorer for ByFile {
+    fn score(&self, text: &str, request: &Request) -> Vec<MetricSum> {
+        // Without a target there is nothing to compare with.
+        if request.references.is_empty() { Vec::new() } else { score(&self.0[request.part], text, request) }
+    }
+
+    fn choose(&self, likelihoods: &[Likelihood], request: &Request) -> Vec<MetricSum> {
+        choose(&self.0[request.part], likelihoods, request)
+    }
+
+    fn is_long(&self) -> bool {
+        self.0.iter().any(|definition| definition.cache.long_answers)
+    }
 }
 
 /// The metrics of a written answer: of what the first filter leaves, and of each filter as a slice where there are several.

@@ -1,11 +1,10 @@
 //! A benchmark in a sweep: `- benchmark: ./my-task.yaml`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -16,7 +15,7 @@ use super::prompt::Prompts;
 use super::reader::Asked;
 use super::request::{add_trivial, digest, gather, name_clusters, request};
 use super::rows::{self, Rows};
-use super::score::scorer;
+use super::score::ByFile;
 use super::{builtin, rolling};
 use crate::lm::Real;
 use crate::lm::source::expand_home;
@@ -26,28 +25,14 @@ use crate::task::prepared::PreparedTask;
 use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// A benchmark that a file describes: the file or name alone, or with keys.
-#[derive(Debug)]
-pub struct BenchmarkYaml {
-    keys: Keys,
-}
-
-impl JsonSchema for BenchmarkYaml {
-    fn schema_name() -> Cow<'static, str> {
-        Keys::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = Keys::json_schema(generator);
-        // The file or the name alone.
-        schema.insert("type".into(), serde_json::json!(["object", "string"]));
-        schema
-    }
-}
-
 /// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
+#[derive(Debug, JsonSchema)]
+pub struct BenchmarkYaml(Keys);
+
+/// The keys, where they are written.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("type" = ["object", "string"]))]
 struct Keys {
     /// A task file (ending in `.yaml` or `.yml`), or the name of a built-in one: `tova-bench list benchmarks`.
     task: Spanned<String>,
@@ -74,7 +59,7 @@ impl<'de> Deserialize<'de> for BenchmarkYaml {
         if keys.task.referenced == Location::UNKNOWN {
             keys.task.referenced = referenced;
         }
-        Ok(BenchmarkYaml { keys })
+        Ok(BenchmarkYaml(keys))
     }
 }
 
@@ -111,7 +96,7 @@ impl BenchmarkYaml {
     /// # Errors
     /// A file that is missing or cannot be used, or a value out of its range.
     pub fn check(self) -> Result<Vec<TaskSpec>, ConfigError> {
-        let Keys { task, dataset, num_fewshot, samples, length, write } = self.keys;
+        let Keys { task, dataset, num_fewshot, samples, length, write } = self.0;
         let samples = yaml::limit("`samples`", &samples)?;
         let length = length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?;
         let fewshot = num_fewshot.as_ref().map(|count| yaml::count("`num_fewshot`", count, 0)).transpose()?;
@@ -217,7 +202,7 @@ impl Task for Benchmark {
         {
             return rolling::prepare(definition, spec, context, requests, digest);
         }
-        generation::prepare(spec, context, requests, digest, scorer(&self.definitions))
+        generation::prepare(spec, context, requests, digest, Box::new(ByFile(self.definitions.clone())))
     }
 }
 

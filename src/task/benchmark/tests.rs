@@ -14,9 +14,10 @@ use super::prompt::{Prompts, RowPrompt};
 use super::python::{self, Random};
 use super::request::request;
 use super::rows::Rows;
-use super::score::scorer;
+use super::score::ByFile;
 use super::template::Template;
 use crate::metric::Slice;
+use crate::task::generation::Scorer;
 use crate::yaml::{Location, Spanned};
 
 /// What lm-evaluation-harness 0.4.13 made of some rows (`scripts/lm_eval_witness.py`).
@@ -97,7 +98,7 @@ fn answers_are_filtered_and_scored_as_in_the_harness() {
             let chain = definition.filters.iter().find(|chain| chain.name == *filter).unwrap();
             assert_eq!(chain.apply(answer), *left, "{task} {filter} {answer:?}");
             let of = |filter: &str| {
-                let sums = (scorer(std::slice::from_ref(&definition)).score)(answer, &requests[*at]);
+                let sums = ByFile(vec![definition.clone()]).score(answer, &requests[*at]);
                 let slice = (definition.filters.len() > 1).then(|| Slice::named("filter", filter));
                 let own = sums.into_iter().find(|sum| sum.metric == "exact_match" && sum.slice == slice);
                 own.unwrap().value

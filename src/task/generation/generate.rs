@@ -21,7 +21,7 @@ pub fn prepare(
     context: &PrepareContext<'_>,
     requests: Vec<Request>,
     digest: String,
-    scorer: Scorer,
+    scorer: Box<dyn Scorer>,
 ) -> Result<PreparedTask> {
     let prompts = EncodedPrompts::new(requests, context.files, spec.generation()?, scorer)?;
     // Another template means other prompts.
@@ -72,7 +72,7 @@ impl Samples for EncodedPrompts {
         if !self.prompts[sample].continuations.is_empty() {
             return Vec::new();
         }
-        self.scores(&self.prompts[sample].request, text)
+        self.scorer.score(text, &self.prompts[sample].request)
     }
 
     fn tokens(&self, sample: usize) -> usize {
@@ -124,14 +124,9 @@ impl Samples for EncodedPrompts {
         FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, length)
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        prefix: Option<&FullCachePrefix>,
-        report: Report<'_>,
-    ) -> ControlFlow<()> {
-        Generation { model, prompts: self, config: &batch.config, prefix }.measure(batch, report)
+    fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
+        let Batch { model, prefix, config, .. } = batch;
+        Generation { model, prompts: self, config, prefix: *prefix }.measure(batch, report)
     }
 
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
@@ -152,17 +147,7 @@ impl Samples for EncodedPrompts {
             parts: first.into_iter().chain(rest).collect(),
             scored: prompts.iter().map(EncodedPrompt::continued).sum(),
             written,
-            read_again: if self.scorer.rescore { read + written } else { 0 },
+            read_again: if self.scorer.reads_again() { read + written } else { 0 },
         }
-    }
-}
-
-impl EncodedPrompts {
-    /// The scores of a text, whole and by slice.
-    pub(super) fn scores(&self, request: &Request, text: &str) -> Vec<MetricSum> {
-        if self.scorer.needs_references && request.references.is_empty() {
-            return Vec::new();
-        }
-        (self.scorer.score)(text, request)
     }
 }

@@ -104,7 +104,7 @@ pub struct EncodedPrompts {
     pub tokenizer: Arc<Tokenizer>,
     /// What prompts start with, if the model has it.
     pub bos: Option<u32>,
-    pub scorer: Scorer,
+    pub scorer: Box<dyn Scorer>,
     /// Whether the NLL of reference answers is measured.
     pub answer_nll: bool,
 }
@@ -118,7 +118,7 @@ impl EncodedPrompts {
         requests: Vec<Request>,
         files: &ModelFiles,
         config: &GenerationConfig,
-        scorer: Scorer,
+        scorer: Box<dyn Scorer>,
     ) -> Result<EncodedPrompts> {
         ensure!(!requests.is_empty(), "there are no requests");
         let (tokenizer, writing) = (files.tokenizer()?, config.writing(files.stop_tokens()?));

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::task::benchmark::{builtin_definition, name_clusters, requests_of, scorer};
+use crate::task::benchmark::{ByFile, builtin_definition, name_clusters, requests_of};
 use crate::task::data::digest_of;
-use crate::task::generation::{Cut, Prompt, Request};
+use crate::task::generation::{Cut, Prompt, Request, Scorer};
 
 /// A subset, an answer, the references, the classes, and the score.
 type Best = (String, String, Vec<String>, Vec<String>, f64);
@@ -89,7 +89,7 @@ fn v2_rows(text: String) -> Result<Rows> {
 
 /// The metrics of an answer as a whole.
 fn scores(definition: &Arc<Definition>, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
-    let sums = (scorer(std::slice::from_ref(definition)).score)(answer, request).into_iter();
+    let sums = ByFile(vec![definition.clone()]).score(answer, request).into_iter();
     sums.filter(|sum| sum.slice.is_none()).map(|sum| (sum.metric, sum.value)).collect()
 }
 

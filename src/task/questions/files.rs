@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::de::IgnoredAny;
 
 use super::release::{self, Release, Split};
@@ -25,8 +25,7 @@ const MOST_BYTES: u64 = 1 << 29;
 /// and say which files can be read.
 pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     let found = if path.is_dir() { splits::in_folder(release, path, split)? } else { path.to_path_buf() };
-    let (text, file) = text_of(&found, &splits::row_files(release, split), MOST_BYTES)
-        .map_err(|error| anyhow!("{error:#}{}", splits::beside(release, &found)))?;
+    let (text, file) = text_of(&found, &splits::row_files(release, split), MOST_BYTES)?;
     let keys =
         first_keys(&text, &file).with_context(|| format!("{file} cannot be read; {}", readable_forms(release)))?;
     let rows = if (release.matches)(&keys) {
