@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cache::CacheYaml;
-use super::file::{DataFiles, DatasetKwargs, FewshotConfig, GenerationKwargs, OneOrMore, TaskFile, files_of};
+use super::file::{DataFiles, DatasetKwargs, OneOrMore, TaskFile, files_of};
 use super::filter::{FilterChain, FilterStep};
 use super::metric::{TaskMetric, metrics};
 use super::reader::{Reader, reader};
@@ -71,10 +71,7 @@ pub struct Form {
 #[derive(Clone, Debug)]
 pub struct Fewshot {
     pub count: usize,
-    pub form: Form,
     pub source: Examples,
-    /// Only these rows of the split.
-    pub indices: Option<Vec<usize>>,
     pub sampler: Sampler,
 }
 
@@ -112,10 +109,8 @@ pub struct Generation {
 pub struct Dataset {
     pub path: String,
     pub name: Option<String>,
-    /// Files by split; an empty split has those of all.
+    /// Files by split.
     pub files: BTreeMap<String, Vec<String>>,
-    /// The key of the rows in a JSON object.
-    pub field: Option<String>,
 }
 
 impl Dataset {
@@ -186,12 +181,8 @@ impl Definition {
         }
         let hint = "write a column or a template";
         let text = match &file.doc_to_text {
-            Some(Field::Fixed(value)) if !value.is_number() => {
-                return file.refuse(
-                    "doc_to_text",
-                    "`doc_to_text` is no text",
-                    "write a column, a template or an index",
-                );
+            Some(Field::Fixed(_)) => {
+                return file.refuse("doc_to_text", "`doc_to_text` is no text", "write a column or a template");
             }
             None if output == OutputType::LoglikelihoodRolling => Field::Fixed(String::new().into()),
             text => file.needed("doc_to_text", text.as_ref(), hint)?,
@@ -219,7 +210,7 @@ impl Definition {
             split,
             output,
             description: file.description.clone(),
-            fewshot: fewshot(file, &form)?,
+            fewshot: fewshot(file)?,
             generation: generation(file, &form.fewshot_delimiter)?,
             form,
             repeats: repeats(file, output, &chains)?,
@@ -245,22 +236,11 @@ fn repeats(file: &TaskFile, output: OutputType, chains: &[FilterChain]) -> Resul
     Ok(Some(count.get()))
 }
 
-fn fewshot(file: &TaskFile, form: &Form) -> Result<Fewshot, ConfigError> {
-    let FewshotConfig {
-        sampler,
-        split,
-        samples,
-        fewshot_indices,
-        doc_to_text,
-        doc_to_target,
-        doc_to_choice,
-        gen_prefix,
-        target_delimiter,
-        fewshot_delimiter,
-    } = file.fewshot_config.clone().unwrap_or_default();
+fn fewshot(file: &TaskFile) -> Result<Fewshot, ConfigError> {
+    let config = file.fewshot_config.clone().unwrap_or_default();
     // The harness falls back to the rows of training, and draws from those that are measured where there are none.
     let fallback = file.training_split.clone().or_else(|| file.validation_split.clone());
-    let source = match (split.or_else(|| file.fewshot_split.clone()), samples, fallback) {
+    let source = match (file.fewshot_split.clone(), config.samples, fallback) {
         (Some(split), ..) | (None, None, Some(split)) => Examples::Split(split),
         (None, Some(rows), _) => Examples::Rows(rows),
         (None, None, None) => Examples::None,
@@ -270,28 +250,18 @@ fn fewshot(file: &TaskFile, form: &Form) -> Result<Fewshot, ConfigError> {
         let hint = "write `fewshot_split`, or `num_fewshot: 0`";
         return file.refuse("num_fewshot", "there is nothing to draw examples from", hint);
     }
-    let form = form.clone();
-    let form = Form {
-        text: doc_to_text.unwrap_or(form.text),
-        target: doc_to_target.unwrap_or(form.target),
-        choices: doc_to_choice.or(form.choices),
-        prefix: gen_prefix.or(form.prefix),
-        target_delimiter: target_delimiter.unwrap_or(form.target_delimiter),
-        fewshot_delimiter: fewshot_delimiter.unwrap_or(form.fewshot_delimiter),
-    };
-    Ok(Fewshot { count, form, source, indices: fewshot_indices, sampler: sampler.unwrap_or_default() })
+    Ok(Fewshot { count, source, sampler: config.sampler.unwrap_or_default() })
 }
 
 fn dataset(path: String, file: &TaskFile) -> Dataset {
-    let DatasetKwargs { data_files, data_dir, field, .. } = file.dataset_kwargs.clone().unwrap_or_default();
+    let DatasetKwargs { data_files, .. } = file.dataset_kwargs.clone().unwrap_or_default();
     let list = |(split, files): (String, OneOrMore)| (split, files.all().to_vec());
     let files = match data_files {
         None => BTreeMap::new(),
         Some(DataFiles::Train(files)) => BTreeMap::from([list(("train".into(), files))]),
         Some(DataFiles::BySplit(splits)) => splits.into_iter().map(list).collect(),
     };
-    let name = data_dir.or_else(|| file.dataset_name.as_ref().map(super::python::str));
-    Dataset { path, name, files, field }
+    Dataset { path, name: file.dataset_name.as_ref().map(super::python::str), files }
 }
 
 fn generation(file: &TaskFile, delimiter: &str) -> Result<Generation, ConfigError> {
@@ -303,8 +273,8 @@ fn generation(file: &TaskFile, delimiter: &str) -> Result<Generation, ConfigErro
         Some(stop) => vec![super::python::str(stop)],
     };
     until.retain(|stop| !stop.is_empty());
-    if [kwargs.num_beams, kwargs.num_return_sequences].iter().flatten().any(|number| *number != 1) {
-        return file.refuse("generation_kwargs", "there is one beam and one answer", "remove `num_beams`");
+    if kwargs.num_beams.is_some_and(|number| number != 1) {
+        return file.refuse("generation_kwargs", "there is one beam", "remove `num_beams`");
     }
     // Without `do_sample`, a temperature above 0 samples.
     let temperature = match (kwargs.do_sample, kwargs.temperature) {
@@ -312,8 +282,7 @@ fn generation(file: &TaskFile, delimiter: &str) -> Result<Generation, ConfigErro
         (Some(true), None) => 1.0,
         (_, temperature) => temperature.unwrap_or(0.0),
     };
-    let GenerationKwargs { max_gen_toks, max_new_tokens, max_tokens, max_completion_tokens, .. } = kwargs;
-    let most = max_gen_toks.or(max_new_tokens).or(max_tokens).or(max_completion_tokens);
+    let most = kwargs.max_gen_toks.or(kwargs.max_new_tokens);
     let is_drawn = temperature != 0.0;
     Ok(Generation {
         until,

@@ -13,8 +13,9 @@ use serde_json::Value;
 use super::cache::CacheYaml;
 use super::definition::{Field, OutputType, Sampler};
 use super::filter::FilterChain;
-use super::metric::MetricYaml;
+use super::metric::TaskMetric;
 use super::template::Template;
+use crate::task::data::files_below;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// The keys of a task file.
@@ -51,8 +52,7 @@ pub struct TaskFile {
     pub num_fewshot: Option<usize>,
     /// Text before everything else.
     pub description: Option<Template>,
-    /// The prompt of a row: a column, or a Jinja template. A number, or a template that gives one, is the index of the right
-    /// choice where choices are contexts.
+    /// The prompt of a row: a column, or a Jinja template.
     pub doc_to_text: Option<Field>,
     /// The right answer: a column or a template; an index of `doc_to_choice`; a list of answers.
     pub doc_to_target: Option<Field>,
@@ -72,7 +72,7 @@ pub struct TaskFile {
     /// Named chains of filters, through which a written answer goes before it is scored.
     pub filter_list: Option<Vec<FilterChain>>,
     /// The metrics, each with its options.
-    pub metric_list: Option<Vec<MetricYaml>>,
+    pub metric_list: Option<Vec<TaskMetric>>,
     /// Not used: nothing is decontaminated here.
     pub should_decontaminate: Option<Value>,
     pub doc_to_decontamination_query: Option<Value>,
@@ -107,17 +107,11 @@ impl OneOrMore {
 #[expect(dead_code, reason = "some keys of the harness mean nothing here")]
 pub struct DatasetKwargs {
     pub data_files: Option<DataFiles>,
-    /// In place of `dataset_name`.
-    pub data_dir: Option<String>,
-    /// The key of the rows in a JSON object.
-    pub field: Option<String>,
     /// These have no meaning here.
     pub trust_remote_code: Option<Value>,
-    pub download_mode: Option<Value>,
     pub verification_mode: Option<Value>,
     pub streaming: Option<Value>,
     pub revision: Option<Value>,
-    pub token: Option<Value>,
 }
 
 /// Files without a split are those of `train`, as `datasets` has it.
@@ -128,22 +122,13 @@ pub enum DataFiles {
     BySplit(BTreeMap<String, OneOrMore>),
 }
 
-/// How examples are chosen, and the keys of prompts for them.
+/// How examples are chosen.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FewshotConfig {
     pub sampler: Option<Sampler>,
-    pub split: Option<String>,
     /// The examples themselves, where no split is named.
     pub samples: Option<Vec<Value>>,
-    /// Only these rows of the split.
-    pub fewshot_indices: Option<Vec<usize>>,
-    pub doc_to_text: Option<Field>,
-    pub doc_to_target: Option<Field>,
-    pub doc_to_choice: Option<Field>,
-    pub gen_prefix: Option<Template>,
-    pub target_delimiter: Option<String>,
-    pub fewshot_delimiter: Option<String>,
 }
 
 /// How answers are written.
@@ -156,15 +141,12 @@ pub struct GenerationKwargs {
     /// The most tokens of an answer.
     pub max_gen_toks: Option<NonZeroUsize>,
     pub max_new_tokens: Option<NonZeroUsize>,
-    pub max_tokens: Option<NonZeroUsize>,
-    pub max_completion_tokens: Option<NonZeroUsize>,
     pub do_sample: Option<bool>,
     pub temperature: Option<f64>,
     pub top_k: Option<usize>,
     pub top_p: Option<f64>,
     /// Only 1.
     pub num_beams: Option<usize>,
-    pub num_return_sequences: Option<usize>,
 }
 
 /// A value that is there, null too.
@@ -324,41 +306,21 @@ fn python_function(text: &str) -> Option<(u64, String, String)> {
 /// What to write where the harness would run Python.
 fn instead_of_python(key: &str) -> &'static str {
     match key {
-        "process_docs" => {
-            "write its work as templates in doc_to_text, doc_to_target and doc_to_choice, or prepare the rows with it once \
-             and name their file"
+        "process_docs" | "custom_dataset" | "class" => {
+            "prepare the rows with it once, and name their file: `dataset_path: json` with \
+             `dataset_kwargs: {data_files: rows.jsonl}`"
         }
         "process_results" | "metric" | "aggregation" => {
             "choose among the metrics of `tova-bench list benchmarks`, with a filter_list before them"
         }
-        "doc_to_text" | "doc_to_target" | "doc_to_choice" | "samples" | "list_fewshot_samples" => {
-            "write it as a Jinja template over the columns of a row"
-        }
-        "sampler" => "write `sampler: first_n` or leave it out",
-        "custom_dataset" | "class" => {
-            "write the rows to a file and name it: `dataset_path: json` with `dataset_kwargs: {data_files: rows.jsonl}`"
-        }
         "doc_to_image" | "doc_to_audio" => "choose a task of text: models here read text only",
-        "use_prompt" => "write the prompt as doc_to_text",
-        _ => "write it as a template or a value; Python is not run here",
+        _ => "write it as a Jinja template over the columns of a row, or as a value",
     }
 }
 
 /// The `.yaml` and `.yml` files of a folder and its folders, in the order of their names.
 pub fn files_of(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in folder.read_dir()? {
-            let entry = entry?;
-            // Links are not followed, so that a circle of them ends.
-            if entry.file_type()?.is_dir() {
-                folders.push(entry.path());
-            } else if entry.path().extension().is_some_and(|ending| ending == "yaml" || ending == "yml") {
-                found.push(entry.path());
-            }
-        }
-    }
-    found.sort();
-    Ok(found)
+    let mut files = files_below(folder)?;
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "yaml" || ending == "yml"));
+    Ok(files)
 }

@@ -28,13 +28,10 @@ pub struct RowPrompt {
 /// What a row is asked and what is right.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// One prompt; several where choices are contexts.
-    pub prompts: Vec<RowPrompt>,
+    pub prompt: RowPrompt,
     /// The target as the file has it.
     pub target: Value,
     pub choices: Vec<String>,
-    /// The index of the right context, where choices are contexts.
-    pub right_context: Option<usize>,
 }
 
 /// Builds the prompts of rows in their order: each draws examples where the one before left off.
@@ -47,44 +44,21 @@ pub struct Prompts<'a> {
     own_rows: bool,
 }
 
-/// The prompt of a row by itself: without examples, and the first where choices are contexts.
+/// The prompt of a row by itself, without examples.
 ///
 /// # Errors
 /// As [`Prompts::question`].
 pub fn alone(definition: &Definition, row: Value) -> Result<RowPrompt> {
     let mut rows = Rows::default();
     rows.add(row, String::new())?;
-    let question = Prompts::new(definition, &rows, Vec::new())?.question(&rows.rows[0])?;
-    question.prompts.into_iter().next().context("there is no prompt")
-}
-
-/// A text, or the index of a choice.
-enum Text {
-    Words(String),
-    Index(usize),
+    Ok(Prompts::new(definition, &rows, Vec::new()).question(&rows.rows[0])?.prompt)
 }
 
 impl<'a> Prompts<'a> {
     /// `examples` are the rows of the split that examples come from.
-    ///
-    /// # Errors
-    /// An index of an example that is not there.
-    pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Vec<Value>) -> Result<Prompts<'a>> {
-        let fewshot = &definition.fewshot;
-        let examples = match &fewshot.indices {
-            None => examples,
-            Some(indices) => {
-                let pick = |index: &usize| {
-                    examples
-                        .get(*index)
-                        .cloned()
-                        .with_context(|| format!("`fewshot_indices` names {index}, which is no row"))
-                };
-                indices.iter().map(pick).collect::<Result<_>>()?
-            }
-        };
-        let own_rows = matches!(&fewshot.source, Examples::Split(split) if *split == definition.split);
-        Ok(Prompts { definition, columns: &rows.columns, examples, random: Random::new(SEED), own_rows })
+    pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Vec<Value>) -> Prompts<'a> {
+        let own_rows = matches!(&definition.fewshot.source, Examples::Split(split) if *split == definition.split);
+        Prompts { definition, columns: &rows.columns, examples, random: Random::new(SEED), own_rows }
     }
 
     /// The question of a row.
@@ -97,27 +71,16 @@ impl<'a> Prompts<'a> {
             Some(description) => self.column_or_text(description, row)?,
             None => String::new(),
         };
-        let prefix = form.prefix.as_ref().map(|prefix| self.column_or_text(prefix, row)).transpose()?;
         let text = self.text(form, row).context("doc_to_text")?;
-        let many = matches!(text, Text::Index(_));
         for example in self.draw(row)? {
-            before += &self.example(&example, many).context("an example of the prompt")?;
+            before += &self.example(&example).context("an example of the prompt")?;
         }
         let target = self.target(form, row).context("doc_to_target")?;
         let choices = self.choices(form, row).context("doc_to_choice")?;
-        let prompt = |text: String, delimiter: &str| {
-            let prefix = prefix.clone().filter(|prefix| !prefix.is_empty());
-            let prefix = prefix.map(|prefix| {
-                let delimiter = if needs_delimiter(&text, &prefix) { delimiter } else { "" };
-                [delimiter, &prefix].concat()
-            });
-            RowPrompt { before: before.clone(), text, prefix: prefix.unwrap_or_default() }
-        };
-        let (prompts, right_context) = match text {
-            Text::Words(text) => (vec![prompt(text, &form.target_delimiter)], None),
-            Text::Index(right) => (choices.iter().map(|choice| prompt(choice.clone(), "")).collect(), Some(right)),
-        };
-        Ok(Question { prompts, target, choices, right_context })
+        let prefix = self.prefix(form, row)?;
+        let delimiter = if needs_delimiter(&text, &prefix) { form.target_delimiter.as_str() } else { "" };
+        let prefix = [delimiter, &prefix].concat();
+        Ok(Question { prompt: RowPrompt { before, text, prefix }, target, choices })
     }
 
     /// The examples before a row.
@@ -148,18 +111,10 @@ impl<'a> Prompts<'a> {
     }
 
     /// An example with its answer.
-    fn example(&self, row: &Value, many: bool) -> Result<String> {
-        let form = &self.definition.fewshot.form;
-        let mut choices = self.choices(form, row)?;
-        let question = match self.text(form, row)? {
-            Text::Words(text) => text,
-            Text::Index(at) => choices.get(at).cloned().with_context(|| format!("there is no choice {at}"))?,
-        };
-        if many {
-            choices.clear();
-        }
-        let prefix =
-            form.prefix.as_ref().map(|prefix| self.column_or_text(prefix, row)).transpose()?.unwrap_or_default();
+    fn example(&self, row: &Value) -> Result<String> {
+        let form = &self.definition.form;
+        let (choices, question) = (self.choices(form, row)?, self.text(form, row)?);
+        let prefix = self.prefix(form, row)?;
         let answer = match self.target(form, row)? {
             Value::Number(number) if !choices.is_empty() => {
                 let at = number.as_i64().context("the target is no index")?;
@@ -181,6 +136,11 @@ impl<'a> Prompts<'a> {
         Ok([&question, delimiter, &joined, &form.fewshot_delimiter].concat())
     }
 
+    /// The beginning of the answer, which may be empty.
+    fn prefix(&self, form: &Form, row: &Value) -> Result<String> {
+        form.prefix.as_ref().map_or(Ok(String::new()), |prefix| self.column_or_text(prefix, row))
+    }
+
     fn column_or_text(&self, template: &Template, row: &Value) -> Result<String> {
         Ok(python::str(&self.value(template, row)?))
     }
@@ -196,21 +156,15 @@ impl<'a> Prompts<'a> {
         template.render(row).map(Value::String)
     }
 
-    fn text(&self, form: &Form, row: &Value) -> Result<Text> {
+    fn text(&self, form: &Form, row: &Value) -> Result<String> {
         let value = match &form.text {
             Field::Fixed(value) => value.clone(),
-            Field::Text(template) => match self.value(template, row)? {
-                Value::String(text) if form.choices.is_some() && is_digits(&text) && !self.is_column(template) => {
-                    python::literal(&text).unwrap_or(Value::String(text))
-                }
-                value => value,
-            },
+            Field::Text(template) => self.value(template, row)?,
         };
         match value {
-            Value::String(text) => Ok(Text::Words(text)),
-            Value::Number(number) if form.choices.is_some() => {
-                Ok(Text::Index(number.as_u64().context("the index of a choice is negative")? as usize))
-            }
+            Value::String(text) if form.choices.is_none() || !is_digits(&text) => Ok(text),
+            // In the harness it is the index of the choice that is right before the target.
+            Value::String(_) | Value::Number(_) => bail!("{value} is a number, and prompts are not chosen here"),
             other => bail!("{} is no text", python::repr(&other)),
         }
     }

@@ -15,7 +15,7 @@ use super::template::Template;
 use crate::metric::Slice;
 use crate::task::canonical::list;
 use crate::task::data::digest_of;
-use crate::task::generation::{Continued, Cut, Prompt, Request};
+use crate::task::generation::{Cut, Prompt, Request};
 
 /// What a row asks. A length of 0 is that of the sweep.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
@@ -51,7 +51,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         slices.extend(values.map(|value| Slice::of_value(name, &value)));
     }
     let (separator, header) = (optional(&block.separator)?.unwrap_or_default(), optional(&block.answer_header)?);
-    let Question { prompts: texts, target, choices, right_context } = question;
+    let Question { prompt: text, target, choices } = question;
     let request = Request {
         cluster: cluster.unwrap_or_else(|| name.clone()),
         slices,
@@ -73,13 +73,10 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         }
         one => vec![python::str(one)],
     };
-    let only = |texts: Vec<RowPrompt>| {
-        let text = texts.into_iter().next().context("there is no prompt")?;
-        prompt(text, context.as_deref(), block, &separator, header.as_deref())
-    };
+    let whole = || prompt(text, context.as_deref(), block, &separator, header.as_deref());
     Ok(match definition.output {
         OutputType::GenerateUntil => {
-            let (prompt, references) = (only(texts)?, targets());
+            let (prompt, references) = (whole()?, targets());
             let request = Request { prompt, references, classes: choices, ..request };
             let request = if block.cuts_whole() { cut_as_a_whole(request, context.is_some()) } else { request };
             definition.metrics.iter().try_for_each(|metric| metric.check(&request))?;
@@ -92,37 +89,16 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         }
         OutputType::Loglikelihood => {
             let references = targets();
-            let continuations =
-                references.iter().take(1).map(|text| Continued { context: String::new(), text: text.clone() });
-            Request {
-                prompt: only(texts)?,
-                continuations: continuations.collect(),
-                references,
-                right: vec![0],
-                ..request
-            }
+            let continuations = references.iter().take(1).cloned().collect();
+            Request { prompt: whole()?, continuations, references, right: vec![0], ..request }
         }
         OutputType::MultipleChoice => {
             ensure!(!choices.is_empty(), "there are no choices");
-            let right = match right_context {
-                Some(right) => vec![right],
-                None => right(&target, &choices),
-            };
-            let after = |text: &str| [form.target_delimiter.as_str(), text].concat();
-            let (prompt, continuations) = if right_context.is_some() {
-                let target = after(&targets().into_iter().next().unwrap_or_default());
-                let before = texts.first().map(|text| text.before.clone()).unwrap_or_default();
-                let of = |text: RowPrompt| Continued {
-                    context: [text.text, text.prefix].concat(),
-                    text: target.clone(),
-                };
-                (Prompt { before, ..Prompt::default() }, texts.into_iter().map(of).collect())
-            } else {
-                let of = |choice: &String| Continued { context: String::new(), text: after(choice) };
-                (only(texts)?, choices.iter().map(of).collect())
-            };
+            let right = right(&target, &choices);
+            let after = |text: &String| [form.target_delimiter.as_str(), text].concat();
+            let continuations = choices.iter().map(after).collect();
             let references = right.iter().filter_map(|at| choices.get(*at).cloned()).collect();
-            Request { prompt, continuations, references, classes: choices, right, ..request }
+            Request { prompt: whole()?, continuations, references, classes: choices, right, ..request }
         }
     })
 }
@@ -258,7 +234,8 @@ pub fn digest(requests: &[Request]) -> String {
             list(right)
         );
         let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
-        let asked = continuations.iter().flat_map(|Continued { context, text }| [context.clone(), text.clone()]);
+        // An empty text stands before each: continuations could once begin alike.
+        let asked = continuations.iter().flat_map(|text| [String::new(), text.clone()]);
         let slices: Vec<String> = slices.iter().map(Slice::to_string).collect();
         let lists = [references, classes, &slices].map(|list| list.iter().cloned()).into_iter().flatten();
         texts.into_iter().chain(lists).chain(asked).collect::<Vec<_>>()

@@ -11,7 +11,7 @@ use super::splits::{self, Listed};
 use crate::bounded_read;
 use crate::lm::source::{Hub, RepoId, expand_home};
 use crate::parquet;
-use crate::task::data::{is_archive, json_lines, names, text_of};
+use crate::task::data::{files_below, is_archive, json_lines, names, text_of};
 use crate::task::spec::PrepareContext;
 
 /// The most bytes of a file.
@@ -34,7 +34,7 @@ pub struct Rows {
 pub fn read(dataset: &Dataset, over: Option<&str>, split: &str, context: &PrepareContext<'_>) -> Result<Rows> {
     let mut rows = Rows::default();
     for path in files(dataset, over, split, context)? {
-        rows.read_file(&path, dataset.field.as_deref())?;
+        rows.read_file(&path)?;
     }
     ensure!(!rows.rows.is_empty(), "the split {split} has no rows");
     Ok(rows)
@@ -52,8 +52,7 @@ fn files(
         Some(over) if is_path(over) || Path::new(over).exists() => local(&expand_home(over)?, dataset, split),
         Some(over) => hub(over, dataset, split, context),
         None if is_builder || !dataset.files.is_empty() => {
-            let named =
-                dataset.files.get(split).or_else(|| dataset.files.get("").filter(|_| dataset.files.len() == 1));
+            let named = dataset.files.get(split);
             let splits = || dataset.files.keys().cloned().collect::<Vec<_>>().join(", ");
             let named = named.with_context(|| {
                 let has = if dataset.files.is_empty() { "nothing".to_owned() } else { splits() };
@@ -72,18 +71,9 @@ fn local(path: &Path, dataset: &Dataset, split: &str) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_path_buf()]);
     }
     ensure!(path.is_dir(), "{} is neither a file nor a folder", path.display());
-    let mut names = Vec::new();
-    let mut folders = vec![(path.to_path_buf(), 0)];
-    while let Some((folder, depth)) = folders.pop() {
-        for entry in folder.read_dir().with_context(|| format!("cannot read the folder {}", folder.display()))? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() && depth < 4 {
-                folders.push((entry.path(), depth + 1));
-            } else if let Ok(name) = entry.path().strip_prefix(path) {
-                names.push(name.to_string_lossy().replace('\\', "/"));
-            }
-        }
-    }
+    let files = files_below(path).with_context(|| format!("cannot read the folder {}", path.display()))?;
+    let name = |file: &PathBuf| Some(file.strip_prefix(path).ok()?.to_string_lossy().replace('\\', "/"));
+    let mut names: Vec<String> = files.iter().filter_map(name).collect();
     names.sort();
     let readme = path.join("README.md");
     let readme =
@@ -104,11 +94,11 @@ fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>)
 }
 
 impl Rows {
-    /// Adds the rows of a file; of JSON that is an object, those under the key `field`.
+    /// Adds the rows of a file.
     ///
     /// # Errors
     /// A file that cannot be read, or a row that is no object; file and row are named.
-    pub fn read_file(&mut self, path: &Path, field: Option<&str>) -> Result<()> {
+    pub fn read_file(&mut self, path: &Path) -> Result<()> {
         let name = path.display().to_string();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         if ending == "parquet" {
@@ -120,21 +110,15 @@ impl Rows {
         match ending.as_str() {
             "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),
             "txt" => text.lines().try_for_each(|line| self.push(serde_json::json!({"text": line}), &name)),
-            _ => self.read_json(&text, field, &name),
+            _ => self.read_json(&text, &name),
         }
     }
 
-    /// JSON lines, an array, or an object with an array.
-    fn read_json(&mut self, text: &str, field: Option<&str>, name: &str) -> Result<()> {
-        let is_array = text.trim_start().starts_with('[');
-        if is_array || field.is_some() {
-            let whole: Value = serde_json::from_str(text).with_context(|| format!("{name} is no valid JSON"))?;
-            let Some(Value::Array(rows)) = field.map_or(Some(&whole), |field| whole.get(field)).cloned() else {
-                bail!(
-                    "{name} has no list of rows{}",
-                    field.map(|field| format!(" under `{field}`")).unwrap_or_default()
-                );
-            };
+    /// JSON lines, or an array.
+    fn read_json(&mut self, text: &str, name: &str) -> Result<()> {
+        if text.trim_start().starts_with('[') {
+            let rows: Vec<Value> =
+                serde_json::from_str(text).with_context(|| format!("{name} is no valid JSON"))?;
             return rows.into_iter().try_for_each(|row| self.push(row, name));
         }
         for line in json_lines(text, name) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use fancy_regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -139,19 +140,6 @@ fn of_card(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Opt
 
 /// Whether a path fits a pattern, in which `*` stands for anything.
 fn matches(pattern: &str, path: &str) -> bool {
-    let mut parts = pattern.trim_start_matches("./").split('*').filter(|part| !part.is_empty()).peekable();
-    let mut rest = path;
-    if !pattern.trim_start_matches("./").starts_with('*') {
-        let first = parts.next().unwrap_or_default();
-        let Some(after) = rest.strip_prefix(first) else { return false };
-        rest = after;
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() && !pattern.ends_with('*') {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    pattern.ends_with('*') || rest.is_empty()
+    let pattern = fancy_regex::escape(pattern.trim_start_matches("./")).replace("\\*", ".*");
+    Regex::new(&format!("^{pattern}$")).is_ok_and(|regex| regex.is_match(path).unwrap_or(false))
 }

@@ -223,6 +223,9 @@ impl Benchmark {
             }
         };
         let rows = read(&definition.split)?;
+        if rows.rows.is_empty() {
+            return Ok(Vec::new());
+        }
         let examples = match &definition.fewshot.source {
             _ if definition.fewshot.count == 0 => Vec::new(),
             Examples::Split(split) if *split == definition.split => rows.rows.clone(),
@@ -252,7 +255,7 @@ fn of_rows(
     examples: Vec<Value>,
     samples: Option<usize>,
 ) -> Result<Vec<Request>> {
-    let mut prompts = Prompts::new(definition, rows, examples)?;
+    let mut prompts = Prompts::new(definition, rows, examples);
     let mut requests = Vec::new();
     for at in 0..rows.rows.len().min(samples.unwrap_or(usize::MAX)) {
         let request = request(&mut prompts, definition, rows, at).with_context(|| rows.places[at].clone())?;

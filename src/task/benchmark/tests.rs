@@ -66,20 +66,19 @@ fn prompts_are_the_harness_own_to_the_character() {
     let whole = |RowPrompt { before, text, prefix }: &RowPrompt| [before.as_str(), text, prefix].concat();
     for (task, expected) in goldens() {
         let (definition, rows, examples) = golden(&task, &expected);
-        let mut prompts = Prompts::new(&definition, &rows, examples).unwrap();
+        let mut prompts = Prompts::new(&definition, &rows, examples);
         assert_eq!(rows.rows.len(), expected.samples.len(), "{task}");
         for (at, sample) in expected.samples.iter().enumerate() {
             let question = prompts.question(&rows.rows[at]).unwrap();
             let texts = match definition.output {
                 OutputType::LoglikelihoodRolling => vec![python::str(&question.target)],
-                OutputType::MultipleChoice => vec![whole(&question.prompts[0]); question.choices.len()],
-                _ => vec![whole(&question.prompts[0])],
+                OutputType::MultipleChoice => vec![whole(&question.prompt); question.choices.len()],
+                _ => vec![whole(&question.prompt)],
             };
             let found: Vec<String> = texts.iter().map(|text| digest(text)).collect();
             assert_eq!(found, sample.prompts, "{task} {at}: {texts:?}");
-            let mut again = Prompts::new(&definition, &rows, golden(&task, &expected).2).unwrap();
+            let mut again = Prompts::new(&definition, &rows, golden(&task, &expected).2);
             let asked = request(&mut again, &definition, &rows, at).unwrap().continuations;
-            let asked: Vec<String> = asked.into_iter().map(|asked| asked.text).collect();
             assert!(asked == sample.continuations, "{task} {at}: {asked:?} for {:?}", sample.continuations);
         }
     }
@@ -91,7 +90,7 @@ fn answers_are_filtered_and_scored_as_in_the_harness() {
     for (task, expected) in goldens() {
         let (definition, rows, examples) = golden(&task, &expected);
         let definition = Arc::new(definition);
-        let mut prompts = Prompts::new(&definition, &rows, examples).unwrap();
+        let mut prompts = Prompts::new(&definition, &rows, examples);
         let requests: Vec<_> =
             (0..rows.rows.len()).map(|at| request(&mut prompts, &definition, &rows, at).unwrap()).collect();
         for (at, answer, filter, left, score) in &expected.crafted {
@@ -228,8 +227,8 @@ fn a_mistake_is_named_with_its_file_and_line() {
         (KEYS.replace(text, "[1]"), 6, "`doc_to_text` is no text"),
         (KEYS.replace("until", "untill"), 5, "did you mean `generate_until`?"),
         (KEYS.replace("{{question}}", "{{question"), 6, "the template cannot be used"),
-        (KEYS.replace("f1", "f11"), 8, "the metric `f11` is not known"),
-        (KEYS.replace("f1", "acc"), 8, "`acc` is no metric of this output type"),
+        (KEYS.replace("f1", "f11"), 8, "unknown name `f11`; did you mean `f1`?"),
+        (KEYS.replace("f1", "acc"), 8, "Acc is no metric of this output type"),
         (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases`; did you mean `ignore_case`?"),
         (
             before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"),
@@ -265,7 +264,7 @@ fn a_mistake_in_an_included_file_is_named_there() {
     let error = definition::read(&own).unwrap_err();
     assert_eq!(
         (error.file.as_str(), error.place.map(|(line, _)| line)),
-        (base.to_str().unwrap(), Some(8)),
+        (base.to_str().unwrap(), Some(9)),
         "{error}"
     );
     // A file that includes itself ends, too.

@@ -39,6 +39,22 @@ pub fn read_text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
+/// The files of a folder and its folders, in the order of their names.
+pub fn files_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir()? {
+            let entry = entry?;
+            // Links are not followed, so that a circle of them ends.
+            let is_folder = entry.file_type()?.is_dir();
+            if is_folder { &mut folders } else { &mut found }.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
 /// The first `limit` texts of a folder, in the order of their names. Files that are no texts are noted.
 pub fn books_of_folder(path: &Path, limit: usize, progress: &dyn DownloadProgress) -> Result<Vec<Book>> {
     ensure!(

@@ -12,11 +12,11 @@ mod texts;
 #[cfg(test)]
 pub(super) use archive::tests::archive;
 pub(super) use archive::{is_archive, names, text_of};
-pub(super) use folder::without_mark;
 pub use folder::{clean, read_text};
+pub(super) use folder::{files_below, without_mark};
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
-pub(super) use rows::{json_files, json_lines};
+pub(super) use rows::{json_files, json_lines, path_of};
 pub(super) use samples::cut_with;
 pub use samples::{TextSample, cut, resolve_bos};
 pub use settings::Texts;

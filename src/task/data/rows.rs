@@ -9,6 +9,22 @@ use super::DataSource;
 use crate::lm::source::{Hub, expand_home};
 use crate::task::spec::PrepareContext;
 
+/// The path of a source, which is a file or a folder; of a data set of the hub that of the file `wanted`.
+///
+/// # Errors
+/// A source that has no such file, or is in the program.
+pub fn path_of(source: &DataSource, wanted: &str, context: &PrepareContext<'_>) -> Result<PathBuf> {
+    match source {
+        DataSource::Path(path) => expand_home(path),
+        DataSource::Hub(repo) => {
+            let hub = Hub { settings: context.hub, progress: context.progress };
+            let found = hub.dataset_files(repo, |name| name == wanted)?.pop();
+            found.with_context(|| format!("{repo} has no {wanted}, as it is published"))
+        }
+        other => bail!("{other} holds no {wanted}"),
+    }
+}
+
 /// The `.jsonl` files of a source, which is a file, a folder or a data set on the hub: its `test.jsonl`, or where there is none
 /// all of them in the order of their names.
 ///

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::measure::Generation;
-use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
@@ -53,8 +53,8 @@ impl Samples for EncodedPrompts {
         let likelihood =
             request.likelihood_after.as_deref().map(|opening| format!(" {} {}", quoted(opening), classes()));
         let likelihood = likelihood.unwrap_or_default();
-        let choices =
-            continuations.iter().map(|Continuation { tokens, first }| format!(" {first} {}", list(tokens)));
+        // The number stood for tokens of the prompt that are read again.
+        let choices = continuations.iter().map(|tokens| format!(" 0 {}", list(tokens)));
         let choices: String = choices.collect();
         let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
         let (references, slices, tokens) = (

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
-use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::{Likelihood, by_slice};
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
@@ -119,23 +119,21 @@ impl Generation<'_> {
     /// The metrics of a prompt's continuations.
     fn choose(&self, sample: usize, prompt: &PrefilledPrompt) -> Result<Vec<MetricSum>> {
         let EncodedPrompt { request, continuations, .. } = &self.prompts.prompts[sample];
-        let likelihood = |continuation| self.likelihood(&prompt.memory, &prompt.state, continuation);
+        let likelihood = |tokens| self.likelihood(&prompt.memory, &prompt.state, tokens);
         let likelihoods: Vec<Likelihood> = continuations.iter().map(likelihood).collect::<Result<_>>()?;
         Ok(self.prompts.scorer.choose(&likelihoods, request))
     }
 
     /// How likely a continuation is after what a cache has read; `state` is that of its last token.
-    fn likelihood(&self, memory: &Memory, state: &Tensor, continuation: &Continuation) -> Result<Likelihood> {
-        let Continuation { tokens, first } = continuation;
+    fn likelihood(&self, memory: &Memory, state: &Tensor, tokens: &Vec<u32>) -> Result<Likelihood> {
         let mut states = state.clone();
         if let [begin @ .., _] = &tokens[..]
             && !begin.is_empty()
         {
             states = Tensor::cat(&[&states, &self.model.read(begin, &mut memory.clone())?], 0)?;
         }
-        let scored = tokens.len() - first;
-        let all: Vec<usize> = (0..scored).collect();
-        let scores = self.model.score(&states.narrow(0, *first, scored)?, &tokens[*first..], &all, None)?;
+        let all: Vec<usize> = (0..tokens.len()).collect();
+        let scores = self.model.score(&states, tokens, &all, None)?;
         let log = -scores.nll.into_iter().map(f64::from).sum::<f64>();
         Ok(Likelihood { log, is_greedy: scores.hits.into_iter().all(|hit| hit) })
     }
@@ -248,7 +246,7 @@ impl Generation<'_> {
             return Ok(Vec::new());
         }
         let weight = tokens.len() as f64;
-        let likelihood = self.likelihood(memory, state, &Continuation { tokens, first: 0 })?;
+        let likelihood = self.likelihood(memory, state, &tokens)?;
         let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
         let sum = |slice| MetricSum::new("answer_nll", -likelihood.log, weight).of_slice(slice);
         Ok(slices.map(sum).collect())
@@ -258,7 +256,7 @@ impl Generation<'_> {
     fn likeliest(&self, memory: &Memory, state: &Tensor, opening: &str, classes: &[String]) -> Result<String> {
         let log = |class: &String| -> Result<f64> {
             let tokens = self.prompts.tokenizer.encode(&[opening, class].concat())?.ids;
-            Ok(self.likelihood(memory, state, &Continuation { tokens, first: 0 })?.log)
+            Ok(self.likelihood(memory, state, &tokens)?.log)
         };
         let logs: Vec<f64> = classes.iter().map(log).collect::<Result<_>>()?;
         // The first of equals.

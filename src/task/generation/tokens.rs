@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
-use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::{Likelihood, Scorer};
 use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel, Tokenizer};
@@ -126,7 +126,6 @@ fn encoded(
         tokens.drain(first..first + tokens.len() - kept);
     }
     let document = tokens.len();
-    let continuations = continuations.into_iter().map(|tokens| Continuation { tokens, first: 0 }).collect();
     Ok(EncodedPrompt {
         request: Request { name: at.to_string(), length, ..Request::default() },
         tokens,

@@ -2,12 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::Version;
-use crate::lm::source::{Hub, expand_home};
-use crate::task::data::{DataSource, is_archive, names, text_of};
-use crate::task::spec::PrepareContext;
+use crate::task::data::{is_archive, names, text_of};
 
 /// The most bytes of a file. LongBench's largest has tens of millions.
 const MOST_BYTES: u64 = 1 << 30;
@@ -17,22 +15,6 @@ pub const ARCHIVE: &str = "data.zip";
 
 /// The file of LongBench v2.
 pub const V2_FILE: &str = "data.json";
-
-/// The folder or file of a data set; `wanted` is the file of it that is downloaded if it is on the hub.
-///
-/// # Errors
-/// A data set that is none of LongBench's, or cannot be downloaded.
-pub fn path(dataset: &DataSource, wanted: &str, context: &PrepareContext<'_>) -> Result<PathBuf> {
-    match dataset {
-        DataSource::Path(path) => expand_home(path),
-        DataSource::Hub(repo) => {
-            let hub = Hub { settings: context.hub, progress: context.progress };
-            let found = hub.dataset_files(repo, |name| name == wanted)?.pop();
-            found.with_context(|| format!("{repo} has no {wanted}, as LongBench's repository has it"))
-        }
-        other => bail!("{other} holds nothing of LongBench"),
-    }
-}
 
 /// The name of a subset's file.
 pub fn file_name(subset: &str, version: Version) -> String {

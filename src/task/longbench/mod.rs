@@ -16,10 +16,8 @@ use serde_json::Value;
 
 pub use self::settings::{LongBenchYaml, Version};
 pub use self::v2::letter;
-use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, without_options};
-use super::data::DataSource;
-use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, Task, TaskSpec};
+use super::benchmark::{Asked, Reader, Rows, without_options};
+use super::data::path_of;
 
 /// All subsets that can be measured, in LongBench's order: the name, and whether LongBench-E has it too.
 const SUBSETS: [(&str, bool); 16] = [
@@ -47,7 +45,7 @@ const SUBSETS: [(&str, bool); 16] = [
 /// Options: there are none.
 pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
     without_options(options)?;
-    Ok(Arc::new(Subset))
+    Ok(Arc::new(Subset { is_optional: false }))
 }
 
 /// Makes the rows of LongBench v2.
@@ -61,7 +59,10 @@ pub fn reader_v2(options: &Value) -> Result<Arc<dyn Reader>> {
 
 /// The rows of a subset.
 #[derive(Debug)]
-struct Subset;
+struct Subset {
+    /// Whether it has no rows where its file is not there.
+    is_optional: bool,
+}
 
 impl Reader for Subset {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
@@ -73,8 +74,12 @@ impl Reader for Subset {
             "`dataset_name` is one of {}, with _e behind it for LongBench-E",
             known.join(", ")
         );
-        let path = files::path(&asked.dataset.parse()?, files::ARCHIVE, asked.context)?;
-        let (text, file) = files::read(&path, &files::file_name(name, version))
+        let path = path_of(&asked.dataset.parse()?, files::ARCHIVE, asked.context)?;
+        let file = files::file_name(name, version);
+        if self.is_optional && files::find(&path, &file)?.is_none() {
+            return Ok(Rows::default());
+        }
+        let (text, file) = files::read(&path, &file)
             .with_context(|| format!("the subset {name} is not there; get it, or remove it from `subsets`"))?;
         rows::rows(name, &text, &file, version == Version::E)
     }
@@ -86,43 +91,9 @@ struct V2;
 
 impl Reader for V2 {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
-        let path = files::path(&asked.dataset.parse()?, files::V2_FILE, asked.context)?;
+        let path = path_of(&asked.dataset.parse()?, files::V2_FILE, asked.context)?;
         let mut rows = Rows::default();
-        rows.read_file(&if path.is_dir() { path.join(files::V2_FILE) } else { path }, None)?;
+        rows.read_file(&if path.is_dir() { path.join(files::V2_FILE) } else { path })?;
         Ok(rows)
-    }
-}
-
-/// LongBench or LongBench-E: those of the subsets asked for that the data set has.
-#[derive(Debug)]
-struct Subsets {
-    dataset: DataSource,
-    version: Version,
-    /// The subset and the file of each.
-    subsets: Vec<(&'static str, Arc<Definition>)>,
-    /// Whether the sweep names them, so that each must be there.
-    are_named: bool,
-    /// Only the first rows of each.
-    samples: Option<usize>,
-}
-
-impl Task for Subsets {
-    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let path = files::path(&self.dataset, files::ARCHIVE, context)?;
-        let mut definitions = Vec::new();
-        for (subset, definition) in &self.subsets {
-            if self.are_named || files::find(&path, &files::file_name(subset, self.version))?.is_some() {
-                definitions.push(definition.clone());
-            }
-        }
-        ensure!(
-            !definitions.is_empty(),
-            "{} has none of LongBench's files, such as {}, and no {} of them",
-            path.display(),
-            files::file_name("qasper", self.version),
-            files::ARCHIVE
-        );
-        let over = Some(self.dataset.to_string());
-        Benchmark { definitions, over, samples: self.samples }.prepare(spec, context)
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{SUBSETS, Subsets};
+use super::{SUBSETS, Subset};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
 use crate::task::data::{self, Texts, check_source, published_sources};
 use crate::task::generation::{GenerationConfig, WriteYaml};
@@ -96,8 +96,11 @@ impl LongBenchYaml {
         let length = data::length(&self.length)?;
         // The limit of a subset gives way to the sweep's own.
         let own_limits = self.write.max_new_tokens.is_none();
-        let files = if is_v2 { vec![("v2", builtin_definition("longbench_v2")?)] } else { of_subsets(&subsets)? };
-        let limits = files.iter().filter_map(|(_, definition)| definition.generation.max_new_tokens);
+        let wanted = version.subsets().filter(|name| subsets.is_empty() || subsets.contains(name));
+        let names = if is_v2 { vec!["v2"] } else { wanted.collect() };
+        let of_name = |name: &&str| builtin_definition(&format!("longbench_{name}"));
+        let files: Vec<Definition> = names.iter().map(of_name).collect::<Result<_, _>>()?;
+        let limits = files.iter().filter_map(|definition| definition.generation.max_new_tokens);
         let longest = limits.max().unwrap_or(0);
         let generation = self.write.check(length, GenerationConfig::greedy(longest))?;
         let samples = yaml::limit("`samples`", &self.samples)?;
@@ -108,36 +111,23 @@ impl LongBenchYaml {
         ];
         let subset_names = if subsets.is_empty() { "all".to_owned() } else { subsets.join(",") };
         let selection = vec![("subsets", subset_names), ("samples", limit_text(samples))];
-        let prepared = |(name, mut definition): (&'static str, Definition)| {
-            if is_v2 {
-                return (name, Arc::new(definition));
+        let prepared = |(name, mut definition): (&str, Definition)| {
+            if !is_v2 {
+                let of_e = if version == Version::E { "_e" } else { "" };
+                definition.dataset.name = Some(format!("{name}{of_e}"));
+                definition.reader = Some(Arc::new(Subset { is_optional: subsets.is_empty() }));
+                definition.cache.is_plain = !definition.cache.chat_template;
+                if let Some(limit) = definition.generation.max_new_tokens.filter(|_| own_limits) {
+                    definition.limit_answers(limit.min(generation.max_new_tokens));
+                }
             }
-            let of_e = if version == Version::E { "_e" } else { "" };
-            definition.dataset.name = Some(format!("{name}{of_e}"));
-            definition.cache.is_plain = !definition.cache.chat_template;
-            if let Some(limit) = definition.generation.max_new_tokens.filter(|_| own_limits) {
-                definition.limit_answers(limit.min(generation.max_new_tokens));
-            }
-            (name, Arc::new(definition))
+            Arc::new(definition)
         };
-        let files: Vec<_> = files.into_iter().map(prepared).collect();
-        let spec = if is_v2 {
-            let definitions = files.into_iter().map(|(_, definition)| definition).collect();
-            let task = Benchmark { definitions, over: Some(dataset.to_string()), samples };
-            TaskSpec::new("longbench", dataset, length, settings, task)
-        } else {
-            let are_named = !subsets.is_empty();
-            let task = Subsets { dataset: dataset.clone(), version, subsets: files, are_named, samples };
-            TaskSpec::new("longbench", dataset, length, settings, task)
-        };
+        let definitions = names.into_iter().zip(files).map(prepared).collect();
+        let task = Benchmark { definitions, over: Some(dataset.to_string()), samples };
+        let spec = TaskSpec::new("longbench", dataset, length, settings, task);
         Ok(TaskSpec { generation: Some(generation), selection, ..spec })
     }
-}
-
-/// The files of some subsets; of all, where none are named.
-fn of_subsets(names: &[&'static str]) -> Result<Vec<(&'static str, Definition)>, ConfigError> {
-    let wanted = SUBSETS.iter().filter(|(name, _)| names.is_empty() || names.contains(name));
-    wanted.map(|(name, _)| Ok((*name, builtin_definition(&format!("longbench_{name}"))?))).collect()
 }
 
 fn subset_names(_: &mut SchemaGenerator) -> Schema {

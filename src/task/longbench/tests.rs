@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::task::benchmark::{ByFile, builtin_definition, name_clusters, requests_of};
+use crate::task::benchmark::{ByFile, Definition, builtin_definition, name_clusters, requests_of};
 use crate::task::data::digest_of;
 use crate::task::generation::{Cut, Prompt, Request, Scorer};
 
@@ -83,7 +83,7 @@ fn v2_rows(text: String) -> Result<Rows> {
     let path = folder.path().join("data.json");
     std::fs::write(&path, text)?;
     let mut rows = Rows::default();
-    rows.read_file(&path, None)?;
+    rows.read_file(&path)?;
     Ok(rows)
 }
 
@@ -103,7 +103,7 @@ fn scores_are_those_of_longbench() {
         super::tests::scores(&definitions[name], answer, &request)[0]
     };
     // One reference, without taking the first line first.
-    let measure = |name: &str| definitions[name].metrics[0].options.measure.unwrap();
+    let measure = |name: &str| definitions[name].metrics[0].measure.unwrap();
     for (name, answer, reference, classes, expected) in scores {
         let found = measure(&name).score(&answer, &reference, &classes);
         assert!(
@@ -149,7 +149,7 @@ fn prompts_and_limits_are_those_of_longbench() {
         names.filter(|name| is(&definition(name))).collect::<Vec<_>>()
     };
     assert_eq!(named(|file| !file.cache.chat_template), ["trec", "triviaqa", "samsum", "lcc", "repobench-p"]);
-    assert_eq!(named(|file| file.metrics[0].options.first_line), ["trec", "triviaqa", "samsum"]);
+    assert_eq!(named(|file| file.metrics[0].first_line), ["trec", "triviaqa", "samsum"]);
     let not_in_e: Vec<&str> = SUBSETS.iter().filter(|(_, in_e)| !in_e).map(|(name, _)| *name).collect();
     assert_eq!(not_in_e, ["narrativeqa", "musique", "qmsum"]);
 }

@@ -29,7 +29,7 @@ pub fn read(files: &[PathBuf]) -> Result<Rows> {
     let mut problems = Rows::default();
     for file in files {
         let mut read = Rows::default();
-        read.read_file(file, None)?;
+        read.read_file(file)?;
         for (number, (row, place)) in read.rows.into_iter().zip(read.places).enumerate() {
             let mut problem = problem(row, number).with_context(|| place.clone())?;
             // Each file may count its rows anew.
