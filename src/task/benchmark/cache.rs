@@ -43,9 +43,7 @@ pub struct CacheYaml {
     /// several of one name, and an empty text none.
     #[serde(default)]
     pub slices: BTreeMap<String, Template>,
-    /// An answer that needs no reading, for comparison: `commonest`, the target of most rows;
-    /// `commonest_shared`, the same, and none where no two rows share a target; `first_words`, the beginning of
-    /// the context, as long as the targets; or a template.
+    /// An answer that needs no reading, for comparison.
     pub trivial: Option<Trivial>,
     /// The most tokens of a row's answer: a column or a template. The default, and that of an empty text, is the `max_gen_toks` of
     /// `generation_kwargs`.
@@ -87,27 +85,15 @@ impl CacheYaml {
 }
 
 /// An answer that needs no reading.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(try_from = "String")]
-#[schemars(with = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Trivial {
+    /// The target of most rows.
     Commonest,
+    /// The same, and none where no two rows share a target.
     CommonestShared,
+    /// The beginning of the context, as long as the targets.
     FirstWords,
-    Text(Template),
-}
-
-impl TryFrom<String> for Trivial {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Trivial, String> {
-        Ok(match text.as_str() {
-            "commonest" => Trivial::Commonest,
-            "commonest_shared" => Trivial::CommonestShared,
-            "first_words" => Trivial::FirstWords,
-            _ => Trivial::Text(text.try_into()?),
-        })
-    }
 }
 
 /// What a prompt loses that is too long.

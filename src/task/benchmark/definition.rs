@@ -49,8 +49,6 @@ impl TryFrom<Value> for Field {
     fn try_from(value: Value) -> Result<Field, String> {
         Ok(match value {
             Value::String(text) => Field::Text(text.try_into()?),
-            // The choices of a mapping are its values.
-            Value::Object(fields) => Field::Fixed(fields.values().cloned().collect()),
             other => Field::Fixed(other),
         })
     }

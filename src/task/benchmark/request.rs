@@ -37,10 +37,6 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     };
     let most = number("max_gen_toks", &block.max_gen_toks)?;
     let length = number("row_length", &block.row_length)?.unwrap_or(0);
-    let trivial = match &block.trivial {
-        Some(Trivial::Text(template)) => text(template)?,
-        _ => String::new(),
-    };
     let mut slices = Vec::new();
     for (name, template) in &block.slices {
         let values = match prompts.value(template, row)? {
@@ -61,7 +57,6 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         keeps_header: header.is_none(),
         is_plain: block.is_plain,
         likelihood_after: block.likelihood_after.clone(),
-        trivial,
         name,
         ..Request::default()
     };
@@ -184,12 +179,11 @@ pub fn gather(requests: &mut [Request]) -> Result<()> {
 
 /// Adds the answers that need no reading, where they follow from all rows or from the context.
 pub fn add_trivial(definition: &Definition, requests: &mut [Request]) {
-    let trivial = match &definition.cache.trivial {
+    let trivial = match definition.cache.trivial {
         Some(Trivial::Commonest) => commonest_answer(requests, 1),
         Some(Trivial::CommonestShared) => commonest_answer(requests, 2),
         Some(Trivial::FirstWords) => first_words(requests),
-        // That of a template is a row's own.
-        Some(Trivial::Text(_)) | None => return,
+        None => return,
     };
     for (request, trivial) in requests.iter_mut().zip(trivial) {
         request.trivial = trivial;

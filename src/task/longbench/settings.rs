@@ -5,7 +5,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{SUBSETS, Subset};
+use super::{NOT_IN_E, SUBSETS, Subset};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
 use crate::task::data::{self, Texts, check_source, published_sources};
 use crate::task::generation::{GenerationConfig, WriteYaml};
@@ -38,8 +38,8 @@ impl Version {
 
     /// Its subsets, in LongBench's order.
     pub fn subsets(self) -> impl Iterator<Item = &'static str> {
-        let has = move |in_e: bool| self == Version::V1 || self == Version::E && in_e;
-        SUBSETS.iter().filter(move |(_, in_e)| has(*in_e)).map(|(name, _)| *name)
+        let has = move |name: &&str| self == Version::V1 || self == Version::E && !NOT_IN_E.contains(name);
+        SUBSETS.split(' ').filter(has)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -131,7 +131,7 @@ impl LongBenchYaml {
 }
 
 fn subset_names(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<&str> = SUBSETS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = Version::V1.subsets().collect();
     json_schema!({"type": ["array", "null"], "items": {"enum": names}, "uniqueItems": true, "default": []})
 }
 

@@ -97,7 +97,7 @@ fn scores(definition: &Arc<Definition>, answer: &str, request: &Request) -> Vec<
 fn scores_are_those_of_longbench() {
     let Goldens { scores, best, .. } = goldens();
     assert!(scores.len() > 300 && best.len() > 50);
-    let definitions: BTreeMap<&str, _> = SUBSETS.iter().map(|(name, _)| (*name, definition(name))).collect();
+    let definitions: BTreeMap<&str, _> = Version::V1.subsets().map(|name| (name, definition(name))).collect();
     let score = |name: &str, answer: &str, references: Vec<String>, classes: Vec<String>| {
         let request = Request { references, classes, ..Request::default() };
         super::tests::scores(&definitions[name], answer, &request)[0]
@@ -130,7 +130,7 @@ fn prompts_and_limits_are_those_of_longbench() {
     };
     let limit = |name: &str| definition(name).generation.max_new_tokens.unwrap();
     let of = |name: &str| (name.to_owned(), (digest_of([filled(name)]), limit(name)));
-    assert_eq!(SUBSETS.iter().map(|(name, _)| of(name)).collect::<BTreeMap<_, _>>(), prompts);
+    assert_eq!(Version::V1.subsets().map(of).collect::<BTreeMap<_, _>>(), prompts);
     let file = Arc::new(builtin_definition("longbench_v2").unwrap());
     let request = requests_of(&file, &v2_rows(v2_row(&of_v2.into()).to_string()).unwrap()).unwrap().remove(0);
     assert_eq!(digest_of([request.prompt.whole()]), v2);
@@ -145,13 +145,11 @@ fn prompts_and_limits_are_those_of_longbench() {
     }
     // The lists in pred.py and eval.py.
     let named = |is: fn(&Definition) -> bool| {
-        let names = SUBSETS.iter().map(|(name, _)| *name);
+        let names = Version::V1.subsets();
         names.filter(|name| is(&definition(name))).collect::<Vec<_>>()
     };
     assert_eq!(named(|file| !file.cache.chat_template), ["trec", "triviaqa", "samsum", "lcc", "repobench-p"]);
     assert_eq!(named(|file| file.metrics[0].first_line), ["trec", "triviaqa", "samsum"]);
-    let not_in_e: Vec<&str> = SUBSETS.iter().filter(|(_, in_e)| !in_e).map(|(name, _)| *name).collect();
-    assert_eq!(not_in_e, ["narrativeqa", "musique", "qmsum"]);
 }
 
 #[test]
@@ -175,7 +173,7 @@ fn a_long_prompt_loses_its_middle_wherever_that_is() {
 #[test]
 fn the_question_begins_after_the_context_whatever_is_lost() {
     let encode = |text: &str| Ok(text.bytes().map(u32::from).collect::<Vec<_>>());
-    for (subset, _) in SUBSETS {
+    for subset in Version::V1.subsets() {
         let (context, input) = ("\u{1}".repeat(200), "\u{2}".repeat(90));
         let changes =
             json!({"context": context, "input": input, "all_classes": ["x"], "answers": ["Paragraph 1"]});
