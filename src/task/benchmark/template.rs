@@ -29,7 +29,7 @@ const FUEL: u64 = 1_000_000;
 /// minijinja's compiler recurses for every operator of an expression.
 const STACK: usize = 256 << 20;
 
-/// A compiled template.
+/// A column or a template, which is compiled.
 #[derive(Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
