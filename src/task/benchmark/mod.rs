@@ -33,7 +33,7 @@ pub(super) use builtin::one as builtin_definition;
 pub(super) use definition::Definition;
 pub use file::files_of;
 pub(super) use prompt::{RowPrompt, alone};
-pub(super) use reader::{Asked, Reader, without_options};
+pub(super) use reader::{Asked, Reader};
 #[cfg(test)]
 pub(super) use request::name_clusters;
 pub use rolling::RollingText;

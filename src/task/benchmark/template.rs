@@ -30,18 +30,12 @@ const FUEL: u64 = 1_000_000;
 const STACK: usize = 256 << 20;
 
 /// A column or a template, which is compiled.
-#[derive(Clone, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(with = "String")]
 pub struct Template {
     source: Arc<str>,
     environment: Arc<Environment<'static>>,
-}
-
-impl std::fmt::Debug for Template {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.source)
-    }
 }
 
 impl TryFrom<String> for Template {

@@ -247,9 +247,8 @@ impl Generation<'_> {
         }
         let weight = tokens.len() as f64;
         let likelihood = self.likelihood(memory, state, &tokens)?;
-        let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
-        let sum = |slice| MetricSum::new("answer_nll", -likelihood.log, weight).of_slice(slice);
-        Ok(slices.map(sum).collect())
+        let sums = by_slice(request, "answer_nll", -likelihood.log);
+        Ok(sums.map(|sum| MetricSum { weight, ..sum }).collect())
     }
 
     /// The class with the largest probability, its tokens' product, after an opening that is read into a copy of the cache.

@@ -9,14 +9,11 @@ mod settings;
 mod tests;
 mod v2;
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 pub use self::settings::{LongBenchYaml, Version};
 pub use self::v2::letter;
-use super::benchmark::{Asked, Reader, Rows, without_options};
+use super::benchmark::{Asked, Reader, Rows};
 use super::data::path_of;
 
 /// All subsets that can be measured, in LongBench's order.
@@ -26,29 +23,11 @@ const SUBSETS: &str = "narrativeqa qasper multifieldqa_en hotpotqa 2wikimqa musi
 /// Those that LongBench-E has not.
 const NOT_IN_E: [&str; 3] = ["narrativeqa", "musique", "qmsum"];
 
-/// Makes the rows of a subset of LongBench, which `dataset_name` names; with `_e` behind it, those of LongBench-E.
-///
-/// # Errors
-/// Options: there are none.
-pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(Subset { is_optional: false }))
-}
-
-/// Makes the rows of LongBench v2.
-///
-/// # Errors
-/// Options: there are none.
-pub fn reader_v2(options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(V2))
-}
-
-/// The rows of a subset.
+/// The rows of a subset of LongBench, which `dataset_name` names; with `_e` behind it, those of LongBench-E.
 #[derive(Debug)]
-struct Subset {
+pub struct Subset {
     /// Whether it has no rows where its file is not there.
-    is_optional: bool,
+    pub is_optional: bool,
 }
 
 impl Reader for Subset {
@@ -74,7 +53,7 @@ impl Reader for Subset {
 
 /// The rows of LongBench v2.
 #[derive(Debug)]
-struct V2;
+pub struct V2;
 
 impl Reader for V2 {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {

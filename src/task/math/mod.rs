@@ -11,9 +11,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition, without_options};
+use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition};
 use super::data::{self, DataSource, EMBEDDED, Texts, check_source, json_files, limit_embedded, problem_sources};
 use super::embedded::MOST_EMBEDDED_BOOKS;
 use super::generation::{GenerationConfig, WriteYaml};
@@ -89,18 +88,9 @@ impl MathYaml {
     }
 }
 
-/// Makes the rows of problems: published ones, or arithmetic made in the program.
-///
-/// # Errors
-/// Options: there are none.
-pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(Problems))
-}
-
-/// Problems with a known answer.
+/// Problems with a known answer: published ones, or arithmetic made in the program.
 #[derive(Debug)]
-struct Problems;
+pub struct Problems;
 
 impl Reader for Problems {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {

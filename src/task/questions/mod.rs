@@ -12,23 +12,11 @@ mod squality;
 mod task;
 mod zeroscrolls;
 
-use std::sync::Arc;
-
-use anyhow::Result;
-use serde_json::Value;
-
-use super::benchmark::{Reader, without_options};
-
 pub use qasper::QASPER;
+pub use reader::Questions;
 pub use release::{PromptStyle, Release, Split};
 pub use squality::SQUALITY;
 pub use task::{QuestionsYaml, read_questions};
-
-/// The reader of a release, as a file names it; it has no options.
-pub fn reader(release: &'static Release, options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(reader::Questions { release, split: None, documents: None, questions: None }))
-}
 
 #[cfg(test)]
 pub use task::requests;

@@ -187,16 +187,10 @@ fn definitions(
     let definition = |(name, dataset, tasks): (&str, &str, Vec<_>)| -> Result<_, ConfigError> {
         let mut definition = builtin_definition(name)?;
         definition.dataset.path = dataset.to_owned();
-        definition.reader = Some(Arc::new(Ruler { wanted: Wanted { tasks, ..wanted.clone() } }));
+        definition.reader = Some(Arc::new(Wanted { tasks, ..wanted.clone() }));
         Ok(Arc::new(definition))
     };
     files.into_iter().filter(|(.., tasks)| !tasks.is_empty()).map(definition).collect()
-}
-
-/// The code that makes the rows of RULER's tasks: either of those without a file, or of one that has a file.
-#[derive(Debug)]
-struct Ruler {
-    wanted: Wanted,
 }
 
 /// The options of the reader in a file.
@@ -222,14 +216,13 @@ pub fn reader(options: Value) -> Result<Arc<dyn Reader>> {
     };
     let is_alone = tasks.len() == 1 || tasks.iter().all(|task| task.file().is_none());
     ensure!(is_alone, "a task that reads a file of questions stands alone");
-    Ok(Arc::new(Ruler {
-        wanted: Wanted { tasks, lengths: Vec::new(), samples: SAMPLES, seed: SEED, answer: None },
-    }))
+    Ok(Arc::new(Wanted { tasks, lengths: Vec::new(), samples: SAMPLES, seed: SEED, answer: None }))
 }
 
-impl Reader for Ruler {
+/// Makes the rows of tasks without a file, or of one that has a file.
+impl Reader for Wanted {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
-        let mut wanted = self.wanted.clone();
+        let mut wanted = self.clone();
         if wanted.lengths.is_empty() {
             wanted.lengths.push(asked.spec.length);
         }
@@ -248,11 +241,11 @@ impl Reader for Ruler {
     }
 }
 
-impl Ruler {
+impl Wanted {
     /// What the tasks are made of.
     fn sources(&self, asked: &Asked<'_>) -> Result<Sources> {
         let mut sources = Sources::default();
-        let tasks = &self.wanted.tasks;
+        let tasks = &self.tasks;
         if tasks.iter().any(|task| task.needs_essay()) {
             let haystack: DataSource = asked.dataset.parse()?;
             let books = data::read_books(&haystack, None, asked.context.hub, asked.context.progress)?;
