@@ -14,6 +14,7 @@ use super::filter::{FilterChain, FilterStep};
 use super::metric::{TaskMetric, metrics};
 use super::reader::{Reader, reader};
 use super::template::Template;
+use crate::lm::Real;
 use crate::task::generation::GenerationConfig;
 use crate::yaml::{self, ConfigError};
 
@@ -54,17 +55,6 @@ impl TryFrom<Value> for Field {
     }
 }
 
-/// How a prompt and its answer are made of a row.
-#[derive(Clone, Debug)]
-pub struct Form {
-    pub text: Field,
-    pub target: Field,
-    pub choices: Option<Field>,
-    pub prefix: Option<Template>,
-    pub target_delimiter: String,
-    pub fewshot_delimiter: String,
-}
-
 /// The examples before a prompt.
 #[derive(Clone, Debug)]
 pub struct Fewshot {
@@ -90,16 +80,6 @@ pub enum Sampler {
     Default,
     /// The first of the split.
     FirstN,
-}
-
-/// How answers are written.
-#[derive(Clone, Debug)]
-pub struct Generation {
-    pub until: Vec<String>,
-    pub max_new_tokens: Option<usize>,
-    pub temperature: f64,
-    pub top_k: Option<usize>,
-    pub top_p: Option<f64>,
 }
 
 /// Where the rows are.
@@ -134,9 +114,16 @@ pub struct Definition {
     pub split: String,
     pub output: OutputType,
     pub description: Option<Template>,
-    pub form: Form,
+    pub text: Field,
+    pub target: Field,
+    pub choices: Option<Field>,
+    /// How answers begin.
+    pub prefix: Option<Template>,
+    pub target_delimiter: String,
+    pub fewshot_delimiter: String,
     pub fewshot: Fewshot,
-    pub generation: Generation,
+    /// How answers are written where a sweep does not say otherwise.
+    pub generation: GenerationConfig,
     /// Named chains; the first is what totals are of. There is at least one.
     pub filters: Vec<FilterChain>,
     pub metrics: Vec<TaskMetric>,
@@ -148,15 +135,9 @@ pub struct Definition {
 }
 
 /// The most new tokens of lm-evaluation-harness where a file does not say it.
-pub const MAX_GEN_TOKS: usize = 256;
+const MAX_GEN_TOKS: usize = 256;
 
 impl Definition {
-    /// How answers are written where a sweep does not say otherwise, but for what the file says of drawing and of stops.
-    pub fn greedy(&self) -> GenerationConfig {
-        let most = self.generation.max_new_tokens.unwrap_or(MAX_GEN_TOKS);
-        GenerationConfig { chat_template: self.cache.chat_template, ..GenerationConfig::greedy(most) }
-    }
-
     /// Lets the answer of a row have at most this many tokens, whatever a sweep's default is.
     pub fn limit_answers(&mut self, most: usize) {
         self.cache.max_gen_toks = Template::new(&most.to_string()).ok();
@@ -185,14 +166,7 @@ impl Definition {
             None if output == OutputType::LoglikelihoodRolling => Field::Fixed(String::new().into()),
             text => file.needed("doc_to_text", text.as_ref(), hint)?,
         };
-        let form = Form {
-            text,
-            target: file.needed("doc_to_target", file.doc_to_target.as_ref(), hint)?,
-            choices: file.doc_to_choice.clone(),
-            prefix: file.gen_prefix.clone(),
-            target_delimiter: file.target_delimiter.clone().unwrap_or(" ".into()),
-            fewshot_delimiter: file.fewshot_delimiter.clone().unwrap_or("\n\n".into()),
-        };
+        let fewshot_delimiter = file.fewshot_delimiter.clone().unwrap_or("\n\n".into());
         let cache = file.cache.clone().unwrap_or_default();
         if cache.length.is_some_and(|length| length < 2) {
             return file.refuse("cache", "a `length` has at least 2 tokens", "write a larger number");
@@ -208,9 +182,14 @@ impl Definition {
             split,
             output,
             description: file.description.clone(),
+            text,
+            target: file.needed("doc_to_target", file.doc_to_target.as_ref(), hint)?,
+            choices: file.doc_to_choice.clone(),
+            prefix: file.gen_prefix.clone(),
+            target_delimiter: file.target_delimiter.clone().unwrap_or(" ".into()),
             fewshot: fewshot(file)?,
-            generation: generation(file, &form.fewshot_delimiter)?,
-            form,
+            generation: generation(file, &fewshot_delimiter, cache.chat_template)?,
+            fewshot_delimiter,
             repeats: repeats(file, output, &chains)?,
             filters: chains,
             metrics: metrics(file, output)?,
@@ -262,15 +241,15 @@ fn dataset(path: String, file: &TaskFile) -> Dataset {
     Dataset { path, name: file.dataset_name.as_ref().map(super::python::str), files }
 }
 
-fn generation(file: &TaskFile, delimiter: &str) -> Result<Generation, ConfigError> {
+fn generation(file: &TaskFile, delimiter: &str, chat_template: bool) -> Result<GenerationConfig, ConfigError> {
     let kwargs = file.generation_kwargs.clone().unwrap_or_default();
-    let mut until = match &kwargs.until {
+    let mut stop = match &kwargs.until {
         None => vec![delimiter.to_owned()],
         Some(Value::Null) => Vec::new(),
         Some(Value::Array(stops)) => stops.iter().map(super::python::str).collect(),
         Some(stop) => vec![super::python::str(stop)],
     };
-    until.retain(|stop| !stop.is_empty());
+    stop.retain(|stop| !stop.is_empty());
     if kwargs.num_beams.is_some_and(|number| number != 1) {
         return file.refuse("generation_kwargs", "there is one beam", "remove `num_beams`");
     }
@@ -280,14 +259,15 @@ fn generation(file: &TaskFile, delimiter: &str) -> Result<Generation, ConfigErro
         (Some(true), None) => 1.0,
         (_, temperature) => temperature.unwrap_or(0.0),
     };
-    let most = kwargs.max_gen_toks.or(kwargs.max_new_tokens);
     let is_drawn = temperature != 0.0;
-    Ok(Generation {
-        until,
-        max_new_tokens: most.map(usize::from),
-        temperature,
+    let most = kwargs.max_gen_toks.or(kwargs.max_new_tokens).map_or(MAX_GEN_TOKS, usize::from);
+    Ok(GenerationConfig {
+        temperature: Real(temperature),
         top_k: kwargs.top_k.filter(|_| is_drawn),
-        top_p: kwargs.top_p.filter(|_| is_drawn),
+        top_p: kwargs.top_p.filter(|_| is_drawn).map(Real),
+        stop,
+        chat_template,
+        ..GenerationConfig::greedy(most)
     })
 }
 

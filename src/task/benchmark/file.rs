@@ -255,7 +255,7 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Resul
     let refuse = |place: Location, message: String, hint: &str| {
         yaml::refuse(place, message, hint).map_err(|error| error.in_file(&file))
     };
-    for (key, value) in keys.iter().filter(|(key, _)| OF_HARNESS.contains(&key.as_str())) {
+    if let Some((key, value)) = keys.iter().find(|(key, _)| OF_HARNESS.contains(&key.as_str())) {
         return refuse(value.referenced, format!("`{key}` needs the harness itself"), instead_of_python(key));
     }
     let TaskFile { include, unsafe_code, .. } = yaml::parse_yaml(text, &file)?;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::definition::{Definition, Examples, Field, Form, Sampler};
+use super::definition::{Definition, Examples, Field, Sampler};
 use super::python::{self, Random};
 use super::rows::Rows;
 use super::template::Template;
@@ -66,19 +66,19 @@ impl<'a> Prompts<'a> {
     /// # Errors
     /// A column that is missing, a template that fails, or a value of another kind than the output type needs.
     pub fn question(&mut self, row: &Value) -> Result<Question> {
-        let form = &self.definition.form;
         let mut before = match &self.definition.description {
             Some(description) => self.column_or_text(description, row)?,
             None => String::new(),
         };
-        let text = self.text(form, row).context("doc_to_text")?;
+        let text = self.text(row).context("doc_to_text")?;
         for example in self.draw(row)? {
             before += &self.example(&example).context("an example of the prompt")?;
         }
-        let target = self.target(form, row).context("doc_to_target")?;
-        let choices = self.choices(form, row).context("doc_to_choice")?;
-        let prefix = self.prefix(form, row)?;
-        let delimiter = if needs_delimiter(&text, &prefix) { form.target_delimiter.as_str() } else { "" };
+        let target = self.target(row).context("doc_to_target")?;
+        let choices = self.choices(row).context("doc_to_choice")?;
+        let prefix = self.prefix(row)?;
+        let delimiter =
+            if needs_delimiter(&text, &prefix) { self.definition.target_delimiter.as_str() } else { "" };
         let prefix = [delimiter, &prefix].concat();
         Ok(Question { prompt: RowPrompt { before, text, prefix }, target, choices })
     }
@@ -112,10 +112,9 @@ impl<'a> Prompts<'a> {
 
     /// An example with its answer.
     fn example(&self, row: &Value) -> Result<String> {
-        let form = &self.definition.form;
-        let (choices, question) = (self.choices(form, row)?, self.text(form, row)?);
-        let prefix = self.prefix(form, row)?;
-        let answer = match self.target(form, row)? {
+        let (choices, question) = (self.choices(row)?, self.text(row)?);
+        let prefix = self.prefix(row)?;
+        let answer = match self.target(row)? {
             Value::Number(number) if !choices.is_empty() => {
                 let at = number.as_i64().context("the target is no index")?;
                 let at = if at < 0 { choices.len() as i64 + at } else { at };
@@ -127,18 +126,18 @@ impl<'a> Prompts<'a> {
         };
         let has_answer = !answer.is_empty();
         let delimiter = if prefix.is_empty() { has_answer } else { needs_delimiter(&question, &prefix) };
-        let delimiter = if delimiter { form.target_delimiter.as_str() } else { "" };
+        let delimiter = if delimiter { self.definition.target_delimiter.as_str() } else { "" };
         let joined = match (has_answer, needs_delimiter(&prefix, &answer)) {
             (false, _) => return Ok([&question, delimiter, &prefix].concat()),
             (true, true) => format!("{prefix} {answer}"),
             (true, false) => format!("{prefix}{answer}"),
         };
-        Ok([&question, delimiter, &joined, &form.fewshot_delimiter].concat())
+        Ok([&question, delimiter, &joined, &self.definition.fewshot_delimiter].concat())
     }
 
     /// The beginning of the answer, which may be empty.
-    fn prefix(&self, form: &Form, row: &Value) -> Result<String> {
-        form.prefix.as_ref().map_or(Ok(String::new()), |prefix| self.column_or_text(prefix, row))
+    fn prefix(&self, row: &Value) -> Result<String> {
+        self.definition.prefix.as_ref().map_or(Ok(String::new()), |prefix| self.column_or_text(prefix, row))
     }
 
     fn column_or_text(&self, template: &Template, row: &Value) -> Result<String> {
@@ -156,13 +155,13 @@ impl<'a> Prompts<'a> {
         template.render(row).map(Value::String)
     }
 
-    fn text(&self, form: &Form, row: &Value) -> Result<String> {
-        let value = match &form.text {
+    fn text(&self, row: &Value) -> Result<String> {
+        let value = match &self.definition.text {
             Field::Fixed(value) => value.clone(),
             Field::Text(template) => self.value(template, row)?,
         };
         match value {
-            Value::String(text) if form.choices.is_none() || !is_digits(&text) => Ok(text),
+            Value::String(text) if self.definition.choices.is_none() || !is_digits(&text) => Ok(text),
             // In the harness it is the index of the choice that is right before the target.
             Value::String(_) | Value::Number(_) => bail!("{value} is a number, and prompts are not chosen here"),
             other => bail!("{} is no text", python::repr(&other)),
@@ -173,8 +172,8 @@ impl<'a> Prompts<'a> {
         self.columns.contains(template.source())
     }
 
-    fn target(&self, form: &Form, row: &Value) -> Result<Value> {
-        let template = match &form.target {
+    fn target(&self, row: &Value) -> Result<Value> {
+        let template = match &self.definition.target {
             Field::Fixed(value) => return Ok(value.clone()),
             Field::Text(template) => template,
         };
@@ -183,14 +182,14 @@ impl<'a> Prompts<'a> {
         if self.is_column(template) {
             return Ok(value);
         }
-        let is_index = is_digits(text) && form.choices.is_some();
+        let is_index = is_digits(text) && self.definition.choices.is_some();
         let is_list = text.len() >= 2 && text.starts_with('[') && text.ends_with(']');
         let read = if is_index || is_list { python::literal(text) } else { None };
         Ok(read.unwrap_or(value))
     }
 
-    fn choices(&self, form: &Form, row: &Value) -> Result<Vec<String>> {
-        let value = match &form.choices {
+    fn choices(&self, row: &Value) -> Result<Vec<String>> {
+        let value = match &self.definition.choices {
             None => return Ok(Vec::new()),
             Some(Field::Fixed(value)) => value.clone(),
             Some(Field::Text(template)) => match self.value(template, row)? {

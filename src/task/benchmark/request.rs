@@ -60,7 +60,6 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         name,
         ..Request::default()
     };
-    let form = &definition.form;
     let targets = || match &target {
         Value::Array(targets) => targets.iter().map(python::str).collect(),
         Value::Number(at) if !choices.is_empty() => {
@@ -90,7 +89,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         OutputType::MultipleChoice => {
             ensure!(!choices.is_empty(), "there are no choices");
             let right = right(&target, &choices);
-            let after = |text: &String| [form.target_delimiter.as_str(), text].concat();
+            let after = |text: &String| [definition.target_delimiter.as_str(), text].concat();
             let continuations = choices.iter().map(after).collect();
             let references = right.iter().filter_map(|at| choices.get(*at).cloned()).collect();
             Request { prompt: whole()?, continuations, references, classes: choices, right, ..request }

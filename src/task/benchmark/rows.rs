@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::definition::Dataset;
-use super::splits::{self, Listed};
+use super::splits;
 use crate::bounded_read;
 use crate::lm::source::{Hub, RepoId, expand_home};
 use crate::parquet;
@@ -78,9 +78,8 @@ fn local(path: &Path, dataset: &Dataset, split: &str) -> Result<Vec<PathBuf>> {
     let readme = path.join("README.md");
     let readme =
         if readme.is_file() { bounded_read::text(&readme, 1 << 22).unwrap_or_default() } else { String::new() };
-    let listed = Listed { names: &names, readme: &readme };
-    let found =
-        splits::files(&listed, dataset.name.as_deref(), split).with_context(|| path.display().to_string())?;
+    let found = splits::files(&names, &readme, dataset.name.as_deref(), split)
+        .with_context(|| path.display().to_string())?;
     Ok(found.iter().map(|name| path.join(name)).collect())
 }
 
@@ -89,7 +88,7 @@ fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>)
         name.parse().with_context(|| format!("`{name}` is no data set: a path begins with ./, ../ or /"))?;
     let hub = Hub { settings: context.hub, progress: context.progress };
     hub.dataset_rows(&repo, |names, readme| {
-        splits::files(&Listed { names, readme }, dataset.name.as_deref(), split).with_context(|| name.to_owned())
+        splits::files(names, readme, dataset.name.as_deref(), split).with_context(|| name.to_owned())
     })
 }
 

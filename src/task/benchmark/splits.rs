@@ -9,12 +9,6 @@ use serde_json::Value;
 
 use super::rows::is_rows;
 
-/// The files of a data set, and its README.md.
-pub struct Listed<'a> {
-    pub names: &'a [String],
-    pub readme: &'a str,
-}
-
 #[derive(Debug, Deserialize)]
 struct Card {
     #[serde(default)]
@@ -35,16 +29,16 @@ const ALIASES: [(&str, &[&str]); 3] = [
     ("test", &["test", "testing", "eval"]),
 ];
 
-/// The files of a split, in the order of their names.
+/// The files of a split among those of a data set, of which also the README.md is given; in the order of their names.
 ///
 /// # Errors
 /// A configuration that the README has not, or no file of the split; the message says what there is.
-pub fn files(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Vec<String>> {
-    let by_readme = of_card(listed, config, split)?;
+pub fn files(names: &[String], readme: &str, config: Option<&str>, split: &str) -> Result<Vec<String>> {
+    let by_readme = of_card(names, readme, config, split)?;
     if let Some(found) = by_readme.filter(|found| !found.is_empty()) {
         return Ok(found);
     }
-    let rows: Vec<&String> = listed.names.iter().filter(|name| is_rows(name)).collect();
+    let rows: Vec<&String> = names.iter().filter(|name| is_rows(name)).collect();
     let in_config =
         |name: &&&String| config.is_none_or(|config| name.split('/').any(|part| is_called(part, &[config])));
     let of_config: Vec<&String> = rows.iter().filter(in_config).copied().collect();
@@ -91,8 +85,8 @@ fn is_called(part: &str, words: &[&str]) -> bool {
 }
 
 /// What the README's `configs` say; `None` where it has none.
-fn of_card(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Option<Vec<String>>> {
-    let Some(front) = listed.readme.strip_prefix("---").and_then(|rest| rest.split_once("\n---")) else {
+fn of_card(names: &[String], readme: &str, config: Option<&str>, split: &str) -> Result<Option<Vec<String>>> {
+    let Some(front) = readme.strip_prefix("---").and_then(|rest| rest.split_once("\n---")) else {
         return Ok(None);
     };
     // Much else stands there, which may be no YAML of ours; then the names of files decide.
@@ -100,12 +94,12 @@ fn of_card(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Opt
     if card.configs.is_empty() {
         return Ok(None);
     }
-    let names: Vec<&str> = card.configs.iter().map(|config| config.config_name.as_str()).collect();
+    let configs: Vec<&str> = card.configs.iter().map(|config| config.config_name.as_str()).collect();
     let wanted = config.unwrap_or("default");
     let found = card.configs.iter().find(|config| config.config_name == wanted);
-    let Some(found) = found.or(card.configs.first().filter(|_| config.is_none() && names.len() == 1)) else {
+    let Some(found) = found.or(card.configs.first().filter(|_| config.is_none() && configs.len() == 1)) else {
         if config.is_none() {
-            bail!("it has several configurations: write one of {} as dataset_name", names.join(", "));
+            bail!("it has several configurations: write one of {} as dataset_name", configs.join(", "));
         }
         return Ok(None);
     };
@@ -128,14 +122,7 @@ fn of_card(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Opt
         let splits: Vec<&str> = by_split.keys().map(String::as_str).collect();
         bail!("its README names the splits {}, and not {split}", splits.join(", "));
     };
-    Ok(Some(
-        listed
-            .names
-            .iter()
-            .filter(|name| patterns.iter().any(|pattern| matches(pattern, name)))
-            .cloned()
-            .collect(),
-    ))
+    Ok(Some(names.iter().filter(|name| patterns.iter().any(|pattern| matches(pattern, name))).cloned().collect()))
 }
 
 /// Whether a path fits a pattern, in which `*` stands for anything.

@@ -148,16 +148,7 @@ fn spec(
     // A task's name lives as long as the program, which has only those of its sweep.
     let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
     let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
-    let of_file = &definition.generation;
-    let default = GenerationConfig { temperature: Real(of_file.temperature), ..definition.greedy() };
-    let (draws, stops) = (write.top_k.is_some() || write.top_p.is_some(), !write.stop.is_empty());
-    let mut generation = write.check(length, default)?;
-    if !draws && generation.samples() {
-        (generation.top_k, generation.top_p) = (of_file.top_k, of_file.top_p.map(Real));
-    }
-    if !stops {
-        generation.stop = of_file.until.clone();
-    }
+    let mut generation = write.check(length, definition.generation.clone())?;
     let is_rolling = definition.output == OutputType::LoglikelihoodRolling;
     if definition.output != OutputType::GenerateUntil {
         generation =

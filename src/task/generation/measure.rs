@@ -119,15 +119,15 @@ impl Generation<'_> {
     /// The metrics of a prompt's continuations.
     fn choose(&self, sample: usize, prompt: &PrefilledPrompt) -> Result<Vec<MetricSum>> {
         let EncodedPrompt { request, continuations, .. } = &self.prompts.prompts[sample];
-        let likelihood = |tokens| self.likelihood(&prompt.memory, &prompt.state, tokens);
+        let likelihood = |tokens: &Vec<u32>| self.likelihood(&prompt.memory, &prompt.state, tokens);
         let likelihoods: Vec<Likelihood> = continuations.iter().map(likelihood).collect::<Result<_>>()?;
         Ok(self.prompts.scorer.choose(&likelihoods, request))
     }
 
     /// How likely a continuation is after what a cache has read; `state` is that of its last token.
-    fn likelihood(&self, memory: &Memory, state: &Tensor, tokens: &Vec<u32>) -> Result<Likelihood> {
+    fn likelihood(&self, memory: &Memory, state: &Tensor, tokens: &[u32]) -> Result<Likelihood> {
         let mut states = state.clone();
-        if let [begin @ .., _] = &tokens[..]
+        if let [begin @ .., _] = tokens
             && !begin.is_empty()
         {
             states = Tensor::cat(&[&states, &self.model.read(begin, &mut memory.clone())?], 0)?;

@@ -100,8 +100,7 @@ impl LongBenchYaml {
         let names = if is_v2 { vec!["v2"] } else { wanted.collect() };
         let of_name = |name: &&str| builtin_definition(&format!("longbench_{name}"));
         let files: Vec<Definition> = names.iter().map(of_name).collect::<Result<_, _>>()?;
-        let limits = files.iter().filter_map(|definition| definition.generation.max_new_tokens);
-        let longest = limits.max().unwrap_or(0);
+        let longest = files.iter().map(|definition| definition.generation.max_new_tokens).max().unwrap_or(0);
         let generation = self.write.check(length, GenerationConfig::greedy(longest))?;
         let samples = yaml::limit("`samples`", &self.samples)?;
         let settings = vec![
@@ -117,8 +116,8 @@ impl LongBenchYaml {
                 definition.dataset.name = Some(format!("{name}{of_e}"));
                 definition.reader = Some(Arc::new(Subset { is_optional: subsets.is_empty() }));
                 definition.cache.is_plain = !definition.cache.chat_template;
-                if let Some(limit) = definition.generation.max_new_tokens.filter(|_| own_limits) {
-                    definition.limit_answers(limit.min(generation.max_new_tokens));
+                if own_limits {
+                    definition.limit_answers(definition.generation.max_new_tokens.min(generation.max_new_tokens));
                 }
             }
             Arc::new(definition)

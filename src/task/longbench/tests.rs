@@ -129,7 +129,7 @@ fn prompts_and_limits_are_those_of_longbench() {
         let changes = json!({"context": row["context"], "input": row["input"], "answers": ["Paragraph 1"], "all_classes": ["x"]});
         requests(name, &super::tests::row(&changes).to_string(), false).unwrap()[0].prompt.whole()
     };
-    let limit = |name: &str| definition(name).generation.max_new_tokens.unwrap();
+    let limit = |name: &str| definition(name).generation.max_new_tokens;
     let of = |name: &str| (name.to_owned(), (digest_of([filled(name)]), limit(name)));
     assert_eq!(Version::V1.subsets().map(of).collect::<BTreeMap<_, _>>(), prompts);
     let file = Arc::new(builtin_definition("longbench_v2").unwrap());

@@ -62,7 +62,7 @@ impl QuestionsYaml {
         let length = data::length(&self.length)?;
         let style = self.prompt.unwrap_or(PromptStyle::ZeroScrolls);
         let mut definition = definition(release, style)?;
-        let generation = Some(self.write.check(length, definition.greedy())?);
+        let generation = Some(self.write.check(length, definition.generation.clone())?);
         let documents = limit_embedded(&dataset, "`documents`", &self.documents)?;
         let questions = yaml::limit("`questions`", &self.questions)?;
         let split = self.split.unwrap_or(Split::Test).name();

@@ -144,7 +144,7 @@ impl RulerYaml {
         // In the order of the sweep.
         let mut tasks: Vec<&'static Subtask> = SUBTASKS.iter().filter(is_chosen).collect();
         tasks.sort_by_key(|task| names.iter().position(|name| *name == task.name));
-        for task in tasks.iter().filter(|task| !is_there(task)) {
+        if let Some(task) = tasks.iter().find(|task| !is_there(task)) {
             let place = self.tasks.iter().find(|name| name.value == task.name).map(|name| name.referenced);
             return yaml::refuse(
                 place.unwrap_or(Location::UNKNOWN),
