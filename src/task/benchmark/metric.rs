@@ -2,7 +2,8 @@
 
 use anyhow::{Result, ensure};
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
 use super::definition::OutputType;
 use super::file::TaskFile;
@@ -46,7 +47,7 @@ pub struct TaskMetric {
 }
 
 /// The metrics that a file may name. What is said of each is shown to users.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// the answer is a target
@@ -124,16 +125,16 @@ pub fn metrics(file: &TaskFile, output: OutputType) -> Result<Vec<TaskMetric>, C
         return refuse("`metric_list` is a list of metrics".into(), "write [{metric: exact_match}]");
     }
     for TaskMetric { kind, aggregation, hf_evaluate, measure, .. } in &metrics {
-        let name = format!("{kind:?}");
+        let name = super::python::str(&json!(kind));
         if !kind.outputs().contains(&output) {
-            let message = format!("{name} is no metric of this output type");
+            let message = format!("`{name}` is no metric of this output type");
             return refuse(message, "see `tova-bench list benchmarks`");
         }
         if let Some(aggregation) = aggregation.as_ref().filter(|word| !is_own_aggregation(*kind, word)) {
-            return refuse(format!("`aggregation: {aggregation}` has no meaning for {name}"), "leave it out");
+            return refuse(format!("`aggregation: {aggregation}` has no meaning for `{name}`"), "leave it out");
         }
         if *hf_evaluate == Some(true) && *kind != ExactMatch {
-            return refuse(format!("`hf_evaluate` has no meaning for {name}"), "leave it out");
+            return refuse(format!("`hf_evaluate` has no meaning for `{name}`"), "leave it out");
         }
         if *kind == LongBench && measure.is_none() {
             return refuse("`longbench` has no measure".into(), "write {metric: longbench, measure: f1}");

@@ -103,8 +103,9 @@ impl Rows {
         if ending == "parquet" {
             return parquet::read_rows(path)?.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
         }
-        let inner = if is_archive(path) { names(path)?.into_iter().find(|name| is_rows(name)) } else { None };
-        let (text, name) = text_of(path, inner.as_slice(), MOST_BYTES)?;
+        let inner = || names(path)?.into_iter().find(|name| is_rows(name)).context("it has no file of rows");
+        let inner = if is_archive(path) { vec![inner().context(name)?] } else { Vec::new() };
+        let (text, name) = text_of(path, &inner, MOST_BYTES)?;
         let ending = name.rsplit('.').next().unwrap_or_default().to_lowercase();
         match ending.as_str() {
             "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),

@@ -228,7 +228,7 @@ fn a_mistake_is_named_with_its_file_and_line() {
         (KEYS.replace("until", "untill"), 5, "did you mean `generate_until`?"),
         (KEYS.replace("{{question}}", "{{question"), 6, "the template cannot be used"),
         (KEYS.replace("f1", "f11"), 8, "unknown name `f11`; did you mean `f1`?"),
-        (KEYS.replace("f1", "acc"), 8, "Acc is no metric of this output type"),
+        (KEYS.replace("f1", "acc"), 8, "`acc` is no metric of this output type"),
         (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases`; did you mean `ignore_case`?"),
         (
             before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"),
