@@ -20,7 +20,7 @@ pub struct CacheYaml {
     /// What a prompt that is too long loses: the `end` or the `middle` of its context, the `middle_of_prompt`, or the `start` of
     /// the prompt, as in the harness. The default is `end` with a context and `start` without one; `end` without one refuses a
     /// prompt that is too long.
-    pub cut: Option<CutYaml>,
+    pub cut: Option<Cut>,
     /// Text after a context that lost its end: a column or a template.
     pub separator: Option<Template>,
     /// What the prompt ends with to open the answer: a column or a template. It is left out inside a chat template, which opens
@@ -69,18 +69,7 @@ pub struct CacheYaml {
 impl CacheYaml {
     /// What a prompt loses that is too long.
     pub fn cut(&self) -> Cut {
-        match self.cut {
-            Some(CutYaml::End) => Cut::End,
-            Some(CutYaml::Middle | CutYaml::MiddleOfPrompt) => Cut::Middle,
-            Some(CutYaml::Start) => Cut::Start,
-            None if self.context.is_some() => Cut::End,
-            None => Cut::Start,
-        }
-    }
-
-    /// Whether the whole prompt is cut, and not the context alone.
-    pub fn cuts_whole(&self) -> bool {
-        self.cut == Some(CutYaml::MiddleOfPrompt)
+        self.cut.unwrap_or(if self.context.is_some() { Cut::End } else { Cut::Start })
     }
 }
 
@@ -94,18 +83,4 @@ pub enum Trivial {
     CommonestShared,
     /// The beginning of the context, as long as the targets.
     FirstWords,
-}
-
-/// What a prompt loses that is too long.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum CutYaml {
-    /// The end of the context.
-    End,
-    /// The middle of the context.
-    Middle,
-    /// The middle of the whole prompt, instruction and question included.
-    MiddleOfPrompt,
-    /// The beginning of the prompt.
-    Start,
 }

@@ -72,7 +72,11 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         OutputType::GenerateUntil => {
             let (prompt, references) = (whole()?, targets());
             let request = Request { prompt, references, classes: choices, ..request };
-            let request = if block.cuts_whole() { cut_as_a_whole(request, context.is_some()) } else { request };
+            let request = if block.cut() == Cut::MiddleOfPrompt {
+                cut_as_a_whole(request, context.is_some())
+            } else {
+                request
+            };
             definition.metrics.iter().try_for_each(|metric| metric.check(&request))?;
             request
         }

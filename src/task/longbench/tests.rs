@@ -157,7 +157,7 @@ fn prompts_and_limits_are_those_of_longbench() {
 fn a_long_prompt_loses_its_middle_wherever_that_is() {
     let rows = row(&json!({"context": "int fox;\n".repeat(50)})).to_string();
     let request = requests("lcc", &rows, false).unwrap().remove(0);
-    assert_eq!(request.cut, Cut::Middle);
+    assert_eq!(request.cut, Cut::MiddleOfPrompt);
     let bytes = |text: &str| Ok(text.bytes().map(u32::from).collect());
     // The first 29 and the last 29, also where this cuts into the instruction.
     let expected = ["Please complete the code given", "\nint fox;\nNext line of code:\n"];
