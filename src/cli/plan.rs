@@ -95,7 +95,7 @@ fn prompts(model_task: &ModelTask, most: usize) -> String {
             if document.is_empty() { String::new() } else { format!("[[context]]{document}[[/context]]") };
         text += &format!("\n--- sample {}\n{before}{marked}{after}\n---\n", request.name);
         for choice in &request.continuations {
-            text += &format!("choice: {:?}\n", [choice.context.as_str(), &choice.text].concat());
+            text += &format!("choice: {choice:?}\n");
         }
         for reference in &request.references {
             text += &format!("reference: {reference:?}\n");

@@ -197,9 +197,10 @@ impl Worker<'_> {
     fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> GoOn {
         let (all, prefix) = &**batch;
         let (config, side_by_side) = (self.config(*cell), self.side_by_side);
-        let batch = Batch { all: all.clone(), samples, config, side_by_side };
+        let (model, prefix) = (self.model, prefix.as_ref());
+        let batch = Batch { model, prefix, all: all.clone(), samples, config, side_by_side };
         let mut outcome = Ok(());
-        let _ = self.model_task.samples.measure(self.model, &batch, prefix.as_ref(), &mut |sample, result| {
+        let _ = self.model_task.samples.measure(&batch, &mut |sample, result| {
             outcome = (self.report)(*cell, sample, result);
             if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });

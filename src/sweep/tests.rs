@@ -295,18 +295,18 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
     refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
     refused(&qasper(", write: {query_aware: false}"), "{qasper", "no policy cuts it", "prefill: one_shot");
-    refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "holds no questions", "embedded");
+    refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "names no data set", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
     let longbench = |rest: &str| writes(&format!("{{longbench: {{dataset: ./q, {rest}}}}}"), "");
-    refused(&longbench("subsets: [qasper, lsht]"), "lsht", "is Chinese", "remove it");
-    refused(&longbench("subsets: [qaspr]"), "qaspr", "no subset `qaspr`", "did you mean `qasper`?");
-    refused(&longbench("subsets: [musique], version: e"), "musique", "LongBench-E has no", "remove");
+    refused(&longbench("subsets: [qasper, lsht]"), "lsht", "knows no `lsht`", "use some of");
+    refused(&longbench("subsets: [qaspr]"), "qaspr", "knows no `qaspr`", "did you mean `qasper`?");
+    refused(&longbench("subsets: [musique], version: e"), "musique", "knows no `musique`", "use some of");
     refused(&longbench("subsets: [lcc, lcc]"), "lcc]", "listed twice", "remove");
     refused(&longbench("subsets: [lcc], version: v2"), "lcc]", "v2 has no subsets", "remove");
     let cut_early = "write: {prefill: one_shot, query_aware: false}";
     refused(&longbench(&format!("version: v2, {cut_early}")), "false", "one text", "remove");
     assert_eq!(sweep(&longbench(cut_early)).expand()[2].task.prefill_name(), "one_shot_document");
-    refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "nothing of LongBench", "THUDM");
+    refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "names no data set", "THUDM");
     refused(
         &writes("{math: {dataset: ./q, draws: 4}}", ""),
         "4}",
@@ -314,9 +314,9 @@ fn mistakes_under_write_are_reported() {
         "`temperature` above 0",
     );
     refused(&writes("{math: {dataset: ./q, draws: 10001}}", ""), "10001", "too many", "1 to 10000");
-    refused(&writes("{math: {dataset: random-words}}", ""), "random-words", "holds no problems", "embedded");
+    refused(&writes("{math: {dataset: random-words}}", ""), "random-words", "names no data set", "embedded");
     refused(&writes("{ruler: {tasks: [vt, qa_1]}}", ""), "qa_1", "not part of the program", "`squad`");
-    refused(&writes("{ruler: {tasks: [vtt]}}", ""), "vtt", "none of RULER's tasks", "vt");
+    refused(&writes("{ruler: {tasks: [vtt]}}", ""), "vtt", "knows no `vtt`", "vt");
     refused(&writes("{ruler: {tasks: [vt], haystack: ./q}}", ""), "./q", "running text", "niah_single_2");
     refused(&writes("{ruler: {tasks: [vt], squad: ./q.json}}", ""), "./q.json", "no task reads", "qa_1");
     refused(&writes("{ruler: {lengths: [512]}}", ""), "512", "cannot be a length", "from 1024");

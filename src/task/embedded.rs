@@ -108,11 +108,17 @@ pub fn prompts(count: usize) -> impl Iterator<Item = String> {
     parse(&PROMPTS, count)
 }
 
+/// The words of a section of a text, which begins with `# name`.
+pub fn section(text: &'static str, name: &str) -> Vec<&'static str> {
+    let lines = text.lines().skip_while(|line| line.strip_prefix("# ") != Some(name)).skip(1);
+    lines.take_while(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect()
+}
+
 /// The name of a person and of a town that do not occur in `text`, as long as there are unused names. Every `number`
 /// gives other names.
 pub fn stranger(text: &str, number: usize) -> (String, &'static str) {
     let [women, surnames, towns] =
-        [WOMEN, SURNAMES, TOWNS].map(|list| list.split_whitespace().collect::<Vec<_>>());
+        ["women", "surnames", "towns"].map(|name| section(include_str!("names.txt"), name));
     let unused = |names: &[&'static str], start: usize| {
         let name = |turn: usize| names[(start + turn) % names.len()];
         (0..towns.len()).map(name).find(|name| !text.contains(name)).unwrap_or(name(0))
@@ -120,21 +126,6 @@ pub fn stranger(text: &str, number: usize) -> (String, &'static str) {
     let surname = surnames[11 * number % surnames.len()];
     (format!("{} {surname}", unused(&women, 5 * number)), unused(&towns, 13 * number))
 }
-
-const WOMEN: &str = "Mara Edda Linnet Rosamund Hester Tilda Wren Sabine Cora Nell Dorcas Petra Ida Greta Lucy Maud Thea Vera \
-     Hannah Brida Clara Jessamy Martha Phoebe Ruth Susan Agnes Beatrice Carrie Della Esther Flora Gwen Hilda \
-     Isobel Judith Kate Lydia Mabel Nora Olive Prudence Rachel Sarah Tess Una Winifred Alice";
-const SURNAMES: &str = "Fenwick Marlow Thorne Ashby Pike Hollis Garrick Loomis Dunmore Farrow Sedley Quill Tarrant Wexley Bramwell \
-     Cotter Drake Ellery Finch Gould Hale Ingram Jessop Kemble Lowell Merrow Nash Orchard Penrose Radley Sharpe \
-     Tully Underhill Vance Waring Yardley Abbot Barlow Crane Dabney Easton Fuller Gage Harker Innes Jarvis Keane \
-     Lock Mercer Norwood Oakes Pell Rook Stroud Trent Upton Vail Weller York Archer Birch Chase Dale Elliot \
-     Foster Grant Hobbs Irving Joyce Knight Lister Moss Noble Osborne Price Rudd Stokes Tate Vaughan Winter";
-const TOWNS: &str = "Oakford Elmsby Tarnwick Wicken Saltmarsh Greyhaven Millbrook Stonebridge Ravenhill Fernley Whitby Barrowdale \
-     Coldwell Dunfield Eastmere Foxcombe Goldcrest Highmoor Ironbank Kingsford Langley Marshend Northgate \
-     Otterburn Pinewood Quarrytown Redcliff Southwell Thornbury Underwood Valecross Westerham Ashdown Blackpool \
-     Cranbrook Deepdale Emberton Fairlight Glenmore Hollowell Inglewood Juniper Kelby Lakeside Meadowby Netherton \
-     Orchardby Pebblebay Riverton Summerfield Tidewater Upperby Violet Windermere Yarrow Applegarth Bellmouth \
-     Copperhill Driftwood Elderby Frostham Gullhaven Hazelby Larkspur";
 
 #[cfg(test)]
 mod tests {

@@ -80,13 +80,7 @@ pub trait Samples: Send + Sync {
     }
 
     /// Measures some samples of a batch, and reports each as soon as it is done. Each succeeds or fails by itself.
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        prefix: Option<&FullCachePrefix>,
-        report: Report<'_>,
-    ) -> ControlFlow<()>;
+    fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()>;
 
     /// The tokens that measuring a batch takes; of a timed task, one repeat of a single sequence.
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost;
@@ -95,8 +89,11 @@ pub trait Samples: Send + Sync {
 /// Receives each sample's number and what was measured; may end the work.
 pub type Report<'a> = &'a mut dyn FnMut(usize, Result<SampleResult>) -> ControlFlow<()>;
 
-/// Some samples of a batch, and the cache under which they are measured.
+/// Some samples of a batch, and what they are measured with.
 pub struct Batch<'a> {
+    pub model: &'a LanguageModel,
+    /// What was read for several configurations, if they share anything.
+    pub prefix: Option<&'a FullCachePrefix>,
     /// All samples that share the prefix.
     pub all: Range<usize>,
     /// Those to be measured.
@@ -104,6 +101,13 @@ pub struct Batch<'a> {
     pub config: CacheConfig,
     /// The most texts generated at the same time.
     pub side_by_side: usize,
+}
+
+impl Batch<'_> {
+    /// Measures one sample after the other.
+    pub fn each(&self, report: Report<'_>, measure: impl Fn(usize) -> Result<SampleResult>) -> ControlFlow<()> {
+        self.samples.iter().try_for_each(|sample| report(*sample, measure(*sample)))
+    }
 }
 
 /// Tokens that the samples of one batch take under one cache configuration.
@@ -136,7 +140,7 @@ impl dyn Samples {
 }
 
 /// What was measured for one sample, and what it took.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct SampleResult {
     pub sums: Vec<MetricSum>,
     /// Without the shared prefix, except for the full cache itself.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::hash::Hash;
 
 use super::read::{ConfigError, Location, Spanned};
+use crate::format::did_you_mean;
 
 /// An error at a place of the file, with a hint.
 pub fn refuse<T>(
@@ -61,6 +62,27 @@ pub fn distinct<T: Eq + Hash>(
         }
     }
     Ok(entries.into_iter().map(|(entry, _)| entry).collect())
+}
+
+/// Different words of a list, of those that are known.
+pub fn words(
+    list: &str,
+    words: &[Spanned<String>],
+    known: &[&'static str],
+) -> Result<Vec<&'static str>, ConfigError> {
+    let mut found = Vec::new();
+    for Spanned { value: word, referenced } in words {
+        let Some(known) = known.iter().find(|known| *known == word) else {
+            let hint = format!("{}use some of {}", did_you_mean(word, known.iter().copied()), known.join(", "));
+            return refuse(*referenced, format!("`{list}` knows no `{word}`"), hint);
+        };
+        found.push((*known, *referenced));
+    }
+    if found.is_empty() {
+        Ok(Vec::new())
+    } else {
+        distinct(list, Location::UNKNOWN, found, |word| (*word).to_owned())
+    }
 }
 
 /// Different numbers of at least `least`; `what` is one of them.

@@ -125,7 +125,7 @@ fn explain(error: &serde_saphyr::Error) -> ConfigError {
             (format!("unknown name `{variant}`"), known(variant, "names", expected))
         }
         Error::SerdeMissingField { field, .. } => {
-            (format!("the key `{field}` is missing"), example(field).to_string())
+            (format!("the key `{field}` is missing"), format!("add `{field}:`; {examples}"))
         }
         Error::DuplicateMappingKey { key, .. } => {
             let key = key.as_ref().map_or("here".to_string(), |key| format!("`{key}`"));
@@ -175,20 +175,5 @@ fn plain_type(ty: &str) -> &str {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
         "bool" => "a boolean (true or false)",
         other => other,
-    }
-}
-
-/// An example of a required key.
-fn example(field: &str) -> &'static str {
-    match field {
-        "models" => "add the models, for example `models: [random-tiny]`",
-        "policies" => "add the policies, for example `policies: [full, window+4, tova]`",
-        "tasks" => "add the tasks, for example `tasks: [{perplexity: {dataset: ./texts}}]`",
-        "dataset" => "add `dataset:`, a folder of .txt files, a .parquet file, or a hub data set owner/name",
-        "source" => "add `source:`, a folder, owner/name[@revision], or random-tiny",
-        "memory" => "add `memory:`, the limit for weights and caches together, for example `memory: 8 GiB`",
-        "score" => "add `score:`; `tova-bench list scores` names them",
-        "scope" => "add `scope:`, layer or head",
-        _ => "add it; see the example sweeps under configs/",
     }
 }

@@ -113,6 +113,6 @@ fn a_missing_subset_is_named_and_other_tasks_still_run() {
     let folder = tempfile::tempdir().unwrap();
     write_data(folder.path());
     let ended = answer(folder.path(), &["subsets: [trec, musique]", "subsets: [trec]"]);
-    ended.says(&["no musique.jsonl for the subset musique"]);
+    ended.says(&["the subset musique is not there", "has no musique.jsonl"]);
     ended.with_code(4).says(&["5 cells measured"]);
 }

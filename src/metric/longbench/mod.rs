@@ -6,10 +6,13 @@
 mod alike;
 mod rouge_l;
 
+use serde::Deserialize;
+
 use super::f1::{Letters, best_f1};
 
 /// How an answer of a subset is compared with a reference. All are from 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum LongBenchMeasure {
     /// `qa_f1_score`: the words that both share, as SQuAD counts them.
     F1,

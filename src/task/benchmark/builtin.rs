@@ -40,11 +40,10 @@ pub fn read(task: &Spanned<String>) -> Result<Vec<Definition>, ConfigError> {
         Some(Ok((*text).to_owned()))
     };
     let file = TaskFile::read_by(&text, &path(&task.value))?;
-    if let Some((tasks, referenced)) = file.group() {
+    if let Some(tasks) = file.group() {
         let names = tasks.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned));
-        let of_name = |value: String| read(&Spanned { value, referenced });
+        let of_name = |value: String| read(&Spanned { value, referenced: task.referenced });
         return Ok(names.map(of_name).collect::<Result<Vec<_>, _>>()?.concat());
     }
-    let own = path(&task.value).display().to_string();
-    Ok(vec![Definition::check(&file, &task.value).map_err(|error| file.named(error, &own))?])
+    Ok(vec![Definition::check(&file, &task.value)?])
 }

@@ -1,44 +1,103 @@
 //! `filter_list`: what is taken of a written answer before it is scored.
 
+use std::collections::BTreeMap;
+
 use fancy_regex::Regex;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::python;
-use crate::yaml::{self, ConfigError, Spanned};
 
-/// Named chains; the first is what totals are of. There is at least one.
-pub type Filters = Vec<(String, Vec<Filter>)>;
+/// A chain of filters.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FilterChain {
+    pub name: String,
+    pub filter: Vec<FilterStep>,
+}
 
 /// One step.
-#[derive(Clone, Debug)]
-pub enum Filter {
-    /// What a pattern finds, as `re.findall` does: of the match number `select`, counted from the end where negative, the first
-    /// group that is not empty.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(tag = "function", rename_all = "snake_case", deny_unknown_fields)]
+pub enum FilterStep {
+    /// These two change nothing, because each row has one answer.
+    TakeFirst,
+    MajorityVote,
+    /// What a pattern finds, as `re.findall` does: of the match number `group_select`, counted from the end where negative, the
+    /// first group that is not empty.
     Regex {
-        regex: Regex,
-        select: i64,
+        #[serde(default)]
+        regex_pattern: Pattern,
+        #[serde(default)]
+        group_select: i64,
+        /// What is taken where nothing is found.
+        #[serde(default = "invalid")]
         fallback: String,
     },
-    Strip,
+    RemoveWhitespace,
     Lowercase,
     Uppercase,
     Map {
-        pairs: Vec<(String, String)>,
-        default: String,
+        mapping_dict: BTreeMap<String, Value>,
+        /// What is taken of an answer that is not there.
+        #[serde(default)]
+        default_value: Value,
     },
 }
 
-impl Filter {
-    fn apply(&self, text: &str) -> String {
+fn invalid() -> String {
+    "[invalid]".to_owned()
+}
+
+/// A pattern of Python's `re`.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
+pub struct Pattern(pub Regex);
+
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Pattern, String> {
+        // What Rust spells otherwise. Flags may only stand at the beginning, where both have them.
+        let regex = Regex::new(&text.replace("\\Z", "\\z"));
+        regex.map(Pattern).map_err(|error| format!("the pattern {text} cannot be used: {error}"))
+    }
+}
+
+impl Default for Pattern {
+    fn default() -> Pattern {
+        Pattern(Regex::new(r"#### (\-?[0-9\.\,]+)").expect("the pattern is right"))
+    }
+}
+
+impl FilterChain {
+    /// The chain of a file that names none.
+    pub fn none() -> FilterChain {
+        FilterChain { name: "none".into(), filter: Vec::new() }
+    }
+
+    /// The text that the chain leaves of an answer.
+    pub fn apply(&self, text: &str) -> String {
+        self.filter.iter().fold(text.to_owned(), |text, step| step.apply(text))
+    }
+}
+
+impl FilterStep {
+    fn apply(&self, text: String) -> String {
         match self {
-            Filter::Strip => python_strip(text).to_owned(),
-            Filter::Lowercase => text.to_lowercase(),
-            Filter::Uppercase => text.to_uppercase(),
-            Filter::Map { pairs, default } => {
-                pairs.iter().find(|(key, _)| key == text).map_or(default, |(_, value)| value).clone()
+            FilterStep::TakeFirst | FilterStep::MajorityVote => text,
+            FilterStep::RemoveWhitespace => python_strip(&text).to_owned(),
+            FilterStep::Lowercase => text.to_lowercase(),
+            FilterStep::Uppercase => text.to_uppercase(),
+            FilterStep::Map { mapping_dict, default_value } => {
+                python::str(mapping_dict.get(&text).unwrap_or(default_value))
             }
-            Filter::Regex { regex, select, fallback } => find(regex, *select, text)
-                .map_or_else(|| fallback.clone(), |found| python_strip(&found).to_owned()),
+            FilterStep::Regex { regex_pattern, group_select, fallback } => {
+                let found = find(&regex_pattern.0, *group_select, &text);
+                found.map_or_else(|| fallback.clone(), |found| python_strip(&found).to_owned())
+            }
         }
     }
 }
@@ -61,82 +120,4 @@ fn find(regex: &Regex, select: i64, text: &str) -> Option<String> {
             groups.find(|group| !group.is_empty()).map(str::to_owned)
         }
     }
-}
-
-/// The text that a chain leaves of an answer.
-pub fn filtered(chain: &[Filter], text: &str) -> String {
-    chain.iter().fold(text.to_owned(), |text, filter| filter.apply(&text))
-}
-
-/// A pattern of Python's `re`, with what Rust spells otherwise.
-pub fn pattern(text: &str) -> Result<Regex, String> {
-    // Flags may only stand at the beginning, where both have them.
-    Regex::new(&text.replace("\\Z", "\\z")).map_err(|error| error.to_string())
-}
-
-/// Checks a `filter_list`.
-///
-/// # Errors
-/// A step that is not understood; the place is that of the list.
-pub fn filters(list: &Option<Spanned<Value>>) -> Result<Filters, ConfigError> {
-    let Some(Spanned { value, referenced }) = list.as_ref().filter(|list| !list.value.is_null()) else {
-        return Ok(vec![("none".into(), Vec::new())]);
-    };
-    let refuse = |message: String, hint: &str| yaml::refuse(*referenced, message, hint);
-    let form = "write [{name: NAME, filter: [{function: regex, regex_pattern: '...'}, {function: take_first}]}]";
-    let Some(chains) = value.as_array().filter(|chains| !chains.is_empty()) else {
-        return refuse("`filter_list` is a list of named chains".into(), form);
-    };
-    let mut filters = Vec::new();
-    for chain in chains {
-        let (Some(name), Some(steps)) = (chain["name"].as_str(), chain["filter"].as_array()) else {
-            return refuse("an entry of `filter_list` has a name and a list `filter`".into(), form);
-        };
-        let mut of_chain = Vec::new();
-        for step in steps {
-            match filter(step) {
-                Ok(Some(filter)) => of_chain.push(filter),
-                Ok(None) => {}
-                Err(message) => {
-                    let known = "use regex, remove_whitespace, lowercase, uppercase, map and take_first";
-                    return refuse(format!("the filter {name}: {message}"), known);
-                }
-            }
-        }
-        filters.push((name.to_owned(), of_chain));
-    }
-    Ok(filters)
-}
-
-/// A step; `None` for one that changes nothing, because each row has one answer.
-fn filter(step: &Value) -> Result<Option<Filter>, String> {
-    let text = |key: &str, default: &str| step.get(key).map_or(default.to_owned(), python::str);
-    let known = |keys: &[&str]| match step
-        .as_object()
-        .and_then(|step| step.keys().find(|key| !keys.contains(&key.as_str())))
-    {
-        Some(key) => Err(format!("`{key}` has no meaning here")),
-        None => Ok(()),
-    };
-    Ok(match step["function"].as_str().unwrap_or_default() {
-        "take_first" | "majority_vote" => None,
-        "remove_whitespace" => Some(Filter::Strip),
-        "lowercase" => Some(Filter::Lowercase),
-        "uppercase" => Some(Filter::Uppercase),
-        "map" => {
-            known(&["function", "mapping_dict", "default_value"])?;
-            let pairs = step["mapping_dict"].as_object().into_iter().flatten();
-            let pairs = pairs.map(|(key, value)| (key.clone(), python::str(value))).collect();
-            Some(Filter::Map { pairs, default: text("default_value", "None") })
-        }
-        "regex" => {
-            known(&["function", "regex_pattern", "group_select", "fallback"])?;
-            let source = text("regex_pattern", r"#### (\-?[0-9\.\,]+)");
-            let regex =
-                pattern(&source).map_err(|error| format!("the pattern {source} cannot be used: {error}"))?;
-            let select = step.get("group_select").and_then(Value::as_i64).unwrap_or(0);
-            Some(Filter::Regex { regex, select, fallback: text("fallback", "[invalid]") })
-        }
-        other => return Err(format!("`{other}` is not understood")),
-    })
 }

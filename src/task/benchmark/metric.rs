@@ -1,65 +1,89 @@
 //! `metric_list`: the metrics of a task, and how answers and likelihoods are scored with them.
 
 use anyhow::{Result, ensure};
-use fancy_regex::Regex;
-use serde_json::Value;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use super::definition::{OutputType, named};
-use super::filter;
-use crate::format::did_you_mean;
+use super::definition::OutputType;
+use super::file::TaskFile;
+use super::filter::Pattern;
 use crate::metric::{self, Letters, LongBenchMeasure};
 use crate::task::generation::Request;
 use crate::task::{longbench, math};
-use crate::yaml::{self, ConfigError, Location, Spanned};
+use crate::yaml::ConfigError;
 
 /// The tasks of RULER that ask a question, whose answer is right if it contains any of the targets.
 const QUESTIONS: [&str; 2] = ["qa_1", "qa_2"];
 
-/// A metric of a task, with its options.
-#[derive(Clone, Debug)]
+/// A metric of a task, with its options: an entry of `metric_list`.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct TaskMetric {
+    #[serde(rename = "metric")]
     pub kind: Kind,
-    pub options: Options,
-}
-
-/// What `exact_match` ignores, and what `longbench` compares.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
+    /// Only the metric's own.
+    aggregation: Option<String>,
+    /// Not used: it is known.
+    #[expect(dead_code, reason = "a key of the harness that means nothing here")]
+    higher_is_better: Option<bool>,
+    /// Only of `exact_match`.
+    hf_evaluate: Option<bool>,
+    /// What `exact_match` ignores.
+    #[serde(default)]
+    ignore_case: bool,
+    #[serde(default)]
+    ignore_punctuation: bool,
+    #[serde(default)]
+    ignore_numbers: bool,
+    #[serde(default)]
+    regexes_to_ignore: Vec<Pattern>,
+    /// What `longbench` compares.
+    #[schemars(with = "Option<String>")]
     pub measure: Option<LongBenchMeasure>,
     /// Only an answer's first line that is not empty is scored.
+    #[serde(default)]
     pub first_line: bool,
-    pub regexes: Vec<Regex>,
-    pub case: bool,
-    pub punctuation: bool,
-    pub numbers: bool,
 }
 
-/// The metrics that are known, by their names in files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The metrics that a file may name. What is said of each is shown to users.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Kind {
+    /// the answer is a target
+    #[default]
     ExactMatch,
-    /// Token F1 of written answers, as SQuAD has it; of choices, that of the classes 0 and 1.
+    /// of the words of an answer, as SQuAD has it; of the choices 0 and 1
     F1,
-    /// ROUGE-1, -2 and -L of written answers, and their geometric mean.
+    /// ROUGE-1, ROUGE-2, ROUGE-L and their geometric mean
     Rouge,
-    /// Token F1 with letters as written and as ASCII, and exact match, as SQuAD's script has them.
+    /// F1 of words, with all letters and with those of ASCII, and exact match
     Squad,
-    /// The share of the targets that a written answer contains; whether it contains any in rows of the tasks `qa_1` and `qa_2`.
+    /// the share of the targets that the answer contains; of tasks qa_*, whether it has any
     Ruler,
-    /// A measure of LongBench, the best over the targets.
+    /// LongBench's score by `measure`: f1, rouge_l, class, paragraph, count or code_line; `first_line: true` scores only that
+    #[serde(rename = "longbench")]
     LongBench,
-    /// Whether the letter that an answer names in the words of LongBench v2 is a target.
+    /// the letter of a choice, named in the words of LongBench v2, is the target
     Accuracy,
-    /// Whether the answer in a box is equal to a target, and whether there is a box.
+    /// the answer in a \boxed{} is equal to the target; `answered`: there is a box
+    #[serde(rename = "pass_at_1")]
     PassAt1,
-    /// Whether a written answer contains a target, in any case of letters.
+    /// the answer contains a target, in any case of letters
     Found,
+    /// the target is the likeliest
     Acc,
+    /// the same per character
     AccNorm,
+    /// the same per byte
     AccBytes,
+    /// of the target
     Perplexity,
+    /// by words
     WordPerplexity,
+    /// by bytes
     BytePerplexity,
+    /// its logarithm to base 2
     BitsPerByte,
 }
 
@@ -69,130 +93,54 @@ use Kind::{
 };
 use OutputType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling, MultipleChoice};
 
-/// The metrics of each output type.
-pub const KINDS: [(&str, Kind, &[OutputType], &str); 16] = [
-    ("exact_match", ExactMatch, &[GenerateUntil, MultipleChoice], "the answer is a target"),
-    ("f1", F1, &[GenerateUntil, MultipleChoice], "of the words of an answer; of the choices 0 and 1"),
-    ("rouge", Rouge, &[GenerateUntil], "ROUGE-1, ROUGE-2, ROUGE-L and their geometric mean"),
-    ("squad", Squad, &[GenerateUntil], "F1 of words, with all letters and with those of ASCII, and exact match"),
-    (
-        "ruler",
-        Ruler,
-        &[GenerateUntil],
-        "the share of the targets that the answer contains; of tasks qa_*, whether it has any",
-    ),
-    (
-        "longbench",
-        LongBench,
-        &[GenerateUntil],
-        "LongBench's score by `measure`: f1, rouge_l, class, paragraph, count or code_line; `first_line: true` scores only that",
-    ),
-    (
-        "accuracy",
-        Accuracy,
-        &[GenerateUntil],
-        "the letter of a choice, named in the words of LongBench v2, is the target",
-    ),
-    (
-        "pass_at_1",
-        PassAt1,
-        &[GenerateUntil],
-        "the answer in a \\boxed{} is equal to the target; `answered`: there is a box",
-    ),
-    ("found", Found, &[GenerateUntil], "the answer contains a target, in any case of letters"),
-    ("acc", Acc, &[MultipleChoice, Loglikelihood], "the target is the likeliest"),
-    ("acc_norm", AccNorm, &[MultipleChoice], "the same per character"),
-    ("acc_bytes", AccBytes, &[MultipleChoice], "the same per byte"),
-    ("perplexity", Perplexity, &[Loglikelihood], "of the target"),
-    ("word_perplexity", WordPerplexity, &[LoglikelihoodRolling], "by words"),
-    ("byte_perplexity", BytePerplexity, &[LoglikelihoodRolling], "by bytes"),
-    ("bits_per_byte", BitsPerByte, &[LoglikelihoodRolling], "its logarithm to base 2"),
-];
-
-/// The measures of LongBench by their names in files.
-const MEASURES: [(&str, LongBenchMeasure); 6] = [
-    ("f1", LongBenchMeasure::F1),
-    ("rouge_l", LongBenchMeasure::RougeL),
-    ("class", LongBenchMeasure::Class),
-    ("paragraph", LongBenchMeasure::Paragraph),
-    ("count", LongBenchMeasure::Count),
-    ("code_line", LongBenchMeasure::CodeLine),
-];
+impl Kind {
+    /// The output types that have it.
+    pub fn outputs(self) -> &'static [OutputType] {
+        match self {
+            ExactMatch | F1 => &[GenerateUntil, MultipleChoice],
+            Acc => &[MultipleChoice, Loglikelihood],
+            AccNorm | AccBytes => &[MultipleChoice],
+            Perplexity => &[Loglikelihood],
+            WordPerplexity | BytePerplexity | BitsPerByte => &[LoglikelihoodRolling],
+            Rouge | Squad | Ruler | LongBench | Accuracy | PassAt1 | Found => &[GenerateUntil],
+        }
+    }
+}
 
 /// Checks a `metric_list`; without one, the harness' default of the output type.
 ///
 /// # Errors
 /// A metric that is unknown, that another output type has, or an option without a meaning.
-pub fn metrics(list: &Option<Spanned<Value>>, output: OutputType) -> Result<Vec<TaskMetric>, ConfigError> {
-    let plain = |kind| TaskMetric { kind, options: Options::default() };
-    let Some(Spanned { value, referenced }) = list.as_ref().filter(|list| !list.value.is_null()) else {
-        return Ok(match output {
-            GenerateUntil => vec![plain(ExactMatch)],
-            MultipleChoice => vec![plain(Acc), plain(AccNorm)],
-            Loglikelihood => vec![plain(Perplexity), plain(Acc)],
-            LoglikelihoodRolling => vec![plain(WordPerplexity), plain(BytePerplexity), plain(BitsPerByte)],
-        });
+pub fn metrics(file: &TaskFile, output: OutputType) -> Result<Vec<TaskMetric>, ConfigError> {
+    let default: &[Kind] = match output {
+        GenerateUntil => &[ExactMatch],
+        MultipleChoice => &[Acc, AccNorm],
+        Loglikelihood => &[Perplexity, Acc],
+        LoglikelihoodRolling => &[WordPerplexity, BytePerplexity, BitsPerByte],
     };
-    let entries = value.as_array().map(Vec::as_slice).unwrap_or_default();
-    if entries.is_empty() {
-        return yaml::refuse(*referenced, "`metric_list` is a list of metrics", "write [{metric: exact_match}]");
+    let plain = |kind: &Kind| TaskMetric { kind: *kind, ..TaskMetric::default() };
+    let metrics = file.metric_list.clone().unwrap_or_else(|| default.iter().map(plain).collect());
+    let refuse = |message: String, hint: &str| file.refuse("metric_list", message, hint);
+    if metrics.is_empty() {
+        return refuse("`metric_list` is a list of metrics".into(), "write [{metric: exact_match}]");
     }
-    entries.iter().map(|entry| metric(entry, output, *referenced)).collect()
-}
-
-fn metric(entry: &Value, output: OutputType, place: Location) -> Result<TaskMetric, ConfigError> {
-    let refuse = |message: String, hint: String| yaml::refuse(place, message, hint);
-    let name = entry["metric"].as_str().unwrap_or_default();
-    let known: Vec<&str> =
-        KINDS.iter().filter(|(.., outputs, _)| outputs.contains(&output)).map(|kind| kind.0).collect();
-    let Some((_, kind, outputs, _)) = KINDS.iter().find(|(known, ..)| *known == name) else {
-        let near = did_you_mean(name, known.iter().copied());
-        return refuse(format!("the metric `{name}` is not known"), format!("{near}use {}", known.join(", ")));
-    };
-    if !outputs.contains(&output) {
-        return refuse(format!("`{name}` is no metric of this output type"), format!("use {}", known.join(", ")));
-    }
-    let mut options = Options::default();
-    for (key, value) in entry.as_object().into_iter().flatten() {
-        match (key.as_str(), value) {
-            ("metric" | "higher_is_better", _) | (_, Value::Null) => {}
-            ("aggregation", Value::String(word)) if is_own_aggregation(*kind, word) => {}
-            ("ignore_case", Value::Bool(ignore)) => options.case = *ignore,
-            ("ignore_punctuation", Value::Bool(ignore)) => options.punctuation = *ignore,
-            ("ignore_numbers", Value::Bool(ignore)) => options.numbers = *ignore,
-            ("hf_evaluate", Value::Bool(false)) => {}
-            ("first_line", Value::Bool(first)) if *kind == LongBench => options.first_line = *first,
-            ("measure", Value::String(word)) if *kind == LongBench => {
-                let word = Spanned { value: word.clone(), referenced: place };
-                options.measure = Some(named("measure", &word, &MEASURES)?);
-            }
-            ("hf_evaluate", _) if *kind == ExactMatch => {}
-            ("regexes_to_ignore", Value::Array(patterns)) => {
-                for pattern in patterns {
-                    let text = super::python::str(pattern);
-                    match filter::pattern(&text) {
-                        Ok(regex) => options.regexes.push(regex),
-                        Err(error) => {
-                            return refuse(
-                                format!("the pattern {text} cannot be used: {error}"),
-                                "see Python's re".into(),
-                            );
-                        }
-                    }
-                }
-            }
-            _ => {
-                return refuse(
-                    format!("`{key}: {value}` has no meaning for `{name}`"),
-                    "exact_match has ignore_case, ignore_punctuation, ignore_numbers and regexes_to_ignore".into(),
-                );
-            }
+    for TaskMetric { kind, aggregation, hf_evaluate, measure, .. } in &metrics {
+        let name = super::python::str(&json!(kind));
+        if !kind.outputs().contains(&output) {
+            let message = format!("`{name}` is no metric of this output type");
+            return refuse(message, "see `tova-bench list benchmarks`");
+        }
+        if let Some(aggregation) = aggregation.as_ref().filter(|word| !is_own_aggregation(*kind, word)) {
+            return refuse(format!("`aggregation: {aggregation}` has no meaning for `{name}`"), "leave it out");
+        }
+        if *hf_evaluate == Some(true) && *kind != ExactMatch {
+            return refuse(format!("`hf_evaluate` has no meaning for `{name}`"), "leave it out");
+        }
+        if *kind == LongBench && measure.is_none() {
+            return refuse("`longbench` has no measure".into(), "write {metric: longbench, measure: f1}");
         }
     }
-    if *kind == LongBench && options.measure.is_none() {
-        return refuse("`longbench` has no measure".into(), "write {metric: longbench, measure: f1}".into());
-    }
-    Ok(TaskMetric { kind: *kind, options })
+    Ok(metrics)
 }
 
 impl TaskMetric {
@@ -201,7 +149,7 @@ impl TaskMetric {
     /// # Errors
     /// What it lacks.
     pub fn check(&self, request: &Request) -> Result<()> {
-        let Some(measure) = self.options.measure else { return Ok(()) };
+        let Some(measure) = self.measure else { return Ok(()) };
         for answer in &request.references {
             ensure!(measure.accepts(answer), "the answer {answer:?} names no `Paragraph` and its number");
         }
@@ -210,6 +158,24 @@ impl TaskMetric {
             "`all_classes` is empty, and answers are compared with them"
         );
         Ok(())
+    }
+
+    /// A text without what is ignored.
+    fn plain(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for Pattern(regex) in &self.regexes_to_ignore {
+            text = regex.replace_all(&text, "").into_owned();
+        }
+        if self.ignore_case {
+            text = text.to_lowercase();
+        }
+        if self.ignore_punctuation {
+            text.retain(|c| !c.is_ascii_punctuation());
+        }
+        if self.ignore_numbers {
+            text.retain(|c| !c.is_ascii_digit());
+        }
+        text
     }
 }
 
@@ -224,34 +190,14 @@ fn is_own_aggregation(kind: Kind, aggregation: &str) -> bool {
     }
 }
 
-impl Options {
-    /// A text without what is ignored.
-    fn plain(&self, text: &str) -> String {
-        let mut text = text.to_owned();
-        for regex in &self.regexes {
-            text = regex.replace_all(&text, "").into_owned();
-        }
-        if self.case {
-            text = text.to_lowercase();
-        }
-        if self.punctuation {
-            text.retain(|c| !c.is_ascii_punctuation());
-        }
-        if self.numbers {
-            text.retain(|c| !c.is_ascii_digit());
-        }
-        text
-    }
-}
-
 /// The scores of a written answer, the best over the targets.
 pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
     let targets = &request.references;
     let share = |is: bool| f64::from(u8::from(is));
     match metric.kind {
         ExactMatch => {
-            let answer = metric.options.plain(answer);
-            vec![("exact_match", share(targets.iter().any(|target| metric.options.plain(target) == answer)))]
+            let answer = metric.plain(answer);
+            vec![("exact_match", share(targets.iter().any(|target| metric.plain(target) == answer)))]
         }
         F1 => vec![("f1", metric::best_f1(answer, targets, Letters::AsWritten))],
         Rouge => {
@@ -284,8 +230,8 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
         }
         LongBench => {
             let first_line = || answer.trim_start_matches('\n').split('\n').next().unwrap_or_default();
-            let answer = if metric.options.first_line { first_line() } else { answer };
-            let of = |target: &String| Some(metric.options.measure?.score(answer, target, &request.classes));
+            let answer = if metric.first_line { first_line() } else { answer };
+            let of = |target: &String| Some(metric.measure?.score(answer, target, &request.classes));
             vec![("longbench", targets.iter().filter_map(of).fold(0.0, f64::max))]
         }
         Accuracy => {

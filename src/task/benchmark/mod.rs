@@ -26,18 +26,20 @@ mod tests;
 use std::path::Path;
 
 use schemars::generate::SchemaSettings;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 pub(super) use builtin::one as builtin_definition;
 pub(super) use definition::Definition;
 pub use file::files_of;
 pub(super) use prompt::{RowPrompt, alone};
-pub(super) use reader::{Asked, Reader, without_options};
+pub(super) use reader::{Asked, Reader};
 #[cfg(test)]
 pub(super) use request::name_clusters;
 pub use rolling::RollingText;
 pub(super) use rows::Rows;
 #[cfg(test)]
-pub(super) use score::scorer;
+pub(super) use score::ByFile;
 pub use task::BenchmarkYaml;
 pub(super) use task::{Benchmark, requests_of};
 
@@ -51,12 +53,16 @@ pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
     })
 }
 
-/// The metrics that a file may name, each with its output types and what it is.
-pub fn metrics() -> impl Iterator<Item = (&'static str, String, &'static str)> {
-    metric::KINDS.iter().map(|(name, _, outputs, about)| {
-        let names = definition::OutputType::NAMES.iter().filter(|(_, output)| outputs.contains(output));
-        (*name, names.map(|(name, _)| *name).collect::<Vec<_>>().join(", "), *about)
-    })
+/// The metrics that a file may name, each with its output types and what it is, as the JSON Schema has them.
+pub fn metrics() -> Vec<(String, String, String)> {
+    let schema = SchemaSettings::draft07().into_generator().into_root_schema_for::<metric::Kind>();
+    let kinds = schema.get("oneOf").and_then(Value::as_array).into_iter().flatten();
+    let described = kinds.filter_map(|kind| {
+        let outputs = metric::Kind::deserialize(&kind["const"]).ok()?.outputs().iter();
+        let outputs: Vec<String> = outputs.map(|output| python::str(&json!(output))).collect();
+        Some((python::str(&kind["const"]), outputs.join(", "), python::str(&kind["description"])))
+    });
+    described.collect()
 }
 
 /// The names of a file's tasks.

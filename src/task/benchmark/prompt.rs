@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::definition::{Definition, Examples, Field, Form, Sampler};
+use super::definition::{Definition, Examples, Field, Sampler};
 use super::python::{self, Random};
 use super::rows::Rows;
 use super::template::Template;
@@ -28,13 +28,10 @@ pub struct RowPrompt {
 /// What a row is asked and what is right.
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// One prompt; several where choices are contexts.
-    pub prompts: Vec<RowPrompt>,
+    pub prompt: RowPrompt,
     /// The target as the file has it.
     pub target: Value,
     pub choices: Vec<String>,
-    /// The index of the right context, where choices are contexts.
-    pub right_context: Option<usize>,
 }
 
 /// Builds the prompts of rows in their order: each draws examples where the one before left off.
@@ -47,44 +44,21 @@ pub struct Prompts<'a> {
     own_rows: bool,
 }
 
-/// The prompt of a row by itself: without examples, and the first where choices are contexts.
+/// The prompt of a row by itself, without examples.
 ///
 /// # Errors
 /// As [`Prompts::question`].
 pub fn alone(definition: &Definition, row: Value) -> Result<RowPrompt> {
     let mut rows = Rows::default();
     rows.add(row, String::new())?;
-    let question = Prompts::new(definition, &rows, Vec::new())?.question(&rows.rows[0])?;
-    question.prompts.into_iter().next().context("there is no prompt")
-}
-
-/// A text, or the index of a choice.
-enum Text {
-    Words(String),
-    Index(usize),
+    Ok(Prompts::new(definition, &rows, Vec::new()).question(&rows.rows[0])?.prompt)
 }
 
 impl<'a> Prompts<'a> {
     /// `examples` are the rows of the split that examples come from.
-    ///
-    /// # Errors
-    /// An index of an example that is not there.
-    pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Vec<Value>) -> Result<Prompts<'a>> {
-        let fewshot = &definition.fewshot;
-        let examples = match &fewshot.indices {
-            None => examples,
-            Some(indices) => {
-                let pick = |index: &usize| {
-                    examples
-                        .get(*index)
-                        .cloned()
-                        .with_context(|| format!("`fewshot_indices` names {index}, which is no row"))
-                };
-                indices.iter().map(pick).collect::<Result<_>>()?
-            }
-        };
-        let own_rows = matches!(&fewshot.source, Examples::Split(split) if *split == definition.split);
-        Ok(Prompts { definition, columns: &rows.columns, examples, random: Random::new(SEED), own_rows })
+    pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Vec<Value>) -> Prompts<'a> {
+        let own_rows = matches!(&definition.fewshot.source, Examples::Split(split) if *split == definition.split);
+        Prompts { definition, columns: &rows.columns, examples, random: Random::new(SEED), own_rows }
     }
 
     /// The question of a row.
@@ -92,32 +66,21 @@ impl<'a> Prompts<'a> {
     /// # Errors
     /// A column that is missing, a template that fails, or a value of another kind than the output type needs.
     pub fn question(&mut self, row: &Value) -> Result<Question> {
-        let form = &self.definition.form;
         let mut before = match &self.definition.description {
             Some(description) => self.column_or_text(description, row)?,
             None => String::new(),
         };
-        let prefix = form.prefix.as_ref().map(|prefix| self.column_or_text(prefix, row)).transpose()?;
-        let text = self.text(form, row).context("doc_to_text")?;
-        let many = matches!(text, Text::Index(_));
+        let text = self.text(row).context("doc_to_text")?;
         for example in self.draw(row)? {
-            before += &self.example(&example, many).context("an example of the prompt")?;
+            before += &self.example(&example).context("an example of the prompt")?;
         }
-        let target = self.target(form, row).context("doc_to_target")?;
-        let choices = self.choices(form, row).context("doc_to_choice")?;
-        let prompt = |text: String, delimiter: &str| {
-            let prefix = prefix.clone().filter(|prefix| !prefix.is_empty());
-            let prefix = prefix.map(|prefix| {
-                let delimiter = if needs_delimiter(&text, &prefix) { delimiter } else { "" };
-                [delimiter, &prefix].concat()
-            });
-            RowPrompt { before: before.clone(), text, prefix: prefix.unwrap_or_default() }
-        };
-        let (prompts, right_context) = match text {
-            Text::Words(text) => (vec![prompt(text, &form.target_delimiter)], None),
-            Text::Index(right) => (choices.iter().map(|choice| prompt(choice.clone(), "")).collect(), Some(right)),
-        };
-        Ok(Question { prompts, target, choices, right_context })
+        let target = self.target(row).context("doc_to_target")?;
+        let choices = self.choices(row).context("doc_to_choice")?;
+        let prefix = self.prefix(row)?;
+        let delimiter =
+            if needs_delimiter(&text, &prefix) { self.definition.target_delimiter.as_str() } else { "" };
+        let prefix = [delimiter, &prefix].concat();
+        Ok(Question { prompt: RowPrompt { before, text, prefix }, target, choices })
     }
 
     /// The examples before a row.
@@ -148,19 +111,10 @@ impl<'a> Prompts<'a> {
     }
 
     /// An example with its answer.
-    fn example(&self, row: &Value, many: bool) -> Result<String> {
-        let form = &self.definition.fewshot.form;
-        let mut choices = self.choices(form, row)?;
-        let question = match self.text(form, row)? {
-            Text::Words(text) => text,
-            Text::Index(at) => choices.get(at).cloned().with_context(|| format!("there is no choice {at}"))?,
-        };
-        if many {
-            choices.clear();
-        }
-        let prefix =
-            form.prefix.as_ref().map(|prefix| self.column_or_text(prefix, row)).transpose()?.unwrap_or_default();
-        let answer = match self.target(form, row)? {
+    fn example(&self, row: &Value) -> Result<String> {
+        let (choices, question) = (self.choices(row)?, self.text(row)?);
+        let prefix = self.prefix(row)?;
+        let answer = match self.target(row)? {
             Value::Number(number) if !choices.is_empty() => {
                 let at = number.as_i64().context("the target is no index")?;
                 let at = if at < 0 { choices.len() as i64 + at } else { at };
@@ -172,13 +126,18 @@ impl<'a> Prompts<'a> {
         };
         let has_answer = !answer.is_empty();
         let delimiter = if prefix.is_empty() { has_answer } else { needs_delimiter(&question, &prefix) };
-        let delimiter = if delimiter { form.target_delimiter.as_str() } else { "" };
+        let delimiter = if delimiter { self.definition.target_delimiter.as_str() } else { "" };
         let joined = match (has_answer, needs_delimiter(&prefix, &answer)) {
             (false, _) => return Ok([&question, delimiter, &prefix].concat()),
             (true, true) => format!("{prefix} {answer}"),
             (true, false) => format!("{prefix}{answer}"),
         };
-        Ok([&question, delimiter, &joined, &form.fewshot_delimiter].concat())
+        Ok([&question, delimiter, &joined, &self.definition.fewshot_delimiter].concat())
+    }
+
+    /// The beginning of the answer, which may be empty.
+    fn prefix(&self, row: &Value) -> Result<String> {
+        self.definition.prefix.as_ref().map_or(Ok(String::new()), |prefix| self.column_or_text(prefix, row))
     }
 
     fn column_or_text(&self, template: &Template, row: &Value) -> Result<String> {
@@ -187,27 +146,24 @@ impl<'a> Prompts<'a> {
 
     /// A column of that name, or what the template makes of the row.
     pub fn value(&self, template: &Template, row: &Value) -> Result<Value> {
-        if self.columns.contains(template.source()) {
-            return Ok(row.get(template.source()).cloned().unwrap_or_default());
+        let column = template.source();
+        if self.columns.contains(column) {
+            let value = row.get(column).cloned();
+            return value
+                .with_context(|| format!("the row has no `{column}`; write it, as null if there is nothing"));
         }
         template.render(row).map(Value::String)
     }
 
-    fn text(&self, form: &Form, row: &Value) -> Result<Text> {
-        let value = match &form.text {
+    fn text(&self, row: &Value) -> Result<String> {
+        let value = match &self.definition.text {
             Field::Fixed(value) => value.clone(),
-            Field::Text(template) => match self.value(template, row)? {
-                Value::String(text) if form.choices.is_some() && is_digits(&text) && !self.is_column(template) => {
-                    python::literal(&text).unwrap_or(Value::String(text))
-                }
-                value => value,
-            },
+            Field::Text(template) => self.value(template, row)?,
         };
         match value {
-            Value::String(text) => Ok(Text::Words(text)),
-            Value::Number(number) if form.choices.is_some() => {
-                Ok(Text::Index(number.as_u64().context("the index of a choice is negative")? as usize))
-            }
+            Value::String(text) if self.definition.choices.is_none() || !is_digits(&text) => Ok(text),
+            // In the harness it is the index of the choice that is right before the target.
+            Value::String(_) | Value::Number(_) => bail!("{value} is a number, and prompts are not chosen here"),
             other => bail!("{} is no text", python::repr(&other)),
         }
     }
@@ -216,8 +172,8 @@ impl<'a> Prompts<'a> {
         self.columns.contains(template.source())
     }
 
-    fn target(&self, form: &Form, row: &Value) -> Result<Value> {
-        let template = match &form.target {
+    fn target(&self, row: &Value) -> Result<Value> {
+        let template = match &self.definition.target {
             Field::Fixed(value) => return Ok(value.clone()),
             Field::Text(template) => template,
         };
@@ -226,14 +182,14 @@ impl<'a> Prompts<'a> {
         if self.is_column(template) {
             return Ok(value);
         }
-        let is_index = is_digits(text) && form.choices.is_some();
+        let is_index = is_digits(text) && self.definition.choices.is_some();
         let is_list = text.len() >= 2 && text.starts_with('[') && text.ends_with(']');
         let read = if is_index || is_list { python::literal(text) } else { None };
         Ok(read.unwrap_or(value))
     }
 
-    fn choices(&self, form: &Form, row: &Value) -> Result<Vec<String>> {
-        let value = match &form.choices {
+    fn choices(&self, row: &Value) -> Result<Vec<String>> {
+        let value = match &self.definition.choices {
             None => return Ok(Vec::new()),
             Some(Field::Fixed(value)) => value.clone(),
             Some(Field::Text(template)) => match self.value(template, row)? {

@@ -9,11 +9,13 @@ use anyhow::{Result, ensure};
 use serde_json::Value;
 
 use super::definition::Definition;
+use super::file::TaskFile;
 use super::rows::Rows;
 use crate::format::did_you_mean;
+use crate::task::questions::Questions;
 use crate::task::spec::{PrepareContext, TaskSpec};
 use crate::task::{longbench, math, needle, questions, ruler};
-use crate::yaml::{self, ConfigError, Spanned};
+use crate::yaml::ConfigError;
 
 /// What makes rows.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
@@ -37,38 +39,35 @@ pub struct Asked<'a> {
     pub context: &'a PrepareContext<'a>,
 }
 
-/// Refuses options of a reader that has none.
-///
-/// # Errors
-/// Any options.
-pub fn without_options(options: &Value) -> Result<()> {
-    ensure!(options.is_null(), "it has none; write its name alone");
-    Ok(())
-}
-
 /// Makes a reader of its options; null: none are written.
 type New = fn(Value) -> Result<Arc<dyn Reader>>;
 
 /// Every reader by its name in task files.
 const READERS: &[(&str, New)] = &[
-    ("squality", |options| questions::reader(&questions::SQUALITY, &options)),
-    ("qasper", |options| questions::reader(&questions::QASPER, &options)),
+    ("squality", |options| without(options, Questions::of(&questions::SQUALITY))),
+    ("qasper", |options| without(options, Questions::of(&questions::QASPER))),
     ("ruler", ruler::reader),
-    ("longbench", |options| longbench::reader(&options)),
-    ("longbench_v2", |options| longbench::reader_v2(&options)),
-    ("math", |options| math::reader(&options)),
+    ("longbench", |options| without(options, longbench::Subset { is_optional: false })),
+    ("longbench_v2", |options| without(options, longbench::V2)),
+    ("math", |options| without(options, math::Problems)),
     ("needle", needle::reader),
 ];
+
+/// A reader that has no options.
+fn without(options: Value, reader: impl Reader) -> Result<Arc<dyn Reader>> {
+    ensure!(options.is_null(), "it has none; write its name alone");
+    Ok(Arc::new(reader))
+}
 
 /// The reader that a file names: its name, or an object of it and its options.
 ///
 /// # Errors
 /// A name or options that are unknown.
-pub fn reader(rows: &Spanned<Value>) -> Result<Arc<dyn Reader>, ConfigError> {
-    let refuse = |message: String, hint: String| yaml::refuse(rows.referenced, message, hint);
+pub fn reader(file: &TaskFile, rows: &Value) -> Result<Arc<dyn Reader>, ConfigError> {
+    let refuse = |message: String, hint: String| file.refuse("cache", message, hint);
     let names = || READERS.iter().map(|(name, _)| *name);
     let all = names().collect::<Vec<_>>().join(", ");
-    let (name, options) = match &rows.value {
+    let (name, options) = match rows {
         Value::String(name) => (name, Value::Null),
         Value::Object(one) if one.len() == 1 => {
             one.iter().map(|(name, options)| (name, options.clone())).next().expect("there is one")

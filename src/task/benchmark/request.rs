@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::definition::{CacheBlock, Definition, OutputType, Trivial};
+use super::cache::{CacheYaml, Trivial};
+use super::definition::{Definition, OutputType};
 use super::prompt::{Prompts, Question, RowPrompt};
 use super::python;
 use super::rows::Rows;
@@ -14,16 +15,11 @@ use super::template::Template;
 use crate::metric::Slice;
 use crate::task::canonical::list;
 use crate::task::data::digest_of;
-use crate::task::generation::{Continued, Cut, Prompt, Request};
+use crate::task::generation::{Cut, Prompt, Request};
 
 /// What a row asks. A length of 0 is that of the sweep.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {
     let row = &rows.rows[at];
-    for column in rows.missing.get(&at).into_iter().flatten() {
-        if let Some((key, _)) = definition.templates().find(|(_, template)| template.uses(column)) {
-            bail!("the row has no `{column}`, which {key} uses; write it, as null if there is nothing");
-        }
-    }
     let question = prompts.question(row)?;
     let block = &definition.cache;
     let text = |template: &Template| prompts.value(template, row).map(|value| python::str(&value));
@@ -39,12 +35,8 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         let text = optional(template)?.filter(|text| !text.is_empty());
         text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is no number"))).transpose()
     };
-    let most = number("max_gen_toks", &block.max_new_tokens)?;
+    let most = number("max_gen_toks", &block.max_gen_toks)?;
     let length = number("row_length", &block.row_length)?.unwrap_or(0);
-    let trivial = match &block.trivial {
-        Some(Trivial::Text(template)) => text(template)?,
-        _ => String::new(),
-    };
     let mut slices = Vec::new();
     for (name, template) in &block.slices {
         let values = match prompts.value(template, row)? {
@@ -55,21 +47,19 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         slices.extend(values.map(|value| Slice::of_value(name, &value)));
     }
     let (separator, header) = (optional(&block.separator)?.unwrap_or_default(), optional(&block.answer_header)?);
-    let Question { prompts: texts, target, choices, right_context } = question;
+    let Question { prompt: text, target, choices } = question;
     let request = Request {
         cluster: cluster.unwrap_or_else(|| name.clone()),
         slices,
         max_new_tokens: most,
         length,
-        cut: block.cut,
+        cut: block.cut(),
         keeps_header: header.is_none(),
         is_plain: block.is_plain,
         likelihood_after: block.likelihood_after.clone(),
-        trivial,
         name,
         ..Request::default()
     };
-    let form = &definition.form;
     let targets = || match &target {
         Value::Array(targets) => targets.iter().map(python::str).collect(),
         Value::Number(at) if !choices.is_empty() => {
@@ -77,15 +67,16 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         }
         one => vec![python::str(one)],
     };
-    let only = |texts: Vec<RowPrompt>| {
-        let text = texts.into_iter().next().context("there is no prompt")?;
-        prompt(text, context.as_deref(), block, &separator, header.as_deref())
-    };
+    let whole = || prompt(text, context.as_deref(), block, &separator, header.as_deref());
     Ok(match definition.output {
         OutputType::GenerateUntil => {
-            let (prompt, references) = (only(texts)?, targets());
+            let (prompt, references) = (whole()?, targets());
             let request = Request { prompt, references, classes: choices, ..request };
-            let request = if block.cuts_whole { cut_as_a_whole(request, context.is_some()) } else { request };
+            let request = if block.cut() == Cut::MiddleOfPrompt {
+                cut_as_a_whole(request, context.is_some())
+            } else {
+                request
+            };
             definition.metrics.iter().try_for_each(|metric| metric.check(&request))?;
             request
         }
@@ -96,37 +87,16 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         }
         OutputType::Loglikelihood => {
             let references = targets();
-            let continuations =
-                references.iter().take(1).map(|text| Continued { context: String::new(), text: text.clone() });
-            Request {
-                prompt: only(texts)?,
-                continuations: continuations.collect(),
-                references,
-                right: vec![0],
-                ..request
-            }
+            let continuations = references.iter().take(1).cloned().collect();
+            Request { prompt: whole()?, continuations, references, right: vec![0], ..request }
         }
         OutputType::MultipleChoice => {
             ensure!(!choices.is_empty(), "there are no choices");
-            let right = match right_context {
-                Some(right) => vec![right],
-                None => right(&target, &choices),
-            };
-            let after = |text: &str| [form.target_delimiter.as_str(), text].concat();
-            let (prompt, continuations) = if right_context.is_some() {
-                let target = after(&targets().into_iter().next().unwrap_or_default());
-                let before = texts.first().map(|text| text.before.clone()).unwrap_or_default();
-                let of = |text: RowPrompt| Continued {
-                    context: [text.text, text.prefix].concat(),
-                    text: target.clone(),
-                };
-                (Prompt { before, ..Prompt::default() }, texts.into_iter().map(of).collect())
-            } else {
-                let of = |choice: &String| Continued { context: String::new(), text: after(choice) };
-                (only(texts)?, choices.iter().map(of).collect())
-            };
+            let right = right(&target, &choices);
+            let after = |text: &String| [definition.target_delimiter.as_str(), text].concat();
+            let continuations = choices.iter().map(after).collect();
             let references = right.iter().filter_map(|at| choices.get(*at).cloned()).collect();
-            Request { prompt, continuations, references, classes: choices, right, ..request }
+            Request { prompt: whole()?, continuations, references, classes: choices, right, ..request }
         }
     })
 }
@@ -149,7 +119,7 @@ fn right(target: &Value, choices: &[String]) -> Vec<usize> {
 fn prompt(
     text: RowPrompt,
     context: Option<&str>,
-    block: &CacheBlock,
+    block: &CacheYaml,
     separator: &str,
     header: Option<&str>,
 ) -> Result<Prompt> {
@@ -157,7 +127,7 @@ fn prompt(
     let separator = separator.to_owned();
     let (own, document, rest) = match context.filter(|context| !context.is_empty()) {
         // Nothing may be lost.
-        None if block.cut == Cut::End => ("", "", text.as_str()),
+        None if block.cut() == Cut::End => ("", "", text.as_str()),
         None => (text.as_str(), "", ""),
         Some(context) => {
             let (own, rest) =
@@ -212,12 +182,11 @@ pub fn gather(requests: &mut [Request]) -> Result<()> {
 
 /// Adds the answers that need no reading, where they follow from all rows or from the context.
 pub fn add_trivial(definition: &Definition, requests: &mut [Request]) {
-    let trivial = match &definition.cache.trivial {
+    let trivial = match definition.cache.trivial {
         Some(Trivial::Commonest) => commonest_answer(requests, 1),
         Some(Trivial::CommonestShared) => commonest_answer(requests, 2),
         Some(Trivial::FirstWords) => first_words(requests),
-        // That of a template is a row's own.
-        Some(Trivial::Text(_)) | None => return,
+        None => return,
     };
     for (request, trivial) in requests.iter_mut().zip(trivial) {
         request.trivial = trivial;
@@ -262,7 +231,8 @@ pub fn digest(requests: &[Request]) -> String {
             list(right)
         );
         let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
-        let asked = continuations.iter().flat_map(|Continued { context, text }| [context.clone(), text.clone()]);
+        // An empty text stands before each: continuations could once begin alike.
+        let asked = continuations.iter().flat_map(|text| [String::new(), text.clone()]);
         let slices: Vec<String> = slices.iter().map(Slice::to_string).collect();
         let lists = [references, classes, &slices].map(|list| list.iter().cloned()).into_iter().flatten();
         texts.into_iter().chain(lists).chain(asked).collect::<Vec<_>>()

@@ -137,14 +137,8 @@ impl Samples for Documents {
         configs.iter().map(|config| config.needs(longest, None)).max().unwrap_or(0)
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        _: Option<&FullCachePrefix>,
-        report: Report<'_>,
-    ) -> ControlFlow<()> {
-        batch.samples.iter().try_for_each(|sample| report(*sample, self.result(model, *sample, &batch.config)))
+    fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
+        batch.each(report, |sample| self.result(batch.model, sample, &batch.config))
     }
 
     fn cost(&self, batch: Range<usize>, _: &CacheConfig) -> TokenCost {
@@ -170,9 +164,7 @@ impl Documents {
             seconds,
             peak_cache_bytes: peak,
             prompt_tokens: self.tokens(sample),
-            new_tokens: 0,
-            side_files: Vec::new(),
-            own_size: None,
+            ..SampleResult::default()
         })
     }
 }

@@ -1,24 +1,21 @@
 //! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
 
-use std::collections::{BTreeSet, HashMap};
-use std::path::{Component, Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::definition::Dataset;
-use super::splits::{self, Listed};
+use super::splits;
 use crate::bounded_read;
 use crate::lm::source::{Hub, RepoId, expand_home};
 use crate::parquet;
-use crate::task::data::utf8;
-use crate::task::questions;
+use crate::task::data::{files_below, is_archive, json_lines, names, text_of};
 use crate::task::spec::PrepareContext;
 
 /// The most bytes of a file.
 const MOST_BYTES: u64 = 1 << 31;
-/// The most bytes of a row of JSON: a context of tens of millions of tokens.
-const MOST_ROW: usize = 1 << 28;
 
 /// Rows, as JSON objects.
 #[derive(Clone, Debug, Default)]
@@ -28,8 +25,6 @@ pub struct Rows {
     pub rows: Vec<Value>,
     /// The file and row of each, for errors.
     pub places: Vec<String>,
-    /// The columns that a row has not, where others have them.
-    pub missing: HashMap<usize, Vec<String>>,
 }
 
 /// Reads the rows of a split. `over` is a file, folder or data set that the sweep names in place of the task's own.
@@ -39,10 +34,9 @@ pub struct Rows {
 pub fn read(dataset: &Dataset, over: Option<&str>, split: &str, context: &PrepareContext<'_>) -> Result<Rows> {
     let mut rows = Rows::default();
     for path in files(dataset, over, split, context)? {
-        rows.read_file(&path, dataset.field.as_deref())?;
+        rows.read_file(&path)?;
     }
     ensure!(!rows.rows.is_empty(), "the split {split} has no rows");
-    rows.fill();
     Ok(rows)
 }
 
@@ -58,8 +52,7 @@ fn files(
         Some(over) if is_path(over) || Path::new(over).exists() => local(&expand_home(over)?, dataset, split),
         Some(over) => hub(over, dataset, split, context),
         None if is_builder || !dataset.files.is_empty() => {
-            let named =
-                dataset.files.get(split).or_else(|| dataset.files.get("").filter(|_| dataset.files.len() == 1));
+            let named = dataset.files.get(split);
             let splits = || dataset.files.keys().cloned().collect::<Vec<_>>().join(", ");
             let named = named.with_context(|| {
                 let has = if dataset.files.is_empty() { "nothing".to_owned() } else { splits() };
@@ -78,25 +71,15 @@ fn local(path: &Path, dataset: &Dataset, split: &str) -> Result<Vec<PathBuf>> {
         return Ok(vec![path.to_path_buf()]);
     }
     ensure!(path.is_dir(), "{} is neither a file nor a folder", path.display());
-    let mut names = Vec::new();
-    let mut folders = vec![(path.to_path_buf(), 0)];
-    while let Some((folder, depth)) = folders.pop() {
-        for entry in folder.read_dir().with_context(|| format!("cannot read the folder {}", folder.display()))? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() && depth < 4 {
-                folders.push((entry.path(), depth + 1));
-            } else if let Ok(name) = entry.path().strip_prefix(path) {
-                names.push(name.to_string_lossy().replace('\\', "/"));
-            }
-        }
-    }
+    let files = files_below(path).with_context(|| format!("cannot read the folder {}", path.display()))?;
+    let name = |file: &PathBuf| Some(file.strip_prefix(path).ok()?.to_string_lossy().replace('\\', "/"));
+    let mut names: Vec<String> = files.iter().filter_map(name).collect();
     names.sort();
     let readme = path.join("README.md");
     let readme =
         if readme.is_file() { bounded_read::text(&readme, 1 << 22).unwrap_or_default() } else { String::new() };
-    let listed = Listed { names: &names, readme: &readme };
-    let found =
-        splits::files(&listed, dataset.name.as_deref(), split).with_context(|| path.display().to_string())?;
+    let found = splits::files(&names, &readme, dataset.name.as_deref(), split)
+        .with_context(|| path.display().to_string())?;
     Ok(found.iter().map(|name| path.join(name)).collect())
 }
 
@@ -105,69 +88,41 @@ fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>)
         name.parse().with_context(|| format!("`{name}` is no data set: a path begins with ./, ../ or /"))?;
     let hub = Hub { settings: context.hub, progress: context.progress };
     hub.dataset_rows(&repo, |names, readme| {
-        splits::files(&Listed { names, readme }, dataset.name.as_deref(), split).with_context(|| name.to_owned())
+        splits::files(names, readme, dataset.name.as_deref(), split).with_context(|| name.to_owned())
     })
 }
 
 impl Rows {
-    /// A column that a row has not is null there, as in a table.
-    fn fill(&mut self) {
-        for (at, row) in self.rows.iter_mut().enumerate() {
-            let Value::Object(fields) = row else { continue };
-            for column in self.columns.iter().filter(|column| fields.get(*column).is_none()).collect::<Vec<_>>() {
-                fields.insert(column.clone(), Value::Null);
-                self.missing.entry(at).or_default().push(column.clone());
-            }
-        }
-    }
-
-    fn read_file(&mut self, path: &Path, field: Option<&str>) -> Result<()> {
+    /// Adds the rows of a file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a row that is no object; file and row are named.
+    pub fn read_file(&mut self, path: &Path) -> Result<()> {
         let name = path.display().to_string();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         if ending == "parquet" {
             return parquet::read_rows(path)?.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
         }
-        let (bytes, name, ending) = if ending == "zip" {
-            let inner = questions::names(path)?.into_iter().find(|name| is_rows(name));
-            let inner = inner.with_context(|| format!("{name} has no file of rows"))?;
-            let leads_out = Path::new(&inner).components().any(|part| !matches!(part, Component::Normal(_)));
-            ensure!(!leads_out, "{name}: the path {inner} leads out of the archive; pack it anew");
-            let (member, bytes) = questions::unpack(path, &[inner], MOST_BYTES)?;
-            let ending = member.rsplit('.').next().unwrap_or_default().to_lowercase();
-            (bytes, format!("{name}:{member}"), ending)
-        } else {
-            let bytes = bounded_read::bytes(path, MOST_BYTES)
-                .with_context(|| format!("cannot read the rows of {name}"))?;
-            (bytes, name, ending)
-        };
-        let text = utf8(bytes, &name)?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let inner = || names(path)?.into_iter().find(|name| is_rows(name)).context("it has no file of rows");
+        let inner = if is_archive(path) { vec![inner().context(name)?] } else { Vec::new() };
+        let (text, name) = text_of(path, &inner, MOST_BYTES)?;
+        let ending = name.rsplit('.').next().unwrap_or_default().to_lowercase();
         match ending.as_str() {
-            "csv" | "tsv" => self.read_table(text, if ending == "csv" { b',' } else { b'\t' }, &name),
+            "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),
             "txt" => text.lines().try_for_each(|line| self.push(serde_json::json!({"text": line}), &name)),
-            _ => self.read_json(text, field, &name),
+            _ => self.read_json(&text, &name),
         }
     }
 
-    /// JSON lines, an array, or an object with an array.
-    fn read_json(&mut self, text: &str, field: Option<&str>, name: &str) -> Result<()> {
-        let is_array = text.trim_start().starts_with('[');
-        if is_array || field.is_some() {
-            let whole: Value = serde_json::from_str(text).with_context(|| format!("{name} is no valid JSON"))?;
-            let Some(Value::Array(rows)) = field.map_or(Some(&whole), |field| whole.get(field)).cloned() else {
-                bail!(
-                    "{name} has no list of rows{}",
-                    field.map(|field| format!(" under `{field}`")).unwrap_or_default()
-                );
-            };
+    /// JSON lines, or an array.
+    fn read_json(&mut self, text: &str, name: &str) -> Result<()> {
+        if text.trim_start().starts_with('[') {
+            let rows: Vec<Value> =
+                serde_json::from_str(text).with_context(|| format!("{name} is no valid JSON"))?;
             return rows.into_iter().try_for_each(|row| self.push(row, name));
         }
-        for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
-            let place = format!("{name}, line {}", number + 1);
-            ensure!(line.len() <= MOST_ROW, "{place}: a row has more than {MOST_ROW} bytes");
-            let row = serde_json::from_str(line).map_err(|error| {
-                anyhow::anyhow!("{place}: {}", error.to_string().replace(" at line 1 column", " at column"))
-            })?;
+        for line in json_lines(text, name) {
+            let (place, row) = line?;
             self.add(row, place)?;
         }
         Ok(())

@@ -3,30 +3,33 @@
 use std::sync::Arc;
 
 use super::definition::{Definition, OutputType};
-use super::filter::filtered;
 use super::metric::{self, Choice};
 use crate::metric::{MetricSum, Slice};
 use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
 
 /// Scores each request as the file does that it is of.
-pub fn scorer(definitions: &[Arc<Definition>]) -> Scorer {
-    let of_answers: Vec<_> = definitions.to_vec();
-    let of_choices = of_answers.clone();
-    let score = move |text: &str, request: &Request| {
-        of_answers.get(request.part).map(|definition| score(definition, text, request)).unwrap_or_default()
-    };
-    let choose = move |likelihoods: &[Likelihood], request: &Request| {
-        of_choices.get(request.part).map(|definition| choose(definition, likelihoods, request)).unwrap_or_default()
-    };
-    let is_long = definitions.iter().any(|definition| definition.cache.long_answers);
-    Scorer { score: Arc::new(score), choose: Arc::new(choose), is_long, ..Scorer::new(|_, _| Vec::new()) }
+pub struct ByFile(pub Vec<Arc<Definition>>);
+
+impl Scorer for ByFile {
+    fn score(&self, text: &str, request: &Request) -> Vec<MetricSum> {
+        // Without a target there is nothing to compare with.
+        if request.references.is_empty() { Vec::new() } else { score(&self.0[request.part], text, request) }
+    }
+
+    fn choose(&self, likelihoods: &[Likelihood], request: &Request) -> Vec<MetricSum> {
+        choose(&self.0[request.part], likelihoods, request)
+    }
+
+    fn is_long(&self) -> bool {
+        self.0.iter().any(|definition| definition.cache.long_answers)
+    }
 }
 
 /// The metrics of a written answer: of what the first filter leaves, and of each filter as a slice where there are several.
 fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSum> {
     let mut sums = Vec::new();
-    for (at, (name, chain)) in definition.filters.iter().enumerate() {
-        let answer = filtered(chain, text);
+    for (at, chain) in definition.filters.iter().enumerate() {
+        let answer = chain.apply(text);
         for metric in &definition.metrics {
             for (id, value) in metric::of_answer(metric, &answer, request) {
                 if at == 0 {
@@ -34,7 +37,7 @@ fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSu
                 }
                 if definition.filters.len() > 1 {
                     sums.push(
-                        MetricSum::new(id, value, 1.0).of_slice(Some(Slice::named("filter", name.as_str()))),
+                        MetricSum::new(id, value, 1.0).of_slice(Some(Slice::named("filter", chain.name.as_str()))),
                     );
                 }
             }

@@ -3,16 +3,11 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use fancy_regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::rows::is_rows;
-
-/// The files of a data set, and its README.md.
-pub struct Listed<'a> {
-    pub names: &'a [String],
-    pub readme: &'a str,
-}
 
 #[derive(Debug, Deserialize)]
 struct Card {
@@ -34,16 +29,16 @@ const ALIASES: [(&str, &[&str]); 3] = [
     ("test", &["test", "testing", "eval"]),
 ];
 
-/// The files of a split, in the order of their names.
+/// The files of a split among those of a data set, of which also the README.md is given; in the order of their names.
 ///
 /// # Errors
 /// A configuration that the README has not, or no file of the split; the message says what there is.
-pub fn files(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Vec<String>> {
-    let by_readme = of_card(listed, config, split)?;
+pub fn files(names: &[String], readme: &str, config: Option<&str>, split: &str) -> Result<Vec<String>> {
+    let by_readme = of_card(names, readme, config, split)?;
     if let Some(found) = by_readme.filter(|found| !found.is_empty()) {
         return Ok(found);
     }
-    let rows: Vec<&String> = listed.names.iter().filter(|name| is_rows(name)).collect();
+    let rows: Vec<&String> = names.iter().filter(|name| is_rows(name)).collect();
     let in_config =
         |name: &&&String| config.is_none_or(|config| name.split('/').any(|part| is_called(part, &[config])));
     let of_config: Vec<&String> = rows.iter().filter(in_config).copied().collect();
@@ -90,8 +85,8 @@ fn is_called(part: &str, words: &[&str]) -> bool {
 }
 
 /// What the README's `configs` say; `None` where it has none.
-fn of_card(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Option<Vec<String>>> {
-    let Some(front) = listed.readme.strip_prefix("---").and_then(|rest| rest.split_once("\n---")) else {
+fn of_card(names: &[String], readme: &str, config: Option<&str>, split: &str) -> Result<Option<Vec<String>>> {
+    let Some(front) = readme.strip_prefix("---").and_then(|rest| rest.split_once("\n---")) else {
         return Ok(None);
     };
     // Much else stands there, which may be no YAML of ours; then the names of files decide.
@@ -99,12 +94,12 @@ fn of_card(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Opt
     if card.configs.is_empty() {
         return Ok(None);
     }
-    let names: Vec<&str> = card.configs.iter().map(|config| config.config_name.as_str()).collect();
+    let configs: Vec<&str> = card.configs.iter().map(|config| config.config_name.as_str()).collect();
     let wanted = config.unwrap_or("default");
     let found = card.configs.iter().find(|config| config.config_name == wanted);
-    let Some(found) = found.or(card.configs.first().filter(|_| config.is_none() && names.len() == 1)) else {
+    let Some(found) = found.or(card.configs.first().filter(|_| config.is_none() && configs.len() == 1)) else {
         if config.is_none() {
-            bail!("it has several configurations: write one of {} as dataset_name", names.join(", "));
+            bail!("it has several configurations: write one of {} as dataset_name", configs.join(", "));
         }
         return Ok(None);
     };
@@ -127,31 +122,11 @@ fn of_card(listed: &Listed<'_>, config: Option<&str>, split: &str) -> Result<Opt
         let splits: Vec<&str> = by_split.keys().map(String::as_str).collect();
         bail!("its README names the splits {}, and not {split}", splits.join(", "));
     };
-    Ok(Some(
-        listed
-            .names
-            .iter()
-            .filter(|name| patterns.iter().any(|pattern| matches(pattern, name)))
-            .cloned()
-            .collect(),
-    ))
+    Ok(Some(names.iter().filter(|name| patterns.iter().any(|pattern| matches(pattern, name))).cloned().collect()))
 }
 
 /// Whether a path fits a pattern, in which `*` stands for anything.
 fn matches(pattern: &str, path: &str) -> bool {
-    let mut parts = pattern.trim_start_matches("./").split('*').filter(|part| !part.is_empty()).peekable();
-    let mut rest = path;
-    if !pattern.trim_start_matches("./").starts_with('*') {
-        let first = parts.next().unwrap_or_default();
-        let Some(after) = rest.strip_prefix(first) else { return false };
-        rest = after;
-    }
-    while let Some(part) = parts.next() {
-        if parts.peek().is_none() && !pattern.ends_with('*') {
-            return rest.ends_with(part);
-        }
-        let Some(at) = rest.find(part) else { return false };
-        rest = &rest[at + part.len()..];
-    }
-    pattern.ends_with('*') || rest.is_empty()
+    let pattern = fancy_regex::escape(pattern.trim_start_matches("./")).replace("\\*", ".*");
+    Regex::new(&format!("^{pattern}$")).is_ok_and(|regex| regex.is_match(path).unwrap_or(false))
 }

@@ -1,11 +1,10 @@
 //! A benchmark in a sweep: `- benchmark: ./my-task.yaml`.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -16,7 +15,7 @@ use super::prompt::Prompts;
 use super::reader::Asked;
 use super::request::{add_trivial, digest, gather, name_clusters, request};
 use super::rows::{self, Rows};
-use super::score::scorer;
+use super::score::ByFile;
 use super::{builtin, rolling};
 use crate::lm::Real;
 use crate::lm::source::expand_home;
@@ -26,28 +25,14 @@ use crate::task::prepared::PreparedTask;
 use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// A benchmark that a file describes: the file or name alone, or with keys.
-#[derive(Debug)]
-pub struct BenchmarkYaml {
-    keys: Keys,
-}
-
-impl JsonSchema for BenchmarkYaml {
-    fn schema_name() -> Cow<'static, str> {
-        Keys::schema_name()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        let mut schema = Keys::json_schema(generator);
-        // The file or the name alone.
-        schema.insert("type".into(), serde_json::json!(["object", "string"]));
-        schema
-    }
-}
-
 /// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
+#[derive(Debug, JsonSchema)]
+pub struct BenchmarkYaml(Keys);
+
+/// The keys, where they are written.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[schemars(extend("type" = ["object", "string"]))]
 struct Keys {
     /// A task file (ending in `.yaml` or `.yml`), or the name of a built-in one: `tova-bench list benchmarks`.
     task: Spanned<String>,
@@ -74,7 +59,7 @@ impl<'de> Deserialize<'de> for BenchmarkYaml {
         if keys.task.referenced == Location::UNKNOWN {
             keys.task.referenced = referenced;
         }
-        Ok(BenchmarkYaml { keys })
+        Ok(BenchmarkYaml(keys))
     }
 }
 
@@ -111,7 +96,7 @@ impl BenchmarkYaml {
     /// # Errors
     /// A file that is missing or cannot be used, or a value out of its range.
     pub fn check(self) -> Result<Vec<TaskSpec>, ConfigError> {
-        let Keys { task, dataset, num_fewshot, samples, length, write } = self.keys;
+        let Keys { task, dataset, num_fewshot, samples, length, write } = self.0;
         let samples = yaml::limit("`samples`", &samples)?;
         let length = length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?;
         let fewshot = num_fewshot.as_ref().map(|count| yaml::count("`num_fewshot`", count, 0)).transpose()?;
@@ -158,20 +143,12 @@ fn spec(
     length: Option<usize>,
     write: WriteYaml,
 ) -> Result<TaskSpec, ConfigError> {
-    let length = length.or(definition.cache.length).unwrap_or(Texts::DEFAULT_LENGTH);
+    let own_length = definition.cache.length.map(|length| length as usize);
+    let length = length.or(own_length).unwrap_or(Texts::DEFAULT_LENGTH);
     // A task's name lives as long as the program, which has only those of its sweep.
     let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
     let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
-    let of_file = &definition.generation;
-    let default = GenerationConfig { temperature: Real(of_file.temperature), ..definition.greedy() };
-    let (draws, stops) = (write.top_k.is_some() || write.top_p.is_some(), !write.stop.is_empty());
-    let mut generation = write.check(length, default)?;
-    if !draws && generation.samples() {
-        (generation.top_k, generation.top_p) = (of_file.top_k.map(|k| k as usize), of_file.top_p.map(Real));
-    }
-    if !stops {
-        generation.stop = of_file.until.clone();
-    }
+    let mut generation = write.check(length, definition.generation.clone())?;
     let is_rolling = definition.output == OutputType::LoglikelihoodRolling;
     if definition.output != OutputType::GenerateUntil {
         generation =
@@ -216,7 +193,7 @@ impl Task for Benchmark {
         {
             return rolling::prepare(definition, spec, context, requests, digest);
         }
-        generation::prepare(spec, context, requests, digest, scorer(&self.definitions))
+        generation::prepare(spec, context, requests, digest, Box::new(ByFile(self.definitions.clone())))
     }
 }
 
@@ -237,6 +214,9 @@ impl Benchmark {
             }
         };
         let rows = read(&definition.split)?;
+        if rows.rows.is_empty() {
+            return Ok(Vec::new());
+        }
         let examples = match &definition.fewshot.source {
             _ if definition.fewshot.count == 0 => Vec::new(),
             Examples::Split(split) if *split == definition.split => rows.rows.clone(),
@@ -266,7 +246,7 @@ fn of_rows(
     examples: Vec<Value>,
     samples: Option<usize>,
 ) -> Result<Vec<Request>> {
-    let mut prompts = Prompts::new(definition, rows, examples)?;
+    let mut prompts = Prompts::new(definition, rows, examples);
     let mut requests = Vec::new();
     for at in 0..rows.rows.len().min(samples.unwrap_or(usize::MAX)) {
         let request = request(&mut prompts, definition, rows, at).with_context(|| rows.places[at].clone())?;

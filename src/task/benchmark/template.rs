@@ -10,9 +10,11 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, ensure};
 use fancy_regex::Regex;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Serde, Value as JinjaValue, ValueKind};
+use minijinja::value::{Serde, Value as JinjaValue, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
 use minijinja_contrib::pycompat::unknown_method_callback;
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::filter::python_strip;
@@ -27,16 +29,20 @@ const FUEL: u64 = 1_000_000;
 /// minijinja's compiler recurses for every operator of an expression.
 const STACK: usize = 256 << 20;
 
-/// A compiled template.
-#[derive(Clone)]
+/// A column or a template, which is compiled.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(with = "String")]
 pub struct Template {
     source: Arc<str>,
     environment: Arc<Environment<'static>>,
 }
 
-impl std::fmt::Debug for Template {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.source)
+impl TryFrom<String> for Template {
+    type Error = String;
+
+    fn try_from(source: String) -> Result<Template, String> {
+        Template::new(&source).map_err(|error| format!("the template cannot be used: {error:#}"))
     }
 }
 
@@ -81,12 +87,6 @@ impl Template {
         let template = self.environment.get_template("text").map_err(plainly)?;
         template.render_captured_to(Serde(row), Limited(&mut output)).map_err(plainly)?;
         Ok(String::from_utf8(output.into_inner())?)
-    }
-
-    /// Whether the template uses a column, by its name.
-    pub fn uses(&self, column: &str) -> bool {
-        let names = || Some(self.environment.get_template("text").ok()?.undeclared_variables(false));
-        *self.source == *column || names().is_some_and(|names| names.contains(column))
     }
 
     /// The template as it is written.
@@ -152,36 +152,10 @@ fn method(
 }
 
 /// The harness' own filter: `re.sub`.
-fn regex_replace(text: String, pattern: String, replacement: String, options: Kwargs) -> Result<String, Error> {
-    let count: Option<usize> = options.get("count")?;
-    options.assert_all_used()?;
+fn regex_replace(text: String, pattern: String, replacement: String) -> Result<String, Error> {
     let refused = |error: fancy_regex::Error| Error::new(ErrorKind::InvalidOperation, error.to_string());
-    let regex = Regex::new(&pattern).map_err(refused)?;
-    let found = regex.try_replacen(&text, count.unwrap_or(0), groups(&replacement)).map_err(refused)?;
-    Ok(found.into_owned())
-}
-
-/// Python's `\1` as the regex crate's `${1}`.
-pub fn groups(replacement: &str) -> String {
-    let mut out = String::new();
-    let mut chars = replacement.chars().peekable();
-    while let Some(c) = chars.next() {
-        match (c, chars.peek()) {
-            ('\\', Some(digit)) if digit.is_ascii_digit() => {
-                out += &format!("${{{digit}}}");
-                chars.next();
-            }
-            ('\\', Some('n')) => {
-                out.push('\n');
-                chars.next();
-            }
-            ('\\', Some('\\')) => {
-                out.push('\\');
-                chars.next();
-            }
-            ('$', _) => out.push_str("$$"),
-            _ => out.push(c),
-        }
-    }
-    out
+    // Python's `\1` is `${1}` here, where `$` has a meaning of its own.
+    let group = Regex::new(r"\\(\d)").map_err(refused)?;
+    let replacement = group.replace_all(&replacement.replace('$', "$$"), "$${$1}").into_owned();
+    Ok(Regex::new(&pattern).map_err(refused)?.try_replacen(&text, 0, replacement).map_err(refused)?.into_owned())
 }

@@ -10,14 +10,14 @@ use sha2::{Digest, Sha256};
 
 use super::builtin;
 use super::definition::{self, Definition, Examples, OutputType};
-use super::filter::filtered;
 use super::prompt::{Prompts, RowPrompt};
 use super::python::{self, Random};
 use super::request::request;
 use super::rows::Rows;
-use super::score::scorer;
+use super::score::ByFile;
 use super::template::Template;
 use crate::metric::Slice;
+use crate::task::generation::Scorer;
 use crate::yaml::{Location, Spanned};
 
 /// What lm-evaluation-harness 0.4.13 made of some rows (`scripts/lm_eval_witness.py`).
@@ -66,20 +66,19 @@ fn prompts_are_the_harness_own_to_the_character() {
     let whole = |RowPrompt { before, text, prefix }: &RowPrompt| [before.as_str(), text, prefix].concat();
     for (task, expected) in goldens() {
         let (definition, rows, examples) = golden(&task, &expected);
-        let mut prompts = Prompts::new(&definition, &rows, examples).unwrap();
+        let mut prompts = Prompts::new(&definition, &rows, examples);
         assert_eq!(rows.rows.len(), expected.samples.len(), "{task}");
         for (at, sample) in expected.samples.iter().enumerate() {
             let question = prompts.question(&rows.rows[at]).unwrap();
             let texts = match definition.output {
                 OutputType::LoglikelihoodRolling => vec![python::str(&question.target)],
-                OutputType::MultipleChoice => vec![whole(&question.prompts[0]); question.choices.len()],
-                _ => vec![whole(&question.prompts[0])],
+                OutputType::MultipleChoice => vec![whole(&question.prompt); question.choices.len()],
+                _ => vec![whole(&question.prompt)],
             };
             let found: Vec<String> = texts.iter().map(|text| digest(text)).collect();
             assert_eq!(found, sample.prompts, "{task} {at}: {texts:?}");
-            let mut again = Prompts::new(&definition, &rows, golden(&task, &expected).2).unwrap();
+            let mut again = Prompts::new(&definition, &rows, golden(&task, &expected).2);
             let asked = request(&mut again, &definition, &rows, at).unwrap().continuations;
-            let asked: Vec<String> = asked.into_iter().map(|asked| asked.text).collect();
             assert!(asked == sample.continuations, "{task} {at}: {asked:?} for {:?}", sample.continuations);
         }
     }
@@ -91,14 +90,14 @@ fn answers_are_filtered_and_scored_as_in_the_harness() {
     for (task, expected) in goldens() {
         let (definition, rows, examples) = golden(&task, &expected);
         let definition = Arc::new(definition);
-        let mut prompts = Prompts::new(&definition, &rows, examples).unwrap();
+        let mut prompts = Prompts::new(&definition, &rows, examples);
         let requests: Vec<_> =
             (0..rows.rows.len()).map(|at| request(&mut prompts, &definition, &rows, at).unwrap()).collect();
         for (at, answer, filter, left, score) in &expected.crafted {
-            let (_, chain) = definition.filters.iter().find(|(name, _)| name == filter).unwrap();
-            assert_eq!(filtered(chain, answer), *left, "{task} {filter} {answer:?}");
+            let chain = definition.filters.iter().find(|chain| chain.name == *filter).unwrap();
+            assert_eq!(chain.apply(answer), *left, "{task} {filter} {answer:?}");
             let of = |filter: &str| {
-                let sums = (scorer(std::slice::from_ref(&definition)).score)(answer, &requests[*at]);
+                let sums = ByFile(vec![definition.clone()]).score(answer, &requests[*at]);
                 let slice = (definition.filters.len() > 1).then(|| Slice::named("filter", filter));
                 let own = sums.into_iter().find(|sum| sum.metric == "exact_match" && sum.slice == slice);
                 own.unwrap().value
@@ -227,20 +226,24 @@ fn a_mistake_is_named_with_its_file_and_line() {
         (KEYS.replace("doc_to_text", "description"), 0, "`doc_to_text` is missing"),
         (KEYS.replace(text, "[1]"), 6, "`doc_to_text` is no text"),
         (KEYS.replace("until", "untill"), 5, "did you mean `generate_until`?"),
-        (KEYS.replace("{{question}}", "{{question"), 6, "the template of `doc_to_text`"),
-        (KEYS.replace("f1", "f11"), 8, "the metric `f11` is not known"),
+        (KEYS.replace("{{question}}", "{{question"), 6, "the template cannot be used"),
+        (KEYS.replace("f1", "f11"), 8, "unknown name `f11`; did you mean `f1`?"),
         (KEYS.replace("f1", "acc"), 8, "`acc` is no metric of this output type"),
-        (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases: true`"),
-        (before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"), 8, "`regexp`"),
+        (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases`; did you mean `ignore_case`?"),
+        (
+            before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"),
+            8,
+            "`regexp`; did you mean `regex`?",
+        ),
         (KEYS.replace("\"{{answer}}\"", "!function utils.target"), 7, "the Python function utils.target"),
         (before("class: utils.Task", "test_split"), 4, "`class` needs the harness itself"),
         (before("num_fewshot: 5", "output_type"), 5, "nothing to draw examples from"),
-        (before("fewshot_config: {sampler: balanced}", "output_type"), 5, "`\"balanced\"` is no sampler"),
+        (before("fewshot_config: {sampler: balanced}", "output_type"), 5, "unknown name `balanced`"),
         (before("cache: {cut: sideways}", "metric_list"), 8, "`sideways`"),
         (before("cache: {rows: mine}", "metric_list"), 8, "no code makes the rows `mine`"),
         (before("include: base.yaml", "task"), 1, "base.yaml is not there"),
         (before("test_split: test", "test_split"), 5, "`test_split` appears twice"),
-        (KEYS.replace("data_files", "data_fils"), 3, "`data_fils` of `dataset_kwargs`"),
+        (KEYS.replace("data_files", "data_fils"), 3, "`data_fils`; did you mean `data_files`?"),
     ] {
         let error = read(&file).unwrap_err();
         let place = error.place.map_or(0, |(line, _)| line);
@@ -261,7 +264,7 @@ fn a_mistake_in_an_included_file_is_named_there() {
     let error = definition::read(&own).unwrap_err();
     assert_eq!(
         (error.file.as_str(), error.place.map(|(line, _)| line)),
-        (base.to_str().unwrap(), Some(8)),
+        (base.to_str().unwrap(), Some(9)),
         "{error}"
     );
     // A file that includes itself ends, too.

@@ -14,12 +14,15 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 const MOST_BYTES: u64 = 4 << 30;
 
 /// A text without a byte order mark at its start and with line ends of one byte, however an editor saved it.
-pub fn clean(mut text: String) -> String {
+pub fn clean(text: String) -> String {
+    let text = without_mark(text);
+    if text.contains("\r\n") { text.replace("\r\n", "\n") } else { text }
+}
+
+/// A text without a byte order mark at its start.
+pub fn without_mark(mut text: String) -> String {
     if text.starts_with(BYTE_ORDER_MARK) {
         text.drain(..BYTE_ORDER_MARK.len_utf8());
-    }
-    if text.contains("\r\n") {
-        text = text.replace("\r\n", "\n");
     }
     text
 }
@@ -34,6 +37,22 @@ pub fn read_text(path: &Path) -> Result<String> {
     let text = clean(utf8(bytes, path.display())?);
     ensure!(!text.trim().is_empty(), "{} is an empty text; remove it from the folder or fill it", path.display());
     Ok(text)
+}
+
+/// The files of a folder and its folders, in the order of their names.
+pub fn files_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in folder.read_dir()? {
+            let entry = entry?;
+            // Links are not followed, so that a circle of them ends.
+            let is_folder = entry.file_type()?.is_dir();
+            if is_folder { &mut folders } else { &mut found }.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// The first `limit` texts of a folder, in the order of their names. Files that are no texts are noted.

@@ -1,5 +1,6 @@
 //! Texts that tasks read: where they come from, and how they are cut into samples.
 
+mod archive;
 mod folder;
 mod recall;
 mod rows;
@@ -8,18 +9,22 @@ mod settings;
 mod source;
 mod texts;
 
+#[cfg(test)]
+pub(super) use archive::tests::archive;
+pub(super) use archive::{is_archive, names, text_of};
 pub use folder::{clean, read_text};
+pub(super) use folder::{files_below, without_mark};
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
-pub(super) use rows::{JsonRow, json_files, json_lines, json_rows};
+pub(super) use rows::{json_files, json_lines, path_of};
 pub(super) use samples::cut_with;
 pub use samples::{TextSample, cut, resolve_bos};
 pub use settings::Texts;
 pub(super) use settings::{Bos, Tail, TextKeys, length};
 pub use source::DataSource;
 pub(super) use source::{
-    EMBEDDED, RANDOM_TOKENS, check_source, limit_embedded, problem_sources, published_sources, question_sources,
-    text_sources,
+    EMBEDDED, RANDOM_TOKENS, check_source, check_texts, limit_embedded, problem_sources, published_sources,
+    question_sources, text_sources,
 };
 pub use texts::{Book, digest, digest_of, read_books};
 pub(super) use texts::{note_fewer, utf8};

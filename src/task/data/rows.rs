@@ -5,24 +5,24 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
-use super::{DataSource, utf8};
-use crate::bounded_read;
+use super::DataSource;
 use crate::lm::source::{Hub, expand_home};
 use crate::task::spec::PrepareContext;
 
-/// The most bytes of a file: a thousand times the size of MATH-500's.
-const MOST_BYTES: u64 = 1 << 29;
-
-/// A row of a file.
-#[derive(Debug)]
-pub struct JsonRow<R> {
-    pub row: R,
-    /// The file and line, for errors.
-    pub place: String,
-    /// Of its file, counting from 0.
-    pub number: usize,
-    /// The file's name without its ending, where there are several: they may count their rows anew.
-    pub file: Option<String>,
+/// The path of a source, which is a file or a folder; of a data set of the hub that of the file `wanted`.
+///
+/// # Errors
+/// A source that has no such file, or is in the program.
+pub fn path_of(source: &DataSource, wanted: &str, context: &PrepareContext<'_>) -> Result<PathBuf> {
+    match source {
+        DataSource::Path(path) => expand_home(path),
+        DataSource::Hub(repo) => {
+            let hub = Hub { settings: context.hub, progress: context.progress };
+            let found = hub.dataset_files(repo, |name| name == wanted)?.pop();
+            found.with_context(|| format!("{repo} has no {wanted}, as it is published"))
+        }
+        other => bail!("{other} holds no {wanted}"),
+    }
 }
 
 /// The `.jsonl` files of a source, which is a file, a folder or a data set on the hub: its `test.jsonl`, or where there is none
@@ -68,29 +68,6 @@ fn test_or_all(files: Vec<PathBuf>) -> Vec<PathBuf> {
     }
 }
 
-/// The rows of files, at least one of each.
-///
-/// # Errors
-/// A file that cannot be read or has no row, or a broken line; file and line are named.
-pub fn json_rows<R: DeserializeOwned>(files: &[PathBuf]) -> Result<Vec<JsonRow<R>>> {
-    let mut rows = Vec::new();
-    for path in files {
-        let name = path.display().to_string();
-        let bytes =
-            bounded_read::bytes(path, MOST_BYTES).with_context(|| format!("cannot read the rows of {name}"))?;
-        let text = utf8(bytes, &name)?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        let file = path.file_stem().filter(|_| files.len() > 1).map(|stem| stem.to_string_lossy().into_owned());
-        let before = rows.len();
-        for (number, line) in json_lines(text, &name).enumerate() {
-            let (place, row) = line?;
-            rows.push(JsonRow { row, place, number, file: file.clone() });
-        }
-        ensure!(rows.len() > before, "{name} has no rows");
-    }
-    Ok(rows)
-}
-
 /// The JSON values of a text's lines, each with the file and line that errors name. Blank lines are skipped.
 pub fn json_lines<'a, T: DeserializeOwned>(
     text: &'a str,
@@ -111,35 +88,22 @@ pub fn json_lines<'a, T: DeserializeOwned>(
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     #[test]
     fn a_folder_has_its_test_file_or_all_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let found = || {
-            let rows = json_rows::<Value>(&in_folder(folder.path()).unwrap()).unwrap();
-            rows.into_iter().map(|row| (row.file.unwrap_or_default(), row.row.to_string())).collect::<Vec<_>>()
+            let files = in_folder(folder.path()).unwrap().into_iter();
+            files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
-        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-        write("notes.txt", "");
+        let write = |name: &str| std::fs::write(folder.path().join(name), "{}").unwrap();
+        write("notes.txt");
         assert!(in_folder(folder.path()).unwrap_err().to_string().contains("has no .jsonl file"));
-        write("ii.jsonl", "2\n\n3");
-        write("i.jsonl", "\u{feff}1\n");
-        assert_eq!(found(), [("i", "1"), ("ii", "2"), ("ii", "3")].map(|(file, row)| (file.into(), row.into())));
-        write("test.jsonl", "4");
-        assert_eq!(found(), [(String::new(), "4".to_owned())]);
-    }
-
-    #[test]
-    fn unreadable_rows_are_named() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.jsonl");
-        for (text, expected) in [("1\n{", "x.jsonl, line 2: EOF"), ("\n", "x.jsonl has no rows")] {
-            std::fs::write(&path, text).unwrap();
-            let error = json_rows::<Value>(std::slice::from_ref(&path)).unwrap_err();
-            assert!(format!("{error:#}").contains(expected), "{error:#}");
-        }
+        write("ii.jsonl");
+        write("i.jsonl");
+        assert_eq!(found(), ["i.jsonl", "ii.jsonl"]);
+        write("test.jsonl");
+        assert_eq!(found(), ["test.jsonl"]);
     }
 }

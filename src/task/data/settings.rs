@@ -3,7 +3,7 @@
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::source::{DataSource, TEXT_FORMS, check_source, limit_embedded};
+use super::source::{DataSource, check_texts, limit_embedded};
 use super::texts::{Book, note_fewer, read_books};
 use crate::eviction::Amount;
 use crate::task::spec::{BOS, PrepareContext, Setting, limit_text};
@@ -154,7 +154,7 @@ pub struct TextKeys {
 
 impl TextKeys {
     pub fn check(self) -> Result<Texts, ConfigError> {
-        let dataset = check_source(&self.dataset, TEXT_FORMS)?;
+        let dataset = check_texts(&self.dataset)?;
         Ok(Texts {
             books: limit_embedded(&dataset, "`books`", &self.books)?,
             dataset,

@@ -36,7 +36,7 @@ const NAMED: [(&str, DataSource, &str); 3] = [
 const FILES: [&str; 4] = [".parquet", ".json", ".jsonl", ".zip"];
 
 /// What long texts can be read from.
-pub const TEXT_FORMS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set \
+const TEXT_FORMS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set \
                               owner/name, embedded, embedded-questions or random-words";
 
 /// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
@@ -79,16 +79,27 @@ impl fmt::Display for DataSource {
     }
 }
 
-/// The key `dataset`; `forms` lists what can be named.
-pub fn check_source(dataset: &Spanned<String>, forms: &str) -> Result<DataSource, ConfigError> {
-    dataset.value.parse().or_else(|_| {
-        let near = did_you_mean(&dataset.value, NAMED.map(|(name, ..)| name));
-        yaml::refuse(
-            dataset.referenced,
-            format!("`{}` names no data set", dataset.value),
-            format!("{near}use {forms}"),
-        )
-    })
+/// The key `dataset` of long texts.
+pub fn check_texts(dataset: &Spanned<String>) -> Result<DataSource, ConfigError> {
+    check_source(dataset, TEXT_FORMS, &NAMED.map(|(name, ..)| name))
+}
+
+/// The key `dataset`: a path, a data set of the hub, or a word of `named`; `forms` says so.
+pub fn check_source(dataset: &Spanned<String>, forms: &str, named: &[&str]) -> Result<DataSource, ConfigError> {
+    let is_other =
+        NAMED.iter().any(|(name, ..)| *name == dataset.value) && !named.contains(&dataset.value.as_str());
+    let source = dataset.value.parse().ok().filter(|_| !is_other);
+    source.map_or_else(
+        || {
+            let near = did_you_mean(&dataset.value, named.iter().copied());
+            yaml::refuse(
+                dataset.referenced,
+                format!("`{}` names no data set", dataset.value),
+                format!("{near}use {forms}"),
+            )
+        },
+        Ok,
+    )
 }
 
 /// A limit of texts, of which embedded data sets have only so many.

@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::measure::Generation;
-use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::Scorer;
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
@@ -21,7 +21,7 @@ pub fn prepare(
     context: &PrepareContext<'_>,
     requests: Vec<Request>,
     digest: String,
-    scorer: Scorer,
+    scorer: Box<dyn Scorer>,
 ) -> Result<PreparedTask> {
     let prompts = EncodedPrompts::new(requests, context.files, spec.generation()?, scorer)?;
     // Another template means other prompts.
@@ -53,8 +53,8 @@ impl Samples for EncodedPrompts {
         let likelihood =
             request.likelihood_after.as_deref().map(|opening| format!(" {} {}", quoted(opening), classes()));
         let likelihood = likelihood.unwrap_or_default();
-        let choices =
-            continuations.iter().map(|Continuation { tokens, first }| format!(" {first} {}", list(tokens)));
+        // The number stood for tokens of the prompt that are read again.
+        let choices = continuations.iter().map(|tokens| format!(" 0 {}", list(tokens)));
         let choices: String = choices.collect();
         let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
         let (references, slices, tokens) = (
@@ -72,7 +72,7 @@ impl Samples for EncodedPrompts {
         if !self.prompts[sample].continuations.is_empty() {
             return Vec::new();
         }
-        self.scores(&self.prompts[sample].request, text)
+        self.scorer.score(text, &self.prompts[sample].request)
     }
 
     fn tokens(&self, sample: usize) -> usize {
@@ -124,14 +124,9 @@ impl Samples for EncodedPrompts {
         FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, length)
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        prefix: Option<&FullCachePrefix>,
-        report: Report<'_>,
-    ) -> ControlFlow<()> {
-        Generation { model, prompts: self, config: &batch.config, prefix }.measure(batch, report)
+    fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
+        let Batch { model, prefix, config, .. } = batch;
+        Generation { model, prompts: self, config, prefix: *prefix }.measure(batch, report)
     }
 
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
@@ -152,17 +147,7 @@ impl Samples for EncodedPrompts {
             parts: first.into_iter().chain(rest).collect(),
             scored: prompts.iter().map(EncodedPrompt::continued).sum(),
             written,
-            read_again: if self.scorer.rescore { read + written } else { 0 },
+            read_again: if self.scorer.reads_again() { read + written } else { 0 },
         }
-    }
-}
-
-impl EncodedPrompts {
-    /// The scores of a text, whole and by slice.
-    pub(super) fn scores(&self, request: &Request, text: &str) -> Vec<MetricSum> {
-        if self.scorer.needs_references && request.references.is_empty() {
-            return Vec::new();
-        }
-        (self.scorer.score)(text, request)
     }
 }

@@ -9,9 +9,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
-use super::prompt::shared;
-use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::{Likelihood, Scorer, by_slice};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
+use super::scorer::{Likelihood, by_slice};
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
 use crate::metric::MetricSum;
@@ -64,7 +63,7 @@ impl Generation<'_> {
                     let chosen = begun.and_then(|(prompt, of_text)| {
                         let sums = self.choose(sample, &prompt)?;
                         let seconds = shared_seconds + started.elapsed().as_secs_f64();
-                        Ok(self.chosen(sums, Open { seconds, ..of_text }, &prompt))
+                        Ok(self.result(sums, Open { seconds, ..of_text }, (0, 0)))
                     });
                     report(sample, chosen)?;
                     continue;
@@ -88,69 +87,53 @@ impl Generation<'_> {
             for text in ended {
                 let Some(mut of_text) = open.remove(&text.key) else { continue };
                 of_text.seconds += text.seconds;
-                report(text.key, text.text.and_then(|written| self.result(text.key, of_text, &written)))?;
+                let result = text.text.and_then(|written| {
+                    let sums = self.score(text.key, &of_text, &written)?;
+                    Ok(self.result(sums, of_text, (written.tokens.len(), written.cache_bytes)))
+                });
+                report(text.key, result)?;
             }
         }
     }
 
-    /// What is measured of a text.
-    fn result(&self, sample: usize, of_text: Open, written: &Generated) -> Result<SampleResult> {
-        let Open { prompt, cut, peak, likeliest, measured, seconds } = of_text;
+    /// What was measured of a text that so many new tokens and bytes of a cache have.
+    fn result(&self, sums: Vec<MetricSum>, of_text: Open, (new_tokens, bytes): (usize, u64)) -> SampleResult {
+        let Open { prompt, cut, peak, seconds, .. } = of_text;
         // How much a cache without a policy has allocated depends on the other prompts.
         let peak_cache_bytes = match self.config.rule {
-            CacheRule::Evict { .. } => peak.max(written.cache_bytes),
-            _ => self.model.shape().cache_bytes(prompt.len() + written.tokens.len()),
+            CacheRule::Evict { .. } => peak.max(bytes),
+            _ => self.model.shape().cache_bytes(prompt.len() + new_tokens),
         };
-        let request = &self.prompts.prompts[sample].request;
-        let mut sums = self.score(request, (&prompt, cut), written, likeliest.as_deref())?;
-        sums.extend(measured);
-        Ok(SampleResult {
+        let (prompt_tokens, own_size) = (prompt.len(), self.config.own_size(cut));
+        SampleResult {
             sums,
             seconds,
             peak_cache_bytes,
-            prompt_tokens: prompt.len(),
-            new_tokens: written.tokens.len(),
+            prompt_tokens,
+            new_tokens,
             side_files: Vec::new(),
-            own_size: self.config.own_size(cut),
-        })
+            own_size,
+        }
     }
 
     /// The metrics of a prompt's continuations.
     fn choose(&self, sample: usize, prompt: &PrefilledPrompt) -> Result<Vec<MetricSum>> {
         let EncodedPrompt { request, continuations, .. } = &self.prompts.prompts[sample];
-        let likelihood = |continuation| self.likelihood(&prompt.memory, &prompt.state, continuation);
+        let likelihood = |tokens: &Vec<u32>| self.likelihood(&prompt.memory, &prompt.state, tokens);
         let likelihoods: Vec<Likelihood> = continuations.iter().map(likelihood).collect::<Result<_>>()?;
-        Ok((self.prompts.scorer.choose)(&likelihoods, request))
-    }
-
-    fn chosen(&self, sums: Vec<MetricSum>, of_text: Open, prompt: &PrefilledPrompt) -> SampleResult {
-        let peak_cache_bytes = match self.config.rule {
-            CacheRule::Evict { .. } => of_text.peak,
-            _ => self.model.shape().cache_bytes(prompt.prompt.len()),
-        };
-        SampleResult {
-            sums,
-            seconds: of_text.seconds,
-            peak_cache_bytes,
-            prompt_tokens: prompt.prompt.len(),
-            new_tokens: 0,
-            side_files: Vec::new(),
-            own_size: self.config.own_size(of_text.cut),
-        }
+        Ok(self.prompts.scorer.choose(&likelihoods, request))
     }
 
     /// How likely a continuation is after what a cache has read; `state` is that of its last token.
-    fn likelihood(&self, memory: &Memory, state: &Tensor, continuation: &Continuation) -> Result<Likelihood> {
-        let Continuation { tokens, first } = continuation;
+    fn likelihood(&self, memory: &Memory, state: &Tensor, tokens: &[u32]) -> Result<Likelihood> {
         let mut states = state.clone();
-        if let [begin @ .., _] = &tokens[..]
+        if let [begin @ .., _] = tokens
             && !begin.is_empty()
         {
             states = Tensor::cat(&[&states, &self.model.read(begin, &mut memory.clone())?], 0)?;
         }
-        let scored = tokens.len() - first;
-        let all: Vec<usize> = (0..scored).collect();
-        let scores = self.model.score(&states.narrow(0, *first, scored)?, &tokens[*first..], &all, None)?;
+        let all: Vec<usize> = (0..tokens.len()).collect();
+        let scores = self.model.score(&states, tokens, &all, None)?;
         let log = -scores.nll.into_iter().map(f64::from).sum::<f64>();
         Ok(Likelihood { log, is_greedy: scores.hits.into_iter().all(|hit| hit) })
     }
@@ -263,60 +246,45 @@ impl Generation<'_> {
             return Ok(Vec::new());
         }
         let weight = tokens.len() as f64;
-        let likelihood = self.likelihood(memory, state, &Continuation { tokens, first: 0 })?;
-        let slices = std::iter::once(None).chain(request.slices.iter().cloned().map(Some));
-        let sum = |slice| MetricSum::new("answer_nll", -likelihood.log, weight).of_slice(slice);
-        Ok(slices.map(sum).collect())
+        let likelihood = self.likelihood(memory, state, &tokens)?;
+        let sums = by_slice(request, "answer_nll", -likelihood.log);
+        Ok(sums.map(|sum| MetricSum { weight, ..sum }).collect())
     }
 
     /// The class with the largest probability, its tokens' product, after an opening that is read into a copy of the cache.
     fn likeliest(&self, memory: &Memory, state: &Tensor, opening: &str, classes: &[String]) -> Result<String> {
-        let encode = |class: &String| Ok(self.prompts.tokenizer.encode(&[opening, class].concat())?.ids);
-        let answers: Vec<Vec<u32>> = classes.iter().map(encode).collect::<Result<_>>()?;
-        let first = answers.first().context("the request has no classes")?;
-        let shortest = answers.iter().map(Vec::len).min().unwrap_or(0);
-        let common = answers.iter().map(|answer| shared(first, answer)).min().unwrap_or(0);
-        let common = common.min(shortest.saturating_sub(1));
-        let (mut memory, mut state) = (memory.clone(), state.clone());
-        if common > 0 {
-            state = self.model.read(&first[..common], &mut memory)?.narrow(0, common - 1, 1)?;
-        }
-        let log = |answer: &Vec<u32>| -> Result<f64> {
-            Ok(self
-                .likelihood(&memory, &state, &Continuation { tokens: answer[common..].to_vec(), first: 0 })?
-                .log)
+        let log = |class: &String| -> Result<f64> {
+            let tokens = self.prompts.tokenizer.encode(&[opening, class].concat())?.ids;
+            Ok(self.likelihood(memory, state, &tokens)?.log)
         };
-        let nlls: Vec<f64> = answers.iter().map(|answer| Ok(-log(answer)?)).collect::<Result<_>>()?;
-        let likeliest = (0..nlls.len()).min_by(|a, b| nlls[*a].total_cmp(&nlls[*b]));
+        let logs: Vec<f64> = classes.iter().map(log).collect::<Result<_>>()?;
+        // The first of equals.
+        let likeliest = (0..logs.len()).min_by(|a, b| logs[*b].total_cmp(&logs[*a]));
         likeliest.map(|class| classes[class].clone()).context("the request has no classes")
     }
 
     /// The metrics of one text. The first is always the number of its tokens, and carries the text itself.
-    fn score(
-        &self,
-        request: &Request,
-        (prompt, cut): (&[u32], usize),
-        written: &Generated,
-        likeliest: Option<&str>,
-    ) -> Result<Vec<MetricSum>> {
-        let Scorer { rescore, is_long, .. } = self.prompts.scorer;
+    fn score(&self, sample: usize, of_text: &Open, written: &Generated) -> Result<Vec<MetricSum>> {
+        let (scorer, request) = (&self.prompts.scorer, &self.prompts.prompts[sample].request);
+        let Open { prompt, cut, likeliest, measured, .. } = of_text;
         let tokens = written.tokens.len() as f64;
         let output = Some(written.text.clone());
         let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
-        if rescore && !written.tokens.is_empty() {
+        if scorer.reads_again() && !written.tokens.is_empty() {
             let nll = self.full_cache_nll(prompt, &written.tokens, request.length)?;
             sums.push(MetricSum::new("nll_written", nll, tokens));
         }
-        if is_long {
+        if scorer.is_long() {
             sums.push(MetricSum::new("cut_off", f64::from(u8::from(!written.ended)), 1.0));
             let written = prompt.len()..prompt.len() + written.tokens.len();
-            sums.extend(self.config.held_bytes(self.model.shape(), cut.min(prompt.len()), written, None));
+            sums.extend(self.config.held_bytes(self.model.shape(), (*cut).min(prompt.len()), written, None));
         }
         if let Some(class) = likeliest {
-            let is_right = request.references.iter().any(|reference| reference == class);
+            let is_right = request.references.contains(class);
             sums.extend(by_slice(request, "accuracy_likelihood", f64::from(u8::from(is_right))));
         }
-        sums.extend(self.prompts.scores(request, &written.text));
+        sums.extend(scorer.score(&written.text, request));
+        sums.extend(measured.iter().cloned());
         Ok(sums)
     }
 

@@ -12,7 +12,7 @@ mod tokens;
 
 pub use generate::prepare;
 pub use prompt::{Cut, Prompt};
-pub use prompts::{Continued, Request};
+pub use prompts::Request;
 pub use scorer::{Likelihood, Scorer, by_slice};
 pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};
 pub use tokens::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};

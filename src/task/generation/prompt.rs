@@ -3,6 +3,8 @@
 //! Cuts as ZeroSCROLLS' `run_hf_model.py` does: the document loses its end, the question stays whole.
 
 use anyhow::{Result, ensure};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::task::canonical::quoted;
 
@@ -21,15 +23,18 @@ pub struct Prompt {
     pub header: usize,
 }
 
-/// What a document loses that does not fit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a prompt loses that is too long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum Cut {
-    /// Its end, as in ZeroSCROLLS.
+    /// The end of the context, as in ZeroSCROLLS.
     #[default]
     End,
-    /// Its middle, as in LongBench (`pred.py`): as many tokens stay at its beginning as at its end.
+    /// The middle of the context: as many tokens stay at its beginning as at its end.
     Middle,
-    /// The prompt loses its beginning, as in lm-evaluation-harness.
+    /// The middle of the whole prompt, instruction and question included, as in LongBench (`pred.py`).
+    MiddleOfPrompt,
+    /// The beginning of the prompt, as in lm-evaluation-harness.
     Start,
 }
 
@@ -103,7 +108,8 @@ impl Prompt {
             tokens.drain(..tokens.len().saturating_sub(room));
             return Ok(tokens);
         }
-        if cut == Cut::Middle {
+        // A prompt that is cut as a whole is all document.
+        if matches!(cut, Cut::Middle | Cut::MiddleOfPrompt) {
             if seems_long && let Some(fitted) = fitting()? {
                 return Ok(fitted);
             }

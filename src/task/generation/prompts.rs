@@ -46,19 +46,11 @@ pub struct Request {
     /// `accuracy_likelihood`.
     pub likelihood_after: Option<String>,
     /// Texts whose likelihoods after the prompt are compared; where there are none, an answer is written.
-    pub continuations: Vec<Continued>,
+    pub continuations: Vec<String>,
     /// The indices of the right classes.
     pub right: Vec<usize>,
     /// Which of the files that are measured together it is of.
     pub part: usize,
-}
-
-/// A text whose likelihood is asked for.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Continued {
-    /// What the prompt ends with before this text alone, where choices are contexts.
-    pub context: String,
-    pub text: String,
 }
 
 /// A request in a model's tokens.
@@ -73,23 +65,14 @@ pub struct EncodedPrompt {
     pub before_question: usize,
     /// The most tokens to write.
     pub max_new_tokens: usize,
-    /// Those of the request. All begin behind `tokens`.
-    pub continuations: Vec<Continuation>,
-}
-
-/// A continuation in a model's tokens.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Continuation {
-    /// What is read after the tokens that all continuations of a prompt share.
-    pub tokens: Vec<u32>,
-    /// The first of them that is scored. Those before belong to the prompt, where its last token depends on what follows.
-    pub first: usize,
+    /// Those of the request.
+    pub continuations: Vec<Vec<u32>>,
 }
 
 impl EncodedPrompt {
     /// Tokens of all continuations.
     pub fn continued(&self) -> usize {
-        self.continuations.iter().map(|continuation| continuation.tokens.len()).sum()
+        self.continuations.iter().map(Vec::len).sum()
     }
 }
 
@@ -104,7 +87,7 @@ pub struct EncodedPrompts {
     pub tokenizer: Arc<Tokenizer>,
     /// What prompts start with, if the model has it.
     pub bos: Option<u32>,
-    pub scorer: Scorer,
+    pub scorer: Box<dyn Scorer>,
     /// Whether the NLL of reference answers is measured.
     pub answer_nll: bool,
 }
@@ -118,9 +101,9 @@ impl EncodedPrompts {
         requests: Vec<Request>,
         files: &ModelFiles,
         config: &GenerationConfig,
-        scorer: Scorer,
+        scorer: Box<dyn Scorer>,
     ) -> Result<EncodedPrompts> {
-        ensure!(!requests.is_empty(), "there are no requests");
+        ensure!(!requests.is_empty(), "the data set has no rows of this task");
         let (tokenizer, writing) = (files.tokenizer()?, config.writing(files.stop_tokens()?));
         let template = if config.chat_template { files.chat_template()? } else { None };
         let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
@@ -136,7 +119,8 @@ impl EncodedPrompts {
                 }
             }
             if !request.continuations.is_empty() {
-                return continued(request, &tokenizer, (bos, prefix));
+                let name = request.name.clone();
+                return continued(request, &tokenizer, (bos, prefix)).context(name);
             }
             ensure!(
                 most < request.length,
@@ -209,11 +193,7 @@ impl EncodedPrompts {
         if prompt.tokens.len() <= size {
             return Ok(prompt.tokens.clone());
         }
-        let mut tokens = fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)?;
-        // What continuations begin with of the prompt is read with them.
-        let again = prompt.continuations.first().map_or(0, |continuation| continuation.first);
-        tokens.truncate(tokens.len().saturating_sub(again).max(1));
-        Ok(tokens)
+        fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)
     }
 }
 
@@ -227,69 +207,32 @@ fn continued(
 ) -> Result<EncodedPrompt> {
     let whole = request.prompt.whole();
     request.prompt.trim_end();
-    let named = || request.name.clone();
     let encode = |text: &str| Ok::<_, anyhow::Error>(tokenizer.encode(text)?.ids);
-    let with_bos = |tokens: Vec<u32>| {
-        let bos = bos.filter(|bos| tokens.first() != Some(bos));
-        bos.into_iter().chain(tokens).collect::<Vec<u32>>()
+    let with_first = |first: Option<u32>, tokens: Vec<u32>| {
+        let first = first.filter(|first| tokens.first() != Some(first));
+        first.into_iter().chain(tokens).collect::<Vec<u32>>()
     };
-    // All tokens of a continuation and its prompt, and how many are the prompt's.
-    let tokens = |Continued { context, text }: &Continued| -> Result<(Vec<u32>, usize)> {
-        let whole = [whole.as_str(), context].concat();
-        if whole.is_empty() {
-            let prefix = prefix
-                .context("the model has neither a BOS nor an end of text, which stand for an empty prompt")?;
-            let text = encode(text)?;
-            return Ok((if text.first() == Some(&prefix) { text } else { [vec![prefix], text].concat() }, 1));
-        }
-        // The prompt is read as it is alone, also where the tokens of both would merge what meets.
-        let prompt = with_bos(encode(whole.trim_end())?);
-        let both = with_bos(encode(&[&whole, text.as_str()].concat())?);
-        let rest = both.get(prompt.len()..).unwrap_or_default();
-        Ok(([&prompt, rest].concat(), prompt.len()))
+    // What stands before an empty prompt.
+    let first = if whole.is_empty() { prefix } else { bos };
+    let mut tokens = with_first(first, encode(whole.trim_end())?);
+    ensure!(!tokens.is_empty(), "the model has neither a BOS nor an end of text, which stand for an empty prompt");
+    // The prompt is read as it is alone, also where the tokens of both would merge what meets.
+    let after = |text: &String| -> Result<Vec<u32>> {
+        let both = with_first(first, encode(&[&whole, text.as_str()].concat())?);
+        let rest = both.get(tokens.len()..).unwrap_or_default();
+        ensure!(!rest.is_empty(), "the continuation {text:?} has no tokens of its own");
+        Ok(rest.to_vec())
     };
-    let mut texts = request.continuations.iter().map(tokens).collect::<Result<Vec<_>>>().with_context(named)?;
-    for (asked, (tokens, prompt)) in request.continuations.iter().zip(&texts) {
-        ensure!(
-            tokens.len() > *prompt,
-            "{}: the continuation {:?} has no tokens of its own",
-            request.name,
-            asked.text
-        );
+    let continuations: Vec<Vec<u32>> = request.continuations.iter().map(after).collect::<Result<_>>()?;
+    let longest = continuations.iter().map(Vec::len).max().unwrap_or(0);
+    if tokens.len() + longest > request.length {
+        let length = request.length;
+        ensure!(longest < length, "a continuation leaves no room for the prompt in {length}; use a larger length");
+        tokens = fit(&request.prompt, request.cut, length - longest, tokenizer, bos)?;
     }
-    let longest = texts.iter().map(|(tokens, prompt)| tokens.len() - prompt).max().unwrap_or(0);
-    if texts.iter().any(|(tokens, _)| tokens.len() > request.length) {
-        let is_cut =
-            longest < request.length && request.continuations.iter().all(|asked| asked.context.is_empty());
-        ensure!(
-            is_cut,
-            "{}: prompt and continuation do not fit into {}; use a larger length",
-            request.name,
-            request.length
-        );
-        let cut =
-            fit(&request.prompt, request.cut, request.length - longest, tokenizer, bos).with_context(named)?;
-        texts.iter_mut().for_each(|(tokens, prompt)| {
-            (*tokens, *prompt) = ([&cut, &tokens[*prompt..]].concat(), cut.len());
-        });
-    }
-    let scored = texts.iter().map(|(_, prompt)| *prompt).min().unwrap_or(0);
-    let first: &[u32] = texts.first().map_or(&[], |(tokens, _)| tokens);
-    let common = texts.iter().map(|(tokens, _)| shared(first, tokens)).min().unwrap_or(0).min(scored);
-    let continuations = texts
-        .iter()
-        .map(|(tokens, prompt)| Continuation { tokens: tokens[common..].to_vec(), first: prompt - common });
     let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
-    let document = with_bos(encode(&before)?);
-    let document = shared(&first[..common], &document);
-    Ok(EncodedPrompt {
-        tokens: first[..common].to_vec(),
-        continuations: continuations.collect(),
-        document,
-        before_question: document,
-        max_new_tokens: 0,
-        request,
-    })
+    let document = shared(&tokens, &with_first(bos, encode(&before)?));
+    Ok(EncodedPrompt { tokens, continuations, document, before_question: document, max_new_tokens: 0, request })
 }
 
 /// BOS, if there is one, and a prompt in at most `room` tokens together.

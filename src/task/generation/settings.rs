@@ -185,9 +185,12 @@ impl WriteYaml {
         }
         let temperature =
             real("`temperature`", &self.temperature, 0.0, MOST_TEMPERATURE)?.unwrap_or(default.temperature);
-        let top_p = real("`top_p`", &self.top_p, 0.0, 1.0)?;
-        let top_k = yaml::limit("`top_k`", &self.top_k)?;
+        let mut top_p = real("`top_p`", &self.top_p, 0.0, 1.0)?;
+        let mut top_k = yaml::limit("`top_k`", &self.top_k)?;
         let drawn = self.top_k.map(|k| k.referenced).or(self.top_p.map(|p| p.referenced));
+        if drawn.is_none() && temperature.0 > 0.0 {
+            (top_k, top_p) = (default.top_k, default.top_p);
+        }
         if let Some(place) = drawn.filter(|_| temperature.0 == 0.0) {
             return yaml::refuse(
                 place,
@@ -198,6 +201,7 @@ impl WriteYaml {
         if let Some(empty) = self.stop.iter().find(|stop| stop.value.is_empty()) {
             return yaml::refuse(empty.referenced, "an empty string ends every text", "remove it");
         }
+        let stop = self.stop.iter().map(|stop| stop.value.clone());
         let [least, most_penalty] = REPETITION_PENALTIES;
         let penalty = real("`repetition_penalty`", &self.repetition_penalty, least, most_penalty)?;
         Ok(GenerationConfig {
@@ -209,7 +213,7 @@ impl WriteYaml {
             top_p,
             repetition_penalty: penalty.unwrap_or(Real(1.0)),
             chat_template: self.chat_template.unwrap_or(default.chat_template),
-            stop: self.stop.into_iter().map(|stop| stop.value).collect(),
+            stop: if self.stop.is_empty() { default.stop } else { stop.collect() },
             answer_nll: self.answer_nll,
         })
     }

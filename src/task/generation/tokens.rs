@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
-use super::prompts::{Continuation, EncodedPrompt, EncodedPrompts, Request};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
 use super::scorer::{Likelihood, Scorer};
 use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel, Tokenizer};
@@ -63,16 +63,15 @@ pub fn answer_tokens(
     let prompts = prompts.map(|(at, request)| encoded(at, request, (kept, bos), length)).collect::<Result<_>>()?;
     let prompts: Vec<EncodedPrompt> = prompts;
     let (all, samples) = (0..prompts.len(), (0..prompts.len()).collect::<Vec<_>>());
-    let choose = |likelihoods: &[Likelihood], _: &Request| likelihoods.iter().map(sum_of).collect();
-    let scorer = Scorer { choose: Arc::new(choose), ..Scorer::new(|_, _| Vec::new()) };
-    let (tokenizer, batches) = (Arc::clone(tokenizer), vec![all.clone()]);
+    let (tokenizer, batches, scorer) = (Arc::clone(tokenizer), vec![all.clone()], Box::new(Plain));
     let prompts =
         EncodedPrompts { prompts, batches, writing, template: None, tokenizer, bos, scorer, answer_nll: false };
     let prefix = prompts.read_prefix(model, all.clone(), std::slice::from_ref(config))?;
-    let batch = Batch { all: all.clone(), samples: &samples, config: *config, side_by_side: samples.len() };
+    let (config, side_by_side, prefix) = (*config, samples.len(), prefix.as_ref());
+    let batch = Batch { model, prefix, all, samples: &samples, config, side_by_side };
     let mut answers = vec![TokenAnswer::default(); samples.len()];
     let mut failed = None;
-    let _ = prompts.measure(model, &batch, prefix.as_ref(), &mut |sample, measured| match measured {
+    let _ = prompts.measure(&batch, &mut |sample, measured| match measured {
         Ok(measured) => {
             let is_text = prompts.prompts[sample].continuations.is_empty();
             answers[sample] = answer(is_text, measured.sums);
@@ -86,9 +85,14 @@ pub fn answer_tokens(
     failed.map_or(Ok(answers), Err)
 }
 
-/// A likelihood as a sum, which is what a scorer gives.
-fn sum_of(Likelihood { log, is_greedy }: &Likelihood) -> MetricSum {
-    MetricSum::new("loglikelihood", *log, f64::from(u8::from(*is_greedy)))
+/// Gives each likelihood as a sum.
+struct Plain;
+
+impl Scorer for Plain {
+    fn choose(&self, likelihoods: &[Likelihood], _: &Request) -> Vec<MetricSum> {
+        let sum = |of: &Likelihood| MetricSum::new("loglikelihood", of.log, f64::from(u8::from(of.is_greedy)));
+        likelihoods.iter().map(sum).collect()
+    }
 }
 
 fn answer(is_text: bool, sums: Vec<MetricSum>) -> TokenAnswer {
@@ -122,7 +126,6 @@ fn encoded(
         tokens.drain(first..first + tokens.len() - kept);
     }
     let document = tokens.len();
-    let continuations = continuations.into_iter().map(|tokens| Continuation { tokens, first: 0 }).collect();
     Ok(EncodedPrompt {
         request: Request { name: at.to_string(), length, ..Request::default() },
         tokens,

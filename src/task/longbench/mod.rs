@@ -9,129 +9,57 @@ mod settings;
 mod tests;
 mod v2;
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
 
 pub use self::settings::{LongBenchYaml, Version};
 pub use self::v2::letter;
-use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, without_options};
-use super::data::DataSource;
-use super::prepared::PreparedTask;
-use super::spec::{PrepareContext, Task, TaskSpec};
+use super::benchmark::{Asked, Reader, Rows};
+use super::data::path_of;
 
-/// All subsets that can be measured, in LongBench's order: the name, and whether LongBench-E has it too.
-const SUBSETS: [(&str, bool); 16] = [
-    ("narrativeqa", false),
-    ("qasper", true),
-    ("multifieldqa_en", true),
-    ("hotpotqa", true),
-    ("2wikimqa", true),
-    ("musique", false),
-    ("gov_report", true),
-    ("qmsum", false),
-    ("multi_news", true),
-    ("trec", true),
-    ("triviaqa", true),
-    ("samsum", true),
-    ("passage_count", true),
-    ("passage_retrieval_en", true),
-    ("lcc", true),
-    ("repobench-p", true),
-];
+/// All subsets that can be measured, in LongBench's order.
+const SUBSETS: &str = "narrativeqa qasper multifieldqa_en hotpotqa 2wikimqa musique gov_report qmsum multi_news trec triviaqa samsum \
+     passage_count passage_retrieval_en lcc repobench-p";
 
-/// Those in Chinese. The measures of most split Chinese words.
-const CHINESE: [&str; 5] = ["multifieldqa_zh", "dureader", "vcsum", "lsht", "passage_retrieval_zh"];
+/// Those that LongBench-E has not.
+const NOT_IN_E: [&str; 3] = ["narrativeqa", "musique", "qmsum"];
 
-/// Makes the rows of a subset of LongBench, which `dataset_name` names; with `_e` behind it, those of LongBench-E.
-///
-/// # Errors
-/// Options: there are none.
-pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(Subset { most: usize::MAX }))
-}
-
-/// Makes the rows of LongBench v2.
-///
-/// # Errors
-/// Options: there are none.
-pub fn reader_v2(options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(V2 { most: usize::MAX }))
-}
-
-/// The first rows of a subset.
+/// The rows of a subset of LongBench, which `dataset_name` names; with `_e` behind it, those of LongBench-E.
 #[derive(Debug)]
-struct Subset {
-    most: usize,
+pub struct Subset {
+    /// Whether it has no rows where its file is not there.
+    pub is_optional: bool,
 }
 
 impl Reader for Subset {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         let name = asked.definition.dataset.name.as_deref().unwrap_or_default();
         let (name, version) = name.strip_suffix("_e").map_or((name, Version::V1), |name| (name, Version::E));
-        let known = SUBSETS.iter().find(|(known, in_e)| *known == name && (*in_e || version == Version::V1));
-        let (subset, _) = known.with_context(|| {
-            let names: Vec<&str> = SUBSETS.iter().map(|(name, _)| *name).collect();
-            format!(
-                "`dataset_name` names no subset of LongBench; it is one of {}, with _e behind it for LongBench-E",
-                names.join(", ")
-            )
-        })?;
-        let path = files::path(&asked.dataset.parse()?, files::ARCHIVE, asked.context)?;
-        let found = files::subsets(&path, version, &[*subset])?;
-        let (_, place) = found.first().context("the subset has no file")?;
-        let (text, file) = place.read()?;
-        let rows = rows::rows(subset, without_mark(&text), &file, version == Version::E, self.most)?;
-        ensure!(!rows.rows.is_empty(), "{file} has no rows");
-        Ok(rows)
+        let known: Vec<&str> = version.subsets().collect();
+        ensure!(
+            known.contains(&name),
+            "`dataset_name` is one of {}, with _e behind it for LongBench-E",
+            known.join(", ")
+        );
+        let path = path_of(&asked.dataset.parse()?, files::ARCHIVE, asked.context)?;
+        let file = files::file_name(name, version);
+        if self.is_optional && files::find(&path, &file)?.is_none() {
+            return Ok(Rows::default());
+        }
+        let (text, file) = files::read(&path, &file)
+            .with_context(|| format!("the subset {name} is not there; get it, or remove it from `subsets`"))?;
+        rows::rows(name, &text, &file, version == Version::E)
     }
 }
 
-/// The first rows of LongBench v2.
+/// The rows of LongBench v2.
 #[derive(Debug)]
-struct V2 {
-    most: usize,
-}
+pub struct V2;
 
 impl Reader for V2 {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
-        let path = files::path(&asked.dataset.parse()?, files::V2_FILE, asked.context)?;
-        let (text, file) = files::v2(&path)?;
-        let rows = v2::rows(without_mark(&text), &file, self.most)?;
-        ensure!(!rows.rows.is_empty(), "{file} has no rows");
+        let path = path_of(&asked.dataset.parse()?, files::V2_FILE, asked.context)?;
+        let mut rows = Rows::default();
+        rows.read_file(&if path.is_dir() { path.join(files::V2_FILE) } else { path })?;
         Ok(rows)
     }
-}
-
-/// LongBench or LongBench-E: those of the subsets asked for that the data set has.
-#[derive(Debug)]
-struct Subsets {
-    dataset: DataSource,
-    version: Version,
-    /// The subset and the file of each.
-    subsets: Vec<(&'static str, Arc<Definition>)>,
-    /// Whether the sweep names them, so that each must be there.
-    are_named: bool,
-    /// Only the first rows of each.
-    samples: Option<usize>,
-}
-
-impl Task for Subsets {
-    fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
-        let path = files::path(&self.dataset, files::ARCHIVE, context)?;
-        let wanted: Vec<&str> = self.subsets.iter().filter(|_| self.are_named).map(|(name, _)| *name).collect();
-        let found = files::subsets(&path, self.version, &wanted)?;
-        let is_there = |subset: &str| found.iter().any(|(name, _)| *name == subset);
-        let there = self.subsets.iter().filter(|(name, _)| is_there(name));
-        let definitions = there.map(|(_, definition)| definition.clone()).collect();
-        let over = Some(self.dataset.to_string());
-        Benchmark { definitions, over, samples: self.samples }.prepare(spec, context)
-    }
-}
-
-fn without_mark(text: &str) -> &str {
-    text.strip_prefix('\u{feff}').unwrap_or(text)
 }

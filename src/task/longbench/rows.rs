@@ -20,14 +20,14 @@ struct Row {
     length: Option<u64>,
 }
 
-/// The first rows of a subset. Errors call the text `file`. The columns `length` and `subset_and_length` are empty unless slices
+/// The rows of a subset. Errors call the text `file`. The columns `length` and `subset_and_length` are empty unless slices
 /// by length are wanted (`by_length`).
 ///
 /// # Errors
 /// A line that is not a row, or a row without a length that is needed; file and line are named.
-pub fn rows(subset: &str, text: &str, file: &str, by_length: bool, most: usize) -> Result<Rows> {
+pub fn rows(subset: &str, text: &str, file: &str, by_length: bool) -> Result<Rows> {
     let mut rows = Rows::default();
-    for line in json_lines::<Row>(text, file).take(most) {
+    for line in json_lines::<Row>(text, file) {
         let (place, Row { id, input, context, answers, all_classes, length }) = line?;
         let class = if by_length {
             length_class(length.with_context(|| format!("{place}: `length` is missing"))?)

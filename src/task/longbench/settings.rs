@@ -1,15 +1,13 @@
 //! The settings of `longbench`, as read and as checked.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{CHINESE, SUBSETS, Subset, Subsets, V2};
-use crate::format::did_you_mean;
+use super::{NOT_IN_E, SUBSETS, Subset};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
-use crate::task::data::{self, DataSource, Texts, check_source, published_sources};
+use crate::task::data::{self, Texts, check_source, published_sources};
 use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::{TaskSpec, limit_text};
 use crate::yaml::schema::{Named, setting};
@@ -36,6 +34,12 @@ impl Version {
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
         Version::WORDS[self as usize].0
+    }
+
+    /// Its subsets, in LongBench's order.
+    pub fn subsets(self) -> impl Iterator<Item = &'static str> {
+        let has = move |name: &&str| self == Version::V1 || self == Version::E && !NOT_IN_E.contains(name);
+        SUBSETS.split(' ').filter(has)
     }
 
     fn schema(_: &mut SchemaGenerator) -> Schema {
@@ -78,14 +82,7 @@ impl LongBenchYaml {
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let forms = "a folder or file of LongBench (starting with ./, ../ or /), or a hub data set with its files, such \
                      as THUDM/LongBench or THUDM/LongBench-v2";
-        let dataset = check_source(&self.dataset, forms)?;
-        if !matches!(dataset, DataSource::Path(_) | DataSource::Hub(_)) {
-            return yaml::refuse(
-                self.dataset.referenced,
-                format!("`{dataset}` holds nothing of LongBench"),
-                format!("use {forms}"),
-            );
-        }
+        let dataset = check_source(&self.dataset, forms, &[])?;
         let version = self.version.unwrap_or_default();
         let subsets = chosen(&self.subsets, version)?;
         let is_v2 = version == Version::V2;
@@ -99,9 +96,11 @@ impl LongBenchYaml {
         let length = data::length(&self.length)?;
         // The limit of a subset gives way to the sweep's own.
         let own_limits = self.write.max_new_tokens.is_none();
-        let files = if is_v2 { vec![("v2", builtin_definition("longbench_v2")?)] } else { of_subsets(&subsets)? };
-        let limits = files.iter().filter_map(|(_, definition)| definition.generation.max_new_tokens);
-        let longest = limits.max().unwrap_or(0);
+        let wanted = version.subsets().filter(|name| subsets.is_empty() || subsets.contains(name));
+        let names = if is_v2 { vec!["v2"] } else { wanted.collect() };
+        let of_name = |name: &&str| builtin_definition(&format!("longbench_{name}"));
+        let files: Vec<Definition> = names.iter().map(of_name).collect::<Result<_, _>>()?;
+        let longest = files.iter().map(|definition| definition.generation.max_new_tokens).max().unwrap_or(0);
         let generation = self.write.check(length, GenerationConfig::greedy(longest))?;
         let samples = yaml::limit("`samples`", &self.samples)?;
         let settings = vec![
@@ -111,79 +110,36 @@ impl LongBenchYaml {
         ];
         let subset_names = if subsets.is_empty() { "all".to_owned() } else { subsets.join(",") };
         let selection = vec![("subsets", subset_names), ("samples", limit_text(samples))];
-        let most = samples.unwrap_or(usize::MAX);
-        let prepared = |(name, mut definition): (&'static str, Definition)| {
-            if is_v2 {
-                definition.reader = Some(Arc::new(V2 { most }));
-                return (name, Arc::new(definition));
+        let prepared = |(name, mut definition): (&str, Definition)| {
+            if !is_v2 {
+                let of_e = if version == Version::E { "_e" } else { "" };
+                definition.dataset.name = Some(format!("{name}{of_e}"));
+                definition.reader = Some(Arc::new(Subset { is_optional: subsets.is_empty() }));
+                definition.cache.is_plain = !definition.cache.chat_template;
+                if own_limits {
+                    definition.limit_answers(definition.generation.max_new_tokens.min(generation.max_new_tokens));
+                }
             }
-            let of_e = if version == Version::E { "_e" } else { "" };
-            definition.dataset.name = Some(format!("{name}{of_e}"));
-            definition.reader = Some(Arc::new(Subset { most }));
-            definition.cache.is_plain = !definition.cache.chat_template;
-            if let Some(limit) = definition.generation.max_new_tokens.filter(|_| own_limits) {
-                definition.limit_answers(limit.min(generation.max_new_tokens));
-            }
-            (name, Arc::new(definition))
+            Arc::new(definition)
         };
-        let files: Vec<_> = files.into_iter().map(prepared).collect();
-        let new = |dataset: &DataSource| {
-            if is_v2 {
-                let definitions = files.into_iter().map(|(_, definition)| definition).collect();
-                let task = Benchmark { definitions, over: Some(dataset.to_string()), samples };
-                return TaskSpec::new("longbench", dataset, length, settings, task);
-            }
-            let are_named = !subsets.is_empty();
-            let task = Subsets { dataset: dataset.clone(), version, subsets: files, are_named, samples };
-            TaskSpec::new("longbench", dataset, length, settings, task)
-        };
-        let spec = new(&dataset);
+        let definitions = names.into_iter().zip(files).map(prepared).collect();
+        let task = Benchmark { definitions, over: Some(dataset.to_string()), samples };
+        let spec = TaskSpec::new("longbench", dataset, length, settings, task);
         Ok(TaskSpec { generation: Some(generation), selection, ..spec })
     }
 }
 
-/// The files of some subsets; of all, where none are named.
-fn of_subsets(names: &[&'static str]) -> Result<Vec<(&'static str, Definition)>, ConfigError> {
-    let wanted = SUBSETS.iter().filter(|(name, _)| names.is_empty() || names.contains(name));
-    wanted.map(|(name, _)| Ok((*name, builtin_definition(&format!("longbench_{name}"))?))).collect()
-}
-
 fn subset_names(_: &mut SchemaGenerator) -> Schema {
-    let names: Vec<&str> = SUBSETS.iter().map(|(name, _)| *name).collect();
+    let names: Vec<&str> = Version::V1.subsets().collect();
     json_schema!({"type": ["array", "null"], "items": {"enum": names}, "uniqueItems": true, "default": []})
 }
 
 /// The subsets of the sweep, in LongBench's order.
 fn chosen(names: &[Spanned<String>], version: Version) -> Result<Vec<&'static str>, ConfigError> {
-    let mut chosen = BTreeSet::new();
-    for name in names {
-        let place = name.referenced;
-        if version == Version::V2 {
-            return yaml::refuse(place, "LongBench v2 has no subsets", "remove `subsets`");
-        }
-        let known = || SUBSETS.iter().filter(|(_, in_e)| version != Version::E || *in_e).map(|(name, _)| *name);
-        if CHINESE.contains(&name.value.as_str()) {
-            return yaml::refuse(
-                place,
-                format!("`{}` is Chinese, and scores of Chinese text are not supported", name.value),
-                "remove it: most of their measures count words as the Python package jieba splits them",
-            );
-        }
-        let Some(at) = SUBSETS.iter().position(|(known, _)| *known == name.value) else {
-            let near = did_you_mean(&name.value, known());
-            let all: Vec<&str> = known().collect();
-            return yaml::refuse(
-                place,
-                format!("LongBench has no subset `{}`", name.value),
-                format!("{near}use some of {}", all.join(", ")),
-            );
-        };
-        if version == Version::E && !SUBSETS[at].1 {
-            return yaml::refuse(place, format!("LongBench-E has no `{}`", name.value), "remove it");
-        }
-        if !chosen.insert(at) {
-            return yaml::refuse(place, format!("`{}` is listed twice", name.value), "remove one of them");
-        }
+    if let Some(name) = names.first().filter(|_| version == Version::V2) {
+        return yaml::refuse(name.referenced, "LongBench v2 has no subsets", "remove `subsets`");
     }
-    Ok(chosen.into_iter().map(|at| SUBSETS[at].0).collect())
+    let known: Vec<&str> = version.subsets().collect();
+    let chosen = yaml::words("subsets", names, &known)?;
+    Ok(known.into_iter().filter(|name| chosen.contains(name)).collect())
 }

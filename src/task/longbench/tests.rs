@@ -3,14 +3,15 @@
 use crate::metric::Slice;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::task::benchmark::{builtin_definition, name_clusters, requests_of, scorer};
+use crate::task::benchmark::{ByFile, Definition, builtin_definition, name_clusters, requests_of};
 use crate::task::data::digest_of;
-use crate::task::generation::{Cut, Prompt, Request};
+use crate::task::generation::{Cut, Prompt, Request, Scorer};
 
 /// A subset, an answer, the references, the classes, and the score.
 type Best = (String, String, Vec<String>, Vec<String>, f64);
@@ -72,14 +73,24 @@ fn definition(subset: &str) -> Arc<Definition> {
     Arc::new(builtin_definition(&format!("longbench_{subset}")).unwrap())
 }
 
-/// The requests of a text of rows, at most 9.
+/// The requests of a text of rows.
 fn requests(subset: &str, text: &str, by_length: bool) -> Result<Vec<Request>> {
-    requests_of(&definition(subset), &rows::rows(subset, text, "f.jsonl", by_length, 9)?)
+    requests_of(&definition(subset), &rows::rows(subset, text, "f.jsonl", by_length)?)
+}
+
+/// The rows of a file of LongBench v2.
+fn v2_rows(text: String) -> Result<Rows> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("data.json");
+    std::fs::write(&path, text)?;
+    let mut rows = Rows::default();
+    rows.read_file(&path)?;
+    Ok(rows)
 }
 
 /// The metrics of an answer as a whole.
 fn scores(definition: &Arc<Definition>, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
-    let sums = (scorer(std::slice::from_ref(definition)).score)(answer, request).into_iter();
+    let sums = ByFile(vec![definition.clone()]).score(answer, request).into_iter();
     sums.filter(|sum| sum.slice.is_none()).map(|sum| (sum.metric, sum.value)).collect()
 }
 
@@ -87,13 +98,13 @@ fn scores(definition: &Arc<Definition>, answer: &str, request: &Request) -> Vec<
 fn scores_are_those_of_longbench() {
     let Goldens { scores, best, .. } = goldens();
     assert!(scores.len() > 300 && best.len() > 50);
-    let definitions: BTreeMap<&str, _> = SUBSETS.iter().map(|(name, _)| (*name, definition(name))).collect();
+    let definitions: BTreeMap<&str, _> = Version::V1.subsets().map(|name| (name, definition(name))).collect();
     let score = |name: &str, answer: &str, references: Vec<String>, classes: Vec<String>| {
         let request = Request { references, classes, ..Request::default() };
         super::tests::scores(&definitions[name], answer, &request)[0]
     };
     // One reference, without taking the first line first.
-    let measure = |name: &str| definitions[name].metrics[0].options.measure.unwrap();
+    let measure = |name: &str| definitions[name].metrics[0].measure.unwrap();
     for (name, answer, reference, classes, expected) in scores {
         let found = measure(&name).score(&answer, &reference, &classes);
         assert!(
@@ -118,12 +129,11 @@ fn prompts_and_limits_are_those_of_longbench() {
         let changes = json!({"context": row["context"], "input": row["input"], "answers": ["Paragraph 1"], "all_classes": ["x"]});
         requests(name, &super::tests::row(&changes).to_string(), false).unwrap()[0].prompt.whole()
     };
-    let limit = |name: &str| definition(name).generation.max_new_tokens.unwrap();
+    let limit = |name: &str| definition(name).generation.max_new_tokens;
     let of = |name: &str| (name.to_owned(), (digest_of([filled(name)]), limit(name)));
-    assert_eq!(SUBSETS.iter().map(|(name, _)| of(name)).collect::<BTreeMap<_, _>>(), prompts);
+    assert_eq!(Version::V1.subsets().map(of).collect::<BTreeMap<_, _>>(), prompts);
     let file = Arc::new(builtin_definition("longbench_v2").unwrap());
-    let request =
-        requests_of(&file, &v2::rows(&v2_row(&of_v2.into()).to_string(), "f", 9).unwrap()).unwrap().remove(0);
+    let request = requests_of(&file, &v2_rows(v2_row(&of_v2.into()).to_string()).unwrap()).unwrap().remove(0);
     assert_eq!(digest_of([request.prompt.whole()]), v2);
     assert_eq!(request.likelihood_after.as_deref(), Some("The correct answer is ("));
     for (answer, letter) in letters {
@@ -136,21 +146,18 @@ fn prompts_and_limits_are_those_of_longbench() {
     }
     // The lists in pred.py and eval.py.
     let named = |is: fn(&Definition) -> bool| {
-        let names = SUBSETS.iter().map(|(name, _)| *name);
+        let names = Version::V1.subsets();
         names.filter(|name| is(&definition(name))).collect::<Vec<_>>()
     };
     assert_eq!(named(|file| !file.cache.chat_template), ["trec", "triviaqa", "samsum", "lcc", "repobench-p"]);
-    assert_eq!(named(|file| file.metrics[0].options.first_line), ["trec", "triviaqa", "samsum"]);
-    let not_in_e: Vec<&str> = SUBSETS.iter().filter(|(_, in_e)| !in_e).map(|(name, _)| *name).collect();
-    assert_eq!(not_in_e, ["narrativeqa", "musique", "qmsum"]);
-    assert!(CHINESE.iter().all(|chinese| SUBSETS.iter().all(|(name, _)| name != chinese)));
+    assert_eq!(named(|file| file.metrics[0].first_line), ["trec", "triviaqa", "samsum"]);
 }
 
 #[test]
 fn a_long_prompt_loses_its_middle_wherever_that_is() {
     let rows = row(&json!({"context": "int fox;\n".repeat(50)})).to_string();
     let request = requests("lcc", &rows, false).unwrap().remove(0);
-    assert_eq!(request.cut, Cut::Middle);
+    assert_eq!(request.cut, Cut::MiddleOfPrompt);
     let bytes = |text: &str| Ok(text.bytes().map(u32::from).collect());
     // The first 29 and the last 29, also where this cuts into the instruction.
     let expected = ["Please complete the code given", "\nint fox;\nNext line of code:\n"];
@@ -167,7 +174,7 @@ fn a_long_prompt_loses_its_middle_wherever_that_is() {
 #[test]
 fn the_question_begins_after_the_context_whatever_is_lost() {
     let encode = |text: &str| Ok(text.bytes().map(u32::from).collect::<Vec<_>>());
-    for (subset, _) in SUBSETS {
+    for subset in Version::V1.subsets() {
         let (context, input) = ("\u{1}".repeat(200), "\u{2}".repeat(90));
         let changes =
             json!({"context": context, "input": input, "all_classes": ["x"], "answers": ["Paragraph 1"]});
@@ -216,41 +223,36 @@ fn rows_become_requests_by_context() {
     assert_eq!(scores(&file, "The fox.", &requests[0]), [("longbench", 1.0), ("longbench_trivial", 0.0)]);
     let of_owl = scores(&file, "An owl.\nThe fox.", &requests[2]);
     assert_eq!(of_owl, [("longbench", 2.0 / 3.0), ("longbench_trivial", 1.0)]);
-    assert_eq!(rows::rows("qasper", &rows, "f", false, 2).unwrap().rows.len(), 2);
 }
 
 #[test]
 fn files_are_found_under_their_published_names() {
-    let found = |path: &Path, version, wanted: &[&str]| -> Result<String> {
-        let files = files::subsets(path, version, wanted)?;
-        let rows = |place: &files::Place| place.read().unwrap().0;
-        assert!(files.iter().all(|(_, place)| rows(place).contains("A fox ran.")));
-        Ok(files.iter().map(|(subset, _)| *subset).collect::<Vec<_>>().join(" "))
+    let found = |path: &Path, version: Version| {
+        let is_there = |subset: &&str| {
+            let file = files::file_name(subset, version);
+            let is_there = files::find(path, &file).unwrap().is_some();
+            let read = files::read(path, &file);
+            assert_eq!(read.as_ref().is_ok_and(|(text, _)| text.contains("A fox ran.")), is_there);
+            let message = read.map_or_else(|error| error.to_string(), |(_, name)| name);
+            assert!(message.contains(path.to_str().unwrap()), "{message}");
+            is_there
+        };
+        version.subsets().filter(is_there).collect::<Vec<_>>().join(" ")
     };
     let rows = [row(&json!({}))];
     let files = ["data/qasper.jsonl", "trec.jsonl", "qasper_e.jsonl", "lsht.jsonl", "musique_e.jsonl"];
     let there = folder(&files.map(|name| (name, &rows[..])));
-    assert_eq!(found(there.path(), Version::V1, &[]).unwrap(), "qasper trec");
-    assert_eq!(found(there.path(), Version::V1, &["trec"]).unwrap(), "trec");
-    assert_eq!(found(there.path(), Version::E, &[]).unwrap(), "qasper");
-    assert_eq!(found(&there.path().join("trec.jsonl"), Version::V1, &[]).unwrap(), "trec");
+    assert_eq!(found(there.path(), Version::V1), "qasper trec");
+    assert_eq!(found(there.path(), Version::E), "qasper");
+    assert_eq!(found(&there.path().join("trec.jsonl"), Version::V1), "trec");
     let packed = tempfile::tempdir().unwrap();
     let zip = packed.path().join("data.zip");
-    std::fs::write(&zip, crate::task::questions::tests::archive("data/lcc.jsonl", &rows[0].to_string())).unwrap();
+    std::fs::write(&zip, crate::task::data::archive("data/lcc.jsonl", &rows[0].to_string())).unwrap();
     for path in [packed.path(), &zip] {
-        assert_eq!(found(path, Version::V1, &[]).unwrap(), "lcc");
+        assert_eq!(found(path, Version::V1), "lcc");
     }
-    let wrong = [
-        (there.path().into(), Version::V1, &["trec", "lcc"][..], "no lcc.jsonl for the subset lcc"),
-        (zip.clone(), Version::V1, &["qasper"], "no qasper.jsonl for the subset qasper"),
-        (zip, Version::E, &[], "none of LongBench's files, such as qasper_e.jsonl"),
-        (there.path().join("lsht.jsonl"), Version::V1, &[], "not named after a subset"),
-        (there.path().join("trec.jsonl"), Version::V1, &["lcc"], "the file of trec alone"),
-        (there.path().join("no"), Version::V1, &[], "none of LongBench's files"),
-    ];
-    for (path, version, wanted, expected) in wrong {
-        let message = format!("{:#}", found(&path, version, wanted).unwrap_err());
-        assert!(message.contains(expected) && message.contains(path.to_str().unwrap()), "{expected}: {message}");
+    for path in [there.path().join("lsht.jsonl"), there.path().join("no")] {
+        assert_eq!(found(&path, Version::V1), "");
     }
 }
 
@@ -274,17 +276,11 @@ fn rows_that_cannot_be_used_are_named() {
     let broken = format!("{}\n{{\"_id\"\n", row(&json!({})));
     let message = format!("{:#}", requests("qasper", &broken, false).unwrap_err());
     assert!(message.contains("f.jsonl, line 2: EOF"), "{message}");
-    let rows = [v2_row(&json!({})), v2_row(&json!({"_id": "w2", "answer": "E"}))];
+    let rows = [v2_row(&json!({})), v2_row(&json!({"_id": "w2"}))];
     let lines: String = rows.iter().map(|row| format!("{row}\n")).collect();
-    let array = json!(rows).to_string();
-    for (text, place) in [(&lines, "f, line 2"), (&array, "f, row w2")] {
-        let message = format!("{:#}", v2::rows(text, "f", 9).unwrap_err());
-        assert!(message.contains(&format!("{place}: the answer is \"E\"")), "{message}");
-        let found = v2::rows(text, "f", 1).unwrap();
-        let found = requests_of(&builtin_definition("longbench_v2").unwrap(), &found).unwrap();
+    for text in [lines, json!(rows).to_string()] {
+        let found = requests_of(&builtin_definition("longbench_v2").unwrap(), &v2_rows(text).unwrap()).unwrap();
+        assert_eq!((found.len(), &*found[1].name), (2, "w2"));
         assert_eq!(found[0].slices, ["difficulty:hard", "domain:Code", "length:short"].map(Slice::from));
     }
-    let array = json!([v2_row(&json!({"choice_B": null}))]).to_string();
-    let message = format!("{:#}", v2::rows(&array, "f", 9).unwrap_err());
-    assert!(message.contains("f: missing field `choice_B` at line 1"), "{message}");
 }

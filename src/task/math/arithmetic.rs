@@ -1,33 +1,38 @@
 //! Arithmetic word problems, made in the program: their answers follow from the numbers drawn.
 
+use anyhow::Result;
 use fastrand::Rng;
+use serde_json::json;
 
-use super::problems::Problem;
+use crate::task::benchmark::Rows;
 
 const NAMES: [&str; 8] = ["Mara", "Hester", "Wren", "Petra", "Jonas", "Ned", "Otto", "Silas"];
 
-/// The first `count` problems, each from its number as the seed.
-pub fn problems(count: usize) -> Vec<Problem> {
-    (0..count).map(problem).collect()
+/// The first `count` problems, each from its number as the seed, as rows.
+///
+/// # Errors
+/// None: each is an object.
+pub fn problems(count: usize) -> Result<Rows> {
+    let mut rows = Rows::default();
+    for number in 0..count {
+        let name = format!("arithmetic-{number:02}");
+        let (subject, level, text, answer) = problem(number);
+        let row = json!({"name": name, "problem": text, "answer": answer, "subject": subject, "level": level});
+        rows.add(row, name)?;
+    }
+    Ok(rows)
 }
 
-fn problem(number: usize) -> Problem {
+fn problem(number: usize) -> Parts {
     // Seeds far apart, as the first draws of neighbours are alike.
     let mut rng = Rng::with_seed((number as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let name = NAMES[rng.usize(..NAMES.len())];
-    let (subject, level, text, answer) = match number % 5 {
+    match number % 5 {
         0 => sum(&mut rng, name),
         1 => change(&mut rng, name),
         2 => distance(&mut rng),
         3 => border(&mut rng, name),
         _ => rest(&mut rng, name),
-    };
-    Problem {
-        name: format!("arithmetic-{number:02}"),
-        text,
-        answer,
-        subject: Some(subject.to_owned()),
-        level: Some(level.to_owned()),
     }
 }
 
@@ -92,8 +97,10 @@ mod tests {
 
     #[test]
     fn answers_follow_from_the_texts() {
-        let problems = problems(64);
-        for (number, Problem { name, text, answer, .. }) in problems.iter().enumerate() {
+        let problems = problems(64).unwrap().rows;
+        let of = |number: usize, key: &str| problems[number][key].as_str().unwrap();
+        for number in 0..problems.len() {
+            let [name, text, answer] = ["name", "problem", "answer"].map(|key| of(number, key));
             let expected = match (number % 5, &numbers(text)[..]) {
                 (0, [own, bags, each]) => vec![own + bags * each],
                 (1, [books, price, paid]) => vec![paid - books * price],
@@ -105,7 +112,7 @@ mod tests {
             assert_eq!(numbers(answer), expected, "{text}");
             assert!(expected.iter().all(|part| *part > 0), "{text}");
         }
-        let mut texts: Vec<&str> = problems.iter().map(|problem| problem.text.as_str()).collect();
+        let mut texts: Vec<&str> = (0..problems.len()).map(|number| of(number, "problem")).collect();
         texts.sort_unstable();
         texts.dedup();
         assert_eq!(texts.len(), 64);

@@ -4,28 +4,8 @@ use std::iter::Peekable;
 use std::str::Chars;
 
 /// Commands that change the look only.
-const LAYOUT: [&str; 20] = [
-    "left",
-    "right",
-    "big",
-    "Big",
-    "bigl",
-    "bigr",
-    "Bigl",
-    "Bigr",
-    "bigg",
-    "Bigg",
-    "displaystyle",
-    "textstyle",
-    "quad",
-    "qquad",
-    "limits",
-    "mathstrut",
-    "hspace",
-    "degree",
-    "degrees",
-    "circ",
-];
+const LAYOUT: &str = "left right big Big bigl bigr Bigl Bigr bigg Bigg displaystyle textstyle quad qquad limits mathstrut hspace \
+     degree degrees circ";
 /// Commands around text.
 const TEXT: [&str; 10] =
     ["text", "textbf", "textit", "textrm", "mbox", "mathrm", "mathbf", "mathit", "operatorname", "hbox"];
@@ -189,7 +169,7 @@ impl Reader<'_> {
                     written.push(WORDS[1]);
                 }
             }
-            name if LAYOUT.contains(&name) => {}
+            name if LAYOUT.split(' ').any(|other| other == name) => {}
             // On a line of its own, apart from the first and last elements.
             "begin" | "end" => {
                 let kind = self.argument();

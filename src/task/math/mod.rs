@@ -11,10 +11,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
 
-use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition, without_options};
-use super::data::{self, DataSource, Texts, check_source, json_files, limit_embedded, problem_sources};
+use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition};
+use super::data::{self, DataSource, EMBEDDED, Texts, check_source, json_files, limit_embedded, problem_sources};
 use super::embedded::MOST_EMBEDDED_BOOKS;
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::{TaskSpec, limit_text};
@@ -54,11 +53,7 @@ impl MathYaml {
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let forms = "embedded, a .jsonl file or a folder of them (starting with ./, ../ or /), or a hub data set such as \
                      HuggingFaceH4/MATH-500";
-        let dataset = check_source(&self.dataset, forms)?;
-        if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
-            let message = format!("`{dataset}` holds no problems");
-            return yaml::refuse(self.dataset.referenced, message, format!("use {forms}"));
-        }
+        let dataset = check_source(&self.dataset, forms, &[EMBEDDED])?;
         let length = data::length(&self.length)?;
         let is_open = self.write.max_new_tokens.is_none();
         let mut generation = self.write.check(length, GenerationConfig::greedy(length / 2))?;
@@ -93,29 +88,15 @@ impl MathYaml {
     }
 }
 
-/// Makes the rows of problems: published ones, or arithmetic made in the program.
-///
-/// # Errors
-/// Options: there are none.
-pub fn reader(options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(Problems))
-}
-
-/// Problems with a known answer.
+/// Problems with a known answer: published ones, or arithmetic made in the program.
 #[derive(Debug)]
-struct Problems;
+pub struct Problems;
 
 impl Reader for Problems {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         match asked.dataset.parse()? {
-            DataSource::Embedded => {
-                problems::rows(arithmetic::problems(MOST_EMBEDDED_BOOKS).into_iter().map(|problem| {
-                    let place = problem.name.clone();
-                    (problem, place)
-                }))
-            }
-            source => problems::rows(problems::read(&json_files(&source, asked.context)?)?),
+            DataSource::Embedded => arithmetic::problems(MOST_EMBEDDED_BOOKS),
+            source => problems::read(&json_files(&source, asked.context)?),
         }
     }
 }

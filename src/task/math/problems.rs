@@ -1,6 +1,5 @@
 //! Problems as JSON lines, and as rows.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -8,18 +7,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::task::benchmark::Rows;
-use crate::task::data::{JsonRow, json_rows};
-
-/// A problem and its answer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
-    /// Unique in its data set.
-    pub name: String,
-    pub text: String,
-    pub answer: String,
-    pub subject: Option<String>,
-    pub level: Option<String>,
-}
 
 /// A line. Other fields, such as `solution`, are ignored.
 #[derive(Deserialize)]
@@ -34,44 +21,45 @@ struct Row {
     id: Option<Value>,
 }
 
-/// Reads the problems of files of JSON lines, each with its file and line.
+/// Reads the problems of files of rows: `name`, `problem`, `answer`, and `subject` and `level`, empty where they are not given.
 ///
 /// # Errors
-/// A file or line that cannot be read, an empty problem or answer, or two problems of one name; file and line are named.
-pub fn read(files: &[PathBuf]) -> Result<Vec<(Problem, String)>> {
-    let mut names = HashSet::new();
-    let named = |JsonRow { row, place, number, file }| {
-        let mut problem = problem(row, number).with_context(|| place.clone())?;
-        if let Some(file) = file {
-            problem.name = format!("{file} {}", problem.name);
+/// A file or row that cannot be read, or an empty problem or answer; file and row are named.
+pub fn read(files: &[PathBuf]) -> Result<Rows> {
+    let mut problems = Rows::default();
+    for file in files {
+        let mut read = Rows::default();
+        read.read_file(file)?;
+        for (number, (row, place)) in read.rows.into_iter().zip(read.places).enumerate() {
+            let mut problem = problem(row, number).with_context(|| place.clone())?;
+            // Each file may count its rows anew.
+            if files.len() > 1 {
+                let file = file.file_stem().unwrap_or_default().to_string_lossy();
+                problem["name"] = format!("{file} {}", problem["name"].as_str().unwrap_or_default()).into();
+            }
+            problems.add(problem, place)?;
         }
-        ensure!(
-            names.insert(problem.name.clone()),
-            "{place}: another problem is named {}; results could not tell them apart",
-            problem.name
-        );
-        Ok((problem, place))
-    };
-    json_rows(files)?.into_iter().map(named).collect()
+    }
+    Ok(problems)
 }
 
 /// The problem of a row; without an id, the row's number is its name.
-fn problem(row: Row, number: usize) -> Result<Problem> {
+fn problem(row: Value, number: usize) -> Result<Value> {
+    let row: Row = serde_json::from_value(row)?;
     ensure!(!row.problem.trim().is_empty(), "`problem` is empty");
     let name = match row.unique_id.as_ref().or(row.id.as_ref()) {
         Some(id) => plain("unique_id or id", id)?,
         None => format!("row {number:05}"),
     };
     // Hendrycks' MATH writes `Level 5`, MATH-500 5.
-    let level = row.level.filter(|level| !level.is_null()).map(|level| plain("level", &level)).transpose()?;
-    let level = level.map(|level| level.strip_prefix("Level ").unwrap_or(&level).to_owned());
-    Ok(Problem {
-        name,
-        text: row.problem.trim().to_owned(),
-        answer: plain("answer", &row.answer)?,
-        subject: row.subject.filter(|subject| !subject.trim().is_empty()),
-        level,
-    })
+    let level = row.level.map(|level| plain("level", &level)).transpose()?.unwrap_or_default();
+    Ok(json!({
+        "name": name,
+        "problem": row.problem.trim(),
+        "answer": plain("answer", &row.answer)?,
+        "subject": row.subject.filter(|subject| !subject.trim().is_empty()).unwrap_or_default(),
+        "level": level.strip_prefix("Level ").unwrap_or(&level),
+    }))
 }
 
 /// The text of a string or a number.
@@ -85,26 +73,12 @@ fn plain(key: &str, value: &Value) -> Result<String> {
     Ok(text)
 }
 
-/// Problems and their places as rows. A subject or level that is not given is empty.
-///
-/// # Errors
-/// None: each is an object.
-pub fn rows(problems: impl IntoIterator<Item = (Problem, String)>) -> Result<Rows> {
-    let mut rows = Rows::default();
-    for (Problem { name, text, answer, subject, level }, place) in problems {
-        let (subject, level) = (subject.unwrap_or_default(), level.unwrap_or_default());
-        let row = json!({"name": name, "problem": text, "answer": answer, "subject": subject, "level": level});
-        rows.add(row, place)?;
-    }
-    Ok(rows)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::task::benchmark::{builtin_definition, requests_of};
 
-    fn read_text(text: &str) -> Result<Vec<(Problem, String)>> {
+    fn read_text(text: &str) -> Result<Rows> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.jsonl");
         std::fs::write(&file, text).unwrap();
@@ -117,20 +91,15 @@ mod tests {
         let hendrycks = r#"{"problem": "a", "answer": "2", "type": "Geometry", "level": "Level 5"}"#;
         let aime = r#"{"question": "b", "answer": 33, "id": 7}"#;
         let found = read_text(&format!("\u{feff}{math}\n\n{hendrycks}\n{aime}\n")).unwrap();
-        let some = |text: &str| Some(text.to_owned());
         let expected = [
-            ("test/algebra/1.json", "What is $1+1$?", "2", some("Algebra"), some("2")),
-            ("row 00001", "a", "2", some("Geometry"), some("5")),
-            ("7", "b", "33", None, None),
+            ("test/algebra/1.json", "What is $1+1$?", "2", "Algebra", "2"),
+            ("row 00001", "a", "2", "Geometry", "5"),
+            ("7", "b", "33", "", ""),
         ];
-        let expected = expected.map(|(name, text, answer, subject, level)| Problem {
-            name: name.into(),
-            text: text.into(),
-            answer: answer.into(),
-            subject,
-            level,
+        let expected = expected.map(|(name, text, answer, subject, level)| {
+            json!({"name": name, "problem": text, "answer": answer, "subject": subject, "level": level})
         });
-        assert_eq!(found.into_iter().map(|(problem, _)| problem).collect::<Vec<_>>(), expected);
+        assert_eq!(found.rows, expected);
     }
 
     #[test]
@@ -140,7 +109,8 @@ mod tests {
         for file in &files {
             std::fs::write(file, r#"{"problem": "a", "answer": 1}"#).unwrap();
         }
-        let names: Vec<String> = read(&files).unwrap().into_iter().map(|(problem, _)| problem.name).collect();
+        let problems = read(&files).unwrap().rows;
+        let names: Vec<&str> = problems.iter().map(|problem| problem["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["i row 00000", "ii row 00000"]);
     }
 
@@ -155,7 +125,6 @@ mod tests {
             (r#"{"problem": "a", "answer": [1]}"#, "`answer` is [1]"),
             (r#"{"problem": "a", "answer": null}"#, "`answer` is null"),
             ("{", "EOF"),
-            (good, "another problem is named p"),
         ];
         for (row, expected) in cases {
             let found = format!("{:#}", read_text(&format!("{good}\n{row}\n")).unwrap_err());
@@ -165,19 +134,14 @@ mod tests {
 
     #[test]
     fn draws_differ_by_seed_and_stay_as_they_are() {
-        let problem = |name: &str| Problem {
-            name: name.into(),
-            text: "What is 1 + 1?".into(),
-            answer: "2".into(),
-            subject: Some("sums".into()),
-            level: None,
-        };
+        let problem = |name: &str| json!({"name": name, "problem": "What is 1 + 1?", "answer": "2", "subject": "sums", "level": ""});
         let problems = [problem("a"), problem("b")];
-        let requests = |problems: &[Problem], draws: usize| {
+        let requests = |problems: &[Value], draws: usize| {
             let mut definition = builtin_definition("math").unwrap();
             definition.repeats = Some(draws);
-            let places = problems.iter().map(|problem| (problem.clone(), String::new()));
-            requests_of(&definition, &rows(places).unwrap()).unwrap()
+            let mut rows = Rows::default();
+            problems.iter().for_each(|problem| rows.add(problem.clone(), String::new()).unwrap());
+            requests_of(&definition, &rows).unwrap()
         };
         let of_both = requests(&problems, 3);
         let names: Vec<&str> = of_both.iter().map(|request| request.name.as_str()).collect();

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition};
 use super::canonical::list;
-use super::data::{self, DataSource, Texts, check_source, limit_embedded, text_sources};
+use super::data::{self, DataSource, Texts, check_texts, limit_embedded, text_sources};
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -60,9 +60,7 @@ struct Fact {
 impl NeedleYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let forms =
-            "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
-        let dataset = check_source(&self.dataset, forms)?;
+        let dataset = check_texts(&self.dataset)?;
         let lengths = match &*self.lengths {
             [] => vec![Texts::DEFAULT_LENGTH],
             lengths => yaml::distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 2)?,

@@ -157,18 +157,11 @@ impl Samples for PerplexitySamples {
         FullCachePrefix::read(model, tokens, *prompt, configs)
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        prefix: Option<&FullCachePrefix>,
-        report: Report<'_>,
-    ) -> ControlFlow<()> {
-        let mut samples = batch.samples.iter();
+    fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
         let config = CacheConfig { log: self.logged.is_some(), ..batch.config };
-        samples.try_for_each(|&sample| {
+        batch.each(report, |sample| {
             let texts = self.logged.as_ref().map(|texts| &texts[sample][..]);
-            report(sample, measure(model, &self.samples[sample], texts, &config, prefix))
+            measure(batch.model, &self.samples[sample], texts, &config, batch.prefix)
         })
     }
 

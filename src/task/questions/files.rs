@@ -1,16 +1,17 @@
 //! Files of questions: finds the split in a folder or an archive, and recognises the format by the contents.
 
-use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use serde::de::IgnoredAny;
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use super::release::{self, Release, Split};
-use super::{archive, splits, zeroscrolls};
-use crate::bounded_read;
+use super::{splits, zeroscrolls};
 use crate::task::benchmark::Rows;
-use crate::task::data::{json_lines, utf8};
+use crate::task::data::text_of;
+
+/// The most bytes of a file of questions: twenty times the size of SQuALITY's and QASPER's.
+const MOST_BYTES: u64 = 1 << 29;
 
 /// Reads the questions of a release as rows, in the order of the file: those of [`release::rows`] or of [`zeroscrolls::rows`].
 ///
@@ -19,37 +20,21 @@ use crate::task::data::{json_lines, utf8};
 /// folder or an archive; a file is read whole.
 ///
 /// # Errors
-/// A path that holds none of these, a broken line, no question at all, or two of one name. Messages name file and line,
+/// A path that holds none of these, a broken line, or no question at all. Messages name file and line,
 /// and say which files can be read.
 pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     let found = if path.is_dir() { splits::in_folder(release, path, split)? } else { path.to_path_buf() };
-    let mut file = found.display().to_string();
-    let bytes = if found.extension().is_some_and(|extension| extension == "zip") {
-        let (member, bytes) = archive::unpack(&found, &splits::row_files(release, split), archive::MOST_UNPACKED)?;
-        file = format!("{file}:{member}");
-        bytes
+    let (text, file) = text_of(&found, &splits::row_files(release, split), MOST_BYTES)?;
+    // The original releases have no such key.
+    let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let is_row = serde_json::from_str::<Value>(first).is_ok_and(|row| row.get("input").is_some());
+    let rows = if is_row {
+        zeroscrolls::rows(&text, &file, release)
     } else {
-        bounded_read::bytes(&found, archive::MOST_UNPACKED)
-            .with_context(|| format!("cannot read the questions {}", found.display()))
-            .map_err(|error| anyhow!("{error:#}{}", splits::beside(release, &found)))?
+        (release.read)(&text, &file).and_then(|documents| release::rows(documents, &file))
     };
-    let text = utf8(bytes, &file)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-    let keys =
-        first_keys(text, &file).with_context(|| format!("{file} cannot be read; {}", readable_forms(release)))?;
-    let rows = if (release.matches)(&keys) {
-        release::rows((release.read)(text, &file)?, &file)?
-    } else if keys.contains("input") {
-        zeroscrolls::rows(text, &file, release)?
-    } else {
-        let keys: Vec<String> = keys.into_iter().take(10).collect();
-        bail!("{file} holds objects of {}; {}", keys.join(", "), readable_forms(release))
-    };
+    let rows = rows.with_context(|| readable_forms(release))?;
     ensure!(!rows.rows.is_empty(), "{file} holds no question; {}", readable_forms(release));
-    let mut names = HashSet::new();
-    for name in rows.rows.iter().filter_map(|row| row["name"].as_str()) {
-        ensure!(names.insert(name), "{file} has two questions named {name}; results could not tell them apart");
-    }
     Ok(rows)
 }
 
@@ -62,20 +47,6 @@ fn readable_forms(release: &Release) -> String {
     )
 }
 
-/// The keys of the first JSON object of a text.
-fn first_keys(text: &str, file: &str) -> Result<BTreeSet<String>> {
-    type Object = std::collections::BTreeMap<String, IgnoredAny>;
-    // Where each line is a value, a broken first line must not extend into the second.
-    let first = if file.ends_with(".jsonl") {
-        json_lines::<Object>(text, file).next().map(|line| line.map(|(_, object)| object))
-    } else {
-        let values = serde_json::Deserializer::from_str(text).into_iter::<Object>();
-        values.map(|value| value.map_err(anyhow::Error::from)).next()
-    };
-    let first = first.context("it is empty")?.context("it does not begin with a JSON object")?;
-    Ok(first.into_keys().collect())
-}
-
 /// The answers that are not blank.
 pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
     answers.into_iter().filter(|answer| !answer.trim().is_empty()).collect()
@@ -83,11 +54,11 @@ pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
-    use super::archive::tests::archive;
     use super::zeroscrolls::tests::row;
     use super::*;
+    use crate::task::data::archive;
     use crate::task::questions::{QASPER, SQUALITY};
 
     fn rows() -> String {
@@ -140,16 +111,15 @@ mod tests {
 
     #[test]
     fn missing_and_foreign_files_are_named() {
-        let cases: [(&Release, &str, Vec<u8>, &str); 12] = [
-            (&QASPER, "x.json", story().into(), "objects of document, metadata, questions"),
-            (&SQUALITY, "x.json", article().into(), "objects of 2001.1"),
+        let cases: [(&Release, &str, Vec<u8>, &str); 11] = [
+            (&QASPER, "x.json", story().into(), "no object of QASPER articles"),
+            (&SQUALITY, "x.json", article().into(), "x.json, line 1: EOF"),
             (&QASPER, "x.json", rows().into(), "no row of qasper"),
-            (&QASPER, "x.json", "{\"text\": \"x\"}".into(), "objects of text; what can be read"),
+            (&QASPER, "x.json", "{\"text\": \"x\"}".into(), "what can be read for qasper"),
             (&QASPER, "x.json", "{}".into(), "holds no question"),
-            (&SQUALITY, "x.json", " \n".into(), "is empty"),
-            (&SQUALITY, "x.json", "[1]".into(), "does not begin with a JSON object"),
+            (&SQUALITY, "x.json", " \n".into(), "holds no question"),
+            (&SQUALITY, "x.json", "[1]".into(), "x.json, line 1"),
             (&SQUALITY, "x.json", format!("{}\n\n{{\n", story()).into(), "x.json, line 3"),
-            (&SQUALITY, "x.json", format!("{}\n{}\n", story(), story()).into(), "two questions named 7#1"),
             (&SQUALITY, "x.json", b"{\"\xff".into(), "byte 2"),
             (&SQUALITY, "x.jsonl", format!("\n{}\n{}\n", &story()[..60], story()).into(), "x.jsonl, line 2: "),
             (&SQUALITY, "x.zip", archive("squality/test.jsonl", "{}"), "but squality/test.jsonl"),

@@ -3,7 +3,6 @@
 //! Their prompts and metrics are files in `configs/benchmarks/`. This module reads what is published of them (the original releases
 //! and ZeroSCROLLS' rows, in archives too), and has the settings of a sweep.
 
-mod archive;
 mod files;
 mod qasper;
 mod reader;
@@ -13,26 +12,11 @@ mod squality;
 mod task;
 mod zeroscrolls;
 
-use std::sync::Arc;
-
-use anyhow::Result;
-use serde_json::Value;
-
-use super::benchmark::{Reader, without_options};
-
-#[cfg(test)]
-pub use archive::tests;
-pub use archive::{names, unpack};
 pub use qasper::QASPER;
+pub use reader::Questions;
 pub use release::{PromptStyle, Release, Split};
 pub use squality::SQUALITY;
 pub use task::{QuestionsYaml, read_questions};
-
-/// The reader of a release, as a file names it; it has no options.
-pub fn reader(release: &'static Release, options: &Value) -> Result<Arc<dyn Reader>> {
-    without_options(options)?;
-    Ok(Arc::new(reader::Questions { release, split: None, documents: None, questions: None }))
-}
 
 #[cfg(test)]
 pub use task::requests;

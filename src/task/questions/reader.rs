@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::files::read_rows;
 use super::release::{self, Release, Split};
 use super::splits;
-use crate::lm::source::{Hub, expand_home};
 use crate::task::benchmark::{Asked, Reader, Rows};
 use crate::task::data::{self, DataSource};
 use crate::task::spec::PrepareContext;
@@ -53,32 +52,24 @@ impl Reader for Questions {
 }
 
 impl Questions {
+    /// All questions of a release.
+    pub fn of(release: &'static Release) -> Questions {
+        Questions { release, split: None, documents: None, questions: None }
+    }
+
     fn read(&self, dataset: &DataSource, split: Split, context: &PrepareContext<'_>) -> Result<Rows> {
         let release = self.release;
-        match dataset {
-            DataSource::Path(path) => {
-                let path = expand_home(path)?;
-                if self.split.is_some() && path.is_file() {
-                    splits::check(release, &path, split)?;
-                }
-                read_rows(release, &path, split)
-            }
-            DataSource::Hub(repo) => {
-                let archive = format!("{}.zip", release.name);
-                let hub = Hub { settings: context.hub, progress: context.progress };
-                let files = hub.dataset_files(repo, |name| name == archive)?;
-                let [file] = files.as_slice() else { bail!("{repo} has no {archive}, as ZeroSCROLLS has it") };
-                read_rows(release, file, split)
-            }
-            DataSource::Embedded => {
-                let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
-                let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
-                release::rows((release.embedded)(documents, each), "embedded")
-            }
-            DataSource::EmbeddedQuestions | DataSource::RandomWords => {
-                bail!("{dataset} holds no questions for {}", release.name)
-            }
+        if *dataset == DataSource::Embedded {
+            let documents = self.documents.unwrap_or(EMBEDDED_DOCUMENTS);
+            let each = self.questions.unwrap_or(EMBEDDED_QUESTIONS);
+            return release::rows((release.embedded)(documents, each), "embedded");
         }
+        // On the hub it is ZeroSCROLLS that has it.
+        let path = data::path_of(dataset, &format!("{}.zip", release.name), context)?;
+        if self.split.is_some() && path.is_file() {
+            splits::check(release, &path, split)?;
+        }
+        read_rows(release, &path, split)
     }
 }
 

@@ -1,6 +1,5 @@
 //! What is published of a benchmark of questions: its files and how they are read.
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::Result;
@@ -28,8 +27,6 @@ pub struct Release {
     pub format: &'static str,
     /// Names of a split's files, given [`Split::released_name`].
     pub files: fn(split: &str) -> Vec<String>,
-    /// Whether a file is in this format, by the keys of its first JSON object.
-    pub matches: fn(keys: &BTreeSet<String>) -> bool,
     /// Reads the text of a file; errors call it `file`.
     pub read: fn(text: &str, file: &str) -> Result<Vec<Document>>,
     /// Made-up questions in the program: `each` questions about each of `documents` texts.

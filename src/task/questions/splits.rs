@@ -1,4 +1,4 @@
-//! Which file of a folder holds a split of a release, by its published name, and what to say if none does.
+//! Which file of a folder holds a split of a release, by its published name.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ fn published(release: &Release, split: Split) -> Vec<String> {
 /// The file of a folder that holds a split, or an archive of several.
 ///
 /// # Errors
-/// A folder without one; the message names the files that would do and those that are there.
+/// A folder without one; the message names the files that would do.
 pub fn in_folder(release: &Release, folder: &Path, split: Split) -> Result<PathBuf> {
     let mut names = published(release, split);
     // ZeroSCROLLS, whose archive this is, has no training set.
@@ -32,7 +32,7 @@ pub fn in_folder(release: &Release, folder: &Path, split: Split) -> Result<PathB
     let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| {
         let (split, names) = (split.name(), names.join(", "));
-        anyhow!("{} has none of {names} for `split: {split}`{}", folder.display(), hint(release, folder))
+        anyhow!("{} has none of {names} for `split: {split}`", folder.display())
     })
 }
 
@@ -48,48 +48,6 @@ pub fn check(release: &Release, file: &Path, asked: Split) -> Result<()> {
             asked.name()
         ),
         _ => Ok(()),
-    }
-}
-
-/// A hint that names the files in the folder of a file that is missing.
-pub fn beside(release: &Release, file: &Path) -> String {
-    let folder = file.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."));
-    if file.exists() { String::new() } else { hint(release, folder) }
-}
-
-/// A hint that names the files of a folder that can be read, with their splits where they have published names. Empty if
-/// there are none.
-fn hint(release: &Release, folder: &Path) -> String {
-    let mut files: Vec<PathBuf> = Vec::new();
-    let mut named = Vec::new();
-    for split in Split::ALL {
-        for name in published(release, split) {
-            let file = folder.join(&name);
-            if file.is_file() {
-                named.push(format!("{name} (`split: {}`)", split.name()));
-                files.push(file);
-            }
-        }
-    }
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_other = |file: &PathBuf| {
-        let ending = file.extension().unwrap_or_default();
-        ["json", "jsonl", "zip"].iter().any(|known| ending == *known) && file.is_file() && !files.contains(file)
-    };
-    let mut others: Vec<String> = entries
-        .filter(is_other)
-        .filter_map(|file| Some(file.file_name()?.to_string_lossy().into_owned()))
-        .filter(|name| !name.starts_with('.'))
-        .collect();
-    others.sort();
-    named.extend(others);
-    named.truncate(8);
-    match named.as_slice() {
-        [] => String::new(),
-        named => {
-            let (folder, files) = (folder.display(), named.join(", "));
-            format!("\nhint: {folder} has {files}; set `split`, or name one of these files as `dataset`")
-        }
     }
 }
 
@@ -130,16 +88,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_is_named() {
-        let folder = folder(&["qasper-train-v0.3.json", "mine.jsonl", ".mine.json", "notes.txt"]);
-        let hint = "has qasper-train-v0.3.json (`split: train`), mine.jsonl; set `split`";
+    fn what_would_do_is_named() {
+        let folder = folder(&["qasper-train-v0.3.json", "mine.jsonl"]);
         let message = in_folder(&QASPER, folder.path(), Split::Test).unwrap_err().to_string();
-        assert!(message.contains("qasper-test-v0.3.json") && message.contains(hint), "{message}");
+        assert!(message.contains("qasper-test-v0.3.json"), "{message}");
         let names = published(&SQUALITY, Split::Train);
         assert_eq!(names, ["squality/train.jsonl", "train.jsonl", "v1-3/txt/train.jsonl"]);
-        let message = beside(&QASPER, &folder.path().join("qasper-train.json"));
-        assert!(message.contains(hint), "{message}");
-        assert_eq!(beside(&QASPER, &folder.path().join("mine.jsonl")), "");
-        assert_eq!(beside(&QASPER, &folder.path().join("no/mine.jsonl")), "");
     }
 }

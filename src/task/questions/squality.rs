@@ -15,7 +15,6 @@ pub static SQUALITY: Release = Release {
     document_header: "Story:\n",
     format: "lines of SQuALITY v1.3 (`document`, `questions`)",
     files: |split| vec![format!("{split}.jsonl"), format!("v1-3/txt/{split}.jsonl")],
-    matches: |keys| keys.contains("questions"),
     read,
     embedded: embedded::stories,
 };

@@ -11,7 +11,7 @@ use super::files::read_rows;
 use super::reader::Questions;
 use super::release::{PromptStyle, Release, Split};
 use crate::task::benchmark::{Benchmark, Definition, Rows, builtin_definition, requests_of};
-use crate::task::data::{self, DataSource, Texts, check_source, limit_embedded, question_sources};
+use crate::task::data::{self, EMBEDDED, Texts, check_source, limit_embedded, question_sources};
 use crate::task::generation::{Request, WriteYaml};
 use crate::task::spec::{TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Spanned};
@@ -58,18 +58,11 @@ impl QuestionsYaml {
             "embedded, a file or folder of {name} (starting with ./, ../ or /), or a hub data set with {name}.zip, \
              such as tau/zero_scrolls"
         );
-        let dataset = check_source(&self.dataset, &forms)?;
-        if matches!(dataset, DataSource::EmbeddedQuestions | DataSource::RandomWords) {
-            return yaml::refuse(
-                self.dataset.referenced,
-                format!("`{dataset}` holds no questions for {name}"),
-                format!("use {forms}"),
-            );
-        }
+        let dataset = check_source(&self.dataset, &forms, &[EMBEDDED])?;
         let length = data::length(&self.length)?;
         let style = self.prompt.unwrap_or(PromptStyle::ZeroScrolls);
         let mut definition = definition(release, style)?;
-        let generation = Some(self.write.check(length, definition.greedy())?);
+        let generation = Some(self.write.check(length, definition.generation.clone())?);
         let documents = limit_embedded(&dataset, "`documents`", &self.documents)?;
         let questions = yaml::limit("`questions`", &self.questions)?;
         let split = self.split.unwrap_or(Split::Test).name();

@@ -118,32 +118,18 @@ fn columns(row: &Row, release: &Release) -> Result<Value> {
 
 /// The four indices of a row, in bytes of its input.
 fn places(row: &Row) -> Result<[usize; 4]> {
-    let bytes = || row.input.char_indices().map(|(byte, _)| byte).chain([row.input.len()]);
-    let expected = || {
-        format!(
-            "expected 0 <= document_start_index < document_end_index <= query_start_index < query_end_index <= {}, in \
-             characters of `input`",
-            bytes().count() - 1
-        )
-    };
-    let named = [
-        ("document_start_index", row.document_start_index),
-        ("document_end_index", row.document_end_index),
-        ("query_start_index", row.query_start_index),
-        ("query_end_index", row.query_end_index),
-    ];
-    let mut places: Vec<usize> = Vec::new();
-    for (name, index) in named {
-        let index = index.with_context(|| format!("{name} is missing: {}", expected()))?;
-        let byte = usize::try_from(index).ok().and_then(|index| bytes().nth(index));
+    let ends: Vec<usize> = row.input.char_indices().map(|(byte, _)| byte).chain([row.input.len()]).collect();
+    let indices = [row.document_start_index, row.document_end_index, row.query_start_index, row.query_end_index];
+    let byte = |index: Option<i64>| ends.get(usize::try_from(index?).ok()?).copied();
+    match indices.map(byte) {
         // Only a question may begin where the part before it ends.
-        let follows = |byte: &usize| match places.last() {
-            Some(last) if name == "query_start_index" => byte >= last,
-            last => last.is_none_or(|last| byte > last),
-        };
-        places.push(byte.filter(follows).with_context(|| format!("{name} is {index}: {}", expected()))?);
+        [Some(a), Some(b), Some(c), Some(d)] if a < b && b <= c && c < d => Ok([a, b, c, d]),
+        _ => bail!(
+            "expected 0 <= document_start_index < document_end_index <= query_start_index < query_end_index <= {}, in \
+             characters of `input`, and found {indices:?}",
+            ends.len() - 1
+        ),
     }
-    Ok([places[0], places[1], places[2], places[3]])
 }
 
 #[cfg(test)]

@@ -69,8 +69,8 @@ impl RetentionSamples {
             side_files.push(SideFile { kind: "tokens", table: tokens_table(text, pieces) });
         }
         let seconds = started.elapsed().as_secs_f64();
-        let (prompt_tokens, own_size) = (tokens, None);
-        Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
+        let measured = SampleResult { sums, seconds, peak_cache_bytes, side_files, ..SampleResult::default() };
+        Ok(SampleResult { prompt_tokens: tokens, ..measured })
     }
 }
 

@@ -15,12 +15,11 @@ use serde::Deserialize;
 pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSamples;
-use super::cache::{CacheConfig, FullCachePrefix};
+use super::cache::CacheConfig;
 use super::canonical::{list, option};
 use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
-use crate::lm::LanguageModel;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
@@ -135,15 +134,8 @@ impl Samples for RetentionSamples {
     }
 
     // There is no full-cache prefix: evictions do not depend on it, and long texts have no room for it.
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        _: Option<&FullCachePrefix>,
-        report: Report<'_>,
-    ) -> ControlFlow<()> {
-        let mut samples = batch.samples.iter();
-        samples.try_for_each(|sample| report(*sample, self.measure_sample(model, *sample, &batch.config)))
+    fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
+        batch.each(report, |sample| self.measure_sample(batch.model, sample, &batch.config))
     }
 
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {

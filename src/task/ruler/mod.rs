@@ -29,10 +29,9 @@ use self::haystack::Essay;
 use self::requests::{Counter, Sources, Wanted};
 use self::tasks::{SUBTASKS, Subtask};
 use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, builtin_definition};
-use super::data::{self, DataSource, EMBEDDED, Texts, check_source, text_sources};
+use super::data::{self, DataSource, EMBEDDED, Texts, check_texts, text_sources};
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
-use crate::format::did_you_mean;
 use crate::lm::ChatTemplate;
 use crate::lm::source::expand_home;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -94,7 +93,7 @@ impl RulerYaml {
         };
         let needs_essay = tasks.iter().any(|task| task.needs_essay());
         let haystack = match self.haystack.as_ref() {
-            Some(haystack) if needs_essay => check_source(haystack, HAYSTACKS)?,
+            Some(haystack) if needs_essay => check_texts(haystack)?,
             Some(haystack) => {
                 return yaml::refuse(
                     haystack.referenced,
@@ -138,40 +137,23 @@ impl RulerYaml {
 
     /// The tasks to measure, whose files are there.
     fn tasks(&self) -> Result<Vec<&'static Subtask>, ConfigError> {
-        let mut named = Vec::new();
-        for name in &self.tasks {
-            let Some(task) = Subtask::named(&name.value) else {
-                let all = SUBTASKS.each_ref().map(|task| task.name);
-                return yaml::refuse(
-                    name.referenced,
-                    format!("`{}` is none of RULER's tasks", name.value),
-                    format!("{}use {}", did_you_mean(&name.value, all), all.join(", ")),
-                );
-            };
-            if let Some(key) = task.file().filter(|key| self.file(key).is_none()) {
-                return yaml::refuse(
-                    name.referenced,
-                    format!("{} reads a file that is not part of the program", task.name),
-                    format!("write its path as `{key}`, or leave the task out"),
-                );
-            }
-            named.push((task.name, name.referenced));
+        let names = yaml::words("tasks", &self.tasks, &SUBTASKS.each_ref().map(|task| task.name))?;
+        let is_there = |task: &Subtask| task.file().is_none_or(|key| self.file(key).is_some());
+        let is_chosen =
+            |task: &&Subtask| if names.is_empty() { is_there(task) } else { names.contains(&task.name) };
+        // In the order of the sweep.
+        let mut tasks: Vec<&'static Subtask> = SUBTASKS.iter().filter(is_chosen).collect();
+        tasks.sort_by_key(|task| names.iter().position(|name| *name == task.name));
+        if let Some(task) = tasks.iter().find(|task| !is_there(task)) {
+            let place = self.tasks.iter().find(|name| name.value == task.name).map(|name| name.referenced);
+            return yaml::refuse(
+                place.unwrap_or(Location::UNKNOWN),
+                format!("{} reads a file that is not part of the program", task.name),
+                format!("write its path as `{}`, or leave the task out", task.file().unwrap_or_default()),
+            );
         }
-        let tasks: Vec<&'static Subtask> = if named.is_empty() {
-            SUBTASKS.iter().filter(|task| task.file().is_none_or(|key| self.file(key).is_some())).collect()
-        } else {
-            let names = yaml::distinct("tasks", Location::UNKNOWN, named, |name| (*name).to_owned())?;
-            names.into_iter().filter_map(Subtask::named).collect()
-        };
         for key in ["squad", "hotpotqa"] {
             let Some(file) = self.file(key) else { continue };
-            if !matches!(file.value.parse(), Ok(DataSource::Path(_))) {
-                return yaml::refuse(
-                    file.referenced,
-                    format!("`{}` is no path of a file", file.value),
-                    "write one that starts with ./, ../ or / or ends in .json",
-                );
-            }
             if tasks.iter().all(|task| task.file() != Some(key)) {
                 return yaml::refuse(
                     file.referenced,
@@ -187,9 +169,6 @@ impl RulerYaml {
         if key == "squad" { self.squad.as_ref() } else { self.hotpotqa.as_ref() }
     }
 }
-
-const HAYSTACKS: &str =
-    "embedded, a folder of .txt files or a .parquet file (starting with ./, ../ or /), or a hub data set";
 
 /// The files of what is measured: one of all tasks without a file of questions, and one of each that has one.
 fn definitions(
@@ -208,16 +187,10 @@ fn definitions(
     let definition = |(name, dataset, tasks): (&str, &str, Vec<_>)| -> Result<_, ConfigError> {
         let mut definition = builtin_definition(name)?;
         definition.dataset.path = dataset.to_owned();
-        definition.reader = Some(Arc::new(Ruler { wanted: Wanted { tasks, ..wanted.clone() } }));
+        definition.reader = Some(Arc::new(Wanted { tasks, ..wanted.clone() }));
         Ok(Arc::new(definition))
     };
     files.into_iter().filter(|(.., tasks)| !tasks.is_empty()).map(definition).collect()
-}
-
-/// The code that makes the rows of RULER's tasks: either of those without a file, or of one that has a file.
-#[derive(Debug)]
-struct Ruler {
-    wanted: Wanted,
 }
 
 /// The options of the reader in a file.
@@ -243,14 +216,13 @@ pub fn reader(options: Value) -> Result<Arc<dyn Reader>> {
     };
     let is_alone = tasks.len() == 1 || tasks.iter().all(|task| task.file().is_none());
     ensure!(is_alone, "a task that reads a file of questions stands alone");
-    Ok(Arc::new(Ruler {
-        wanted: Wanted { tasks, lengths: Vec::new(), samples: SAMPLES, seed: SEED, answer: None },
-    }))
+    Ok(Arc::new(Wanted { tasks, lengths: Vec::new(), samples: SAMPLES, seed: SEED, answer: None }))
 }
 
-impl Reader for Ruler {
+/// Makes the rows of tasks without a file, or of one that has a file.
+impl Reader for Wanted {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
-        let mut wanted = self.wanted.clone();
+        let mut wanted = self.clone();
         if wanted.lengths.is_empty() {
             wanted.lengths.push(asked.spec.length);
         }
@@ -269,11 +241,11 @@ impl Reader for Ruler {
     }
 }
 
-impl Ruler {
+impl Wanted {
     /// What the tasks are made of.
     fn sources(&self, asked: &Asked<'_>) -> Result<Sources> {
         let mut sources = Sources::default();
-        let tasks = &self.wanted.tasks;
+        let tasks = &self.tasks;
         if tasks.iter().any(|task| task.needs_essay()) {
             let haystack: DataSource = asked.dataset.parse()?;
             let books = data::read_books(&haystack, None, asked.context.hub, asked.context.progress)?;

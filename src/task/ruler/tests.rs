@@ -12,9 +12,9 @@ use super::haystack::Essay;
 use super::requests::{Counter, Sources, Wanted, rows};
 use super::tasks::{SUBTASKS, Subtask};
 use crate::lm::ChatFormat;
-use crate::task::benchmark::{builtin_definition, requests_of, scorer};
+use crate::task::benchmark::{ByFile, builtin_definition, requests_of};
 use crate::task::data::Book;
-use crate::task::generation::Request;
+use crate::task::generation::{Request, Scorer};
 
 fn golden() -> Value {
     serde_json::from_str(
@@ -409,14 +409,14 @@ fn chat_templates_and_own_limits_count() {
 fn scores_are_those_of_ruler() {
     let golden = golden();
     let table = golden["scores"].as_array().unwrap();
-    let score = scorer(&[Arc::new(builtin_definition("ruler").unwrap())]).score;
+    let scorer = ByFile(vec![Arc::new(builtin_definition("ruler").unwrap())]);
     for row in table {
         let text = row[0].as_str().unwrap();
         let references: Vec<String> = serde_json::from_value(row[1].clone()).unwrap();
         for (task, expected) in [("vt", &row[2]), ("qa_1", &row[3])] {
             let slices = vec![Slice::named("task", task)];
             let request = Request { slices, references: references.clone(), ..Request::default() };
-            let sums = score(text, &request);
+            let sums = scorer.score(text, &request);
             let (metric, value) = (sums[0].metric, sums[0].value);
             // RULER rounds percents to two digits.
             let close = (value * 100.0 - expected.as_f64().unwrap()).abs() <= 0.005 + 1e-9;

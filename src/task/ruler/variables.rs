@@ -12,8 +12,8 @@ use super::needles::NOISE;
 pub struct VariableGenerator {
     /// Tokens of prompt and answer together.
     pub length: usize,
-    /// Sentences of noise in the answered example.
-    pub shown: usize,
+    /// Sentences of noise in the answered example; `None`: it is that example which is made, to find its size.
+    pub shown: Option<usize>,
 }
 
 /// Variables in a chain: the one with the number, and four more.
@@ -36,31 +36,15 @@ impl Generator for VariableGenerator {
 
     /// Enough for the answered example, which is part of every prompt, not to hide what a sentence takes.
     fn probe(&self) -> usize {
-        25
+        if self.shown.is_some() { 25 } else { self.step() }
     }
 
     fn make(&self, size: usize, _sample: usize, rng: &mut Rng) -> Example {
-        let shown = chain(self.shown, SHOWN_LETTERS, rng);
+        let Some(shown) = self.shown else { return chain(size, SHOWN_LETTERS, rng) };
+        let shown = chain(shown, SHOWN_LETTERS, rng);
         let asked = chain(size, LETTERS, rng);
         let before = format!("{} {}\n\n{}", shown.text(), shown.references.join(" "), asked.before);
         Example { before, ..asked }
-    }
-}
-
-/// Makes the answered example alone, to find its size.
-pub struct ShownGenerator;
-
-impl Generator for ShownGenerator {
-    fn step(&self) -> usize {
-        5
-    }
-
-    fn least(&self, _: usize) -> usize {
-        VARIABLES
-    }
-
-    fn make(&self, size: usize, _sample: usize, rng: &mut Rng) -> Example {
-        chain(size, SHOWN_LETTERS, rng)
     }
 }
 
@@ -70,7 +54,8 @@ impl VariableGenerator {
     /// # Errors
     /// What `count` reports.
     pub fn new(length: usize, count: Count<'_>, rng: &mut Rng) -> anyhow::Result<VariableGenerator> {
-        Ok(VariableGenerator { length, shown: ShownGenerator.largest(SHOWN_TOKENS, count, rng)? })
+        let shown = VariableGenerator { length: SHOWN_TOKENS, shown: None }.largest(SHOWN_TOKENS, count, rng)?;
+        Ok(VariableGenerator { length, shown: Some(shown) })
     }
 }
 

@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
+use crate::task::embedded::section;
+
 /// The words of `words.txt`.
 pub struct Words {
     adjectives: Vec<&'static str>,
@@ -15,14 +17,11 @@ pub struct Words {
 }
 
 impl Words {
-    /// The words in the program: sections that begin with `# name`.
+    /// The words in the program.
     pub fn read() -> Words {
-        let text = include_str!("words.txt");
-        let section = |name: &str| {
-            let lines = text.lines().skip_while(|line| line.strip_prefix("# ") != Some(name)).skip(1);
-            lines.take_while(|line| !line.starts_with('#')).flat_map(str::split_whitespace).collect()
-        };
-        Words { adjectives: section("adjectives"), nouns: section("nouns"), verbs: section("verbs") }
+        let [adjectives, nouns, verbs] =
+            ["adjectives", "nouns", "verbs"].map(|name| section(include_str!("words.txt"), name));
+        Words { adjectives, nouns, verbs }
     }
 
     /// A key: an adjective and a noun.

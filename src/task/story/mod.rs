@@ -10,11 +10,11 @@ pub use requests::{STORY_REQUEST, request_of};
 
 use super::data::{self, EMBEDDED, Texts};
 use super::embedded::MOST_EMBEDDED_PROMPTS;
-use super::generation::{self, GenerationConfig, Scorer, WriteYaml};
+use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml, by_slice};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::lm::Real;
-use crate::metric;
+use crate::metric::{self, MetricSum};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Stories on request, one for each seed; `tova-bench judge` compares those of a bounded cache with the full one's.
@@ -85,8 +85,20 @@ impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let has_template = spec.generation()?.chat_template && context.files.chat_template()?.is_some();
         let (requests, digest) = requests::requests(spec, self.stories, has_template);
-        let diversity = Scorer::new(|text, _| metric::diversity(text));
-        let scorer = Scorer { needs_references: false, rescore: true, ..diversity };
-        generation::prepare(spec, context, requests, digest, scorer)
+        generation::prepare(spec, context, requests, digest, Box::new(Diversity))
+    }
+}
+
+/// Stories are compared with no other, but with what the full cache makes of them.
+struct Diversity;
+
+impl Scorer for Diversity {
+    fn score(&self, text: &str, request: &Request) -> Vec<MetricSum> {
+        let values = metric::diversity(text).into_iter();
+        values.flat_map(|(metric, value)| by_slice(request, metric, value)).collect()
+    }
+
+    fn reads_again(&self) -> bool {
+        true
     }
 }

@@ -59,10 +59,9 @@ pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Re
         sums,
         seconds: started.elapsed().as_secs_f64(),
         peak_cache_bytes: cache * batch as u64,
-        side_files: Vec::new(),
-        own_size: None,
         prompt_tokens: task.prompt,
         new_tokens: task.decoded(),
+        ..SampleResult::default()
     })
 }
 

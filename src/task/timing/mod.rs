@@ -10,12 +10,11 @@ use anyhow::{Context, Result};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::cache::{CacheConfig, FullCachePrefix};
+use super::cache::CacheConfig;
 use super::data::{self, RANDOM_TOKENS, Texts};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::format::Bytes;
-use crate::lm::LanguageModel;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Bytes of a cache, largest batch and tokens/s of prefill and decoding, on random tokens. Not for `truncate`.
@@ -163,15 +162,8 @@ impl Samples for Repeats {
         self.timing.length
     }
 
-    fn measure(
-        &self,
-        model: &LanguageModel,
-        batch: &Batch<'_>,
-        _: Option<&FullCachePrefix>,
-        report: Report<'_>,
-    ) -> ControlFlow<()> {
-        let mut samples = batch.samples.iter();
-        samples.try_for_each(|sample| report(*sample, decoding::measure(model, &self.timing, &batch.config)))
+    fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
+        batch.each(report, |_| decoding::measure(batch.model, &self.timing, &batch.config))
     }
 
     fn cost(&self, _: Range<usize>, _: &CacheConfig) -> TokenCost {

@@ -1,4 +1,4 @@
-//! Unpacks one file of a zip archive in memory, within a limit.
+//! The text of a file, or of one file of a zip archive, which is unpacked in memory; within a limit.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -6,14 +6,34 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The most bytes of a file of questions: twenty times the size of SQuALITY's and QASPER's.
-pub const MOST_UNPACKED: u64 = 1 << 29;
+use super::{utf8, without_mark};
+use crate::bounded_read;
+
+/// The text of a file, or of the first file of these names in an archive, without a byte order mark; and what errors call it.
+///
+/// # Errors
+/// A file that cannot be read, has more than `most` bytes or is not UTF-8, or an archive without such a file.
+pub fn text_of(path: &Path, members: &[String], most: u64) -> Result<(String, String)> {
+    let name = path.display().to_string();
+    let (bytes, name) = if is_archive(path) {
+        let (member, bytes) = unpack(path, members, most)?;
+        (bytes, format!("{name}:{member}"))
+    } else {
+        (bounded_read::bytes(path, most).with_context(|| format!("cannot read {name}"))?, name)
+    };
+    Ok((without_mark(utf8(bytes, &name)?), name))
+}
+
+/// Whether a path names an archive.
+pub fn is_archive(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "zip")
+}
 
 /// The first file of these names in an archive: its name and its contents. Nothing is written to disk.
 ///
 /// # Errors
 /// An archive that is damaged, has none of the files, or whose file is larger than `most` bytes.
-pub fn unpack(archive: &Path, wanted: &[String], most: u64) -> Result<(String, Vec<u8>)> {
+fn unpack(archive: &Path, wanted: &[String], most: u64) -> Result<(String, Vec<u8>)> {
     let cannot = || format!("cannot read the archive {}", archive.display());
     let mut zip = open(archive)?;
     let Some(name) = wanted.iter().find(|name| zip.index_for_name(name).is_some()) else {
