@@ -1,7 +1,6 @@
 //! Figures: one description of each, drawn by one writer of SVG. Knows series; nothing of texts around a figure.
 
 pub(crate) mod axis;
-pub(crate) mod best_map;
 pub(crate) mod by_schedule;
 pub(crate) mod by_size;
 pub(crate) mod chart;
@@ -30,5 +29,5 @@ pub(crate) use page::{Page, TOP};
 pub(crate) use plain::Plain;
 #[cfg(test)]
 pub(crate) use scene::texts;
-pub(crate) use scene::{Across, Pen, Scene, Spot};
-pub(crate) use series_style::{BLACK, COLORS, Color, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};
+pub(crate) use scene::{Across, Color, Pen, Scene, Spot};
+pub(crate) use series_style::{BLACK, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};

@@ -2,7 +2,6 @@
 //!
 //! [`document`] is the whole report, [`summary`] the short answer for a terminal and for a pull request.
 
-mod best;
 pub(crate) mod ceiling;
 mod enough;
 mod evicted;
@@ -40,7 +39,7 @@ const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
     overview::blocks,
     setting::blocks,
     enough::of_all_settings,
-    published,
+    |report| report.published.blocks(report.results),
     |_| vec![Block::Samples],
     provenance::blocks,
 ];
@@ -60,7 +59,6 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
     values::lead,
-    best::blocks,
     enough::of_setting,
     schedules::blocks,
     values::rest,
@@ -145,9 +143,4 @@ pub(crate) fn document(report: &Report<'_>) -> Document {
 /// The short answer.
 pub(crate) fn summary(report: &Report<'_>) -> Document {
     Document { title: question::title(report), blocks: SUMMARY.iter().flat_map(|blocks| blocks(report)).collect() }
-}
-
-/// What the caller adds.
-fn published(report: &Report<'_>) -> Vec<Block> {
-    report.published.blocks(report.results)
 }
