@@ -157,13 +157,7 @@ fn lacks_samples(point: &Point) -> bool {
 
 fn number(point: &Point, title: &str) -> Line {
     let value = |value: Option<f64>| value.map(|value| Entry::plain(point.metric.show(value)));
-    let difference = point.difference.map(|difference| Entry {
-        spread: difference.interval.map(|interval| {
-            let [low, high] = [interval.low, interval.high].map(|end| point.show_difference(end));
-            format!("[{low}, {high}]")
-        }),
-        ..Entry::plain(point.show_difference(difference.value))
-    });
+    let difference = point.difference.map(|of| Entry::estimate(of, |end| point.show_difference(end)));
     let threshold = point.threshold.clone().map(Entry::plain);
     let name = format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label);
     Line::new(name, vec![value(point.before), value(point.after), difference, threshold])
@@ -213,7 +207,7 @@ fn lacking(point: &Point, title: &str) -> String {
 }
 
 /// The first few, and how many more.
-fn some(names: &[&str], most: usize) -> String {
+pub(super) fn some(names: &[&str], most: usize) -> String {
     let shown = names.iter().take(most).copied().collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(most);
     if more > 0 { format!("{shown} and {more} more") } else { shown }

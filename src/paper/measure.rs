@@ -12,7 +12,8 @@ use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
 use crate::report::series::layer_bounds::layer_bounds;
 use crate::report::{
-    Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, Size, difference, median,
+    CellSums, Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, Size,
+    difference, median,
 };
 
 /// By how much a policy is worse than the full cache.
@@ -222,10 +223,7 @@ fn timed(
     let found = all.iter().filter_map(|(key, series)| {
         let size = key.length / 8;
         let repeats = |place: PolicyAtSize<'static>| {
-            let quotient = |sum: &SampleSum<'_>| sum.sums.values[0] / sum.sums.weight;
-            let mut repeats: Vec<f64> = series.get(&place)?.samples.values().map(quotient).collect();
-            repeats.sort_by(f64::total_cmp);
-            (!repeats.is_empty()).then_some(repeats)
+            series.get(&place).map(CellSums::quotients).filter(|repeats| !repeats.is_empty())
         };
         let (own, full) = (repeats((TOVA.into(), Some(size.into())))?, repeats(("full".into(), None))?);
         Some((key.title(&keys), observe([&own, &full], with(TOVA, size))))
@@ -271,14 +269,14 @@ pub(super) fn recent(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
 /// The share of a sample's steps at which its first token is there, in percent.
 pub(super) fn first_token(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
     let found = evidence.kept().into_iter().filter_map(|section: &Kept<'_>| {
-        let share = |steps: f64| 100.0 * steps / f64::from(section.key().length.max(1));
+        let share = |steps: f64| 100.0 * steps / f64::from(section.key.length.max(1));
         let sizes = section.sizes_of(TOVA).into_iter().filter_map(|size| {
             let estimate = scaled(section.steps(Some(&Slice::number("position", 0)), TOVA, size)?, share);
             let (kept, range) = (percent(estimate.value), interval(estimate, percent));
             let said = format!("{} keeps it least, for {kept}{range} of the steps", with(TOVA, size));
             Some(limit.observe(estimate, said))
         });
-        Some((section.title().to_owned(), limit.decisive(sizes)?))
+        Some((section.title.clone(), limit.decisive(sizes)?))
     });
     found.collect()
 }

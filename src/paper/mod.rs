@@ -25,16 +25,15 @@ mod tests;
 mod wording;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use crate::ledger::{Row, write_derived};
+use crate::ledger::Row;
 use crate::report::figure::{Page, Scene};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::{
-    self, Block, Document, Format, Panel, Plain, RUNNING, Results, SeriesKey, Table, WIDTH, Written, order,
+    self, Block, Document, Folder, Format, Panel, Plain, RUNNING, Results, SeriesKey, Table, WIDTH, Written, order,
 };
 pub use exhibit::Exhibit;
 #[cfg(test)]
@@ -103,19 +102,19 @@ pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Dra
     let results = Results::of(rows)?;
     let Options { columns, beside_paper, plain, .. } = *options;
     let evidence = Evidence { columns, beside_paper, plain, ..Evidence::of(&results) };
+    let out = options.out.join("paper");
+    let mut folder = Folder { out: &out, formats: &options.formats, files: Vec::new() };
     let mut drawn = Drawn::default();
     for exhibit in exhibits {
         match exhibit.pieces(&evidence) {
-            Ok(pieces) => write(*exhibit, &pieces, options, &mut drawn)?,
+            Ok(pieces) => write(*exhibit, &pieces, &mut folder, &mut drawn)?,
             Err(missing) => drawn.missing.push(missing),
         }
     }
-    Ok(drawn)
+    Ok(Drawn { files: folder.files, ..drawn })
 }
 
-fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn) -> Result<()> {
-    let folder = options.out.join("paper");
-    fs::create_dir_all(&folder).with_context(|| format!("making the folder {}", folder.display()))?;
+fn write(exhibit: Exhibit, pieces: &Pieces, folder: &mut Folder<'_>, drawn: &mut Drawn) -> Result<()> {
     let stem = exhibit.stem();
     let mut taken = BTreeSet::new();
     for (end, scene) in &pieces.scenes {
@@ -124,11 +123,7 @@ fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn
         while !taken.insert(name.clone()) {
             name.push_str("-2");
         }
-        for format in &options.formats {
-            if let Some(draw) = format.figure {
-                put(&folder, &name, format, &draw(scene)?, drawn)?;
-            }
-        }
+        folder.write_scene(&name, scene)?;
     }
     let minus = format!("{exhibit} minus the paper's");
     for (stem, title, tables) in [
@@ -139,24 +134,13 @@ fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn
             continue;
         }
         let document = Document { title, blocks: tables.iter().cloned().map(Block::Table).collect() };
-        for format in &options.formats {
-            if let Some(render) = format.document {
-                put(&folder, &stem, format, render(&document).as_bytes(), drawn)?;
-            }
-        }
+        folder.write_document(&stem, &document)?;
         if !drawn.terminal.is_empty() {
             drawn.terminal.push('\n');
         }
         drawn.terminal.push_str(&report::terminal(&document, WIDTH));
     }
     drawn.notes.extend(pieces.left_out.iter().chain(&pieces.notes).map(|note| format!("{exhibit}: {note}")));
-    Ok(())
-}
-
-fn put(folder: &Path, stem: &str, format: &Format, content: &[u8], drawn: &mut Drawn) -> Result<()> {
-    let path = folder.join(format!("{stem}.{}", format.name));
-    write_derived(&path, content)?;
-    drawn.files.push(path);
     Ok(())
 }
 

@@ -55,9 +55,9 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
         let about = "Mean over tokens, layers and samples, by cache size, in the order of the paper's tags. In brackets are the \
                      Penn tags whose tokens have the class or tag here; results/README.md says what is alike and what is not. \
                      In brackets are 95 % intervals.";
-        let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title());
+        let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title);
         pieces.tables.push(Table::new(title, about, "class or tag", grid));
-        pieces.compare(comparisons::steps(exhibit, section, lines), section.title(), section.key().length);
+        pieces.compare(comparisons::steps(exhibit, section, lines), &section.title, section.key.length);
     }
     pieces.or_missing("no steps that tova keeps a token were measured")
 }
@@ -74,9 +74,7 @@ fn steps(section: &Kept<'_>, lines: &[TagSteps]) -> Grid {
     }
     let line = |(slice, tags): &(&Option<Slice>, Vec<&str>)| {
         let cell = |size: &Size| {
-            let steps = section.steps(slice.as_ref(), TOVA, *size)?;
-            let spread = steps.interval.map(|interval| format!("[{:.0}, {:.0}]", interval.low, interval.high));
-            Some(Entry { spread, ..Entry::plain(format!("{:.0}", steps.value)) })
+            Some(Entry::estimate(section.steps(slice.as_ref(), TOVA, *size)?, |steps| format!("{steps:.0}")))
         };
         let name = match slice {
             None => "all tokens".to_owned(),

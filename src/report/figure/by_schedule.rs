@@ -8,9 +8,6 @@ use crate::report::figure::{
 };
 use crate::report::series::{Panel, Schedules, SeriesKey, Size};
 
-/// The end of the names of files.
-pub(crate) const BY_SCHEDULE: &str = "-by-schedule";
-
 /// `None` where no policy has several schedules at one size. The figure of the panel over sizes is the `whole`.
 pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys: &[SeriesKey]) -> Option<Figure> {
     let titled = |size| Some((at(panel, schedules, size)?, format!("cache size {size}")));
@@ -30,7 +27,7 @@ pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys:
         }
     };
     let title = format!("{}, by schedule", figure_title::of(&panel.metric, &panel.key, keys));
-    let stem = format!("{}{BY_SCHEDULE}", whole.stem);
+    let stem = format!("{}-by-schedule", whole.stem);
     Some(Figure { stem, title: title.clone(), content: Content::Charts(vec![drawing]), subject: Some(title) })
 }
 

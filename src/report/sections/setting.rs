@@ -55,7 +55,7 @@ pub(super) fn metrics(setting: &Setting<'_>) -> Vec<Block> {
     let report = setting.report;
     let mut panels = setting.panels.clone();
     // Metrics that show which tokens are kept in detail come last.
-    let has_kept = report.kept.iter().any(|kept| kept.key() == setting.key);
+    let has_kept = report.kept.iter().any(|kept| kept.key == setting.key);
     panels
         .sort_by_key(|panel| has_kept && report.figure_of(panel).is_none() && panel.metric.has(Property::Detail));
     let mut all = Vec::new();

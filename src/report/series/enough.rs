@@ -70,7 +70,8 @@ pub(crate) fn not_stated(panel: &Panel, limit: Limit) -> Option<String> {
     if !panel.beats_guess() {
         let (difference, metric) = (panel.metric.show_difference(above.value), &panel.metric);
         let range = above.interval.map_or_else(String::new, |interval| {
-            format!(" at 95 %: the difference is {difference} {}", metric.show_interval_of_difference(interval))
+            let [low, high] = [interval.low, interval.high].map(|end| metric.show_difference(end));
+            format!(" at 95 %: the difference is {difference} [{low}, {high}]")
         });
         return Some(format!("full ({full}) is not above {} ({chance}){range}", guess.by));
     }

@@ -5,7 +5,7 @@ pub(crate) mod ceiling;
 pub(crate) mod distance;
 pub(crate) mod enough;
 mod unique_names;
-pub(crate) use unique_names::protected;
+pub(crate) use unique_names::definition;
 pub use unique_names::with_unique_names;
 pub(crate) mod key;
 pub(crate) mod layer_bounds;

@@ -237,6 +237,14 @@ impl<'a> CellSums<'a> {
         Ok(())
     }
 
+    /// The number of each sample by itself, ascending.
+    pub(crate) fn quotients(&self) -> Vec<f64> {
+        let mut quotients: Vec<f64> =
+            self.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight).collect();
+        quotients.sort_by(f64::total_cmp);
+        quotients
+    }
+
     /// All samples together; `None` where nothing was weighed.
     pub(crate) fn pooled(&self) -> Option<[f64; 3]> {
         self.samples.values().map(|sum| &sum.sums).sum::<Sums>().pooled()

@@ -24,8 +24,8 @@ const ABOUT: &str = "Steps at which a token is visible, its own included, in the
 
 /// Everything that results of one key say about which tokens are kept.
 pub(crate) struct Kept<'a> {
-    key: &'a SeriesKey,
-    title: String,
+    pub(crate) key: &'a SeriesKey,
+    pub(crate) title: String,
     /// The beginning of its figures' names.
     stem: String,
     /// Of lifetimes: the whole, and its slices.
@@ -90,7 +90,7 @@ fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, Size)) -> bo
 }
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
-    let Some(kept) = setting.report.kept.iter().find(|kept| kept.key() == setting.key) else { return Vec::new() };
+    let Some(kept) = setting.report.kept.iter().find(|kept| kept.key == setting.key) else { return Vec::new() };
     let figures = kept.figures().into_iter().enumerate().map(|(at, figure)| match at {
         0 => Block::Figure(Rc::new(figure)),
         _ => Block::Group(Group::folded(figure.title.clone(), vec![Block::Figure(Rc::new(figure))])),
@@ -141,14 +141,6 @@ impl<'a> Kept<'a> {
     /// How to read the numbers.
     fn about(&self) -> String {
         format!("{ABOUT} {}", self.published.on_lifetimes()).trim_end().to_owned()
-    }
-
-    pub(crate) fn key(&self) -> &'a SeriesKey {
-        self.key
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
     }
 
     /// A policy's sizes that evict; none where it was not measured.
