@@ -3,7 +3,7 @@
 
 use crate::metric::Slice;
 use crate::report::figure::{
-    Axis, Chart, Content, Figure, Horizontal, Line, NeedleMaps, Place, Reference, Scale, chart,
+    Axis, Chart, Content, Figure, Horizontal, Line, Reference, Scale, SquareMaps, chart, needle_map,
 };
 use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, Point, RUNNING, Size};
 
@@ -21,7 +21,7 @@ pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> 
         "distance" => ("by distance", "by-distance", charts(over_octaves)?),
         "position" => ("by position", "by-position", charts(over_positions)?),
         RUNNING => ("over all tokens read so far", "running", charts(over_text)?),
-        LENGTH_AND_DEPTH => ("by length and depth", "by-length-and-depth", Content::Needles(needles(breakdown))),
+        LENGTH_AND_DEPTH => ("by length and depth", "by-length-and-depth", Content::Maps(needles(breakdown))),
         _ => return None,
     };
     let title = format!("{title}, {how}");
@@ -29,12 +29,12 @@ pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> 
 }
 
 /// A map for each policy and cache size.
-pub(crate) fn needles(breakdown: &Breakdown<'_>) -> NeedleMaps {
+pub(crate) fn needles(breakdown: &Breakdown<'_>) -> SquareMaps {
     let place = |&(slice, panel): &(&Slice, _)| {
         Some((u32::try_from(slice.single()?).ok()?, u32::try_from(slice.second?).ok()?, panel))
     };
-    let places: Vec<Place<'_>> = breakdown.panels.iter().filter_map(place).collect();
-    NeedleMaps::of(&places, &breakdown.policies(), &breakdown.sizes())
+    let places: Vec<needle_map::Place<'_>> = breakdown.panels.iter().filter_map(place).collect();
+    needle_map::maps(&places, &breakdown.policies(), &breakdown.sizes())
 }
 
 /// A chart over octaves at one cache size; `None` where the slices are not octaves.
