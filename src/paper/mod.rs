@@ -39,7 +39,7 @@ pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
 pub use peers::peer_names;
-use published::{PAPER, Paper};
+use published::Paper;
 use wording::listed;
 
 /// Where and how exhibits are drawn.
@@ -161,13 +161,7 @@ impl Pieces {
 
 impl<'a> Evidence<'a> {
     fn of(results: &'a Results<'_>) -> Self {
-        Self {
-            results,
-            kept: kept::all(results, &PAPER),
-            columns: None,
-            beside_paper: false,
-            plain: Plain::default(),
-        }
+        Self { results, kept: kept::all(results), columns: None, beside_paper: false, plain: Plain::default() }
     }
 
     /// Panels of whole samples with only some policies, of which one at least is bounded.

@@ -1,7 +1,7 @@
 //! The paper's Tables 1, 2, 3 and 5 from rows, as sheets. An error says what the rows lack.
 
 use super::numbers::{NUMBERS, TagSteps};
-use super::published::PAPER;
+use super::published::Paper;
 use super::{Evidence, Exhibit, Pieces, TOVA, comparisons, titles};
 use crate::metric::Slice;
 use crate::report::sections::kept;
@@ -11,7 +11,7 @@ use crate::report::sections::values::{self, Show};
 use crate::report::{Entry, Grid, Line, SeriesKey, Size, Table, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    let timed = timing::all(&evidence.results.series, &PAPER);
+    let timed = timing::all(&evidence.results.series, &Paper { peers: &[] });
     let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
     let mut pieces = Pieces::default();
     for table in &timed {

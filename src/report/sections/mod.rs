@@ -117,7 +117,7 @@ impl<'a> Report<'a> {
             figures: by_size::figures(&panels),
             breakdowns: breakdowns(&results.panels),
             speeds: speed::all(&results.series, published),
-            kept: kept::all(results, published),
+            kept: kept::all(results),
             distances: if distances.is_empty() { Distance::usual() } else { distances.to_vec() },
             are_asked: !distances.is_empty(),
             reference: reference.map(str::to_owned),

@@ -33,6 +33,6 @@ pub(crate) use schedules::{Schedules, schedules};
 pub(crate) use show::signed;
 pub(crate) use size::Size;
 pub(crate) use sums::{
-    AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, is_shared, label,
+    AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, cell_of, is_shared, label,
     with_geometric_means,
 };
