@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
+
 use super::chance::Chance;
 use super::cluster::{Cluster, NAMED};
 use super::comparison::{Comparison, Origin};
@@ -187,14 +189,11 @@ fn movement(point: &Point, moved: &Moved) -> Line {
 
 /// A line for each policy at a size, with its metrics.
 fn places<'a>(points: impl Iterator<Item = &'a Point>, titles: &BTreeMap<&SeriesKey, String>) -> Vec<String> {
-    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut found: IndexMap<String, Vec<&str>> = IndexMap::new();
     for point in points {
         let why = point.why.as_ref().map_or_else(String::new, |why| format!(" \u{B7} {why}"));
         let place = format!("{} \u{B7} {}{why}", point.place(), titles[&point.key]);
-        match found.iter_mut().find(|(other, _)| *other == place) {
-            Some((_, names)) => names.push(&point.metric.label),
-            None => found.push((place, vec![&point.metric.label])),
-        }
+        found.entry(place).or_default().push(&point.metric.label);
     }
     found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
 }

@@ -28,6 +28,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use anyhow::Result;
+use indexmap::IndexSet;
 
 use crate::ledger::Row;
 use crate::report::figure::{Page, Scene};
@@ -183,20 +184,17 @@ impl<'a> Evidence<'a> {
 
     /// Which policies were measured in the settings of an exhibit's panels that these do not have.
     fn left_out(&self, shown: &[Panel]) -> Option<String> {
-        let mut names = Vec::new();
+        let mut names = IndexSet::new();
         for all in &self.results.panels {
             let is_it = |own: &&Panel| (&own.key, &own.metric, &own.slice) == (&all.key, &all.metric, &all.slice);
             let Some(own) = shown.iter().find(is_it) else { continue };
-            for policy in all.policies() {
-                if !own.policies().contains(&policy) && !names.iter().any(|name| name == policy) {
-                    names.push(policy.to_owned());
-                }
-            }
+            names.extend(all.policies().into_iter().filter(|policy| !own.policies().contains(policy)));
         }
-        let said = |names| {
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        (!names.is_empty()).then(|| {
+            let names = listed(&names);
             format!("not shown, because the paper's own has none: {names}; a report without --figure has all")
-        };
-        (!names.is_empty()).then(|| said(listed(&names)))
+        })
     }
 
     /// Whether a key is of texts far longer than a usual sample, as in Figure 7.

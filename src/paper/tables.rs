@@ -1,5 +1,7 @@
 //! The paper's Tables 1, 2, 3 and 5 from rows, as sheets. An error says what the rows lack.
 
+use indexmap::IndexMap;
+
 use super::numbers::{NUMBERS, TagSteps};
 use super::published::Paper;
 use super::{Evidence, Exhibit, Pieces, TOVA, comparisons, titles};
@@ -65,14 +67,11 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
 /// A line for each class or tag that corresponds to some of the paper's tags.
 fn steps(section: &Kept<'_>, lines: &[TagSteps]) -> Grid {
     let sizes = section.sizes_of(TOVA);
-    let mut slices: Vec<(&Option<Slice>, Vec<&str>)> = Vec::new();
+    let mut slices: IndexMap<&Option<Slice>, Vec<&str>> = IndexMap::new();
     for TagSteps(tag, slice, _) in lines {
-        match slices.iter_mut().find(|(known, _)| *known == slice) {
-            Some((_, tags)) => tags.push(tag),
-            None => slices.push((slice, vec![tag])),
-        }
+        slices.entry(slice).or_default().push(tag);
     }
-    let line = |(slice, tags): &(&Option<Slice>, Vec<&str>)| {
+    let line = |(slice, tags): (&&Option<Slice>, &Vec<&str>)| {
         let cell = |size: &Size| {
             Some(Entry::estimate(section.steps(slice.as_ref(), TOVA, *size)?, |steps| format!("{steps:.0}")))
         };

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use indexmap::IndexSet;
+use indexmap::{IndexMap, IndexSet};
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
@@ -87,7 +87,7 @@ impl SeriesStyle {
 }
 
 /// The styles of all series of a report, in their order.
-pub(crate) struct SeriesStyles(Vec<(String, SeriesStyle)>);
+pub(crate) struct SeriesStyles(IndexMap<String, SeriesStyle>);
 
 impl SeriesStyles {
     /// The policies of panels, in the order of tables.
@@ -127,16 +127,16 @@ impl SeriesStyles {
     }
 
     fn with_looks(names: &[&str], looks: Vec<Look>) -> Self {
-        let mut styles: Vec<(String, SeriesStyle)> = Vec::new();
+        let mut styles: IndexMap<String, SeriesStyle> = IndexMap::new();
         for (name, (color, marker)) in names.iter().zip(looks) {
-            let repeats = styles.iter().filter(|(_, style)| style.color == color).count();
-            styles.push(((*name).to_owned(), SeriesStyle { color, marker, repeats }));
+            let repeats = styles.values().filter(|style| style.color == color).count();
+            styles.insert((*name).to_owned(), SeriesStyle { color, marker, repeats });
         }
         Self(styles)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<SeriesStyle> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, style)| *style)
+        self.0.get(name).copied()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, SeriesStyle)> {
