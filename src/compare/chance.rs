@@ -2,7 +2,7 @@
 
 use super::point::{Point, Verdict};
 use crate::metric::Better;
-use crate::report::{Interval, error_on_one_side};
+use crate::report::error_on_one_side;
 
 /// The 95 % intervals of numbers that moved and that can be worse, and how many of them noise alone puts on the worse side.
 /// Numbers that are equal, as in a rerun on the same machine, are not among them.
@@ -25,18 +25,11 @@ impl Chance {
             let Some(interval) = point.difference.and_then(|difference| difference.interval) else { continue };
             let chance = error_on_one_side(point.clusters);
             intervals += 1;
-            worse += usize::from(is_worse(point.metric.better, interval));
+            let is_worse = Point::direction(point.metric.better, interval.low) == Verdict::Regressed;
+            worse += usize::from(interval.excludes_zero() && is_worse);
             expected += chance;
             none *= 1.0 - chance;
         }
         Self { intervals, worse, expected, any: 1.0 - none }
-    }
-}
-
-fn is_worse(better: Better, interval: Interval) -> bool {
-    match better {
-        Better::Lower => interval.low > 0.0,
-        Better::Higher => interval.high < 0.0,
-        Better::Unknown => false,
     }
 }

@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use indexmap::IndexMap;
+
 use super::chance::Chance;
 use super::cluster::{Cluster, NAMED};
 use super::comparison::{Comparison, Origin};
@@ -157,13 +159,7 @@ fn lacks_samples(point: &Point) -> bool {
 
 fn number(point: &Point, title: &str) -> Line {
     let value = |value: Option<f64>| value.map(|value| Entry::plain(point.metric.show(value)));
-    let difference = point.difference.map(|difference| Entry {
-        spread: difference.interval.map(|interval| {
-            let [low, high] = [interval.low, interval.high].map(|end| point.show_difference(end));
-            format!("[{low}, {high}]")
-        }),
-        ..Entry::plain(point.show_difference(difference.value))
-    });
+    let difference = point.difference.map(|of| Entry::estimate(of, |end| point.show_difference(end)));
     let threshold = point.threshold.clone().map(Entry::plain);
     let name = format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label);
     Line::new(name, vec![value(point.before), value(point.after), difference, threshold])
@@ -193,14 +189,11 @@ fn movement(point: &Point, moved: &Moved) -> Line {
 
 /// A line for each policy at a size, with its metrics.
 fn places<'a>(points: impl Iterator<Item = &'a Point>, titles: &BTreeMap<&SeriesKey, String>) -> Vec<String> {
-    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut found: IndexMap<String, Vec<&str>> = IndexMap::new();
     for point in points {
         let why = point.why.as_ref().map_or_else(String::new, |why| format!(" \u{B7} {why}"));
         let place = format!("{} \u{B7} {}{why}", point.place(), titles[&point.key]);
-        match found.iter_mut().find(|(other, _)| *other == place) {
-            Some((_, names)) => names.push(&point.metric.label),
-            None => found.push((place, vec![&point.metric.label])),
-        }
+        found.entry(place).or_default().push(&point.metric.label);
     }
     found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
 }
@@ -213,7 +206,7 @@ fn lacking(point: &Point, title: &str) -> String {
 }
 
 /// The first few, and how many more.
-fn some(names: &[&str], most: usize) -> String {
+pub(super) fn some(names: &[&str], most: usize) -> String {
     let shown = names.iter().take(most).copied().collect::<Vec<_>>().join(", ");
     let more = names.len().saturating_sub(most);
     if more > 0 { format!("{shown} and {more} more") } else { shown }

@@ -3,7 +3,8 @@
 //!
 //! A case fails where the gate fails, with an explanation as its message; numbers that could not be compared are skipped.
 
-use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite, XmlString};
+use indexmap::IndexMap;
+use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite};
 
 use super::comparison::Comparison;
 use super::document::in_cluster;
@@ -20,22 +21,18 @@ const SHOWN: usize = 20;
 /// None in practice: characters that XML cannot hold are replaced.
 pub fn junit(comparison: &Comparison) -> Result<String, SerializeError> {
     let titles = comparison.titles();
-    let mut suites: Vec<TestSuite> = Vec::new();
+    let mut suites: IndexMap<String, TestSuite> = IndexMap::new();
     for point in &comparison.points {
         let title = titles.get(&point.key).map_or("", String::as_str);
-        let name = XmlString::new(escape::plain(&format!("{} \u{B7} {title}", point.metric.label)));
+        let name = escape::plain(&format!("{} \u{B7} {title}", point.metric.label));
         let mut case = TestCase::new(escape::plain(&point.place()), status(point, comparison));
         // GitLab calls a suite by the class of its cases and takes equal ones for one test; Jenkins takes what stands before the
         // last dot for a package.
-        case.set_classname(name.as_str().replace('.', "_"));
-        let suite = match suites.iter_mut().find(|suite| suite.name == name) {
-            Some(suite) => suite,
-            None => suites.push_mut(TestSuite::new(name)),
-        };
-        suite.add_test_case(case);
+        case.set_classname(name.replace('.', "_"));
+        suites.entry(name.clone()).or_insert_with(|| TestSuite::new(name)).add_test_case(case);
     }
     let mut report = Report::new("tova-bench compare");
-    report.add_test_suites(suites);
+    report.add_test_suites(suites.into_values());
     let counted = format!(" skipped=\"{}\"", report.skipped);
     // The schema of Jenkins' xUnit plugin allows this attribute on suites, but not on the whole document.
     Ok(report.to_string()?.replacen(&counted, "", 1))

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::document::some;
 use super::exact::has_comparable_ids;
 use super::point::{Point, Verdict};
 use super::side::{Numbers, Side};
 use crate::format::counted;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
-use crate::report::series::protected;
+use crate::report::series::definition;
 use crate::report::{SeriesKey, Size, place};
 
 /// Most samples that a note names.
@@ -27,7 +28,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
         if a.engine != b.engine {
             engines.insert((a.engine, b.engine));
         }
-        let definition = differing(&definition(a), &definition(b));
+        let definition = differing(&definition_of(a), &definition_of(b));
         let (policy, size) = &subject.policy;
         if !definition.is_empty() {
             let note = format!("{} is defined otherwise: {}", place(policy, *size), definition.join(", "));
@@ -56,20 +57,10 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
     notes
 }
 
-/// What a policy's name stands for.
-fn definition(row: &Row) -> Vec<(&'static str, String)> {
-    let Row { score, scope, budget, .. } = row;
-    let [score, scope] = [score, scope].map(|name| name.as_deref().unwrap_or("none").to_owned());
-    let seed = if score == "random" { row.seed } else { 0 };
-    let [keep_first, keep_recent] = protected(row);
-    vec![
-        ("score", score),
-        ("scope", scope),
-        ("keep_first", keep_first),
-        ("keep_recent", keep_recent),
-        ("budget", budget.as_deref().unwrap_or("uniform").to_owned()),
-        ("seed", seed.to_string()),
-    ]
+/// What a policy's name stands for. A seed is part of it where it decides what leaves.
+fn definition_of(row: &Row) -> Vec<(&'static str, String)> {
+    let is_drawn = row.score.as_deref() == Some("random");
+    definition(row).into_iter().filter(|(name, _)| *name != "seed" || is_drawn).collect()
 }
 
 /// The fields that differ: `revision 0123 (baseline) and 4567 (results)`.
@@ -114,15 +105,8 @@ impl<'a> Texts<'a> {
             0 if self.told.len() == all => format!("the samples that both have ({all}) are the same"),
             0 => "the rows do not tell whether samples of one name are the same".to_owned(),
             changed => {
-                let named: Vec<&str> = self.changed.iter().take(NAMED).copied().collect();
-                let more = match changed - named.len() {
-                    0 => String::new(),
-                    more => format!(" and {more} more"),
-                };
-                let named = named.join(", ");
-                format!(
-                    "{changed} of {all} samples of one name were measured on other texts or settings: {named}{more}"
-                )
+                let named = some(&Vec::from_iter(self.changed.iter().copied()), NAMED);
+                format!("{changed} of {all} samples of one name were measured on other texts or settings: {named}")
             }
         };
         match self.digests {

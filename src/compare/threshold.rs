@@ -9,7 +9,7 @@ use crate::metric::{Metric, Property};
 
 /// Rules of which any suffices, spelled with commas between them: `interval+0.1%,1%,cluster+5%`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Threshold(Vec<Rule>);
+pub struct Threshold(pub(super) Vec<Rule>);
 
 /// A difference that an interval excludes zero from, but that is rounding.
 const ROUNDING: Margin = Margin::Relative(0.001);
@@ -40,10 +40,6 @@ impl Threshold {
         } else {
             Self::default()
         }
-    }
-
-    pub fn rules(&self) -> &[Rule] {
-        &self.0
     }
 
     /// The verdict, and the rule that decided; all of them where none did. For the worse wins over for the better.

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use super::claims::CLAIMS;
 use super::exhibit::Sweeps;
 use super::{Evidence, numbers};
-use crate::report::{Cells, Column, Entry, Estimate, Grid, Interval, Line, Table};
+use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Table};
 
 /// What rows say of a claim; of several verdicts the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -183,7 +183,7 @@ fn table(claims: &[Checked]) -> Table {
     let columns = ["verdict", "measured here", "in the paper's own tables"].map(Column::from).to_vec();
     let grid = Grid { columns, lines: lines.collect() };
     Table {
-        cells: Cells::Sentences,
+        has_sentences: true,
         notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),
         ..Table::new(format!("Claims of the paper: {}", counted(claims)), about, "claim", grid)
     }

@@ -8,7 +8,7 @@ use super::{Evidence, Exhibit, TOVA, titles};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::sections::speed::{self as timing, Speeds};
 use crate::report::series::signed;
-use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Panel, Size, Table};
+use crate::report::{Column, Entry, Estimate, Grid, Line, Panel, Size, Table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
 pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<Size>)> {
@@ -30,9 +30,7 @@ pub(super) fn not_compared(title: &str, length: u32) -> String {
 
 /// A difference to a printed number with so many digits, and its interval.
 fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
-    let minus = |value: f64| signed(value - theirs, digits);
-    let spread = own.interval.map(|interval| format!("[{}, {}]", minus(interval.low), minus(interval.high)));
-    Entry { spread, ..Entry::plain(minus(own.value)) }
+    Entry::estimate(own, |value| signed(value - theirs, digits))
 }
 
 /// A panel minus Table 3.
@@ -43,15 +41,8 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
             // The full cache has no size, so its value is shown under every one.
             let own = panel.shown_at(policy, Some(*size))?;
             let theirs = paper.shown_at(policy, Some(*size))?.estimate.value;
-            let Estimate { value, interval } = own.estimate;
-            Some(Entry {
-                spread: interval.map(|Interval { low, high }| {
-                    let minus = Interval { low: low - theirs, high: high - theirs };
-                    panel.metric.show_interval_of_difference(minus)
-                }),
-                partial: !own.complete,
-                ..Entry::plain(panel.metric.show_difference(value - theirs))
-            })
+            let minus = Entry::estimate(own.estimate, |value| panel.metric.show_difference(value - theirs));
+            Some(Entry { partial: !own.complete, ..minus })
         };
         Line::of_policy(policy, sizes.iter().map(cell).collect())
     };
@@ -124,7 +115,7 @@ fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &
 
 /// What was measured minus Table 1; `None` where it has none of the sizes.
 pub(super) fn speeds(table: &Speeds, title: &str) -> Option<Table> {
-    let lines = table.lines().iter().filter_map(|line| {
+    let lines = table.lines.iter().filter_map(|line| {
         let paper = speed(&table.key, &line.policy, line.size)?;
         let cell = |own: Option<f64>, theirs: f64, digits: usize| {
             Some(minus(Estimate { value: own?, interval: None }, theirs, digits))
@@ -148,7 +139,7 @@ pub(super) fn speeds(table: &Speeds, title: &str) -> Option<Table> {
 
 /// Steps by tag minus lines of Table 5; `None` where no size or length is the paper's.
 pub(super) fn steps(exhibit: Exhibit, section: &Kept<'_>, lines: &[TagSteps]) -> Option<Table> {
-    let column = |size: Size| Some((size, table_5_column(section.key().length, size.entries()?)?));
+    let column = |size: Size| Some((size, table_5_column(section.key.length, size.entries()?)?));
     let sizes: Vec<(Size, usize)> = section.sizes_of(TOVA).into_iter().filter_map(column).collect();
     let line = |TagSteps(tag, slice, theirs): &TagSteps| {
         let cell = |&(size, column): &(Size, usize)| {
@@ -166,6 +157,6 @@ pub(super) fn steps(exhibit: Exhibit, section: &Kept<'_>, lines: &[TagSteps]) ->
         "What was measured of the class or tag in brackets minus the paper's number of the Penn tag (TOVA, {MODEL}); in \
          brackets are 95 % intervals."
     );
-    let title = format!("Steps kept minus the paper's {exhibit} \u{B7} {}", section.title());
+    let title = format!("Steps kept minus the paper's {exhibit} \u{B7} {}", section.title);
     (!grid.lines.is_empty()).then(|| Table::new(title, about, "tag", grid))
 }

@@ -203,7 +203,7 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
         let last = maps.last().map(|map| map.layer);
         deepest = deepest.max(last);
         maps.retain(|map| layers.contains(&map.layer) || (layers.is_empty() && Some(map.layer) == last));
-        let mut what = format!("{} \u{B7} {TOVA} with {}", section.title(), size.words());
+        let mut what = format!("{} \u{B7} {TOVA} with {}", section.title, size.words());
         if let [only] = &maps[..] {
             what.push_str(&format!(" \u{B7} layer {}", only.layer));
         }
@@ -215,7 +215,7 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
                 _ => (TWO_COLUMNS, page.len().min(5)),
             };
             let page_number = if number > 0 { format!("-page-{}", number + 1) } else { String::new() };
-            let end = end_of(section.title(), kept.len()) + &page_number;
+            let end = end_of(&section.title, kept.len()) + &page_number;
             pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast, evidence.plain)));
         }
     }
@@ -232,7 +232,7 @@ pub(super) fn places(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Stri
     for section in &kept {
         let places = section.by_position(&[(TOVA, section.sizes_of(TOVA))]);
         let scene = places.map(|places| places.scene(Some(width), evidence.plain));
-        pieces.scenes.extend(scene.map(|scene| (end_of(section.title(), kept.len()), scene)));
+        pieces.scenes.extend(scene.map(|scene| (end_of(&section.title, kept.len()), scene)));
     }
     pieces.or_missing("no steps that tova keeps a token were measured")
 }

@@ -10,9 +10,10 @@ use super::{Evidence, TOVA, titles};
 use crate::ledger::{IDENTICAL, setting};
 use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
+use crate::report::series::cell_of;
 use crate::report::series::layer_bounds::layer_bounds;
 use crate::report::{
-    Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesId, SeriesKey, Size, difference, median,
+    CellSums, Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesKey, Size, difference, median,
 };
 
 /// By how much a policy is worse than the full cache.
@@ -38,17 +39,14 @@ fn undecided(observed: Observation, why: &str) -> Observation {
 }
 
 /// The samples of a metric in a panel's setting, of a policy at a size.
-fn samples<'a>(
-    evidence: &Evidence<'a>,
+fn samples<'e>(
+    evidence: &'e Evidence<'_>,
     panel: &Panel,
-    metric: &str,
-    (policy, size): (&str, Option<Size>),
-) -> Vec<&'a SampleSum<'a>> {
-    let is_it = |(key, id, slice): &&SeriesId<'_>| *key == panel.key && *id == metric && slice.is_none();
-    let series = evidence.results.series.iter().find(|(id, _)| is_it(id));
-    let cell =
-        series.and_then(|(_, series)| series.iter().find(|(place, _)| place.0 == policy && place.1 == size));
-    cell.map(|(_, cell)| cell.samples.values().collect()).unwrap_or_default()
+    metric: &'e str,
+    place: (&'e str, Option<Size>),
+) -> Vec<&'e SampleSum<'e>> {
+    let cell = cell_of(&evidence.results.series, &panel.key, metric, place);
+    cell.map_or_else(Vec::new, |cell| cell.samples.values().collect())
 }
 
 /// What was observed of a policy, but not held where it evicted nothing: no sample has more tokens than its cache has entries.
@@ -122,9 +120,8 @@ pub(super) fn preference(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> 
     let losses = evidence.panels_of("judge", LOSS, &|policy| policy == TOVA);
     of_panels(evidence, ("judge", WIN), |wins| {
         let size = wins.key.length / 4;
-        let sums = |metric: &'static str| {
-            evidence.results.series.get(&(wins.key.clone(), metric, None))?.get(&(TOVA.into(), Some(size.into())))
-        };
+        let place = (TOVA, Some(size.into()));
+        let sums = |metric| cell_of(&evidence.results.series, &wins.key, metric, place);
         let more = difference(&wins.metric, sums(WIN)?, sums(LOSS)?)?.shown;
         let lost = losses.iter().find(|panel| panel.key == wins.key)?;
         let [won, lost] = [wins, lost].map(|panel| Some(panel.point(TOVA, Some(size))?.estimate.value));
@@ -136,7 +133,7 @@ pub(super) fn preference(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> 
             more.value,
             interval(more, |points| format!("{points:+.1}"))
         );
-        let ties = samples(evidence, wins, TIE, (TOVA, Some(size.into())));
+        let ties = samples(evidence, wins, TIE, place);
         let is_identical = |sum: &&SampleSum<'_>| sum.row.output.as_deref() == Some(IDENTICAL);
         let observed = limit.observe(more, said);
         Some(match !ties.is_empty() && ties.iter().all(is_identical) {
@@ -222,10 +219,7 @@ fn timed(
     let found = all.iter().filter_map(|(key, series)| {
         let size = key.length / 8;
         let repeats = |place: PolicyAtSize<'static>| {
-            let quotient = |sum: &SampleSum<'_>| sum.sums.values[0] / sum.sums.weight;
-            let mut repeats: Vec<f64> = series.get(&place)?.samples.values().map(quotient).collect();
-            repeats.sort_by(f64::total_cmp);
-            (!repeats.is_empty()).then_some(repeats)
+            series.get(&place).map(CellSums::quotients).filter(|repeats| !repeats.is_empty())
         };
         let (own, full) = (repeats((TOVA.into(), Some(size.into())))?, repeats(("full".into(), None))?);
         Some((key.title(&keys), observe([&own, &full], with(TOVA, size))))
@@ -237,14 +231,12 @@ fn timed(
 /// these are left out.
 pub(super) fn lifetimes(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
     of_panels(evidence, ("retention", "lifetime"), |panel| {
-        let series = evidence.results.series.get(&(panel.key.clone(), "lifetime", None))?;
         // Where nothing is evicted, every token is kept to the end.
         let points = panel.points.iter().filter(|point| point.policy == TOVA);
         limit.decisive(points.filter_map(|point| {
             let size = point.cache_size.filter(|size| size.is_below(panel.key.length))?;
-            let (_, sample) =
-                series.get(&(point.policy.as_str().into(), Some(size)))?.samples.first_key_value()?;
-            let layers = layer_bounds(sample.row)?;
+            let samples = samples(evidence, panel, "lifetime", (TOVA, Some(size)));
+            let layers = layer_bounds(samples.first()?.row)?;
             let counted = layers.iter().map(|layer| layer.mean_lifetime(panel.key.length));
             let [least, most] = counted.fold([0.0; 2], |[a, b], [low, high]| [a + low, b + high]);
             let [below, above] = [least, most].map(|sum| point.estimate.value - sum / layers.len() as f64);
@@ -271,14 +263,14 @@ pub(super) fn recent(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
 /// The share of a sample's steps at which its first token is there, in percent.
 pub(super) fn first_token(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
     let found = evidence.kept().into_iter().filter_map(|section: &Kept<'_>| {
-        let share = |steps: f64| 100.0 * steps / f64::from(section.key().length.max(1));
+        let share = |steps: f64| 100.0 * steps / f64::from(section.key.length.max(1));
         let sizes = section.sizes_of(TOVA).into_iter().filter_map(|size| {
             let estimate = scaled(section.steps(Some(&Slice::number("position", 0)), TOVA, size)?, share);
             let (kept, range) = (percent(estimate.value), interval(estimate, percent));
             let said = format!("{} keeps it least, for {kept}{range} of the steps", with(TOVA, size));
             Some(limit.observe(estimate, said))
         });
-        Some((section.title().to_owned(), limit.decisive(sizes)?))
+        Some((section.title.clone(), limit.decisive(sizes)?))
     });
     found.collect()
 }

@@ -25,22 +25,22 @@ mod tests;
 mod wording;
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
+use indexmap::IndexSet;
 
-use crate::ledger::{Row, write_derived};
+use crate::ledger::Row;
 use crate::report::figure::{Page, Scene};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::{
-    self, Block, Document, Format, Panel, Plain, RUNNING, Results, SeriesKey, Table, WIDTH, Written, order,
+    self, Block, Document, Folder, Format, Panel, Plain, RUNNING, Results, SeriesKey, Table, WIDTH, Written, order,
 };
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
 pub use peers::peer_names;
-use published::{PAPER, Paper};
+use published::Paper;
 use wording::listed;
 
 /// Where and how exhibits are drawn.
@@ -103,19 +103,19 @@ pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Dra
     let results = Results::of(rows)?;
     let Options { columns, beside_paper, plain, .. } = *options;
     let evidence = Evidence { columns, beside_paper, plain, ..Evidence::of(&results) };
+    let out = options.out.join("paper");
+    let mut folder = Folder { out: &out, formats: &options.formats, files: Vec::new() };
     let mut drawn = Drawn::default();
     for exhibit in exhibits {
         match exhibit.pieces(&evidence) {
-            Ok(pieces) => write(*exhibit, &pieces, options, &mut drawn)?,
+            Ok(pieces) => write(*exhibit, &pieces, &mut folder, &mut drawn)?,
             Err(missing) => drawn.missing.push(missing),
         }
     }
-    Ok(drawn)
+    Ok(Drawn { files: folder.files, ..drawn })
 }
 
-fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn) -> Result<()> {
-    let folder = options.out.join("paper");
-    fs::create_dir_all(&folder).with_context(|| format!("making the folder {}", folder.display()))?;
+fn write(exhibit: Exhibit, pieces: &Pieces, folder: &mut Folder<'_>, drawn: &mut Drawn) -> Result<()> {
     let stem = exhibit.stem();
     let mut taken = BTreeSet::new();
     for (end, scene) in &pieces.scenes {
@@ -124,11 +124,7 @@ fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn
         while !taken.insert(name.clone()) {
             name.push_str("-2");
         }
-        for format in &options.formats {
-            if let Some(draw) = format.figure {
-                put(&folder, &name, format, &draw(scene)?, drawn)?;
-            }
-        }
+        folder.write_scene(&name, scene)?;
     }
     let minus = format!("{exhibit} minus the paper's");
     for (stem, title, tables) in [
@@ -139,24 +135,13 @@ fn write(exhibit: Exhibit, pieces: &Pieces, options: &Options, drawn: &mut Drawn
             continue;
         }
         let document = Document { title, blocks: tables.iter().cloned().map(Block::Table).collect() };
-        for format in &options.formats {
-            if let Some(render) = format.document {
-                put(&folder, &stem, format, render(&document).as_bytes(), drawn)?;
-            }
-        }
+        folder.write_document(&stem, &document)?;
         if !drawn.terminal.is_empty() {
             drawn.terminal.push('\n');
         }
         drawn.terminal.push_str(&report::terminal(&document, WIDTH));
     }
     drawn.notes.extend(pieces.left_out.iter().chain(&pieces.notes).map(|note| format!("{exhibit}: {note}")));
-    Ok(())
-}
-
-fn put(folder: &Path, stem: &str, format: &Format, content: &[u8], drawn: &mut Drawn) -> Result<()> {
-    let path = folder.join(format!("{stem}.{}", format.name));
-    write_derived(&path, content)?;
-    drawn.files.push(path);
     Ok(())
 }
 
@@ -177,13 +162,7 @@ impl Pieces {
 
 impl<'a> Evidence<'a> {
     fn of(results: &'a Results<'_>) -> Self {
-        Self {
-            results,
-            kept: kept::all(results, &PAPER),
-            columns: None,
-            beside_paper: false,
-            plain: Plain::default(),
-        }
+        Self { results, kept: kept::all(results), columns: None, beside_paper: false, plain: Plain::default() }
     }
 
     /// Panels of whole samples with only some policies, of which one at least is bounded.
@@ -205,20 +184,17 @@ impl<'a> Evidence<'a> {
 
     /// Which policies were measured in the settings of an exhibit's panels that these do not have.
     fn left_out(&self, shown: &[Panel]) -> Option<String> {
-        let mut names = Vec::new();
+        let mut names = IndexSet::new();
         for all in &self.results.panels {
             let is_it = |own: &&Panel| (&own.key, &own.metric, &own.slice) == (&all.key, &all.metric, &all.slice);
             let Some(own) = shown.iter().find(is_it) else { continue };
-            for policy in all.policies() {
-                if !own.policies().contains(&policy) && !names.iter().any(|name| name == policy) {
-                    names.push(policy.to_owned());
-                }
-            }
+            names.extend(all.policies().into_iter().filter(|policy| !own.policies().contains(policy)));
         }
-        let said = |names| {
+        let names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+        (!names.is_empty()).then(|| {
+            let names = listed(&names);
             format!("not shown, because the paper's own has none: {names}; a report without --figure has all")
-        };
-        (!names.is_empty()).then(|| said(listed(&names)))
+        })
     }
 
     /// Whether a key is of texts far longer than a usual sample, as in Figure 7.

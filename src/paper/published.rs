@@ -10,9 +10,6 @@ pub(super) struct Paper<'a> {
     pub(super) peers: &'a [String],
 }
 
-/// The paper's numbers alone.
-pub(super) const PAPER: Paper<'static> = Paper { peers: &[] };
-
 impl Published for Paper<'_> {
     fn decoding_columns(&self, key: &SeriesKey, lines: &[(&str, Option<Size>)]) -> Option<PublishedColumns> {
         let cells = |(policy, size): &(&str, Option<Size>)| {

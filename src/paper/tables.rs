@@ -1,7 +1,9 @@
 //! The paper's Tables 1, 2, 3 and 5 from rows, as sheets. An error says what the rows lack.
 
+use indexmap::IndexMap;
+
 use super::numbers::{NUMBERS, TagSteps};
-use super::published::PAPER;
+use super::published::Paper;
 use super::{Evidence, Exhibit, Pieces, TOVA, comparisons, titles};
 use crate::metric::Slice;
 use crate::report::sections::kept;
@@ -11,7 +13,7 @@ use crate::report::sections::values::{self, Show};
 use crate::report::{Entry, Grid, Line, SeriesKey, Size, Table, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    let timed = timing::all(&evidence.results.series, &PAPER);
+    let timed = timing::all(&evidence.results.series, &Paper { peers: &[] });
     let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
     let mut pieces = Pieces::default();
     for table in &timed {
@@ -55,9 +57,9 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
         let about = "Mean over tokens, layers and samples, by cache size, in the order of the paper's tags. In brackets are the \
                      Penn tags whose tokens have the class or tag here; results/README.md says what is alike and what is not. \
                      In brackets are 95 % intervals.";
-        let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title());
+        let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title);
         pieces.tables.push(Table::new(title, about, "class or tag", grid));
-        pieces.compare(comparisons::steps(exhibit, section, lines), section.title(), section.key().length);
+        pieces.compare(comparisons::steps(exhibit, section, lines), &section.title, section.key.length);
     }
     pieces.or_missing("no steps that tova keeps a token were measured")
 }
@@ -65,18 +67,13 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
 /// A line for each class or tag that corresponds to some of the paper's tags.
 fn steps(section: &Kept<'_>, lines: &[TagSteps]) -> Grid {
     let sizes = section.sizes_of(TOVA);
-    let mut slices: Vec<(&Option<Slice>, Vec<&str>)> = Vec::new();
+    let mut slices: IndexMap<&Option<Slice>, Vec<&str>> = IndexMap::new();
     for TagSteps(tag, slice, _) in lines {
-        match slices.iter_mut().find(|(known, _)| *known == slice) {
-            Some((_, tags)) => tags.push(tag),
-            None => slices.push((slice, vec![tag])),
-        }
+        slices.entry(slice).or_default().push(tag);
     }
-    let line = |(slice, tags): &(&Option<Slice>, Vec<&str>)| {
+    let line = |(slice, tags): (&&Option<Slice>, &Vec<&str>)| {
         let cell = |size: &Size| {
-            let steps = section.steps(slice.as_ref(), TOVA, *size)?;
-            let spread = steps.interval.map(|interval| format!("[{:.0}, {:.0}]", interval.low, interval.high));
-            Some(Entry { spread, ..Entry::plain(format!("{:.0}", steps.value)) })
+            Some(Entry::estimate(section.steps(slice.as_ref(), TOVA, *size)?, |steps| format!("{steps:.0}")))
         };
         let name = match slice {
             None => "all tokens".to_owned(),

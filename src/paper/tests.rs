@@ -1,5 +1,7 @@
 //! Exhibits of rows with the paper's own numbers, and of others.
 
+use std::path::Path;
+
 use super::fixture::{LLAMA, everything, row};
 use super::*;
 use crate::report::figure::scene;

@@ -17,7 +17,7 @@ mod special_tokens;
 pub(crate) mod statistics;
 mod write;
 
-pub use document::{Block, Cells, Column, Document, Entry, Grid, Group, Line, Section, Table};
+pub use document::{Block, Column, Document, Entry, Grid, Group, Line, Section, Table};
 pub use figure::plain::Plain;
 pub use format::html::page_head;
 pub use format::markdown::render as markdown;
@@ -43,4 +43,5 @@ pub use series::with_unique_names;
 pub use statistics::interval::{Estimate, Interval, Sums, error_on_one_side};
 pub use statistics::sign_test::{PValue, has_verdicts};
 
+pub(crate) use write::Folder;
 pub use write::{Options, Written, write};

@@ -4,21 +4,8 @@
 
 use std::borrow::Cow;
 
-/// The names of SentencePiece, Gemma and Mistral, and their marks.
-const NAMES: [(&str, &str); 10] = [
-    ("<s>", BOS),
-    ("</s>", EOS),
-    ("<bos>", BOS),
-    ("<eos>", EOS),
-    ("<pad>", "\u{27E8}pad\u{27E9}"),
-    ("<unk>", "\u{27E8}unk\u{27E9}"),
-    ("<start_of_turn>", "\u{27E8}start_of_turn\u{27E9}"),
-    ("<end_of_turn>", "\u{27E8}end_of_turn\u{27E9}"),
-    ("[INST]", "\u{27E8}INST\u{27E9}"),
-    ("[/INST]", "\u{27E8}/INST\u{27E9}"),
-];
-const BOS: &str = "\u{27E8}BOS\u{27E9}";
-const EOS: &str = "\u{27E8}EOS\u{27E9}";
+/// The names of SentencePiece, Gemma and Mistral.
+const NAMES: &str = "<s> </s> <bos> <eos> <pad> <unk> <start_of_turn> <end_of_turn> [INST] [/INST]";
 
 /// A text with marks in place of the names of special tokens.
 pub(super) fn marked(text: &str) -> Cow<'_, str> {
@@ -38,19 +25,19 @@ pub(super) fn marked(text: &str) -> Cow<'_, str> {
 }
 
 /// The length and the mark of the special token that a text begins with.
-fn at_start(text: &str) -> Option<(usize, Cow<'static, str>)> {
-    if let Some((name, mark)) = NAMES.iter().find(|(name, _)| text.starts_with(name)) {
-        return Some((name.len(), Cow::Borrowed(mark)));
-    }
-    // `<|name|>`, as GPT-2, Llama 3 and ChatML write them.
-    let (name, _) = text.strip_prefix("<|")?.split_once("|>")?;
-    let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    let mark = match name {
-        "begin_of_text" | "startoftext" => Cow::Borrowed(BOS),
-        "end_of_text" | "endoftext" => Cow::Borrowed(EOS),
-        name => Cow::Owned(format!("\u{27E8}{name}\u{27E9}")),
+fn at_start(text: &str) -> Option<(usize, String)> {
+    let length = NAMES.split(' ').find(|name| text.starts_with(name)).map(str::len).or_else(|| {
+        // `<|name|>`, as GPT-2, Llama 3 and ChatML write them.
+        let (name, _) = text.strip_prefix("<|")?.split_once("|>")?;
+        let is_name = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        is_name.then_some(name.len() + 4)
+    })?;
+    let mark = match text[..length].trim_matches(['<', '>', '[', ']', '|']) {
+        "s" | "bos" | "begin_of_text" | "startoftext" => "BOS",
+        "/s" | "eos" | "end_of_text" | "endoftext" => "EOS",
+        name => name,
     };
-    is_name.then_some((name.len() + 4, mark))
+    Some((length, format!("\u{27E8}{mark}\u{27E9}")))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
+use super::document::Document;
 use super::figure::plain::Plain;
 use super::figure::scene::Scene;
 use super::format::terminal::{self, WIDTH};
@@ -86,7 +87,7 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
     let mut folder = Folder { out: &options.out, formats: &formats, files: Vec::new() };
     for figure in document.figures() {
         for ((stem, _), scene) in figure.files().iter().zip(figure.scenes(&report.styles, options.plain)) {
-            folder.write_scene(stem, &scene)?;
+            folder.write_scene(&format!("figures/{stem}"), &scene)?;
         }
     }
     let mut linkable = formats.iter().filter(|format| format.figure.is_some() && format.name != "pdf");
@@ -104,21 +105,31 @@ pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Resu
     Ok(Written { files: folder.files, terminal })
 }
 
-struct Folder<'a> {
-    out: &'a Path,
-    /// Those asked for, in their own order.
-    formats: &'a [&'static Format],
-    files: Vec<PathBuf>,
+/// Where files are written, in the formats asked for.
+pub(crate) struct Folder<'a> {
+    pub(crate) out: &'a Path,
+    pub(crate) formats: &'a [&'static Format],
+    /// Those written so far.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 impl Folder<'_> {
-    /// A figure in the formats asked for.
-    fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<()> {
+    /// A figure; `stem` is its file without an ending.
+    pub(crate) fn write_scene(&mut self, stem: &str, scene: &Scene) -> Result<()> {
         for format in self.formats {
             let Some(draw) = format.figure else { continue };
-            let file = format!("figures/{stem}.{}", format.name);
+            let file = format!("{stem}.{}", format.name);
             let content = draw(scene).with_context(|| format!("drawing {file}"))?;
             self.write_file(&file, content)?;
+        }
+        Ok(())
+    }
+
+    /// The tables of a document.
+    pub(crate) fn write_document(&mut self, stem: &str, document: &Document) -> Result<()> {
+        for format in self.formats {
+            let Some(render) = format.document else { continue };
+            self.write_file(&format!("{stem}.{}", format.name), render(document))?;
         }
         Ok(())
     }

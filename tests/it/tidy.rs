@@ -71,7 +71,6 @@ const CRATES: [(&str, &[&str]); 27] = [
     ("zstd", &["task"]),
     ("pulp", &["lm", "vector"]),
     ("polars", &["parquet"]),
-    ("plotters", &["report"]),
     ("resvg", &["report"]),
     ("svg2pdf", &["report"]),
     ("ttf_parser", &["report"]),

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use crate::metric::Metric;
 use crate::report::figure::Figure;
-pub use table::{Cells, Column, Entry, Grid, Line, Table};
+pub use table::{Column, Entry, Grid, Line, Table};
 
 /// A whole report, comparison or exhibit.
 pub struct Document {
@@ -114,44 +114,38 @@ impl Block {
 }
 
 impl Document {
-    /// Calls a function with every block, in order, and the title of the setting that it is about.
-    pub fn walk<'a>(&'a self, mut f: impl FnMut(&'a Block, Option<&'a str>)) {
-        fn walk<'a>(
-            blocks: &'a [Block],
-            setting: Option<&'a str>,
-            f: &mut impl FnMut(&'a Block, Option<&'a str>),
-        ) {
+    /// Every block, in order, with the title of the setting that it is about.
+    fn all(&self) -> Vec<(Option<&str>, &Block)> {
+        fn add<'a>(blocks: &'a [Block], setting: Option<&'a str>, all: &mut Vec<(Option<&'a str>, &'a Block)>) {
             for block in blocks {
-                f(block, setting);
+                all.push((setting, block));
                 let inside = match block {
                     Block::Section(section) if section.setting.is_some() => Some(section.title.as_str()),
                     _ => setting,
                 };
-                walk(block.inside(), inside, f);
+                add(block.inside(), inside, all);
             }
         }
-        walk(&self.blocks, None, &mut f);
+        let mut all = Vec::new();
+        add(&self.blocks, None, &mut all);
+        all
     }
 
     /// All tables, each with the title of the setting that it is about.
     pub fn tables(&self) -> Vec<(Option<&str>, &Table)> {
-        let mut tables = Vec::new();
-        self.walk(|block, setting| {
-            if let Block::Table(table) = block {
-                tables.push((setting, table));
-            }
+        let tables = self.all().into_iter().filter_map(|(setting, block)| match block {
+            Block::Table(table) => Some((setting, table)),
+            _ => None,
         });
-        tables
+        tables.collect()
     }
 
     /// All figures, in order.
     pub(crate) fn figures(&self) -> Vec<&Rc<Figure>> {
-        let mut figures = Vec::new();
-        self.walk(|block, _| {
-            if let Block::Figure(figure) = block {
-                figures.push(figure);
-            }
+        let figures = self.all().into_iter().filter_map(|(_, block)| match block {
+            Block::Figure(figure) => Some(figure),
+            _ => None,
         });
-        figures
+        figures.collect()
     }
 }

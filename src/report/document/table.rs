@@ -13,21 +13,14 @@ pub struct Table {
     /// The header above the names of the lines.
     pub corner: &'static str,
     pub grid: Grid,
-    pub cells: Cells,
+    /// Whether cells are sentences, which take several lines, and not numbers.
+    pub has_sentences: bool,
     /// What bold cells are, for those who do not see them; empty where none are.
     pub bold: &'static str,
     /// The cache size that the whole table is of.
     pub size: Option<Size>,
     /// Warnings, one sentence each.
     pub notes: Vec<String>,
-}
-
-/// What stands in the cells of a table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cells {
-    Numbers,
-    /// Sentences take several lines.
-    Sentences,
 }
 
 /// The columns and lines of a table.
@@ -70,11 +63,7 @@ impl Table {
     /// A table of numbers without warnings.
     pub fn new(title: impl Into<String>, about: impl Into<String>, corner: &'static str, grid: Grid) -> Self {
         let (title, about) = (title.into(), about.into());
-        Self { title, about, corner, grid, cells: Cells::Numbers, bold: "", size: None, notes: Vec::new() }
-    }
-
-    pub fn has_sentences(&self) -> bool {
-        self.cells == Cells::Sentences
+        Self { title, about, corner, grid, has_sentences: false, bold: "", size: None, notes: Vec::new() }
     }
 }
 
@@ -125,28 +114,30 @@ impl Entry {
         Self { number: number.into(), spread: None, bold: false, partial: false }
     }
 
-    /// A number with its interval.
-    pub(crate) fn of(metric: &Metric, Estimate { value, interval }: Estimate) -> Self {
-        let spread = interval.map(|interval| metric.show_interval(interval, value));
-        Self { spread, ..Self::plain(metric.show(value)) }
-    }
-
-    /// How many nats a perplexity is above the full cache's, with its interval.
-    pub(crate) fn of_excess(Estimate { value, interval }: Estimate) -> Self {
-        // Near the full cache, a few ten-thousandths are told apart.
-        let digits = if value != 0.0 && value.abs() < 0.01 { 4 } else { 3 };
-        let show = |nats: f64| {
-            let shown = format!("{nats:.digits$}");
-            let is_zero = shown.chars().all(|c| matches!(c, '-' | '0' | '.'));
-            if is_zero { shown.replace('-', "") } else { shown }
-        };
-        let spread = interval.map(|interval| format!("[{}, {}]", show(interval.low), show(interval.high)));
+    /// An estimate with its interval.
+    pub(crate) fn estimate(Estimate { value, interval }: Estimate, show: impl Fn(f64) -> String) -> Self {
+        let spread = interval.map(|ends| format!("[{}, {}]", show(ends.low), show(ends.high)));
         Self { spread, ..Self::plain(show(value)) }
     }
 
+    /// A number of a metric, whose interval has its digits.
+    pub(crate) fn of(metric: &Metric, estimate: Estimate) -> Self {
+        Self::estimate(estimate, |end| metric.show_as(end, estimate.value))
+    }
+
+    /// How many nats a perplexity is above the full cache's, with its interval.
+    pub(crate) fn of_excess(excess: Estimate) -> Self {
+        // Near the full cache, a few ten-thousandths are told apart.
+        let digits = if excess.value != 0.0 && excess.value.abs() < 0.01 { 4 } else { 3 };
+        Self::estimate(excess, |nats| {
+            let shown = format!("{nats:.digits$}");
+            let is_zero = shown.chars().all(|c| matches!(c, '-' | '0' | '.'));
+            if is_zero { shown.replace('-', "") } else { shown }
+        })
+    }
+
     /// A difference with its sign and its interval.
-    pub(crate) fn of_difference(metric: &Metric, Estimate { value, interval }: Estimate) -> Self {
-        let spread = interval.map(|interval| metric.show_interval_of_difference(interval));
-        Self { spread, ..Self::plain(metric.show_difference(value)) }
+    pub(crate) fn of_difference(metric: &Metric, difference: Estimate) -> Self {
+        Self::estimate(difference, |end| metric.show_difference(end))
     }
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use indexmap::IndexMap;
+
 use crate::eviction::Schedule;
 use crate::report::figure::{
     Axis, Chart, Content, EXCESS, Figure, Horizontal, Line, Scale, chart, excess, figure_title,
 };
 use crate::report::series::{Panel, Schedules, SeriesKey, Size};
-
-/// The end of the names of files.
-pub(crate) const BY_SCHEDULE: &str = "-by-schedule";
 
 /// `None` where no policy has several schedules at one size. The figure of the panel over sizes is the `whole`.
 pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys: &[SeriesKey]) -> Option<Figure> {
@@ -30,7 +29,7 @@ pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys:
         }
     };
     let title = format!("{}, by schedule", figure_title::of(&panel.metric, &panel.key, keys));
-    let stem = format!("{}{BY_SCHEDULE}", whole.stem);
+    let stem = format!("{}-by-schedule", whole.stem);
     Some(Figure { stem, title: title.clone(), content: Content::Charts(vec![drawing]), subject: Some(title) })
 }
 
@@ -48,17 +47,18 @@ fn at(panel: &Panel, schedules: &Schedules, size: Size) -> Option<Panel> {
 
 /// A chart of points at one size.
 fn over(panel: &Panel, schedules: &Schedules, shown: &[Schedule], title: String, scale: Scale) -> Chart {
-    let mut lines: Vec<Line> = Vec::new();
+    let mut lines: IndexMap<&str, Vec<chart::Measurement>> = IndexMap::new();
     for point in &panel.points {
         let Some((policy, schedule)) = schedules.get(&point.policy) else { continue };
         let place = shown.iter().position(|other| other == schedule).unwrap_or(0);
         let spot = chart::measurement(panel, point, place as f64);
-        match lines.iter_mut().find(|line| line.policy == *policy) {
-            Some(line) => line.spots.push(spot),
-            None => lines.push(Line { policy: policy.clone(), spots: vec![spot] }),
-        }
+        lines.entry(policy).or_default().push(spot);
     }
-    lines.iter_mut().for_each(|line| line.spots.sort_by(|a, b| a.across.total_cmp(&b.across)));
+    let line = |(policy, mut spots): (&str, Vec<chart::Measurement>)| {
+        spots.sort_by(|a, b| a.across.total_cmp(&b.across));
+        Line { policy: policy.to_owned(), spots }
+    };
+    let lines = lines.into_iter().map(line).collect();
     let names: Vec<String> = shown.iter().map(ToString::to_string).collect();
     Chart::of_panel(panel, title, (Horizontal::Named("schedule"), Axis::of_names(&names)), scale, lines)
 }

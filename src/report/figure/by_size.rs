@@ -7,8 +7,7 @@ use std::rc::Rc;
 use crate::format::capital;
 use crate::metric::Property;
 use crate::report::escape;
-use crate::report::figure::by_schedule::BY_SCHEDULE;
-use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess, figure_title, slices};
+use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess, figure_title};
 use crate::report::series::{Panel, SeriesKey};
 
 /// A figure of more panels than this gives no overview.
@@ -62,17 +61,9 @@ fn stems(panels: &[Panel], settings: &[SeriesKey]) -> Vec<String> {
         .iter()
         .map(|panel| format!("{}-{}", panel.metric.slug(), escape::slugs(&panel.key.title(settings))))
         .collect();
-    let reserved = |stem: &str| {
-        plain.iter().filter(|other| *other == stem).count() > 1
-            || stem.ends_with("-all")
-            || slices::ENDS.iter().chain([&BY_SCHEDULE]).any(|end| stem.ends_with(end))
-    };
-    let distinct = |(stem, panel): (&String, &Panel)| {
-        if reserved(stem) {
-            format!("{stem}-{}", escape::fingerprint(&format!("{} {}", panel.key.described(), panel.metric.id)))
-        } else {
-            stem.clone()
-        }
+    let distinct = |(stem, panel): (&String, &Panel)| match plain.iter().filter(|other| *other == stem).count() {
+        1 => stem.clone(),
+        _ => format!("{stem}-{}", escape::fingerprint(&format!("{} {}", panel.key.described(), panel.metric.id))),
     };
     plain.iter().zip(panels).map(distinct).collect()
 }

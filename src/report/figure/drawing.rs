@@ -1,6 +1,6 @@
 //! One figure before it is drawn: what is on it, the names of its files, and its scenes.
 
-use crate::report::figure::{Chart, NeedleMaps, Page, Plain, Scene, SeriesStyles};
+use crate::report::figure::{Chart, Page, Plain, Scene, SeriesStyles, SquareMaps};
 
 /// The ends of the names of files that show excess over the full cache.
 pub(crate) const EXCESS: &str = "excess";
@@ -19,8 +19,8 @@ pub struct Figure {
 pub enum Content {
     /// The same charts with one scale or another, or as excess over the full cache, and the ends of the file names.
     Charts(Vec<(&'static str, Vec<Chart>)>),
-    /// Needles found by length and depth.
-    Needles(NeedleMaps),
+    /// Maps of numbered squares.
+    Maps(SquareMaps),
     /// A picture that looks alike in files and on the page.
     Picture(Box<dyn Fn(Plain) -> Scene>),
 }
@@ -46,7 +46,7 @@ impl Figure {
     pub(crate) fn scenes(&self, styles: &SeriesStyles, plain: Plain) -> Vec<Scene> {
         let drawings = match &self.content {
             Content::Charts(drawings) => drawings,
-            Content::Needles(maps) => return vec![maps.scene(&self.title, plain)],
+            Content::Maps(maps) => return vec![maps.scene(&self.title, plain)],
             Content::Picture(draw) => return vec![draw(plain)],
         };
         let titles = self.files().into_iter().map(|(_, title)| title);

@@ -1,7 +1,6 @@
 //! Figures: one description of each, drawn by one writer of SVG. Knows series; nothing of texts around a figure.
 
 pub(crate) mod axis;
-pub(crate) mod best_map;
 pub(crate) mod by_schedule;
 pub(crate) mod by_size;
 pub(crate) mod chart;
@@ -18,6 +17,7 @@ pub(crate) mod plain;
 pub(crate) mod scene;
 pub(crate) mod series_style;
 pub(crate) mod slices;
+pub(crate) mod square_map;
 
 pub(crate) use axis::{Axis, Horizontal, Scale, Tick, values_to_show};
 pub(crate) use chart::{
@@ -25,10 +25,10 @@ pub(crate) use chart::{
 };
 pub(crate) use drawing::{Content, EXCESS, Figure};
 pub(crate) use kept_by_position::KeptByPosition;
-pub(crate) use needle_map::{NeedleMap, NeedleMaps, Place};
 pub(crate) use page::{Page, TOP};
 pub(crate) use plain::Plain;
 #[cfg(test)]
 pub(crate) use scene::texts;
-pub(crate) use scene::{Across, Pen, Scene, Spot};
-pub(crate) use series_style::{BLACK, COLORS, Color, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};
+pub(crate) use scene::{Across, Color, Pen, Scene, Spot};
+pub(crate) use series_style::{BLACK, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};
+pub(crate) use square_map::{SquareMap, SquareMaps};

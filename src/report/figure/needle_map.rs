@@ -1,151 +1,111 @@
 //! Needles found by the text's length (across) and the fact's depth (down), as maps of numbered squares: one for each policy
 //! and cache size. Where all texts have one length, cache sizes are across, and there is one map for each policy.
 
-mod draw;
-
-pub(crate) use draw::square;
+use std::collections::BTreeSet;
 
 use crate::metric::Metric;
 use crate::report::escape;
+use crate::report::figure::square_map::{Square, SquareMap, SquareMaps};
 use crate::report::figure::{Horizontal, chart};
 use crate::report::series::{Panel, Point, Size};
-
-/// The maps of one key.
-pub(crate) struct NeedleMaps {
-    maps: Vec<NeedleMap>,
-}
-
-/// One map.
-pub(crate) struct NeedleMap {
-    pub(crate) title: String,
-    policy: String,
-    horizontal: Horizontal,
-    columns: Vec<String>,
-    depths: Vec<u32>,
-    squares: Vec<Square>,
-}
-
-/// A number of a map.
-#[derive(Debug, PartialEq)]
-struct Square {
-    /// From the left and from the top.
-    place: (usize, usize),
-    /// In percent.
-    found: f64,
-    size: Option<Size>,
-    samples: usize,
-    tooltip: String,
-}
 
 /// The panel of the needles at one length and depth.
 pub(crate) type Place<'p> = (u32, u32, &'p Panel);
 
-impl NeedleMaps {
-    /// The maps of policies at cache sizes.
-    pub(crate) fn of(places: &[Place<'_>], policies: &[&str], sizes: &[Size]) -> Self {
-        let lengths = distinct(places.iter().map(|(length, ..)| *length));
-        let maps: Vec<NeedleMap> = match lengths[..] {
-            [length] => {
-                let columns: Vec<Option<Size>> = sizes.iter().copied().map(Some).chain([None]).collect();
-                let bounded: Vec<&str> = policies.iter().copied().filter(|policy| *policy != "full").collect();
-                let policies = if bounded.is_empty() { policies } else { &bounded };
-                let map = |policy: &&str| NeedleMap::over_sizes(places, policy, length, &columns);
-                policies.iter().map(map).collect()
-            }
-            _ => {
-                let of_policy = |policy: &&str| -> Vec<NeedleMap> {
-                    let sizes: Vec<Option<Size>> =
-                        if *policy == "full" { vec![None] } else { sizes.iter().copied().map(Some).collect() };
-                    sizes.into_iter().map(|size| NeedleMap::over_lengths(places, policy, size, &lengths)).collect()
-                };
-                policies.iter().flat_map(of_policy).collect()
-            }
-        };
-        Self { maps: maps.into_iter().filter(|map| !map.squares.is_empty()).collect() }
-    }
-
-    /// Maps in rows: those of a policy, or all where each is of another policy.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = &[NeedleMap]> {
-        let is_over_sizes = self.maps.iter().all(|map| map.horizontal.is_of_sizes());
-        let rows = self.maps.chunk_by(move |a, b| is_over_sizes || a.policy == b.policy);
-        rows.flat_map(|row| row.chunks(MOST_ABREAST))
-    }
-
-    /// What the numbers are.
-    pub(crate) fn about(&self) -> String {
-        let samples = distinct(self.maps.iter().flat_map(|map| &map.squares).map(|square| square.samples as u32));
-        match samples[..] {
-            [1] => "numbers: percent found, of one text each".to_owned(),
-            [samples] => format!("numbers: percent found, of {samples} texts each"),
-            _ => "numbers: percent found".to_owned(),
+/// The maps of policies at cache sizes.
+pub(crate) fn maps(places: &[Place<'_>], policies: &[&str], sizes: &[Size]) -> SquareMaps {
+    let lengths = distinct(places.iter().map(|(length, ..)| *length));
+    let maps: Vec<SquareMap> = match lengths[..] {
+        [length] => {
+            let columns: Vec<Option<Size>> = sizes.iter().copied().map(Some).chain([None]).collect();
+            let bounded: Vec<&str> = policies.iter().copied().filter(|policy| *policy != "full").collect();
+            let policies = if bounded.is_empty() { policies } else { &bounded };
+            policies.iter().map(|policy| over_sizes(places, policy, length, &columns)).collect()
         }
+        _ => {
+            let of_policy = |policy: &&str| -> Vec<SquareMap> {
+                let sizes: Vec<Option<Size>> =
+                    if *policy == "full" { vec![None] } else { sizes.iter().copied().map(Some).collect() };
+                sizes.into_iter().map(|size| over_lengths(places, policy, size, &lengths)).collect()
+            };
+            policies.iter().flat_map(of_policy).collect()
+        }
+    };
+    let maps = maps.into_iter().filter(|map| !map.squares.is_empty()).collect();
+    SquareMaps { maps, abreast: 6, about: about(places) }
+}
+
+/// What the numbers are.
+fn about(places: &[Place<'_>]) -> String {
+    let samples: BTreeSet<usize> =
+        places.iter().flat_map(|(.., panel)| &panel.points).map(|point| point.samples).collect();
+    match Vec::from_iter(samples)[..] {
+        [1] => "numbers: percent found, of one text each".to_owned(),
+        [samples] => format!("numbers: percent found, of {samples} texts each"),
+        _ => "numbers: percent found".to_owned(),
     }
 }
 
-/// Most maps side by side.
-const MOST_ABREAST: usize = 6;
 const LENGTH: Horizontal = Horizontal::Number("length (tokens)");
 
 fn distinct(numbers: impl Iterator<Item = u32>) -> Vec<u32> {
-    let mut numbers: Vec<u32> = numbers.collect();
-    numbers.sort_unstable();
-    numbers.dedup();
-    numbers
+    numbers.collect::<BTreeSet<u32>>().into_iter().collect()
 }
 
-impl NeedleMap {
-    /// A policy at a cache size; each column is a length.
-    fn over_lengths(places: &[Place<'_>], policy: &str, size: Option<Size>, lengths: &[u32]) -> Self {
-        let with = size.map_or_else(String::new, |size| format!(", {}", size.words()));
-        let columns = lengths.iter().map(|length| (length.to_string(), *length, policy, size)).collect();
-        let title = format!("{}{with}", escape::plain(policy));
-        Self::new(places, title, policy, LENGTH, columns)
-    }
+/// A policy at a cache size; each column is a length.
+fn over_lengths(places: &[Place<'_>], policy: &str, size: Option<Size>, lengths: &[u32]) -> SquareMap {
+    let with = size.map_or_else(String::new, |size| format!(", {}", size.words()));
+    let columns = lengths.iter().map(|length| (length.to_string(), *length, policy, size)).collect();
+    let title = format!("{}{with}", escape::plain(policy));
+    map(places, title, policy, LENGTH, columns)
+}
 
-    /// A policy at one length; each column is a cache size, and the last one the full cache.
-    fn over_sizes(places: &[Place<'_>], policy: &str, length: u32, sizes: &[Option<Size>]) -> Self {
-        let column = |size: &Option<Size>| match size {
-            Some(bounded) => (bounded.to_string(), length, policy, *size),
-            None => ("full".to_owned(), length, "full", None),
-        };
-        let is_measured = |(_, _, policy, size): &(String, u32, &str, Option<Size>)| {
-            places.iter().any(|(_, _, panel)| panel.point(policy, *size).is_some())
-        };
-        let columns = sizes.iter().map(column).filter(is_measured).collect();
-        let title = format!("{}, length {length}", escape::plain(policy));
-        let bounded: Vec<Size> = sizes.iter().flatten().copied().collect();
-        Self::new(places, title, policy, Horizontal::of_sizes(&bounded), columns)
-    }
+/// A policy at one length; each column is a cache size, and the last one the full cache.
+fn over_sizes(places: &[Place<'_>], policy: &str, length: u32, sizes: &[Option<Size>]) -> SquareMap {
+    let column = |size: &Option<Size>| match size {
+        Some(bounded) => (bounded.to_string(), length, policy, *size),
+        None => ("full".to_owned(), length, "full", None),
+    };
+    let is_measured = |(_, _, policy, size): &(String, u32, &str, Option<Size>)| {
+        places.iter().any(|(_, _, panel)| panel.point(policy, *size).is_some())
+    };
+    let columns = sizes.iter().map(column).filter(is_measured).collect();
+    let title = format!("{}, length {length}", escape::plain(policy));
+    let bounded: Vec<Size> = sizes.iter().flatten().copied().collect();
+    map(places, title, policy, Horizontal::of_sizes(&bounded), columns)
+}
 
-    /// Columns are a name, a length, a policy and its cache size.
-    fn new(
-        places: &[Place<'_>],
-        title: String,
-        policy: &str,
-        horizontal: Horizontal,
-        columns: Vec<(String, u32, &str, Option<Size>)>,
-    ) -> Self {
-        let depths = distinct(places.iter().map(|(_, depth, _)| *depth));
-        let mut squares = Vec::new();
-        for (across, (_, length, policy, size)) in columns.iter().enumerate() {
-            for (down, depth) in depths.iter().enumerate() {
-                let panel =
-                    places.iter().find(|place| (place.0, place.1) == (*length, *depth)).map(|place| place.2);
-                let Some((panel, point)) = panel.and_then(|panel| Some((panel, panel.point(policy, *size)?)))
-                else {
-                    continue;
-                };
-                squares.push(Square {
-                    place: (across, down),
-                    found: point.estimate.value,
-                    size: *size,
-                    samples: point.samples,
-                    tooltip: tooltip(&panel.metric, point, *length, *depth),
-                });
-            }
+/// Columns are a name, a length, a policy and its cache size.
+fn map(
+    places: &[Place<'_>],
+    title: String,
+    policy: &str,
+    horizontal: Horizontal,
+    columns: Vec<(String, u32, &str, Option<Size>)>,
+) -> SquareMap {
+    let depths = distinct(places.iter().map(|(_, depth, _)| *depth));
+    let mut squares = Vec::new();
+    for (across, (_, length, policy, size)) in columns.iter().enumerate() {
+        for (down, depth) in depths.iter().enumerate() {
+            let panel = places.iter().find(|place| (place.0, place.1) == (*length, *depth)).map(|place| place.2);
+            let point = panel.and_then(|panel| Some((panel, panel.point(policy, *size)?)));
+            squares.extend(point.map(|(panel, point)| Square {
+                place: (across, down),
+                percent: point.estimate.value,
+                size: *size,
+                tooltip: tooltip(&panel.metric, point, *length, *depth),
+            }));
         }
-        let columns = columns.into_iter().map(|(name, ..)| name).collect();
-        Self { title, policy: policy.to_owned(), horizontal, columns, depths, squares }
+    }
+    SquareMap {
+        title,
+        policy: policy.to_owned(),
+        horizontal,
+        vertical: "depth (%)",
+        columns: columns.into_iter().map(|(name, ..)| name).collect(),
+        lines: depths.iter().map(u32::to_string).collect(),
+        squares,
+        narrowest: 21.0,
     }
 }
 
@@ -179,7 +139,7 @@ mod tests {
         rows.collect()
     }
 
-    fn maps(rows: &[Row]) -> NeedleMaps {
+    fn maps_of(rows: &[Row]) -> SquareMaps {
         let panels = panels(rows);
         let breakdowns = breakdown::breakdowns(&panels);
         let [parts] = &breakdowns[..] else { panic!("one breakdown expected") };
@@ -188,8 +148,8 @@ mod tests {
     }
 
     /// (column, line, percent)
-    fn squares(map: &NeedleMap) -> Vec<(usize, usize, f64)> {
-        map.squares.iter().map(|square| (square.place.0, square.place.1, square.found)).collect()
+    fn squares(map: &SquareMap) -> Vec<(usize, usize, f64)> {
+        map.squares.iter().map(|square| (square.place.0, square.place.1, square.percent)).collect()
     }
 
     #[test]
@@ -203,19 +163,19 @@ mod tests {
             found("tova", Some(64), &places(1.0, 0.0)),
             found("tova", Some(256), &places(1.0, 1.0)),
         ];
-        let maps = maps(&rows.concat());
+        let maps = maps_of(&rows.concat());
         let titles: Vec<Vec<&str>> =
             maps.rows().map(|row| row.iter().map(|map| map.title.as_str()).collect()).collect();
         assert_eq!(titles, [&["full"][..], &["tova, 64 entries", "tova, 256 entries"]]);
         let map = &maps.maps[1];
-        assert_eq!(
-            (&map.columns[..], &map.depths[..]),
-            (&["512".to_owned(), "2048".to_owned()][..], &[0, 25, 100][..])
-        );
+        assert_eq!((map.columns.join(" "), map.lines.join(" ")), ("512 2048".to_owned(), "0 25 100".to_owned()));
         // A length and depth that were not measured together have no square.
         let expected = [(0, 0, 100.0), (0, 1, 0.0), (0, 2, 100.0), (1, 0, 50.0), (1, 2, 0.0)];
         assert_eq!(squares(map), expected);
-        assert!(map.squares.iter().all(|square| square.size == Some(64.into()) && square.samples == 2));
+        assert!(
+            map.squares.iter().all(|square| square.size == Some(64.into()))
+                && maps.about.contains("of 2 texts each")
+        );
         let scene = maps.scene("T", Plain::default());
         let texts = texts(&scene);
         for text in &texts {
@@ -234,7 +194,7 @@ mod tests {
             found("tova", Some(64), &places(0.0)),
             found("tova", Some(128), &places(1.0)),
         ];
-        let maps = maps(&rows.concat());
+        let maps = maps_of(&rows.concat());
         let [window, tova] = &maps.maps[..] else { panic!("two maps expected") };
         // No column where the policy was not measured.
         assert_eq!((window.title.as_str(), window.columns.join(" ")), ("window, length 512", "64 full".into()));

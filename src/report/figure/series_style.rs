@@ -4,33 +4,36 @@
 //! takes the first free look from a place that only its name decides. Colours are Okabe and Ito's, without their yellow (too
 //! pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
 
-use indexmap::IndexSet;
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use indexmap::{IndexMap, IndexSet};
+use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
 
+use crate::report::figure::Color;
 use crate::report::series::{Panel, Schedules};
-
-pub(crate) use plotters::style::RGBColor as Color;
 
 pub(crate) const BLACK: Color = Color(0, 0, 0);
 pub(crate) const WHITE: Color = Color(255, 255, 255);
 pub(crate) const PALE: Color = Color(222, 222, 222);
 pub(crate) const GREY: Color = Color(110, 110, 110);
-/// The colours of lines. page.css has a class for each, with a shade of it for light and one for dark pages.
-pub(crate) const COLORS: [Color; 9] = [
-    Color(213, 94, 0),    // vermillion
-    Color(0, 114, 178),   // blue
-    Color(0, 158, 115),   // bluish green
-    Color(86, 180, 233),  // sky blue
-    Color(204, 121, 167), // reddish purple
-    Color(230, 159, 0),   // orange
-    Color(51, 34, 136),   // indigo
-    Color(136, 34, 85),   // wine
-    GREY,
+/// The colours of lines, by the names that `looks.json` has for them. page.css has a class for each, with a shade of it for light
+/// and one for dark pages. The last is for cut texts, random eviction and what knows the future.
+pub(crate) const COLORS: [(&str, Color); 9] = [
+    ("vermillion", Color(213, 94, 0)),
+    ("blue", Color(0, 114, 178)),
+    ("green", Color(0, 158, 115)),
+    ("sky", Color(86, 180, 233)),
+    ("purple", Color(204, 121, 167)),
+    ("orange", Color(230, 159, 0)),
+    ("indigo", Color(51, 34, 136)),
+    ("wine", Color(136, 34, 85)),
+    ("grey", GREY),
 ];
-/// The place of grey, which is for cut texts, random eviction and what knows the future.
-const GREY_AT: usize = COLORS.len() - 1;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Marker {
     Circle,
     Square,
@@ -42,66 +45,20 @@ pub(crate) enum Marker {
     Star,
 }
 
-const VERMILLION: usize = 0;
-const BLUE: usize = 1;
-const GREEN: usize = 2;
-const SKY: usize = 3;
-const PURPLE: usize = 4;
-const ORANGE: usize = 5;
-const INDIGO: usize = 6;
-const WINE: usize = 7;
-
 /// A place in [`COLORS`], and a marker.
 type Look = (usize, Marker);
 
-/// The policies of the paper's figures. They have colours of their own as long as few others are drawn.
-const PAPER: [(&str, Look); 5] = [
-    ("truncate", (GREY_AT, Marker::Cross)),
-    ("window", (SKY, Marker::Down)),
-    ("window+4", (BLUE, Marker::Square)),
-    ("h2o", (GREEN, Marker::Up)),
-    ("tova", (VERMILLION, Marker::Circle)),
-];
+/// The policies with fixed looks: the names of a colour and of a marker.
+#[derive(Deserialize)]
+struct Fixed {
+    /// Those of the paper's figures. They have colours of their own as long as few others are drawn.
+    paper: BTreeMap<String, (String, Marker)>,
+    /// The other presets and the paper's other policies. Those that are often drawn with the five above have other colours.
+    others: BTreeMap<String, (String, Marker)>,
+}
 
-/// The other presets and the paper's other policies. Those that are often drawn with the five above have other colours.
-const FIXED: [(&str, Look); 36] = [
-    ("tova-head", (PURPLE, Marker::Diamond)),
-    ("window+1", (INDIGO, Marker::Plus)),
-    ("tova+1", (ORANGE, Marker::Diamond)),
-    ("tova+4", (ORANGE, Marker::Star)),
-    ("h2o-layer", (WINE, Marker::Square)),
-    ("a2sf", (WINE, Marker::Up)),
-    ("roco", (INDIGO, Marker::Square)),
-    ("scissorhands", (SKY, Marker::Square)),
-    ("vatp", (PURPLE, Marker::Plus)),
-    ("caote", (ORANGE, Marker::Cross)),
-    ("caote-h2o", (BLUE, Marker::Diamond)),
-    ("keyformer", (VERMILLION, Marker::Diamond)),
-    ("morphkv-sum", (GREEN, Marker::Diamond)),
-    ("morphkv-max", (SKY, Marker::Star)),
-    ("keydiff", (ORANGE, Marker::Down)),
-    ("knorm", (WINE, Marker::Star)),
-    ("knorm-layer", (GREEN, Marker::Plus)),
-    ("snapkv", (PURPLE, Marker::Circle)),
-    ("pyramidkv", (PURPLE, Marker::Up)),
-    ("adakv", (PURPLE, Marker::Square)),
-    ("ada-expected", (INDIGO, Marker::Down)),
-    ("critical-adakv", (INDIGO, Marker::Cross)),
-    ("kvzip-pool", (ORANGE, Marker::Up)),
-    ("duo", (SKY, Marker::Circle)),
-    ("expected", (INDIGO, Marker::Circle)),
-    ("lagkv", (ORANGE, Marker::Square)),
-    ("criticalkv", (INDIGO, Marker::Star)),
-    ("chunkkv", (WINE, Marker::Diamond)),
-    ("kvzip", (ORANGE, Marker::Circle)),
-    ("r-kv", (WINE, Marker::Circle)),
-    ("qfilters", (SKY, Marker::Cross)),
-    ("sepllm", (GREEN, Marker::Cross)),
-    ("dropkv", (INDIGO, Marker::Up)),
-    ("random", (GREY_AT, Marker::Plus)),
-    ("clairvoyant", (GREY_AT, Marker::Star)),
-    ("clairvoyant-head", (GREY_AT, Marker::Diamond)),
-];
+static FIXED: LazyLock<Fixed> =
+    LazyLock::new(|| serde_json::from_str(include_str!("looks.json")).expect("the file is part of the program"));
 
 /// The markers of policies without a fixed look; the paper's have the last four.
 const MARKERS: [Marker; 8] = {
@@ -120,7 +77,7 @@ pub(crate) struct SeriesStyle {
 
 impl SeriesStyle {
     pub(crate) fn color(self) -> Color {
-        COLORS[self.color]
+        COLORS[self.color].1
     }
 
     /// `p3 d1`: the fourth colour, and the second series to have it, which the page draws dashed.
@@ -130,7 +87,7 @@ impl SeriesStyle {
 }
 
 /// The styles of all series of a report, in their order.
-pub(crate) struct SeriesStyles(Vec<(String, SeriesStyle)>);
+pub(crate) struct SeriesStyles(IndexMap<String, SeriesStyle>);
 
 impl SeriesStyles {
     /// The policies of panels, in the order of tables.
@@ -164,21 +121,22 @@ impl SeriesStyles {
     pub(crate) fn in_order(names: &[&str]) -> Self {
         use Marker::*;
         let markers = [Circle, Square, Up, Diamond, Down, Star, Plus, Cross];
-        let look = |at| (at % GREY_AT, markers[(at + at / GREY_AT) % markers.len()]);
+        let colors = COLORS.len() - 1;
+        let look = |at| (at % colors, markers[(at + at / colors) % markers.len()]);
         Self::with_looks(names, (0..names.len()).map(look).collect())
     }
 
     fn with_looks(names: &[&str], looks: Vec<Look>) -> Self {
-        let mut styles: Vec<(String, SeriesStyle)> = Vec::new();
+        let mut styles: IndexMap<String, SeriesStyle> = IndexMap::new();
         for (name, (color, marker)) in names.iter().zip(looks) {
-            let repeats = styles.iter().filter(|(_, style)| style.color == color).count();
-            styles.push(((*name).to_owned(), SeriesStyle { color, marker, repeats }));
+            let repeats = styles.values().filter(|style| style.color == color).count();
+            styles.insert((*name).to_owned(), SeriesStyle { color, marker, repeats });
         }
         Self(styles)
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<SeriesStyle> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, style)| *style)
+        self.0.get(name).copied()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, SeriesStyle)> {
@@ -188,18 +146,20 @@ impl SeriesStyles {
 
 /// Whether a policy is in the paper's figures; drawn last, since lines of its variants often lie under it.
 pub(crate) fn is_of_the_paper(policy: &str) -> bool {
-    PAPER.iter().any(|(name, _)| *name == policy)
+    FIXED.paper.contains_key(policy)
 }
 
 fn fixed(policy: &str) -> Option<Look> {
-    PAPER.iter().chain(&FIXED).find(|(name, _)| *name == policy).map(|(_, look)| *look)
+    let (color, marker) = FIXED.paper.get(policy).or_else(|| FIXED.others.get(policy))?;
+    Some((COLORS.iter().position(|(name, _)| name == color)?, *marker))
 }
 
 /// The looks that are not fixed, from the one that a name decides: first each of the colours that the paper's policies leave,
 /// then the same with other markers, and the paper's colours last.
 fn candidates(name: &str) -> Vec<Look> {
     let start = usize::from(Sha256::digest(name.as_bytes())[0]) % 4;
-    let looks = [PURPLE, VERMILLION].into_iter().flat_map(|first| {
+    let [vermillion, purple] = [0, 4];
+    let looks = [purple, vermillion].into_iter().flat_map(|first| {
         (0..MARKERS.len()).flat_map(move |round| {
             (start..start + 4).map(move |at| {
                 let at = at % 4;
@@ -208,7 +168,8 @@ fn candidates(name: &str) -> Vec<Look> {
             })
         })
     });
-    looks.filter(|look| PAPER.iter().chain(&FIXED).all(|(_, fixed)| fixed != look)).collect()
+    let taken: Vec<Look> = FIXED.paper.keys().chain(FIXED.others.keys()).filter_map(|name| fixed(name)).collect();
+    looks.filter(|look| !taken.contains(look)).collect()
 }
 
 impl Marker {

@@ -3,18 +3,12 @@
 
 use crate::metric::Slice;
 use crate::report::figure::{
-    Axis, Chart, Content, Figure, Horizontal, Line, NeedleMaps, Place, Reference, Scale, chart,
+    Axis, Chart, Content, Figure, Horizontal, Line, Reference, Scale, SquareMaps, chart, needle_map,
 };
 use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, Point, RUNNING, Size};
 
 /// More markers on a curve would hide it.
 const MOST_SPOTS: u64 = 24;
-const BY_DISTANCE: &str = "-by-distance";
-const BY_POSITION: &str = "-by-position";
-const BY_LENGTH_AND_DEPTH: &str = "-by-length-and-depth";
-const OVER_TEXT: &str = "-running";
-/// The ends of the names of files.
-pub(crate) const ENDS: [&str; 4] = [BY_DISTANCE, BY_POSITION, BY_LENGTH_AND_DEPTH, OVER_TEXT];
 
 /// The figure of a breakdown, beside the figure of the `whole`; `title` says what that shows. `None` for breakdowns that have no
 /// figure.
@@ -24,23 +18,23 @@ pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> 
         charts.filter(|charts| !charts.is_empty()).map(|charts| Content::Charts(vec![("linear", charts)]))
     };
     let (how, end, content) = match breakdown.by {
-        "distance" => ("by distance", BY_DISTANCE, charts(over_octaves)?),
-        "position" => ("by position", BY_POSITION, charts(over_positions)?),
-        RUNNING => ("over all tokens read so far", OVER_TEXT, charts(over_text)?),
-        LENGTH_AND_DEPTH => ("by length and depth", BY_LENGTH_AND_DEPTH, Content::Needles(needles(breakdown))),
+        "distance" => ("by distance", "by-distance", charts(over_octaves)?),
+        "position" => ("by position", "by-position", charts(over_positions)?),
+        RUNNING => ("over all tokens read so far", "running", charts(over_text)?),
+        LENGTH_AND_DEPTH => ("by length and depth", "by-length-and-depth", Content::Maps(needles(breakdown))),
         _ => return None,
     };
     let title = format!("{title}, {how}");
-    Some(Figure { stem: format!("{}{end}", whole.stem), title: title.clone(), content, subject: Some(title) })
+    Some(Figure { stem: format!("{}-{end}", whole.stem), title: title.clone(), content, subject: Some(title) })
 }
 
 /// A map for each policy and cache size.
-pub(crate) fn needles(breakdown: &Breakdown<'_>) -> NeedleMaps {
+pub(crate) fn needles(breakdown: &Breakdown<'_>) -> SquareMaps {
     let place = |&(slice, panel): &(&Slice, _)| {
         Some((u32::try_from(slice.single()?).ok()?, u32::try_from(slice.second?).ok()?, panel))
     };
-    let places: Vec<Place<'_>> = breakdown.panels.iter().filter_map(place).collect();
-    NeedleMaps::of(&places, &breakdown.policies(), &breakdown.sizes())
+    let places: Vec<needle_map::Place<'_>> = breakdown.panels.iter().filter_map(place).collect();
+    needle_map::maps(&places, &breakdown.policies(), &breakdown.sizes())
 }
 
 /// A chart over octaves at one cache size; `None` where the slices are not octaves.

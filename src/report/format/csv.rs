@@ -27,37 +27,19 @@ fn points(panels: &[Panel], schedules: &Schedules) -> String {
     // The full cache is in the panels of entries and of shares, which no column tells apart.
     let mut lines = IndexSet::new();
     for (panel, point) in panels.iter().flat_map(|panel| panel.points.iter().map(move |point| (panel, point))) {
-        let [value, low, high] = estimate(Some(point.estimate));
-        let [minus_full, minus_full_low, minus_full_high] =
-            estimate(point.to_full.as_ref().map(|to_full| to_full.shown));
-        let [nats, nats_low, nats_high] = estimate(point.to_full.as_ref().and_then(|to_full| to_full.nats));
-        let [to_ceiling, to_ceiling_low, to_ceiling_high] = estimate(point.to_ceiling);
+        let to_full = point.to_full.as_ref();
         let fields = [
-            Slice::text(panel.slice.as_ref()),
-            panel.metric.label.to_string(),
-            point.policy.clone(),
-            shown(point.cache_size),
-            value,
-            low,
-            high,
-            minus_full,
-            minus_full_low,
-            minus_full_high,
-            nats,
-            nats_low,
-            nats_high,
-            to_ceiling,
-            to_ceiling_low,
-            to_ceiling_high,
-            shown(panel.chance),
-            point.samples.to_string(),
-            panel.samples.to_string(),
-            point.clusters.to_string(),
-            point.weight.to_string(),
-            point.complete.to_string(),
-            shown(schedules.get(&point.policy).map(|(_, schedule)| schedule)),
+            &[Slice::text(panel.slice.as_ref()), panel.metric.label.to_string(), point.policy.clone()][..],
+            &[shown(point.cache_size)],
+            &estimate(Some(point.estimate)),
+            &estimate(to_full.map(|to_full| to_full.shown)),
+            &estimate(to_full.and_then(|to_full| to_full.nats)),
+            &estimate(point.to_ceiling),
+            &[shown(panel.chance), point.samples.to_string(), panel.samples.to_string()],
+            &[point.clusters.to_string(), point.weight.to_string(), point.complete.to_string()],
+            &[shown(schedules.get(&point.policy).map(|(_, schedule)| schedule))],
         ];
-        lines.insert(line(panel, fields));
+        lines.insert(line(panel, &fields));
     }
     file.extend(lines);
     file
@@ -69,25 +51,16 @@ fn pairs(panels: &[Panel]) -> String {
         "quantity,policy,against,cache_size,difference,low,high,nats,nats_low,nats_high,p,p_adjusted,samples,clusters",
     );
     for (panel, pair) in panels.iter().flat_map(|panel| panel.pairs.iter().map(move |pair| (panel, pair))) {
-        let [difference, low, high] = estimate(Some(pair.difference.shown));
-        let [nats, nats_low, nats_high] = estimate(pair.difference.nats);
+        let difference = &pair.difference;
         let fields = [
-            panel.metric.label.to_string(),
-            pair.policy.clone(),
-            pair.against.clone(),
-            pair.cache_size.to_string(),
-            difference,
-            low,
-            high,
-            nats,
-            nats_low,
-            nats_high,
-            shown(pair.p.map(|p| p.own)),
-            shown(pair.p.map(|p| p.adjusted)),
-            pair.difference.samples.to_string(),
-            pair.difference.clusters.to_string(),
+            &[panel.metric.label.to_string(), pair.policy.clone(), pair.against.clone()][..],
+            &[pair.cache_size.to_string()],
+            &estimate(Some(difference.shown)),
+            &estimate(difference.nats),
+            &[shown(pair.p.map(|p| p.own)), shown(pair.p.map(|p| p.adjusted))],
+            &[difference.samples.to_string(), difference.clusters.to_string()],
         ];
-        file += &line(panel, fields);
+        file += &line(panel, &fields);
     }
     file
 }
@@ -97,9 +70,9 @@ fn header(names: &str) -> String {
     format!("{},metric,{names}\n", SeriesKey::names().join(","))
 }
 
-fn line<const N: usize>(panel: &Panel, fields: [String; N]) -> String {
+fn line(panel: &Panel, fields: &[&[String]]) -> String {
     let key = panel.key.fields().map(|(_, value)| value);
-    let all = key.into_iter().chain([panel.metric.id.to_string()]).chain(fields);
+    let all = key.into_iter().chain([panel.metric.id.to_string()]).chain(fields.concat());
     all.map(|field| escape::csv(&field)).collect::<Vec<_>>().join(",") + "\n"
 }
 

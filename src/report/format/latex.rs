@@ -50,7 +50,7 @@ pub(super) fn render(document: &Document) -> String {
         for together in of_setting.chunks(TOGETHER) {
             for (setting, table) in together {
                 // How many claims hold is no part of a name.
-                let own = if table.has_sentences() { table.title.split(':').next() } else { None };
+                let own = if table.has_sentences { table.title.split(':').next() } else { None };
                 let own = own.unwrap_or(&table.title);
                 let words = setting.iter().flat_map(|title| title.split(" \u{B7} ")).chain([own]);
                 let slug = words.map(escape::slug).collect::<Vec<_>>().join("-");
@@ -80,7 +80,7 @@ fn float(table: &Table, title: Option<&str>, label: &str) -> String {
     );
     if !table.grid.lines.is_empty() {
         let columns = table.grid.columns.iter().map(|column| escape::latex(&column.name));
-        let (first, others) = match table.has_sentences() {
+        let (first, others) = match table.has_sentences {
             true => ("p{.3\\linewidth}", "p{.2\\linewidth}"),
             false => ("l", "r"),
         };

@@ -101,7 +101,7 @@ fn push_table(file: &mut String, table: &Table) {
     }
     if !grid.lines.is_empty() {
         let columns: Vec<String> = grid.columns.iter().map(|column| escape::markdown(&column.name)).collect();
-        let alignment = if table.has_sentences() { "---|" } else { "---:|" };
+        let alignment = if table.has_sentences { "---|" } else { "---:|" };
         *file += &format!("| {corner} | {} |\n|---|{}\n", columns.join(" | "), alignment.repeat(columns.len()));
         for line in &grid.lines {
             let cells = line.cells.iter().map(|entry| entry.as_ref().map_or_else(String::new, cell));

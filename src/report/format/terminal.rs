@@ -93,7 +93,7 @@ impl Renderer {
         let mut hidden = false;
         text += &match grid.lines.is_empty() {
             true => String::new(),
-            false if table.has_sentences() => sentences(grid),
+            false if table.has_sentences => sentences(grid),
             false => in_groups(corner, grid, self.width, self.is_short).unwrap_or_else(|| {
                 hidden = self.is_short && grid.entries().any(|entry| entry.spread.is_some());
                 if self.is_short { without_spreads(corner, grid) } else { text_under(corner, grid) }
@@ -227,15 +227,10 @@ fn marks(entry: &Entry) -> String {
 }
 
 fn without_spreads(corner: &str, grid: &Grid) -> String {
-    text_under(corner, &with_entries(grid, |entry| Entry { spread: None, ..entry.clone() }))
-}
-
-fn with_entries(grid: &Grid, change: impl Fn(&Entry) -> Entry) -> Grid {
-    let line = |line: &Line| {
-        let cells = line.cells.iter().map(|cell| cell.as_ref().map(&change)).collect();
-        Line { cells, ..line.clone() }
-    };
-    Grid { columns: grid.columns.clone(), lines: grid.lines.iter().map(line).collect() }
+    let mut shown = grid.clone();
+    let entries = shown.lines.iter_mut().flat_map(|line| line.cells.iter_mut().flatten());
+    entries.for_each(|entry| entry.spread = None);
+    text_under(corner, &shown)
 }
 
 #[cfg(test)]

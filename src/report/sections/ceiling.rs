@@ -17,10 +17,8 @@ pub(crate) fn table(panel: &Panel) -> Option<Table> {
     let line = |policy: &str| {
         let cell = |size: &Size| {
             let Estimate { value, interval } = panel.point(policy, Some(*size))?.to_ceiling?;
-            let shown = |share: f64| format!("{:.1}", 100.0 * share);
-            let spread = interval.filter(|ends| ends.low < ends.high);
-            let spread = spread.map(|ends| format!("[{}, {}]", shown(ends.low), shown(ends.high)));
-            Some(Entry { spread, ..Entry::plain(shown(value)) })
+            let share = Estimate { value, interval: interval.filter(|ends| ends.low < ends.high) };
+            Some(Entry::estimate(share, |share| format!("{:.1}", 100.0 * share)))
         };
         Line::of_policy(policy, sizes.iter().map(cell).collect())
     };

@@ -7,8 +7,7 @@ use super::setting::Setting;
 use crate::ledger::Row;
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
-use crate::report::figure::head_map::{self, HeadMap};
-use crate::report::figure::{Content, Figure, Plain};
+use crate::report::figure::{Content, Figure, SquareMaps, head_map};
 use crate::report::series::{SeriesKey, Size, label};
 
 const ABOUT: &str = "Entries of each key-value head in percent of the tokens read, in the mean over samples: where the prompt was cut, or at its end, \
@@ -40,13 +39,10 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     let figures = maps.iter().map(|(policy, sizes)| {
         let title = format!("Entries by head: {} \u{B7} {}", setting.title(), escape::plain(policy));
         let stem = format!("heads-{}-{}", escape::slugs(&setting.title()), escape::slug(policy));
-        let map = |(size, shares): &(Option<Size>, Shares)| {
-            let size = size.map_or_else(|| "any size".to_owned(), |size| size.words());
-            HeadMap { title: format!("{} with {size}", escape::plain(policy)), shares: shares.clone() }
-        };
-        let (maps, drawn): (Vec<HeadMap>, _) = (sizes.iter().map(map).collect(), title.clone());
-        let draw = move |plain: Plain| head_map::scene(&drawn, &maps, plain);
-        Block::Figure(Rc::new(Figure { stem, title, content: Content::Picture(Box::new(draw)), subject: None }))
+        let maps = sizes.iter().map(|(size, shares)| head_map::map(policy, *size, shares)).collect();
+        let about = "numbers: percent of the tokens read that a head holds".to_owned();
+        let content = Content::Maps(SquareMaps { maps, abreast: 1, about });
+        Block::Figure(Rc::new(Figure { stem, title, content, subject: None }))
     });
     let mut blocks = vec![Block::Paragraph(ABOUT.to_owned())];
     blocks.extend(figures);

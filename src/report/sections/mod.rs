@@ -2,7 +2,6 @@
 //!
 //! [`document`] is the whole report, [`summary`] the short answer for a terminal and for a pull request.
 
-mod best;
 pub(crate) mod ceiling;
 mod enough;
 mod evicted;
@@ -40,7 +39,7 @@ const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
     overview::blocks,
     setting::blocks,
     enough::of_all_settings,
-    published,
+    |report| report.published.blocks(report.results),
     |_| vec![Block::Samples],
     provenance::blocks,
 ];
@@ -60,8 +59,7 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
     values::lead,
-    best::blocks,
-    enough::of_setting,
+    enough::of_metrics,
     schedules::blocks,
     values::rest,
     ceiling::blocks,
@@ -70,7 +68,7 @@ const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
 
 /// The parts of the short answer.
 const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] =
-    &[question::blocks, setting::summary, enough::summary, kept::summary];
+    &[question::blocks, setting::summary, enough::of_unmeasured, kept::summary];
 
 /// Results with what a reader asked for, as all sections take them.
 pub(crate) struct Report<'a> {
@@ -119,7 +117,7 @@ impl<'a> Report<'a> {
             figures: by_size::figures(&panels),
             breakdowns: breakdowns(&results.panels),
             speeds: speed::all(&results.series, published),
-            kept: kept::all(results, published),
+            kept: kept::all(results),
             distances: if distances.is_empty() { Distance::usual() } else { distances.to_vec() },
             are_asked: !distances.is_empty(),
             reference: reference.map(str::to_owned),
@@ -145,9 +143,4 @@ pub(crate) fn document(report: &Report<'_>) -> Document {
 /// The short answer.
 pub(crate) fn summary(report: &Report<'_>) -> Document {
     Document { title: question::title(report), blocks: SUMMARY.iter().flat_map(|blocks| blocks(report)).collect() }
-}
-
-/// What the caller adds.
-fn published(report: &Report<'_>) -> Vec<Block> {
-    report.published.blocks(report.results)
 }

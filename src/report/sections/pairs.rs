@@ -5,6 +5,8 @@
 
 use std::collections::BTreeSet;
 
+use indexmap::IndexMap;
+
 use super::setting::Measured;
 use crate::format::capital;
 use crate::metric::{Better, Property};
@@ -111,7 +113,7 @@ fn told_apart(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>
         reference(panel, asked).filter(|_| comparisons > 0 && has_verdicts(panel.clusters))?;
     let legend = format!("outcomes among all {comparisons} comparisons (95 %, sign-flip test with max-|t|)");
     let sizes = panel.sizes();
-    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut lines: IndexMap<String, Vec<&str>> = IndexMap::new();
     for (other, pairs) in &others {
         let at = |size: Size| {
             let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
@@ -121,11 +123,7 @@ fn told_apart(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>
             let places = spans(&sizes, |size| at(size) == Some(wanted));
             (!places.is_empty()).then(|| format!("{word} at {places}"))
         });
-        let outcomes = outcomes.collect::<Vec<_>>().join("; ");
-        match lines.iter_mut().find(|(known, _)| *known == outcomes) {
-            Some((_, others)) => others.push(other),
-            None => lines.push((outcomes, vec![other])),
-        }
+        lines.entry(outcomes.collect::<Vec<_>>().join("; ")).or_default().push(other);
     }
     let line =
         |(outcomes, others): (String, Vec<&str>)| format!("{reference} against {}: {outcomes}", others.join(", "));

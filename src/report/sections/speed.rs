@@ -18,7 +18,8 @@ use crate::report::series::{AllSeries, SeriesKey, Size};
 /// Policies and sizes of one key, each with its repeats.
 pub(crate) struct Speeds {
     pub(crate) key: SeriesKey,
-    lines: Vec<Repeats>,
+    /// In order.
+    pub(crate) lines: Vec<Repeats>,
     columns: Option<PublishedColumns>,
 }
 
@@ -61,10 +62,7 @@ pub(crate) fn all(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Speeds>
                 size: *size,
                 by_metric: BTreeMap::new(),
             });
-            let quotients = sums.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight);
-            let mut quotients: Vec<f64> = quotients.collect();
-            quotients.sort_by(f64::total_cmp);
-            line.by_metric.insert((*metric).to_owned(), quotients);
+            line.by_metric.insert((*metric).to_owned(), sums.quotients());
         }
     }
     let table = |(key, lines): (SeriesKey, IndexMap<_, Repeats>)| {
@@ -112,11 +110,6 @@ impl Speeds {
     /// A median, the full cache's being 1.
     fn of_full(&self, line: &Repeats, metric: &str) -> Option<f64> {
         Some(line.median(metric)? / self.line("full", None)?.median(metric)?)
-    }
-
-    /// Policies and sizes, in order.
-    pub(crate) fn lines(&self) -> &[Repeats] {
-        &self.lines
     }
 
     pub(crate) fn line(&self, policy: &str, size: Option<Size>) -> Option<&Repeats> {

@@ -120,7 +120,7 @@ pub(crate) fn lines(policies: &[&str], columns: &[(&Panel, Option<Size>)], show:
 
 /// The policies at a size that no other is better than, as far as the panel's pairs are told apart; none where that leaves
 /// all of them.
-pub(super) fn best(panel: &Panel, size: Option<Size>) -> Vec<&str> {
+fn best(panel: &Panel, size: Option<Size>) -> Vec<&str> {
     let at_size = |point: &&Point| panel.is_choice(&point.policy) && point.cache_size == size;
     let all: Vec<&str> = panel.points.iter().filter(at_size).map(|point| point.policy.as_str()).collect();
     let worse = |pair: &Pair| match pair.outcome(panel.metric.better) {

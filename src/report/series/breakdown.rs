@@ -2,6 +2,8 @@
 //!
 //! It knows how panels of slices belong together, and which cache sizes to show.
 
+use std::collections::BTreeSet;
+
 use indexmap::IndexSet;
 
 use crate::metric::{Metric, Property, Slice};
@@ -59,13 +61,12 @@ impl Breakdown<'_> {
 
     /// The cache sizes that are smaller than a sample, spread evenly if there are too many.
     pub(crate) fn sizes(&self) -> Vec<Size> {
-        let mut sizes: Vec<Size> = self.panels.iter().flat_map(|(_, panel)| panel.sizes()).collect();
-        sizes.retain(|size| size.is_below(self.any().key.length));
-        sizes.sort_unstable();
-        sizes.dedup();
+        let length = self.any().key.length;
+        let sizes = self.panels.iter().flat_map(|(_, panel)| panel.sizes()).filter(|size| size.is_below(length));
+        let mut sizes: Vec<Size> = sizes.collect::<BTreeSet<Size>>().into_iter().collect();
         if sizes.is_empty() {
             // Only the full cache was measured; it is shown at every size.
-            sizes.push(self.any().key.length.into());
+            sizes.push(length.into());
         }
         let shown = sizes.len().min(MOST_SIZES);
         (0..shown).map(|i| sizes[(i * (sizes.len() - 1)).checked_div(shown - 1).unwrap_or(0)]).collect()

@@ -5,7 +5,7 @@ pub(crate) mod ceiling;
 pub(crate) mod distance;
 pub(crate) mod enough;
 mod unique_names;
-pub(crate) use unique_names::protected;
+pub(crate) use unique_names::definition;
 pub use unique_names::with_unique_names;
 pub(crate) mod key;
 pub(crate) mod layer_bounds;
@@ -33,6 +33,6 @@ pub(crate) use schedules::{Schedules, schedules};
 pub(crate) use show::signed;
 pub(crate) use size::Size;
 pub(crate) use sums::{
-    AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, is_shared, label,
+    AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, cell_of, is_shared, label,
     with_geometric_means,
 };

@@ -2,7 +2,6 @@
 
 use crate::metric::{Metric, Pooling};
 use crate::report::escape;
-use crate::report::statistics::Interval;
 
 impl Metric {
     /// How a pooled `sum(value) / sum(weight)` becomes the value shown, by a name that scripts can act on.
@@ -30,18 +29,8 @@ impl Metric {
         self.show_as(value, value)
     }
 
-    /// The ends of an interval, with the digits that the value in it has.
-    pub fn show_interval(&self, Interval { low, high }: Interval, value: f64) -> String {
-        format!("[{}, {}]", self.show_as(low, value), self.show_as(high, value))
-    }
-
-    /// The ends of a difference's interval, with their signs.
-    pub fn show_interval_of_difference(&self, Interval { low, high }: Interval) -> String {
-        format!("[{}, {}]", self.show_difference(low), self.show_difference(high))
-    }
-
     /// A value with as many digits as one of another size has.
-    fn show_as(&self, value: f64, like: f64) -> String {
+    pub(crate) fn show_as(&self, value: f64, like: f64) -> String {
         if !value.is_finite() {
             return if value.is_nan() { "NaN".to_owned() } else { "inf".to_owned() };
         }
@@ -58,29 +47,29 @@ impl Metric {
 
     /// A difference, with its sign.
     pub fn show_difference(&self, difference: f64) -> String {
-        let shown = self.show(difference);
-        // "-0.00" would claim a direction that the digits shown do not have.
-        match shown.strip_prefix('-') {
-            Some(digits) if digits.chars().all(|c| c == '0' || c == '.') => digits.to_owned(),
-            Some(_) => shown,
-            None if shown.chars().any(|c| ('1'..='9').contains(&c)) => format!("+{shown}"),
-            None => shown,
-        }
+        with_sign(&self.show(difference))
     }
 }
 
-/// A difference with its sign; "-0.00" would claim a direction that the digits shown do not have.
+/// A difference of so many digits, with its sign.
 pub(crate) fn signed(difference: f64, digits: usize) -> String {
-    let shown = format!("{difference:+.digits$}");
-    match shown.chars().any(|c| ('1'..='9').contains(&c)) || !difference.is_finite() {
-        true => shown,
-        false => shown.replace(['+', '-'], ""),
+    with_sign(&format!("{difference:.digits$}"))
+}
+
+/// "-0.00" would claim a direction that the digits shown do not have.
+fn with_sign(shown: &str) -> String {
+    let digits = shown.trim_start_matches('-');
+    match shown.chars().any(|c| ('1'..='9').contains(&c)) {
+        true if digits == shown => format!("+{shown}"),
+        true => shown.to_owned(),
+        false => digits.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::{Entry, Estimate, Interval};
 
     #[test]
     fn numbers_have_the_digits_they_need() {
@@ -96,9 +85,11 @@ mod tests {
         assert_eq!(perplexity.show_difference(2.37), "+2.37");
         assert_eq!(perplexity.show_difference(-0.014), "-0.01");
         assert_eq!(perplexity.show_difference(-0.004), "0.00");
-        assert_eq!(perplexity.show_interval(Interval { low: 998.4, high: 7001.2 }, 4812.27), "[998, 7001]");
-        let difference = Interval { low: -0.004, high: 0.262 };
-        assert_eq!(perplexity.show_interval_of_difference(difference), "[0.00, +0.26]");
+        let estimate = |value, low, high| Estimate { value, interval: Some(Interval { low, high }) };
+        let value = Entry::of(&perplexity, estimate(4812.27, 998.4, 7001.2));
+        assert_eq!(value.spread.as_deref(), Some("[998, 7001]"));
+        let difference = Entry::of_difference(&perplexity, estimate(0.1, -0.004, 0.262));
+        assert_eq!(difference.spread.as_deref(), Some("[0.00, +0.26]"));
         assert_eq!(Metric::of("kl_to_full").show(0.01234), "0.0123");
     }
 }

@@ -99,6 +99,16 @@ pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> b
     Ok(all)
 }
 
+/// What a policy at a size has of whole samples.
+pub(crate) fn cell_of<'s>(
+    all: &'s AllSeries<'s>,
+    key: &SeriesKey,
+    metric: &'s str,
+    (policy, size): (&'s str, Option<Size>),
+) -> Option<&'s CellSums<'s>> {
+    all.get(&(key.clone(), metric, None))?.get(&(policy.into(), size))
+}
+
 /// The same with geometric means of three metrics, such as ROUGE, from the cells that measured all three.
 pub fn with_geometric_means(mut all: AllSeries<'_>) -> AllSeries<'_> {
     for (whole, parts) in GEOMETRIC_MEANS {
@@ -235,6 +245,14 @@ impl<'a> CellSums<'a> {
             );
         }
         Ok(())
+    }
+
+    /// The number of each sample by itself, ascending.
+    pub(crate) fn quotients(&self) -> Vec<f64> {
+        let mut quotients: Vec<f64> =
+            self.samples.values().map(|sum| sum.sums.values[0] / sum.sums.weight).collect();
+        quotients.sort_by(f64::total_cmp);
+        quotients
     }
 
     /// All samples together; `None` where nothing was weighed.

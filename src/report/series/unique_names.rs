@@ -31,11 +31,11 @@ pub fn with_unique_names(mut rows: Vec<Row>) -> Vec<Row> {
 }
 
 /// What a definition of a policy is made of, at one cache size.
-fn definition(row: &Row) -> [(&'static str, String); 6] {
+pub(crate) fn definition(row: &Row) -> [(&'static str, String); 6] {
     let [keep_first, keep_recent] = protected(row);
     [
-        ("score", row.score.clone().unwrap_or_default().to_string()),
-        ("scope", row.scope.clone().unwrap_or_default().to_string()),
+        ("score", row.score.as_deref().unwrap_or("none").to_owned()),
+        ("scope", row.scope.as_deref().unwrap_or("none").to_owned()),
         ("keep_first", keep_first),
         ("keep_recent", keep_recent),
         ("budget", row.budget.as_deref().unwrap_or("uniform").to_owned()),
@@ -45,7 +45,7 @@ fn definition(row: &Row) -> [(&'static str, String); 6] {
 
 /// Protected first tokens and newest entries: numbers at one cache size, but where that is a share, of which samples have other
 /// numbers, as the policy defines them.
-pub(crate) fn protected(row: &Row) -> [String; 2] {
+fn protected(row: &Row) -> [String; 2] {
     let definition = row.definition.as_deref().filter(|_| row.cache_share.is_some()).unwrap_or_default();
     [("keep_first", row.keep_first), ("keep_recent", row.keep_recent)]
         .map(|(name, own)| setting(definition, name).unwrap_or_else(|| own.to_string()))

@@ -3,5 +3,5 @@
 pub(crate) mod interval;
 pub(crate) mod sign_test;
 
-pub(crate) use interval::{ABREAST, CONFIDENCE, ENUMERATED, Estimate, Interval, Sums, count, for_subsets};
+pub(crate) use interval::{ABREAST, CONFIDENCE, ENUMERATED, Estimate, Sums, count, for_subsets};
 pub(crate) use sign_test::{PValue, has_verdicts, smallest_p};

@@ -91,9 +91,9 @@ pub(super) fn notes(charts: &[Chart]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::ledger::Row;
+    use crate::report::Interval;
     use crate::report::figure::{Scene, SeriesStyles};
     use crate::report::fixture::{cell, panels};
-    use crate::report::statistics::Interval;
 
     /// Four books of two tokens, whose NLL is so far above the full cache's.
     fn at(policy: &str, size: Option<u32>, above: [f64; 4]) -> Vec<Row> {

@@ -9,7 +9,7 @@ use maud::{Markup, PreEscaped, html};
 use crate::format::capital;
 use crate::report::escape;
 use crate::report::figure::{
-    Chart, Content, Entry, Figure, Marker, NeedleMap, NeedleMaps, Plain, Scene, SeriesStyle, SeriesStyles, Shown,
+    Chart, Content, Entry, Figure, Marker, Plain, Scene, SeriesStyle, SeriesStyles, Shown, SquareMap, SquareMaps,
     Stroke, chart,
 };
 
@@ -22,7 +22,7 @@ const AMONG: (f64, f64) = (180.0, 105.0);
 pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
     let drawings = match &figure.content {
         Content::Charts(drawings) => drawings,
-        Content::Needles(maps) => return needle_maps(maps, &figure.title),
+        Content::Maps(maps) => return square_maps(maps, &figure.title),
         Content::Picture(draw) => return picture(&draw(Plain::default())),
     };
     let Some((_, charts)) = drawings.first() else { return html! {} };
@@ -67,7 +67,7 @@ fn one(chart: &Chart, styles: &SeriesStyles, title: &str, alone: bool) -> Markup
     }
 }
 
-fn needle_maps(maps: &NeedleMaps, title: &str) -> Markup {
+fn square_maps(maps: &SquareMaps, title: &str) -> Markup {
     html! {
         figure.figure {
             @for row in maps.rows() {
@@ -75,17 +75,17 @@ fn needle_maps(maps: &NeedleMaps, title: &str) -> Markup {
                     @for map in row {
                         div.chart {
                             p.chart-title { (map.title) }
-                            (PreEscaped(needle_map(map).inline("", &format!("{title}; {}", map.title))))
+                            (PreEscaped(square_map(map).inline("", &format!("{title}; {}", map.title))))
                         }
                     }
                 }
             }
-            figcaption { (escape::plain(title)) ". " (capital(&maps.about())) "." }
+            figcaption { (escape::plain(title)) ". " (capital(&maps.about)) "." }
         }
     }
 }
 
-fn needle_map(map: &NeedleMap) -> Scene {
+fn square_map(map: &SquareMap) -> Scene {
     let width = map.width(AMONG.0);
     let mut scene = Scene::new(&*map.title, width);
     scene.height = map.height();

@@ -17,7 +17,7 @@ pub(super) fn table(of: &Table) -> Markup {
     html! {
         div.sheet data-size=[of.size] {
             div.box tabindex="0" role="region" aria-label=(title) {
-                table.sentences[of.has_sentences()] {
+                table.sentences[of.has_sentences] {
                     caption { (title) }
                     thead {
                         tr {
@@ -32,7 +32,7 @@ pub(super) fn table(of: &Table) -> Markup {
                             tr data-policy=[line.policy.as_deref().map(escape::plain)] data-size=[line.size] {
                                 th scope="row" { span.called { (escape::plain(&line.name)) } }
                                 @for (entry, column) in line.cells.iter().zip(columns) {
-                                    @let label = of.has_sentences().then_some(&*column.name);
+                                    @let label = of.has_sentences.then_some(&*column.name);
                                     (cell(entry.as_ref(), column.size, label, of.bold))
                                 }
                             }

@@ -8,7 +8,7 @@ use super::*;
 use crate::ledger::Row;
 use crate::metric::Slice;
 use crate::report::Results;
-use crate::report::document::{Block, Cells, Entry, Grid, Line, Table};
+use crate::report::document::{Block, Entry, Grid, Line, Table};
 use crate::report::figure::series_style::COLORS;
 use crate::report::fixture::{cell, recall, table_3};
 use crate::report::sections::{self, Report};
@@ -341,32 +341,40 @@ fn samples_are_in_the_page_bit_by_bit() {
 }
 
 #[test]
-fn cells_beyond_the_budget_are_left_out_and_listed() {
-    let rows = table_3("meta/Llama", 1.0, 50);
+fn samples_beyond_the_budget_are_left_out_and_counted() {
+    let in_parts = table_3("meta/Llama", 1.0, 50).into_iter().map(|row| {
+        let slice = Some("position:0-127".into());
+        Row { slice, ..row }
+    });
+    let rows: Vec<Row> = table_3("meta/Llama", 1.0, 50).into_iter().chain(in_parts).collect();
     let results = Results::of(&rows).unwrap();
     let keys = [results.panels[0].key.clone()];
     let policies: Vec<_> =
         results.panels[0].policies().into_iter().map(|name| (name.to_owned(), String::new())).collect();
     let json = |budget| samples::json(&results.series, &keys, &policies, budget).unwrap();
     let parse = |budget| -> Value { serde_json::from_str(&json(budget)).unwrap() };
-    let whole = parse(samples::BUDGET);
-    assert_eq!(whole[0]["places"].as_array().unwrap().len(), 1 + 8 * 7);
-    let some = parse(30_000);
-    let places = some[0]["places"].as_array().unwrap();
-    assert!((2..1 + 8 * 7).contains(&places.len()), "{}", places.len());
-    // The full cache first; then a whole size before another begins, the middle one first.
-    assert_eq!(places[0][0]["policy"], "full");
-    let sizes: std::collections::BTreeSet<_> =
-        places[1..].iter().map(|place| place[0]["size"].as_u64().unwrap()).collect();
-    assert!(sizes.contains(&512) && sizes.len() <= 1 + places.len() / 8, "{sizes:?}");
-    // All samples of each.
-    for place in places {
-        let values = place[0]["values"]["0"]["v"].as_array().unwrap();
-        assert!(values.len() == 50 && values.iter().all(Value::is_number));
+    let (whole, size) = (parse(samples::BUDGET), json(samples::BUDGET).len());
+    let has_parts = |page: &Value| page[0]["columns"].as_array().unwrap().len() == 2;
+    let count = |page: &Value| page[0]["samples"].as_array().unwrap().len();
+    assert!(has_parts(&whole) && count(&whole) == 50 && whole[0]["left_out"] == Value::Array(vec![]));
+    // First the parts go, then samples.
+    let without_parts = parse(size - 1);
+    assert!(!has_parts(&without_parts) && count(&without_parts) == 50);
+    assert_eq!(without_parts[0]["left_out"], serde_json::json!(["the numbers by position"]));
+    let fewer = parse(size / 3);
+    assert!(json(size / 3).len() <= size / 3 && (1..50).contains(&count(&fewer)), "{}", count(&fewer));
+    let left_out = format!("{} of 50 samples", 50 - count(&fewer));
+    assert_eq!(fewer[0]["left_out"][0], left_out);
+    // Each with all policies.
+    for page in [whole, without_parts, fewer] {
+        let places = page[0]["places"].as_array().unwrap();
+        assert_eq!(places.len(), 1 + 8 * 7);
+        for place in places {
+            let values = place[0]["values"]["0"]["v"].as_array().unwrap();
+            assert!(values.len() == count(&page) && values.iter().all(Value::is_number));
+        }
     }
-    let left_out = some[0]["left_out"][0].as_str().unwrap();
-    assert!(left_out.contains("every policy at 256, 1024, 4096") && !left_out.contains("full"), "{left_out}");
-    assert_eq!(parse(0)[0]["places"].as_array().unwrap().len(), 0);
+    assert_eq!(count(&parse(0)), 1);
 }
 
 #[test]
@@ -374,7 +382,7 @@ fn sentences_stand_on_their_own_on_a_narrow_screen() {
     let grid =
         Grid { columns: vec!["holds".into()], lines: vec![Line::new("first", vec![Some(Entry::plain("0.25"))])] };
     let table = Table {
-        cells: Cells::Sentences,
+        has_sentences: true,
         notes: vec!["a warning".into()],
         ..Table::new("Claims <of> the paper", "What the paper says.", "claim", grid)
     };

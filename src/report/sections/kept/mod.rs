@@ -15,7 +15,7 @@ use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, KeptByPosition, Plain, Scene, heatmap, kept_by_position};
 use crate::report::published::Published;
-use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, label};
+use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, cell_of, label};
 use crate::report::statistics::Estimate;
 
 const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
@@ -24,8 +24,8 @@ const ABOUT: &str = "Steps at which a token is visible, its own included, in the
 
 /// Everything that results of one key say about which tokens are kept.
 pub(crate) struct Kept<'a> {
-    key: &'a SeriesKey,
-    title: String,
+    pub(crate) key: &'a SeriesKey,
+    pub(crate) title: String,
     /// The beginning of its figures' names.
     stem: String,
     /// Of lifetimes: the whole, and its slices.
@@ -33,7 +33,6 @@ pub(crate) struct Kept<'a> {
     /// The rows that carry a table of a sample.
     rows: Vec<&'a Row>,
     series: &'a AllSeries<'a>,
-    published: &'a dyn Published,
     /// With their sizes below a sample's length; at the others nothing is evicted, unless layers have sizes of their own.
     policies: Vec<(&'a str, Vec<Size>)>,
 }
@@ -46,7 +45,7 @@ const MOST_NAMED: usize = 4;
 const LIFETIME: &str = "lifetime";
 
 /// Of each setting that measured lifetimes.
-pub(crate) fn all<'a>(results: &'a Results<'_>, published: &'a dyn Published) -> Vec<Kept<'a>> {
+pub(crate) fn all<'a>(results: &'a Results<'_>) -> Vec<Kept<'a>> {
     let lifetimes = |panel: &&Panel| panel.metric.id == LIFETIME;
     let panels = &results.panels;
     let whole: Vec<&Panel> = panels.iter().filter(lifetimes).filter(|panel| panel.slice.is_none()).collect();
@@ -76,7 +75,6 @@ pub(crate) fn all<'a>(results: &'a Results<'_>, published: &'a dyn Published) ->
             panels: panels.iter().filter(lifetimes).filter(|panel| panel.key == *key).collect(),
             rows: tables.iter().filter(|row| SeriesKey::of(row) == key.of_rows()).copied().collect(),
             series: &results.series,
-            published,
             policies: policies.filter(|(_, sizes): &(_, Vec<Size>)| !sizes.is_empty()).collect(),
         }
     };
@@ -90,16 +88,18 @@ fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, Size)) -> bo
 }
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
-    let Some(kept) = setting.report.kept.iter().find(|kept| kept.key() == setting.key) else { return Vec::new() };
+    let Some(kept) = setting.report.kept.iter().find(|kept| kept.key == setting.key) else { return Vec::new() };
     let figures = kept.figures().into_iter().enumerate().map(|(at, figure)| match at {
         0 => Block::Figure(Rc::new(figure)),
         _ => Block::Group(Group::folded(figure.title.clone(), vec![Block::Figure(Rc::new(figure))])),
     });
-    let tables = kept.tables().into_iter().map(|table| {
+    let published = setting.report.published;
+    let tables = kept.tables(published).into_iter().map(|table| {
         let group = Group::folded(table.title.clone(), vec![Block::Table(table)]);
         Block::Group(group.of_metric(&Metric::of(LIFETIME)))
     });
-    let blocks = std::iter::once(Block::Paragraph(kept.about())).chain(figures).chain(tables).collect();
+    let about = format!("{ABOUT} {}", published.on_lifetimes()).trim_end().to_owned();
+    let blocks = std::iter::once(Block::Paragraph(about)).chain(figures).chain(tables).collect();
     vec![Block::Group(Group::open("What is kept", blocks))]
 }
 
@@ -138,19 +138,6 @@ fn show(steps: f64) -> String {
 }
 
 impl<'a> Kept<'a> {
-    /// How to read the numbers.
-    fn about(&self) -> String {
-        format!("{ABOUT} {}", self.published.on_lifetimes()).trim_end().to_owned()
-    }
-
-    pub(crate) fn key(&self) -> &'a SeriesKey {
-        self.key
-    }
-
-    pub(crate) fn title(&self) -> &str {
-        &self.title
-    }
-
     /// A policy's sizes that evict; none where it was not measured.
     pub(crate) fn sizes_of(&self, policy: &str) -> Vec<Size> {
         self.policies.iter().find(|(known, _)| *known == policy).map_or_else(Vec::new, |(_, sizes)| sizes.clone())
@@ -235,15 +222,13 @@ impl<'a> Kept<'a> {
 
     /// The tables of a policy's samples at a size, from the cell whose lifetimes are shown.
     fn rows_at(&self, policy: &str, size: Size) -> Vec<&'a Row> {
-        let series = self.series.get(&(self.key.clone(), LIFETIME, None));
-        let shown = series.and_then(|series| series.get(&(policy.into(), Some(size))));
-        let Some(sums) = shown else { return Vec::new() };
+        let Some(sums) = cell_of(self.series, self.key, LIFETIME, (policy, Some(size))) else { return Vec::new() };
         let here = |row: &&&Row| row.cell == sums.cell && label(row) == policy && Size::of(row) == Some(size);
         self.rows.iter().filter(here).copied().collect()
     }
 
-    fn tables(&self) -> Vec<Table> {
-        let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes));
+    fn tables(&self, published: &dyn Published) -> Vec<Table> {
+        let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes, published));
         let tokens = self.policies.iter().flat_map(|(policy, sizes)| {
             let size = reference(sizes);
             tokens::tables(&self.rows_at(policy, size), &format!("{policy} with {}", size.words()))
@@ -252,7 +237,7 @@ impl<'a> Kept<'a> {
     }
 
     /// A policy's table by class and tag.
-    fn kinds_of(&self, policy: &str, sizes: &[Size]) -> Table {
+    fn kinds_of(&self, policy: &str, sizes: &[Size], published: &dyn Published) -> Table {
         let size = reference(sizes);
         let columns =
             std::iter::once("tokens (%)".into()).chain(sizes.iter().copied().map(Column::of_size)).collect();
@@ -269,7 +254,7 @@ impl<'a> Kept<'a> {
         };
         let mut grid = Grid { lines: slices.iter().map(line).collect(), columns };
         let mut about = format!("Sorted by size {size}.");
-        if let Some(columns) = self.published.lifetime_columns(self.key, size, &slices) {
+        if let Some(columns) = published.lifetime_columns(self.key, size, &slices) {
             columns.append_to(&mut grid);
             about.push_str(&format!(" {}", columns.source));
         }
@@ -319,7 +304,7 @@ mod tests {
     fn kept_tokens_have_tables_and_figures() {
         let rows = [kept("tova"), kept("window")].concat();
         let results = Results::of(&rows).unwrap();
-        let all = all(&results, &());
+        let all = all(&results);
         let [kept] = &all[..] else { panic!("one setting expected") };
         let figures = kept.figures();
         let stems: Vec<&str> = figures.iter().map(|figure| figure.stem.as_str()).collect();
@@ -357,6 +342,6 @@ mod tests {
     #[test]
     fn rows_of_other_tasks_say_nothing_of_what_is_kept() {
         let rows = cell("nll", "tova", Some(8), &[("a", 1.0, 1.0)]);
-        assert!(all(&Results::of(&rows).unwrap(), &()).is_empty());
+        assert!(all(&Results::of(&rows).unwrap()).is_empty());
     }
 }
