@@ -164,7 +164,10 @@ impl DeltaShape {
     fn steps_and_decays(&self, both: &[f32]) -> [Vec<f32>; 2] {
         let per_key = self.value_heads / self.key_heads;
         let heads = || both.chunks_exact(2 * per_key);
-        [heads().flat_map(|head| &head[..per_key]).copied().collect(), heads().flat_map(|head| &head[per_key..]).copied().collect()]
+        [
+            heads().flat_map(|head| &head[..per_key]).copied().collect(),
+            heads().flat_map(|head| &head[per_key..]).copied().collect(),
+        ]
     }
 }
 
