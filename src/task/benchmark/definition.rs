@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cache::CacheYaml;
-use super::file::{DataFiles, DatasetKwargs, OneOrMore, TaskFile, files_of};
+use super::file::{DatasetKwargs, TaskFile, files_of};
 use super::filter::{FilterChain, FilterStep};
 use super::metric::{TaskMetric, metrics};
 use super::reader::{Reader, reader};
@@ -232,13 +232,8 @@ fn fewshot(file: &TaskFile) -> Result<Fewshot, ConfigError> {
 
 fn dataset(path: String, file: &TaskFile) -> Dataset {
     let DatasetKwargs { data_files, .. } = file.dataset_kwargs.clone().unwrap_or_default();
-    let list = |(split, files): (String, OneOrMore)| (split, files.all().to_vec());
-    let files = match data_files {
-        None => BTreeMap::new(),
-        Some(DataFiles::Train(files)) => BTreeMap::from([list(("train".into(), files))]),
-        Some(DataFiles::BySplit(splits)) => splits.into_iter().map(list).collect(),
-    };
-    Dataset { path, name: file.dataset_name.as_ref().map(super::python::str), files }
+    let name = file.dataset_name.as_ref().map(super::python::str);
+    Dataset { path, name, files: data_files.unwrap_or_default().0 }
 }
 
 fn generation(file: &TaskFile, delimiter: &str, chat_template: bool) -> Result<GenerationConfig, ConfigError> {

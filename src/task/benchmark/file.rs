@@ -86,18 +86,17 @@ pub struct TaskFile {
 
 /// One text, or several.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a text or a list of texts")]
-pub enum OneOrMore {
-    One(String),
-    More(Vec<String>),
-}
+#[serde(try_from = "Value")]
+#[schemars(with = "Value")]
+pub struct OneOrMore(pub Vec<String>);
 
-impl OneOrMore {
-    pub fn all(&self) -> &[String] {
-        match self {
-            OneOrMore::One(text) => std::slice::from_ref(text),
-            OneOrMore::More(texts) => texts,
-        }
+impl TryFrom<Value> for OneOrMore {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<OneOrMore, &'static str> {
+        let all = if let Value::Array(values) = value { values } else { vec![value] };
+        let texts = all.iter().map(|value| value.as_str().map(str::to_owned)).collect::<Option<_>>();
+        texts.map(OneOrMore).ok_or("a text or a list of texts was expected")
     }
 }
 
@@ -114,12 +113,23 @@ pub struct DatasetKwargs {
     pub revision: Option<Value>,
 }
 
-/// Files without a split are those of `train`, as `datasets` has it.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a file, a list of files, or files by split")]
-pub enum DataFiles {
-    Train(OneOrMore),
-    BySplit(BTreeMap<String, OneOrMore>),
+/// Files by split: a file or a list each. Files without a split are those of `train`, as `datasets` has it.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(try_from = "Value")]
+#[schemars(with = "Value")]
+pub struct DataFiles(pub BTreeMap<String, Vec<String>>);
+
+impl TryFrom<Value> for DataFiles {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<DataFiles, &'static str> {
+        let splits = match value {
+            Value::Object(splits) => splits.into_iter().collect(),
+            files => vec![("train".to_owned(), files)],
+        };
+        let files = splits.into_iter().map(|(split, files)| Ok((split, OneOrMore::try_from(files)?.0)));
+        files.collect::<Result<_, _>>().map(DataFiles)
+    }
 }
 
 /// How examples are chosen.
@@ -232,7 +242,7 @@ impl TaskFile {
     /// Whether a group means this task by a name: its own or a tag.
     pub fn is_called(&self, name: &str) -> bool {
         let is_own = self.task.as_ref().is_some_and(|task| task.as_str() == Some(name));
-        is_own || self.tag.as_ref().is_some_and(|tags| tags.all().iter().any(|tag| tag == name))
+        is_own || self.tag.as_ref().is_some_and(|tags| tags.0.iter().any(|tag| tag == name))
     }
 }
 
@@ -265,7 +275,7 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Resul
         return refuse(place("unsafe_code"), message, "choose another task");
     }
     let mut written = Written::new();
-    for name in include.iter().flat_map(OneOrMore::all) {
+    for name in include.iter().flat_map(|files| &files.0) {
         if depth == 0 {
             return refuse(place("include"), "these files include each other".into(), "remove an `include`");
         }

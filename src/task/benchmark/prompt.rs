@@ -156,12 +156,12 @@ impl<'a> Prompts<'a> {
     }
 
     fn text(&self, row: &Value) -> Result<String> {
-        let value = match &self.definition.text {
-            Field::Fixed(value) => value.clone(),
-            Field::Text(template) => self.value(template, row)?,
+        let (value, is_column) = match &self.definition.text {
+            Field::Fixed(value) => (value.clone(), false),
+            Field::Text(template) => (self.value(template, row)?, self.is_column(template)),
         };
         match value {
-            Value::String(text) if self.definition.choices.is_none() || !is_digits(&text) => Ok(text),
+            Value::String(text) if is_column || self.definition.choices.is_none() || !is_digits(&text) => Ok(text),
             // In the harness it is the index of the choice that is right before the target.
             Value::String(_) | Value::Number(_) => bail!("{value} is a number, and prompts are not chosen here"),
             other => bail!("{} is no text", python::repr(&other)),
