@@ -1,22 +1,22 @@
-//! How much cache is enough, as a table: what `enough` finds for each policy, panel and distance.
+//! How much cache is enough, as a table and in lines: what `enough` finds for each policy, panel and distance.
+
+use std::collections::BTreeMap;
 
 use indexmap::IndexSet;
 
 use super::Report;
-use super::setting::{Measured, Setting};
-use super::values::POLICY;
-use crate::report::document::{Block, Column, Entry, Grid, Line, Section, Table};
+use super::setting::Measured;
+use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Section, Table};
 use crate::report::series::{Distance, Enough, Limit, Panel, SeriesKey, Size, enough::enough, not_stated};
 
 /// Of the setting's metrics, after the first of them.
-pub(super) fn of_metrics(measured: &Measured<'_>) -> Vec<Block> {
-    let table = if measured.is_first { of_setting(measured.setting) } else { None };
-    table.map(Block::Table).into_iter().collect()
-}
-
-pub(super) fn of_setting(setting: &Setting<'_>) -> Option<Table> {
+pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
+    let (setting, report) = (measured.setting, measured.setting.report);
+    if !measured.is_first {
+        return Vec::new();
+    }
     let panels: Vec<Panel> = setting.panels.iter().map(|panel| (*panel).clone()).collect();
-    table(&panels, &setting.report.keys, &answers(&panels, &setting.report.distances))
+    table(&panels, &report.keys, &answers(&panels, &report.distances)).map(Block::Table).into_iter().collect()
 }
 
 /// Of all settings together, where several have an answer; and the distances asked for that nothing was measured in.
@@ -28,11 +28,17 @@ pub(super) fn of_all_settings(report: &Report<'_>) -> Vec<Block> {
     Section::of("All settings together", blocks).into_iter().collect()
 }
 
-/// The distances asked for that nothing was measured in.
-pub(super) fn of_unmeasured(report: &Report<'_>) -> Vec<Block> {
+/// In a line for each setting and distance.
+pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
+    let lines = in_short(&report.panels, &report.keys, &report.distances);
+    let lines = (!lines.is_empty()).then(|| Block::Group(Group::open(TITLE, vec![Block::List(lines)])));
+    lines.into_iter().chain(of_unmeasured(report)).collect()
+}
+
+fn of_unmeasured(report: &Report<'_>) -> Option<Block> {
     let asked = if report.are_asked { &report.distances[..] } else { &[] };
     let notes = unmeasured(&report.panels, asked);
-    if notes.is_empty() { Vec::new() } else { vec![Block::List(notes)] }
+    (!notes.is_empty()).then_some(Block::List(notes))
 }
 
 /// What was asked of a panel: within how much of the full cache.
@@ -71,6 +77,11 @@ fn answers<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Answer<'p>
     wanted(panels, distances).into_iter().map(answer).filter(|answer| !answer.found.is_empty()).collect()
 }
 
+/// Whether titles must say what a panel is of.
+fn are_several(panels: &[Panel]) -> bool {
+    panels.iter().any(|panel| panel.key != panels[0].key)
+}
+
 impl Answer<'_> {
     /// Whether sizes are stated that have intervals.
     fn has_intervals(&self) -> bool {
@@ -98,8 +109,11 @@ impl Answer<'_> {
         }
         let number = found.size().map(|size| with_share(size, self.panel.length));
         Some(Entry {
-            number: number.unwrap_or_else(|| "no measured size".to_owned()),
-            spread: found.not_excluded.as_ref().map(|sizes| format!("[{}]", sizes.words())),
+            number: number.unwrap_or_else(|| "no measured size is enough".to_owned()),
+            spread: found.not_excluded.as_ref().map(|sizes| match sizes.words() {
+                Some(sizes) => format!("not excluded: {sizes}"),
+                None => "all sizes excluded".to_owned(),
+            }),
             bold: self.panel.is_choice(policy) && found.size().is_some() && found.size() == self.best(),
             partial: found.measured.is_some_and(|point| !point.complete),
         })
@@ -112,46 +126,62 @@ impl Answer<'_> {
         let best = sizes.iter().copied().flatten().min();
         best.filter(|_| sizes.iter().any(|size| *size != best))
     }
+
+    /// Sizes ascending, each with the policies for which it is enough; those without any come last.
+    fn by_size(&self) -> String {
+        let mut by_size: BTreeMap<(bool, Option<Size>), Vec<String>> = BTreeMap::new();
+        for (policy, found) in &self.found {
+            let sizes =
+                found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
+            let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
+            let place = (found.size().is_none(), found.size());
+            by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
+        }
+        let each = by_size.into_iter().map(|((_, size), policies)| match size {
+            None => format!("no measured size for {}", policies.join(", ")),
+            Some(size) => format!("{} for {}", with_share(size, self.panel.length), policies.join(", ")),
+        });
+        each.collect::<Vec<_>>().join("; ")
+    }
 }
 
 /// The table of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
 /// of the distances.
 fn table(panels: &[Panel], keys: &[SeriesKey], answers: &[Answer<'_>]) -> Option<Table> {
-    // Then names must say what a panel is of.
-    let are_several = panels.iter().any(|panel| panel.key != panels[0].key);
     let policies: IndexSet<&str> =
         answers.iter().flat_map(|answer| answer.found.iter().map(|(policy, _)| *policy)).collect();
-    let (mut columns, mut notes) = (Vec::new(), IndexSet::new());
+    let (mut lines, mut notes) = (Vec::new(), IndexSet::new());
     for answer in answers {
         let title = answer.panel.key.title(keys);
-        let titled = |text: String| if are_several { format!("{title}: {text}") } else { text };
-        let name = match are_several {
+        let titled = |text: String| if are_several(panels) { format!("{title}: {text}") } else { text };
+        let name = match are_several(panels) {
             true => format!("{} \u{B7} {title}", answer.distance),
             false => answer.distance.clone(),
         };
         match &answer.not_stated {
             Some(why) => notes.extend([format!("{name}: not stated, because {why}")]),
-            // The table of values says what few clusters mean.
-            None => notes.extend(answer.without_intervals().map(titled)),
+            None => {
+                // The table of values says what few clusters mean.
+                notes.extend(answer.without_intervals().map(titled));
+            }
         }
-        columns.push(Column::from(name));
+        lines.push(Line::new(name, policies.iter().map(|policy| answer.entry(policy)).collect()));
     }
-    let line = |policy: &str| Line::of_policy(policy, answers.iter().map(|answer| answer.entry(policy)).collect());
     let about_intervals = if answers.iter().any(Answer::has_intervals) { ABOUT_INTERVALS } else { "" };
-    let grid = Grid { columns, lines: policies.into_iter().map(line).collect() };
+    let grid = Grid { columns: policies.into_iter().map(Column::from).collect(), lines };
     (!grid.lines.is_empty()).then(|| Table {
         bold: "smallest",
         notes: notes.into_iter().collect(),
-        ..Table::new(TITLE, format!("{ABOUT}{about_intervals}"), POLICY, grid)
+        ..Table::new(TITLE, format!("{ABOUT}{about_intervals}"), "within", grid)
     })
 }
 
 const TITLE: &str = "How much cache is enough";
 const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
                      cache, as do all larger ones; of a number of entries also its share of the sample's length. The \
-                     smallest of each column is bold.";
-const ABOUT_INTERVALS: &str = " In brackets are the measured sizes that could be the smallest that is enough, as far as the \
-                               paired 95 % interval of each loss says.";
+                     smallest of each line is bold.";
+const ABOUT_INTERVALS: &str = " Sizes that are not excluded could be the smallest that is enough, as far as the paired 95 % \
+                               interval of each loss says.";
 
 /// The distances within which nothing was measured, a sentence each.
 fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
@@ -162,6 +192,26 @@ fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
         format!("within {}{unit}: no metric with this unit was measured beside a full cache", distance.amount)
     };
     missing.map(note).collect()
+}
+
+/// One line for each panel and distance; where sizes that are not excluded are in brackets, a last line says so.
+fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
+    let answers = answers(panels, distances);
+    let line = |answer: &Answer<'_>| {
+        let title = match are_several(panels) {
+            true => format!(" \u{B7} {}", answer.panel.key.title(keys)),
+            false => String::new(),
+        };
+        let sizes = match (&answer.not_stated, answer.without_intervals()) {
+            (Some(why), _) => format!("not stated, because {why}"),
+            (None, Some(without)) => format!("{}; {without}", answer.by_size()),
+            (None, None) => answer.by_size(),
+        };
+        format!("at most {} from full{title}: {sizes}", answer.distance)
+    };
+    let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
+    let brackets = answers.iter().any(Answer::has_intervals).then(|| brackets.to_owned());
+    answers.iter().map(line).chain(brackets).collect()
 }
 
 /// A size and, where it is in entries and the samples have one length, its share of that.
@@ -194,19 +244,20 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// By policy, what stands in the only column.
-    fn in_column(table: &Table) -> Vec<(&str, &str, Option<&str>)> {
-        assert_eq!(table.grid.columns.len(), 1);
-        let answers = table.grid.lines.iter().map(|line| (&*line.name, line.cells[0].as_ref().unwrap()));
-        answers.map(|(policy, entry)| (policy, &*entry.number, entry.spread.as_deref())).collect()
+    /// By policy, what stands in the only line.
+    fn in_line(table: &Table) -> Vec<(&str, &str, Option<&str>)> {
+        let [line] = &table.grid.lines[..] else { panic!("one line expected") };
+        let cells = line.cells.iter().map(|cell| cell.as_ref().unwrap());
+        let answers = table.grid.columns.iter().zip(cells);
+        answers.map(|(policy, entry)| (&*policy.name, &*entry.number, entry.spread.as_deref())).collect()
     }
 
     /// The sizes of a table like the paper's, whose perplexities are multiplied.
     fn like_the_paper(scale: f64, asked: &[Distance]) -> (String, Vec<(String, String)>) {
         let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", scale, 100));
         let table = table_of(&panels, &[panels[0].key.clone()], asked).unwrap();
-        let found = in_column(&table).into_iter().map(|(policy, size, _)| (policy.to_owned(), size.to_owned()));
-        (table.grid.columns[0].name.clone(), found.collect())
+        let found = in_line(&table).into_iter().map(|(policy, size, _)| (policy.to_owned(), size.to_owned()));
+        (table.grid.lines[0].name.clone(), found.collect())
     }
 
     fn named<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {
@@ -251,29 +302,39 @@ mod tests {
     }
 
     #[test]
-    fn brackets_have_the_sizes_that_are_not_excluded() {
+    fn a_line_names_sizes_and_those_not_excluded() {
         let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 100);
         let all = panels(&rows);
         let keys = [all[0].key.clone()];
         let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        let bold = table.grid.entries().filter(|entry| entry.bold).count();
+        let bold = table.grid.lines[0].cells.iter().flatten().filter(|entry| entry.bold).count();
         assert_eq!(bold, 2, "tova and tova+4");
         // A hundred books that lose between 0.75 and 1.25 of the mean: its interval is narrower than from one size to the next.
-        let tova = in_column(&table)[6];
-        assert_eq!(tova, ("tova", "512 (1/8)", Some("[512]")));
+        let tova = in_line(&table)[6];
+        assert_eq!(tova, ("tova", "512 (1/8)", Some("not excluded: 512")));
+        let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
+        assert_eq!(
+            in_short(&all, &keys, &Distance::usual()),
+            [
+                "at most 0.0544 nats (0.40 PPL here) from full: 512 (1/8) for tova [512], tova+4 [512]; 1024 (1/4) for \
+                 window+1 [1024], window+4 [1024], h2o [1024], tova-head [1024]; 2048 (1/2) for truncate [2048]; \
+                 4096 (whole text) for window [4096]",
+                brackets
+            ]
+        );
         let small = |row: &Row| row.policy == "window" && row.cache_size < Some(4096);
         let window: Vec<Row> = rows.into_iter().filter(|row| row.policy == "full" || small(row)).collect();
-        let table = table_of(&panels(&window), &keys, &Distance::usual()).unwrap();
-        assert_eq!(in_column(&table), [("window", "no measured size", Some("[none]"))]);
+        let expected = "at most 0.0544 nats (0.40 PPL here) from full: no measured size for window [none]";
+        assert_eq!(in_short(&panels(&window), &keys, &Distance::usual()), [expected, brackets]);
     }
 
     #[test]
-    fn several_keys_are_named_in_their_columns() {
+    fn several_keys_are_named_in_their_lines() {
         let both = [table_3("a/one", 1.0, 20), table_3("b/two", 1.0, 20)].concat();
         let panels = panels(&both);
         let keys = [panels[0].key.clone(), panels[1].key.clone()];
         let table = table_of(&panels, &keys, &Distance::usual()).unwrap();
-        let names: Vec<&str> = table.grid.columns.iter().map(|column| column.name.as_str()).collect();
+        let names: Vec<&str> = table.grid.lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(
             names,
             ["0.0544 nats (0.40 PPL here) · one · pg19", "0.0544 nats (0.40 PPL here) · two · pg19"]
@@ -296,9 +357,11 @@ mod tests {
         let all = panels(&answered(&[80.0; 2], &[79.5, 80.0], &[5.0; 2]));
         let keys = [all[0].key.clone()];
         let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        assert_eq!(in_column(&table), [("tova", "512 (51.2 %)", None)]);
+        assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", None)]);
         let [unknown] = &table.notes[..] else { panic!("one note expected: {:?}", table.notes) };
-        assert!(unknown.contains("is not known") && !table.about.contains("brackets"), "{table:?}");
+        assert!(unknown.contains("is not known") && !table.about.contains("excluded"), "{table:?}");
+        let [line] = &in_short(&all, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert!(line.contains("512 (51.2 %) for tova; ") && line.contains(unknown), "{line}");
     }
 
     #[test]
@@ -306,14 +369,16 @@ mod tests {
         let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[12.0, 5.0, 5.0, 5.0]));
         let keys = [all[0].key.clone()];
         let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        assert_eq!(in_column(&table), [("tova", "not stated", None)]);
+        assert_eq!(in_line(&table), [("tova", "not stated", None)]);
         let why = "full (11.00) is not above the commonest answer (6.75) at 95 %: the difference is +4.25 [-1.00, +6.00]";
         assert_eq!(table.notes, [format!("1 F1: not stated, because {why}")]);
-        assert!(!table.about.contains("brackets"), "{}", table.about);
+        assert!(!table.about.contains("excluded"), "{}", table.about);
+        let line = format!("at most 1 F1 from full: not stated, because {why}");
+        assert_eq!(in_short(&all, &keys, &Distance::usual()), [line]);
         // Clearly above it, the size is stated.
         let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[5.0; 4]));
         let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        assert_eq!(in_column(&table), [("tova", "512 (51.2 %)", Some("[512]"))]);
+        assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", Some("not excluded: 512"))]);
         assert!(table.notes.is_empty(), "{:?}", table.notes);
     }
 
@@ -355,7 +420,7 @@ mod tests {
         let panels = panels(&table_3("m", 1.0, 10));
         let asked = [distance("1f1"), distance("0.4ppl")];
         let keys = [panels[0].key.clone()];
-        assert_eq!(table_of(&panels, &keys, &asked).unwrap().grid.columns.len(), 1);
+        assert_eq!(table_of(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
         let [note] = &unmeasured(&panels, &asked)[..] else { panic!("one note expected") };
         assert!(note.starts_with("within 1f1: no metric"), "{note}");
         assert!(table_of(&[], &[], &asked).is_none() && table_of(&panels, &keys, &asked[..1]).is_none());

@@ -59,7 +59,7 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
     values::lead,
-    enough::of_metrics,
+    enough::of_setting,
     schedules::blocks,
     values::rest,
     ceiling::blocks,
@@ -68,7 +68,7 @@ const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
 
 /// The parts of the short answer.
 const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] =
-    &[question::blocks, setting::summary, enough::of_unmeasured, kept::summary];
+    &[question::blocks, setting::summary, enough::summary, kept::summary];
 
 /// Results with what a reader asked for, as all sections take them.
 pub(crate) struct Report<'a> {

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{METRIC, Report, SETTING, enough, pairs, slices, speed, values};
+use super::{METRIC, Report, SETTING, pairs, slices, speed, values};
 use crate::format::capital;
 use crate::metric::Property;
 use crate::report::document::{Block, Fact, Group, Section, Table};
@@ -85,16 +85,13 @@ pub(super) fn facts(setting: &Setting<'_>) -> Vec<Block> {
     vec![Block::Group(Group::folded("All settings of these numbers", vec![Block::Facts(facts)]))]
 }
 
-/// Of each setting the table of its first metric, or of a timing its one table, and how much cache is enough.
+/// Of each setting the table of its first metric, or of a timing its one table.
 pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
     let of_setting = |setting: Setting<'_>| {
         let first = speed::table(&setting).or_else(|| values::headline(setting.panels[0]).into_iter().next());
-        let titled = |table: Table| {
-            Block::Table(Table { title: format!("{} \u{B7} {}", table.title, setting.title()), ..table })
-        };
-        let outcomes = pairs::outcomes(setting.panels[0], report.reference.as_deref());
-        let enough = enough::of_setting(&setting).map(titled);
-        first.map(titled).into_iter().chain(outcomes).chain(enough).collect::<Vec<_>>()
+        let title = |table: Table| Table { title: format!("{} \u{B7} {}", table.title, setting.title()), ..table };
+        let table = first.map(|table| Block::Table(title(table)));
+        table.into_iter().chain(pairs::outcomes(setting.panels[0], report.reference.as_deref()))
     };
     Setting::all(report).filter(|setting| !setting.panels.is_empty()).flat_map(of_setting).collect()
 }

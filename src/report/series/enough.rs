@@ -23,14 +23,14 @@ pub(crate) struct Sizes {
 }
 
 impl Sizes {
-    /// `128 to 512`.
-    pub(crate) fn words(&self) -> String {
-        match (self.from, self.to) {
-            (None, _) => "none".to_owned(),
-            (Some(from), None) => format!("{from} or more"),
-            (Some(from), Some(to)) if to == from => from.to_string(),
-            (Some(from), Some(to)) => format!("{from} to {to}"),
-        }
+    /// `128 to 512`; `None` where all are excluded.
+    pub(crate) fn words(&self) -> Option<String> {
+        let from = self.from?;
+        Some(match self.to {
+            None => format!("{from} or more"),
+            Some(to) if to == from => from.to_string(),
+            Some(to) => format!("{from} to {to}"),
+        })
     }
 }
 
@@ -112,7 +112,10 @@ mod tests {
     /// The smallest measured size within a distance, and the sizes not excluded where there are intervals.
     fn found(panel: &Panel, distance: &str) -> (Option<u32>, Option<String>) {
         let found = enough(panel, "tova", limit(panel, distance)).unwrap();
-        (found.size().and_then(Size::entries), found.not_excluded.map(|sizes| sizes.words()))
+        (
+            found.size().and_then(Size::entries),
+            found.not_excluded.map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned())),
+        )
     }
 
     fn sizes(measured: Option<u32>, not_excluded: &str) -> (Option<u32>, Option<String>) {
@@ -151,7 +154,7 @@ mod tests {
         let panels = panels(&[full, at(0.5, 0.5), at(0.25, 0.75), at(0.125, 2.0)].concat());
         let found = enough(&panels[0], "tova", limit(&panels[0], "1f1")).unwrap();
         assert_eq!(found.size(), Some(Size::Share(2500)));
-        assert_eq!(found.not_excluded.unwrap().words(), "25%");
+        assert_eq!(found.not_excluded.unwrap().words().as_deref(), Some("25%"));
     }
 
     #[test]
