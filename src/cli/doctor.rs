@@ -86,7 +86,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             findings.extend(attention(&device));
             findings.push(machine(&device, threads));
         }
-        Err(error) => findings.push(ok("device", one_line(&error)).problem("choose another with --device")),
+        Err(error) => {
+            let device = format!("{}: {}", arguments.machine.device, one_line(&error));
+            findings.push(ok("device", device).problem("choose another with --device"));
+        }
     }
     let [f32, fast] = [Arithmetic::F32, Arithmetic::Fast].map(|arithmetic| matrix_rate(threads, arithmetic));
     let (f32, fast, threads) = (f32? / 1e9, fast? / 1e9, counted(threads, "thread"));
