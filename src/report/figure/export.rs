@@ -3,6 +3,8 @@
 //! Both know the embedded font only, so that files are the same on every machine; the text of a PDF can be searched.
 //! There is no date in a file, and no identifier.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -19,18 +21,29 @@ const USVG_PIXELS: f32 = 96.0;
 impl Scene {
     /// A PNG file of 300 pixels per inch.
     pub fn png(&self) -> Result<Vec<u8>> {
-        self.pixels(2)?.encode_png().context("encoding the PNG")
+        let (width, height, rgb) = self.pixels(2)?;
+        let mut bytes = Vec::new();
+        let mut encoder = png::Encoder::new(&mut bytes, width, height);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.set_depth(png::BitDepth::Eight);
+        // Most of a figure is white: the pixel beside another predicts it well.
+        encoder.set_adaptive_filter(png::AdaptiveFilterType::Adaptive);
+        let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&rgb));
+        written.context("encoding the PNG")?;
+        Ok(bytes)
     }
 
-    /// Pixels of so many units of the figure each. The background is opaque, and so are all of them.
-    fn pixels(&self, units: u32) -> Result<Pixmap> {
+    /// Width, height and pixels of three bytes, each of so many units of the figure.
+    fn pixels(&self, units: u32) -> Result<(u32, u32, Vec<u8>)> {
         let tree = self.tree()?;
         let (width, height) = self.size();
         let (width, height) = (width / units, height / units);
         let mut pixels = Pixmap::new(width, height).ok_or_else(|| anyhow!("a picture of {width} x {height}"))?;
         let (across, down) = (width as f32 / tree.size().width(), height as f32 / tree.size().height());
         resvg::render(&tree, Transform::from_scale(across, down), &mut pixels.as_mut());
-        Ok(pixels)
+        // The background is opaque, so colours without alpha are all there is.
+        let rgb = pixels.data().chunks_exact(4).flat_map(|pixel| &pixel[..3]).copied().collect();
+        Ok((width, height, rgb))
     }
 
     /// Figures of one size as an animated PNG of 120 pixels per inch, which repeats. The last is shown for two seconds, those before
@@ -38,26 +51,30 @@ impl Scene {
     pub fn animated_png(frames: &[Scene], seconds: f64) -> Result<Vec<u8>> {
         const PIXEL: u32 = 5;
         let pictures = frames.iter().map(|scene| scene.pixels(PIXEL)).collect::<Result<Vec<_>>>()?;
-        let first = pictures.first().context("an animation has at least one frame")?;
+        let (width, height, _) = pictures.first().context("an animation has at least one frame")?;
+        let colors = Colors::of(pictures.iter().map(|(_, _, rgb)| &rgb[..]));
         let mut bytes = Vec::new();
-        let mut encoder = png::Encoder::new(&mut bytes, first.width(), first.height());
-        encoder.set_color(png::ColorType::Rgba);
+        let mut encoder = png::Encoder::new(&mut bytes, *width, *height);
+        encoder.set_color(png::ColorType::Indexed);
         encoder.set_depth(png::BitDepth::Eight);
+        encoder.set_palette(colors.palette.concat());
+        // The first colour is none: what a frame leaves as it was.
+        encoder.set_trns(vec![0]);
         encoder.set_compression(png::Compression::Best);
         encoder.set_animated(frames.len() as u32, 0)?;
         let delay = |seconds: f64| (seconds * 1000.0).round().clamp(1.0, 60_000.0) as u16;
         encoder.set_frame_delay(delay(seconds / frames.len() as f64), 1000)?;
         let mut writer = encoder.write_header()?;
-        let mut before: Option<&Pixmap> = None;
-        for (at, picture) in pictures.iter().enumerate() {
+        let mut before: Option<&[u8]> = None;
+        for (at, (_, _, rgb)) in pictures.iter().enumerate() {
             if at > 0 {
                 writer.set_blend_op(png::BlendOp::Over)?;
             }
             if at + 1 == pictures.len() {
                 writer.set_frame_delay(2000, 1000)?;
             }
-            writer.write_image_data(&changed(picture, before))?;
-            before = Some(picture);
+            writer.write_image_data(&colors.indices(rgb, before))?;
+            before = Some(rgb);
         }
         writer.finish()?;
         Ok(bytes)
@@ -82,15 +99,42 @@ impl Scene {
     }
 }
 
-/// The pixels of a frame, transparent where they are as before.
-fn changed(frame: &Pixmap, before: Option<&Pixmap>) -> Vec<u8> {
-    let mut pixels = frame.data().as_chunks::<4>().0.to_vec();
-    for (pixel, old) in pixels.iter_mut().zip(before.iter().flat_map(|before| before.data().as_chunks::<4>().0)) {
-        if pixel == old {
-            *pixel = [0; 4];
+/// At most 255 colours that stand for those of several pictures.
+struct Colors {
+    /// The first is none of a picture.
+    palette: Vec<[u8; 3]>,
+    /// The place of each colour's nearest in the palette.
+    places: HashMap<[u8; 3], u8>,
+}
+
+impl Colors {
+    fn of<'a>(pictures: impl Iterator<Item = &'a [u8]>) -> Colors {
+        let mut counts: HashMap<[u8; 3], usize> = HashMap::new();
+        for pixel in pictures.flat_map(|rgb| rgb.as_chunks::<3>().0) {
+            *counts.entry(*pixel).or_default() += 1;
         }
+        let mut order: Vec<_> = counts.iter().map(|(color, count)| (Reverse(*count), *color)).collect();
+        order.sort_unstable();
+        let mut palette = vec![[0; 3]];
+        palette.extend(order.iter().take(255).map(|(_, color)| *color));
+        let distance =
+            |a: &[u8; 3], b: &[u8; 3]| -> u32 { (0..3).map(|at| u32::from(a[at].abs_diff(b[at])).pow(2)).sum() };
+        let nearest =
+            |color: &[u8; 3]| (1..palette.len()).min_by_key(|at| distance(color, &palette[*at])).unwrap_or(1);
+        let places = counts.keys().map(|color| (*color, nearest(color) as u8)).collect();
+        Colors { palette, places }
     }
-    pixels.concat()
+
+    /// The places of a picture's pixels, none where they are as before.
+    fn indices(&self, rgb: &[u8], before: Option<&[u8]>) -> Vec<u8> {
+        let pixels = rgb.as_chunks::<3>().0;
+        let before = before.map(|before| before.as_chunks::<3>().0);
+        let of = |(at, pixel): (usize, &[u8; 3])| match before {
+            Some(before) if before[at] == *pixel => 0,
+            _ => self.places[pixel],
+        };
+        pixels.iter().enumerate().map(of).collect()
+    }
 }
 
 /// The PDF with its lists of resources sorted, which svg2pdf writes in the order of a hash map, so another each time. Lines
@@ -133,7 +177,7 @@ mod tests {
         let mut pixels = vec![0; reader.output_buffer_size()];
         let info = reader.next_frame(&mut pixels).unwrap();
         assert_eq!((info.width, info.height), (300, 150));
-        let at = |x: usize, y: usize| pixels[(y * 300 + x) * 4];
+        let at = |x: usize, y: usize| pixels[(y * 300 + x) * 3];
         assert_eq!((at(25, 25), at(60, 25)), (0, 255));
         assert_eq!([at(201, 25), at(249, 48), at(251, 1), at(298, 25)], [100, 100, 200, 200]);
         // Letters are within 20 points of the middle, and nowhere else at their height.
@@ -153,19 +197,21 @@ mod tests {
             second
         };
         let file = Scene::animated_png(&[scene(), second(), scene()], 1.0).unwrap();
-        let mut reader = png::Decoder::new(&file[..]).read_info().unwrap();
+        let mut decoder = png::Decoder::new(&file[..]);
+        decoder.set_transformations(png::Transformations::EXPAND);
+        let mut reader = decoder.read_info().unwrap();
         assert_eq!(reader.info().animation_control.unwrap().num_frames, 3);
         let mut canvas = Vec::new();
         for expected in [scene(), second(), scene()] {
             let mut pixels = vec![0; reader.output_buffer_size()];
             reader.next_frame(&mut pixels).unwrap();
-            canvas.resize(pixels.len() / 4, [0; 4]);
+            canvas.resize(pixels.len() / 4, [0; 3]);
             for (shown, pixel) in canvas.iter_mut().zip(pixels.as_chunks::<4>().0) {
                 if pixel[3] > 0 {
-                    *shown = *pixel;
+                    *shown = [pixel[0], pixel[1], pixel[2]];
                 }
             }
-            assert!(canvas.concat() == expected.pixels(5).unwrap().data());
+            assert!(canvas.concat() == expected.pixels(5).unwrap().2);
         }
     }
 
