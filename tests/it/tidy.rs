@@ -53,7 +53,7 @@ const MODULES: [(&str, &[&str]); 19] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 26] = [
+const CRATES: [(&str, &[&str]); 27] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -71,6 +71,7 @@ const CRATES: [(&str, &[&str]); 26] = [
     ("zstd", &["task"]),
     ("pulp", &["lm", "vector"]),
     ("polars", &["parquet"]),
+    ("plotters", &["report"]),
     ("resvg", &["report"]),
     ("svg2pdf", &["report"]),
     ("ttf_parser", &["report"]),

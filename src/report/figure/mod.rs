@@ -27,8 +27,9 @@ pub(crate) use drawing::{Content, EXCESS, Figure};
 pub(crate) use kept_by_position::KeptByPosition;
 pub(crate) use page::{Page, TOP};
 pub(crate) use plain::Plain;
+pub(crate) use plotters::style::RGBColor as Color;
 #[cfg(test)]
 pub(crate) use scene::texts;
-pub(crate) use scene::{Across, Color, Pen, Scene, Spot};
+pub(crate) use scene::{Across, Pen, Scene, Spot};
 pub(crate) use series_style::{BLACK, GREY, Marker, PALE, SeriesStyle, SeriesStyles, WHITE};
 pub(crate) use square_map::{SquareMap, SquareMaps};
