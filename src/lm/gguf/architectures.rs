@@ -239,7 +239,11 @@ fn gemma3n(gguf: &Gguf) -> Result<Value> {
     let key = gguf.key("activation_sparsity_scale");
     let scales = gguf.fields.get(&key).and_then(Value::as_array);
     let scales = scales.with_context(|| format!("the list {key} is missing from its metadata"))?;
-    let share = |scale: &Value| Some(0.5 * (1.0 + erf_f64(scale.as_f64()? / 2_f64.sqrt())));
+    // JSON has no infinity: null is the -inf of layers that cut nothing off.
+    let share = |scale: &Value| match scale {
+        Value::Null => Some(0.0),
+        scale => Some(0.5 * (1.0 + erf_f64(scale.as_f64()? / 2_f64.sqrt()))),
+    };
     let sparsity: Option<Vec<f64>> = scales.iter().take(layers as usize).map(share).collect();
     let rows = |name: &str| {
         gguf.tensors.iter().find(|tensor| tensor.name == name).and_then(|tensor| tensor.shape.first())

@@ -299,6 +299,8 @@ fn prompts_have_the_structure_of_rulers() {
 fn the_answers_stand_in_the_text() {
     for request in made(&wanted(&all_tasks(), &[2048], 20)) {
         let (task, document) = (request.name.split('#').next().unwrap(), &request.prompt.document);
+        // The score reads the task from here.
+        assert!(request.slices.contains(&Slice::named("task", task)), "{}: {:?}", request.name, request.slices);
         let stated = request.references.iter().filter(|answer| document.contains(answer.as_str())).count();
         assert!(stated == request.references.len(), "{}: {:?}", request.name, request.references);
         let query =
