@@ -21,9 +21,13 @@ use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
+/// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
+const MOST_CELLS: usize = 100_000;
+
 /// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own. `own` policies come from
 /// the program, and follow those of the file unless that places them.
 pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
+    check_size(&shape)?;
     let name = match shape.name {
         Some(name) if name.value.trim().is_empty() => {
             return yaml::refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
@@ -53,6 +57,18 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     let tasks = tasks(shape.tasks, &policies)?;
     let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
     Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed })
+}
+
+/// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
+fn check_size(shape: &SweepYaml) -> Result<(), ConfigError> {
+    let lists =
+        [shape.models.value.len(), shape.tasks.value.len(), shape.policies.value.len(), shape.cache_sizes.len()];
+    let cells = lists.iter().fold(1usize, |cells, length| cells.saturating_mul((*length).max(1)));
+    if cells > MOST_CELLS {
+        let message = format!("{cells} cells are more than the {MOST_CELLS} of a sweep");
+        return yaml::refuse(shape.models.referenced, message, "split it into several sweeps");
+    }
+    Ok(())
 }
 
 fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, ConfigError> {
