@@ -325,6 +325,9 @@ pub(super) const MOST_BYTES: u64 = 4 << 20;
 /// More parameters than any model has. The limits of single sizes are such that no product overflows.
 const MOST_PARAMETERS: u64 = 1 << 44;
 
+/// Far more than any model has.
+pub(super) const MOST_LAYERS: usize = 1 << 12;
+
 /// The sizes of a network.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {

@@ -303,6 +303,19 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
     }
     refusals.write(|fields| fields.retain(|(name, _)| name != "llama.block_count"), |_| {});
     refusals.says(&["llama.block_count is missing"]);
+    // Lists of as many entries are made of the number of layers.
+    for (family, architecture) in [("gemma3", "gemma3"), ("llama4", "llama4"), ("qwen3.5", "qwen35")] {
+        let source = golden("families").join(family);
+        let mut fields = fields(&source);
+        let layers = format!("{architecture}.block_count");
+        fields.retain(|(name, _)| *name != layers && !name.ends_with("sliding_window_pattern"));
+        fields.push((layers.clone(), Value::U32(u32::MAX)));
+        if family == "llama4" {
+            fields.push((format!("{architecture}.attention.sliding_window"), Value::U32(0)));
+        }
+        write(&refusals.file(), &fields, &tensors(&source, GgmlDType::F32));
+        refusals.says(&[&layers, "4294967295"]);
+    }
     // What these refuse has a neutral value as well.
     for (name, value) in [
         ("general.type", text("model")),

@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::config::{Activation, Experts, LayerAttention, ModelShape, Sizes, tokens};
+use super::super::config::{Activation, Experts, LayerAttention, MOST_LAYERS, ModelShape, Sizes, tokens};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 
@@ -69,7 +69,7 @@ impl<'j> Config<'j> {
         let sizes = Sizes {
             hidden,
             intermediate: self.required("intermediate_size", 1 << 20)?,
-            layers: self.required("num_hidden_layers", 1 << 12)?,
+            layers: self.required("num_hidden_layers", MOST_LAYERS)?,
             heads: Heads { heads, kv_heads },
             head_dim,
             vocab: self.required("vocab_size", 1 << 24)?,

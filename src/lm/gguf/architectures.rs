@@ -185,7 +185,7 @@ fn llama4(gguf: &Gguf) -> Result<Value> {
     let mut own = json!({"use_qk_norm": gguf.number("expert_count")? != 128});
     if gguf.optional("attention.sliding_window")? == Some(0) {
         // No pieces, and a rotation everywhere.
-        let layers = gguf.number("block_count")? as usize;
+        let layers = gguf.layers()? as usize;
         own["no_rope_layers"] = vec![1; layers].into();
         own["layer_types"] = vec!["full_attention"; layers].into();
     }
@@ -194,7 +194,7 @@ fn llama4(gguf: &Gguf) -> Result<Value> {
 
 /// A hybrid, whose layers with attention are those that have a matrix of queries. The last layers may be for predicting further tokens.
 fn with_states(gguf: &Gguf) -> Result<Value> {
-    let layers = gguf.number("block_count")?;
+    let layers = gguf.layers()?;
     let layers = layers.saturating_sub(gguf.optional("nextn_predict_layers")?.unwrap_or(0));
     let has_queries = |layer: u64| {
         let name = format!("model.layers.{layer}.self_attn.q_proj.weight");
@@ -235,7 +235,7 @@ fn gemma2(gguf: &Gguf) -> Result<Value> {
 /// The file has the number of standard deviations where a checkpoint has the share of gates that are cut off, and llama.cpp knows the rotation
 /// of layers with a window.
 fn gemma3n(gguf: &Gguf) -> Result<Value> {
-    let layers = gguf.number("block_count")?;
+    let layers = gguf.layers()?;
     let key = gguf.key("activation_sparsity_scale");
     let scales = gguf.fields.get(&key).and_then(Value::as_array);
     let scales = scales.with_context(|| format!("the list {key} is missing from its metadata"))?;
@@ -308,7 +308,7 @@ fn phi3(gguf: &Gguf) -> Result<Value> {
 /// The square of what Gemma's queries are divided by. The file does not say; llama.cpp takes the size of a head, but for the
 /// largest model, which it knows by its number of layers, the hidden size of a head.
 fn query_scalar(gguf: &Gguf, layers_of_largest: u64) -> Result<u64> {
-    if gguf.number("block_count")? == layers_of_largest {
+    if gguf.layers()? == layers_of_largest {
         return Ok(gguf.number("embedding_length")? / gguf.number("attention.head_count")?);
     }
     gguf.number("attention.key_length")
@@ -316,7 +316,7 @@ fn query_scalar(gguf: &Gguf, layers_of_largest: u64) -> Result<u64> {
 
 /// Which layers have a window: as the file says, or every layer but each `every`-th.
 fn layer_types(gguf: &Gguf, every: u64) -> Result<Vec<&'static str>> {
-    let layers = gguf.number("block_count")?;
+    let layers = gguf.layers()?;
     let name = |sliding: bool| if sliding { "sliding_attention" } else { "full_attention" };
     let key = gguf.key("attention.sliding_window_pattern");
     let every = match gguf.fields.get(&key) {

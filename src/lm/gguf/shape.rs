@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::super::config::ModelShape;
+use super::super::config::{MOST_LAYERS, ModelShape};
 use super::super::rope_shape::RopeScaling;
 use super::super::weights::{EMBEDDING, OUTPUT};
 use super::Gguf;
@@ -68,17 +68,17 @@ impl Gguf {
         let embedding = self.tensors.iter().find(|tensor| tensor.name == EMBEDDING);
         let embedding = embedding.context("tensor token_embd.weight is missing: it is no whole language model")?;
         let (heads, kv_heads) = self.heads()?;
-        let width = self.optional("feed_forward_length")?;
-        // Experts may be the only MLP.
-        if width.is_none() && self.optional("expert_count")?.is_none() {
-            self.number("feed_forward_length")?;
-        }
+        let width = match self.optional("expert_count")? {
+            None => Some(self.number("feed_forward_length")?),
+            // Experts may be the only MLP.
+            Some(_) => self.optional("feed_forward_length")?,
+        };
         let token =
             |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(Value::as_u64);
         let mut config = json!({
             "hidden_size": self.number("embedding_length")?,
             "intermediate_size": width,
-            "num_hidden_layers": self.number("block_count")?,
+            "num_hidden_layers": self.layers()?,
             "num_attention_heads": heads,
             "num_key_value_heads": kv_heads,
             "head_dim": self.optional("attention.key_length")?,
@@ -96,6 +96,17 @@ impl Gguf {
             config.extend(self.architecture.config(self)?);
         }
         Ok(config)
+    }
+
+    /// The number of layers. Lists of as many entries are made of it.
+    pub fn layers(&self) -> Result<u64> {
+        let layers = self.number("block_count")?;
+        ensure!(
+            layers <= MOST_LAYERS as u64,
+            "{} is {layers} in its metadata, and {MOST_LAYERS} layers are the most",
+            self.key("block_count")
+        );
+        Ok(layers)
     }
 
     /// The window of layers that have one.
