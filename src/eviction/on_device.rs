@@ -26,16 +26,13 @@ pub struct ScanRule {
     pub keeps_received: bool,
 }
 
-/// What a device knows of a cache's entries after it has read some tokens: (groups)(entries) each, and empty where the policy
-/// does not have it.
+/// What a device knows of a cache's entries, oldest first: (groups)(entries) each, and empty where the policy does not have it.
 #[derive(Clone, Debug, Default)]
 pub struct Scanned {
     pub positions: Vec<Vec<u32>>,
     pub priorities: Vec<Vec<f64>>,
     /// Attention received, for each of the scopes that the cache keeps it for.
     pub received: Vec<Vec<Vec<f32>>>,
-    /// The scores of the last row, before its eviction.
-    pub newest: Vec<Vec<f32>>,
 }
 
 impl CacheEntries {
@@ -57,7 +54,7 @@ impl CacheEntries {
             score: lower(policy.score, policy.size, self.heads, policy.scope)?,
             same_priority: if policy.score.compares_norms() { SAME_NORM } else { 0.0 },
             salt: self.salt,
-            wants_scores: !self.newest.is_empty(),
+            wants_scores: self.awaits_cut && !self.newest.is_empty(),
             keeps_received: policy.score.sums_attention(),
         })
     }
@@ -85,7 +82,6 @@ impl CacheEntries {
             positions: self.groups.iter().map(|group| group.positions.clone()).collect(),
             priorities: self.groups.iter().filter_map(of_groups).collect(),
             received: self.received.iter().map(|received| received.sums.clone()).collect(),
-            newest: Vec::new(),
         }
     }
 
@@ -108,29 +104,67 @@ impl CacheEntries {
         ahead.filter(|ahead| (1..rows).contains(ahead)).min()
     }
 
+    /// Whether forks will start here, for which it has to be saved.
+    pub fn is_fork_point(&self) -> bool {
+        self.fork_points.contains(&self.seen)
+    }
+
     /// Saves what entries have received, where forks will start.
     pub fn save_for_forks(&mut self) {
-        if self.fork_points.contains(&self.seen) {
+        if self.is_fork_point() {
             self.saved.push((self.seen, self.received.clone()));
         }
     }
 
-    /// Takes what a device has decided while it read `rows` tokens.
-    pub fn take_scanned(&mut self, rows: usize, decided: Scanned) {
+    /// Stops keeping what entries have received after the last point where forks start. Forks that need it can then not start later.
+    pub fn forget_after_forks(&mut self) {
+        if self.fork_points.iter().max().is_some_and(|last| *last <= self.seen) {
+            self.received.clear();
+        }
+    }
+
+    /// Groups for which received attention is kept, for each scope.
+    pub fn received_groups(&self) -> impl Iterator<Item = usize> {
+        self.received.iter().map(|received| received.sums.len())
+    }
+
+    /// Adds `rows` tokens that a device reads. Of a cache from which entries leave only their number is right until
+    /// [`take_scanned`](Self::take_scanned).
+    pub fn scan_on_device(&mut self, rows: usize) {
+        let held = self.len_after(rows);
+        let next = self.seen as u32..(self.seen + rows) as u32;
+        let has_priorities = self.priority(0, 0, |_| 0.0).is_some();
+        for HeadGroup { positions, priority } in &mut self.groups {
+            positions.extend(next.clone());
+            positions.truncate(held);
+            priority.resize(if has_priorities { held } else { 0 }, 0.0);
+        }
+        self.received.iter_mut().flat_map(|received| &mut received.sums).for_each(|sums| sums.resize(held, 0.0));
         self.seen += rows;
-        let Scanned { positions, mut priorities, received, newest } = decided;
-        priorities.resize(positions.len(), Vec::new());
-        self.groups = positions
-            .into_iter()
-            .zip(priorities)
-            .map(|(positions, priority)| HeadGroup { positions, priority })
-            .collect();
+    }
+
+    /// Takes what a device has decided.
+    pub fn take_scanned(&mut self, decided: Scanned) {
+        let Scanned { positions, priorities, received } = decided;
+        for (group, positions) in self.groups.iter_mut().zip(positions) {
+            group.positions = positions;
+        }
+        for (group, priority) in self.groups.iter_mut().zip(priorities) {
+            group.priority = priority;
+        }
         for (own, sums) in self.received.iter_mut().zip(received) {
             own.sums = sums;
         }
-        if !self.newest.is_empty() {
-            self.newest = newest;
-        }
+    }
+
+    /// Takes the scores of the last row before its eviction, (groups)(entries), by which a prompt is cut.
+    pub fn take_newest(&mut self, newest: Vec<Vec<f32>>) {
+        self.newest = newest;
+    }
+
+    /// The position of the first entry, or of the next token.
+    pub fn first_position(&self) -> usize {
+        self.groups[0].positions.first().map_or(self.seen, |position| *position as usize)
     }
 
     /// Adds the victims of `rows` tokens, of which the first is `seen` tokens after the start, to a log: (rows, groups), as

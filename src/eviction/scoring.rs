@@ -484,17 +484,13 @@ impl Scores<'_> {
 /// equal norms in exact arithmetic; attention in f32 makes them differ by a few units of the ninth digit.
 pub(super) const SAME_NORM: f64 = 2e-8;
 
-/// Index of the lowest unmasked priority, the first of those that differ by no more than the share `same` of
-/// themselves.
+/// Index of the first of the unmasked priorities that are the lowest, or differ from it by no more than the share `same` of themselves.
+/// What is not a number counts as the highest.
 fn lowest_priority(priority: &[f64], mask: &[f32], same: f64) -> Option<usize> {
-    let mut lowest: Option<usize> = None;
-    for (i, value) in priority.iter().enumerate() {
-        if mask[i] == 0.0 && lowest.is_none_or(|lowest| *value < priority[lowest] - same * priority[lowest].abs())
-        {
-            lowest = Some(i);
-        }
-    }
-    lowest
+    let unmasked = || (0..priority.len()).filter(|i| mask[*i] == 0.0);
+    let value = |i: usize| if priority[i].is_nan() { f64::INFINITY } else { priority[i] };
+    let least = unmasked().map(value).fold(f64::INFINITY, f64::min);
+    unmasked().find(|i| value(*i) <= least || value(*i) - same * value(*i).abs() <= least)
 }
 
 /// A number in [0, 1) that depends only on the arguments, so that chunking cannot change a draw.

@@ -223,6 +223,10 @@ pub fn resident_bytes(device: &Device) -> Option<u64> {
     unsafe {
         libc::malloc_trim(0);
     }
+    #[cfg(feature = "cuda")]
+    if let Ok(cuda) = device.products.as_cuda_device() {
+        super::gpu::give_memory_back(cuda);
+    }
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let card =
         if device.products.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };

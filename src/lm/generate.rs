@@ -3,6 +3,7 @@
 //! Several texts are generated together, with one product per matrix. A text depends on its own prompt, seed and
 //! settings only, not on the other texts, nor on how its prompt was split into reads.
 
+use std::mem;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -10,6 +11,7 @@ use candle_core::{Device, Tensor};
 use candle_transformers::generation::{LogitsProcessor, Sampling as Sampler};
 use candle_transformers::utils::apply_repeat_penalty;
 
+use super::gpu::{Member, WriterCall, WriterResult};
 use super::memory::Memory;
 use super::transformer::LanguageModel;
 use crate::vector;
@@ -88,6 +90,8 @@ pub struct Generator<'a> {
     settings: &'a GenerationSettings,
     decode: Decode<'a>,
     open: Vec<Sequence>,
+    /// On a GPU, steps of other generators wait for this one's.
+    _writer: Option<Member<'a, WriterCall, WriterResult>>,
 }
 
 /// A text that has ended.
@@ -101,7 +105,8 @@ pub struct Ended {
 
 impl<'a> Generator<'a> {
     pub fn new(model: &'a LanguageModel, settings: &'a GenerationSettings, decode: Decode<'a>) -> Generator<'a> {
-        Generator { model, settings, decode, open: Vec::new() }
+        let _writer = model.gpu().map(|gpu| gpu.writers().enter());
+        Generator { model, settings, decode, open: Vec::new(), _writer }
     }
 
     /// The number of texts that are being generated.
@@ -137,7 +142,7 @@ impl<'a> Generator<'a> {
     /// Writes a token of every text. Returns those that have ended, also where a text's logits are not numbers.
     ///
     /// # Errors
-    /// What [`step`](LanguageModel::step) reports; no text can go on then.
+    /// What [`LanguageModel::step`] reports; no text can go on then.
     pub fn step(&mut self) -> Result<Vec<Ended>> {
         let started = Instant::now();
         let texts = self.open.len() as f64;
@@ -154,8 +159,8 @@ impl<'a> Generator<'a> {
         }
         if !next.is_empty() {
             let mut memories: Vec<&mut Memory> = self.open.iter_mut().map(|text| &mut text.memory).collect();
-            let states = self.model.step(&next, &mut memories)?; // (texts, hidden)
-            for (sequence, logits) in self.open.iter_mut().zip(self.model.logits(&states)?) {
+            let logits = self.model.next_logits(&next, &mut memories)?;
+            for (sequence, logits) in self.open.iter_mut().zip(logits) {
                 sequence.logits = logits;
             }
         }
@@ -167,6 +172,41 @@ impl<'a> Generator<'a> {
 }
 
 impl LanguageModel {
+    /// Logits after a token of each text. A GPU reads the weights once for the texts of all threads.
+    fn next_logits(&self, tokens: &[u32], memories: &mut [&mut Memory]) -> Result<Vec<Vec<f32>>> {
+        let Some(gpu) = self.gpu() else { return self.logits(&self.decode(tokens, memories)?) };
+        let texts = tokens.iter().zip(memories.iter_mut()).map(|(token, memory)| (*token, mem::take(*memory)));
+        let read = gpu.writers().call(texts.collect(), |calls| self.write_together(calls))?;
+        let take = |(memory, (own, logits)): (&mut &mut Memory, (Memory, Vec<f32>))| {
+            **memory = own;
+            logits
+        };
+        Ok(memories.iter_mut().zip(read).map(take).collect())
+    }
+
+    /// Reads the tokens of all calls into their memories. Returns these with the logits, by call.
+    fn write_together(&self, calls: Vec<WriterCall>) -> Result<Vec<WriterResult>> {
+        let lens: Vec<usize> = calls.iter().map(Vec::len).collect();
+        let (tokens, mut memories): (Vec<u32>, Vec<Memory>) = calls.into_iter().flatten().unzip();
+        let mut logits = vec![Vec::new(); tokens.len()];
+        let mut left: Vec<usize> = (0..tokens.len()).collect();
+        while let Some(first) = left.first() {
+            // Others would be computed in another type, or elsewhere.
+            let like = memories[*first].kind();
+            let (same, others): (Vec<usize>, _) = left.iter().partition(|text| memories[**text].kind() == like);
+            let of_these = memories.iter_mut().enumerate().filter(|(text, _)| same.contains(text));
+            let mut of_these: Vec<&mut Memory> = of_these.map(|(_, memory)| memory).collect();
+            let next: Vec<u32> = same.iter().map(|text| tokens[*text]).collect();
+            let states = self.decode(&next, &mut of_these)?; // (texts, hidden)
+            for (text, own) in same.into_iter().zip(self.logits(&states)?) {
+                logits[text] = own;
+            }
+            left = others;
+        }
+        let mut read = memories.into_iter().zip(logits);
+        Ok(lens.into_iter().map(|len| read.by_ref().take(len).collect()).collect())
+    }
+
     /// Generates a text after each prompt, all side by side.
     ///
     /// # Errors

@@ -167,7 +167,11 @@ impl Linear {
             let products = on_host([x], |[x]| multiply_few(x, &stored))?;
             products.into_iter().map(tensor).collect::<Result<_>>()?
         } else {
-            let product = |layer: &Linear| layer.weight.products(x)?(0..layer.weight.sides()?.0, threads);
+            let product = |layer: &Linear| {
+                let outputs = layer.weight.sides()?.0;
+                let product = |x: &Tensor| layer.weight.products(x)?(0..outputs, threads);
+                if let Weight::Device(_) = layer.weight { in_pieces(x, products, product) } else { product(x) }
+            };
             layers.into_iter().map(product).collect::<Result<_>>()?
         };
         let biased = products.into_iter().zip(layers).map(|(y, layer)| match &layer.bias {
@@ -190,6 +194,26 @@ impl Linear {
         }
         matches!(self.weight, Weight::Integers(_))
     }
+}
+
+/// Rows of a product of a few rows on a device.
+const FEW_ROWS: usize = 64;
+
+/// The products of x (rows, in) on a device. Its library chooses how to compute them by their number of rows, and the bits of a text must
+/// not depend on how many others are written beside it. So a few rows are always as many.
+pub(super) fn in_pieces(
+    x: &Tensor,
+    products: Products,
+    multiply: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let rows = x.dim(0)?;
+    if products != Products::Few {
+        return multiply(x);
+    }
+    let padded = x.pad_with_zeros(0, 0, rows.next_multiple_of(FEW_ROWS) - rows)?;
+    let piece = |first: usize| multiply(&padded.narrow(0, first, FEW_ROWS)?);
+    let pieces = (0..rows).step_by(FEW_ROWS).map(piece).collect::<Result<Vec<_>>>()?;
+    Ok(Tensor::cat(&pieces, 0)?.narrow(0, 0, rows)?)
 }
 
 /// Bytes of a tensor's numbers.
@@ -361,5 +385,26 @@ impl<T: RowLoops> InplaceOp2 for InPlace<T> {
             (self.0)(x, &y[index * piece % y.len()..][..x.len()]);
         });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_rows_are_multiplied_as_many_at_a_time_however_many_there_are() {
+        let numbers = |count: usize| (0..count).map(|i| (i * 7 % 11) as f32 - 5.0).collect::<Vec<_>>();
+        let weights = Tensor::from_vec(numbers(5 * 8), (5, 8), &Device::Cpu).unwrap();
+        for rows in [1, 63, 64, 65, 200] {
+            let x = Tensor::from_vec(numbers(rows * 8), (rows, 8), &Device::Cpu).unwrap();
+            let multiply = |x: &Tensor| Ok(x.matmul(&weights.t()?)?);
+            let few = in_pieces(&x, Products::Few, |x| {
+                assert_eq!(x.dims2()?.0, FEW_ROWS);
+                multiply(x)
+            });
+            let [few, all] = [few, multiply(&x)].map(|y| y.unwrap().to_vec2::<f32>().unwrap());
+            assert_eq!(few, all, "{rows} rows");
+        }
     }
 }

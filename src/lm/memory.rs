@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Result;
+
 use super::attention::{AttentionShape, Scratch, values_of};
 use super::block_vectors::{BlockVectors, CachedKeys};
 use super::config::{LayerAttention, ModelShape};
 use super::delta::DeltaState;
-use super::gpu::GpuCache;
+use super::gpu::{GpuAttention, GpuCache};
 use super::rerotation::RerotatedKeys;
 use super::rope::Frequencies;
 use super::table::Table;
@@ -271,6 +273,21 @@ impl Memory {
                 .map(|_| plan.future.and_then(<[_]>::first).map_or(0, |layer| layer.tokens())),
             ..Memory::default()
         }
+    }
+
+    /// Takes what a device has decided.
+    pub(super) fn settle(&mut self, gpu: &GpuAttention) -> Result<()> {
+        for layer in &mut self.layers {
+            if let Tables::Gpu(cache) = &mut layer.tables {
+                gpu.settle(cache, &mut layer.entries)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Memories of the same kind can read a token together: the type of products, and which layers have their caches on a device.
+    pub(super) fn kind(&self) -> (bool, Vec<bool>) {
+        (self.compute_f64, self.layers.iter().map(|layer| matches!(layer.tables, Tables::Gpu(_))).collect())
     }
 
     /// Whether a device computes the attention of any layer.

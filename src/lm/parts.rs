@@ -13,7 +13,7 @@ use super::delta::{DeltaRows, DeltaState};
 use super::layers::Products;
 use super::memory::{BLOCK, LayerCache, Memory};
 use super::text_threads;
-use super::transformer::{LanguageModel, Rows, SEGMENT};
+use super::transformer::{LanguageModel, Rows, SEGMENT, SEGMENT_ON_GPU};
 
 /// Tokens of a text that are taken through the layers, and what they are read into.
 pub(super) struct Part<'a> {
@@ -64,7 +64,8 @@ impl LanguageModel {
         let compute = self.compute_type(compute_f64);
         // In a pool with other work, two threads could wait for each other for ever.
         let most = if text_threads::are_here() { self.threads() } else { 1 };
-        let part_rows = rows.div_ceil(most).next_multiple_of(BLOCK).min(SEGMENT);
+        let longest = if self.gpu().is_some() { SEGMENT_ON_GPU } else { SEGMENT };
+        let part_rows = rows.div_ceil(most).next_multiple_of(BLOCK).min(longest);
         let at_once = rows.div_ceil(part_rows).min(most);
         let products = Products::Many { threads: self.threads() / at_once };
         let positions = memory.seen()..memory.seen() + rows;
@@ -127,6 +128,7 @@ impl LanguageModel {
             done.into_iter().flatten().collect()
         };
         drop(queue);
+        self.settle(memory)?;
         let states = done.into_values().collect::<Result<Vec<_>>>()?;
         memory.tokens.extend(tokens);
         if let (Some(all), Some(lost)) = (&mut memory.lost, lost) {

@@ -4,9 +4,11 @@
 
 use std::ops::Range;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use candle_core::Tensor;
 
+use super::gpu;
+use super::layers::Products;
 use super::transformer::LanguageModel;
 use crate::vector;
 
@@ -55,6 +57,7 @@ impl LanguageModel {
             rows.map(row).collect::<Vec<_>>()
         };
         let blocks = match unbounded {
+            _ if self.gpu().is_some() => self.score_on_gpu(states, targets, unbounded)?,
             None => self.visit_logits([states], start, |known, first, [logits]| {
                 let width = logits.len() / known.len();
                 for (row, logits) in known.iter_mut().zip(logits.chunks_exact(width)) {
@@ -80,6 +83,30 @@ impl LanguageModel {
             kl: compared.clone().map(ScoredRow::divergence).sum(),
             same_top: compared.filter(|row| row.predicts_the_same()).count() as u64,
         })
+    }
+}
+
+impl LanguageModel {
+    /// Scores rows on a GPU, some at a time.
+    fn score_on_gpu(
+        &self,
+        states: &Tensor,
+        targets: &[u32],
+        unbounded: Option<&Tensor>,
+    ) -> Result<Vec<Vec<ScoredRow>>> {
+        let (gpu, most) = (self.gpu().context("there is no GPU")?, self.logit_rows_on_gpu());
+        let products = Products::Many { threads: self.threads() };
+        let block = |(index, targets): (usize, &[u32])| {
+            let logits = |states: &Tensor| {
+                self.f32_logits(&states.narrow(0, index * most, targets.len())?, products)?
+                    .contiguous()
+                    .map_err(Error::from)
+            };
+            let full = unbounded.map(logits).transpose()?;
+            let rows = gpu.score(&logits(states)?, full.as_ref(), targets)?;
+            Ok(rows.into_iter().map(ScoredRow::from_gpu).collect())
+        };
+        targets.chunks(most).enumerate().map(block).collect()
     }
 }
 
@@ -135,6 +162,18 @@ pub(super) fn not_negative<T: PartialOrd + Default>(value: T) -> T {
 }
 
 impl ScoredRow {
+    fn from_gpu(row: gpu::ScoredRow) -> ScoredRow {
+        let softmax =
+            |max: f32, sum: f64, largest: i32| RunningSoftmax { max, sum, largest: usize::try_from(largest).ok() };
+        ScoredRow {
+            target: row.target as usize,
+            of_target: row.of_target,
+            top: softmax(row.max, row.sum, row.largest),
+            full: softmax(row.full_max, row.full_sum, row.full_largest),
+            difference: row.difference,
+        }
+    }
+
     /// Adds logits of columns from `first` on.
     fn add(&mut self, first: usize, logits: &[f32]) {
         self.top.add(first, logits);

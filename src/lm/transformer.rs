@@ -21,7 +21,7 @@ use super::config::{ModelShape, PerLayerInput};
 use super::decoder::{Layer, Projected};
 use super::device::Device;
 use super::gpu::GpuAttention;
-use super::layers::{Linear, Products, Weight, compute_type, on_host, rms_norm};
+use super::layers::{Linear, Products, Weight, compute_type, in_pieces, on_host, rms_norm};
 use super::loader::Loader;
 use super::memory::{Memory, MemoryPlan};
 use super::parts::{Part, joined};
@@ -35,11 +35,13 @@ use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
 pub(super) const SEGMENT: usize = 512;
+/// The same on a GPU, which is waited for after each.
+pub(super) const SEGMENT_ON_GPU: usize = 4096;
 /// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
 const LOGIT_ROWS: usize = 512;
 const LOGIT_COLUMNS: usize = 512;
-/// Logits in memory at once, of a GPU, which computes whole rows (16 MiB).
-const LOGITS_ON_GPU: usize = 1 << 22;
+/// Logits in memory at once, of a GPU, which computes whole rows (64 MiB).
+const LOGITS_ON_GPU: usize = 1 << 24;
 
 /// A causal language model as a recurrent network.
 pub struct LanguageModel {
@@ -445,6 +447,18 @@ impl LanguageModel {
     /// # Errors
     /// As [`read`](Self::read).
     pub fn step(&self, tokens: &[u32], memories: &mut [&mut Memory]) -> Result<Tensor> {
+        let states = self.decode(tokens, memories)?;
+        memories.iter_mut().try_for_each(|memory| self.settle(memory))?;
+        Ok(states)
+    }
+
+    /// Takes what the GPU has decided, if it computes attention.
+    pub(super) fn settle(&self, memory: &mut Memory) -> Result<()> {
+        self.gpu().map_or(Ok(()), |gpu| memory.settle(gpu))
+    }
+
+    /// The same as [`step`](Self::step), but which entries survive on a GPU is not known afterwards. So nothing waits for it.
+    pub(crate) fn decode(&self, tokens: &[u32], memories: &mut [&mut Memory]) -> Result<Tensor> {
         self.check_tokens(tokens)?;
         ensure!(tokens.len() == memories.len(), "{} tokens for {} texts", tokens.len(), memories.len());
         for memory in memories.iter() {
@@ -509,8 +523,20 @@ impl LanguageModel {
     /// # Errors
     /// Errors of the device.
     pub fn logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
-        let logits = self.capped(self.head.forward(states, Products::Few)?)?; // (rows, vocab)
-        Ok(logits.to_dtype(DType::F32)?.to_device(&candle_core::Device::Cpu)?.to_vec2()?)
+        Ok(self.f32_logits(states, Products::Few)?.to_device(&candle_core::Device::Cpu)?.to_vec2()?)
+    }
+
+    /// The same where the model is: (rows, vocab). They are not rounded to the type of the weights, in which likely tokens often have
+    /// the same logit.
+    pub(super) fn f32_logits(&self, states: &Tensor, products: Products) -> Result<Tensor> {
+        let logits = match (&self.head.weight, self.gpu()) {
+            (Weight::Device(weights), Some(gpu)) => in_pieces(states, products, |x| gpu.multiply(x, weights))?,
+            (Weight::Device(weights), None) => {
+                states.to_dtype(DType::F32)?.matmul(&weights.to_dtype(DType::F32)?.t()?)?
+            }
+            _ => self.head.forward(states, products)?,
+        };
+        self.capped(logits.to_dtype(DType::F32)?)
     }
 
     /// Logits over the vocabulary, limited as the model does.
@@ -658,33 +684,38 @@ impl LanguageModel {
     ) -> Result<Vec<K>> {
         let (rows, _) = states[0].dims2()?;
         let vocab = self.shape.vocab;
-        let (most, columns) = if self.device.products.is_cpu() {
-            (rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS), LOGIT_COLUMNS)
-        } else {
-            ((LOGITS_ON_GPU / vocab).clamp(1, LOGIT_ROWS), vocab)
-        };
+        let is_cpu = self.device.products.is_cpu();
+        let most =
+            if is_cpu { rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS) } else { self.logit_rows_on_gpu() };
         let starts: Vec<usize> = (0..rows).step_by(most).collect();
         let threads = (self.threads() / starts.len().max(1)).max(1);
         let block = |first: usize| -> Result<K> {
             let rows = first..rows.min(first + most);
             let part = |states: &&Tensor| states.narrow(0, first, rows.len());
             let states = states.iter().map(part).collect::<candle_core::Result<Vec<_>>>()?;
+            let mut known = start(rows.clone());
+            if !is_cpu {
+                let logits = states.iter().map(|states| self.f32_logits(states, Products::Many { threads }));
+                let logits = logits.collect::<Result<Vec<_>>>()?; // (rows, vocab) each
+                on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, 0, logits))?;
+                return Ok(known);
+            }
             let products =
                 states.iter().map(|states| self.head.weight.products(states)).collect::<Result<Vec<_>>>()?;
-            let mut known = start(rows.clone());
-            for column in (0..vocab).step_by(columns) {
-                let part = column..vocab.min(column + columns);
+            for column in (0..vocab).step_by(LOGIT_COLUMNS) {
+                let part = column..vocab.min(column + LOGIT_COLUMNS);
                 let logits = products.iter().map(|product| self.capped(product(part.clone(), threads)?));
                 let logits = logits.collect::<Result<Vec<_>>>()?; // (rows, columns) each
                 on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, column, logits))?;
             }
             Ok(known)
         };
-        if self.device.products.is_cpu() {
-            starts.into_par_iter().map(block).collect()
-        } else {
-            starts.into_iter().map(block).collect()
-        }
+        if is_cpu { starts.into_par_iter().map(block).collect() } else { starts.into_iter().map(block).collect() }
+    }
+
+    /// Rows of which a GPU has the logits at the same time.
+    pub(super) fn logit_rows_on_gpu(&self) -> usize {
+        (LOGITS_ON_GPU / self.shape.vocab).max(1)
     }
 
     /// Floating-point operations of the logits of `rows` states.

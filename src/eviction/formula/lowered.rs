@@ -68,6 +68,13 @@ pub struct LoweredScore {
     pub totals: usize,
 }
 
+impl LoweredScore {
+    /// Whether an instruction takes logits.
+    pub fn has_logits(&self) -> bool {
+        self.program.iter().any(|instruction| instruction.operation == of_word(Word::Logit))
+    }
+}
+
 /// A score of a cache with `size` entries; `None` if it has a word or a function that kernels do not know, such as those of the
 /// future, of neighbours, or of queries. Scores that are a priority have no instructions.
 pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<LoweredScore> {

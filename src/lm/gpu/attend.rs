@@ -1,27 +1,33 @@
 //! Reads tokens into caches on a device: the steps of `lm::attention`, as launches of kernels.
 //!
-//! How many entries a cache holds after a block is known beforehand, so all blocks of a call are launched before anything is read
-//! back: which entries they are, what they have received, and who was evicted.
+//! How many entries a cache holds after a block is known beforehand, so all layers of a read are launched before the host waits: which
+//! entries survive stays on the device until the host asks for it ([`GpuAttention::settle`]).
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use candle_core::{DType, Tensor};
 
 use super::arena::{Arena, Piece};
+use super::batcher::{Batcher, Member};
 use super::cache::GpuCache;
-use super::device::{Buffer, Gpu, Kernel, Launch};
-use super::launch::{Block, COPY_THREADS, Call, SCRATCH, launch};
-use super::params::{Layer, Text, bytes_of};
-use super::readers::{Readers, Reading};
-use crate::eviction::{CacheEntries, Eviction, ScanRule, Scanned};
+use super::device::{Buffer, Gpu, Kernel, launch_one};
+use super::launch::{Block, COPY_THREADS, Call, REFILL_PARTS, launch};
+use super::params::{Address, Layer, Text};
+use crate::eviction::formula::LoweredScore;
+use crate::eviction::{CacheEntries, Eviction, ScanRule};
 use crate::lm::attention::LayerTokens;
-use crate::lm::memory::BLOCK;
+use crate::lm::memory::{BLOCK, Memory};
 use crate::vector;
 
 /// Columns whose bytes are in shared memory, of which every device has 48 KiB for a block.
 const SHARED_COLUMNS: usize = 40 * 1024;
+
+/// Tokens and the memories that read one each; and these with the logits that follow.
+pub(in crate::lm) type WriterCall = Vec<(u32, Memory)>;
+pub(in crate::lm) type WriterResult = Vec<(Memory, Vec<f32>)>;
 
 /// Attention on a device.
 #[derive(Debug)]
@@ -29,7 +35,10 @@ pub(in crate::lm) struct GpuAttention {
     pub(super) gpu: Box<dyn Gpu>,
     /// The memory of earlier calls.
     reused: Mutex<Vec<Buffer>>,
-    readers: Readers,
+    readers: Batcher<Call, ()>,
+    /// Memory of the last launch.
+    table: Mutex<Option<Buffer>>,
+    writers: Batcher<WriterCall, WriterResult>,
 }
 
 /// The tokens of one text among those of a call, and its cache in the layer.
@@ -48,13 +57,13 @@ pub(in crate::lm) struct GpuText<'a> {
 /// What a text needs in a call.
 struct Prepared<'a> {
     rule: Option<ScanRule>,
-    /// With the addresses of its cache.
+    /// With the addresses of its cache, and of what attention the entries have received.
     cache: Text,
+    received: Vec<Address>,
     /// Columns of all tables of the call.
     stride: usize,
     all_stride: usize,
     pieces: Pieces,
-    scanned: Scanned,
     text: GpuText<'a>,
 }
 
@@ -66,22 +75,18 @@ struct Pieces {
     query_scales: Piece,
     queries: Piece,
     logits: Piece,
+    raw_logits: Option<Piece>,
     max: Piece,
-    sum: Piece,
+    scale: Piece,
     mixed: Piece,
     all_logits: Option<Piece>,
     lost: Option<Piece>,
-    positions: Option<Piece>,
     alive: Option<Piece>,
-    survivors: Option<Piece>,
-    moved: Option<Piece>,
+    moves: Option<Piece>,
     victims: Option<Piece>,
-    priority: Option<Piece>,
     new_priority: Option<Piece>,
     program: Option<Piece>,
     results: Option<Piece>,
-    /// Attention that entries have received, for each scope.
-    received: Vec<Piece>,
     newest: Option<Piece>,
 }
 
@@ -100,7 +105,10 @@ impl GpuText<'_> {
 
 impl GpuAttention {
     pub fn new(gpu: Box<dyn Gpu>) -> GpuAttention {
-        GpuAttention { gpu, reused: Mutex::default(), readers: Readers::default() }
+        // Whoever reads asks for the next layer soon; who writes may have to read a prompt first.
+        let [of_readers, of_writers] = [200, 20].map(Duration::from_millis);
+        let (readers, writers) = (Batcher::new(of_readers), Batcher::new(of_writers));
+        GpuAttention { gpu, reused: Mutex::default(), readers, table: Mutex::default(), writers }
     }
 
     /// As of [`Gpu::identity`].
@@ -109,8 +117,21 @@ impl GpuAttention {
     }
 
     /// Says that this thread is about to call `attend` for every layer, until the guard is dropped.
-    pub fn reading(&self) -> Reading<'_> {
+    pub fn reading(&self) -> Member<'_, impl Sized, impl Sized> {
         self.readers.enter()
+    }
+
+    /// Texts that are written at the same time.
+    pub fn writers(&self) -> &Batcher<WriterCall, WriterResult> {
+        &self.writers
+    }
+
+    /// Gives the host's entries what the device has decided.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn settle(&self, cache: &mut GpuCache, entries: &mut CacheEntries) -> Result<()> {
+        cache.settle(&*self.gpu, entries)
     }
 
     /// Reads the tokens of some texts into their caches. Returns the output of attention, (rows, heads * head_dim).
@@ -126,10 +147,14 @@ impl GpuAttention {
             // An unbounded cache stops where forks will start.
             let left = texts.iter_mut().filter(|text| text.rows > 0);
             let parts = left.map(|text| {
-                text.entries.save_for_forks();
-                text.next(text.entries.next_fork_point(text.rows).unwrap_or(text.rows))
+                if text.entries.is_fork_point() {
+                    text.cache.settle(&*self.gpu, text.entries)?;
+                    text.entries.save_for_forks();
+                    text.entries.forget_after_forks();
+                }
+                Ok(text.next(text.entries.next_fork_point(text.rows).unwrap_or(text.rows)))
             });
-            let parts = parts.collect();
+            let parts = parts.collect::<Result<_>>()?;
             self.read(tokens, &projections, &out, parts)?;
         }
         Ok(out)
@@ -159,10 +184,15 @@ impl GpuAttention {
             ends.map(|((start, held), end)| one.block(tokens, &arena, addresses, *start..end, *held)).collect()
         };
         let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
-        self.readers.launch(call, |calls, table| launch(gpu, calls, table))?;
+        self.readers.call(call, |calls| {
+            let count = calls.len();
+            launch(gpu, calls, &mut self.table.lock().unwrap_or_else(PoisonError::into_inner))?;
+            Ok(vec![(); count])
+        })?;
+        // Waits where the host asks for more than survivors, which it takes when the read ends.
         arena.read_back(gpu)?;
         for one in &mut prepared {
-            one.take(&arena)?;
+            one.take(&arena);
         }
         self.reused.lock().unwrap_or_else(PoisonError::into_inner).extend(reused);
         Ok(())
@@ -179,10 +209,13 @@ impl GpuAttention {
         let stride = vector::padded(most);
         self.keep(text.cache, tokens, seen)?;
         text.cache.reserve(most, rule.is_some());
-        let capacity = text.cache.capacity;
-        let cache = text.cache.own(gpu, (held, capacity), seen, rows)?;
+        let norms = tokens.norms.map(|norms| &norms[text.first * shape.heads.kv_heads..]);
+        let new_priority = text.entries.new_priorities(rows, norms).filter(|_| rule.is_some());
+        let cache = text.cache.own(gpu, (held, text.cache.capacity), seen, rows)?;
+        let ([positions, priority, moved], received) =
+            text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
+        let cache = Text { positions, priority, moved, ..cache };
         let block = BLOCK.min(rows);
-        let scanned = text.entries.scanned();
         let frequencies = shape.rope.frequencies(text.is_long);
         let pairs = frequencies.pairs.len();
         let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
@@ -190,77 +223,58 @@ impl GpuAttention {
         let groups = rule.as_ref().map_or(1, |rule| rule.groups);
         let all_stride = vector::padded(seen + rows);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
-        let norms = tokens.norms.map(|norms| &norms[text.first * shape.heads.kv_heads..]);
-        let new_priority = text.entries.new_priorities(rows, norms).filter(|_| rule.is_some());
         let bounded = rule.as_ref();
         let score = bounded.map(|rule| &rule.score);
+        let is_rotated = text.cache.rotated.is_some();
+        let wants_logits = score.is_some_and(LoweredScore::has_logits) && !is_rotated;
         let pieces = Pieces {
             cos: arena.put(&tokens.angles.cos[range.clone()]),
             sin: arena.put(&tokens.angles.sin[range]),
-            frequencies: text.cache.rotated.as_ref().map(|_| arena.put(&frequencies.pairs)),
+            frequencies: is_rotated.then(|| arena.put(&frequencies.pairs)),
             query_scales: arena.put(&scales),
             queries: arena.scratch::<f32>(heads * block * dim),
             logits: arena.scratch::<f32>(heads * block * stride),
+            raw_logits: wants_logits.then(|| arena.scratch::<f32>(heads * block * stride)),
             max: arena.scratch::<f32>(heads * block),
-            sum: arena.scratch::<f32>(heads * block),
+            scale: arena.scratch::<f32>(heads * block),
             mixed: arena.scratch::<f32>(heads * block * dim),
             all_logits: measures_loss
                 .then(|| arena.scratch::<f32>(heads / shape.heads.kv_heads * block * all_stride)),
             lost: measures_loss.then(|| arena.state(&vec![0.0_f32; rows])),
-            positions: bounded.map(|_| arena.state(&padded_lists(&scanned.positions, stride))),
             alive: bounded.filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride)),
-            survivors: bounded.map(|_| arena.scratch::<u32>(groups * stride)),
-            moved: bounded.map(|_| arena.result::<u32>(groups * 2)),
-            victims: bounded.map(|_| arena.result::<i32>(rows * groups)),
-            priority: new_priority.as_ref().map(|_| {
-                let mut priorities = scanned.priorities.clone();
-                priorities.resize(groups, Vec::new());
-                arena.state(&padded_lists(&priorities, stride))
+            moves: bounded.map(|_| arena.scratch::<u32>(groups * 2 * block)),
+            victims: bounded.map(|_| match text.log {
+                Some(_) => arena.result::<i32>(rows * groups),
+                None => arena.scratch::<i32>(rows * groups),
             }),
             new_priority: new_priority.map(|priorities| arena.put(&priorities)),
             program: score.filter(|score| !score.program.is_empty()).map(|score| arena.put(&score.program)),
             results: score
                 .filter(|score| score.results > 0)
                 .map(|score| arena.scratch::<f32>(groups * score.results * stride)),
-            received: scanned.received.iter().map(|sums| arena.state(&padded_lists(sums, stride))).collect(),
             newest: bounded.filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride)),
         };
-        Ok(Prepared { rule, cache, stride, all_stride, pieces, scanned, text })
+        Ok(Prepared { rule, cache, received, stride, all_stride, pieces, text })
     }
 
-    /// Closes the gaps of a prompt that was cut at once.
+    /// Fills the places of what leaves when a prompt is cut at once.
     fn keep(&self, cache: &mut GpuCache, tokens: &LayerTokens<'_>, seen: usize) -> Result<()> {
-        let Some((kept, capacity)) = cache.keep.take() else { return Ok(()) };
         let gpu = &*self.gpu;
-        let held = kept.iter().filter_map(|kept| kept.last()).max().map_or(0, |last| *last as usize + 1);
-        let of = cache.own(gpu, (held, capacity), seen, 0)?;
-        let stride = kept.iter().map(Vec::len).max().unwrap_or(0);
-        let moved: Vec<u32> = kept.iter().flat_map(|kept| [kept.len() as u32, 0]).collect();
+        let Some((of, moves)) = cache.take_kept(gpu, seen)? else { return Ok(()) };
         let mut arena = Arena::default();
-        let (survivors, moved) = (arena.put(&padded_lists(&kept, stride)), arena.put(&moved));
-        let table = arena.scratch::<u8>(size_of::<Text>());
-        arena.place(gpu, &mut None)?;
-        let groups = kept.len();
+        let (columns, moved) = (arena.put(&moves.columns), arena.put(&moves.moved));
+        // Freed after the launch, in the device's order.
+        let mut memory = None;
+        arena.place(gpu, &mut memory)?;
         let text = Text {
-            survivors: arena.at(survivors),
+            moves: arena.at(columns),
             moved: arena.at(moved),
-            stride: stride as i32,
-            groups: groups as i32,
-            kept_lists: (cache.kept.rows / groups) as i32,
-            total_lists: (cache.totals.rows / groups) as i32,
+            moves_stride: moves.stride as i32,
+            groups: (moves.moved.len() / 2) as i32,
             ..of
         };
-        gpu.upload(arena.at(table), bytes_of(&[text]))?;
-        gpu.launch(Launch {
-            kernel: Kernel::Compact,
-            grid: [tokens.shape.heads.kv_heads + groups, 1],
-            threads: gpu.threads(COPY_THREADS),
-            shared_bytes: SCRATCH,
-            layer: layer_of(tokens),
-            texts: arena.at(table),
-        })?;
-        // Its memory is freed now, so it waits.
-        gpu.download(arena.at(table), &mut [0; 1])
+        let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS;
+        launch_one(gpu, Kernel::Refill, (blocks, COPY_THREADS, 0), layer_of(tokens), text)
     }
 }
 
@@ -274,7 +288,6 @@ impl Prepared<'_> {
         rows: Range<usize>,
         held: usize,
     ) -> Block {
-        let Pieces { positions, alive, survivors, moved, priority, newest, .. } = self.pieces;
         let (pieces, shape, rule) = (&self.pieces, tokens.shape, self.rule.as_ref());
         let float = size_of::<f32>();
         let (q, kv) = (shape.heads.heads * shape.head_dim * float, shape.heads.kv_heads * shape.head_dim * float);
@@ -283,8 +296,7 @@ impl Prepared<'_> {
             (shape.rope.frequencies(self.text.is_long).pairs.len(), rule.map_or(1, |rule| rule.groups));
         let entries = &*self.text.entries;
         let is_last = rows.end == self.text.rows;
-        let oldest = self.scanned.positions[0].first().map_or(entries.seen, |position| *position as usize);
-        let gone = self.scanned.positions[0].len() + rows.start - held;
+        let gone = entries.len(0) + rows.start - held;
         let at = |piece: Option<Piece>, offset: usize| match piece {
             Some(piece) => arena.at(piece) + offset as u64,
             None => 0,
@@ -300,23 +312,21 @@ impl Prepared<'_> {
             query_scales: arena.at(pieces.query_scales) + (rows.start * float) as u64,
             queries: arena.at(pieces.queries),
             logits: arena.at(pieces.logits),
+            raw_logits: arena.at_any(pieces.raw_logits),
             max: arena.at(pieces.max),
-            sum: arena.at(pieces.sum),
+            scale: arena.at(pieces.scale),
             mixed: arena.at(pieces.mixed),
             out: out + (row * q) as u64,
             all_logits: arena.at_any(pieces.all_logits),
             lost: at(pieces.lost, rows.start * float),
-            positions: arena.at_any(positions),
-            alive: arena.at_any(alive),
-            survivors: arena.at_any(survivors),
-            moved: arena.at_any(moved),
+            alive: arena.at_any(pieces.alive),
+            moves: arena.at_any(pieces.moves),
             victims: at(pieces.victims, rows.start * groups * size_of::<i32>()),
-            priority: arena.at_any(priority),
             new_priority: at(pieces.new_priority, rows.start * groups * size_of::<f64>()),
             same_priority: rule.map_or(0.0, |rule| rule.same_priority),
             program: arena.at_any(pieces.program),
             results: arena.at_any(pieces.results),
-            newest: if is_last { arena.at_any(newest) } else { 0 },
+            newest: if is_last { arena.at_any(pieces.newest) } else { 0 },
             salt: rule.map_or(0, |rule| rule.salt),
             rows: rows.len() as i32,
             held: held as i32,
@@ -332,79 +342,48 @@ impl Prepared<'_> {
             kept_lists: rule.map_or(0, |rule| rule.score.kept as i32),
             total_lists: rule.map_or(0, |rule| rule.score.totals as i32),
             result_lists: rule.map_or(0, |rule| rule.score.results as i32),
-            alive_is_shared: i32::from(alive.is_none()),
-            oldest: (oldest + gone) as i32,
+            moves_stride: BLOCK.min(self.text.rows) as i32,
+            alive_is_shared: i32::from(pieces.alive.is_none()),
+            oldest: (entries.first_position() + gone) as i32,
             ..self.cache
         };
-        // What entries have received lies with them.
-        let of_scope = |piece: &Piece| Text { kept: arena.at(*piece), kept_stride: self.stride as i32, ..text };
-        let of_scopes: Vec<Text> = pieces.received.iter().map(of_scope).collect();
-        let text = match (rule, of_scopes.first()) {
-            (Some(rule), Some(of_scope)) if rule.keeps_received => *of_scope,
+        let of_scope = |address: &Address| Text { kept: *address, ..text };
+        let text = match (rule, self.received.first()) {
+            (Some(rule), Some(address)) if rule.keeps_received => of_scope(address),
             _ => text,
         };
-        let of_scopes = of_scopes.into_iter().zip(&self.scanned.received).filter(|_| rule.is_none());
+        let scopes = self.received.iter().zip(entries.received_groups()).filter(|_| rule.is_none());
         let of_head = |kv_head: usize| Text { kv_head: kv_head as i32, ..text };
         Block {
             is_bounded: rule.is_some(),
-            received: of_scopes.map(|(text, sums)| Text { kept_lists: sums.len() as i32, ..text }).collect(),
+            received: scopes.map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) }).collect(),
             losses: pieces.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),
             text,
         }
     }
 
-    /// Gives the entries what the device has decided.
-    fn take(&mut self, arena: &Arena) -> Result<()> {
-        let (pieces, stride) = (&self.pieces, self.stride);
-        let entries = &mut *self.text.entries;
-        let rows = self.text.rows;
-        let held = entries.len_after(rows);
-        if let (Some(lost), Some(piece)) = (self.text.lost.as_deref_mut(), pieces.lost) {
+    /// Notes that the tokens were read, and gives the host what the device has given back.
+    fn take(&mut self, arena: &Arena) {
+        let Prepared { pieces, stride, rule, text, .. } = self;
+        let GpuText { entries, cache, log, rows, lost, .. } = text;
+        let (seen, before) = (entries.seen, entries.len(0) + *rows);
+        let groups = rule.as_ref().map_or(1, |rule| rule.groups);
+        entries.scan_on_device(*rows);
+        cache.scanned();
+        if let (Some(lost), Some(piece)) = (lost.as_deref_mut(), pieces.lost) {
             for (lost, more) in lost.iter_mut().zip(arena.values::<f32>(piece)) {
                 *lost += more;
             }
         }
-        let mut scanned = Scanned::default();
-        scanned.received = (self.scanned.received.iter().zip(&pieces.received))
-            .map(|(before, piece)| lists(arena.values(*piece), before.len(), stride, held))
-            .collect();
-        let (Some(positions), Some(moved), Some(victims)) = (pieces.positions, pieces.moved, pieces.victims)
-        else {
-            // Unbounded: all stay but what the window has passed.
-            let mut positions = std::mem::take(&mut self.scanned.positions);
-            positions[0].extend((entries.seen..entries.seen + rows).map(|position| position as u32));
-            let passed = positions[0].len() - held;
-            positions[0].drain(..passed);
-            // Without a scan nothing moves what they have received.
-            for sums in scanned.received.iter_mut().flatten() {
-                ensure!(
-                    passed == 0,
-                    "attention cannot be kept for forks in a layer with a window of {held} tokens"
-                );
-                sums.truncate(held);
-            }
-            entries.take_scanned(rows, Scanned { positions, ..scanned });
-            return Ok(());
-        };
-        let groups = self.rule.as_ref().map_or(1, |rule| rule.groups);
-        let counts: Vec<u32> = arena.values::<u32>(moved).chunks(2).map(|moved| moved[0]).collect();
-        ensure!(
-            counts.iter().all(|count| *count as usize == held),
-            "the device kept {counts:?} entries of a cache, and {held} were expected; please report this"
-        );
-        scanned.positions = lists(arena.values(positions), groups, stride, held);
-        if let Some(priority) = pieces.priority {
-            scanned.priorities = lists(arena.values(priority), groups, stride, held);
+        if let (Some(log), Some(victims)) = (log.as_deref_mut(), pieces.victims) {
+            CacheEntries::log_victims(log, seen, groups, &arena.values::<i32>(victims));
         }
         if let Some(newest) = pieces.newest {
-            let before = self.scanned.positions[0].len() + rows;
-            scanned.newest = lists(arena.values(newest), groups, stride, before.min(stride));
+            let lists = arena.values::<f32>(newest);
+            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec()).collect();
+            // Nothing has left a prompt that will be cut, so its columns are in order.
+            entries.take_newest(lists);
         }
-        if let Some(log) = self.text.log.as_deref_mut() {
-            CacheEntries::log_victims(log, entries.seen, groups, &arena.values::<i32>(victims));
-        }
-        entries.take_scanned(rows, scanned);
-        Ok(())
     }
 }
 
@@ -430,18 +409,4 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         softcap: shape.model.attention_softcap.unwrap_or(0.0),
         pad: 0,
     }
-}
-
-/// Lists one after the other, `stride` numbers each.
-fn padded_lists<T: Copy + Default>(lists: &[Vec<T>], stride: usize) -> Vec<T> {
-    let mut padded = vec![T::default(); lists.len() * stride];
-    for (to, from) in padded.chunks_exact_mut(stride.max(1)).zip(lists) {
-        to[..from.len()].copy_from_slice(from);
-    }
-    padded
-}
-
-/// The first `held` numbers of each of `count` such lists.
-fn lists<T: Copy>(values: Vec<T>, count: usize, stride: usize, held: usize) -> Vec<Vec<T>> {
-    (0..count).map(|list| values[list * stride..][..held].to_vec()).collect()
 }

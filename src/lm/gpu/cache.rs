@@ -1,18 +1,19 @@
-//! The keys and values of one layer's cache on a device.
+//! The keys and values of one layer's cache on a device, and what the device knows of its entries.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
-use super::device::{Buffer, Gpu, Rows};
-use super::params::{Address, Text, bytes_of};
-use crate::eviction::{Heads, Positions, ScanRule};
+use super::device::{Buffer, Gpu, Kernel, launch_one};
+use super::launch::COPY_THREADS;
+use super::params::{Address, CopiedRows, Layer, Plain, Text, bytes_of, bytes_of_mut};
+use crate::eviction::{CacheEntries, Heads, Positions, ScanRule, Scanned};
 use crate::vector;
 
 /// Rows of as many bytes for each entry. Clones share their memory until one of them is written to, so that copying a cache
 /// needs no device and cannot fail.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct GpuTable {
     pub rows: usize,
     /// Bytes of an entry in a row.
@@ -33,16 +34,25 @@ impl GpuTable {
         GpuTable { rows, width, stored: None, start: 0 }
     }
 
-    /// The address of a table of its own with this capacity, which holds the first `held` columns.
+    /// The address of a table of its own with this capacity, which holds the first `held` columns; 0 without rows.
     pub fn own(&mut self, gpu: &dyn Gpu, held: usize, capacity: usize) -> Result<Address> {
+        if self.rows == 0 {
+            return Ok(0);
+        }
         let fits = |stored: &mut Arc<Stored>| stored.capacity == capacity && Arc::get_mut(stored).is_some();
         if self.start > 0 || !self.stored.as_mut().is_some_and(fits) {
             let buffer = gpu.allocate(self.rows * self.width * capacity)?;
             if let Some(from) = self.stored.as_ref().filter(|_| held > 0) {
-                let address = from.buffer.address + (self.start * self.width) as Address;
-                let from = Rows { address, pitch: from.capacity * self.width };
-                let to = Rows { address: buffer.address, pitch: capacity * self.width };
-                gpu.copy(from, to, held * self.width, self.rows)?;
+                // Every number has whole words of 4 bytes.
+                let words = self.width / 4;
+                let rows = CopiedRows {
+                    from: from.buffer.address + (self.start * self.width) as Address,
+                    to: buffer.address,
+                    from_pitch: from.capacity * words,
+                    to_pitch: capacity * words,
+                    width: held * words,
+                };
+                launch_one(gpu, Kernel::Copy, (self.rows, COPY_THREADS, 0), Layer::default(), rows)?;
             }
             self.stored = Some(Arc::new(Stored { buffer, capacity }));
             self.start = 0;
@@ -58,6 +68,32 @@ impl GpuTable {
     fn bytes(&self, capacity: usize) -> usize {
         self.rows * self.width * capacity
     }
+
+    /// Writes lists, of which the numbers are in the columns `order`.
+    fn upload<T: Plain + Default>(
+        &mut self,
+        gpu: &dyn Gpu,
+        capacity: usize,
+        lists: &[Vec<T>],
+        order: &[Vec<u32>],
+    ) -> Result<()> {
+        let mut table = vec![T::default(); lists.len() * capacity];
+        for (index, (row, list)) in table.chunks_exact_mut(capacity.max(1)).zip(lists).enumerate() {
+            for (at, number) in list.iter().enumerate() {
+                row[order.get(index).map_or(at, |order| order[at] as usize)] = *number;
+            }
+        }
+        let to = self.own(gpu, 0, capacity)?;
+        gpu.upload(to, bytes_of(&table))
+    }
+
+    /// The first `held` columns of every row.
+    fn download<T: Plain + Default>(&self, gpu: &dyn Gpu, held: usize) -> Result<Vec<Vec<T>>> {
+        let Some(stored) = &self.stored else { return Ok(vec![Vec::new(); self.rows]) };
+        let mut table = vec![T::default(); self.rows * stored.capacity];
+        gpu.download(stored.buffer.address, bytes_of_mut(&mut table))?;
+        Ok(table.chunks_exact(stored.capacity.max(1)).map(|row| row[..held].to_vec()).collect())
+    }
 }
 
 /// Everything that a layer's cache has on a device.
@@ -67,25 +103,56 @@ pub(in crate::lm) struct GpuCache {
     dim: usize,
     /// Columns that its tables have, or will have.
     pub(in crate::lm) capacity: usize,
-    pub(super) keys: GpuTable,
-    pub(super) values: GpuTable,
+    keys: GpuTable,
+    values: GpuTable,
     pub(super) rotated: Option<RotatedTables>,
     /// What a formula remembers.
-    pub(super) kept: GpuTable,
-    pub(super) totals: GpuTable,
+    kept: GpuTable,
+    totals: GpuTable,
     /// Every key ever read, where lost attention is measured, and its capacity.
     pub(super) all_keys: Option<(GpuTable, usize)>,
+    entries: EntryTables,
+    newest: Newest,
+    /// The columns of the host's entries, where they are in another order: (groups)(entries)
+    order: Vec<Vec<u32>>,
     /// Columns to keep before it is used again, (groups)(columns), and the capacity that it has until then.
-    pub(super) keep: Option<(Vec<Vec<u32>>, usize)>,
+    keep: Option<(Vec<Vec<u32>>, usize)>,
+}
+
+/// What the host's entries have too: (groups) rows each.
+#[derive(Clone, Debug, Default)]
+struct EntryTables {
+    positions: GpuTable,
+    priorities: GpuTable,
+    /// For each of the scopes that attention is kept for.
+    received: Vec<GpuTable>,
+    /// Survivors of the last block, and how many of them moved.
+    moved: GpuTable,
+}
+
+/// Which entries are newer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Newest {
+    Host,
+    Device,
+    Same,
 }
 
 /// Where positions depend on evictions.
 #[derive(Clone, Debug)]
 pub(super) struct RotatedTables {
-    pub positions: Positions,
-    pub raw_keys: GpuTable,
-    pub coordinates: GpuTable,
-    pub rotations: GpuTable,
+    positions: Positions,
+    raw_keys: GpuTable,
+    coordinates: GpuTable,
+    rotations: GpuTable,
+}
+
+/// Moves within a cache, as the kernel `refill` gets them: the columns to fill and those of what moves there, (groups, 2, stride),
+/// and (groups, 2): survivors, and how many of them move.
+pub(super) struct Moves {
+    pub columns: Vec<u32>,
+    pub stride: usize,
+    pub moved: Vec<u32>,
 }
 
 impl GpuCache {
@@ -120,6 +187,9 @@ impl GpuCache {
             kept: GpuTable::new(kept, float),
             totals: GpuTable::new(totals, size_of::<f64>()),
             all_keys: all_keys.then(|| (vectors(), 0)),
+            entries: EntryTables::default(),
+            newest: Newest::Host,
+            order: Vec::new(),
             keep: None,
         }
     }
@@ -141,7 +211,7 @@ impl GpuCache {
         }
     }
 
-    /// Makes room for `columns`; an unbounded cache grows by half as much again at least.
+    /// Makes room for `columns`; an unbounded cache doubles at least.
     pub fn reserve(&mut self, columns: usize, is_bounded: bool) {
         if columns > self.capacity {
             self.capacity = vector::padded(if is_bounded { columns } else { columns.max(2 * self.capacity) });
@@ -151,6 +221,39 @@ impl GpuCache {
     /// Keeps the columns `kept` of every group, in order.
     pub fn keep(&mut self, kept: &[Vec<u32>]) {
         self.keep = Some((kept.to_vec(), self.capacity));
+    }
+
+    /// What has to move for the columns that are to be kept, and a text with the addresses of the tables; `None` if there is nothing to
+    /// do.
+    pub(super) fn take_kept(&mut self, gpu: &dyn Gpu, seen: usize) -> Result<Option<(Text, Moves)>> {
+        let Some((kept, capacity)) = self.keep.take() else { return Ok(None) };
+        let of_group = |(group, kept): (usize, &Vec<u32>)| -> Vec<u32> {
+            let order = self.order.get(group);
+            kept.iter().map(|at| order.map_or(*at, |order| order[*at as usize])).collect()
+        };
+        let mut order: Vec<Vec<u32>> = kept.iter().enumerate().map(of_group).collect();
+        let held = order.iter().flatten().max().map_or(0, |last| *last as usize + 1);
+        let stride = order.iter().map(Vec::len).max().unwrap_or(0);
+        let (mut columns, mut moved) = (Vec::new(), Vec::new());
+        for order in &mut order {
+            let count = order.len() as u32;
+            let mut is_free = vec![true; order.len()];
+            order.iter().filter(|column| **column < count).for_each(|column| is_free[*column as usize] = false);
+            let free: Vec<u32> = (0..count).filter(|column| is_free[*column as usize]).collect();
+            let mut next = free.iter();
+            let behind = order.iter_mut().filter(|column| **column >= count);
+            let from: Vec<u32> =
+                behind.zip(&mut next).map(|(column, to)| std::mem::replace(column, *to)).collect();
+            moved.extend([count, free.len() as u32]);
+            for mut list in [free, from] {
+                list.resize(stride, 0);
+                columns.extend(list);
+            }
+        }
+        self.order = order;
+        self.newest = Newest::Host;
+        let text = self.own(gpu, (held, capacity), seen, 0)?;
+        Ok(Some((text, Moves { columns, stride, moved })))
     }
 
     /// A text with the addresses of its tables, which are its own from now on and have `capacity` columns, of which `held` are in use.
@@ -164,8 +267,9 @@ impl GpuCache {
         let mut text = Text {
             keys: self.keys.own(gpu, held, capacity)?,
             values: self.values.own(gpu, held, capacity)?,
+            kept: self.kept.own(gpu, held, capacity)?,
+            totals: self.totals.own(gpu, held, capacity)?,
             capacity: capacity as i32,
-            kept_stride: capacity as i32,
             ..Text::default()
         };
         if let Some(rotated) = &mut self.rotated {
@@ -181,12 +285,6 @@ impl GpuCache {
                 gpu.upload(text.rotations, bytes_of(&vec![0_i32; 2 * rotated.rotations.rows]))?;
             }
         }
-        if self.kept.rows > 0 {
-            text.kept = self.kept.own(gpu, held, capacity)?;
-        }
-        if self.totals.rows > 0 {
-            text.totals = self.totals.own(gpu, held, capacity)?;
-        }
         if let Some((table, room)) = &mut self.all_keys {
             if seen + rows > *room {
                 *room = vector::padded((seen + rows).max(2 * *room));
@@ -195,6 +293,94 @@ impl GpuCache {
             text.all_capacity = *room as i32;
         }
         Ok(text)
+    }
+
+    /// The addresses of what the device knows of the entries, given to it if it does not know them: positions, priorities, (groups, 2) of
+    /// [`Text::moved`], and attention received.
+    pub(super) fn own_entries(
+        &mut self,
+        gpu: &dyn Gpu,
+        entries: &CacheEntries,
+        rule: Option<&ScanRule>,
+        has_priorities: bool,
+    ) -> Result<([Address; 3], Vec<Address>)> {
+        let (held, capacity, float) = (entries.len(0), self.capacity, size_of::<f32>());
+        let tables = &mut self.entries;
+        if self.newest == Newest::Host {
+            let scanned = entries.scanned();
+            let table = |rows: usize, width: usize| GpuTable::new(if rule.is_some() { rows } else { 0 }, width);
+            let groups = scanned.positions.len();
+            *tables = EntryTables {
+                positions: table(groups, float),
+                priorities: table(if has_priorities { groups } else { 0 }, size_of::<f64>()),
+                received: scanned.received.iter().map(|sums| GpuTable::new(sums.len(), float)).collect(),
+                moved: table(groups, 2 * float),
+            };
+            if held > 0 {
+                if rule.is_some() {
+                    tables.positions.upload(gpu, capacity, &scanned.positions, &self.order)?;
+                    tables.priorities.upload(gpu, capacity, &scanned.priorities, &self.order)?;
+                }
+                for (table, sums) in tables.received.iter_mut().zip(&scanned.received) {
+                    table.upload(gpu, capacity, sums, &self.order)?;
+                }
+            }
+            self.newest = Newest::Same;
+        }
+        tables.received.truncate(entries.received_groups().count());
+        let addresses = [
+            tables.positions.own(gpu, held, capacity)?,
+            tables.priorities.own(gpu, held, capacity)?,
+            tables.moved.own(gpu, 1, 1)?,
+        ];
+        let received = tables.received.iter_mut().map(|table| table.own(gpu, held, capacity));
+        Ok((addresses, received.collect::<Result<_>>()?))
+    }
+
+    /// Notes that the device has read tokens.
+    pub(super) fn scanned(&mut self) {
+        self.newest = Newest::Device;
+    }
+
+    /// Gives the host's entries what the device has decided.
+    ///
+    /// # Errors
+    /// Errors of the device, and other numbers of entries than expected.
+    pub(super) fn settle(&mut self, gpu: &dyn Gpu, entries: &mut CacheEntries) -> Result<()> {
+        if self.newest != Newest::Device {
+            return Ok(());
+        }
+        let held = entries.len(0);
+        let tables = &self.entries;
+        let counts = tables.moved.download::<[u32; 2]>(gpu, 1)?;
+        ensure!(
+            counts.iter().flatten().all(|[count, _]| *count as usize == held),
+            "the device kept {counts:?} entries of a cache, and {held} were expected; please report this"
+        );
+        let positions = tables.positions.download::<u32>(gpu, held)?;
+        let sorted = |positions: &Vec<u32>| {
+            let mut order: Vec<u32> = (0..held as u32).collect();
+            order.sort_by_key(|column| positions[*column as usize]);
+            order
+        };
+        self.order = positions.iter().map(sorted).collect();
+        let received = tables.received.iter().map(|table| table.download::<f32>(gpu, held));
+        entries.take_scanned(Scanned {
+            positions: self.in_order(positions),
+            priorities: self.in_order(tables.priorities.download::<f64>(gpu, held)?),
+            received: received.map(|sums| Ok(self.in_order(sums?))).collect::<Result<_>>()?,
+        });
+        self.newest = Newest::Same;
+        Ok(())
+    }
+
+    /// Lists of the groups' columns in the order of the host's entries.
+    pub(super) fn in_order<T: Copy>(&self, lists: Vec<Vec<T>>) -> Vec<Vec<T>> {
+        let of_group = |(group, list): (usize, Vec<T>)| match self.order.get(group) {
+            Some(order) => order.iter().map(|column| list[*column as usize]).collect(),
+            None => list,
+        };
+        lists.into_iter().enumerate().map(of_group).collect()
     }
 
     /// Bytes of keys and values.

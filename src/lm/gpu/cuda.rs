@@ -7,22 +7,23 @@ use std::ptr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use candle_core::{CudaDevice, Storage, Tensor};
+use candle_core::{CudaDevice, DType, Storage, Tensor};
 use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUDA_MEMCPY2D, CUdevice_attribute, CUfunction_attribute, CUmemorytype, cuDriverGetVersion, cuMemcpy2DAsync_v2,
+    CUdevice_attribute, CUfunction_attribute, CUmemPool_attribute, cuDeviceGetDefaultMemPool, cuDriverGetVersion,
+    cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
 use sha2::{Digest, Sha256};
 
-use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product, Rows};
+use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
 use super::params::{Address, Layer};
 
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// The kernels' names in the order of [`Kernel`].
-const KERNELS: [(Kernel, &str); 8] = [
+const KERNELS: [(Kernel, &str); 10] = [
     (Kernel::Place, "place"),
     (Kernel::Softmax, "softmax"),
     (Kernel::Received, "received"),
@@ -30,7 +31,9 @@ const KERNELS: [(Kernel, &str); 8] = [
     (Kernel::ScanRotating, "scan_rotating"),
     (Kernel::Outputs, "outputs"),
     (Kernel::Loss, "loss"),
-    (Kernel::Compact, "compact"),
+    (Kernel::Refill, "refill"),
+    (Kernel::Score, "score"),
+    (Kernel::Copy, "copy"),
 ];
 /// Shared memory that a block may have without being asked for, on every GPU.
 const USUAL_SHARED: usize = 48 * 1024;
@@ -41,7 +44,7 @@ pub(super) struct CudaGpu {
     stream: Arc<CudaStream>,
     blas: Arc<CudaBlas>,
     /// With the most threads that a block of each may have.
-    kernels: [(CudaFunction, usize); 8],
+    kernels: [(CudaFunction, usize); 10],
     /// The most shared memory that a block may have, in bytes.
     most_shared: usize,
 }
@@ -56,6 +59,18 @@ impl Drop for Owned {
         // It may be dropped by a thread that has not used the GPU yet. Errors are told by the next call.
         let context = self.memory.context();
         context.record_err(context.bind_to_thread());
+    }
+}
+
+/// Gives memory that was freed but kept back to the driver.
+pub fn give_memory_back(device: &CudaDevice) {
+    let (stream, mut pool) = (device.cuda_stream(), ptr::null_mut());
+    // SAFETY: writes the address of the pool, which lives as long as the device; the pool keeps what is in use.
+    #[expect(unsafe_code)]
+    unsafe {
+        if cuDeviceGetDefaultMemPool(&raw mut pool, stream.context().cu_device()).result().is_ok() {
+            cuMemPoolTrimTo(pool, 0);
+        }
     }
 }
 
@@ -98,6 +113,16 @@ impl CudaGpu {
             device.disable_event_tracking();
         }
         let Ok(kernels) = kernels.try_into() else { bail!("there are other kernels than expected") };
+        // Otherwise each wait would give freed memory back to the driver, to be asked for again.
+        let (mut pool, mut all) = (ptr::null_mut(), u64::MAX);
+        // SAFETY: writes the address of the pool, which lives as long as the device, and reads a number.
+        #[expect(unsafe_code)]
+        unsafe {
+            let keep = || "keep freed memory".into();
+            cuDeviceGetDefaultMemPool(&raw mut pool, context.cu_device()).result().asked(keep)?;
+            let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+            cuMemPoolSetAttribute(pool, threshold, (&raw mut all).cast()).result().asked(keep)?;
+        }
         let most_shared = context
             .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
             .asked(|| "tell its shared memory".into())?;
@@ -160,58 +185,22 @@ impl Gpu for CudaGpu {
         self.stream.synchronize().asked(|| format!("{}, or finish the kernels before", what()))
     }
 
-    fn copy(&self, from: Rows, to: Rows, width: usize, rows: usize) -> Result<()> {
-        if width == 0 || rows == 0 {
-            return Ok(());
-        }
-        self.bind()?;
-        let stream = self.stream.cu_stream();
-        let is_one_piece = rows == 1 || (from.pitch == width && to.pitch == width);
-        // SAFETY: callers give tables with so many rows, in two buffers.
-        #[expect(unsafe_code)]
-        let copied = unsafe {
-            if is_one_piece {
-                result::memcpy_dtod_async(to.address, from.address, width * rows, stream)
-            } else {
-                let rectangle = CUDA_MEMCPY2D {
-                    srcXInBytes: 0,
-                    srcY: 0,
-                    srcMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                    srcHost: ptr::null(),
-                    srcDevice: from.address,
-                    srcArray: ptr::null_mut(),
-                    srcPitch: from.pitch,
-                    dstXInBytes: 0,
-                    dstY: 0,
-                    dstMemoryType: CUmemorytype::CU_MEMORYTYPE_DEVICE,
-                    dstHost: ptr::null_mut(),
-                    dstDevice: to.address,
-                    dstArray: ptr::null_mut(),
-                    dstPitch: to.pitch,
-                    WidthInBytes: width,
-                    Height: rows,
-                };
-                cuMemcpy2DAsync_v2(&rectangle, stream).result()
-            }
-        };
-        copied.asked(|| {
-            format!("copy {rows} rows of {width} bytes, {} bytes apart, to {} bytes apart", from.pitch, to.pitch)
-        })
-    }
-
     fn address_of(&self, tensor: &Tensor) -> Result<Address> {
         ensure!(tensor.is_contiguous(), "a tensor {:?} for the GPU is not contiguous", tensor.shape());
         let (storage, layout) = tensor.storage_and_layout();
         let Storage::Cuda(storage) = &*storage else { bail!("a tensor {:?} is not on the GPU", tensor.shape()) };
-        let numbers = storage.as_cuda_slice::<f32>()?;
-        let (address, recorded) = numbers.device_ptr(&self.stream);
         // The memory is used and freed on one stream, so nothing else keeps the order.
-        drop(recorded);
-        Ok(address + (layout.start_offset() * size_of::<f32>()) as Address)
+        let address = match tensor.dtype() {
+            DType::F32 => storage.as_cuda_slice::<f32>()?.device_ptr(&self.stream).0,
+            DType::BF16 => storage.as_cuda_slice::<half::bf16>()?.device_ptr(&self.stream).0,
+            DType::F16 => storage.as_cuda_slice::<half::f16>()?.device_ptr(&self.stream).0,
+            other => bail!("attention on the GPU takes no tensor of {other:?}"),
+        };
+        Ok(address + (layout.start_offset() * tensor.dtype().size_in_bytes()) as Address)
     }
 
     fn product(&self, asked: Product) -> Result<()> {
-        let Product { m, n, k, a, b, b_is_transposed, c, batches } = asked;
+        let Product { m, n, k, a, b, b_is_transposed, c, batches, factors } = asked;
         self.bind()?;
         let what = || format!("multiply ({m}, {k}) by ({k}, {n}), {batches} times");
         let int = |number: usize| c_int::try_from(number).with_context(what);
@@ -221,6 +210,12 @@ impl Gpu for CudaGpu {
         let b_operation = if b_is_transposed { cublasOperation_t::CUBLAS_OP_T } else { as_it_is };
         let (alpha, beta) = (1.0_f32, 0.0_f32);
         let number = cudaDataType_t::CUDA_R_32F;
+        let of_factors = match factors {
+            DType::F32 => number,
+            DType::BF16 => cudaDataType_t::CUDA_R_16BF,
+            DType::F16 => cudaDataType_t::CUDA_R_16F,
+            other => bail!("the GPU has no product of {other:?} in f32"),
+        };
         // SAFETY: callers give tables of these sizes, and the result is in a buffer of its own. alpha and beta are read before
         // the call returns, because the handle's pointers are to the host's memory.
         #[expect(unsafe_code)]
@@ -234,11 +229,11 @@ impl Gpu for CudaGpu {
                 int(k)?,
                 ptr::from_ref(&alpha).cast(),
                 b.address as *const c_void,
-                number,
+                of_factors,
                 int(b.stride)?,
                 stride(b)?,
                 a.address as *const c_void,
-                number,
+                of_factors,
                 int(a.stride)?,
                 stride(a)?,
                 ptr::from_ref(&beta).cast(),

@@ -4,9 +4,9 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use anyhow::Result;
-use candle_core::Tensor;
+use candle_core::{DType, Tensor};
 
-use super::params::{Address, Layer};
+use super::params::{Address, Layer, Plain, bytes_of};
 
 /// The kernels, in the order of `kernels/kernels.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,9 @@ pub enum Kernel {
     ScanRotating,
     Outputs,
     Loss,
-    Compact,
+    Refill,
+    Score,
+    Copy,
 }
 
 /// Memory of a device; freed when dropped.
@@ -31,14 +33,7 @@ pub struct Buffer {
     pub _owner: Box<dyn Any + Send + Sync>,
 }
 
-/// Rows of bytes that lie `pitch` bytes apart.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows {
-    pub address: Address,
-    pub pitch: usize,
-}
-
-/// c (m, n) <- a (m, k) x b, in f32, `batches` of them. The rows of `a` and `c` are `stride` numbers apart; `b` is (k, n), or
+/// c (m, n) <- a (m, k) x b, in f32, `batches` of them. The factors may have another type. The rows of `a` and `c` are `stride` numbers apart; `b` is (k, n), or
 /// (n, k) if it is transposed.
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
@@ -50,6 +45,7 @@ pub struct Product {
     pub b_is_transposed: bool,
     pub c: Factor,
     pub batches: usize,
+    pub factors: DType,
 }
 
 /// A matrix of each batch.
@@ -84,9 +80,7 @@ pub trait Gpu: Debug + Send + Sync {
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<()>;
     /// Waits for everything asked for so far.
     fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()>;
-    /// Copies `rows` rows of `width` bytes.
-    fn copy(&self, from: Rows, to: Rows, width: usize, rows: usize) -> Result<()>;
-    /// Where the numbers of a contiguous f32 tensor of this device are.
+    /// Where the numbers of a contiguous tensor of this device are.
     fn address_of(&self, tensor: &Tensor) -> Result<Address>;
     fn product(&self, product: Product) -> Result<()>;
     fn launch(&self, launch: Launch) -> Result<()>;
@@ -98,4 +92,22 @@ pub trait Gpu: Debug + Send + Sync {
     fn is_checked(&self) -> bool {
         false
     }
+}
+
+/// Launches a kernel that has a parameter of its own.
+///
+/// # Errors
+/// Errors of the device.
+pub(super) fn launch_one<T: Plain>(
+    gpu: &dyn Gpu,
+    kernel: Kernel,
+    (blocks, threads, shared_bytes): (usize, usize, usize),
+    layer: Layer,
+    parameter: T,
+) -> Result<()> {
+    // It is freed in the device's order, after the launch.
+    let memory = gpu.allocate(size_of::<T>())?;
+    gpu.upload(memory.address, bytes_of(&[parameter]))?;
+    let threads = gpu.threads(threads);
+    gpu.launch(Launch { kernel, grid: [blocks, 1], threads, shared_bytes, layer, texts: memory.address })
 }

@@ -8,10 +8,10 @@ use std::ptr;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
-use candle_core::{Storage, Tensor};
+use candle_core::{DType, Storage, Tensor};
 use sha2::{Digest, Sha256};
 
-use super::device::{Buffer, Factor, Gpu, Launch, Product, Rows};
+use super::device::{Buffer, Factor, Gpu, Launch, Product};
 use super::params::{Address, Layer, Text};
 use crate::lm::product::{Right, product};
 
@@ -160,18 +160,6 @@ impl Gpu for EmulatedGpu {
         Ok(())
     }
 
-    fn copy(&self, from: Rows, to: Rows, width: usize, rows: usize) -> Result<()> {
-        for row in 0..rows {
-            let (from, to) = (from.address as usize + row * from.pitch, to.address as usize + row * to.pitch);
-            // SAFETY: callers give tables with so many rows, in two buffers.
-            #[expect(unsafe_code)]
-            unsafe {
-                ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, width);
-            }
-        }
-        Ok(())
-    }
-
     fn address_of(&self, tensor: &Tensor) -> Result<Address> {
         let (storage, layout) = tensor.storage_and_layout();
         let Storage::Cpu(storage) = &*storage else { bail!("a tensor is not on the host") };
@@ -179,7 +167,8 @@ impl Gpu for EmulatedGpu {
     }
 
     fn product(&self, asked: Product) -> Result<()> {
-        let Product { m, n, k, a, b, b_is_transposed, c, batches } = asked;
+        let Product { m, n, k, a, b, b_is_transposed, c, batches, factors } = asked;
+        ensure!(factors == DType::F32, "the emulated device has no product of {factors:?}");
         let at =
             |factor: Factor, batch: usize| factor.address + (batch * factor.batch * size_of::<f32>()) as Address;
         for batch in 0..batches {

@@ -7,13 +7,16 @@
 use std::ops::Range;
 
 use anyhow::Result;
+use candle_core::DType;
 
 use super::arena::Arena;
 use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
 use super::params::{Address, Layer, Text};
 
 /// Room for what the threads of a block share but for a byte of each column, `kernels/block.h`.
-pub(super) const SCRATCH: usize = 32 * (8 + 4 + 4);
+pub(super) const SCRATCH: usize = 32 * (8 + 8 + 4);
+/// Thread blocks that move the vectors of a head, `kernels/params.h`.
+pub(super) const REFILL_PARTS: usize = 8;
 /// Threads of a block that copies, and of one that takes a row.
 pub(super) const COPY_THREADS: usize = 256;
 const ROW_THREADS: usize = 128;
@@ -119,16 +122,17 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let b = Factor { address: text.keys, stride: dim, batch: capacity * dim };
         let c = Factor { address: text.logits, stride, batch: per_kv * rows * stride };
         let (m, n, k) = (per_kv * rows, text.held as usize + rows, dim);
-        gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads })?;
+        gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads, factors: DType::F32 })?;
     }
-    for (kernel, part) in &round.parts {
+    // Those come first.
+    let absolute = round.texts.iter().filter(|text| text.positions_kind == 0);
+    let (count, most) = absolute.fold((0, 0), |(count, most), text| (count + 1, most.max(text.rows as usize)));
+    if count > 0 {
+        launch(Kernel::Softmax, heads * most, (round.first, count), ROW_THREADS, SCRATCH)?;
+    }
+    for (kernel, part) in round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax) {
         let texts = (round.first + part.start, part.len());
         let of_part = &round.texts[part.clone()];
-        if *kernel == Kernel::Softmax {
-            let most = of_part.iter().map(|text| text.rows as usize).max().unwrap_or(0);
-            launch(*kernel, heads * most, texts, ROW_THREADS, SCRATCH)?;
-            continue;
-        }
         let groups = of_part[0].groups as usize;
         let columns = |text: &Text| {
             if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
@@ -151,7 +155,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let b = Factor { address: text.values, stride: dim, batch: capacity * dim };
         let c = Factor { address: text.mixed, stride: dim, batch: per_kv * rows * dim };
         let (m, n, k) = (per_kv * rows, dim, text.held as usize + rows);
-        gpu.product(Product { m, n, k, a, b, b_is_transposed: false, c, batches: kv_heads })?;
+        gpu.product(Product { m, n, k, a, b, b_is_transposed: false, c, batches: kv_heads, factors: DType::F32 })?;
     }
     launch(Kernel::Outputs, rows, all, COPY_THREADS, 0)?;
     for index in round.losses.clone() {
@@ -163,7 +167,8 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let keys = at(text.all_keys, kv_head * text.all_capacity as usize);
         let [a, b] = [queries, keys].map(|address| Factor { address, stride: dim, batch: 0 });
         let c = Factor { address: text.all_logits, stride: all_stride, batch: 0 };
-        gpu.product(Product { m: per_kv * rows, n: seen, k: dim, a, b, b_is_transposed: true, c, batches: 1 })?;
+        let (m, n, k, factors) = (per_kv * rows, seen, dim, DType::F32);
+        gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: 1, factors })?;
         launch(Kernel::Loss, rows, (round.extra_first + index, 1), ROW_THREADS, SCRATCH)?;
     }
     let bounded = round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax);
@@ -171,7 +176,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     if let Some(bounded) = bounded {
         let groups = round.texts[bounded.clone()].iter().map(|text| text.groups as usize).max().unwrap_or(1);
         let texts = (round.first + bounded.start, bounded.len());
-        launch(Kernel::Compact, kv_heads + groups, texts, COPY_THREADS, SCRATCH)?;
+        launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, texts, COPY_THREADS, 0)?;
     }
     Ok(())
 }

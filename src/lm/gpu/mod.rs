@@ -10,6 +10,7 @@
 
 mod arena;
 mod attend;
+mod batcher;
 mod cache;
 mod check;
 #[cfg(feature = "cuda")]
@@ -19,11 +20,13 @@ mod device;
 mod emulated;
 mod launch;
 mod params;
-mod readers;
+mod score;
 
-pub(super) use attend::{GpuAttention, GpuText};
+pub(super) use attend::{GpuAttention, GpuText, WriterCall, WriterResult};
+pub(super) use batcher::Member;
 pub(super) use cache::GpuCache;
 pub(super) use check::{check, check_once};
+pub(super) use params::ScoredRow;
 
 #[cfg(feature = "emulate")]
 pub use emulated::Emulation;
@@ -33,6 +36,9 @@ pub use emulated::Emulation;
 pub(super) fn emulated(emulation: &Emulation) -> anyhow::Result<GpuAttention> {
     Ok(GpuAttention::new(Box::new(emulated::EmulatedGpu::new(emulation)?)))
 }
+
+#[cfg(feature = "cuda")]
+pub(super) use cuda::give_memory_back;
 
 /// Attention by an NVIDIA GPU.
 ///

@@ -37,8 +37,9 @@ pub struct Text {
 
     pub queries: Address,
     pub logits: Address,
+    pub raw_logits: Address,
     pub max: Address,
-    pub sum: Address,
+    pub scale: Address,
     pub mixed: Address,
     pub out: Address,
     pub all_logits: Address,
@@ -46,7 +47,7 @@ pub struct Text {
 
     pub positions: Address,
     pub alive: Address,
-    pub survivors: Address,
+    pub moves: Address,
     pub moved: Address,
     pub victims: Address,
     pub priority: Address,
@@ -77,16 +78,57 @@ pub struct Text {
     pub kept_lists: i32,
     pub total_lists: i32,
     pub result_lists: i32,
-    pub kept_stride: i32,
+    pub moves_stride: i32,
     pub alive_is_shared: i32,
     pub oldest: i32,
     pub pad: i32,
 }
 
+/// What is known of a row of logits over the vocabulary, and of that of the full cache.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct ScoredRow {
+    pub sum: f64,
+    pub full_sum: f64,
+    pub difference: f64,
+    pub of_target: f32,
+    pub max: f32,
+    pub full_max: f32,
+    pub target: i32,
+    /// -1: no logit is a number.
+    pub largest: i32,
+    pub full_largest: i32,
+}
+
+/// Rows of logits.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Scoring {
+    pub logits: Address,
+    pub full: Address,
+    pub rows: Address,
+    pub vocab: i32,
+    pub pad: i32,
+}
+
+/// Rows of `width` words to copy; pitches are from one row to the next.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct CopiedRows {
+    pub from: Address,
+    pub to: Address,
+    pub from_pitch: usize,
+    pub to_pitch: usize,
+    pub width: usize,
+}
+
 /// `params.h` checks the same numbers.
 const _: () = assert!(
     size_of::<Layer>() == 24
-        && size_of::<Text>() == 376
+        && size_of::<ScoredRow>() == 48
+        && size_of::<Scoring>() == 32
+        && size_of::<CopiedRows>() == 40
+        && size_of::<Text>() == 384
         && size_of::<crate::eviction::formula::LoweredInstruction>() == 80
 );
 
@@ -115,7 +157,11 @@ impl Plain for u8 {}
 impl Plain for f32 {}
 impl Plain for f64 {}
 impl Plain for u32 {}
+impl Plain for [u32; 2] {}
 impl Plain for i32 {}
 impl Plain for Layer {}
 impl Plain for Text {}
+impl Plain for ScoredRow {}
+impl Plain for Scoring {}
+impl Plain for CopiedRows {}
 impl Plain for crate::eviction::formula::LoweredInstruction {}

@@ -114,7 +114,7 @@ impl Sequences {
         let clock = Instant::now();
         for _ in 0..steps {
             let mut memories: Vec<&mut Memory> = self.memories.iter_mut().collect();
-            let states = model.step(&self.next, &mut memories)?; // (sequences, hidden)
+            let states = model.decode(&self.next, &mut memories)?; // (sequences, hidden)
             self.next = most_likely(model, &states)?;
         }
         Ok(clock.elapsed().as_secs_f64())

@@ -1,23 +1,15 @@
-// One step of a bounded cache: softmax, scores, and the eviction of one entry. A thread block takes one decision group of one
+// One step of a bounded cache: attention, scores, and the eviction of one entry. A thread block takes one decision group of one
 // text through the rows of a block.
 #pragma once
 #include "params.h"
 #include "block.h"
 #include "formula.h"
 
-// A decision group while a block is read.
-struct Scan {
-    const Layer &layer;
-    const Text &text;
-    Scratch &scratch;
-    unsigned char *alive;   // by column
-    int group;
-    int first_head, members;
-    int entries;            // in the cache now
-    int victim;             // column that the policy evicted in the last step, or -1
-
-    __device__ int columns(int row) const { return text.held + row + 1; }
-};
+// Where the entries that are left have less than this share of the largest weight, their softmax is computed again: the
+// exponentials of a row are those of all columns.
+#ifndef SMALLEST_SUM
+#define SMALLEST_SUM 1e-18f
+#endif
 
 // The scan of this thread block, before its first row.
 __device__ inline Scan begin_scan(const Layer &layer, const Text &text, unsigned char *shared) {
@@ -25,146 +17,164 @@ __device__ inline Scan begin_scan(const Layer &layer, const Text &text, unsigned
     int group = blockIdx.x, members = layer.heads / text.groups;
     unsigned char *alive =
         text.alive_is_shared ? shared + sizeof(Scratch) : text.alive + (size_t)group * text.stride;
-    for (int c = threadIdx.x; c < text.stride; c += blockDim.x) alive[c] = c < text.held;
+    // Columns of later rows are not looked at.
+    for (int c = threadIdx.x; c < text.stride; c += blockDim.x) alive[c] = 1;
     for (int row = threadIdx.x; row < text.rows; row += blockDim.x) {
-        size_t column = (size_t)group * text.stride + text.held + row;
+        size_t column = (size_t)group * text.capacity + text.held + row;
         text.positions[column] = text.seen + row;
+        text.victims[row * text.groups + group] = -1;
         if (text.priority) text.priority[column] = text.new_priority[row * text.groups + group];
     }
     begin_formula(layer, text, group);
     __syncthreads();
-    return Scan{layer, text, scratch, alive, group, group * members, members, text.held, -1};
+    const unsigned *positions = text.positions + (size_t)group * text.capacity;
+    return Scan{layer, text, scratch, alive, positions, group, group * members, members, text.held, -1, 0};
 }
 
-// The new token joins; the entry that the layer's window has passed leaves. Returns whether there was one.
-__device__ inline bool join(Scan &scan, int row) {
+// The row's token joins; the entry that the layer's window has passed leaves.
+__device__ inline void join(Scan &scan) {
     const Text &text = scan.text;
-    int column = text.held + row, passed = text.window ? text.seen + row - text.window : -1;
-    const unsigned *positions = text.positions + (size_t)scan.group * text.stride;
-    int found = -1;
-    for (int c = threadIdx.x; passed >= 0 && c < column; c += blockDim.x)
-        if (scan.alive[c] && (int)positions[c] == passed) found = c;
-    found = (int)block_max((float)found, scan.scratch);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        scan.alive[column] = 1;
-        if (found >= 0) scan.alive[found] = 0;
-        text.victims[row * text.groups + scan.group] = found >= 0 ? -2 - passed : -1;
-    }
     scan.entries++;
+    int passed = text.window ? scan.token() - text.window : -1;
+    if (passed < 0) return;
+    int found = -1;
+    for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x)
+        if (scan.alive[c] && (int)scan.positions[c] == passed) found = c;
+    found = (int)block_max((float)found, scan.scratch);
+    if (found >= 0) {
+        scan.entries--;
+        if (threadIdx.x == 0) {
+            scan.alive[found] = 0;
+            text.victims[scan.row * text.groups + scan.group] = -2 - passed;
+        }
+    }
     __syncthreads();
-    return found >= 0;
 }
 
-// Logits become attention, not divided by its sum, 0 for entries that are not in the cache. A warp takes one query head.
-__device__ inline void softmax_of_row(const Scan &scan, int row) {
+// A logit of an entry with an absolute position.
+__device__ inline float logit(const Scan &scan, int head, int column) {
     const Text &text = scan.text;
-    int columns = scan.columns(row);
+    int dim = scan.layer.dim, per_kv = scan.layer.heads / scan.layer.kv_heads;
+    const float *query = text.queries + ((size_t)head * text.rows + scan.row) * dim;
+    const float *key = text.keys + ((size_t)(head / per_kv) * text.capacity + column) * dim;
+    float sum = 0;
+    for (int d = 0; d < dim; d++) sum += query[d] * key[d];
+    return capped(scan.layer, sum);
+}
+
+// What the row's token attends to, not divided by its sum, 0 for entries that are not in the cache. A warp takes one query head.
+__device__ inline void attention_of_row(const Scan &scan) {
+    const Text &text = scan.text;
+    int columns = scan.columns();
+    bool is_absolute = text.positions_kind == ABSOLUTE;
     for (int member = warp(); member < scan.members; member += warps()) {
-        size_t at = (size_t)(scan.first_head + member) * text.rows + row;
+        int head = scan.first_head + member;
+        size_t at = (size_t)head * text.rows + scan.row;
         float *x = text.logits + at * text.stride, *copy = logit_list(text, scan.group, member);
-        float most = -INFINITY;
-        for (int c = lane(); c < columns; c += 32) {
-            float logit = x[c];
-            if (scan.layer.softcap > 0) x[c] = logit = scan.layer.softcap * tanhf(logit / scan.layer.softcap);
-            if (copy) copy[c] = logit;
-            if (scan.alive[c]) most = fmaxf(most, logit);
-        }
-        most = warp_max(most);
+        for (int c = lane(); copy && c < columns; c += 32) copy[c] = is_absolute ? text.raw_logits[at * text.stride + c] : x[c];
+        bool has_next = is_absolute && scan.row + 1 < text.rows;
+        for (int c = 32 * lane(); has_next && c <= columns; c += 32 * 32) fetch_ahead(x + text.stride + c);
         float sum = 0;
-        for (int c = lane(); c < text.stride; c += 32) {
-            float weight = c < columns && scan.alive[c] ? expf(x[c] - most) : 0;
-            x[c] = weight;
-            sum += weight;
+        for (int c = lane(); is_absolute && c < columns; c += 32) {
+            // Kernel `softmax` has left exponentials.
+            if (!scan.alive[c]) x[c] = 0;
+            sum += x[c];
         }
         sum = warp_sum(sum);
-        if (lane() == 0) text.max[at] = most, text.sum[at] = sum;
+        if (!(sum >= SMALLEST_SUM)) {
+            float most = -INFINITY;
+            for (int c = lane(); c < columns; c += 32) {
+                if (is_absolute && scan.alive[c]) x[c] = logit(scan, head, c);
+                if (scan.alive[c]) most = fmaxf(most, x[c]);
+            }
+            most = warp_max(most);
+            sum = 0;
+            for (int c = lane(); c < text.stride; c += 32) {
+                x[c] = c < columns && scan.alive[c] ? expf(x[c] - most) : 0;
+                sum += x[c];
+            }
+            sum = warp_sum(sum);
+            if (lane() == 0) text.max[at] = most;
+        }
+        if (lane() == 0) text.scale[at] = 1.0f / sum;
     }
     __syncthreads();
 }
 
-// The entry of the lowest priority among those that differ by no more than a share of themselves, the oldest.
-__device__ inline int lowest_priority(const Scan &scan, int first, int end) {
-    const double *priority = scan.text.priority + (size_t)scan.group * scan.text.stride;
-    if (threadIdx.x == 0) {
-        int lowest = -1;
-        for (int c = first; c < end; c++)
-            if (scan.alive[c] &&
-                (lowest < 0 || priority[c] < priority[lowest] - scan.text.same_priority * fabs(priority[lowest])))
-                lowest = c;
-        scan.scratch.column[0] = lowest;
+// The oldest of the entries with the lowest priority, or of those that differ from it by no more than a share of themselves.
+__device__ inline int lowest_priority(const Scan &scan) {
+    const double *priority = scan.text.priority + (size_t)scan.group * scan.text.capacity;
+    double least = INFINITY;
+    for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x)
+        if (scan.is_candidate(c)) least = fmin(least, priority[c]);
+    least = block_min(least, scan.scratch);
+    unsigned long long oldest = NO_COLUMN;
+    for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x) {
+        double x = isnan(priority[c]) ? INFINITY : priority[c];
+        bool is_lowest = x <= least || x - scan.text.same_priority * fabs(x) <= least;
+        if (!is_lowest || !scan.is_candidate(c)) continue;
+        unsigned long long own = by_position(scan.positions[c], c);
+        if (own < oldest) oldest = own;
     }
-    __syncthreads();
-    int lowest = scan.scratch.column[0];
-    __syncthreads();
-    return lowest;
+    return block_lowest(0, oldest, scan.scratch);
+}
+
+// The oldest of the entries with the lowest score.
+__device__ inline int lowest_score(const Scan &scan) {
+    const float *scores = score_list(scan.text, scan.group);
+    float score = INFINITY;
+    unsigned long long oldest = NO_COLUMN;
+    for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x) {
+        if (!scan.is_candidate(c)) continue;
+        float own = comparable(scores[c]);
+        unsigned long long own_column = by_position(scan.positions[c], c);
+        if (own < score || (own == score && own_column < oldest)) score = own, oldest = own_column;
+    }
+    return block_lowest(score, oldest, scan.scratch);
 }
 
 // Evicts an entry if there are too many.
-__device__ inline void decide(Scan &scan, int row, bool passed) {
+__device__ inline void decide(Scan &scan) {
     const Text &text = scan.text;
-    int columns = scan.columns(row);
-    const unsigned *positions = text.positions + (size_t)scan.group * text.stride;
-    bool is_last = row + 1 == text.rows && text.newest, is_full = scan.entries > text.limit;
-    // Protected first tokens never were evicted, and with `keep_recent` > 0 none of the newest was.
-    int first = 0, end = max(columns - text.keep_recent, 0);
-    while (first < columns && first < text.keep_first && (int)positions[first] < text.keep_first) first++;
-    end = max(end, first);
+    bool is_last = scan.row + 1 == text.rows && text.newest, is_full = scan.entries > text.limit;
     scan.victim = -1;
     if (text.instructions > 0) {
-        Step step{scan.layer,      text, scan.scratch, scan.alive, scan.group, scan.first_head,
-                  scan.members, row,  columns,      first,      end};
-        run_formula(step, is_last || is_full);
+        run_formula(scan, is_last || is_full);
         const float *scores = score_list(text, scan.group);
-        if (is_last)
-            for (int c = threadIdx.x; c < columns; c += blockDim.x)
-                text.newest[(size_t)scan.group * text.stride + c] = comparable(scores[c]);
+        for (int c = threadIdx.x; is_last && c < scan.columns(); c += blockDim.x)
+            text.newest[(size_t)scan.group * text.stride + c] = comparable(scores[c]);
     }
-    if (is_full && !passed) {
-        int lowest = -1;
-        if (text.priority) {
-            lowest = lowest_priority(scan, first, end);
-        } else {
-            const float *scores = score_list(text, scan.group);
-            float score = INFINITY;
-            int column = 0x7fffffff;
-            for (int c = first + threadIdx.x; c < end; c += blockDim.x) {
-                if (!scan.alive[c]) continue;
-                float own = comparable(scores[c]);
-                if (column == 0x7fffffff || own < score) score = own, column = c;
-            }
-            column = block_lowest(score, column, scan.scratch);
-            lowest = column == 0x7fffffff ? -1 : column;
-            __syncthreads();
-        }
-        if (lowest >= 0) {
-            scan.victim = lowest;
-            scan.entries--;
-            if (threadIdx.x == 0) {
-                scan.alive[lowest] = 0;
-                text.victims[row * text.groups + scan.group] = positions[lowest];
-            }
-        }
-    } else if (passed) {
+    if (!is_full) return;
+    scan.victim = text.priority ? lowest_priority(scan) : lowest_score(scan);
+    if (scan.victim >= 0) {
         scan.entries--;
+        if (threadIdx.x == 0) {
+            scan.alive[scan.victim] = 0;
+            text.victims[scan.row * text.groups + scan.group] = scan.positions[scan.victim];
+        }
     }
     __syncthreads();
 }
 
-// Writes the columns that stay, in order.
+// Lists the columns among the first ones that are free, and the entries behind those, which move there.
 __device__ inline void end_scan(const Scan &scan) {
     const Text &text = scan.text;
     if (warp() != 0) return;
-    unsigned *survivors = text.survivors + (size_t)scan.group * text.stride;
-    int columns = text.held + text.rows, count = 0, in_place = 0;
+    int columns = text.held + text.rows, count = 0, filled = 0, moved = 0;
     for (int start = 0; start < columns; start += 32) {
         int c = start + lane();
-        unsigned living = __ballot_sync(ALL_LANES, c < columns && scan.alive[c]);
-        int place = count + __popc(living & ((1u << lane()) - 1));
-        if (living >> lane() & 1) survivors[place] = c;
-        unsigned same = __ballot_sync(ALL_LANES, (living >> lane() & 1) && place == c);
-        count += __popc(living);
-        in_place += __popc(same);
+        count += __popc(__ballot_sync(ALL_LANES, c < columns && scan.alive[c]));
     }
-    if (lane() == 0) text.moved[2 * scan.group] = count, text.moved[2 * scan.group + 1] = in_place;
+    unsigned *to = text.moves + (size_t)scan.group * 2 * text.moves_stride, *from = to + text.moves_stride;
+    for (int start = 0; start < columns; start += 32) {
+        int c = start + lane();
+        bool is_alive = c < columns && scan.alive[c];
+        unsigned free = __ballot_sync(ALL_LANES, c < count && !is_alive);
+        unsigned behind = __ballot_sync(ALL_LANES, c >= count && is_alive), before = (1u << lane()) - 1;
+        if (free >> lane() & 1) to[filled + __popc(free & before)] = c;
+        if (behind >> lane() & 1) from[moved + __popc(behind & before)] = c;
+        filled += __popc(free);
+        moved += __popc(behind);
+    }
+    if (lane() == 0) text.moved[2 * scan.group] = count, text.moved[2 * scan.group + 1] = moved;
 }

@@ -3,35 +3,42 @@
 #include "params.h"
 #include "block.h"
 
-// A row of a block, after its softmax.
-struct Step {
+// A decision group while a block is read.
+struct Scan {
     const Layer &layer;
     const Text &text;
     Scratch &scratch;
-    const unsigned char *alive;
-    int group, first_head, members;
-    int row, columns;
-    int first, end;   // columns that are not protected
+    unsigned char *alive;   // by column
+    const unsigned *positions;
+    int group;
+    int first_head, members;
+    int entries;            // in the cache now
+    int victim;             // column that the policy evicted in the last step, or -1
+    int row;
 
-    __device__ const unsigned *positions() const { return text.positions + (size_t)group * text.stride; }
+    __device__ int columns() const { return text.held + row + 1; }
     __device__ int token() const { return text.seen + row; }
     __device__ int per_kv() const { return layer.heads / layer.kv_heads; }
-    __device__ int age(int column) const { return token() - (int)positions()[column]; }
+    __device__ int age(int column) const { return token() - (int)positions[column]; }
+    // Whether an entry is in the cache and not protected. The newest ones are those of the newest tokens: none of them was evicted.
+    __device__ bool is_candidate(int column) const {
+        return alive[column] && (int)positions[column] >= text.keep_first && age(column) >= text.keep_recent;
+    }
     // Attention of a query head, not divided by its sum.
     __device__ const float *attention(int head) const {
         return text.logits + ((size_t)head * text.rows + row) * text.stride;
     }
-    __device__ float scale(int head) const { return 1.0f / text.sum[(size_t)head * text.rows + row]; }
+    __device__ float scale(int head) const { return text.scale[(size_t)head * text.rows + row]; }
 };
 
 __device__ inline float *result_list(const Text &text, int group, int list) {
     return text.results + ((size_t)group * text.result_lists + list) * text.stride;
 }
 __device__ inline float *kept_list(const Text &text, int group, int list) {
-    return text.kept + ((size_t)group * text.kept_lists + list) * text.kept_stride;
+    return text.kept + ((size_t)group * text.kept_lists + list) * text.capacity;
 }
 __device__ inline double *total_list(const Text &text, int group, int list) {
-    return text.totals + ((size_t)group * text.total_lists + list) * text.kept_stride;
+    return text.totals + ((size_t)group * text.total_lists + list) * text.capacity;
 }
 
 // Where the softmax leaves a query head's logits, if the formula wants them.
@@ -116,20 +123,20 @@ __device__ inline void begin_formula(const Layer &layer, const Text &text, int g
 }
 
 // The L2 distance of every value from the output of a query head. A warp takes one column.
-__device__ inline void output_shift(const Step &step, int member, float *out) {
-    const Text &text = step.text;
-    int head = step.first_head + member, dim = step.layer.dim;
-    const float *weights = step.attention(head);
-    const float *values = text.values + (size_t)(head / step.per_kv()) * text.capacity * dim;
+__device__ inline void output_shift(const Scan &scan, int member, float *out) {
+    const Text &text = scan.text;
+    int head = scan.first_head + member, dim = scan.layer.dim;
+    const float *weights = scan.attention(head);
+    const float *values = text.values + (size_t)(head / scan.per_kv()) * text.capacity * dim;
     // Only a tenth of the numbers of a list of columns would do for the output, which is not needed afterwards.
-    float *output = text.mixed + ((size_t)head * text.rows + step.row) * dim;
+    float *output = text.mixed + ((size_t)head * text.rows + scan.row) * dim;
     for (int d = threadIdx.x; d < dim; d += blockDim.x) {
         float sum = 0;
-        for (int c = 0; c < step.columns; c++) sum += weights[c] * values[(size_t)c * dim + d];
-        output[d] = sum * step.scale(head);
+        for (int c = 0; c < scan.columns(); c++) sum += weights[c] * values[(size_t)c * dim + d];
+        output[d] = sum * scan.scale(head);
     }
     __syncthreads();
-    for (int c = warp(); c < step.columns; c += warps()) {
+    for (int c = warp(); c < scan.columns(); c += warps()) {
         float sum = 0;
         for (int d = lane(); d < dim; d += 32) {
             float difference = output[d] - values[(size_t)c * dim + d];
@@ -142,30 +149,30 @@ __device__ inline void output_shift(const Step &step, int member, float *out) {
 }
 
 // The cosine of every key with the mean of the normalised keys in the cache.
-__device__ inline void key_similarity(const Step &step, int kv_member, float *out) {
-    const Text &text = step.text;
-    int kv_head = step.first_head / step.per_kv() + kv_member, dim = step.layer.dim;
+__device__ inline void key_similarity(const Scan &scan, int kv_member, float *out) {
+    const Text &text = scan.text;
+    int kv_head = scan.first_head / scan.per_kv() + kv_member, dim = scan.layer.dim;
     const float *keys = text.keys + (size_t)kv_head * text.capacity * dim;
     size_t of_column = text.positions_kind == ABSOLUTE ? dim : 1;
     size_t of_dim = text.positions_kind == ABSOLUTE ? 1 : text.capacity;
-    for (int c = warp(); c < step.columns; c += warps()) {
+    for (int c = warp(); c < scan.columns(); c += warps()) {
         float sum = 0;
         for (int d = lane(); d < dim; d += 32) sum += keys[c * of_column + d * of_dim] * keys[c * of_column + d * of_dim];
         sum = warp_sum(sum);
         if (lane() == 0) out[c] = sqrtf(sum);
     }
     __syncthreads();
-    float *mean = text.mixed + ((size_t)step.first_head * text.rows + step.row) * dim;
+    float *mean = text.mixed + ((size_t)scan.first_head * text.rows + scan.row) * dim;
     double square = 0;
     for (int d = threadIdx.x; d < dim; d += blockDim.x) {
         float sum = 0;
-        for (int c = 0; c < step.columns; c++)
-            if (step.alive[c]) sum += keys[c * of_column + d * of_dim] / out[c];
+        for (int c = 0; c < scan.columns(); c++)
+            if (scan.alive[c]) sum += keys[c * of_column + d * of_dim] / out[c];
         mean[d] = sum;
         square += (double)sum * sum;
     }
-    float length = sqrtf((float)block_sum(square, step.scratch));
-    for (int c = warp(); c < step.columns; c += warps()) {
+    float length = sqrtf((float)block_sum(square, scan.scratch));
+    for (int c = warp(); c < scan.columns(); c += warps()) {
         float sum = 0;
         for (int d = lane(); d < dim; d += 32) sum += keys[c * of_column + d * of_dim] * mean[d];
         sum = warp_sum(sum);
@@ -175,14 +182,15 @@ __device__ inline void key_similarity(const Step &step, int kv_member, float *ou
 }
 
 // What is computed over the entries in the cache.
-__device__ inline void over_entries(const Step &step, int operation, const Argument &x, float *out) {
+__device__ inline void over_entries(const Scan &scan, int operation, const Argument &x, float *out) {
     if (operation == RANK) {
-        for (int c = threadIdx.x; c < step.columns; c += blockDim.x) {
+        for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x) {
             float own = highest_if_nan(x[c]);
             int lower = 0;
-            for (int other = step.first; other < step.end; other++) {
+            for (int other = 0; other < scan.columns(); other++) {
+                if (!scan.is_candidate(other)) continue;
                 float value = highest_if_nan(x[other]);
-                lower += step.alive[other] && (value < own || (value == own && other < c));
+                lower += value < own || (value == own && scan.positions[other] < scan.positions[c]);
             }
             out[c] = (float)lower;
         }
@@ -191,15 +199,15 @@ __device__ inline void over_entries(const Step &step, int operation, const Argum
     }
     bool is_softmax = operation == SOFTMAX;
     float most = -INFINITY;
-    for (int c = threadIdx.x; c < step.columns; c += blockDim.x)
-        if (step.alive[c]) most = fmaxf(most, x[c]);
-    most = is_softmax ? block_max(most, step.scratch) : 0;
+    for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x)
+        if (scan.alive[c]) most = fmaxf(most, x[c]);
+    most = is_softmax ? block_max(most, scan.scratch) : 0;
     double sum = 0;
-    for (int c = threadIdx.x; c < step.columns; c += blockDim.x)
-        if (step.alive[c]) sum += is_softmax ? expf(x[c] - most) : x[c];
-    sum = block_sum(sum, step.scratch);
-    for (int c = threadIdx.x; c < step.columns; c += blockDim.x) {
-        double share = is_softmax ? (step.alive[c] ? expf(x[c] - most) : 0.0f) : x[c];
+    for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x)
+        if (scan.alive[c]) sum += is_softmax ? expf(x[c] - most) : x[c];
+    sum = block_sum(sum, scan.scratch);
+    for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x) {
+        double share = is_softmax ? (scan.alive[c] ? expf(x[c] - most) : 0.0f) : x[c];
         out[c] = (float)(share / sum);
     }
     __syncthreads();
@@ -226,64 +234,64 @@ __device__ inline float elementwise(int operation, float a, float b, float c) {
 }
 
 // Adds a step to what is remembered of a column, and returns what the function makes of it.
-__device__ inline float remember(const Step &step, const Instruction &i, int member, int c, float x) {
-    const Text &text = step.text;
+__device__ inline float remember(const Scan &scan, const Instruction &i, int member, int c, float x) {
+    const Text &text = scan.text;
     int steps = (int)i.number;
     switch (i.operation) {
-    case KEEP_SUM: return kept_list(text, step.group, i.kept + member)[c] += x;
-    case KEEP_MEAN: return (kept_list(text, step.group, i.kept + member)[c] += x) / (step.age(c) + 1);
+    case KEEP_SUM: return kept_list(text, scan.group, i.kept + member)[c] += x;
+    case KEEP_MEAN: return (kept_list(text, scan.group, i.kept + member)[c] += x) / (scan.age(c) + 1);
     case KEEP_EMA: {
-        float &kept = kept_list(text, step.group, i.kept + member)[c];
+        float &kept = kept_list(text, scan.group, i.kept + member)[c];
         return kept = i.number * kept + x;
     }
     case KEEP_STD: {
         // Welford's sums, in which nothing cancels.
-        float &mean = kept_list(text, step.group, i.kept + 2 * member)[c];
-        float &square = kept_list(text, step.group, i.kept + 2 * member + 1)[c];
-        float count = step.age(c) + 1, difference = x - mean;
+        float &mean = kept_list(text, scan.group, i.kept + 2 * member)[c];
+        float &square = kept_list(text, scan.group, i.kept + 2 * member + 1)[c];
+        float count = scan.age(c) + 1, difference = x - mean;
         mean += difference / count;
         square += difference * (x - mean);
         return sqrtf(square / count);
     }
     case KEEP_WINDOW: {
         // The last steps' values, of which the oldest is replaced.
-        float &replaced = kept_list(text, step.group, i.kept + member * steps + step.token() % steps)[c];
-        double &total = total_list(text, step.group, i.totals + member)[c];
+        float &replaced = kept_list(text, scan.group, i.kept + member * steps + scan.token() % steps)[c];
+        double &total = total_list(text, scan.group, i.totals + member)[c];
         total += (double)x - (double)replaced;
         replaced = x;
         if (!isfinite((float)total)) {
             // What was infinite cannot be subtracted again.
             total = 0;
-            for (int s = 0; s < steps; s++) total += kept_list(text, step.group, i.kept + member * steps + s)[c];
+            for (int s = 0; s < steps; s++) total += kept_list(text, scan.group, i.kept + member * steps + s)[c];
         }
         return (float)total;
     }
     default: {   // KEEP_PEAK, of all steps or of the last
         if (steps == 0) {
-            float &kept = kept_list(text, step.group, i.kept + member)[c];
+            float &kept = kept_list(text, scan.group, i.kept + member)[c];
             return kept = fmaxf(kept, x);
         }
-        kept_list(text, step.group, i.kept + member * steps + step.token() % steps)[c] = x;
+        kept_list(text, scan.group, i.kept + member * steps + scan.token() % steps)[c] = x;
         float most = NAN;
-        for (int s = 0; s < steps; s++) most = fmaxf(most, kept_list(text, step.group, i.kept + member * steps + s)[c]);
+        for (int s = 0; s < steps; s++) most = fmaxf(most, kept_list(text, scan.group, i.kept + member * steps + s)[c]);
         return most;
     }
     }
 }
 
 // Attention of some query heads, added up.
-__device__ inline float attention_sum(const Step &step, int column, float share) {
+__device__ inline float attention_sum(const Scan &scan, int column, float share) {
     float sum = 0;
-    for (int member = 0; member < step.members; member++) {
-        int head = step.first_head + member;
-        sum += step.attention(head)[column] * (step.scale(head) * share);
+    for (int member = 0; member < scan.members; member++) {
+        int head = scan.first_head + member;
+        sum += scan.attention(head)[column] * (scan.scale(head) * share);
     }
     return sum;
 }
 
 // Runs all instructions for a row, or those that something later remembers.
-__device__ inline void run_formula(const Step &step, bool decides) {
-    const Text &text = step.text;
+__device__ inline void run_formula(const Scan &scan, bool decides) {
+    const Text &text = scan.text;
     for (int index = 0; index < text.instructions; index++) {
         const Instruction &i = text.program[index];
         if (!i.always && !decides) continue;
@@ -292,43 +300,43 @@ __device__ inline void run_formula(const Step &step, bool decides) {
             continue;   // known already
         if (op == WORD_OUTPUT_SHIFT || op == WORD_KEY_SIMILARITY || op == RANK || op == SOFTMAX || op == SHARE) {
             for (int member = 0; member < i.members; member++) {
-                float *out = result_list(text, step.group, i.result + member);
-                if (op == WORD_OUTPUT_SHIFT) output_shift(step, member, out);
-                else if (op == WORD_KEY_SIMILARITY) key_similarity(step, member, out);
-                else over_entries(step, op, argument(text, step.group, i, 0, member), out);
+                float *out = result_list(text, scan.group, i.result + member);
+                if (op == WORD_OUTPUT_SHIFT) output_shift(scan, member, out);
+                else if (op == WORD_KEY_SIMILARITY) key_similarity(scan, member, out);
+                else over_entries(scan, op, argument(text, scan.group, i, 0, member), out);
             }
             continue;
         }
-        for (int at = threadIdx.x; at < i.members * step.columns; at += blockDim.x) {
-            int member = at / step.columns, c = at % step.columns;
-            Argument x = argument(text, step.group, i, 0, member);
+        for (int at = threadIdx.x; at < i.members * scan.columns(); at += blockDim.x) {
+            int member = at / scan.columns(), c = at % scan.columns();
+            Argument x = argument(text, scan.group, i, 0, member);
             float y;
             if (op >= KEEP_SUM && op <= KEEP_WINDOW) {
-                y = remember(step, i, member, c, x[c]);
+                y = remember(scan, i, member, c, x[c]);
             } else if (op == POOLED_MEAN || op == POOLED_MAX) {
                 y = op == POOLED_MEAN ? 0 : NAN;
-                for (int m = 0; m < step.members; m++) {
-                    float one = argument(text, step.group, i, 0, m)[c];
+                for (int m = 0; m < scan.members; m++) {
+                    float one = argument(text, scan.group, i, 0, m)[c];
                     y = op == POOLED_MEAN ? y + one : fmaxf(y, one);
                 }
                 // After the sum, so that equal sums of whole numbers stay equal.
-                if (op == POOLED_MEAN) y *= 1.0f / step.members;
+                if (op == POOLED_MEAN) y *= 1.0f / scan.members;
             } else if (op == SUMMED_ATTENTION || op == POOLED_ATTENTION) {
-                y = attention_sum(step, c, op == POOLED_ATTENTION ? 1.0f / step.members : 1.0f);
+                y = attention_sum(scan, c, op == POOLED_ATTENTION ? 1.0f / scan.members : 1.0f);
             } else if (op == WORD_ATTENTION) {
-                y = step.attention(step.first_head + member)[c] * step.scale(step.first_head + member);
+                y = scan.attention(scan.first_head + member)[c] * scan.scale(scan.first_head + member);
             } else if (op == WORD_AGE) {
-                y = step.age(c);
+                y = scan.age(c);
             } else if (op == WORD_POSITION) {
-                y = step.positions()[c];
+                y = scan.positions[c];
             } else if (op == WORD_GUMBEL) {
                 unsigned long long salt = mix(text.salt ^ 0x67756d62656cull);
-                y = gumbel(mix(mix(salt ^ (step.first_head + member)) ^ step.token()), step.positions()[c]);
+                y = gumbel(mix(mix(salt ^ (scan.first_head + member)) ^ scan.token()), scan.positions[c]);
             } else {
-                y = elementwise(op, x[c], argument(text, step.group, i, 1, member)[c],
-                                argument(text, step.group, i, 2, member)[c]);
+                y = elementwise(op, x[c], argument(text, scan.group, i, 1, member)[c],
+                                argument(text, scan.group, i, 2, member)[c]);
             }
-            if (i.result >= 0) result_list(text, step.group, i.result + member)[c] = y;
+            if (i.result >= 0) result_list(text, scan.group, i.result + member)[c] = y;
         }
         __syncthreads();
     }

@@ -6,4 +6,6 @@
 #include "scan_rotating.cu"
 #include "outputs.cu"
 #include "loss.cu"
-#include "compact.cu"
+#include "refill.cu"
+#include "score.cu"
+#include "copy.cu"

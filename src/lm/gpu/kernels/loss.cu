@@ -16,7 +16,7 @@ extern "C" __global__ void loss(Layer layer, const Text *texts) {
         float *x = text.all_logits + ((size_t)member * text.rows + row) * text.all_stride;
         float most = -INFINITY;
         for (int c = first + threadIdx.x; c < visible; c += blockDim.x) {
-            if (layer.softcap > 0) x[c] = layer.softcap * tanhf(x[c] / layer.softcap);
+            x[c] = capped(layer, x[c]);
             most = fmaxf(most, x[c]);
         }
         most = block_max(most, scratch);
@@ -25,7 +25,7 @@ extern "C" __global__ void loss(Layer layer, const Text *texts) {
         sum = block_sum(sum, scratch);
         if (threadIdx.x == 0) {
             int at = (text.kv_head * members + member) * text.rows + row;
-            float kept = text.max[at] + logf(text.sum[at]), everything = most + (float)log(sum);
+            float kept = text.max[at] - logf(text.scale[at]), everything = most + (float)log(sum);
             float lost = 1.0f - expf(kept - everything);
             text.lost[row] += lost < 0 ? 0 : lost; // fmaxf would make 0 of NaN
         }

@@ -1,4 +1,4 @@
-// Divides attention times values by the sums of the softmax: (heads, rows, dim) to (rows, heads, dim).
+// Multiplies attention times values by the scales of the softmax: (heads, rows, dim) to (rows, heads, dim).
 //
 // Grid: rows of the longest block, texts.
 #include "params.h"
@@ -10,7 +10,6 @@ extern "C" __global__ void outputs(Layer layer, const Text *texts) {
     for (int i = threadIdx.x; i < layer.heads * layer.dim; i += blockDim.x) {
         int head = i / layer.dim, at = i % layer.dim;
         size_t of_row = (size_t)head * text.rows + row;
-        float scale = 1.0f / text.sum[of_row];
-        text.out[(size_t)row * layer.heads * layer.dim + i] = text.mixed[of_row * layer.dim + at] * scale;
+        text.out[(size_t)row * layer.heads * layer.dim + i] = text.mixed[of_row * layer.dim + at] * text.scale[of_row];
     }
 }

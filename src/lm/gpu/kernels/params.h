@@ -1,7 +1,8 @@
 // What kernels are told. `params.rs` has the same structs, field by field.
 //
-// Addresses are of the device. "Columns" are the entries of a cache, oldest first, and after them the tokens of the block that
-// is read; row r of a block is column `held + r`. Tables of numbers for each entry have `stride` columns.
+// Addresses are of the device. "Columns" are the entries of a cache, and after them the tokens of the block that is read; row r of
+// a block is column `held + r`. After a block its entries take the columns of evicted ones, so those of a bounded cache are in no
+// order. What a cache keeps has `capacity` columns, what is made for a block `stride`.
 #pragma once
 
 // What a layer of the model and all texts of a launch have in common.
@@ -45,6 +46,9 @@ enum Operation {
 // How positions change when an entry is evicted.
 enum Positions { ABSOLUTE, SLOT, SQUEEZED };
 
+// Thread blocks that move the vectors of a head.
+#define REFILL_PARTS 8
+
 // A text, its cache in this layer, and the block of it that is read.
 struct Text {
     // The cache: (kv_heads, capacity, dim), or for rotated keys whose positions change (kv_heads, dim, capacity).
@@ -64,24 +68,25 @@ struct Text {
     // Made for the block.
     float *queries;                  // rotated and scaled (heads, rows, dim)
     float *logits;                   // then attention, not divided by its sum (heads, rows, stride)
-    float *max, *sum;                // of each softmax (heads, rows)
+    float *raw_logits;               // logits as they were (heads, rows, stride), if the formula wants them, or null
+    float *max, *scale;              // the maximum of each softmax, and 1 / its sum (heads, rows)
     float *mixed;                    // attention times values (heads, rows, dim)
     float *out;                      // the same, divided (rows, heads, dim)
     float *all_logits, *lost;        // (query heads of a key-value head, rows, all_stride) and (rows)
 
     // Decisions.
-    unsigned *positions;             // (groups, stride)
+    unsigned *positions;             // (groups, capacity), or null where nothing is evicted
     unsigned char *alive;            // (groups, stride), where it does not fit into shared memory
-    unsigned *survivors;             // columns that stay, ascending (groups, stride)
-    unsigned *moved;                 // (groups, 2): survivors, and the first of them that is in another place
+    unsigned *moves;                 // columns to fill and the columns of what moves there (groups, 2, moves_stride)
+    unsigned *moved;                 // (groups, 2): survivors, and how many of them move
     int *victims;                    // (rows, groups): position of what the policy evicts, -1: none, -2 - position: the window
-    double *priority;                // scores that never change (groups, stride), or null
+    double *priority;                // scores that never change (groups, capacity), or null
     const double *new_priority;      // of the block's tokens (rows, groups)
     double same_priority;            // priorities that differ by less than this share of themselves are equal
     const Instruction *program;
     float *results;                  // (groups, result_lists, stride)
-    float *kept;                     // (groups, kept_lists, kept_stride)
-    double *totals;                  // (groups, total_lists, kept_stride)
+    float *kept;                     // (groups, kept_lists, capacity)
+    double *totals;                  // (groups, total_lists, capacity)
     float *newest;                   // scores at the last row (groups, stride), or null
     unsigned long long salt;
 
@@ -89,9 +94,37 @@ struct Text {
     int capacity, all_capacity, all_stride, kv_head;
     int limit, window, keep_first, keep_recent;   // window 0: none
     int groups, positions_kind, instructions, kept_lists;
-    int total_lists, result_lists, kept_stride, alive_is_shared;
+    int total_lists, result_lists, moves_stride, alive_is_shared;
     int oldest, pad;                 // position of column 0 of an unbounded cache
 };
 
+// What is known of a row of logits, and of that of the full cache.
+struct ScoredRow {
+    double sum, full_sum, difference;
+    float of_target, max, full_max;
+    int target, largest, full_largest;   // -1: no logit is a number
+};
+
+// Rows of logits over the vocabulary.
+struct Scoring {
+    const float *logits, *full;   // (rows, vocab); `full` may be null
+    ScoredRow *rows;
+    int vocab, pad;
+};
+
+// Rows of `width` words; pitches are from one row to the next.
+struct Copy {
+    const unsigned *from;
+    unsigned *to;
+    size_t from_pitch, to_pitch, width;
+};
+
 // `params.rs` checks the same numbers.
-static_assert(sizeof(Layer) == 24 && sizeof(Text) == 376 && sizeof(Instruction) == 80, "the program has other structs");
+static_assert(sizeof(Layer) == 24 && sizeof(Text) == 384 && sizeof(Instruction) == 80 && sizeof(ScoredRow) == 48 &&
+                  sizeof(Scoring) == 32 && sizeof(Copy) == 40,
+              "the program has other structs");
+
+// A logit as the model limits it.
+__device__ inline float capped(const Layer &layer, float logit) {
+    return layer.softcap > 0 ? layer.softcap * tanhf(logit / layer.softcap) : logit;
+}

@@ -10,11 +10,12 @@ extern "C" __global__ void received(Layer layer, const Text *texts) {
     int list = blockIdx.x / blocks, c = blockIdx.x % blocks * blockDim.x + threadIdx.x;
     if (list >= text.kept_lists || c >= columns) return;
     int members = layer.heads / text.kept_lists;
-    float sum = text.kept[(size_t)list * text.kept_stride + c];
+    float &kept = text.kept[(size_t)list * text.capacity + c];
+    float sum = c < text.held ? kept : 0;
     for (int row = max(c - text.held, 0); row < text.rows; row++)
         for (int head = list * members; head < (list + 1) * members; head++) {
             size_t at = (size_t)head * text.rows + row;
-            sum += text.logits[at * text.stride + c] / text.sum[at];
+            sum += text.logits[at * text.stride + c] * text.scale[at];
         }
-    text.kept[(size_t)list * text.kept_stride + c] = sum;
+    kept = sum;
 }

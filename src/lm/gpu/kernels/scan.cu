@@ -1,5 +1,5 @@
-// The scan through a block of tokens under a policy, where positions do not depend on evictions: the logits of all rows are there
-// already, and become attention.
+// The scan through a block of tokens under a policy, where positions do not depend on evictions: the exponentials of all rows are
+// there already.
 //
 // Grid: groups, texts. Shared memory: Scratch, and one byte for each column where `alive_is_shared`.
 #include "decide.h"
@@ -11,10 +11,10 @@ extern "C" __global__ void __launch_bounds__(768) scan(Layer layer, const Text *
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;
     Scan scan = begin_scan(layer, text, (unsigned char *)shared);
-    for (int row = 0; row < text.rows; row++) {
-        bool passed = join(scan, row);
-        softmax_of_row(scan, row);
-        decide(scan, row, passed);
+    for (; scan.row < text.rows; scan.row++) {
+        join(scan);
+        attention_of_row(scan);
+        decide(scan);
     }
     end_scan(scan);
 }
