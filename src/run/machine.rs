@@ -112,7 +112,8 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
 }
 
 /// The most bytes that a worker of some threads holds while it measures a task: the needed part of the full cache, a bounded
-/// cache, the states of both, and for each thread the rows it takes through a layer and the logits of a block.
+/// cache, every key of the text where lost attention is measured, the states of both caches, and for each thread the rows it takes
+/// through a layer and the logits of a block.
 pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let shape = &model_task.files.shape;
     let longest = model_task.samples.longest();
@@ -128,6 +129,10 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let bounded: Vec<Vec<usize>> = model_task.cells.iter().map(held).collect();
     let bounded_bytes = bounded.iter().map(|heads| shape.cache_bytes_by_head(heads)).max().unwrap_or(0);
     let most = bounded.into_iter().flatten().max().unwrap_or(0);
+    let loses = configs.iter().any(|config| config.measures_loss() && config.evicting(longest).is_some());
+    // Without the values; a latent vector is both.
+    let all_keys =
+        if loses { shape.prefix_bytes(longest) / if shape.latent.is_some() { 1 } else { 2 } } else { 0 };
     let at_once = full.max(longest.min(CHUNK));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
     let segment = (512 * (8 * shape.hidden + 3 * shape.mlp_width()) * size_of::<f32>()) as u64;
@@ -161,6 +166,6 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
         *most = bytes.max(*most);
     }
     let recorded = recorded + remembering.values().sum::<u64>();
-    let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + states;
+    let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + all_keys + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }

@@ -34,6 +34,9 @@ pub(super) fn emulated(emulation: &Emulation) -> anyhow::Result<GpuAttention> {
     Ok(GpuAttention::new(Box::new(emulated::EmulatedGpu::new(emulation)?)))
 }
 
+#[cfg(feature = "cuda")]
+pub(super) use cuda::driver_version;
+
 /// Attention by an NVIDIA GPU.
 ///
 /// # Errors
