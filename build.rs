@@ -69,8 +69,7 @@ fn cuda_kernels() {
     let asked = variable("CUDA_COMPUTE_CAP").unwrap_or_else(|| "80".into());
     let capability: String = asked.chars().filter(char::is_ascii_digit).collect();
     assert!(!capability.is_empty(), "CUDA_COMPUTE_CAP is {asked:?}, which is no compute capability; 80 is one");
-    let (major, minor) = capability.split_at(capability.len() - 1);
-    println!("cargo:rustc-env=TOVA_BENCH_COMPUTE_CAPABILITY={major}.{minor}");
+    println!("cargo:rustc-env=TOVA_BENCH_COMPUTE_CAPABILITY={capability}");
     // "Cuda compilation tools, release 13.0, V13.0.88". Without nvcc the error is told below.
     if let Some(said) = output(Command::new(&nvcc).arg("--version")) {
         let version =

@@ -155,12 +155,7 @@ fn version() -> Finding {
     let [commit, rustc, candle] =
         [option_env!("TOVA_BENCH_COMMIT"), option_env!("TOVA_BENCH_RUSTC"), option_env!("TOVA_BENCH_CANDLE")]
             .map(|built| built.unwrap_or("unknown"));
-    let cuda = match (option_env!("TOVA_BENCH_CUDA"), option_env!("TOVA_BENCH_COMPUTE_CAPABILITY")) {
-        (Some(version), Some(capability)) => {
-            format!("with CUDA {version} for compute capability {capability} or newer")
-        }
-        _ => "without CUDA".to_owned(),
-    };
+    let cuda = option_env!("TOVA_BENCH_CUDA").map_or("without CUDA".into(), |version| format!("CUDA {version}"));
     ok(
         "version",
         format!(

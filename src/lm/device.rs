@@ -9,6 +9,8 @@ use anyhow::Context;
 use anyhow::{Result, bail};
 use candle_core::DeviceLocation;
 #[cfg(feature = "cuda")]
+use candle_core::cuda_backend::kernels::AFFINE;
+#[cfg(feature = "cuda")]
 use cudarc::driver::CudaContext;
 
 use super::cpu_peak::Processor;
@@ -200,8 +202,9 @@ fn cuda(_ordinal: usize) -> Result<Device> {
 
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
-    let open = || {
-        let card = Card::of(&*CudaContext::new(ordinal)?)?;
+    let open = || -> Result<Device> {
+        let context = CudaContext::new(ordinal)?;
+        let card = Card::of(&context)?;
         if !card.fits() {
             let refused = Some(format!("the GPU cannot be used: {}", card.needs()).into());
             return Ok(Device { refused, ..Device::CPU });
@@ -220,7 +223,6 @@ fn cuda(ordinal: usize) -> Result<Device> {
     match std::panic::catch_unwind(open) {
         Ok(Ok(device)) => Ok(device),
         Ok(Err(error)) => {
-            let error: anyhow::Error = error;
             // With RUST_BACKTRACE set, candle appends one to its message.
             let message = error.to_string();
             let reason = message.lines().next().unwrap_or_default();
@@ -243,14 +245,16 @@ struct Card {
 impl Card {
     #[cfg(feature = "cuda")]
     fn of(context: &CudaContext) -> Result<Card> {
-        let version = |text: &str| {
-            let (major, minor) = text.split_once('.').context("a version has two numbers")?;
-            anyhow::Ok((major.parse()?, minor.parse()?))
-        };
+        // Unless `CUDA_COMPUTE_CAP` is set, candle's kernels are for the GPU that they were compiled beside.
+        let target = AFFINE.ptx().split_once(".target sm_").map_or("", |(_, target)| target);
+        let candle = &target[..target.find(|c: char| !c.is_ascii_digit()).unwrap_or(0)];
+        let capability = env!("TOVA_BENCH_COMPUTE_CAPABILITY").parse::<i32>()?.max(candle.parse().unwrap_or(0));
+        let (cuda, cuda_minor) =
+            env!("TOVA_BENCH_CUDA").split_once('.').context("CUDA's version has two numbers")?;
         let driver = super::gpu::driver_version()?;
         Ok(Card {
             name: context.name()?,
-            needed: [version(env!("TOVA_BENCH_COMPUTE_CAPABILITY"))?, version(env!("TOVA_BENCH_CUDA"))?],
+            needed: [(capability / 10, capability % 10), (cuda.parse()?, cuda_minor.parse()?)],
             present: [context.compute_capability()?, (driver / 1000, driver % 1000 / 10)],
         })
     }

@@ -169,3 +169,29 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + all_keys + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lm::source::HubSettings;
+    use crate::sweep::{Selection, Sweep};
+
+    #[test]
+    fn every_key_counts_where_lost_attention_is_measured() {
+        let bytes = |policies: &str, compares: bool| {
+            let text = format!(
+                "models: [random-tiny]\npolicies: {policies}\ncache_sizes: [8]\ntasks: [{{perplexity: {{dataset: \
+                 random-words, length: 300, books: 1, chunks_per_book: 1, compare_to_full: {compares}}}}}]\n"
+            );
+            let sweep = Sweep::parse(&text, "a.yaml").unwrap();
+            let hub = HubSettings::with_cache_dir("nowhere");
+            let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+            bytes_per_worker(&prepared.model_tasks[0], 1)
+        };
+        // With `full` the whole text's cache is there anyway. 2 layers of 2 heads, whose keys have 8 numbers of 4 bytes.
+        let all_keys = |policies| bytes(policies, true) - bytes(policies, false);
+        assert_eq!(all_keys("[full, tova]"), 2 * 2 * 8 * 4 * 300);
+        // Without absolute positions, or evictions, it is not measured.
+        assert_eq!(all_keys("[full, tova@slot, truncate]"), 0);
+    }
+}
