@@ -51,9 +51,11 @@ fn a_run_goes_on_with_fewer_texts_where_memory_is_not_enough() {
         let outcome = outcome.unwrap();
         assert_eq!((outcome.failed, outcome.done), (failures.len(), 6 - failures.len()));
         assert!(failures.iter().all(|error| error.contains("alone it does not fit")), "{failures:?}");
-        assert!(warnings.len() >= 2, "memory was enough for several texts");
+        assert!(!warnings.is_empty(), "memory was enough for several texts");
+        let (got, mut expected) = (measured(&little), measured(&enough));
+        expected.retain(|row| got.iter().any(|other| other.cell == row.cell));
+        assert_same(&got, &expected);
         if outcome.failed == 0 {
-            assert_same(&measured(&little), &measured(&enough));
             break;
         }
         failed += outcome.failed;

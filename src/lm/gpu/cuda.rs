@@ -71,7 +71,7 @@ impl<T, E: Display> Asked<T> for Result<T, E> {
 }
 
 /// The CUDA version that the driver is for: 13000 for 13.0.
-pub(super) fn driver_version() -> Result<i32> {
+pub fn driver_version() -> Result<i32> {
     let mut driver = 0;
     // SAFETY: writes a number.
     #[expect(unsafe_code)]
