@@ -69,6 +69,13 @@ fn cuda_kernels() {
     let asked = variable("CUDA_COMPUTE_CAP").unwrap_or_else(|| "80".into());
     let capability: String = asked.chars().filter(char::is_ascii_digit).collect();
     assert!(!capability.is_empty(), "CUDA_COMPUTE_CAP is {asked:?}, which is no compute capability; 80 is one");
+    println!("cargo:rustc-env=TOVA_BENCH_COMPUTE_CAPABILITY={capability}");
+    // "Cuda compilation tools, release 13.0, V13.0.88". Without nvcc the error is told below.
+    if let Some(said) = output(Command::new(&nvcc).arg("--version")) {
+        let version =
+            said.split_once("release ").and_then(|(_, rest)| rest.split_once(',')).map(|(version, _)| version);
+        println!("cargo:rustc-env=TOVA_BENCH_CUDA={}", version.expect("nvcc tells its release"));
+    }
     let ptx = Path::new(&variable("OUT_DIR").unwrap_or_default()).join("kernels.ptx");
     let output = Command::new(&nvcc)
         // Without --fmad=false it would join products and sums, which are then rounded once; the host rounds each.

@@ -82,7 +82,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let mut findings = vec![version()];
     match arguments.machine.device.open() {
         Ok(device) => {
-            findings.push(ok("device", lm::device_name(&device)));
+            let needs = device.needs().map_or(String::new(), |needs| format!("; {needs}"));
+            findings.push(ok("device", lm::device_name(&device) + &needs));
             findings.extend(attention(&device));
             findings.push(machine(&device, threads));
         }
@@ -154,11 +155,11 @@ fn version() -> Finding {
     let [commit, rustc, candle] =
         [option_env!("TOVA_BENCH_COMMIT"), option_env!("TOVA_BENCH_RUSTC"), option_env!("TOVA_BENCH_CANDLE")]
             .map(|built| built.unwrap_or("unknown"));
-    let cuda = if cfg!(feature = "cuda") { "with" } else { "without" };
+    let cuda = option_env!("TOVA_BENCH_CUDA").map_or("without CUDA".into(), |version| format!("CUDA {version}"));
     ok(
         "version",
         format!(
-            "{version}, commit {commit}, engine {ENGINE_VERSION}, schema {SCHEMA_VERSION}; {rustc}, candle {candle}, {cuda} CUDA"
+            "{version}, commit {commit}, engine {ENGINE_VERSION}, schema {SCHEMA_VERSION}; {rustc}, candle {candle}, {cuda}"
         ),
     )
 }
@@ -167,7 +168,9 @@ fn version() -> Finding {
 fn attention(device: &Device) -> Option<Finding> {
     let refused = "attention runs on the host; please report this with the line above";
     if let Some(why) = device.refused() {
-        return Some(ok("attention", why).problem(refused));
+        let advice =
+            if device.gpu().is_some() { refused } else { "update the driver, or choose another with --device" };
+        return Some(ok("attention", why).problem(advice));
     }
     match device.check().transpose()? {
         Ok(cases) => Some(ok("attention", format!("on the device; {} as on the host", counted(cases, "case")))),

@@ -35,11 +35,11 @@ pub(super) fn cores() -> usize {
     granted.filter(|granted| *granted > 0).map_or(cores, |granted| granted.min(cores))
 }
 
-/// Opens a device, and says aloud if it is a GPU whose attention runs on the host.
+/// Opens a device, and says aloud what a GPU is not used for.
 pub(super) fn open(choice: DeviceChoice, mode: Mode) -> Result<Device> {
     let device = choice.open()?;
     if let Some(why) = device.refused() {
-        mode.warn(&format!("attention runs on the host, because the GPU's failed its check: {why}"));
+        mode.warn(why);
     }
     Ok(device)
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
-use crate::lm::{LanguageModel, MemoryPlan};
+use crate::lm::{LanguageModel, MemoryPlan, machine_name};
 use crate::text::{ScoreSettings, Scored, TextLength};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
@@ -91,6 +91,7 @@ fn timing(model: &LanguageModel, tokens: usize, mut readings: Vec<Scored>) -> Va
     let rate = |flops: u64, seconds: f64| flops as f64 / seconds / 1e9;
     json!({
         "tokens": tokens,
+        "machine": machine_name(model.device(), rayon::current_num_threads()),
         "threads": rayon::current_num_threads(),
         "seconds": all,
         "median_seconds": median,

@@ -10,7 +10,7 @@ use super::output::print;
 use super::requests;
 use super::text_args::{Source, TextArguments};
 use crate::eviction::Schedule;
-use crate::lm::Generated;
+use crate::lm::{Generated, machine_name};
 use crate::text::{CacheSettings, TextModel, WriteSettings, Written};
 
 /// Write texts under one cache rule and print their tokens as JSON
@@ -111,6 +111,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     if arguments.timing {
         let tokens: usize = written.texts.iter().map(|text| text.tokens.len()).sum();
         answer["timing"] = json!({
+            "machine": machine_name(model.model.device(), pool.current_num_threads()),
             "threads": pool.current_num_threads(),
             "read_seconds": written.read_seconds,
             "write_seconds": written.write_seconds,

@@ -680,7 +680,7 @@ mod tests {
             rows,
         };
         let policy = presets::by_name("window").unwrap().at(size).unwrap();
-        let plan = MemoryPlan { measure_loss: true, ..MemoryPlan::bounded(policy) };
+        let plan = MemoryPlan { measure_loss: true, text: rows, ..MemoryPlan::bounded(policy) };
         let mut memory = Memory::new(&model, &plan, false);
         let mut lost = Vec::new();
         // Reading in uneven pieces must not matter.
@@ -707,5 +707,8 @@ mod tests {
         }
         assert!(lost[sound..].iter().all(|lost| lost.is_nan()));
         assert!(broken.is_some() || lost[rows - 1] > 1.0);
+        // As much memory as is counted.
+        let Tables::Host(HostTables { all_keys: Some(all), .. }) = &memory.layers[0].tables else { panic!() };
+        assert_eq!(all.data.len(), heads.kv_heads * vector::padded(rows) * head_dim);
     }
 }

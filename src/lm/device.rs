@@ -4,8 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+#[cfg(feature = "cuda")]
+use anyhow::Context;
 use anyhow::{Result, bail};
 use candle_core::DeviceLocation;
+#[cfg(feature = "cuda")]
+use candle_core::cuda_backend::kernels::AFFINE;
+#[cfg(feature = "cuda")]
+use cudarc::driver::CudaContext;
 
 use super::cpu_peak::Processor;
 #[cfg(feature = "emulate")]
@@ -22,14 +28,15 @@ pub struct Device {
     pub(super) products: candle_core::Device,
     /// Attention, if not on the host.
     pub(super) attention: Option<Arc<GpuAttention>>,
-    /// Why a GPU does not compute attention.
+    /// What a GPU is not used for, and why.
     refused: Option<Arc<str>>,
 }
 
 impl Device {
     pub const CPU: Device = Device { products: candle_core::Device::Cpu, attention: None, refused: None };
 
-    /// Why the GPU does not compute attention, which then runs on the host; `None` if it does, and without a GPU.
+    /// Why the GPU does not compute attention, which then runs on the host, or is not used at all, in a sentence; `None` if it is, and
+    /// without a GPU.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
@@ -54,9 +61,48 @@ impl Device {
             attention.identity().and_then(|device| super::gpu::check_once(&device, folder.as_deref(), check));
         match checked {
             Ok(()) => self,
-            Err(error) => {
-                Device { attention: None, refused: Some(format!("{error:#}").into()), products: self.products }
-            }
+            Err(error) => self.without_attention(&error),
+        }
+    }
+
+    fn without_attention(self, error: &anyhow::Error) -> Device {
+        let refused = format!("attention runs on the host, because the GPU's failed its check: {error:#}");
+        Device { attention: None, refused: Some(refused.into()), products: self.products }
+    }
+
+    /// What this build needs of a GPU, and what the GPU has, in a sentence; `None` without one.
+    pub fn needs(&self) -> Option<String> {
+        #[cfg(feature = "cuda")]
+        return Some(Card::of(self.products.as_cuda_device().ok()?.cuda_stream().context()).ok()?.needs());
+        #[cfg(not(feature = "cuda"))]
+        None
+    }
+
+    /// Whether the device still works after an error.
+    ///
+    /// # Errors
+    /// That error, if it is one of those of a GPU after which every call fails, as after an access to a wrong address.
+    pub fn check_after(&self, error: &anyhow::Error) -> Result<()> {
+        let wait = || match &self.attention {
+            Some(attention) => attention.wait(),
+            None => Ok(self.products.synchronize()?),
+        };
+        // The first call may tell that memory could not be freed, which is told once.
+        if let Err(later) = wait().or_else(|_| wait()) {
+            // cuBLAS's handle panics if it cannot be closed.
+            std::mem::forget(self.clone());
+            bail!(
+                "{error:#}; now every call to the GPU fails: {later:#}\n\
+                 hint: run the same command again, which keeps what was measured"
+            );
+        }
+        Ok(())
+    }
+
+    /// Frees the memory of a GPU that is kept for later calls.
+    pub fn free_unused(&self) {
+        if let Some(attention) = &self.attention {
+            attention.free_unused();
         }
     }
 
@@ -136,7 +182,13 @@ impl DeviceChoice {
         match self {
             DeviceChoice::Cpu => Ok(Device::CPU),
             DeviceChoice::Auto => Ok(cuda(0).unwrap_or(Device::CPU)),
-            DeviceChoice::Cuda(ordinal) => cuda(ordinal),
+            DeviceChoice::Cuda(ordinal) => {
+                let device = cuda(ordinal)?;
+                match &device.refused {
+                    Some(why) if device.products.is_cpu() => bail!("{why}"),
+                    _ => Ok(device),
+                }
+            }
             #[cfg(feature = "emulate")]
             DeviceChoice::Emulated => Device::emulated(&Emulation::default()),
         }
@@ -150,19 +202,26 @@ fn cuda(_ordinal: usize) -> Result<Device> {
 
 #[cfg(feature = "cuda")]
 fn cuda(ordinal: usize) -> Result<Device> {
-    // With one stream for all threads, as attention needs; `new_cuda` has one for each thread that asks for something, whose
-    // work has no order.
-    // Depending on how the driver is linked, loading it panics if there is none.
-    match std::panic::catch_unwind(|| candle_core::Device::new_cuda_with_stream(ordinal)) {
-        Ok(Ok(products)) => {
-            let attention = super::gpu::on_cuda(products.as_cuda_device()?);
-            Ok(match attention {
-                Ok(attention) => {
-                    Device { products, attention: Some(Arc::new(attention)), refused: None }.checked()
-                }
-                Err(error) => Device { products, attention: None, refused: Some(format!("{error:#}").into()) },
-            })
+    let open = || -> Result<Device> {
+        let context = CudaContext::new(ordinal)?;
+        let card = Card::of(&context)?;
+        if !card.fits() {
+            let refused = Some(format!("the GPU cannot be used: {}", card.needs()).into());
+            return Ok(Device { refused, ..Device::CPU });
         }
+        // With one stream for all threads, as attention needs; `new_cuda` has one for each thread that asks for something, whose
+        // work has no order.
+        let products = candle_core::Device::new_cuda_with_stream(ordinal)?;
+        let attention = super::gpu::on_cuda(products.as_cuda_device()?);
+        let device = Device { products, attention: None, refused: None };
+        Ok(match attention {
+            Ok(attention) => Device { attention: Some(Arc::new(attention)), ..device }.checked(),
+            Err(error) => device.without_attention(&error),
+        })
+    };
+    // Depending on how the driver is linked, loading it panics if there is none.
+    match std::panic::catch_unwind(open) {
+        Ok(Ok(device)) => Ok(device),
         Ok(Err(error)) => {
             // With RUST_BACKTRACE set, candle appends one to its message.
             let message = error.to_string();
@@ -171,6 +230,55 @@ fn cuda(ordinal: usize) -> Result<Device> {
         }
         Err(_) => bail!("the CUDA driver cannot be loaded; install it, or use --device cpu"),
     }
+}
+
+/// A GPU and its driver, as far as they decide which kernels run.
+#[cfg(any(feature = "cuda", test))]
+struct Card {
+    name: String,
+    /// The compute capability, and the CUDA version that the driver is for, which this build needs and which there are.
+    needed: [(i32, i32); 2],
+    present: [(i32, i32); 2],
+}
+
+#[cfg(any(feature = "cuda", test))]
+impl Card {
+    #[cfg(feature = "cuda")]
+    fn of(context: &CudaContext) -> Result<Card> {
+        // Unless `CUDA_COMPUTE_CAP` is set, candle's kernels are for the GPU that they were compiled beside.
+        let target = AFFINE.ptx().split_once(".target sm_").map_or("", |(_, target)| target);
+        let candle = &target[..target.find(|c: char| !c.is_ascii_digit()).unwrap_or(0)];
+        let capability = env!("TOVA_BENCH_COMPUTE_CAPABILITY").parse::<i32>()?.max(candle.parse().unwrap_or(0));
+        let (cuda, cuda_minor) =
+            env!("TOVA_BENCH_CUDA").split_once('.').context("CUDA's version has two numbers")?;
+        let driver = super::gpu::driver_version()?;
+        Ok(Card {
+            name: context.name()?,
+            needed: [(capability / 10, capability % 10), (cuda.parse()?, cuda_minor.parse()?)],
+            present: [context.compute_capability()?, (driver / 1000, driver % 1000 / 10)],
+        })
+    }
+
+    fn fits(&self) -> bool {
+        self.needed.iter().zip(&self.present).all(|(needed, present)| present >= needed)
+    }
+
+    fn needs(&self) -> String {
+        let [(capability, minor), (cuda, cuda_minor)] = self.needed;
+        let [(has, has_minor), (driver, driver_minor)] = self.present;
+        format!(
+            "this build needs compute capability {capability}.{minor} or newer and a driver for CUDA {cuda}.{cuda_minor} or newer, \
+             and {} has {has}.{has_minor} and a driver for CUDA {driver}.{driver_minor}",
+            self.name
+        )
+    }
+}
+
+/// Whether a GPU's memory was not enough. Errors of candle, cuBLAS and our own calls have no type in common, and threads pass
+/// them on as texts; the names in them are NVIDIA's.
+pub fn is_out_of_memory(error: &anyhow::Error) -> bool {
+    let text = format!("{error:#}");
+    ["CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED"].iter().any(|name| text.contains(name))
 }
 
 /// Free and total bytes of the GPU that was used last on this thread; `None` without one.
@@ -204,7 +312,7 @@ pub fn machine_name(device: &Device, threads: usize) -> String {
     let card = match (is_host, &device.refused) {
         (true, _) => String::new(),
         (false, None) => format!("{} beside ", device_name(device)),
-        (false, Some(_)) => format!("{} without attention beside ", device_name(device)),
+        (false, Some(_)) => format!("{} with attention on the host, ", device_name(device)),
     };
     format!("{card}{processor} ({}), {}", vector::instruction_set(), counted(threads, "thread"))
 }
@@ -231,4 +339,23 @@ pub fn resident_bytes(device: &Device) -> Option<u64> {
     let card =
         if device.products.is_cpu() { 0 } else { card_memory().map_or(0, |(free, total)| (total - free) as u64) };
     Some(kibibytes(&rollup, "Rss:")? + card)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_and_its_driver_must_be_as_new_as_the_kernels() {
+        for (capability, driver, fits) in [
+            ((8, 0), (13, 0), true),
+            ((7, 5), (13, 0), false),
+            ((8, 0), (12, 9), false),
+            ((12, 0), (13, 1), true),
+            ((9, 0), (14, 0), true),
+        ] {
+            let card = Card { name: "a card".into(), needed: [(8, 0), (13, 0)], present: [capability, driver] };
+            assert_eq!(card.fits(), fits, "{}", card.needs());
+        }
+    }
 }

@@ -236,7 +236,8 @@ impl Memory {
             let moves_at_cut = entries.awaits_cut() && positions != Positions::Absolute;
             let tables = if on_gpu && !moves_at_cut && entries.can_be_scanned_on_device() {
                 let rule = entries.scan_rule();
-                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), positions, plan.measure_loss);
+                let all_keys = plan.measure_loss.then_some(plan.text);
+                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), positions, all_keys);
                 Tables::Gpu(of_gpu)
             } else {
                 let table = |dim: usize| Table::new(heads.kv_heads, &rooms, dim);
@@ -246,7 +247,8 @@ impl Memory {
                         Keys::Rerotated(RerotatedKeys::new(heads, head_dim, &rooms, policy.scope, positions))
                     }
                 };
-                let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, &[0], head_dim));
+                let room = [vector::padded(plan.text)];
+                let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, &room, head_dim));
                 Tables::Host(HostTables {
                     keys,
                     values: table(if shape.latent.is_some() && positions == Positions::Absolute {
@@ -345,7 +347,7 @@ impl Memory {
     }
 
     fn fork_by(&self, cut: Option<(&PromptScores, bool)>, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
-        let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, .. } = plan;
+        let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, text, .. } = plan;
         let policy = policy?;
         let entries = self.layers.iter().enumerate().map(|(index, layer)| {
             let own = policy.of_layer(index, self.layers.len());
@@ -379,11 +381,12 @@ impl Memory {
                     Tables::Host(HostTables {
                         keys: Keys::Absolute(keys.copy_kept(columns.start, &kept, &rooms)),
                         values: values.copy_kept(columns.start, &kept, &rooms),
-                        all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(len)])),
+                        all_keys: measure_loss.then(|| keys.copy(&[len], &[vector::padded(text.max(len))])),
                     })
                 }
                 Tables::Gpu(cache) if cut.is_none() && entries.can_be_scanned_on_device() => {
-                    Tables::Gpu(cache.part(columns, rooms[0], entries.scan_rule().as_ref(), measure_loss))
+                    let all_keys = measure_loss.then_some(text);
+                    Tables::Gpu(cache.part(columns, rooms[0], entries.scan_rule().as_ref(), all_keys))
                 }
                 _ => return None,
             };

@@ -50,7 +50,10 @@ pub use config::{
     ModelShape,
 };
 pub use cpu_peak::{Peak, Processor, peak};
-pub use device::{Device, DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
+pub use device::{
+    Device, DeviceChoice, available_memory, card_memory, device_name, is_out_of_memory, machine_name,
+    resident_bytes,
+};
 pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
 #[cfg(feature = "emulate")]
 pub use gpu::Emulation;

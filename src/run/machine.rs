@@ -112,7 +112,8 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
 }
 
 /// The most bytes that a worker of some threads holds while it measures a task: the needed part of the full cache, a bounded
-/// cache, the states of both, and for each thread the rows it takes through a layer and the logits of a block.
+/// cache, every key of the text where lost attention is measured, the states of both caches, and for each thread the rows it takes
+/// through a layer and the logits of a block.
 pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let shape = &model_task.files.shape;
     let longest = model_task.samples.longest();
@@ -128,6 +129,10 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
     let bounded: Vec<Vec<usize>> = model_task.cells.iter().map(held).collect();
     let bounded_bytes = bounded.iter().map(|heads| shape.cache_bytes_by_head(heads)).max().unwrap_or(0);
     let most = bounded.into_iter().flatten().max().unwrap_or(0);
+    let loses = configs.iter().any(|config| config.measures_loss() && config.evicting(longest).is_some());
+    // Without the values; a latent vector is both.
+    let all_keys =
+        if loses { shape.prefix_bytes(longest) / if shape.latent.is_some() { 1 } else { 2 } } else { 0 };
     let at_once = full.max(longest.min(CHUNK));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
     let segment = (512 * (8 * shape.hidden + 3 * shape.mlp_width()) * size_of::<f32>()) as u64;
@@ -161,6 +166,32 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
         *most = bytes.max(*most);
     }
     let recorded = recorded + remembering.values().sum::<u64>();
-    let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + states;
+    let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + all_keys + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lm::source::HubSettings;
+    use crate::sweep::{Selection, Sweep};
+
+    #[test]
+    fn every_key_counts_where_lost_attention_is_measured() {
+        let bytes = |policies: &str, compares: bool| {
+            let text = format!(
+                "models: [random-tiny]\npolicies: {policies}\ncache_sizes: [8]\ntasks: [{{perplexity: {{dataset: \
+                 random-words, length: 300, books: 1, chunks_per_book: 1, compare_to_full: {compares}}}}}]\n"
+            );
+            let sweep = Sweep::parse(&text, "a.yaml").unwrap();
+            let hub = HubSettings::with_cache_dir("nowhere");
+            let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+            bytes_per_worker(&prepared.model_tasks[0], 1)
+        };
+        // With `full` the whole text's cache is there anyway. 2 layers of 2 heads, whose keys have 8 numbers of 4 bytes.
+        let all_keys = |policies| bytes(policies, true) - bytes(policies, false);
+        assert_eq!(all_keys("[full, tova]"), 2 * 2 * 8 * 4 * 300);
+        // Without absolute positions, or evictions, it is not measured.
+        assert_eq!(all_keys("[full, tova@slot, truncate]"), 0);
+    }
 }

@@ -1,7 +1,7 @@
 //! Runs a sweep: loads each model once, measures what the ledger lacks, and appends every finished sample to a journal.
 //!
-//! Nothing is printed; an observer gets [`Event`]s. A failing cell never ends the sweep; a full disk and an interruption
-//! do.
+//! Nothing is printed; an observer gets [`Event`]s. A failing cell never ends the sweep; a full disk, an interruption and a GPU
+//! that fails at everything do.
 
 mod cost;
 mod event;
@@ -36,8 +36,8 @@ use crate::ledger::Ledger;
 /// all jobs side by side.
 ///
 /// # Errors
-/// A ledger that cannot be written (a full disk, say), threads that cannot be started. Cells that fail are counted, not
-/// returned.
+/// A ledger that cannot be written (a full disk, say), threads that cannot be started, an error of a GPU after which all its calls
+/// fail. Cells that fail are counted, not returned.
 pub fn run(
     sweep: &str,
     prepared: &Prepared,

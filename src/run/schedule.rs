@@ -2,6 +2,8 @@
 //!
 //! A worker takes a batch of samples, reads its full-cache prefix once, and queues its cells for all workers. Cells come
 //! before new batches, so no more batches are in memory than there are workers.
+//!
+//! Where a GPU has no memory for so many texts, what it failed at is measured again with fewer at once.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -11,7 +13,7 @@ use anyhow::{Error, Result};
 
 use super::machine::Workers;
 use super::prepare::ModelTask;
-use crate::lm::{LanguageModel, TextThreads, clone_error};
+use crate::lm::{LanguageModel, TextThreads, clone_error, is_out_of_memory};
 use crate::task::{Batch, CacheConfig, FullCachePrefix, SampleResult};
 
 /// Samples that share a prefix, and the cells that lack some of them.
@@ -62,6 +64,8 @@ struct Queue {
     cells: VecDeque<CellJob>,
     /// Workers that may still add cells.
     busy: usize,
+    /// As many may be busy, and generate so many texts.
+    at_once: Workers,
     ended: bool,
     /// The first that was reported.
     error: Option<Error>,
@@ -79,29 +83,47 @@ enum Job {
     Cell(CellJob),
 }
 
+impl Queue {
+    /// Puts samples back, of a batch whose prefix is then read again.
+    fn put_back(&mut self, back: BatchJob) {
+        match self.batches.iter_mut().find(|job| job.samples == back.samples) {
+            Some(job) => job.cells.extend(back.cells),
+            None => self.batches.push_front(back),
+        }
+    }
+}
+
 /// Works through the jobs with `workers` threads of `threads` product threads each.
 ///
 /// # Errors
-/// The first error of `report`; threads that cannot be started.
+/// The first error of `report`; threads that cannot be started. `warn` is told if a GPU's memory is not enough.
 pub(super) fn work(
     model: &LanguageModel,
     model_task: &ModelTask,
     jobs: Vec<BatchJob>,
     workers: Workers,
     report: Report<'_>,
+    warn: &(dyn Fn(String) + Sync),
 ) -> Result<()> {
-    let Workers { workers, threads, side_by_side } = workers;
-    let jobs = split(jobs, workers);
-    let queue = Queue { batches: jobs.into(), cells: VecDeque::new(), busy: 0, ended: false, error: None };
+    let jobs = split(jobs, workers.workers);
+    let queue = Queue {
+        batches: jobs.into(),
+        cells: VecDeque::new(),
+        busy: 0,
+        at_once: workers,
+        ended: false,
+        error: None,
+    };
     let queue = Mutex::new(queue);
     let changed = Condvar::new();
     std::thread::scope(|scope| {
         let mut pools = Vec::new();
-        for _ in 0..workers {
-            pools.push(TextThreads::new(threads)?);
+        for _ in 0..workers.workers {
+            pools.push(TextThreads::new(workers.threads)?);
         }
         for pool in pools {
-            let worker = Worker { model, model_task, side_by_side, queue: &queue, changed: &changed, report };
+            let worker =
+                Worker { model, model_task, at_once: workers, queue: &queue, changed: &changed, report, warn };
             scope.spawn(move || pool.install(|| worker.run()));
         }
         anyhow::Ok(())
@@ -113,10 +135,12 @@ pub(super) fn work(
 struct Worker<'a> {
     model: &'a LanguageModel,
     model_task: &'a ModelTask,
-    side_by_side: usize,
+    /// When the job it is doing began.
+    at_once: Workers,
     queue: &'a Mutex<Queue>,
     changed: &'a Condvar,
     report: Report<'a>,
+    warn: &'a (dyn Fn(String) + Sync),
 }
 
 /// A job that a worker is doing. However it ends, the other workers are notified: after a panic they stop too, instead of
@@ -136,9 +160,13 @@ impl Drop for Turn<'_> {
 }
 
 impl Worker<'_> {
-    fn run(self) {
-        while let Some(job) = self.next() {
+    fn run(mut self) {
+        while let Some((job, at_once)) = self.next() {
             let mut turn = Turn { worker: self, go_on: false };
+            if at_once != self.at_once {
+                self.model.device().free_unused();
+            }
+            self.at_once = at_once;
             let outcome = match job {
                 Job::Batch(job) => self.read_batch(job),
                 Job::Cell(job) => self.measure_cell(&job),
@@ -154,17 +182,18 @@ impl Worker<'_> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<(Job, Workers)> {
         let mut queue = self.lock();
         loop {
             if queue.ended {
                 return None;
             }
-            let cell = queue.cells.pop_front().map(Job::Cell);
-            let job = cell.or_else(|| queue.batches.pop_front().map(Job::Batch));
-            if job.is_some() {
-                queue.busy += 1;
-                return job;
+            if queue.busy < queue.at_once.workers {
+                let cell = queue.cells.pop_front().map(Job::Cell);
+                if let Some(job) = cell.or_else(|| queue.batches.pop_front().map(Job::Batch)) {
+                    queue.busy += 1;
+                    return Some((job, queue.at_once));
+                }
             }
             if queue.busy == 0 {
                 return None;
@@ -187,24 +216,66 @@ impl Worker<'_> {
                 self.lock().cells.extend(cells);
                 Ok(())
             }
-            // Every cell fails for the same reason.
-            Err(error) => job.cells.iter().try_for_each(|(cell, samples)| {
-                samples.iter().try_for_each(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))
-            }),
+            Err(error) if is_out_of_memory(&error) => self.measure_again(job, error),
+            Err(error) => self.fail(&job, &error),
         }
+    }
+
+    /// Every cell fails for the same reason.
+    fn fail(&self, job: &BatchJob, error: &Error) -> GoOn {
+        job.cells.iter().try_for_each(|(cell, samples)| {
+            samples.iter().try_for_each(|sample| (self.report)(*cell, *sample, Err(clone_error(error))))
+        })
+    }
+
+    /// Leaves for later what the GPU had no memory for, and halves what is measured at once. What fails alone has failed.
+    fn measure_again(&self, job: BatchJob, error: Error) -> GoOn {
+        let mut queue = self.lock();
+        let at_once = self.at_once;
+        let texts = |at_once: Workers| at_once.workers * at_once.side_by_side;
+        // The prefixes of other batches are in memory too.
+        if texts(at_once) == 1 && queue.cells.iter().all(|other| other.batch.0 == job.samples) {
+            drop(queue);
+            let hint = "hint: use a GPU with more memory, --device cpu, shorter texts or smaller caches";
+            let error = anyhow::anyhow!("{error:#}\n{hint}");
+            return self.fail(&job, &error.context("alone it does not fit into the GPU's memory"));
+        }
+        // Otherwise a job that began at the same time has done it.
+        if queue.at_once == at_once && texts(at_once) > 1 {
+            match &mut queue.at_once {
+                Workers { workers: 1, side_by_side, .. } => *side_by_side /= 2,
+                Workers { workers, .. } => *workers /= 2,
+            }
+            let [texts, fewer] = [at_once, queue.at_once].map(texts);
+            (self.warn)(format!("the GPU has no memory for {texts} texts at once, now {fewer}: {error:#}"));
+        }
+        for CellJob { batch, cell, samples } in std::mem::take(&mut queue.cells) {
+            queue.put_back(BatchJob { samples: batch.0.clone(), cells: vec![(cell, samples)] });
+        }
+        queue.put_back(job);
+        Ok(())
     }
 
     fn measure_cell(&self, CellJob { batch, cell, samples }: &CellJob) -> GoOn {
         let (all, prefix) = &**batch;
-        let (config, side_by_side) = (self.config(*cell), self.side_by_side);
+        let (config, side_by_side) = (self.config(*cell), self.at_once.side_by_side);
         let (model, prefix) = (self.model, prefix.as_ref());
         let batch = Batch { model, prefix, all: all.clone(), samples, config, side_by_side };
         let mut outcome = Ok(());
+        let (mut again, mut no_memory) = (Vec::new(), None);
         let _ = self.model_task.samples.measure(&batch, &mut |sample, result| {
-            outcome = (self.report)(*cell, sample, result);
+            match result {
+                Err(error) if is_out_of_memory(&error) => {
+                    again.push(sample);
+                    no_memory = Some(error);
+                }
+                result => outcome = (self.report)(*cell, sample, result),
+            }
             if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        outcome
+        outcome?;
+        let job = BatchJob { samples: all.clone(), cells: vec![(*cell, again)] };
+        no_memory.map_or(Ok(()), |error| self.measure_again(job, error))
     }
 }
 
@@ -262,21 +333,16 @@ mod tests {
         };
         let workers = Workers { workers: 3, threads: 1, side_by_side: 1 };
         let seen = AtomicUsize::new(0);
-        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            work(&model, model_task, jobs(), workers, &|_, _, measured| {
-                measured.unwrap();
-                assert!(seen.fetch_add(1, Ordering::Relaxed) != 3, "the panic of this test, which is fine to see");
-                Ok(())
-            })
-        }));
-        assert!(ended.is_err());
+        let report = |_: usize, _: usize, measured: Result<SampleResult>| {
+            measured.unwrap();
+            assert!(seen.fetch_add(1, Ordering::Relaxed) != 3, "the panic of this test, which is fine to see");
+            Ok(())
+        };
+        let run = || work(&model, model_task, jobs(), workers, &report, &drop);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).is_err());
 
         seen.store(10, Ordering::Relaxed);
-        work(&model, model_task, jobs(), workers, &|_, _, measured| {
-            seen.fetch_add(1, Ordering::Relaxed);
-            measured.map(drop).map_err(Some)
-        })
-        .unwrap();
+        run().unwrap();
         assert_eq!(seen.into_inner(), 10 + 8);
     }
 }

@@ -1,6 +1,7 @@
 //! The work of a job: for each model and task it loads the model and measures the samples that cells lack.
 //!
-//! Results go to the cells' journals. A failing cell never ends the sweep; a ledger that cannot be written does.
+//! Results go to the cells' journals. A failing cell never ends the sweep; a ledger that cannot be written and a GPU that fails at
+//! everything do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::resume_unwind;
@@ -114,6 +115,7 @@ impl Work<'_> {
         let model = match self.load(model_task, job, loaded) {
             Ok(model) => model,
             Err(error) => {
+                job.device.check_after(&error)?;
                 let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
                 let waiting: Vec<_> = waiting.map(|(index, _)| &model_task.cells[*index]).collect();
                 for cell in &waiting {
@@ -141,6 +143,7 @@ impl Work<'_> {
                 Ok(result) => result,
                 Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(None),
                 Err(error) => {
+                    job.device.check_after(&error)?;
                     let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
                     if !state.failed.swap(true, Ordering::Relaxed) {
                         self.count(|outcome| outcome.failed += 1);
@@ -180,6 +183,7 @@ impl Work<'_> {
             jobs,
             workers(model_task, job.device, job.threads, job.jobs_on_device),
             &report,
+            &|warning| observe(Event::Warning(warning)),
         )
     }
 

@@ -59,6 +59,11 @@ pub(super) struct PrefixLength {
 }
 
 impl CacheConfig {
+    /// Whether a cache that evicts keeps every key, to measure the attention that evicted entries would have received.
+    pub fn measures_loss(&self) -> bool {
+        self.compare && self.positions == Positions::Absolute
+    }
+
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`, of which the first may be a prompt.
     pub fn needs(&self, tokens: usize, prompt: Option<usize>) -> usize {
         let is_full = match self.rule {
@@ -201,7 +206,7 @@ impl CacheConfig {
     }
 
     /// The policy, if it evicts anything of a text of so many tokens: if any layer or head is smaller than the text.
-    pub(super) fn evicting(&self, tokens: usize) -> Option<SizedPolicy> {
+    pub fn evicting(&self, tokens: usize) -> Option<SizedPolicy> {
         self.sized().filter(|policy| policy.smallest(self.layers) < tokens)
     }
 
@@ -224,7 +229,7 @@ impl CacheConfig {
         text: usize,
         future: Option<&[Arc<RecordedAttention>]>,
     ) -> Result<(Memory, usize)> {
-        let measure_loss = self.compare && self.positions == Positions::Absolute;
+        let measure_loss = self.measures_loss();
         let start = self.start(tokens);
         if start > 0 {
             let plan = MemoryPlan { measure_loss, ..self.plan(policy, text) };

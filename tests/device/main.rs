@@ -8,5 +8,7 @@
 mod emulated;
 #[path = "../it/golden.rs"]
 mod golden;
+#[cfg(feature = "emulate")]
+mod runs;
 #[path = "../it/support/mod.rs"]
 mod support;

@@ -530,6 +530,7 @@ fn texts_are_read_with_the_models_tokenizer() {
     let timed = ["score", "--model", "./model", "--tokens", "tokens", "--timing", "--repeat", "2"];
     let timed: Value = serde_json::from_str(&run(folder.path(), &timed).with_code(0).stdout).unwrap();
     assert_eq!(timed["timing"]["tokens"], 5);
+    assert!(timed["timing"]["machine"].as_str().unwrap().contains(&tova_bench::vector::instruction_set()));
     assert_eq!(timed["timing"]["seconds"].as_array().unwrap().len(), 3);
 }
 

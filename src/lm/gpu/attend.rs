@@ -116,6 +116,17 @@ impl GpuAttention {
         self.gpu.identity()
     }
 
+    /// Waits for everything asked for so far.
+    pub fn wait(&self) -> Result<()> {
+        self.gpu.download(0, &mut [])
+    }
+
+    /// Frees the memory of earlier calls.
+    pub fn free_unused(&self) {
+        self.reused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Says that this thread is about to call `attend` for every layer, until the guard is dropped.
     pub fn reading(&self) -> Member<'_, impl Sized, impl Sized> {
         self.readers.enter()

@@ -156,14 +156,14 @@ pub(super) struct Moves {
 }
 
 impl GpuCache {
-    /// An empty cache of a policy, or an unbounded one.
+    /// An empty cache of a policy, or an unbounded one. With `all_keys`, every key is kept besides, in room for as many tokens at first.
     pub fn new(
         heads: Heads,
         dim: usize,
         capacity: usize,
         rule: Option<&ScanRule>,
         positions: Positions,
-        all_keys: bool,
+        all_keys: Option<usize>,
     ) -> GpuCache {
         let float = size_of::<f32>();
         let vectors = || GpuTable::new(heads.kv_heads, dim * float);
@@ -186,7 +186,7 @@ impl GpuCache {
             rotated,
             kept: GpuTable::new(kept, float),
             totals: GpuTable::new(totals, size_of::<f64>()),
-            all_keys: all_keys.then(|| (vectors(), 0)),
+            all_keys: all_keys.map(|text| (vectors(), vector::padded(text))),
             entries: EntryTables::default(),
             newest: Newest::Host,
             order: Vec::new(),
@@ -200,18 +200,18 @@ impl GpuCache {
         columns: Range<usize>,
         capacity: usize,
         rule: Option<&ScanRule>,
-        all_keys: bool,
+        all_keys: Option<usize>,
     ) -> GpuCache {
         let empty = GpuCache::new(self.heads, self.dim, capacity, rule, Positions::Absolute, all_keys);
         GpuCache {
             keys: self.keys.part(columns.start),
             values: self.values.part(columns.start),
-            all_keys: all_keys.then(|| (self.keys.clone(), vector::padded(columns.end))),
+            all_keys: all_keys.map(|text| (self.keys.clone(), vector::padded(text.max(columns.end)))),
             ..empty
         }
     }
 
-    /// Makes room for `columns`; an unbounded cache doubles at least.
+    /// Makes room for `columns`; an unbounded cache grows to twice its room at least, if it has more tokens than were announced.
     pub fn reserve(&mut self, columns: usize, is_bounded: bool) {
         if columns > self.capacity {
             self.capacity = vector::padded(if is_bounded { columns } else { columns.max(2 * self.capacity) });

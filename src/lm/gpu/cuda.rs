@@ -85,6 +85,16 @@ impl<T, E: Display> Asked<T> for Result<T, E> {
     }
 }
 
+/// The CUDA version that the driver is for: 13000 for 13.0.
+pub fn driver_version() -> Result<i32> {
+    let mut driver = 0;
+    // SAFETY: writes a number.
+    #[expect(unsafe_code)]
+    let asked = unsafe { cuDriverGetVersion(&raw mut driver) };
+    asked.result().asked(|| "tell its driver's version".into())?;
+    Ok(driver)
+}
+
 impl CudaGpu {
     /// Loads the kernels.
     ///
@@ -141,11 +151,7 @@ impl Gpu for CudaGpu {
         let context = self.stream.context();
         let name = context.name().asked(|| "tell its name".into())?;
         let (major, minor) = context.compute_capability().asked(|| "tell its compute capability".into())?;
-        let mut driver = 0;
-        // SAFETY: writes a number.
-        #[expect(unsafe_code)]
-        let asked = unsafe { cuDriverGetVersion(&raw mut driver) };
-        asked.result().asked(|| "tell its driver's version".into())?;
+        let driver = driver_version()?;
         Ok(format!("{name} {major}.{minor} driver {driver} kernels {:x}", Sha256::digest(PTX)))
     }
 

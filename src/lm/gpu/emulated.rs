@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Storage, Tensor};
@@ -24,12 +25,22 @@ pub struct Emulation {
     pub flags: Vec<String>,
     /// Runs the threads of a block from the last to the first: a missing barrier then gives other results.
     pub descending: bool,
+    /// Bytes that it can allocate.
+    pub memory: usize,
+    /// Launches after which every call fails, as after an access to a wrong address.
+    pub launches: usize,
 }
 
 impl Default for Emulation {
     fn default() -> Emulation {
         let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lm/gpu/kernels");
-        Emulation { kernels: kernels.into(), flags: Vec::new(), descending: false }
+        Emulation {
+            kernels: kernels.into(),
+            flags: Vec::new(),
+            descending: false,
+            memory: usize::MAX,
+            launches: usize::MAX,
+        }
     }
 }
 
@@ -43,6 +54,26 @@ pub(super) struct EmulatedGpu {
     library: PathBuf,
     emulate: Emulate,
     descending: bool,
+    memory_left: Arc<AtomicUsize>,
+    launches_left: AtomicUsize,
+}
+
+/// Memory, which can be allocated again when dropped.
+struct Owned {
+    _numbers: Vec<u64>,
+    bytes: usize,
+    left: Arc<AtomicUsize>,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        self.left.fetch_add(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Takes an amount of what is left, if there is as much.
+fn take(left: &AtomicUsize, amount: usize) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount)).is_ok()
 }
 
 impl EmulatedGpu {
@@ -58,7 +89,14 @@ impl EmulatedGpu {
         // SAFETY: emulation.cpp defines it with this type.
         #[expect(unsafe_code)]
         let emulate = unsafe { std::mem::transmute::<*mut c_void, Emulate>(emulate) };
-        Ok(EmulatedGpu { library, emulate, descending: emulation.descending })
+        let &Emulation { descending, memory, launches, .. } = emulation;
+        let memory_left = Arc::new(memory.into());
+        Ok(EmulatedGpu { library, emulate, descending, memory_left, launches_left: launches.into() })
+    }
+
+    fn check_launches(&self) -> Result<()> {
+        ensure!(self.launches_left.load(Ordering::Relaxed) > 0, "CUDA_ERROR_ILLEGAL_ADDRESS, as it was asked for");
+        Ok(())
     }
 }
 
@@ -136,10 +174,14 @@ impl Gpu for EmulatedGpu {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
+        self.check_launches()?;
+        ensure!(take(&self.memory_left, bytes), "{bytes} bytes cannot be allocated: CUDA_ERROR_OUT_OF_MEMORY");
         // What nobody has written is not a number. In whole words for their alignment, and none too many: sanitizers see what
         // is read or written behind them.
-        let owner = vec![u64::MAX; bytes.div_ceil(8)];
-        Ok(Buffer { address: owner.as_ptr() as Address, bytes, _owner: Box::new(owner) })
+        let numbers = vec![u64::MAX; bytes.div_ceil(8)];
+        let address = numbers.as_ptr() as Address;
+        let owner = Owned { _numbers: numbers, bytes, left: Arc::clone(&self.memory_left) };
+        Ok(Buffer { address, bytes, _owner: Box::new(owner) })
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
@@ -152,6 +194,7 @@ impl Gpu for EmulatedGpu {
     }
 
     fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        self.check_launches()?;
         // SAFETY: callers give addresses of buffers with as many bytes.
         #[expect(unsafe_code)]
         unsafe {
@@ -190,6 +233,8 @@ impl Gpu for EmulatedGpu {
 
     fn launch(&self, launch: Launch) -> Result<()> {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
+        self.check_launches()?;
+        take(&self.launches_left, 1);
         // SAFETY: the texts' addresses are of buffers as large as the kernels need; sanitizers check it.
         #[expect(unsafe_code)]
         let error = unsafe {

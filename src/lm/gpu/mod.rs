@@ -38,7 +38,7 @@ pub(super) fn emulated(emulation: &Emulation) -> anyhow::Result<GpuAttention> {
 }
 
 #[cfg(feature = "cuda")]
-pub(super) use cuda::give_memory_back;
+pub(super) use cuda::{driver_version, give_memory_back};
 
 /// Attention by an NVIDIA GPU.
 ///

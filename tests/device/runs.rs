@@ -1,0 +1,80 @@
+//! Runs of a sweep on an emulated GPU with little memory, and on one that stops working.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use anyhow::Result;
+use tova_bench::ledger::Ledger;
+use tova_bench::lm::source::HubSettings;
+use tova_bench::lm::{Device, Emulation};
+use tova_bench::run::{self, Event, Machine, Outcome};
+use tova_bench::sweep::{Selection, Sweep};
+
+use crate::support::rows::{assert_same, kept, measured};
+
+/// Texts with a full cache of their own, and texts that are written side by side.
+const SWEEP: &str = "models: [pocket]\npolicies: [full, tova, h2o]\ncache_sizes: [128]\ntasks:\n\
+    \x20 - perplexity: {dataset: embedded, length: 300, books: 1, chunks_per_book: 4, compare_to_full: true}\n\
+    \x20 - story: {request: embedded, stories: 6, length: 200, write: {max_new_tokens: 8, temperature: 1}}\n";
+
+/// The outcome, the warnings, and the errors of cells.
+fn run_on(emulation: Emulation, threads: usize, folder: &Path) -> (Result<Outcome>, Vec<String>, Vec<String>) {
+    let sweep = Sweep::parse(SWEEP, "sweep.yaml").unwrap();
+    let ledger = Ledger::open(folder).unwrap();
+    let hub = HubSettings::with_cache_dir("nowhere");
+    let prepared = run::prepare(&sweep, &Selection::default(), Some(&ledger), &hub, &(), "").unwrap();
+    let devices = vec![Device::emulated(&emulation).unwrap()];
+    let machine = Machine { devices, threads, stop: Default::default() };
+    let told: Mutex<(Vec<String>, Vec<String>)> = Mutex::default();
+    let outcome = run::run("sweep", &prepared, &ledger, &machine, &|event| match event {
+        Event::Warning(warning) => told.lock().unwrap().0.push(warning),
+        Event::CellFailed { error, .. } => told.lock().unwrap().1.push(format!("{error:#}")),
+        _ => {}
+    });
+    let (warnings, failures) = told.into_inner().unwrap();
+    (outcome, warnings, failures)
+}
+
+#[test]
+fn a_run_goes_on_with_fewer_texts_where_memory_is_not_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let enough = folder.path().join("enough");
+    let (outcome, warnings, failures) = run_on(Emulation::default(), 1, &enough);
+    assert_eq!((outcome.unwrap().done, warnings, failures), (6, vec![], vec![]));
+    // The least memory, but for an eighth, that one text after the other needs: each time more.
+    let mut failed = 0;
+    let mut memory = 2 << 20;
+    loop {
+        let little = folder.path().join(memory.to_string());
+        let (outcome, warnings, failures) = run_on(Emulation { memory, ..Emulation::default() }, 4, &little);
+        eprintln!("{memory} bytes: {outcome:?}\n{}\n{}", warnings.join("\n"), failures.join("\n"));
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.failed, outcome.done), (failures.len(), 6 - failures.len()));
+        assert!(failures.iter().all(|error| error.contains("alone it does not fit")), "{failures:?}");
+        assert!(!warnings.is_empty(), "memory was enough for several texts");
+        let (got, mut expected) = (measured(&little), measured(&enough));
+        expected.retain(|row| got.iter().any(|other| other.cell == row.cell));
+        assert_same(&got, &expected);
+        if outcome.failed == 0 {
+            break;
+        }
+        failed += outcome.failed;
+        memory += memory / 8;
+    }
+    assert!(failed > 0);
+}
+
+#[test]
+fn a_run_ends_when_a_gpu_fails_at_everything_and_goes_on_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let [whole, broken] = ["whole", "broken"].map(|name| folder.path().join(name));
+    run_on(Emulation::default(), 2, &whole).0.unwrap();
+    let (outcome, _, failures) = run_on(Emulation { launches: 300, ..Emulation::default() }, 2, &broken);
+    let error = format!("{:#}", outcome.unwrap_err());
+    assert!(error.contains("CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
+    let kept = kept(&broken);
+    assert!(failures.is_empty() && kept.samples > 0 && kept.torn == 0, "{failures:?} {kept:?}");
+
+    run_on(Emulation::default(), 2, &broken).0.unwrap();
+    assert_same(&measured(&broken), &measured(&whole));
+}
