@@ -53,7 +53,7 @@ pub use cpu_peak::{Peak, Processor, peak};
 pub use device::{Device, DeviceChoice, available_memory, card_memory, device_name, machine_name, resident_bytes};
 pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
 #[cfg(feature = "emulate")]
-pub use gpu::Emulation;
+pub use gpu::{Emulation, WarpOrder};
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
 pub use memory::{BLOCK, Memory, MemoryPlan, PromptScores, ReadStats};
 pub use open::ModelFiles;

@@ -1,5 +1,7 @@
 //! The memory of one call: what a device gets, works on and gives back, laid out so that each direction takes one copy.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 
 use super::device::{Buffer, Gpu};
@@ -29,6 +31,8 @@ pub(super) struct Arena {
     read_back: Vec<u8>,
     /// Of a checked device, one for each piece.
     buffers: Vec<Buffer>,
+    /// What was allocated for all pieces: a caller that has no other use for it need not keep it.
+    memory: Option<Arc<Buffer>>,
 }
 
 impl Arena {
@@ -90,7 +94,9 @@ impl Arena {
         if reused.as_ref().is_none_or(|buffer| buffer.bytes < end) {
             // Not both at once.
             *reused = None;
-            *reused = Some(gpu.allocate(end)?);
+            let memory = Arc::new(gpu.allocate(end)?);
+            *reused = Some(Buffer { address: memory.address, bytes: end, _owner: Box::new(memory.clone()) });
+            self.memory = Some(memory);
         }
         let base = reused.as_ref().map_or(0, |buffer| buffer.address);
         gpu.upload(base, &given)?;

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{Storage, Tensor};
@@ -22,19 +23,43 @@ pub struct Emulation {
     pub kernels: PathBuf,
     /// More flags for the compiler, such as `-fsanitize=address`.
     pub flags: Vec<String>,
-    /// Runs the threads of a block from the last to the first: a missing barrier then gives other results.
-    pub descending: bool,
+    /// In another order a missing barrier gives other results.
+    pub order: WarpOrder,
+    /// The most threads of a block, a multiple of 32. A GPU has up to 1,024; every thread is a fiber here, so fewer are faster.
+    pub threads: usize,
+    /// Whether a call has one piece of memory, which later calls use again, as on a GPU. Otherwise everything in it is an allocation of
+    /// its own, whose bounds sanitizers check.
+    pub is_packed: bool,
+    /// The number of a launch that fails; the first is 0.
+    pub failing_launch: Option<usize>,
+}
+
+/// The order in which the warps of a block go on, each to its next barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarpOrder {
+    Ascending,
+    /// The threads of a warp too.
+    Descending,
+    /// Drawn at each barrier, with this seed.
+    Random(u32),
 }
 
 impl Default for Emulation {
     fn default() -> Emulation {
         let kernels = concat!(env!("CARGO_MANIFEST_DIR"), "/src/lm/gpu/kernels");
-        Emulation { kernels: kernels.into(), flags: Vec::new(), descending: false }
+        Emulation {
+            kernels: kernels.into(),
+            flags: Vec::new(),
+            order: WarpOrder::Ascending,
+            threads: 64,
+            is_packed: false,
+            failing_launch: None,
+        }
     }
 }
 
 type Emulate =
-    unsafe extern "C" fn(c_int, c_uint, c_uint, c_uint, usize, *const Layer, *const Text, c_int) -> *const c_char;
+    unsafe extern "C" fn(c_int, c_uint, c_uint, c_uint, usize, *const Layer, *const Text, c_uint) -> *const c_char;
 
 /// Addresses are those of the host.
 #[derive(Debug)]
@@ -42,7 +67,26 @@ pub(super) struct EmulatedGpu {
     /// The library of the kernels, named after a digest of them.
     library: PathBuf,
     emulate: Emulate,
-    descending: bool,
+    emulation: Emulation,
+    launches: AtomicUsize,
+    uploads: Arc<Mutex<Uploads>>,
+}
+
+/// What was asked for, and is done only before something is asked for that could need it, as on a GPU.
+type Uploads = Vec<(Address, Vec<u8>)>;
+
+/// Memory of the host.
+struct Owned {
+    memory: Vec<u64>,
+    uploads: Arc<Mutex<Uploads>>,
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        let range = self.memory.as_ptr_range();
+        let range = range.start as Address..range.end as Address;
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).retain(|(to, _)| !range.contains(to));
+    }
 }
 
 impl EmulatedGpu {
@@ -58,7 +102,19 @@ impl EmulatedGpu {
         // SAFETY: emulation.cpp defines it with this type.
         #[expect(unsafe_code)]
         let emulate = unsafe { std::mem::transmute::<*mut c_void, Emulate>(emulate) };
-        Ok(EmulatedGpu { library, emulate, descending: emulation.descending })
+        let (launches, uploads) = (AtomicUsize::new(0), Arc::default());
+        Ok(EmulatedGpu { library, emulate, emulation: emulation.clone(), launches, uploads })
+    }
+
+    fn upload_all(&self) {
+        // Other threads wait meanwhile: what they ask for may need it too.
+        for (to, bytes) in self.uploads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // SAFETY: callers give addresses of buffers with room for the bytes, and `Owned` forgets uploads to memory that is freed.
+            #[expect(unsafe_code)]
+            unsafe {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len());
+            }
+        }
     }
 }
 
@@ -138,20 +194,17 @@ impl Gpu for EmulatedGpu {
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
         // What nobody has written is not a number. In whole words for their alignment, and none too many: sanitizers see what
         // is read or written behind them.
-        let owner = vec![u64::MAX; bytes.div_ceil(8)];
-        Ok(Buffer { address: owner.as_ptr() as Address, bytes, _owner: Box::new(owner) })
+        let owned = Owned { memory: vec![u64::MAX; bytes.div_ceil(8)], uploads: self.uploads.clone() };
+        Ok(Buffer { address: owned.memory.as_ptr() as Address, bytes, _owner: Box::new(owned) })
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
-        // SAFETY: callers give addresses of buffers with room for the bytes.
-        #[expect(unsafe_code)]
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len());
-        }
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).push((to, bytes.to_vec()));
         Ok(())
     }
 
     fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
+        self.upload_all();
         // SAFETY: callers give addresses of buffers with as many bytes.
         #[expect(unsafe_code)]
         unsafe {
@@ -161,6 +214,7 @@ impl Gpu for EmulatedGpu {
     }
 
     fn copy(&self, from: Rows, to: Rows, width: usize, rows: usize) -> Result<()> {
+        self.upload_all();
         for row in 0..rows {
             let (from, to) = (from.address as usize + row * from.pitch, to.address as usize + row * to.pitch);
             // SAFETY: callers give tables with so many rows, in two buffers.
@@ -179,6 +233,7 @@ impl Gpu for EmulatedGpu {
     }
 
     fn product(&self, asked: Product) -> Result<()> {
+        self.upload_all();
         let Product { m, n, k, a, b, b_is_transposed, c, batches } = asked;
         let at =
             |factor: Factor, batch: usize| factor.address + (batch * factor.batch * size_of::<f32>()) as Address;
@@ -201,11 +256,18 @@ impl Gpu for EmulatedGpu {
 
     fn launch(&self, launch: Launch) -> Result<()> {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
+        let number = self.launches.fetch_add(1, Ordering::Relaxed);
+        ensure!(self.emulation.failing_launch != Some(number), "launch {number} fails, of the kernel {kernel:?}");
+        self.upload_all();
+        let order = match self.emulation.order {
+            WarpOrder::Ascending => 0,
+            WarpOrder::Descending => 1,
+            WarpOrder::Random(seed) => seed.saturating_add(2),
+        };
         // SAFETY: the texts' addresses are of buffers as large as the kernels need; sanitizers check it.
         #[expect(unsafe_code)]
         let error = unsafe {
             let [x, y] = grid.map(|blocks| blocks as c_uint);
-            let order = c_int::from(self.descending);
             (self.emulate)(
                 kernel as c_int,
                 x,
@@ -227,10 +289,74 @@ impl Gpu for EmulatedGpu {
     }
 
     fn threads(&self, wanted: usize) -> usize {
-        wanted.min(64) // two warps: every thread is a fiber
+        wanted.min(self.emulation.threads)
     }
 
     fn is_checked(&self) -> bool {
-        true
+        !self.emulation.is_packed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arena::Arena;
+    use super::*;
+
+    fn bytes(len: usize, mark: u8) -> Vec<u8> {
+        (0..len).map(|at| mark.wrapping_mul(31).wrapping_add(at as u8)).collect()
+    }
+
+    /// Also where the caller does not keep the memory, and where it has been used before.
+    #[test]
+    fn pieces_of_packed_memory_hold_what_was_written_to_each() {
+        let gpu = EmulatedGpu::new(&Emulation { is_packed: true, ..Emulation::default() }).unwrap();
+        let mut kept = None;
+        for (lens, is_kept) in [([1, 255, 257, 8], false), ([600, 256, 0, 3], true), ([3, 1, 512, 255], true)] {
+            let (mut arena, mut others) = (Arena::default(), None);
+            let pieces = lens.map(|len| {
+                let (put, state) = (arena.put(&bytes(len, 1)), arena.state(&bytes(len, 2)));
+                [put, state, arena.result::<u8>(len), arena.scratch::<u8>(len)]
+            });
+            arena.place(&gpu, if is_kept { &mut kept } else { &mut others }).unwrap();
+            drop(others);
+            for (len, [put, _, result, scratch]) in lens.into_iter().zip(pieces) {
+                for (piece, mark) in [(put, 1), (result, 3), (scratch, 4)] {
+                    assert_eq!(arena.at(piece) % 8, 0);
+                    if mark > 1 {
+                        gpu.upload(arena.at(piece), &bytes(len, mark)).unwrap();
+                    }
+                }
+            }
+            arena.read_back(&gpu).unwrap();
+            for (len, [put, state, result, scratch]) in lens.into_iter().zip(pieces) {
+                assert_eq!(arena.values::<u8>(state), bytes(len, 2));
+                assert_eq!(arena.values::<u8>(result), bytes(len, 3));
+                for (piece, mark) in [(put, 1), (scratch, 4)] {
+                    let mut there = vec![0; len];
+                    gpu.download(arena.at(piece), &mut there).unwrap();
+                    assert_eq!(there, bytes(len, mark));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_upload_is_there_when_something_could_need_it_and_never_after_its_memory_was_freed() {
+        let gpu = EmulatedGpu::new(&Emulation::default()).unwrap();
+        let (from, to) = (gpu.allocate(8).unwrap(), gpu.allocate(8).unwrap());
+        let rows = |buffer: &Buffer| Rows { address: buffer.address, pitch: 8 };
+        gpu.upload(from.address, &[7; 8]).unwrap();
+        // SAFETY: the buffer has so many numbers.
+        #[expect(unsafe_code)]
+        let there = unsafe { floats(from.address, 2) }.iter().map(|number| number.to_bits());
+        assert_eq!(there.collect::<Vec<_>>(), [u32::MAX; 2]);
+        gpu.copy(rows(&from), rows(&to), 8, 1).unwrap();
+        let mut read = [0; 8];
+        gpu.download(to.address, &mut read).unwrap();
+        assert_eq!(read, [7; 8]);
+        gpu.upload(from.address, &[8; 8]).unwrap();
+        gpu.upload(to.address, &[9; 8]).unwrap();
+        drop(from);
+        assert_eq!(*gpu.uploads.lock().unwrap(), [(to.address, vec![9; 8])]);
     }
 }

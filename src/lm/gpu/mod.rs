@@ -26,7 +26,7 @@ pub(super) use cache::GpuCache;
 pub(super) use check::{check, check_once};
 
 #[cfg(feature = "emulate")]
-pub use emulated::Emulation;
+pub use emulated::{Emulation, WarpOrder};
 
 /// Attention by an emulated GPU.
 #[cfg(feature = "emulate")]

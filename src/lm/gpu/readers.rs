@@ -79,3 +79,25 @@ impl Readers {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::super::params::Layer;
+    use super::*;
+
+    #[test]
+    fn a_launch_that_fails_is_an_error_of_all_its_calls_and_of_no_later_one() {
+        let readers = Readers::default();
+        let call = || Call { layer: Layer::default(), texts: Vec::new() };
+        let reading = [(); 3].map(|()| readers.enter());
+        let errors = thread::scope(|scope| {
+            let read = || readers.launch(call(), |_, _| anyhow::bail!("no memory")).unwrap_err().to_string();
+            [(); 3].map(|()| scope.spawn(read)).map(|thread| thread.join().unwrap())
+        });
+        assert_eq!(errors, ["no memory"; 3]);
+        drop(reading);
+        readers.launch(call(), |_, _| Ok(())).unwrap();
+    }
+}
