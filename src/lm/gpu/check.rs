@@ -322,6 +322,7 @@ mod tests {
     /// Rounds differently from device to device, which must not change what the cases evict.
     #[test]
     fn no_case_is_decided_by_rounding() {
+        let mut decided = Vec::new();
         for suite in suites().unwrap() {
             let [host, less, more] =
                 [1.0, 1.0 - 1e-6, 1.0 + 1e-6].map(|scale| suite.model(scale, &Device::CPU).unwrap());
@@ -329,10 +330,13 @@ mod tests {
                 let expected = suite.read(&host, case).unwrap();
                 for moved in [&less, &more] {
                     let reading = suite.read(moved, case).unwrap();
-                    compare(&reading, &expected, TOLERANCE).with_context(|| suite.name(case)).unwrap();
+                    if reading.survivors != expected.survivors {
+                        decided.push(suite.name(case));
+                    }
                     assert_ne!(reading.numbers, expected.numbers, "{}: the model has not moved", suite.name(case));
                 }
             }
         }
+        assert!(decided.is_empty(), "{}", decided.join("\n"));
     }
 }
