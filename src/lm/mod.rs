@@ -56,7 +56,7 @@ pub use device::{
 };
 pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
 #[cfg(feature = "emulate")]
-pub use gpu::Emulation;
+pub use gpu::{Emulation, WarpOrder};
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
 pub use memory::{BLOCK, Memory, MemoryPlan, PromptScores, ReadStats};
 pub use open::ModelFiles;

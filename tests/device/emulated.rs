@@ -12,11 +12,11 @@ use std::process::Command;
 use fastrand::Rng;
 use tova_bench::eviction::formula::{Function, Pool, WORDS};
 use tova_bench::eviction::{
-    Amount, Budget, Eviction, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets,
+    Amount, Budget, Eviction, Heads, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets,
 };
 use tova_bench::lm::{
-    Device, Emulation, GenerationSettings, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Sampling,
-    WeightType, tiny_shape,
+    Device, Emulation, GenerationSettings, LanguageModel, Memory, MemoryPlan, ModelShape, PrefilledPrompt,
+    Sampling, WarpOrder, WeightType, tiny_shape,
 };
 
 const TOLERANCE: f32 = 1e-5;
@@ -24,21 +24,35 @@ const TOLERANCE: f32 = 1e-5;
 /// What attention logits are multiplied by, so that attention is uneven.
 const SHARPNESS: f32 = 4.0;
 
+/// So many query heads that a decision for all of them takes blocks of 1,024 threads.
+fn wide_shape() -> ModelShape {
+    ModelShape { heads: Heads { heads: 32, ..tiny_shape().heads }, ..tiny_shape() }
+}
+
+fn model_of(shape: &ModelShape, device: &Device, sharpness: f32) -> LanguageModel {
+    LanguageModel::random(shape.clone(), sharpness, 5, WeightType::Auto, device).unwrap()
+}
+
 fn model(device: &Device, sharpness: f32) -> LanguageModel {
-    LanguageModel::random(tiny_shape(), sharpness, 5, WeightType::Auto, device).unwrap()
+    model_of(&tiny_shape(), device, sharpness)
 }
 
 fn emulated(emulation: &Emulation) -> LanguageModel {
     model(&Device::emulated(emulation).unwrap(), SHARPNESS)
 }
 
+/// With memory and blocks as on a GPU, and warps in an order of this seed.
+fn as_on_a_gpu(seed: u32) -> Emulation {
+    Emulation { is_packed: true, threads: 1024, order: WarpOrder::Random(seed), ..Emulation::default() }
+}
+
 /// The same model on the host, moved by roundings, at most by a quarter of what numbers may differ by. A rule that evicts others
 /// there, as one that compares two almost equal numbers may do, is decided by how its machine rounds, which differs from
 /// processor to processor.
-fn moved() -> Vec<LanguageModel> {
+fn moved(shape: &ModelShape) -> Vec<LanguageModel> {
     [-20, -8, -3, -1, 1, 3, 8, 20]
         .iter()
-        .map(|step| model(&Device::CPU, SHARPNESS + *step as f32 * 5e-7))
+        .map(|step| model_of(shape, &Device::CPU, SHARPNESS + *step as f32 * 5e-7))
         .collect()
 }
 
@@ -216,7 +230,13 @@ fn case(number: u64) -> Case {
 
 /// Compares random rules with the host. Returns what differs. At most one rule in a hundred may be decided by rounding.
 fn differing(emulation: &Emulation, cases: Range<u64>) -> Vec<String> {
-    let (host, device, moved) = (model(&Device::CPU, SHARPNESS), emulated(emulation), moved());
+    differing_with(&tiny_shape(), emulation, cases)
+}
+
+fn differing_with(shape: &ModelShape, emulation: &Emulation, cases: Range<u64>) -> Vec<String> {
+    let device = Device::emulated(emulation).unwrap();
+    let [host, device] = [&Device::CPU, &device].map(|device| model_of(shape, device, SHARPNESS));
+    let moved = moved(shape);
     let rounding = Cell::new(0);
     let allowed = (cases.end - cases.start) / 100;
     let of_case = |number: u64| {
@@ -257,9 +277,28 @@ fn attention_is_computed_again_where_little_of_it_is_left() {
 }
 
 #[test]
-fn the_order_of_threads_changes_nothing() {
-    let differing = differing(&Emulation { descending: true, ..Emulation::default() }, 500..600);
+fn the_order_of_warps_changes_nothing() {
+    let orders =
+        [(WarpOrder::Descending, 500..600), (WarpOrder::Random(0), 700..750), (WarpOrder::Random(1), 750..800)];
+    for (order, cases) in orders {
+        let differing = differing(&Emulation { order, threads: 256, ..Emulation::default() }, cases);
+        assert!(differing.is_empty(), "{order:?}, {}:\n{}", differing.len(), differing.join("\n"));
+    }
+}
+
+#[test]
+fn packed_memory_that_is_used_again_changes_nothing() {
+    let differing = differing(&Emulation { is_packed: true, ..Emulation::default() }, 800..900);
     assert!(differing.is_empty(), "{} of 100:\n{}", differing.len(), differing.join("\n"));
+}
+
+#[test]
+fn blocks_of_the_size_of_a_gpu_change_nothing() {
+    for (threads, cases) in [(640, 900..908), (768, 908..916), (1024, 916..924)] {
+        let emulation = Emulation { threads, ..as_on_a_gpu(threads as u32) };
+        let differing = differing_with(&wide_shape(), &emulation, cases);
+        assert!(differing.is_empty(), "{threads} threads, {}:\n{}", differing.len(), differing.join("\n"));
+    }
 }
 
 /// What H2O keeps of a text, and its states, where it continues from the full cache.
@@ -282,7 +321,8 @@ fn forked(model: &LanguageModel, tokens: &[u32]) -> (Vec<Vec<Vec<u32>>>, Vec<u32
 #[test]
 fn texts_that_are_read_at_the_same_time_have_the_bits_of_each_alone() {
     let device = &emulated(&Emulation::default());
-    for cases in [600..607, 607..614, 614..621] {
+    let packed = &emulated(&as_on_a_gpu(2));
+    for (device, cases) in [(device, 600..607), (device, 607..614), (packed, 614..621)] {
         let cases: Vec<Case> = cases.map(case).collect();
         let of_case = |case: &Case| {
             let Reading { nll, survivors, log, lost } = read(device, &case.tokens, &case.plan, &case.pieces);
@@ -407,7 +447,7 @@ fn a_missing_barrier_changes_results_with_the_order_of_threads() {
     // Between what the warps know of the lowest score and its use.
     let line = "        if (lane() == 0) scratch.narrow[warp()] = score, scratch.column[warp()] = column;\n        __syncthreads();";
     let (_folder, emulation) = broken("block.h", line, line.trim_end_matches("        __syncthreads();"));
-    let backwards = Emulation { descending: true, ..emulation.clone() };
+    let backwards = Emulation { order: WarpOrder::Descending, ..emulation.clone() };
     let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
     assert_eq!(kept_by_tova(&emulated(&Emulation::default())), host);
     assert!([emulation, backwards].iter().any(|broken| kept_by_tova(&emulated(broken)) != host));
@@ -423,6 +463,106 @@ fn a_wrong_order_of_ties_evicts_others() {
     let refused = device.refused().unwrap();
     assert!(refused.contains("other entries survive"), "{refused}");
     assert_eq!(kept_by_tova(&model(&device, SHARPNESS)), kept_by_tova(&model(&Device::CPU, SHARPNESS)));
+}
+
+#[test]
+fn a_missing_barrier_that_matters_to_a_warp_in_the_middle_shows_in_a_drawn_order() {
+    // The first and the last warp both say that the new entry is there, so the first that runs in either direction does.
+    let line = "if (threadIdx.x == 0) {\n        scan.alive[column] = 1;";
+    let (folder, emulation) =
+        broken("decide.h", line, &line.replace(") {", " || threadIdx.x == blockDim.x - 1) {"));
+    let path = folder.path().join("decide.h");
+    let source = fs::read_to_string(&path).unwrap();
+    let line = "    scan.entries++;\n    __syncthreads();\n";
+    assert_eq!(source.matches(line).count(), 1);
+    fs::write(&path, source.replace(line, "    scan.entries++;\n")).unwrap();
+    let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
+    let is_right =
+        |threads, order| kept_by_tova(&emulated(&Emulation { threads, order, ..emulation.clone() })) == host;
+    // With two warps there is none in the middle.
+    assert!([0, 1, 2].into_iter().all(|seed| is_right(64, WarpOrder::Random(seed))));
+    assert!([WarpOrder::Ascending, WarpOrder::Descending].into_iter().all(|order| is_right(128, order)));
+    assert!(!is_right(128, WarpOrder::Random(0)));
+}
+
+#[test]
+fn a_sum_over_too_few_warps_is_wrong_in_large_blocks() {
+    let line = "score = lane() < warps() ? scratch.narrow[lane()] : INFINITY;";
+    let (_folder, emulation) = broken("block.h", line, &line.replace("warps()", "2"));
+    let host = kept_by_tova(&model(&Device::CPU, SHARPNESS));
+    assert_eq!(kept_by_tova(&emulated(&emulation)), host);
+    assert_ne!(kept_by_tova(&emulated(&Emulation { threads: 128, ..emulation })), host);
+}
+
+#[test]
+fn what_earlier_calls_have_left_shows_in_packed_memory() {
+    // New memory has no victims, as if all had been written.
+    let line = "text.victims[row * text.groups + scan.group] = found >= 0 ? -2 - passed : -1;";
+    let (_folder, emulation) =
+        broken("decide.h", line, &format!("if (found >= 0) {}", line.replace(" : -1", " : 0")));
+    assert!(differing(&emulation, 0..10).is_empty());
+    assert!(!differing(&Emulation { is_packed: true, ..emulation }, 0..10).is_empty());
+}
+
+/// The bits of a text's states, or the error.
+fn states(model: &LanguageModel, tokens: &[u32], memory: &mut Memory) -> Result<Vec<u32>, String> {
+    let states = model.read(tokens, memory).map_err(|error| format!("{error:#}"))?;
+    let states = states.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    Ok(states.into_iter().map(f32::to_bits).collect())
+}
+
+#[test]
+fn a_launch_that_fails_is_an_error_of_its_texts_and_of_no_later_one() {
+    let plan = MemoryPlan::bounded(presets::by_name("h2o").unwrap().at(20).unwrap());
+    let tokens: Vec<u32> = (1..200).collect();
+    let right = emulated(&Emulation::default());
+    let mut memory = right.new_memory(&plan);
+    states(&right, &tokens[..50], &mut memory).unwrap();
+    let expected = states(&right, &tokens[50..], &mut memory).unwrap();
+    for is_packed in [false, true] {
+        // Each of a layer's kernels, in the first layer and in the second.
+        for failing in (0..10).map(|launch| 10 + launch) {
+            let model = emulated(&Emulation { is_packed, failing_launch: Some(failing), ..Emulation::default() });
+            let mut memory = model.new_memory(&plan);
+            states(&model, &tokens[..50], &mut memory).unwrap();
+            let mut copies = [memory.clone(), memory.clone(), memory.clone()];
+            let results = std::thread::scope(|scope| {
+                let threads = copies.each_mut().map(|copy| scope.spawn(|| states(&model, &tokens[50..], copy)));
+                threads.map(|thread| thread.join().unwrap())
+            });
+            assert!(results.iter().any(Result::is_err), "launch {failing}");
+            for result in results {
+                match result {
+                    Ok(states) => assert!(states == expected, "launch {failing}"),
+                    Err(error) => assert!(error.contains(&format!("launch {failing} fails")), "{error}"),
+                }
+            }
+            assert!(states(&model, &tokens[50..], &mut memory).unwrap() == expected, "after launch {failing}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_decides_as_the_host_passes_its_check() {
+    assert!(Device::emulated(&as_on_a_gpu(3)).unwrap().check().unwrap().is_some_and(|cases| cases > 0));
+}
+
+#[test]
+fn a_device_with_a_broken_kernel_is_refused() {
+    let received = "for (int row = max(c - text.held, 0); row";
+    let whole = "start = text.moved[2 * group + 1];\n    if (of_group < 0)";
+    for (file, line, instead, threads) in [
+        ("received.cu", received, received.replace("0)", "1)"), 64),
+        ("loss.cu", "lost < 0 ? 0 : lost;", "lost < 0 ? 0 : 2 * lost;".into(), 64),
+        ("compact.cu", whole, whole.replace("start = ", "start = 1 + "), 64),
+        // Blocks of the small model have no more than 8 warps.
+        ("decide.h", "member += warps()", "member += min(warps(), 8)".into(), 1024),
+    ] {
+        let (_folder, emulation) = broken(file, line, &instead);
+        let device = Device::emulated(&Emulation { threads, ..emulation }).unwrap();
+        let error = format!("{:#}", device.check().unwrap_err());
+        assert!(error.contains("on the host"), "{file}: {error}");
+    }
 }
 
 /// Runs a test of this file again, in a process with the sanitizers' library. `None` where the compiler has none.
@@ -450,8 +590,12 @@ fn sanitized(test: &str, kernels: &Path) -> Option<(bool, String)> {
 fn rules_under_sanitizers() {
     let Some(kernels) = std::env::var_os("TOVA_BENCH_TEST_KERNELS").map(PathBuf::from) else { return };
     let flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"].map(String::from).into();
-    let differing = differing(&Emulation { kernels, flags, ..Emulation::default() }, 600..630);
-    assert!(differing.is_empty(), "{}", differing.join("\n"));
+    let emulation = Emulation { kernels, flags, ..Emulation::default() };
+    let packed = Emulation { is_packed: true, ..emulation.clone() }; // which shows what is not aligned
+    for (emulation, cases) in [(emulation, 600..630), (packed, 630..640)] {
+        let differing = differing(&emulation, cases);
+        assert!(differing.is_empty(), "{}", differing.join("\n"));
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(super) struct Arena {
     read_back: Vec<u8>,
     /// Of a checked device, one for each piece.
     buffers: Vec<Buffer>,
+    /// Of another, for all pieces.
+    pub memory: Option<Buffer>,
 }
 
 impl Arena {
@@ -57,8 +59,8 @@ impl Arena {
         self.add(Vec::new(), len * size_of::<T>(), false)
     }
 
-    /// Lays all pieces out and uploads what there is. `reused` is the memory of an earlier call.
-    pub fn place(&mut self, gpu: &dyn Gpu, reused: &mut Option<Buffer>) -> Result<()> {
+    /// Lays all pieces out and uploads what there is. `reused` is the memory of an earlier call. The memory is freed with the arena.
+    pub fn place(&mut self, gpu: &dyn Gpu, reused: Option<Buffer>) -> Result<()> {
         if gpu.is_checked() {
             for piece in &mut self.pieces {
                 let buffer = gpu.allocate(piece.bytes)?;
@@ -87,12 +89,11 @@ impl Arena {
             }
             end = (end + piece.bytes).next_multiple_of(ALIGNMENT);
         }
-        if reused.as_ref().is_none_or(|buffer| buffer.bytes < end) {
-            // Not both at once.
-            *reused = None;
-            *reused = Some(gpu.allocate(end)?);
-        }
-        let base = reused.as_ref().map_or(0, |buffer| buffer.address);
+        // Not both at once.
+        let reused = reused.filter(|memory| memory.bytes >= end);
+        let memory = reused.map_or_else(|| gpu.allocate(end), Ok)?;
+        let base = memory.address;
+        self.memory = Some(memory);
         gpu.upload(base, &given)?;
         self.pieces.iter_mut().for_each(|piece| piece.address = base + piece.at as Address);
         Ok(())

@@ -182,8 +182,9 @@ impl GpuAttention {
         let mut arena = Arena::default();
         let prepared = texts.into_iter().map(|text| self.prepare(tokens, text, &mut arena));
         let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
-        let mut reused = self.reused.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        arena.place(gpu, &mut reused)?;
+        let reused = || self.reused.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = reused().pop();
+        arena.place(gpu, memory)?;
 
         let addresses = projections.each_ref().map(|tensor| gpu.address_of(tensor));
         let [queries, keys, values] = addresses;
@@ -205,7 +206,7 @@ impl GpuAttention {
         for one in &mut prepared {
             one.take(&arena);
         }
-        self.reused.lock().unwrap_or_else(PoisonError::into_inner).extend(reused);
+        reused().extend(arena.memory.take());
         Ok(())
     }
 
@@ -274,9 +275,7 @@ impl GpuAttention {
         let Some((of, moves)) = cache.take_kept(gpu, seen)? else { return Ok(()) };
         let mut arena = Arena::default();
         let (columns, moved) = (arena.put(&moves.columns), arena.put(&moves.moved));
-        // Freed after the launch, in the device's order.
-        let mut memory = None;
-        arena.place(gpu, &mut memory)?;
+        arena.place(gpu, None)?;
         let text = Text {
             moves: arena.at(columns),
             moved: arena.at(moved),

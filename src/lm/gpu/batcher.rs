@@ -86,3 +86,33 @@ impl<C, R> Batcher<C, R> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn work_that_fails_is_an_error_of_all_its_calls_and_of_no_later_one() {
+        let batcher = Batcher::<u32, u32>::new(Duration::from_secs(60));
+        let members = [(); 3].map(|()| batcher.enter());
+        let all = |work: &(dyn Fn(Vec<u32>) -> Result<Vec<u32>> + Sync)| {
+            thread::scope(|scope| {
+                let call = |number| batcher.call(number, work).map_err(|error| error.to_string());
+                [0, 1, 2].map(|number| scope.spawn(move || call(number))).map(|thread| thread.join().unwrap())
+            })
+        };
+        assert_eq!(all(&|_| bail!("no memory")), [(); 3].map(|()| Err("no memory".to_owned())));
+        // One thread does the work of all.
+        let together = |numbers: Vec<u32>| {
+            assert_eq!(numbers.len(), 3);
+            Ok(numbers.into_iter().map(|number| number + 10).collect())
+        };
+        assert_eq!(all(&together), [Ok(10), Ok(11), Ok(12)]);
+        drop(members);
+        assert_eq!(batcher.call(7, Ok).unwrap(), 7);
+    }
+}

@@ -23,12 +23,29 @@ pub struct Emulation {
     pub kernels: PathBuf,
     /// More flags for the compiler, such as `-fsanitize=address`.
     pub flags: Vec<String>,
-    /// Runs the threads of a block from the last to the first: a missing barrier then gives other results.
-    pub descending: bool,
-    /// Bytes that it can allocate.
-    pub memory: usize,
+    /// In another order a missing barrier gives other results.
+    pub order: WarpOrder,
+    /// The most threads of a block, a multiple of 32. A GPU has up to 1,024; every thread is a fiber here, so fewer are faster.
+    pub threads: usize,
+    /// Whether a call has one piece of memory, which later calls use again, as on a GPU. Otherwise everything in it is an allocation of
+    /// its own, whose bounds sanitizers check.
+    pub is_packed: bool,
+    /// The number of a launch that fails; the first is 0.
+    pub failing_launch: Option<usize>,
     /// Launches after which every call fails, as after an access to a wrong address.
     pub launches: usize,
+    /// Bytes that it can allocate.
+    pub memory: usize,
+}
+
+/// The order in which the warps of a block go on, each to its next barrier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarpOrder {
+    Ascending,
+    /// The threads of a warp too.
+    Descending,
+    /// Drawn at each barrier, with this seed.
+    Random(u32),
 }
 
 impl Default for Emulation {
@@ -37,15 +54,18 @@ impl Default for Emulation {
         Emulation {
             kernels: kernels.into(),
             flags: Vec::new(),
-            descending: false,
-            memory: usize::MAX,
+            order: WarpOrder::Ascending,
+            threads: 64,
+            is_packed: false,
+            failing_launch: None,
             launches: usize::MAX,
+            memory: usize::MAX,
         }
     }
 }
 
 type Emulate =
-    unsafe extern "C" fn(c_int, c_uint, c_uint, c_uint, usize, *const Layer, *const Text, c_int) -> *const c_char;
+    unsafe extern "C" fn(c_int, c_uint, c_uint, c_uint, usize, *const Layer, *const Text, c_uint) -> *const c_char;
 
 /// Addresses are those of the host.
 #[derive(Debug)]
@@ -53,27 +73,30 @@ pub(super) struct EmulatedGpu {
     /// The library of the kernels, named after a digest of them.
     library: PathBuf,
     emulate: Emulate,
-    descending: bool,
+    emulation: Emulation,
+    launches: AtomicUsize,
     memory_left: Arc<AtomicUsize>,
-    launches_left: AtomicUsize,
+    uploads: Arc<Mutex<Uploads>>,
 }
 
-/// Memory, which can be allocated again when dropped.
+/// What was asked for, and is done only before something is asked for that could need it, as on a GPU.
+type Uploads = Vec<(Address, Vec<u8>)>;
+
+/// Memory of the host, which can be allocated again when dropped.
 struct Owned {
-    _numbers: Vec<u64>,
+    memory: Vec<u64>,
     bytes: usize,
     left: Arc<AtomicUsize>,
+    uploads: Arc<Mutex<Uploads>>,
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
         self.left.fetch_add(self.bytes, Ordering::Relaxed);
+        let range = self.memory.as_ptr_range();
+        let range = range.start as Address..range.end as Address;
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).retain(|(to, _)| !range.contains(to));
     }
-}
-
-/// Takes an amount of what is left, if there is as much.
-fn take(left: &AtomicUsize, amount: usize) -> bool {
-    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(amount)).is_ok()
 }
 
 impl EmulatedGpu {
@@ -89,14 +112,26 @@ impl EmulatedGpu {
         // SAFETY: emulation.cpp defines it with this type.
         #[expect(unsafe_code)]
         let emulate = unsafe { std::mem::transmute::<*mut c_void, Emulate>(emulate) };
-        let &Emulation { descending, memory, launches, .. } = emulation;
-        let memory_left = Arc::new(memory.into());
-        Ok(EmulatedGpu { library, emulate, descending, memory_left, launches_left: launches.into() })
+        let memory_left = Arc::new(emulation.memory.into());
+        let (launches, uploads, emulation) = (AtomicUsize::new(0), Arc::default(), emulation.clone());
+        Ok(EmulatedGpu { library, emulate, emulation, launches, memory_left, uploads })
     }
 
     fn check_launches(&self) -> Result<()> {
-        ensure!(self.launches_left.load(Ordering::Relaxed) > 0, "CUDA_ERROR_ILLEGAL_ADDRESS, as it was asked for");
+        let is_lost = self.launches.load(Ordering::Relaxed) >= self.emulation.launches;
+        ensure!(!is_lost, "CUDA_ERROR_ILLEGAL_ADDRESS, as it was asked for");
         Ok(())
+    }
+
+    fn upload_all(&self) {
+        // Other threads wait meanwhile: what they ask for may need it too.
+        for (to, bytes) in self.uploads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            // SAFETY: callers give addresses of buffers with room for the bytes, and `Owned` forgets uploads to memory that is freed.
+            #[expect(unsafe_code)]
+            unsafe {
+                ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len());
+            }
+        }
     }
 }
 
@@ -175,26 +210,25 @@ impl Gpu for EmulatedGpu {
 
     fn allocate(&self, bytes: usize) -> Result<Buffer> {
         self.check_launches()?;
-        ensure!(take(&self.memory_left, bytes), "{bytes} bytes cannot be allocated: CUDA_ERROR_OUT_OF_MEMORY");
+        let rest = |left: usize| left.checked_sub(bytes);
+        let taken = self.memory_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest);
+        ensure!(taken.is_ok(), "{bytes} bytes cannot be allocated: CUDA_ERROR_OUT_OF_MEMORY");
         // What nobody has written is not a number. In whole words for their alignment, and none too many: sanitizers see what
         // is read or written behind them.
-        let numbers = vec![u64::MAX; bytes.div_ceil(8)];
-        let address = numbers.as_ptr() as Address;
-        let owner = Owned { _numbers: numbers, bytes, left: Arc::clone(&self.memory_left) };
-        Ok(Buffer { address, bytes, _owner: Box::new(owner) })
+        let memory = vec![u64::MAX; bytes.div_ceil(8)];
+        let address = memory.as_ptr() as Address;
+        let (left, uploads) = (Arc::clone(&self.memory_left), Arc::clone(&self.uploads));
+        Ok(Buffer { address, bytes, _owner: Box::new(Owned { memory, bytes, left, uploads }) })
     }
 
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<()> {
-        // SAFETY: callers give addresses of buffers with room for the bytes.
-        #[expect(unsafe_code)]
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), to as *mut u8, bytes.len());
-        }
+        self.uploads.lock().unwrap_or_else(PoisonError::into_inner).push((to, bytes.to_vec()));
         Ok(())
     }
 
     fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()> {
         self.check_launches()?;
+        self.upload_all();
         // SAFETY: callers give addresses of buffers with as many bytes.
         #[expect(unsafe_code)]
         unsafe {
@@ -210,6 +244,7 @@ impl Gpu for EmulatedGpu {
     }
 
     fn product(&self, asked: Product) -> Result<()> {
+        self.upload_all();
         let Product { m, n, k, a, b, b_is_transposed, c, batches, factors } = asked;
         ensure!(factors == DType::F32, "the emulated device has no product of {factors:?}");
         let at =
@@ -234,12 +269,18 @@ impl Gpu for EmulatedGpu {
     fn launch(&self, launch: Launch) -> Result<()> {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
         self.check_launches()?;
-        take(&self.launches_left, 1);
+        let number = self.launches.fetch_add(1, Ordering::Relaxed);
+        ensure!(self.emulation.failing_launch != Some(number), "launch {number} fails, of the kernel {kernel:?}");
+        self.upload_all();
+        let order = match self.emulation.order {
+            WarpOrder::Ascending => 0,
+            WarpOrder::Descending => 1,
+            WarpOrder::Random(seed) => seed.saturating_add(2),
+        };
         // SAFETY: the texts' addresses are of buffers as large as the kernels need; sanitizers check it.
         #[expect(unsafe_code)]
         let error = unsafe {
             let [x, y] = grid.map(|blocks| blocks as c_uint);
-            let order = c_int::from(self.descending);
             (self.emulate)(
                 kernel as c_int,
                 x,
@@ -261,10 +302,72 @@ impl Gpu for EmulatedGpu {
     }
 
     fn threads(&self, wanted: usize) -> usize {
-        wanted.min(64) // two warps: every thread is a fiber
+        wanted.min(self.emulation.threads)
     }
 
     fn is_checked(&self) -> bool {
-        true
+        !self.emulation.is_packed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::arena::Arena;
+    use super::*;
+
+    fn bytes(len: usize, mark: u8) -> Vec<u8> {
+        (0..len).map(|at| mark.wrapping_mul(31).wrapping_add(at as u8)).collect()
+    }
+
+    /// Also where the memory has been used before.
+    #[test]
+    fn pieces_of_packed_memory_hold_what_was_written_to_each() {
+        let gpu = EmulatedGpu::new(&Emulation { is_packed: true, ..Emulation::default() }).unwrap();
+        let mut memory = None;
+        for lens in [[1, 255, 257, 8], [600, 256, 0, 3], [3, 1, 512, 255]] {
+            let mut arena = Arena::default();
+            let pieces = lens.map(|len| {
+                let (put, state) = (arena.put(&bytes(len, 1)), arena.state(&bytes(len, 2)));
+                [put, state, arena.result::<u8>(len), arena.scratch::<u8>(len)]
+            });
+            arena.place(&gpu, memory.take()).unwrap();
+            for (len, [put, _, result, scratch]) in lens.into_iter().zip(pieces) {
+                for (piece, mark) in [(put, 1), (result, 3), (scratch, 4)] {
+                    assert_eq!(arena.at(piece) % 8, 0);
+                    if mark > 1 {
+                        gpu.upload(arena.at(piece), &bytes(len, mark)).unwrap();
+                    }
+                }
+            }
+            arena.read_back(&gpu).unwrap();
+            for (len, [put, state, result, scratch]) in lens.into_iter().zip(pieces) {
+                assert_eq!(arena.values::<u8>(state), bytes(len, 2));
+                assert_eq!(arena.values::<u8>(result), bytes(len, 3));
+                for (piece, mark) in [(put, 1), (scratch, 4)] {
+                    let mut there = vec![0; len];
+                    gpu.download(arena.at(piece), &mut there).unwrap();
+                    assert_eq!(there, bytes(len, mark));
+                }
+            }
+            memory = arena.memory.take();
+        }
+    }
+
+    #[test]
+    fn an_upload_is_there_when_something_could_need_it_and_never_after_its_memory_was_freed() {
+        let gpu = EmulatedGpu::new(&Emulation::default()).unwrap();
+        let (from, to) = (gpu.allocate(8).unwrap(), gpu.allocate(8).unwrap());
+        gpu.upload(from.address, &[7; 8]).unwrap();
+        // SAFETY: the buffer has so many numbers.
+        #[expect(unsafe_code)]
+        let there = unsafe { floats(from.address, 2) }.iter().map(|number| number.to_bits());
+        assert_eq!(there.collect::<Vec<_>>(), [u32::MAX; 2]);
+        let mut read = [0; 8];
+        gpu.download(from.address, &mut read).unwrap();
+        assert_eq!(read, [7; 8]);
+        gpu.upload(from.address, &[8; 8]).unwrap();
+        gpu.upload(to.address, &[9; 8]).unwrap();
+        drop(from);
+        assert_eq!(*gpu.uploads.lock().unwrap(), [(to.address, vec![9; 8])]);
     }
 }

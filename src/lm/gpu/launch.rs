@@ -97,10 +97,11 @@ pub(super) fn launch(gpu: &dyn Gpu, calls: Vec<Call>, table: &mut Option<Buffer>
         let rounds: Vec<Round> = (0..rounds).map(|round| Round::new(blocks(round), &mut all)).collect();
         let mut arena = Arena::default();
         let all = arena.put(&all);
-        arena.place(gpu, table)?;
+        arena.place(gpu, table.take())?;
         for round in &rounds {
             launch_round(gpu, layer, round, arena.at(all))?;
         }
+        *table = arena.memory.take();
     }
     Ok(())
 }

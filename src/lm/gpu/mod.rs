@@ -29,7 +29,7 @@ pub(super) use check::{check, check_once};
 pub(super) use params::ScoredRow;
 
 #[cfg(feature = "emulate")]
-pub use emulated::Emulation;
+pub use emulated::{Emulation, WarpOrder};
 
 /// Attention by an emulated GPU.
 #[cfg(feature = "emulate")]

@@ -19,8 +19,7 @@ impl GpuAttention {
         let rows = targets.iter().map(|target| ScoredRow { target: *target as i32, ..ScoredRow::default() });
         let mut arena = Arena::default();
         let rows = arena.state(&rows.collect::<Vec<_>>());
-        let mut memory = None;
-        arena.place(gpu, &mut memory)?;
+        arena.place(gpu, None)?;
         let scoring = Scoring {
             logits: gpu.address_of(logits)?,
             full: full.map_or(Ok(0), |full| gpu.address_of(full))?,

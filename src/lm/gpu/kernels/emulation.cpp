@@ -2,8 +2,10 @@
 #include "emulation.h"
 #include "kernels.cu"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <random>
 #include <vector>
 
 #if !defined(__x86_64__)
@@ -60,6 +62,8 @@ void begin(Place &place, char *stack, size_t bytes, void (*function)()) {
 }
 #endif
 
+// Greater numbers are seeds of orders that are drawn.
+enum Order { ASCENDING, DESCENDING };
 enum State { READY, AT_BARRIER, AT_EXCHANGE, ENDED };
 
 struct Fiber {
@@ -89,16 +93,15 @@ struct Block {
 
 thread_local Block block;
 
-void enter() {
-    block.kernel(block.layer, block.texts);
-    block.fibers[block.current].state = ENDED;
-    go(block.fibers[block.current].place, block.scheduler);
-}
-
 void wait(State state, int line) {
     Fiber &own = block.fibers[block.current];
     own.state = state, own.line = line;
     go(own.place, block.scheduler);
+}
+
+void enter() {
+    block.kernel(block.layer, block.texts);
+    wait(ENDED, 0);
 }
 
 bool fail(const char *kernel, const char *what, unsigned one, int line, unsigned other, int other_line) {
@@ -107,39 +110,30 @@ bool fail(const char *kernel, const char *what, unsigned one, int line, unsigned
     return false;
 }
 
-// Lets waiting fibers go on where all that they wait for are there. Returns whether there was no error.
-bool release(const char *kernel, unsigned threads) {
-    auto &fibers = block.fibers;
-    bool all_at_barrier = true, all_ended = true, any_ready = false;
-    for (unsigned first = 0; first < threads; first += 32) {
-        unsigned exchanging = 0;
-        for (unsigned i = first; i < first + 32; i++) exchanging += fibers[i].state == AT_EXCHANGE;
-        for (unsigned i = first; exchanging > 0 && i < first + 32; i++) {
-            unsigned one = first;
-            while (fibers[one].state != AT_EXCHANGE) one++;
+// Lets a warp go on until its threads wait at a barrier or have ended. Returns whether there was no error.
+bool run_warp(const char *kernel, unsigned first, bool is_descending) {
+    Fiber *fibers = &block.fibers[first];
+    for (;;) {
+        for (unsigned i = 0; i < 32; i++) {
+            unsigned lane = is_descending ? 31 - i : i;
+            if (fibers[lane].state != READY) continue;
+            block.current = first + lane;
+            threadIdx = Index{block.current, 0, 0};
+            go(block.scheduler, fibers[lane].place);
+        }
+        unsigned one = 0;
+        while (one < 32 && fibers[one].state != AT_EXCHANGE) one++;
+        if (one == 32) return true;
+        for (unsigned i = 0; i < 32; i++)
             if (fibers[i].state != AT_EXCHANGE || fibers[i].line != fibers[one].line)
-                return fail(kernel, "lanes of a warp diverge at a shuffle", one, fibers[one].line, i, fibers[i].line);
-        }
-        for (unsigned i = first; exchanging > 0 && i < first + 32; i++) fibers[i].state = READY, any_ready = true;
+                return fail(kernel, "lanes of a warp diverge at a shuffle", first + one, fibers[one].line, first + i, fibers[i].line);
+        for (unsigned i = 0; i < 32; i++) fibers[i].state = READY;
     }
-    for (unsigned i = 0; i < threads; i++) {
-        all_at_barrier &= fibers[i].state == AT_BARRIER;
-        all_ended &= fibers[i].state == ENDED;
-    }
-    if (any_ready || all_ended) return true;
-    for (unsigned i = 0; i < threads; i++)
-        if (!all_at_barrier || fibers[i].line != fibers[0].line) {
-            unsigned other = i;
-            for (unsigned j = 0; j < threads; j++)
-                if (fibers[j].state != fibers[0].state || fibers[j].line != fibers[0].line) other = j;
-            if (other != i || !all_at_barrier)
-                return fail(kernel, "threads diverge at a barrier", 0, fibers[0].line, other, fibers[other].line);
-        }
-    for (unsigned i = 0; i < threads; i++) fibers[i].state = READY;
-    return true;
 }
 
-bool run_block(const char *kernel, unsigned threads, size_t shared_bytes, bool descending) {
+// Of warps between two barriers, one after the other goes all the way. So of two that touch the same number each is first in one of the
+// orders ASCENDING and DESCENDING; a drawn order also finds what three of them need.
+bool run_block(const char *kernel, unsigned threads, size_t shared_bytes, unsigned order, std::mt19937 &random) {
     auto &fibers = block.fibers;
     while (fibers.size() < threads) {
         fibers.emplace_back();
@@ -154,18 +148,16 @@ bool run_block(const char *kernel, unsigned threads, size_t shared_bytes, bool d
         begin(fiber.place, fiber.stack.get(), STACK, enter);
         fiber.state = READY, fiber.line = 0, fiber.exchanges = 0;
     }
-    for (;;) {
-        bool is_over = true;
-        for (unsigned i = 0; i < threads; i++) {
-            unsigned at = descending ? threads - 1 - i : i;
-            if (fibers[at].state != READY) continue;
-            is_over = false;
-            block.current = at;
-            threadIdx = Index{at, 0, 0};
-            go(block.scheduler, fibers[at].place);
-        }
-        if (is_over) break;
-        if (!release(kernel, threads)) return false;
+    std::vector<unsigned> warps(threads / 32);
+    for (unsigned i = 0; i < warps.size(); i++) warps[i] = 32 * (order == DESCENDING ? (unsigned)warps.size() - 1 - i : i);
+    while (fibers[0].state != ENDED) {
+        if (order > DESCENDING) std::shuffle(warps.begin(), warps.end(), random);
+        for (unsigned i = 0; i < threads; i++) fibers[i].state = READY;
+        for (unsigned first : warps)
+            if (!run_warp(kernel, first, order == DESCENDING)) return false;
+        for (unsigned i = 0; i < threads; i++)
+            if (fibers[i].state != fibers[0].state || fibers[i].line != fibers[0].line)
+                return fail(kernel, "threads diverge at a barrier", 0, fibers[0].line, i, fibers[i].line);
     }
     ASAN_UNPOISON_MEMORY_REGION(shared, sizeof shared);
     const unsigned char *bytes = (const unsigned char *)shared;
@@ -193,14 +185,15 @@ const uint64_t *emulated_exchange(int line, uint64_t value) {
 
 // Runs a kernel. Returns what is wrong, or null.
 extern "C" const char *emulate(int kernel, unsigned grid_x, unsigned grid_y, unsigned threads, size_t shared_bytes,
-                               const Layer *layer, const Text *texts, int descending) {
+                               const Layer *layer, const Text *texts, unsigned order) {
     if (threads % 32 != 0 || shared_bytes > SHARED) return "threads are no multiple of 32, or too much shared memory";
     block.kernel = KERNELS[kernel], block.layer = *layer, block.texts = texts;
+    std::mt19937 random(order);
     blockDim = Index{threads, 1, 1}, gridDim = Index{grid_x, grid_y, 1};
     for (unsigned y = 0; y < grid_y; y++)
         for (unsigned x = 0; x < grid_x; x++) {
             blockIdx = Index{x, y, 0};
-            if (!run_block(NAMES[kernel], threads, shared_bytes, descending)) return block.error;
+            if (!run_block(NAMES[kernel], threads, shared_bytes, order, random)) return block.error;
         }
     return nullptr;
 }

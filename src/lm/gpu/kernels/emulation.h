@@ -4,7 +4,7 @@
 // Found where real hardware would hang or give wrong numbers: threads of a block that wait at different barriers, or have ended;
 // lanes of a warp that shuffle at different places; writes behind the shared memory. Shared memory starts as NaN. Under the
 // address sanitizer reads behind it are found too, and accesses outside of buffers, each of which is an allocation of its own.
-// A missing barrier is found by running the threads in both orders (`order` of `emulate`): results differ.
+// A missing barrier is found by running the warps in several orders (`order` of `emulate`): results differ.
 #pragma once
 #include <cmath>
 #include <cstddef>
