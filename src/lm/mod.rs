@@ -54,6 +54,7 @@ pub use device::{Device, DeviceChoice, available_memory, card_memory, device_nam
 pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
 #[cfg(feature = "emulate")]
 pub use gpu::Emulation;
+pub use gpu::Measured;
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
 pub use memory::{BLOCK, Memory, MemoryPlan, PromptScores, ReadStats};
 pub use open::ModelFiles;

@@ -6,12 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{Storage, Tensor};
 use sha2::{Digest, Sha256};
 
-use super::device::{Buffer, Factor, Gpu, Launch, Product, Rows};
+use super::device::{Buffer, Elapsed, Factor, Gpu, Launch, Product, Rows};
 use super::params::{Address, Layer, Text};
 use crate::lm::product::{Right, product};
 
@@ -224,6 +225,13 @@ impl Gpu for EmulatedGpu {
             bail!("{}", error.to_string_lossy());
         }
         Ok(())
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        let started = Instant::now();
+        work()?;
+        let elapsed = started.elapsed();
+        Ok(Box::new(move || Ok(1e6 * elapsed.as_secs_f64())))
     }
 
     fn threads(&self, wanted: usize) -> usize {

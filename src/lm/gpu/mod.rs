@@ -10,6 +10,7 @@
 
 mod arena;
 mod attend;
+mod benchmark;
 mod cache;
 mod check;
 #[cfg(feature = "cuda")]
@@ -22,6 +23,8 @@ mod params;
 mod readers;
 
 pub(super) use attend::{GpuAttention, GpuText};
+pub use benchmark::Measured;
+pub(super) use benchmark::{Timed, Times, benchmark_card, benchmark_kernels};
 pub(super) use cache::GpuCache;
 pub(super) use check::{check, check_once};
 
