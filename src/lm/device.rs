@@ -53,9 +53,9 @@ impl Device {
             return super::gpu::benchmark_card(self, own);
         }
         let times = Times::default();
-        let timed = GpuAttention::new(Box::new(Timed::new(own.clone(), times.clone())?));
+        let timed = GpuAttention::new(Box::new(Timed::new(own.clone(), times.clone(), self.products.is_cpu())?));
         let timed = Device { attention: Some(Arc::new(timed)), ..self.clone() };
-        super::gpu::benchmark_kernels(&timed, own, &times)
+        super::gpu::benchmark_kernels(&timed, &times)
     }
 
     /// The same device if it computes attention as the host does, which is compared once for each card, driver and build of this

@@ -1,13 +1,13 @@
 //! How fast a device is: what the card itself gives, and how long each kernel takes where attention launches it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use candle_core::{DType, Tensor};
+use indexmap::IndexMap;
 use serde::Serialize;
 
 use super::GpuAttention;
@@ -48,7 +48,7 @@ pub struct Measured {
 /// Errors of the device.
 pub fn benchmark_card(device: &Device, attention: &GpuAttention) -> Result<Vec<Measured>> {
     let gpu = &*attention.gpu;
-    let is_small = gpu.is_checked();
+    let is_small = device.products.is_cpu();
     let mut measured = Vec::new();
     let mut add = |of: &str, name: String, value: f64, unit| {
         measured.push(Measured { of: of.to_owned(), name, value, unit });
@@ -58,10 +58,8 @@ pub fn benchmark_card(device: &Device, attention: &GpuAttention) -> Result<Vec<M
     let dtype = compute_type(&device.products, DType::BF16, false);
     let random = |rows: usize, columns: usize| Tensor::rand(-1_f32, 1.0, (rows, columns), &device.products);
     let of = format!("products in {}", dtype.as_str());
-    let by_weights = [(hidden, hidden), (mlp, hidden), (hidden, mlp), (vocab, hidden)];
-    for (m, (n, k)) in
-        by_weights.map(|weights| (512, weights)).into_iter().chain([(1, (mlp, hidden)), (32, (mlp, hidden))])
-    {
+    let by_weights = [[512, hidden, hidden], [512, mlp, hidden], [512, hidden, mlp], [512, vocab, hidden]];
+    for [m, n, k] in by_weights.into_iter().chain([[1, mlp, hidden], [32, mlp, hidden]]) {
         let (x, weights) = (random(m, k)?.to_dtype(dtype)?, random(n, k)?.to_dtype(dtype)?.t()?);
         let time = microseconds(gpu, &mut || Ok(x.matmul(&weights).map(drop)?))?;
         // A few rows take as long as the weights are read.
@@ -153,19 +151,12 @@ pub struct Timed {
     is_idle: AtomicBool,
 }
 
-/// By kernel, in order.
-#[derive(Clone, Default)]
-pub struct Times(Arc<Mutex<Vec<(String, Elapsed)>>>);
-
-impl Times {
-    fn lock(&self) -> MutexGuard<'_, Vec<(String, Elapsed)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// With the name of the kernel, in order.
+pub type Times = Arc<Mutex<Vec<(String, Elapsed)>>>;
 
 impl Timed {
-    pub fn new(attention: Arc<GpuAttention>, times: Times) -> Result<Timed> {
-        let side = if attention.gpu.is_checked() { 16 } else { 4096 };
+    pub fn new(attention: Arc<GpuAttention>, times: Times, is_small: bool) -> Result<Timed> {
+        let side = if is_small { 16 } else { 4096 };
         let long = product_of(&*attention.gpu, [side, side, side, 1])?;
         Ok(Timed { attention, times, long, is_idle: AtomicBool::new(true) })
     }
@@ -177,7 +168,7 @@ impl Timed {
             gpu.product(self.long.0)?;
         }
         let elapsed = gpu.timed(work)?;
-        self.times.lock().push((name, elapsed));
+        self.times.lock().unwrap_or_else(PoisonError::into_inner).push((name, elapsed));
         Ok(())
     }
 }
@@ -238,12 +229,12 @@ impl Gpu for Timed {
 }
 
 /// The median time of each kernel's launches in a layer of LLaMA-2-7B's shape with a full cache, by policy and size, of blocks of
-/// tokens and of single ones. `device` is `untimed` in [`Timed`].
+/// tokens and of single ones. The device's attention is [`Timed`] and adds to `times`.
 ///
 /// # Errors
 /// Errors of the device.
-pub fn benchmark_kernels(device: &Device, untimed: &GpuAttention, times: &Times) -> Result<Vec<Measured>> {
-    let is_small = untimed.gpu.is_checked();
+pub fn benchmark_kernels(device: &Device, times: &Times) -> Result<Vec<Measured>> {
+    let is_small = device.products.is_cpu();
     let (count, head_dim) = if is_small { (4, 16) } else { (32, 128) };
     // What comes before attention does not matter, so it is small.
     let heads = Heads { heads: count, kv_heads: count };
@@ -253,18 +244,18 @@ pub fn benchmark_kernels(device: &Device, untimed: &GpuAttention, times: &Times)
     for size in if is_small { [16, 64, 160] } else { [64, 512, 2048] } {
         for (case, plan) in cases(size)? {
             let mut memory = model.new_memory(&plan);
-            let mut read = |tokens: usize| -> Result<BTreeMap<String, Vec<f64>>> {
+            let mut read = |tokens: usize| -> Result<IndexMap<String, Vec<f64>>> {
                 let tokens: Vec<u32> = (0..tokens).map(|_| fastrand::u32(..256)).collect();
                 model.read(&tokens, &mut memory)?;
-                let mut of_kernels: BTreeMap<String, Vec<f64>> = BTreeMap::new();
-                for (name, elapsed) in std::mem::take(&mut *times.lock()) {
+                let mut of_kernels: IndexMap<String, Vec<f64>> = IndexMap::new();
+                for (name, elapsed) in times.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
                     of_kernels.entry(name).or_default().push(elapsed()?);
                 }
                 Ok(of_kernels)
             };
             read(size + BEFORE)?;
             let blocks = read(IN_BLOCKS)?;
-            let mut single: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+            let mut single: IndexMap<String, Vec<f64>> = IndexMap::new();
             for _ in 0..ONE_BY_ONE {
                 read(1)?.into_iter().for_each(|(name, times)| single.entry(name).or_default().extend(times));
             }
