@@ -1,112 +1,501 @@
 #!/usr/bin/env bash
-# What to run first on a machine with a GPU: is attention on it right, is it as fast as docs/gpu.md expects, and is its memory
-# used properly. Everything goes into one JSON file, to be sent with a report.
+# The first hour on a machine with a GPU: is attention right there, is it as fast as docs/gpu.md expects, and what to do or send.
+# Needs bash, python3 and a program built with --features cuda; no network and no compiler.
 #
-#     scripts/gpu-check.sh [DEVICE [FILE]]      cuda and gpu-check.json by default; about ten minutes
-#     scripts/gpu-check.sh emulated             the same steps in small, without a GPU
+#     scripts/gpu-check.sh [DEVICE] [PHASE...] [--program FILE] [--tests FILE] [--out FOLDER]
 #
-# Needs what a build with --features cuda needs (scripts/cuda-toolkit.sh), and python3. Uses compute-sanitizer if it is there.
-set -uo pipefail
-cd "$(dirname "$0")/.."
-device=${1:-cuda}
-file=${2:-gpu-check.json}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+#   DEVICE     cuda, cuda:N, or emulated: the same phases in small without a GPU, with a program built with --features emulate
+#   PHASE      one or more of identity, check, goldens, card, kernels, reading, decoding, table1, sanitizer; all of them by default.
+#              Each takes 8 minutes at most. `page` runs nothing and writes the page of what is in the folder.
+#   --program  tova-bench beside this script by default, or else the one in the PATH
+#   --tests    the test program `device` (cargo test --no-run --test device), for the goldens; it reads them from its checkout
+#   --out      gpu-check by default. It gets gpu-check.json after every step, and gpu-check.md, the page. Later calls add to them.
+exec python3 /dev/fd/3 "$0" "$@" 3<< 'PYTHON'
+import argparse, contextlib, csv, json, os, pathlib, random, re, shlex, shutil, signal, subprocess, sys, tempfile, time
 
-case $device in
-emulated)
-    feature=emulate
-    # The shape, its tokens, the cells of the sweep, and how many goldens.
-    shape=random-h64-l2-a4-k2-f128-v500 dtype=f32 tokens=400 sizes=(64 256) memory="20 MB" length=96 golden=goldens
-    ;;
-cuda*)
-    feature=cuda
-    # LLaMA-2-7B's shape. Four of its layers for reading, whose times are multiplied by 8: drawing 7 billion weights takes minutes.
-    shape=random-h4096-l4-a32-f11008-v32000 dtype=bf16 tokens=4096 sizes=(64 512 2048) memory="16 GB" length=1024 golden=
-    ;;
-*) echo "usage: scripts/gpu-check.sh [cuda | cuda:N | emulated] [FILE]" >&2; exit 2 ;;
-esac
+PHASE_SECONDS = 8 * 60
+REFUSED = "attention runs on the host"
 
-say() { printf '%s\n' "$*" >&2; }
-# Runs a step and notes its exit code, seconds, and the end of what it printed.
-step() {
-    local name=$1 start=$SECONDS code
-    shift
-    say "$name: $*"
-    "$@" > "$work/$name.out" 2> "$work/$name.err"
-    code=$?
-    [ $code = 0 ] || { say "  failed ($code):"; tail -5 "$work/$name.err" "$work/$name.out" >&2; }
-    printf '%s\t%s\t%s\n' "$name" $code $((SECONDS - start)) >> "$work/steps"
-    return $code
-}
 
-step build cargo build --release --features "$feature" || exit 1
-target=$(cargo metadata --format-version 1 --no-deps | python3 -c 'import json, sys; print(json.load(sys.stdin)["target_directory"])')
-program=$target/release/tova-bench
-step doctor "$program" doctor --device "$device" --offline --json
-step golden env TOVA_BENCH_TEST_DEVICE="$device" cargo test --release --features "$feature" --test device $golden
+class Refused(Exception):
+    """Attention is not right on this device, so nothing else is worth its time."""
 
-python3 -c "import json, random; random.seed(1); print(json.dumps([random.randrange(3, 500) for _ in range($tokens)]))" > "$work/tokens.json"
-score() {
-    "$program" score --device "$device" --model "$shape" --dtype "$dtype" --tokens "$work/tokens.json" --timing "$@"
-}
-step read-full score
-for policy in window h2o tova; do
-    for size in "${sizes[@]}"; do
-        step "read-$policy-$size" score --policy "$policy" --cache-size "$size"
-    done
-done
 
-cat > "$work/table1.yaml" << YAML
-models: [{source: $shape, dtype: $dtype}]
-policies: [full, tova]
-cache_sizes: [${sizes[0]}]
-tasks:
-  - timing: {length: $length, memory: $memory, repeats: 1}
-YAML
-step table1 "$program" run "$work/table1.yaml" --device "$device" --results "$work/table1" --no-report &&
-    step table1-rows "$program" report "$work/table1" --out "$work/table1-report"
+def arguments():
+    phases = list(PHASES)
+    parser = argparse.ArgumentParser("gpu-check.sh", description="see the top of the file")
+    parser.add_argument("what", nargs="*", metavar="DEVICE | PHASE", help="cuda, cuda:N, emulated, page, " + ", ".join(phases))
+    for name in ["program", "tests"]:
+        parser.add_argument(f"--{name}", type=pathlib.Path)
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-check"))
+    own = parser.parse_args(sys.argv[2:])
+    devices = [what for what in own.what if re.fullmatch(r"cuda(:\d+)?|emulated", what)]
+    own.phases = [what for what in own.what if what not in devices] or phases
+    wrong = [what for what in own.phases if what not in [*phases, "page"]]
+    if wrong or len(devices) > 1:
+        parser.error(f"{', '.join(wrong or devices)}: give one device at most, and phases of {', '.join(phases)}")
+    own.device = devices[0] if devices else None
+    beside = pathlib.Path(sys.argv[1]).resolve().parent / "tova-bench"
+    program = own.program or (beside if beside.exists() else shutil.which("tova-bench"))
+    if own.phases != ["page"] and (program is None or not os.access(program, os.X_OK)):
+        parser.error(f"the program {program or beside} cannot be run: name another with --program")
+    own.program = program and pathlib.Path(program).resolve()
+    return own
 
-# As many texts side by side as the GPU has memory for; the seconds of the step are those of 3 x 16 texts.
-cat > "$work/side-by-side.yaml" << YAML
-models: [{source: $shape, dtype: $dtype}]
-policies: [tova, h2o, window]
-cache_sizes: [${sizes[0]}]
-tasks:
-  - perplexity: {dataset: random-words, length: $length, books: 16, chunks_per_book: 1}
-YAML
-step side-by-side "$program" run "$work/side-by-side.yaml" --device "$device" --results "$work/side-by-side" --no-report
 
-if [ "$feature" = cuda ] && command -v compute-sanitizer > /dev/null; then
-    for tool in memcheck racecheck synccheck initcheck; do
-        step "sanitizer-$tool" compute-sanitizer --tool $tool --error-exitcode 9 "$program" doctor --device "$device" --offline
-    done
-fi
+class Model:
+    """LLaMA-2-7B's shape. Four of its layers: drawing 7 billion weights takes minutes. In small without a GPU."""
 
-python3 - "$work" "$device" "$shape" "$tokens" "$file" << 'PYTHON'
-import csv, json, pathlib, subprocess, sys
+    def __init__(self, small):
+        self.hidden, self.layers, self.heads, self.kv, self.mlp, self.vocab = (
+            (64, 2, 4, 2, 128, 500) if small else (4096, 4, 32, 32, 11008, 32000))
+        self.dtype, self.width = ("f32", 4) if small else ("bf16", 2)
+        self.name = (f"random-h{self.hidden}-l{self.layers}-a{self.heads}-k{self.kv}-f{self.mlp}-v{self.vocab}")
+        self.tokens, self.long, self.size, self.texts = (400, 1000, 64, [2, 4]) if small else (4096, 32768, 512, [8, 32])
 
-work, device, shape, tokens, file = pathlib.Path(sys.argv[1]), *sys.argv[2:]
-steps, result = {}, {"device": device, "shape": shape, "tokens": int(tokens)}
-for line in (work / "steps").read_text().splitlines():
-    name, code, seconds = line.split("\t")
-    steps[name] = {"exit": int(code), "seconds": int(seconds)}
-    if name.startswith("read-") and code == "0":
-        steps[name]["timing"] = json.loads((work / f"{name}.out").read_text())["timing"]
-    elif name == "doctor":
-        steps[name]["findings"] = json.loads((work / "doctor.out").read_text() or "{}")
-    elif name == "golden":
-        lines = (work / "golden.out").read_text().splitlines()
-        steps[name]["tests"] = [line for line in lines if line.startswith("test ")]
-    if code != "0":
-        steps[name]["said"] = (work / f"{name}.err").read_text()[-2000:]
-table = work / "table1-report" / "report.csv"
-if table.exists():
-    result["table1"] = list(csv.DictReader(table.open()))
-driver = subprocess.run(["sh", "-c", "nvidia-smi -q -x 2>/dev/null | head -c 4000"], capture_output=True, text=True).stdout
-result |= {"steps": steps, "nvidia_smi": driver}
-pathlib.Path(file).write_text(json.dumps(result, indent=1) + "\n")
-failed = [name for name, step in steps.items() if step["exit"] != 0]
-print(f"{file}: {len(steps)} steps, " + (f"failed: {', '.join(failed)}" if failed else "none failed"))
-sys.exit(1 if failed else 0)
+    def weights(self):
+        of_layer = 2 * self.hidden * self.hidden * (1 + self.kv / self.heads) + 3 * self.hidden * self.mlp
+        return int(self.width * (2 * self.vocab * self.hidden + self.layers * of_layer))
+
+    def cache(self, entries):
+        return 8 * self.layers * self.kv * self.hidden // self.heads * entries
+
+
+class Check:
+    def __init__(self, own, work):
+        self.own, self.work, self.json = own, work, own.out / "gpu-check.json"
+        own.out.mkdir(parents=True, exist_ok=True)
+        new = {"device": own.device or "cuda", "phases": {}}
+        self.results = json.loads(self.json.read_text()) if self.json.exists() else new
+        if own.device not in [None, self.results["device"]]:
+            sys.exit(f"{self.json} is of the device {self.results['device']}: name another folder with --out")
+        own.device = self.results["device"]
+        self.model = Model(own.device == "emulated")
+
+    def save(self):
+        part = self.json.with_suffix(".part")
+        part.write_text(json.dumps(self.results, indent=1) + "\n")
+        part.replace(self.json)
+        (self.own.out / "gpu-check.md").write_text(page(self.results))
+
+    def run_phase(self, name):
+        self.phase = self.results["phases"][name] = {}
+        self.deadline = time.monotonic() + PHASE_SECONDS
+        print(f"{name}:", file=sys.stderr)
+        seen = {}
+        try:
+            with watched(self, seen):
+                PHASES[name](self)
+        finally:
+            self.phase["the card meanwhile"] = {"seen": seen}
+            self.save()
+
+    def leave_out(self, name, why):
+        print(f"  {name}: left out, {why}", file=sys.stderr)
+        self.phase[name] = {"left out": why}
+        self.save()
+
+    def step(self, name, command, read=None, **more):
+        """Runs a command until it ends or the phase does. `read` finds in its stdout and stderr what to keep."""
+        left = self.deadline - time.monotonic()
+        if left < 1:
+            return self.leave_out(name, "the phase's 8 minutes were over")
+        command = [str(part) for part in command]
+        print(f"  {name}", file=sys.stderr)
+        started = time.monotonic()
+        files = [self.work / "stdout", self.work / "stderr"]
+        with files[0].open("w") as out, files[1].open("w") as err:
+            env = {**os.environ, "HF_HUB_OFFLINE": "1", **more}
+            running = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=env, start_new_session=True)
+            try:
+                code = running.wait(left)
+            except BaseException as ended:
+                os.killpg(running.pid, signal.SIGKILL)
+                running.wait()
+                if not isinstance(ended, subprocess.TimeoutExpired):
+                    raise
+                code = "stopped, because the phase's 8 minutes were over"
+        stdout, stderr = [file.read_text(errors="replace") for file in files]
+        step = {"command": shlex.join(command), "exit": code, "seconds": round(time.monotonic() - started, 1)}
+        if read:
+            try:
+                step.update(read(stdout, stderr))
+            except Exception as error:
+                step["exit"] = code or f"its output was not understood: {error!r}"
+        if step["exit"] != 0:
+            step["said"] = (stderr.strip() or stdout.strip())[-2000:]
+            print(f"    failed ({step['exit']}): {step['said'][-300:]}", file=sys.stderr)
+        self.phase[name] = step
+        self.save()
+        if REFUSED in stderr:
+            raise Refused(stderr[stderr.index(REFUSED):].splitlines()[0][:500])
+        return step
+
+    def sweep(self, name, policy, tasks, read):
+        """Measures the tasks under a policy, one after the other, with one model."""
+        sweep, results = self.work / f"{name}.yaml", self.work / name
+        own = {"models": [{"source": self.model.name, "dtype": self.model.dtype}], "policies": [policy], "tasks": tasks}
+        if policy != "full":
+            own["cache_sizes"] = [self.model.size]
+        sweep.write_text(json.dumps(own))
+        command = [self.own.program, "run", sweep, "--device", self.own.device, "--results", results, "--progress", "json"]
+        self.step(name, command, lambda out, err: {"measured": read(results, err)})
+
+
+@contextlib.contextmanager
+def watched(check, seen):
+    """Notes the card's clocks and memory while a phase runs, every two seconds."""
+    asked = {"clocks.sm": "MHz", "memory.used": "MiB", "power.draw": "W", "temperature.gpu": "°C"}
+    if check.own.device == "emulated" or not shutil.which("nvidia-smi"):
+        yield
+        return
+    command = nvidia_smi(check, ",".join(asked), "csv,noheader,nounits") + ["-l", "2"]
+    file = check.work / "watch"
+    running = subprocess.Popen(command, stdout=file.open("w"), stderr=subprocess.DEVNULL)
+    try:
+        yield
+    finally:
+        running.kill()
+        running.wait()
+        for (name, unit), column in zip(asked.items(), zip(*csv.reader(file.open()))):
+            numbers = [float(number) for number in column if re.fullmatch(r"\s*[\d.]+\s*", number)]
+            if numbers:
+                seen[name] = f"{min(numbers):g} to {max(numbers):g} {unit}"
+
+
+def nvidia_smi(check, asked, form):
+    number = int(check.own.device.partition(":")[2] or 0)
+    visible = [card for card in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if card]
+    card = visible[number] if number < len(visible) else number
+    return ["nvidia-smi", "-i", str(card), f"--query-gpu={asked}", f"--format={form}"]
+
+
+def measured(of, name, value, unit):
+    return {"of": of, "name": name, "value": value, "unit": unit}
+
+
+def findings(stdout, _):
+    return {"found": {own["name"]: f"{'' if own['verdict'] == 'ok' else own['verdict'] + ': '}{own['value']}"
+                      for own in json.loads(stdout)["checks"]}}
+
+
+def identity(check):
+    def card(stdout, _):
+        names, values = list(csv.reader(stdout.splitlines(), skipinitialspace=True))[:2]
+        return {"found": dict(zip(names, values))}
+
+    if check.own.device != "emulated" and not shutil.which("nvidia-smi"):
+        check.leave_out("card", "there is no nvidia-smi")
+    elif check.own.device != "emulated":
+        asked = ("name,driver_version,vbios_version,memory.total,memory.used,clocks.sm,clocks.max.sm,clocks.max.mem,power.limit,"
+                 "temperature.gpu,pcie.link.gen.max,pcie.link.width.current,persistence_mode,compute_mode,mig.mode.current")
+        check.step("card", nvidia_smi(check, asked, "csv"), card)
+        check.step("driver", ["nvidia-smi"], lambda out, _: {"found": {"nvidia-smi": out}})
+    def machine(stdout, _):
+        return {"found": {name: findings(stdout, _)["found"][name] for name in ["version", "machine", "products", "memory"]}}
+    check.step("machine", [check.own.program, "doctor", "--device", "cpu", "--offline", "--json"], machine)
+
+
+def self_check(check):
+    step = check.step("attention", [check.own.program, "doctor", "--device", check.own.device, "--offline", "--json"], findings)
+    found = step.get("found", {})
+    attention = found.get("attention", found.get("device", "the check did not end"))
+    if not attention.startswith("on the device"):
+        step["said"] = attention.removeprefix("problem: ")
+        raise Refused(step["said"])
+
+
+def goldens(check):
+    if check.own.tests is None:
+        return check.leave_out("goldens", "no test program was given with --tests")
+    # Emulated, all of them take many minutes.
+    names = ["golden::goldens"] if check.own.device == "emulated" else ["golden"]
+    def tests(stdout, _):
+        return {"found": dict(re.findall(r"^test (\S+) \.\.\. (\w+)", stdout, re.MULTILINE))}
+    check.step("goldens", [check.own.tests.resolve(), *names], tests, TOVA_BENCH_TEST_DEVICE=check.own.device)
+
+
+def benchmark(what):
+    def phase(check):
+        command = [check.own.program, "doctor", "--device", check.own.device, "--benchmark", what, "--json"]
+        check.step(what, command, lambda out, _: {"measured": json.loads(out)["measured"]})
+    return phase
+
+
+def reading(check):
+    model = check.model
+    def one(tokens, policy):
+        file = check.work / f"{tokens}.json"
+        file.write_text(json.dumps(random.Random(1).choices(range(3, model.vocab), k=tokens)))
+        rule = [] if policy == "full" else ["--policy", policy, "--cache-size", model.size]
+        command = [check.own.program, "score", "--device", check.own.device, "--model", model.name, "--dtype", model.dtype,
+                   "--tokens", file, "--timing", "--repeat", 2, *rule]
+        def seconds(stdout, _):
+            # The first reading is slower: libraries are loaded, memory is taken.
+            timing = json.loads(stdout)["timing"]
+            return {"measured": [measured(f"a text of {tokens} tokens", policy, min(timing["seconds"]), "s")]}
+        check.step(f"{tokens}-{policy}", command, seconds)
+
+    def together(_, events):
+        """Seconds a text: the time of a task is that from the end of the one before to its last sample."""
+        times, before, last = [], 0, 0
+        for event in map(json.loads, events.splitlines()):
+            if event["event"] == "sample":
+                last = event["run"]["seconds"]
+            elif event["event"] == "cell_done":
+                times.append(last - before)
+                before = event["run"]["seconds"]
+        return [measured(f"{texts} texts of {model.tokens} tokens at once, of each", policy, time / texts, "s")
+                for texts, time in zip(model.texts, times[1:], strict=True)]
+
+    for policy in ["full", "window", "h2o", "tova"]:
+        one(model.tokens, policy)
+    for policy in ["full", "window", "h2o", "tova"]:
+        # The first task loads the model. Lengths differ because a sample that was measured is not measured again.
+        counts = [(model.size + 100, 2)] + [(model.tokens - at, texts) for at, texts in enumerate(model.texts)]
+        tasks = [{"perplexity": {"dataset": "random-words", "length": length, "books": texts, "chunks_per_book": 1}}
+                 for length, texts in counts]
+        check.sweep(f"together-{policy}", policy, tasks, together)
+    for policy in ["full", "tova"]:
+        one(model.long, policy)
+
+
+def timing(check, name, policy, tasks, unit):
+    def read(results, _):
+        rows = list(csv.DictReader((results / "report.csv").open()))
+        batches = [row for row in rows if row["metric"] == "decode_batch"]
+        def of(row, metric):
+            return next(float(own["value"]) for own in rows if (own["generation"], own["metric"]) == (row["generation"], metric))
+        rates = [(1, of(batches[0], "decode")), *sorted((of(row, "batch"), float(row["value"])) for row in batches)]
+        values = {"ms a step": lambda texts, rate: 1e3 * texts / rate, "tokens/s": lambda _, rate: rate}
+        return [measured(f"{name}, {texts:.0f} text{'s' * (texts > 1)}", policy, values[unit](texts, rate), unit) for texts, rate in rates]
+    check.sweep(f"{name.replace(' ', '')}-{policy}", policy, [{"timing": {"repeats": 1, **task}} for task in tasks], read)
+
+
+def decoding(check):
+    model = check.model
+    for policy in ["full", "window", "h2o", "tova"]:
+        prompt, length = model.size + 88, model.size + 248
+        cache = model.cache(length if policy == "full" else model.size + 1)
+        memory = [f"{int(model.weights() + (texts + 0.5) * cache)} B" for texts in model.texts]
+        timing(check, "decoding", policy, [{"prompt": prompt, "length": length, "memory": own} for own in memory], "ms a step")
+
+
+def table1(check):
+    # What 32 GB leave to the caches beside LLaMA-2-7B's weights, for the layers that there are.
+    model, small = check.model, check.own.device == "emulated"
+    caches = 5 * model.cache(160) if small else 18.52e9 * model.layers / 32
+    task = {"length": 160 if small else 4096, "memory": f"{int(model.weights() + caches)} B"}
+    for policy in ["full", "tova"]:
+        timing(check, "table 1", policy, [task], "tokens/s")
+
+
+def sanitizer(check):
+    if check.own.device == "emulated" or not shutil.which("compute-sanitizer"):
+        return check.leave_out("sanitizer", "there is no compute-sanitizer")
+    tokens = check.work / "sanitized.json"
+    tokens.write_text(json.dumps([position * position % 500 for position in range(300)]))
+    for tool in ["memcheck", "racecheck", "synccheck", "initcheck"]:
+        for rule in ["h2o", "tova", "tova@slot"]:
+            policy, _, positions = rule.partition("@")
+            command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", 9, check.own.program, "score", "--device",
+                       check.own.device, "--model", "random-h64-l1-a4-k2-f128-v500", "--tokens", tokens, "--policy", policy,
+                       "--cache-size", 64, "--positions", positions or "absolute"]
+            check.step(f"{tool}-{rule}", command)
+
+
+PHASES = {"identity": identity, "check": self_check, "goldens": goldens, "card": benchmark("card"), "kernels": benchmark("kernels"),
+          "reading": reading, "decoding": decoding, "table1": table1, "sanitizer": sanitizer}
+
+
+def estimates(name):
+    """What docs/gpu.md expects of a card: (pattern of `of: name`, lowest, highest), in the unit that is measured."""
+    if "H100" in name or "H200" in name:
+        card = 0
+    elif "A100" in name:
+        card = 1
+    else:
+        return []
+    bf16, f32, memory, clock = [(593, 46.9, 2680, 1.7), (187, 13.7, 1630, 1.35)][card]
+    found = [
+        (r"products in bf16: 512 x", bf16, bf16),
+        (r"products in bf16: (1|32) x", memory, memory),
+        (r"products in f32", f32, f32),
+        (r"copies: on the card", memory, memory),
+        (r"copies: card to host", 4, 12),
+        (r"launches: empty$", 5, 5),
+        # 128 tokens of a layer, k = 512: bytes at 80 % of the bandwidth, operations at 70 % of the peak, cycles. The card's clock adds
+        # up to 3 microseconds to what it times.
+        (r"(window|h2o|tova) by \w+, 512 entries, blocks: Place", 12.5e3 / memory, 12.5e3 / memory + 3),
+        (r"(window|h2o|tova) by \w+, 512 entries, blocks: Outputs", 4.2e3 / memory, 4.2e3 / memory + 3),
+        (r"(window|h2o|tova) by \w+, 512 entries, blocks: .* x .*", 671 / f32, 671 / f32 + 3),
+        (r"(window|h2o|tova) by \w+, 512 entries, .*: Compact", 0.128 * 500 / clock, 0.128 * 1700 / clock),
+    ]
+    # A row of the scan on an H100, in microseconds; a block has 128 rows.
+    rows = {"window by layer": [(2, 5), (5, 14), (15, 45)], "h2o by head": [(2, 4), (5, 11), (15, 33)],
+            "tova by layer": [(3, 12), (7, 21), (23, 65)]}
+    for policy, of_sizes in rows.items():
+        for size, row in zip([64, 512, 2048], of_sizes):
+            low, high = [time * 1.7 / clock for time in row]
+            found.append((f"{policy}, {size} entries, blocks: Scan$", 128 * low, 128 * high))
+            found.append((f"{policy}, {size} entries, single tokens: Scan$", low, high + 3))
+    # Seconds of a text and milliseconds of a step in 32 layers; what is measured has 4. The vocabulary's part stays; scoring on the
+    # host adds up to 0.2 s to one text.
+    texts = {
+        r"a text of 4096 tokens: full": [(0.3, 0.4), (0.8, 0.9)], r"a text of 4096 tokens: window": [(0.9, 2.2), (1.4, 3.0)],
+        r"a text of 4096 tokens: h2o": [(0.9, 1.8), (1.4, 2.5)], r"a text of 4096 tokens: tova": [(1.1, 3.0), (1.7, 4.0)],
+        r"8 texts .*: tova": [(0.31, 0.62), (0.65, 1.0)], r"32 texts of .*: tova": [(0.24, 0.38), (0.54, 0.69)],
+        r"8 texts .*: h2o": [(0.28, 0.47), (0.6, 0.8)], r"32 texts of .*: h2o": [(0.23, 0.34), (0.53, 0.63)],
+    }
+    for pattern, of_cards in texts.items():
+        low, high = of_cards[card]
+        scoring = 0.2 if pattern.startswith("a text") else 0
+        found.append((pattern, (low - 0.04) / 8 + 0.04, (high - 0.13) / 8 + 0.13 + scoring))
+    steps = {1: [(9, 21), (13, 26)], 8: [(10, 25), (16, 30)], 32: [(20, 44), (31, 59)]}
+    for texts, of_cards in steps.items():
+        low, high = of_cards[card]
+        found.append((f"decoding, {texts} texts?: tova", low / 8, high / 8 + 0.1))
+    return found
+
+
+# What a number that is too slow means, by what it is of.
+ADVICE = [
+    ("products", "The card multiplies more slowly than assumed. Look at its clocks and power limit, and whether others use it "
+                 "(`nvidia-smi`); the other times are longer for the same reason."),
+    ("copies", "Copies are slower than assumed. From the card they are the vocabulary's logits: look at the PCIe link below."),
+    ("launches", "Launches are slow, which is the host or the driver. Decoding has most of them."),
+    ("Scan", "Profile one launch: `ncu --set full -k scan -c 1 tova-bench doctor --device cuda --benchmark kernels`, and send its output."),
+    ("Compact", "Profile it as the scan, with `-k compact`."),
+    ("entries", "A kernel is slower than its bytes or operations. Profile one launch with `ncu -k NAME -c 1`."),
+    ("text", "If kernels and products are as expected, the card waits for the host: a profile by `nsys profile` shows where."),
+]
+
+
+def number(value):
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def table(head, rows):
+    clean = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in [head, ["---"] * len(head), *rows]]
+    return "".join(f"| {' | '.join(row)} |\n" for row in clean) + "\n"
+
+
+def passed(what, outcomes, otherwise):
+    wrong = [name for name, is_right in outcomes.items() if not is_right]
+    if not outcomes:
+        return f"{what}: not run{otherwise}.\n\n"
+    return f"{what}: {len(outcomes) - len(wrong)} of {len(outcomes)} passed{'; failed: ' + ', '.join(wrong) if wrong else ''}.\n\n"
+
+
+def compare(numbers, card):
+    """(times the estimate, what, measured, lowest and highest expected), worst first."""
+    known, compared = estimates(card), []
+    for own in numbers:
+        name = f"{own['of']}: {own['name']}"
+        for low, high in [(low, high) for pattern, low, high in known if re.match(pattern, name)][:1]:
+            value = own["value"]
+            ratio = value / high if value > high else value / low if value < low else 1
+            compared.append((1 / ratio if "/s" in own["unit"] else ratio, name, own, low, high))
+    return sorted(compared, key=lambda one: -one[0])
+
+
+def page(results):
+    """One page for a person, from what was measured."""
+    phases = results["phases"]
+    steps = [(phase, name, step) for phase, of_phase in phases.items() for name, step in of_phase.items()]
+    found = {phase: {key: value for step in of_phase.values() for key, value in step.get("found", {}).items()}
+             for phase, of_phase in phases.items()}
+    numbers = [own for _, _, step in steps for own in step.get("measured", [])]
+    of_kernels = [own for phase, _, step in steps if phase == "kernels" for own in step.get("measured", [])]
+    card = found.get("identity", {}).get("name") or found.get("check", {}).get("device", results["device"])
+    card = results["device"] if card.startswith("problem") else card
+    compared = compare(numbers, card)
+    slow = [one for one in compared if one[0] > 1]
+
+    text = f"# GPU check: {card}\n\n"
+    if results["device"] == "emulated":
+        text += "**Emulated on this machine's processor, to try the script itself: the times below mean nothing.**\n\n"
+    if "refused" in results:
+        text += (f"**Attention cannot be used here: {results['refused']}**\n\nNothing was run after that. Please send this page and "
+                 "gpu-check.json. Where attention on a GPU differs from the host's, the program computes it on the host, and says so.\n\n")
+    elif "attention" in found.get("check", {}):
+        text += f"**Attention is {found['check']['attention']}.**\n\n"
+    else:
+        text += "**Whether attention is right is not known: the phase `check` was not run.**\n\n"
+    if slow:
+        text += f"**{len(slow)} of {len(compared)} numbers are slower than estimated, at worst {slow[0][0]:.1f} times: {slow[0][1]}.**\n\n"
+
+    text += "## What is right\n\n"
+    goldens = {name: ended == "ok" for name, ended in found.get("goldens", {}).items()}
+    text += passed("Goldens", goldens, " (give the test program with `--tests`)")
+    sanitized = {name: step["exit"] == 0 for phase, name, step in steps if phase == "sanitizer" and "exit" in step}
+    text += passed("compute-sanitizer", sanitized, "")
+    failed = [[phase, name, step["exit"], "`" + step["said"][-300:].replace("`", "'") + "`"]
+              for phase, name, step in steps if step.get("exit", 0) != 0]
+    if failed:
+        text += "Steps that failed:\n\n" + table(["phase", "step", "exit code", "last words"], failed)
+    left_out = {"not run": [phase for phase in PHASES if phase not in phases]}
+    for phase, name, step in steps:
+        if "left out" in step:
+            left_out.setdefault(step["left out"], []).append(name if name == phase else f"{phase} {name}")
+    for why, names in left_out.items():
+        text += f"Left out ({why}): {', '.join(names)}.\n\n" if names else ""
+
+    text += "## What is slower than docs/gpu.md expects\n\n"
+    if compared:
+        text += ("Its estimates were made on paper. The first column is the measured time divided by the estimate, or the estimated rate "
+                 "by the measured one: above 1 is slower, 1.00 is within the range. Texts and steps are of 4 layers in place of 32.\n\n")
+        text += table(["times the estimate", "what", "measured", "estimated"], [
+            [f"{ratio:.2f}", name, f"{number(own['value'])} {own['unit']}",
+             f"{number(low)}{'' if low == high else f' to {number(high)}'} {own['unit']}"] for ratio, name, own, low, high in compared])
+    else:
+        text += "Nothing is compared: there are estimates of an H100 and an A100 only.\n\n"
+    advice = [next(what for word, what in ADVICE if word in name) for ratio, name, *_ in compared if ratio > 1.25]
+    if advice:
+        text += "What to do, worst first:\n\n" + "".join(f"{at}. {one}\n" for at, one in enumerate(dict.fromkeys(advice), 1)) + "\n"
+
+    text += "## What else was measured\n\n"
+    others = [own for own in numbers if own not in of_kernels and all(own is not one[2] for one in compared)]
+    if others:
+        text += table(["of", "what", "measured"], [[own["of"], own["name"], f"{number(own['value'])} {own['unit']}"] for own in others])
+    if of_kernels:
+        sizes = sorted({int(re.search(r", (\d+) entries", own["of"])[1]) for own in of_kernels})
+        cases = dict.fromkeys(own["of"] for own in of_kernels if f" {sizes[len(sizes) // 2]} entries" in own["of"])
+        names = list(dict.fromkeys(own["name"] for own in of_kernels))
+        values = {(own["of"], own["name"]): number(own["value"]) for own in of_kernels}
+        text += "Kernels, median microseconds (µs) of a launch; gpu-check.json has the other sizes:\n\n"
+        text += table(["cache", *names], [[case, *(values.get((case, name), "") for name in names)] for case in cases])
+
+    text += "## The machine\n\n"
+    machine = {key: value for key, value in found.get("identity", {}).items() if key != "nvidia-smi"}
+    for phase, _, step in steps:
+        if step.get("seen"):
+            machine[f"during {phase}"] = ", ".join(f"{key} {value}" for key, value in step["seen"].items())
+    text += table(["what", "found"], machine.items()) if machine else "The phase `identity` was not run.\n\n"
+    text += ("## What to send\n\nThis page and `gpu-check.json` beside it, which has every number, every command and what failed steps "
+             "printed. Say whether anything else ran on the card or the host, and where the machine is rented.\n")
+    return text
+
+
+def main(own, work):
+    check = Check(own, work)
+    try:
+        for phase in own.phases if own.phases != ["page"] else []:
+            if phase == "check":
+                check.results.pop("refused", None)
+            elif "refused" in check.results and phase != "identity":
+                break
+            check.run_phase(phase)
+    except Refused as refused:
+        check.results["refused"] = str(refused)
+    check.save()
+    print((own.out / "gpu-check.md").read_text())
+    failed = any(step.get("exit", 0) != 0 for of_phase in check.results["phases"].values() for step in of_phase.values())
+    return 1 if failed or "refused" in check.results else 0
+
+
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+with tempfile.TemporaryDirectory() as work:
+    sys.exit(main(arguments(), pathlib.Path(work)))
 PYTHON

@@ -4,9 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-#[cfg(feature = "cuda")]
-use anyhow::Context;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use candle_core::DeviceLocation;
 #[cfg(feature = "cuda")]
 use candle_core::cuda_backend::kernels::AFFINE;
@@ -16,7 +14,7 @@ use cudarc::driver::CudaContext;
 use super::cpu_peak::Processor;
 #[cfg(feature = "emulate")]
 use super::gpu::Emulation;
-use super::gpu::GpuAttention;
+use super::gpu::{GpuAttention, Measured, Timed, Times};
 use super::host::{host_memory, kibibytes};
 use crate::format::counted;
 use crate::vector;
@@ -48,6 +46,21 @@ impl Device {
     pub fn check(&self) -> Result<Option<usize>> {
         let on_host = Device { attention: None, ..self.clone() };
         self.attention.as_ref().map(|_| super::gpu::check(self, &on_host)).transpose()
+    }
+
+    /// Measures what the device itself gives to attention or, with `kernels`, how long each kernel takes.
+    ///
+    /// # Errors
+    /// A device whose attention is the host's, and errors of the device.
+    pub fn benchmark(&self, kernels: bool) -> Result<Vec<Measured>> {
+        let own = self.attention.as_ref().context("attention runs on the host, and only a GPU's is measured")?;
+        if !kernels {
+            return super::gpu::benchmark_card(self, own);
+        }
+        let times = Times::default();
+        let timed = GpuAttention::new(Box::new(Timed::new(own.clone(), times.clone(), self.products.is_cpu())?));
+        let timed = Device { attention: Some(Arc::new(timed)), ..self.clone() };
+        super::gpu::benchmark_kernels(&timed, &times)
     }
 
     /// The same device if it computes attention as the host does, which is compared once for each card, driver and build of this

@@ -55,6 +55,7 @@ pub use device::{
     resident_bytes,
 };
 pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
+pub use gpu::Measured;
 #[cfg(feature = "emulate")]
 pub use gpu::{Emulation, WarpOrder};
 pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};

@@ -4,6 +4,7 @@
 //! The goldens run through it with `TOVA_BENCH_TEST_DEVICE=emulated`.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -620,4 +621,20 @@ fn a_write_behind_shared_memory_is_an_error() {
     let (_folder, emulation) = broken("decide.h", line, &line.replace("text.stride;", "text.stride + 3;"));
     let error = error_of(&emulation);
     assert!(error.contains("shared memory"), "{error}");
+}
+
+#[test]
+fn every_kernel_is_timed() {
+    let kernel = regex::Regex::new(r"__global__ void (?:__launch_bounds__\(\d+\) )?(\w+)\(").unwrap();
+    let sources = fs::read_dir(Emulation::default().kernels).unwrap();
+    let sources: String = sources.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap()).collect();
+    let kernels: BTreeSet<String> =
+        kernel.captures_iter(&sources).map(|found| found[1].replace('_', "")).collect();
+    let device = Device::emulated(&Emulation::default()).unwrap();
+    let measured = device.benchmark(true).unwrap();
+    // The others are products.
+    let timed = measured.iter().map(|own| own.name.to_lowercase()).filter(|name| !name.contains(" x "));
+    assert_eq!(timed.collect::<BTreeSet<_>>(), kernels);
+    assert!(!device.benchmark(false).unwrap().is_empty());
+    assert!(Device::CPU.benchmark(true).is_err());
 }

@@ -11,13 +11,13 @@ use candle_core::{CudaDevice, DType, Storage, Tensor};
 use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUdevice_attribute, CUfunction_attribute, CUmemPool_attribute, cuDeviceGetDefaultMemPool, cuDriverGetVersion,
-    cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    CUdevice_attribute, CUevent_flags, CUfunction_attribute, CUmemPool_attribute, cuDeviceGetDefaultMemPool,
+    cuDriverGetVersion, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
 use sha2::{Digest, Sha256};
 
-use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
+use super::device::{Buffer, Elapsed, Factor, Gpu, Kernel, Launch, Product};
 use super::params::{Address, Layer};
 
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
@@ -298,6 +298,20 @@ impl Gpu for CudaGpu {
             )
         };
         launched.asked(what)
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        let event = || {
+            let event = self.stream.record_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
+            event.asked(|| "record an event".into())
+        };
+        let start = event()?;
+        work()?;
+        let end = event()?;
+        Ok(Box::new(move || {
+            let milliseconds = start.elapsed_ms(&end).asked(|| "finish what is timed".into())?;
+            Ok(1e3 * f64::from(milliseconds))
+        }))
     }
 }
 

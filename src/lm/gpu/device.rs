@@ -71,6 +71,9 @@ pub struct Launch {
     pub texts: Address,
 }
 
+/// Waits until work is done, and says how many microseconds the device took for it.
+pub type Elapsed = Box<dyn FnOnce() -> Result<f64> + Send>;
+
 /// A device with kernels.
 pub trait Gpu: Debug + Send + Sync {
     /// What its results follow from: the card, its driver, the kernels.
@@ -84,6 +87,8 @@ pub trait Gpu: Debug + Send + Sync {
     fn address_of(&self, tensor: &Tensor) -> Result<Address>;
     fn product(&self, product: Product) -> Result<()>;
     fn launch(&self, launch: Launch) -> Result<()>;
+    /// Asks for what `work` asks for, between two readings of the device's clock.
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed>;
     /// Threads that a block should have where `wanted` would be best, a multiple of 32.
     fn threads(&self, wanted: usize) -> usize {
         wanted

@@ -7,12 +7,13 @@ use std::process::Command;
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Storage, Tensor};
 use sha2::{Digest, Sha256};
 
-use super::device::{Buffer, Factor, Gpu, Launch, Product};
+use super::device::{Buffer, Elapsed, Factor, Gpu, Launch, Product};
 use super::params::{Address, Layer, Text};
 use crate::lm::product::{Right, product};
 
@@ -299,6 +300,13 @@ impl Gpu for EmulatedGpu {
             bail!("{}", error.to_string_lossy());
         }
         Ok(())
+    }
+
+    fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed> {
+        let started = Instant::now();
+        work()?;
+        let elapsed = started.elapsed();
+        Ok(Box::new(move || Ok(1e6 * elapsed.as_secs_f64())))
     }
 
     fn threads(&self, wanted: usize) -> usize {

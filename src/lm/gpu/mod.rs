@@ -11,6 +11,7 @@
 mod arena;
 mod attend;
 mod batcher;
+mod benchmark;
 mod cache;
 mod check;
 #[cfg(feature = "cuda")]
@@ -24,6 +25,8 @@ mod score;
 
 pub(super) use attend::{GpuAttention, GpuText, WriterCall, WriterResult};
 pub(super) use batcher::Member;
+pub use benchmark::Measured;
+pub(super) use benchmark::{Timed, Times, benchmark_card, benchmark_kernels};
 pub(super) use cache::GpuCache;
 pub(super) use check::{check, check_once};
 pub(super) use params::ScoredRow;
