@@ -185,8 +185,9 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     text + &match model_task.task.granted_memory {
         Some(memory) => format!("  memory: {memory} for weights and caches, set by the task\n"),
         None => format!(
-            "  memory: the weights, and up to {} for each text read in parallel (at most {threads}; on a GPU as many as it has memory for)\n",
-            Bytes(bytes_per_worker(model_task, 1)),
+            "  memory: the weights, and up to {} for each text read in parallel (at most {threads}), or {} on a GPU (as many as fit)\n",
+            Bytes(bytes_per_worker(model_task, 1, false)),
+            Bytes(bytes_per_worker(model_task, 1, true)),
         ),
     }
 }

@@ -69,4 +69,4 @@ pub use score::Scores;
 pub use second_reading::RepeatRequest;
 pub use text_threads::TextThreads;
 pub use tokenizer::{Tokenizer, Tokens};
-pub use transformer::{Arithmetic, Interrupted, LanguageModel, WeightType, clone_error};
+pub use transformer::{Arithmetic, Interrupted, LanguageModel, SEGMENT, SEGMENT_ON_GPU, WeightType, clone_error};

@@ -34,9 +34,9 @@ use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
-pub(super) const SEGMENT: usize = 512;
+pub const SEGMENT: usize = 512;
 /// The same on a GPU, which is waited for after each.
-pub(super) const SEGMENT_ON_GPU: usize = 4096;
+pub const SEGMENT_ON_GPU: usize = 4096;
 /// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
 const LOGIT_ROWS: usize = 512;
 const LOGIT_COLUMNS: usize = 512;

@@ -12,7 +12,7 @@ use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::formula::Word;
 use crate::eviction::{CacheRule, RecordedAttention, Score};
 use crate::format::Bytes;
-use crate::lm::{BLOCK, Device, LanguageModel, available_memory, card_memory};
+use crate::lm::{BLOCK, Device, LanguageModel, SEGMENT, SEGMENT_ON_GPU, available_memory, card_memory};
 use crate::task::{CHUNK, CacheConfig};
 
 /// Settings of a run that change no result.
@@ -83,10 +83,11 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
         return Workers { workers: 1, threads, side_by_side: 1 };
     }
     let largest = model_task.samples.largest_batch();
+    let on_gpu = device.gpu_of_caches().is_some();
     let most = |most: usize, side_by_side: usize, free: Option<u64>, threads_of: &dyn Fn(usize) -> usize| {
         let room = free.map_or(u64::MAX, |bytes| bytes * 8 / 10);
         let fits = |workers: usize, texts: usize| {
-            let per_text = bytes_per_worker(model_task, threads_of(workers));
+            let per_text = bytes_per_worker(model_task, threads_of(workers), on_gpu);
             per_text * (texts * jobs * workers) as u64 <= room
         };
         let side_by_side = (1..=side_by_side).rev().find(|texts| fits(1, *texts)).unwrap_or(1);
@@ -113,8 +114,8 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
 
 /// The most bytes that a worker of some threads holds while it measures a task: the needed part of the full cache, a bounded
 /// cache, every key of the text where lost attention is measured, the states of both caches, and for each thread the rows it takes
-/// through a layer and the logits of a block.
-pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
+/// through a layer and the logits of a block. A GPU takes more rows at once.
+pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) -> u64 {
     let shape = &model_task.files.shape;
     let longest = model_task.samples.longest();
     let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
@@ -135,7 +136,8 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize) -> u64 {
         if loses { shape.prefix_bytes(longest) / if shape.latent.is_some() { 1 } else { 2 } } else { 0 };
     let at_once = full.max(longest.min(CHUNK));
     let states = (3 * at_once * shape.hidden * size_of::<f32>()) as u64;
-    let segment = (512 * (8 * shape.hidden + 3 * shape.mlp_width()) * size_of::<f32>()) as u64;
+    let rows = if on_gpu { SEGMENT_ON_GPU.min(longest) } else { SEGMENT };
+    let segment = (rows * (8 * shape.hidden + 3 * shape.mlp_width()) * size_of::<f32>()) as u64;
     let columns = full.max(most) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
     // Keys whose positions change are kept twice.
@@ -186,7 +188,7 @@ mod tests {
             let sweep = Sweep::parse(&text, "a.yaml").unwrap();
             let hub = HubSettings::with_cache_dir("nowhere");
             let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
-            bytes_per_worker(&prepared.model_tasks[0], 1)
+            bytes_per_worker(&prepared.model_tasks[0], 1, false)
         };
         // With `full` the whole text's cache is there anyway. 2 layers of 2 heads, whose keys have 8 numbers of 4 bytes.
         let all_keys = |policies| bytes(policies, true) - bytes(policies, false);

@@ -111,7 +111,7 @@ pub(in crate::lm) struct GpuCache {
     totals: GpuTable,
     /// Every key ever read, where lost attention is measured, and its capacity.
     pub(super) all_keys: Option<(GpuTable, usize)>,
-    entries: EntryTables,
+    entries: Box<EntryTables>,
     newest: Newest,
     /// The columns of the host's entries, where they are in another order: (groups)(entries)
     order: Vec<Vec<u32>>,
@@ -187,7 +187,7 @@ impl GpuCache {
             kept: GpuTable::new(kept, float),
             totals: GpuTable::new(totals, size_of::<f64>()),
             all_keys: all_keys.map(|text| (vectors(), vector::padded(text))),
-            entries: EntryTables::default(),
+            entries: Box::default(),
             newest: Newest::Host,
             order: Vec::new(),
             keep: None,
@@ -310,7 +310,7 @@ impl GpuCache {
             let scanned = entries.scanned();
             let table = |rows: usize, width: usize| GpuTable::new(if rule.is_some() { rows } else { 0 }, width);
             let groups = scanned.positions.len();
-            *tables = EntryTables {
+            **tables = EntryTables {
                 positions: table(groups, float),
                 priorities: table(if has_priorities { groups } else { 0 }, size_of::<f64>()),
                 received: scanned.received.iter().map(|sums| GpuTable::new(sums.len(), float)).collect(),
