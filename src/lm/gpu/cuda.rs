@@ -11,8 +11,8 @@ use candle_core::{CudaDevice, DType, Storage, Tensor};
 use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUdevice_attribute, CUevent_flags, CUfunction_attribute, CUmemPool_attribute, cuDeviceGetDefaultMemPool,
-    cuDriverGetVersion, cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    CUdevice_attribute, CUevent_flags, CUfunction_attribute, CUmemPool_attribute, CUmemoryPool,
+    cuDeviceGetDefaultMemPool, cuDriverGetVersion, cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
 use sha2::{Digest, Sha256};
@@ -64,14 +64,22 @@ impl Drop for Owned {
 
 /// Gives memory that was freed but kept back to the driver.
 pub fn give_memory_back(device: &CudaDevice) {
-    let (stream, mut pool) = (device.cuda_stream(), ptr::null_mut());
-    // SAFETY: writes the address of the pool, which lives as long as the device; the pool keeps what is in use.
-    #[expect(unsafe_code)]
-    unsafe {
-        if cuDeviceGetDefaultMemPool(&raw mut pool, stream.context().cu_device()).result().is_ok() {
+    if let Some(pool) = memory_pool(device.cuda_stream().context()) {
+        // SAFETY: the pool keeps what is in use.
+        #[expect(unsafe_code)]
+        unsafe {
             cuMemPoolTrimTo(pool, 0);
         }
     }
+}
+
+/// What the driver keeps freed memory in; `None` where it keeps none.
+fn memory_pool(context: &CudaContext) -> Option<CUmemoryPool> {
+    let mut pool = ptr::null_mut();
+    // SAFETY: writes the address of the pool, which lives as long as the device.
+    #[expect(unsafe_code)]
+    let asked = unsafe { cuDeviceGetDefaultMemPool(&raw mut pool, context.cu_device()) };
+    asked.result().ok().map(|()| pool)
 }
 
 /// The GPU's error, which names what was asked for.
@@ -123,15 +131,14 @@ impl CudaGpu {
             device.disable_event_tracking();
         }
         let Ok(kernels) = kernels.try_into() else { bail!("there are other kernels than expected") };
-        // Otherwise each wait would give freed memory back to the driver, to be asked for again.
-        let (mut pool, mut all) = (ptr::null_mut(), u64::MAX);
-        // SAFETY: writes the address of the pool, which lives as long as the device, and reads a number.
-        #[expect(unsafe_code)]
-        unsafe {
-            let keep = || "keep freed memory".into();
-            cuDeviceGetDefaultMemPool(&raw mut pool, context.cu_device()).result().asked(keep)?;
-            let threshold = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
-            cuMemPoolSetAttribute(pool, threshold, (&raw mut all).cast()).result().asked(keep)?;
+        if let Some(pool) = memory_pool(context) {
+            // Otherwise each wait would give freed memory back to the driver, to be asked for again.
+            let (threshold, mut all) = (CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX);
+            // SAFETY: reads a number. Where it cannot be set, memory is only slower to get.
+            #[expect(unsafe_code)]
+            unsafe {
+                cuMemPoolSetAttribute(pool, threshold, (&raw mut all).cast());
+            }
         }
         let most_shared = context
             .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
