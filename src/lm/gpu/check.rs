@@ -13,7 +13,7 @@ use crate::eviction::{Heads, Policy, Positions, Schedule, Scope, presets};
 use crate::lm::config::Sizes;
 use crate::lm::device::Device;
 use crate::lm::layers::on_host;
-use crate::lm::memory::{Memory, MemoryPlan};
+use crate::lm::memory::{BLOCK, Memory, MemoryPlan};
 use crate::lm::random::random_shape;
 use crate::lm::transformer::{LanguageModel, WeightType};
 
@@ -25,7 +25,7 @@ const TOLERANCE_BF16: f32 = 1.0 / 16.0;
 /// What attention logits are multiplied by, so that attention is uneven.
 const SHARPNESS: f32 = 4.0;
 /// The first tokens, which a case may read with the full cache, and those that it may read as a prompt.
-const START: usize = 30;
+const START: usize = BLOCK;
 const PROMPT: usize = 200;
 /// The last tokens, which are read one by one, beside a copy that reads others.
 const STEPS: usize = 4;
@@ -199,9 +199,8 @@ fn ways() -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for name in ["window", "tova", "h2o", "h2o-layer"] {
         let policy = preset(name)?;
+        cases.push(Case { is_fork: true, ..case(format!("{name} after the full cache"), policy, 150)? });
         for size in [41, 150] {
-            let fork = case(format!("{name} with {size} entries after the full cache"), policy, size)?;
-            cases.push(Case { is_fork: true, ..fork });
             let lossy = case(format!("{name} with {size} entries and its lost attention"), policy, size)?;
             cases.push(Case { plan: MemoryPlan { measure_loss: true, ..lossy.plan }, ..lossy });
         }
@@ -222,7 +221,7 @@ fn policies() -> Result<Vec<Case>> {
     let tova = case("tova with slot positions".into(), preset("tova")?, 100)?;
     cases.push(Case { plan: MemoryPlan { positions: Positions::Slot, ..tova.plan }, ..tova });
     for name in ["h2o", "h2o-layer"] {
-        let fork = case(format!("{name} after the full cache"), preset(name)?, 100)?;
+        let fork = case(format!("{name} after the full cache"), preset(name)?, START + 2)?;
         cases.push(Case { is_fork: true, plan: MemoryPlan { measure_loss: true, ..fork.plan }, ..fork });
     }
     Ok(cases)
