@@ -544,7 +544,7 @@ fn a_launch_that_fails_is_an_error_of_its_texts_and_of_no_later_one() {
 #[test]
 fn a_device_that_decides_as_the_host_passes_its_check() {
     // Fewer threads than a GPU has, which take as long as there are.
-    let emulation = Emulation { threads: 128, ..as_on_a_gpu(3) };
+    let emulation = Emulation { threads: 64, ..as_on_a_gpu(3) };
     assert!(Device::emulated(&emulation).unwrap().check().unwrap().is_some_and(|cases| cases > 0));
 }
 
