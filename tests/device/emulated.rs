@@ -280,7 +280,7 @@ fn attention_is_computed_again_where_little_of_it_is_left() {
 #[test]
 fn the_order_of_warps_changes_nothing() {
     let orders =
-        [(WarpOrder::Descending, 500..600), (WarpOrder::Random(0), 700..750), (WarpOrder::Random(1), 750..800)];
+        [(WarpOrder::Descending, 500..550), (WarpOrder::Random(0), 700..725), (WarpOrder::Random(1), 750..775)];
     for (order, cases) in orders {
         let differing = differing(&Emulation { order, threads: 256, ..Emulation::default() }, cases);
         assert!(differing.is_empty(), "{order:?}, {}:\n{}", differing.len(), differing.join("\n"));
@@ -295,7 +295,7 @@ fn packed_memory_that_is_used_again_changes_nothing() {
 
 #[test]
 fn blocks_of_the_size_of_a_gpu_change_nothing() {
-    for (threads, cases) in [(640, 900..908), (768, 908..916), (1024, 916..924)] {
+    for (threads, cases) in [(640, 900..905), (768, 908..913), (1024, 916..921)] {
         let emulation = Emulation { threads, ..as_on_a_gpu(threads as u32) };
         let differing = differing_with(&wide_shape(), &emulation, cases);
         assert!(differing.is_empty(), "{threads} threads, {}:\n{}", differing.len(), differing.join("\n"));
