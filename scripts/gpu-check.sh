@@ -318,8 +318,8 @@ def estimates(name):
         return []
     bf16, f32, memory, clock = [(593, 46.9, 2680, 1.7), (187, 13.7, 1630, 1.35)][card]
     found = [
-        (r"products in bf16: 512 x", bf16, bf16),
-        (r"products in bf16: (1|32) x", memory, memory),
+        (r"products in bf16: 4096 x", bf16, bf16),
+        (r"products in bf16: 64 x", memory, memory),
         (r"products in f32", f32, f32),
         (r"copies: on the card", memory, memory),
         (r"copies: card to host", 4, 12),

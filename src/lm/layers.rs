@@ -197,7 +197,7 @@ impl Linear {
 }
 
 /// Rows of a product of a few rows on a device.
-const FEW_ROWS: usize = 64;
+pub(super) const FEW_ROWS: usize = 64;
 
 /// The products of x (rows, in) on a device. Its library chooses how to compute them by their number of rows, and the bits of a text must
 /// not depend on how many others are written beside it. So a few rows are always as many.

@@ -17,10 +17,10 @@ use super::params::{Address, CopiedRows, Layer, Text, bytes_of};
 use crate::eviction::{Heads, Positions, Scope, presets};
 use crate::lm::config::Sizes;
 use crate::lm::device::Device;
-use crate::lm::layers::compute_type;
+use crate::lm::layers::{FEW_ROWS, compute_type};
 use crate::lm::memory::MemoryPlan;
 use crate::lm::random::random_shape;
-use crate::lm::transformer::{LanguageModel, WeightType};
+use crate::lm::transformer::{LanguageModel, SEGMENT_ON_GPU, WeightType};
 
 /// A card reaches its clocks in this time.
 const WARM_UP: Duration = Duration::from_millis(100);
@@ -59,14 +59,16 @@ pub fn benchmark_card(device: &Device, attention: &GpuAttention) -> Result<Vec<M
     let dtype = compute_type(&device.products, DType::BF16, false);
     let random = |rows: usize, columns: usize| Tensor::rand(-1_f32, 1.0, (rows, columns), &device.products);
     let of = format!("products in {}", dtype.as_str());
-    let by_weights = [[512, hidden, hidden], [512, mlp, hidden], [512, hidden, mlp], [512, vocab, hidden]];
-    for [m, n, k] in by_weights.into_iter().chain([[1, mlp, hidden], [32, mlp, hidden]]) {
+    // A part of a text, and texts that are written.
+    let many = if is_small { 512 } else { SEGMENT_ON_GPU };
+    let by_weights = [[many, hidden, hidden], [many, mlp, hidden], [many, hidden, mlp], [many, vocab, hidden]];
+    for [m, n, k] in by_weights.into_iter().chain([[FEW_ROWS, mlp, hidden]]) {
         let (x, weights) = (random(m, k)?.to_dtype(dtype)?, random(n, k)?.to_dtype(dtype)?.t()?);
         let time = microseconds(gpu, &mut || Ok(x.matmul(&weights).map(drop)?))?;
         // A few rows take as long as the weights are read.
-        let (value, unit) = match m {
-            512 => (2.0 * (m * n * k) as f64 / time / 1e6, "TFLOP/s"),
-            _ => ((n * k * dtype.size_in_bytes()) as f64 / time / 1e3, "GB/s of weights"),
+        let (value, unit) = match m == many {
+            true => (2.0 * (m * n * k) as f64 / time / 1e6, "TFLOP/s"),
+            false => ((n * k * dtype.size_in_bytes()) as f64 / time / 1e3, "GB/s of weights"),
         };
         add(&of, format!("{m} x {n} x {k}"), value, unit);
     }
