@@ -375,7 +375,7 @@ impl GpuCache {
     }
 
     /// Lists of the groups' columns in the order of the host's entries.
-    pub(super) fn in_order<T: Copy>(&self, lists: Vec<Vec<T>>) -> Vec<Vec<T>> {
+    fn in_order<T: Copy>(&self, lists: Vec<Vec<T>>) -> Vec<Vec<T>> {
         let of_group = |(group, list): (usize, Vec<T>)| match self.order.get(group) {
             Some(order) => order.iter().map(|column| list[*column as usize]).collect(),
             None => list,
