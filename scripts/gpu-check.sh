@@ -66,7 +66,13 @@ class Check:
         self.own, self.work, self.json = own, work, own.out / "gpu-check.json"
         own.out.mkdir(parents=True, exist_ok=True)
         new = {"device": own.device or "cuda", "phases": {}}
-        self.results = json.loads(self.json.read_text()) if self.json.exists() else new
+        try:
+            self.results = json.loads(self.json.read_text()) if self.json.exists() else new
+            is_own = isinstance(self.results, dict) and {"device", "phases"} <= set(self.results)
+        except ValueError:
+            is_own = False
+        if not is_own:
+            sys.exit(f"{self.json} is not a file of this script, or damaged: delete it, or name another folder with --out")
         if own.device not in [None, self.results["device"]]:
             sys.exit(f"{self.json} is of the device {self.results['device']}: name another folder with --out")
         own.device = self.results["device"]
@@ -493,7 +499,8 @@ def main(own, work):
 
 
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+for ended in [signal.SIGINT, signal.SIGTERM]:
+    signal.signal(ended, lambda number, _: sys.exit(128 + number))
 with tempfile.TemporaryDirectory() as work:
     sys.exit(main(arguments(), pathlib.Path(work)))
 PYTHON
