@@ -69,3 +69,8 @@ studies() {
     fi
     rm -rf "$models"
 }
+
+# The commands of the documentation, as far as they need neither a network nor hours.
+commands_of_pages() {
+    scripts/docs-check --program "$CARGO_TARGET_DIR/release/tova-bench"
+}

@@ -152,9 +152,9 @@ def grid(names, heads, cells):
 
 
 def of_schedule(text):
-    """As the program orders schedules, and sizes; `full` is last."""
+    """As the program orders schedules, sizes and shares; `full` is last."""
     cut, _, every = text.partition("+")
-    return (2, 0) if text == "full" else (1, int(every or 0)) if cut == "cut" else (0, int(text))
+    return (2, 0) if text == "full" else (1, int(every or 0)) if cut == "cut" else (0, float(text.rstrip("%")))
 
 
 def figure(reports, options):

@@ -5,11 +5,13 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -173,6 +175,32 @@ def test_three_presses_cut_as_their_presets(model):
             # Both compute in their own order, and the text repeats itself, so some scores are as good as equal.
             assert same >= 0.999 * kept, f"{preset} at {size}: {same} of {kept}"
             assert {len(x) for x, _ in both} == {size + len(tokens) - prompt}
+
+
+def test_the_method_of_the_research_page(model, tmp_path):
+    """The function that docs/research.md writes keeps the keys farthest from their mean, by NumPy in float64 on the keys of the prompt."""
+    page = (Path(__file__).parents[2] / "docs" / "research.md").read_text()
+    files = dict(re.findall(r"^```\w+\n# (\S+\.(?:py|yaml))\n(.*?)^```$", page, re.M | re.S))
+    own, keys = {}, {}
+    exec(files["manifold.py"], own)
+
+    def watched(step):
+        keys[step.layer, step.head] = step.keys[0].astype(np.float64)
+        return own["manifold"](step)
+
+    score = model.score(TEXT, tb.Policy(watched, scope="head", schedule="cut"), 24, prompt=96)
+    assert len(keys) == sum(len(heads) for heads in score.survivors)
+    for (layer, head), all_keys in keys.items():
+        distances = np.sqrt(((all_keys - all_keys.sum(0) / len(all_keys)) ** 2).sum(1))
+        kept = [position for position in score.survivors[layer][head] if position < len(all_keys)]
+        assert set(kept) == set(np.argsort(-distances, kind="stable")[:24])
+    # The rows that the page makes are those that its benchmark asks about.
+    subprocess.run([sys.executable, "-c", files["rows.py"]], cwd=tmp_path, check=True)
+    (tmp_path / "contracts.yaml").write_text(files["contracts.yaml"])
+    sweep = "models: [pocket]\npolicies: [full, keydiff@cut]\ncache_sizes: [25%]\ntasks:\n  - benchmark: {task: ./contracts.yaml, samples: 2}\n"
+    (tmp_path / "few.yaml").write_text(sweep)
+    planned = command("plan", "few.yaml", "--prompts", "1", cwd=tmp_path)
+    assert planned.returncode == 0 and "According to section" in planned.stdout, planned.stderr
 
 
 def test_what_a_function_sees_of_vectors_and_tokens(model):
