@@ -1,10 +1,10 @@
 # Checks that take long and rarely break, one function each. .ci/nightly runs all of them, .ci/run those whose files changed.
 
-# Attention's CUDA kernels, compiled for this machine by a C++ compiler: random rules, sanitizers, and the goldens. The kernels use
-# one thread, so that two tests run side by side.
+# Attention's CUDA kernels, compiled for this machine by a C++ compiler: random rules, sanitizers, and the goldens, or the tests with a
+# word in their names. The kernels use one thread, so that two tests run side by side.
 emulated() {
     RAYON_NUM_THREADS=1 TOVA_BENCH_TEST_DEVICE=emulated \
-        cargo test --release --locked --features emulate --test device
+        cargo test --release --locked --features emulate --test device "$@"
 }
 
 # The Python module: the wheel and its tests in a fresh virtual environment.
