@@ -99,7 +99,7 @@ pub(super) struct Scratch {
     all_logits: Vec<f32>,
     /// What layers without a cache attend to, of the tokens that are read now, by the layer whose cache it is.
     shared: BTreeMap<usize, Vec<SharedBlock>>,
-    /// Time and arithmetic so far.
+    /// Time so far.
     pub stats: ReadStats,
 }
 
@@ -226,7 +226,6 @@ impl LayerTokens<'_> {
     }
 
     fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
-        let started = Instant::now();
         let of_gpu = texts.iter_mut().map(|text| {
             let Some(LayerCache { entries, tables: Tables::Gpu(cache), log, is_long }) = text.cache.as_deref_mut()
             else {
@@ -236,11 +235,7 @@ impl LayerTokens<'_> {
             let (first, rows, log, is_long) = (text.first, text.rows, log.as_mut(), *is_long);
             Ok(GpuText { entries, cache, log, is_long, first, rows, lost })
         });
-        let out = gpu.attend(self, of_gpu.collect::<Result<Vec<_>>>()?)?;
-        for text in texts {
-            text.scratch.stats.attention_rest += started.elapsed();
-        }
-        Ok(out)
+        gpu.attend(self, of_gpu.collect::<Result<Vec<_>>>()?)
     }
 
     fn attend_on_host(&self, (keys, values): (&Tensor, &Tensor), texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
@@ -335,9 +330,6 @@ impl<'a> Projections<'a> {
         lost: Option<&mut [f32]>,
         scratch: &mut Scratch,
     ) {
-        let started = Instant::now();
-        let stats = &mut scratch.stats;
-        let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.rows);
         let (entries, tables, mut log, frequencies) = cache;
@@ -369,15 +361,13 @@ impl<'a> Projections<'a> {
             Keys::Absolute(keys) => {
                 self.rotate_queries(queries, position);
                 self.store_keys(keys, &held);
-                let clock = Instant::now();
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
-                stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_deref_mut());
                 }
-                stats.scan += clock.elapsed();
+                scratch.stats.scan += clock.elapsed();
                 if let Some(masks) = scan.take_masks() {
                     let rooms: Vec<usize> = columns.iter().copied().map(vector::padded).collect();
                     let [keys, values] = [&*keys, values].map(|table| table.copy(&columns, &rooms));
@@ -389,7 +379,7 @@ impl<'a> Projections<'a> {
                 let clock = Instant::now();
                 let place = (&held[..], position, frequencies);
                 self.scan_rerotated((keys, values), &mut scan, place, logits, &mut scratch.normaliser, log);
-                stats.scan += clock.elapsed();
+                scratch.stats.scan += clock.elapsed();
             }
         }
 
@@ -398,7 +388,7 @@ impl<'a> Projections<'a> {
             Keys::Absolute(keys) => values_of(keys, values),
             Keys::Rerotated(_) => values,
         };
-        self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out), stats);
+        self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out));
         let kept = scan.finish();
         if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
             let seen = entries.seen;
@@ -409,12 +399,10 @@ impl<'a> Projections<'a> {
         if let Some(kept) = kept {
             tables.keep(&kept);
         }
-        stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
     /// Attends to what the queries of another layer's block attended to.
     fn attend_as(self, block: &SharedBlock, out: &mut [f32], scratch: &mut Scratch) {
-        let started = Instant::now();
         let SharedBlock { rows, ref columns, stride, ref masks, ref keys, ref values } = *block;
         let Heads { heads, .. } = self.shape.heads;
         let dim = self.shape.head_dim;
@@ -436,10 +424,7 @@ impl<'a> Projections<'a> {
             }
         }
         let mixed = sized(&mut scratch.mixed, heads * rows * dim);
-        let stats = &mut scratch.stats;
-        let before = stats.attention_products;
-        self.mix((logits, stride, normaliser), (values, columns), (mixed, out), stats);
-        stats.attention_rest += started.elapsed().saturating_sub(stats.attention_products - before);
+        self.mix((logits, stride, normaliser), (values, columns), (mixed, out));
     }
 
     /// Attention weights (heads, rows, stride), not yet divided by their sums, times so many values of each key-value head: `out` takes
@@ -449,9 +434,7 @@ impl<'a> Projections<'a> {
         (logits, stride, normaliser): (&[f32], usize, &Normaliser),
         (values, columns): (&Table, &[usize]),
         (mixed, out): (&mut [f32], &mut [f32]),
-        stats: &mut ReadStats,
     ) {
-        let clock = Instant::now();
         let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.rows);
         let per_kv = self.shape.heads.per_kv_head();
         let heads_at_once = self.heads_at_once(stride);
@@ -462,8 +445,6 @@ impl<'a> Projections<'a> {
                 product((per_kv * rows, dim, columns[kv_head]), (mixed, dim), (weights, stride), values);
             },
         );
-        stats.attention_products += clock.elapsed();
-        stats.attention_flops += 4 * (per_kv * rows * columns.iter().sum::<usize>() * dim) as u64;
         for row in 0..rows {
             for head in 0..heads {
                 let scale = 1.0 / normaliser.sum[head * rows + row];

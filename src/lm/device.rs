@@ -11,11 +11,10 @@ use candle_core::cuda_backend::kernels::AFFINE;
 #[cfg(feature = "cuda")]
 use cudarc::driver::CudaContext;
 
-use super::cpu_peak::Processor;
 #[cfg(feature = "emulate")]
 use super::gpu::Emulation;
 use super::gpu::{GpuAttention, Measured, Timed, Times};
-use super::host::{host_memory, kibibytes};
+use super::host::{host_memory, kibibytes, processor_name};
 use crate::format::counted;
 use crate::vector;
 
@@ -320,7 +319,7 @@ pub fn device_name(device: &Device) -> String {
 /// The same with the processor and the number of threads, for results that are timings. Beside a GPU the processor still asks for
 /// everything, and computes attention if the GPU's was refused.
 pub fn machine_name(device: &Device, threads: usize) -> String {
-    let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
+    let processor = processor_name().unwrap_or_else(|| std::env::consts::ARCH.to_string());
     let is_host = device.products.is_cpu() && device.attention.is_none();
     let card = match (is_host, &device.refused) {
         (true, _) => String::new(),

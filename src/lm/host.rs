@@ -1,4 +1,4 @@
-//! The memory this process may take, and the mounted file systems.
+//! The memory this process may take, and the name of its processor.
 //!
 //! Slurm, Docker and Kubernetes limit a job by control groups and kill it when it takes more, however much the
 //! machine has. A group is bound by its own limit and by those of all groups above it. Everything is read from
@@ -28,24 +28,9 @@ pub struct MemoryLimit {
     pub group: Option<PathBuf>,
 }
 
-/// A line of `/proc/self/mountinfo`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    pub point: PathBuf,
-    /// The type of the file system, such as `ext4` or `nfs4`.
-    pub kind: String,
-    /// Options of the mount and of its file system.
-    pub options: Vec<String>,
-}
-
 /// The memory this process has; `None` if the system does not say.
 pub fn host_memory() -> Option<HostMemory> {
     memory_below(Path::new("/"))
-}
-
-/// The mounted file systems; empty if the system does not say.
-pub fn mounts() -> Vec<Mount> {
-    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(mount).collect()
 }
 
 /// As [`host_memory`], for a machine whose `/proc` and `/sys` are below `root`.
@@ -64,17 +49,11 @@ fn memory_below(root: &Path) -> Option<HostMemory> {
     Some(HostMemory { total, available, limit })
 }
 
-/// `36 35 98:0 /root /point rw,relatime shared:1 - kind device options`, proc(5).
-fn mount(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let (mut left, mut right) = (left.split(' ').skip(4), right.split(' '));
-    // Blanks, tabs, line ends and backslashes are escaped as octal numbers.
-    let point = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(left.next()?.to_string(), |text, (code, character)| text.replace(code, character));
-    let kind = right.next()?.to_string();
-    let options = left.next()?.split(',').chain(right.nth(1)?.split(','));
-    Some(Mount { point: point.into(), kind, options: options.map(str::to_string).collect() })
+/// The name of the first processor; `None` if the system does not say.
+pub(super) fn processor_name() -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == "model name").map(|(_, name)| name.trim().to_owned())
 }
 
 /// The number of KiB after a name, in bytes.
@@ -225,13 +204,5 @@ mod tests {
         let memory = machine(&files).unwrap();
         assert_eq!(memory.available, 4 * GIB);
         assert_eq!(memory.limit.unwrap().group, None);
-    }
-
-    #[test]
-    fn mount_points_may_contain_blanks() {
-        let found = mount("1 2 0:3 / /mnt/a\\040b\\134c rw,noatime shared:5 - nfs4 host:/x rw,vers=4.2").unwrap();
-        assert_eq!(found.point, PathBuf::from("/mnt/a b\\c"));
-        assert_eq!((found.kind.as_str(), found.options.len()), ("nfs4", 4));
-        assert_eq!(mount("1 2 0:3 / /mnt"), None);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use candle_core::Tensor;
@@ -100,11 +101,7 @@ impl LanguageModel {
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let per_layer = self.per_layer_inputs(tokens, &x, products)?;
             let rows = Rows { x, per_layer, first: index * part_rows, angles: &angles, compute_f64 };
-            let (states, dense) = self.through_layers(rows, products, vec![(part, &mut *scratch)])?;
-            scratch.stats.dense += dense;
-            scratch.stats.dense_flops +=
-                2 * (tokens.len() * self.shape().layers * self.shape().layer_weights()) as u64;
-            Ok(states)
+            self.through_layers(rows, products, vec![(part, scratch)])
         };
         let read_rest = |scratch: &mut Scratch| {
             let mut done = Vec::new();
@@ -121,11 +118,11 @@ impl LanguageModel {
             let threads = rayon::broadcast(|_| {
                 all_here.wait();
                 let mut scratch = Scratch::default();
-                (read_rest(&mut scratch), scratch.stats)
+                (read_rest(&mut scratch), scratch.stats.scan)
             });
-            let (done, stats): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
-            memory.scratch.stats.add(&stats);
-            done.into_iter().flatten().collect()
+            let busy = threads.iter().filter(|(_, scan)| !scan.is_zero()).count().max(1) as u32;
+            memory.scratch.stats.scan += threads.iter().map(|(_, scan)| *scan).sum::<Duration>() / busy;
+            threads.into_iter().flat_map(|(done, _)| done).collect()
         };
         drop(queue);
         self.settle(memory)?;

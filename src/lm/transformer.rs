@@ -494,7 +494,7 @@ impl LanguageModel {
             (part, scratch)
         });
         let parts = parts.collect();
-        let (states, _) = awake(|| self.through_layers(rows, Products::Few, parts))?;
+        let states = awake(|| self.through_layers(rows, Products::Few, parts))?;
         for (memory, token) in memories.iter_mut().zip(tokens) {
             memory.tokens.push(*token);
             if memory.until_eviction().is_some() {
@@ -566,16 +566,14 @@ impl LanguageModel {
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }
 
-    /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden). Also returns the time that
-    /// products with weights took.
+    /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden).
     pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
         mut parts: Vec<(Part<'_>, &mut Scratch)>,
-    ) -> Result<(Tensor, Duration)> {
+    ) -> Result<Tensor> {
         let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
-        let mut dense = Duration::ZERO;
         if let Some(altup) = &self.altup {
             x = altup.begin(&x, products)?; // (rows, states, hidden)
         }
@@ -583,7 +581,6 @@ impl LanguageModel {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Interrupted.into());
             }
-            let clock = Instant::now();
             let at = || format!("layer {index}");
             let own = self.shape.attention[index];
             let predict = |altup: &AltUp| altup.predict(&x, self.shape.norm_eps, products);
@@ -593,7 +590,6 @@ impl LanguageModel {
             }
             let shape = AttentionShape::new(&self.shape, index, &self.ropes);
             let projected = layer.project(&x, &self.shape, products).with_context(at)?;
-            dense += clock.elapsed();
             if index + 1 == self.layers.len() {
                 // Norms of keys do not depend on what follows.
                 x = x.to_dtype(self.compute_type(false))?;
@@ -631,7 +627,6 @@ impl LanguageModel {
                     }
                 }
             };
-            let clock = Instant::now();
             let mixed = mixed.to_device(&self.device.products)?.to_dtype(x.dtype())?;
             let per_layer = match (&per_layer, self.shape.per_layer_input) {
                 (Some(inputs), Some(PerLayerInput { dims, .. })) => {
@@ -642,12 +637,11 @@ impl LanguageModel {
             let predicted = predicted.map(|states| states.to_dtype(x.dtype())).transpose()?;
             let beside = (per_layer.as_ref(), predicted.as_ref());
             x = layer.finish(&x, &mixed, beside, &self.shape, products).with_context(at)?;
-            dense += clock.elapsed();
         }
         if let Some(altup) = &self.altup {
             x = altup.end(&x, products)?;
         }
-        Ok((rms_norm(&x, &self.norm, self.shape.norm_eps)?, dense))
+        rms_norm(&x, &self.norm, self.shape.norm_eps)
     }
 
     /// Attention of the rows of parts of texts in one layer: (rows, heads * head_dim)
@@ -716,11 +710,6 @@ impl LanguageModel {
     /// Rows of which a GPU has the logits at the same time.
     pub(super) fn logit_rows_on_gpu(&self) -> usize {
         (LOGITS_ON_GPU / self.shape.vocab).max(1)
-    }
-
-    /// Floating-point operations of the logits of `rows` states.
-    pub fn logit_flops(&self, rows: usize) -> u64 {
-        2 * (rows * self.shape.vocab * self.shape.hidden) as u64
     }
 }
 
