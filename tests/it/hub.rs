@@ -477,7 +477,7 @@ fn weights_in_other_formats_are_refused() {
     for (file, part) in [
         ("pytorch_model-00001-of-00002.bin", "safe_serialization=True"),
         ("consolidated.00.pth", "safe_serialization=True"),
-        ("model.gguf", "/model.gguf`"),
+        ("model.gguf", "only model.gguf: name a GGUF file itself"),
         ("optimizer.pt", "lacks config.json"),
     ] {
         let folder = tempfile::tempdir().unwrap();
@@ -499,7 +499,7 @@ fn a_gguf_file_of_a_repository_is_a_model() {
     assert_eq!(machine.resolve("o/n:sub/b.gguf").unwrap().revision().unwrap(), format!("{COMMIT} sub/b.gguf"));
     assert_eq!(server.count("README.md"), 0, "nothing else was downloaded");
     assert!(machine.error("o/n:c.gguf").contains("lacks c.gguf"));
-    assert!(machine.error("o/n").contains("name that file, `owner/name:a.Q4_1.gguf`"));
+    assert!(machine.error("o/n").contains("only a.Q4_1.gguf: name a GGUF file itself"));
     let requests = server.count("/");
     machine.resolve(&format!("o/n@{COMMIT}:a.Q4_1.gguf")).unwrap();
     assert_eq!(server.count("/"), requests, "a commit in the cache needs no server");
