@@ -5,7 +5,6 @@
 //! depend on how a device rounds its softmax.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +17,7 @@ use super::decoder::Layer;
 use super::gpu::{GpuAttention, GpuText};
 use super::layers::on_host;
 use super::memory::{BLOCK, HostTables, Keys, LayerCache, ReadStats, Tables};
+use super::parts::{Part, Reading};
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, Rope, rotate_head};
@@ -152,31 +152,14 @@ pub(super) struct LayerTokens<'a> {
     pub first: usize,
 }
 
-/// Tokens of one text among those of a layer, and what they are read into.
-pub(super) struct TextTokens<'a> {
-    /// The first of them.
-    pub first: usize,
-    pub rows: usize,
-    /// Whether the read ends with them.
-    pub ends_read: bool,
-    /// Their ids (rows), and their texts (rows) if the policy asks for these.
-    pub token_ids: &'a [u32],
-    pub token_texts: &'a [Arc<str>],
-    /// None in a layer without one.
-    pub cache: Option<&'a mut LayerCache>,
-    /// (rows): is increased by the attention lost to eviction, summed over heads.
-    pub lost: Option<&'a mut [f32]>,
-    pub scratch: &'a mut Scratch,
-}
-
 impl LayerTokens<'_> {
     /// Reads the tokens of texts, one after the other among these, into their caches, wherever these are. Returns the output of
     /// attention, (rows, heads * head_dim).
     ///
     /// # Errors
     /// Errors of the device, and texts of which some are on a GPU and some on the host.
-    pub fn attend(&self, gpu: Option<&GpuAttention>, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
-        let is_on_gpu = |text: &TextTokens<'_>| {
+    pub fn attend(&self, gpu: Option<&GpuAttention>, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
+        let is_on_gpu = |(text, _): &Reading<'_, '_>| {
             text.cache.as_ref().is_some_and(|cache| matches!(cache.tables, Tables::Gpu(_)))
         };
         match (gpu.filter(|_| texts.iter().any(is_on_gpu)), self.keys_and_values) {
@@ -187,25 +170,28 @@ impl LayerTokens<'_> {
     }
 
     /// Attends to what the queries of another layer attended to.
-    fn attend_to_shared(&self, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+    fn attend_to_shared(&self, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         let (rows, width) = self.queries.dims2()?;
         let mut mixed = vec![0.0; rows * width];
         on_host([self.queries], |[queries]| {
             let tokens = self.projections(queries, (&[], &[]), rows);
             let mut rest = mixed.as_mut_slice();
-            for text in texts {
-                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
+            for (text, scratch) in texts {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.tokens.len() * width);
                 rest = others;
-                let blocks = text.scratch.shared.remove(&self.shape.cache);
+                let blocks = scratch.shared.remove(&self.shape.cache);
                 let blocks = blocks.context("a layer shares the cache of a layer that comes later")?;
                 let mut start = 0;
                 for block in &blocks {
                     let out = &mut own[start * width..][..block.rows * width];
-                    tokens.slice(text.first + start, block.rows).attend_as(block, out, text.scratch);
+                    tokens.slice(text.first + start, block.rows).attend_as(block, out, scratch);
                     start += block.rows;
                 }
-                ensure!(start == text.rows, "a shared cache has keys at other positions than those in the text");
-                text.scratch.shared.insert(self.shape.cache, blocks);
+                ensure!(
+                    start == text.tokens.len(),
+                    "a shared cache has keys at other positions than those in the text"
+                );
+                scratch.shared.insert(self.shape.cache, blocks);
             }
             anyhow::Ok(())
         })??;
@@ -225,26 +211,26 @@ impl LayerTokens<'_> {
         Projections { shape: self.shape, new, angles: self.angles, first: self.first, rows }
     }
 
-    fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
-        let of_gpu = texts.iter_mut().map(|text| {
+    fn attend_on_gpu(&self, gpu: &GpuAttention, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
+        let of_gpu = texts.iter_mut().map(|(text, _)| {
             let Some(LayerCache { entries, tables: Tables::Gpu(cache), log, is_long }) = text.cache.as_deref_mut()
             else {
                 bail!("caches on the host and on a GPU cannot be read together");
             };
             let lost = text.lost.as_deref_mut();
-            let (first, rows, log, is_long) = (text.first, text.rows, log.as_mut(), *is_long);
+            let (first, rows, log, is_long) = (text.first, text.tokens.len(), log.as_mut(), *is_long);
             Ok(GpuText { entries, cache, log, is_long, first, rows, lost })
         });
         gpu.attend(self, of_gpu.collect::<Result<Vec<_>>>()?)
     }
 
-    fn attend_on_host(&self, (keys, values): (&Tensor, &Tensor), texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+    fn attend_on_host(&self, (keys, values): (&Tensor, &Tensor), texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         let (rows, width) = self.queries.dims2()?;
         let mut mixed = vec![0.0; rows * width];
         on_host([self.queries, keys, values], |[queries, keys, values]| {
             let shape = self.shape;
             let wants = |what: fn(&Wanted) -> bool| {
-                texts.iter().filter_map(|text| text.cache.as_ref()).any(|cache| what(&cache.entries.wants()))
+                texts.iter().filter_map(|(text, _)| text.cache.as_ref()).any(|cache| what(&cache.entries.wants()))
             };
             let projected_norms = match wants(|wanted| wanted.projected_norms) {
                 true => self.layer.projected_norms(values, shape.heads, shape.head_dim)?,
@@ -258,13 +244,13 @@ impl LayerTokens<'_> {
             let new = NewEntries { projected_norms: &projected_norms, hidden: &hidden, ..tokens.new };
             let tokens = Projections { new, ..tokens };
             let mut rest = mixed.as_mut_slice();
-            let parts = texts.into_iter().map(|text| {
-                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
+            let parts = texts.iter_mut().map(|(text, scratch)| {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.tokens.len() * width);
                 rest = others;
-                (text, own)
+                (text, &mut **scratch, own)
             });
             let parts: Vec<_> = parts.collect();
-            parts.into_par_iter().try_for_each(|(text, mixed)| tokens.attend(text, mixed))
+            parts.into_par_iter().try_for_each(|(text, scratch, mixed)| tokens.attend(text, scratch, mixed))
         })??;
         Ok(Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?)
     }
@@ -277,13 +263,15 @@ pub(super) fn values_of<'t>(keys: &'t Table, values: &'t Table) -> &'t Table {
 
 impl<'a> Projections<'a> {
     /// Reads the tokens of a text among these into its cache. `out` takes the attention output (rows, heads, head_dim).
-    fn attend(self, text: TextTokens<'_>, out: &mut [f32]) -> Result<()> {
-        let TextTokens { first, rows, ends_read, token_ids, token_texts, cache, mut lost, scratch } = text;
+    fn attend(self, text: &mut Part<'_>, scratch: &mut Scratch, out: &mut [f32]) -> Result<()> {
+        let Part { first, tokens: token_ids, token_texts, ends_read, lost, cache, .. } = text;
         let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = cache else {
             bail!("a cache is on a GPU that is not there")
         };
-        let own = self.slice(first, rows);
-        let own = Projections { new: NewEntries { token_ids, token_texts, ends_read, ..own.new }, ..own };
+        let rows = token_ids.len();
+        let own = self.slice(*first, rows);
+        let own =
+            Projections { new: NewEntries { token_ids, token_texts, ends_read: *ends_read, ..own.new }, ..own };
         let width = self.shape.heads.heads * self.shape.head_dim;
         if self.shape.is_shared {
             scratch.shared.insert(self.shape.cache, Vec::new());
@@ -668,17 +656,19 @@ mod tests {
         for piece in [1, 128, 71, 100] {
             let Memory { layers, scratch, .. } = &mut memory;
             let (mut out, mut of_piece) = (vec![0.0; piece * 32], vec![0.0; piece]);
-            let text = TextTokens {
+            let mut text = Part {
                 first: lost.len(),
-                rows: piece,
-                ends_read: false,
-                token_ids: &[],
+                tokens: &vec![0; piece],
                 token_texts: &[],
-                cache: Some(&mut layers[0]),
+                ends_read: false,
                 lost: Some(&mut of_piece),
-                scratch,
+                caches: Box::new(std::iter::empty()),
+                states: Box::new(std::iter::empty()),
+                cache: Some(&mut layers[0]),
+                next: None,
             };
-            tokens.attend(text, &mut out).unwrap();
+            tokens.attend(&mut text, scratch, &mut out).unwrap();
+            drop(text);
             lost.extend(of_piece);
         }
         // Rows of a block are computed in whole lanes, and one that is no number spoils those it shares lanes with.

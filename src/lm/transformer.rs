@@ -16,7 +16,7 @@ use candle_core::{DType, Tensor};
 use rayon::prelude::*;
 
 use super::altup::{AltUp, AltUpEnds};
-use super::attention::{AttentionShape, LayerTokens, Scratch, TextTokens};
+use super::attention::{AttentionShape, LayerTokens};
 use super::config::{ModelShape, PerLayerInput};
 use super::decoder::{Layer, Projected};
 use super::device::Device;
@@ -24,7 +24,7 @@ use super::gpu::GpuAttention;
 use super::layers::{Linear, Products, Weight, compute_type, in_pieces, on_host, rms_norm};
 use super::loader::Loader;
 use super::memory::{Memory, MemoryPlan};
-use super::parts::{Part, joined};
+use super::parts::{Part, Reading, joined};
 use super::rope::{Angles, Rope};
 use super::second_reading::RepeatRequest;
 use super::text_threads;
@@ -486,12 +486,12 @@ impl LanguageModel {
         };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
-        let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts);
-        let parts = texts.map(|((memory, tokens), token_texts)| {
+        let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts).enumerate();
+        let parts = texts.map(|(first, ((memory, tokens), token_texts))| {
             let Memory { layers, states, scratch, .. } = &mut **memory;
             let (caches, states) = (Box::new(layers.iter_mut()), Box::new(states.iter_mut()));
-            let part = Part { tokens, token_texts, ends_read: true, lost: None, caches, states, next: None };
-            (part, scratch)
+            let (ends_read, lost, cache, next) = (true, None, None, None);
+            (Part { first, tokens, token_texts, ends_read, lost, caches, states, cache, next }, scratch)
         });
         let parts = parts.collect();
         let states = awake(|| self.through_layers(rows, Products::Few, parts))?;
@@ -571,7 +571,7 @@ impl LanguageModel {
         &self,
         rows: Rows<'_>,
         products: Products,
-        mut parts: Vec<(Part<'_>, &mut Scratch)>,
+        mut parts: Vec<Reading<'_, '_>>,
     ) -> Result<Tensor> {
         let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
         if let Some(altup) = &self.altup {
@@ -596,13 +596,8 @@ impl LanguageModel {
             }
             let mixed = match projected {
                 Projected::Delta(rows) => {
-                    let mut out = Vec::new();
-                    let mut first = 0;
-                    for (part, _) in &mut parts {
-                        out.extend(part.read(&rows, first)?);
-                        first += part.tokens.len();
-                    }
-                    Tensor::from_vec(out, (first, ()), &candle_core::Device::Cpu)?
+                    let out = parts.iter_mut().map(|(part, _)| part.read(&rows)).collect::<Result<Vec<_>>>()?;
+                    Tensor::from_vec(out.concat(), (x.dim(0)?, ()), &candle_core::Device::Cpu)?
                 }
                 Projected::Attention { queries, keys_and_values, gates } => {
                     let keys = keys_and_values.as_ref().filter(|_| compute_f64).map(|(keys, _)| keys);
@@ -645,22 +640,13 @@ impl LanguageModel {
     }
 
     /// Attention of the rows of parts of texts in one layer: (rows, heads * head_dim)
-    fn attend(&self, rows: &LayerTokens<'_>, parts: &mut [(Part<'_>, &mut Scratch)]) -> Result<Tensor> {
+    fn attend(&self, rows: &LayerTokens<'_>, parts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         // A layer that shares another's cache leaves it alone.
-        let own = parts.iter_mut().map(|(part, _)| rows.keys_and_values.map(|_| part.cache()).transpose());
-        let mut caches = own.collect::<Result<Vec<_>>>()?;
-        let mut first = 0;
-        let texts = parts.iter_mut().zip(&mut caches).map(|((part, scratch), cache)| {
-            let Part { tokens: token_ids, token_texts, ends_read, lost, .. } = part;
-            let (lost, cache, rows) = (lost.as_deref_mut(), cache.as_deref_mut(), token_ids.len());
-            first += rows;
-            let (first, ends_read) = (first - rows, *ends_read);
-            TextTokens { first, rows, ends_read, token_ids, token_texts, cache, lost, scratch }
-        });
-        let mixed = rows.attend(self.gpu(), texts.collect())?;
-        for ((part, _), cache) in parts.iter().zip(caches) {
-            cache.into_iter().for_each(|cache| part.pass(cache));
+        if rows.keys_and_values.is_some() {
+            parts.iter_mut().try_for_each(|(part, _)| part.take_cache())?;
         }
+        let mixed = rows.attend(self.gpu(), parts)?;
+        parts.iter_mut().for_each(|(part, _)| part.pass_cache());
         Ok(mixed)
     }
 
