@@ -194,7 +194,6 @@ pub struct Experts {
     pub beside_mlp: bool,
     /// Whether a layer has experts: (layers)
     pub layers: Vec<bool>,
-    pub names: ExpertNames,
 }
 
 /// What a router makes of its logits.
@@ -207,28 +206,6 @@ pub enum RouterScores {
     Sigmoid,
     /// A token's state is multiplied by the sigmoid before it goes to an expert (Llama 4).
     InputSigmoid,
-}
-
-/// What a checkpoint calls the parts of experts.
-#[derive(Clone, Copy, Debug)]
-pub struct ExpertNames {
-    /// Inside a layer.
-    pub router: &'static str,
-    pub experts: &'static str,
-    pub shared: &'static str,
-    /// Gate, up, down.
-    pub parts: [&'static str; 3],
-}
-
-impl Default for ExpertNames {
-    fn default() -> ExpertNames {
-        ExpertNames {
-            router: "mlp.gate",
-            experts: "mlp.experts",
-            shared: "mlp.shared_expert",
-            parts: ["gate_proj", "up_proj", "down_proj"],
-        }
-    }
 }
 
 /// The function of the gate.

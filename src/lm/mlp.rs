@@ -124,10 +124,8 @@ impl Mixture {
     /// Takes those of a layer, but for what stands beside them.
     fn take(loader: &mut Loader<'_>, own: &config::Experts) -> Result<Mixture> {
         let (hidden, inner) = (loader.shape.hidden, own.intermediate);
-        let config::ExpertNames { router: of_router, experts, shared: of_shared, parts: [gate, up, down] } =
-            own.names;
-        let router = loader.linear(of_router, (own.count, hidden))?;
-        let part = &mut loader.of(experts);
+        let router = loader.linear("mlp.gate", (own.count, hidden))?;
+        let part = &mut loader.of("mlp.experts");
         let is_fused = part.has("gate_up_proj") || part.has("gate_up_proj.weight");
         let experts = if own.transposed && part.has("gate_up_proj") {
             Gated::take_transposed(part, own)?
@@ -136,25 +134,23 @@ impl Mixture {
                 let both = part.stacked("gate_up_proj", own.count, (2 * inner, hidden))?;
                 both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
             } else {
-                let gate = part.stacked(gate, own.count, (inner, hidden))?;
-                let up = part.stacked(up, own.count, (inner, hidden))?;
+                let gate = part.stacked("gate_proj", own.count, (inner, hidden))?;
+                let up = part.stacked("up_proj", own.count, (inner, hidden))?;
                 gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
             };
-            let down = part.stacked(down, own.count, (hidden, inner))?;
+            let down = part.stacked("down_proj", own.count, (hidden, inner))?;
             both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
         };
         let bias = match own.scores {
             RouterScores::Softmax | RouterScores::InputSigmoid => Vec::new(),
-            RouterScores::Sigmoid => {
-                loader.numbers(&format!("{of_router}.e_score_correction_bias"), &[own.count])?
-            }
+            RouterScores::Sigmoid => loader.numbers("mlp.gate.e_score_correction_bias", &[own.count])?,
         };
         let shared = own.shared.map(|inner| {
-            let part = &mut loader.of(of_shared);
+            let part = &mut loader.of("mlp.shared_expert");
             let sides = [("gate_proj", inner, hidden), ("up_proj", inner, hidden), ("down_proj", hidden, inner)];
             let expert = Gated::of(part.linears(sides.into())?);
             let gate = match own.has_shared_gate {
-                true => Some(loader.linear(&format!("{of_shared}_gate"), (1, hidden))?),
+                true => Some(loader.linear("mlp.shared_expert_gate", (1, hidden))?),
                 false => None,
             };
             anyhow::Ok(Shared { expert, gate })

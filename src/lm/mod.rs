@@ -45,8 +45,7 @@ mod weights;
 pub use candle_core::Tensor;
 pub use chat::{ChatFormat, ChatTemplate};
 pub use config::{
-    Activation, AltUpShape, AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms,
-    ModelShape,
+    Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape,
 };
 pub use device::{
     Device, DeviceChoice, available_memory, card_memory, device_name, is_out_of_memory, machine_name,

@@ -27,6 +27,25 @@ const EXACT_BELOW: u64 = 1 << 30;
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(super) const OUTPUT: &str = "lm_head.weight";
 
+/// What families call parts of experts, and the usual names.
+const USUAL_NAMES: [(&str, &str); 10] = [
+    // Llama 4
+    (".feed_forward.", ".mlp."),
+    // gpt-oss, Llama 4
+    (".mlp.router.", ".mlp.gate."),
+    // DeepSeek
+    (".mlp.shared_experts.", ".mlp.shared_expert."),
+    // Mixtral
+    (".block_sparse_moe.", ".mlp."),
+    (".w1.", ".gate_proj."),
+    (".w2.", ".down_proj."),
+    (".w3.", ".up_proj."),
+    // Gemma 4
+    (".router.proj.", ".mlp.gate."),
+    (".experts.", ".mlp.experts."),
+    (".mlp.mlp.", ".mlp."),
+];
+
 /// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
 /// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
@@ -57,6 +76,8 @@ trait Data: Read + Seek {
 impl<T: Read + Seek> Data for T {}
 
 struct TensorLocation {
+    /// Its name in its file.
+    name: String,
     file: usize,
     start: u64,
     length: usize,
@@ -118,6 +139,7 @@ impl Weights {
         for (name, tensor) in header.tensors() {
             let (start, end) = tensor.data_offsets;
             let location = TensorLocation {
+                name: name.clone(),
                 file: self.files.len(),
                 start: PREFIX + length + start as u64,
                 length: end - start,
@@ -140,6 +162,7 @@ impl Weights {
         self.architecture = Some(architecture);
         for tensor in tensors {
             let location = TensorLocation {
+                name: tensor.in_file,
                 file: self.files.len(),
                 start: tensor.start,
                 length: tensor.length,
@@ -148,19 +171,23 @@ impl Weights {
                 permuted_heads: tensor.permuted_heads,
                 scales: None,
             };
-            if self.tensors.insert(tensor.name.clone(), location).is_some() {
-                bail!("tensor {} is listed twice; convert the model again", self.shown(&tensor.name));
+            if let Some(other) = self.tensors.insert(tensor.name, location) {
+                bail!("tensor {} is listed twice; convert the model again", other.name);
             }
         }
         self.files.push((path.to_path_buf(), data));
         Ok(())
     }
 
-    /// Of a model that reads images or sound too, keeps the language model, under the names that it has alone. Llama 4's MLPs get the usual
-    /// name.
+    /// Gives parts of experts their usual names. Of a model that reads images or sound too, keeps the language model, under the names that
+    /// it has alone.
     fn use_usual_names(&mut self) {
-        let usual =
-            |(name, location): (String, TensorLocation)| (name.replace(".feed_forward.", ".mlp."), location);
+        let usual = |(mut name, location): (String, TensorLocation)| {
+            for (own, usual) in USUAL_NAMES {
+                name = name.replace(own, usual);
+            }
+            (name, location)
+        };
         self.tensors = std::mem::take(&mut self.tensors).into_iter().map(usual).collect();
         const PREFIXES: [&str; 2] = ["model.language_model.", "language_model."];
         let own = |name: &str| PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned);
@@ -240,11 +267,6 @@ impl Weights {
         self.architecture.is_some()
     }
 
-    /// A tensor's name in its file.
-    fn shown(&self, name: &str) -> String {
-        self.architecture.map_or_else(|| name.to_owned(), |architecture| architecture.name_in_file(name))
-    }
-
     /// Numbers in all tensors.
     pub fn parameters(&self) -> u64 {
         self.tensors.values().map(|location| location.shape.iter().product::<usize>() as u64).sum()
@@ -266,11 +288,11 @@ impl Weights {
     /// # Errors
     /// Another first side.
     pub fn unstack(&mut self, name: &str, count: usize, of: impl Fn(usize) -> String) -> Result<()> {
-        let shown = self.shown(name);
         let Some(stack) = self.tensors.remove(name) else { return Ok(()) };
         ensure!(
             stack.shape.first() == Some(&count),
-            "tensor {shown} has shape {:?}, and the model has {count} of its parts; they belong to different models",
+            "tensor {} has shape {:?}, and the model has {count} of its parts; they belong to different models",
+            stack.name,
             stack.shape
         );
         self.tensors.extend((0..count).map(|index| (of(index), stack.part(index, count))));
@@ -343,11 +365,10 @@ impl Weights {
         shape: &[usize],
         convert: impl FnOnce(Vec<u8>, Stored) -> Result<R>,
     ) -> Result<R> {
-        let shown = self.shown(name);
         let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
             let end = "the checkpoint is incomplete or of another architecture";
-            format!("tensor {shown} is missing from {}; {end}", files.join(", "))
+            format!("tensor {name} is missing from {}; {end}", files.join(", "))
         })?;
         let path = self.files[location.file].0.clone();
         let (description, end) = match self.is_gguf() {
@@ -369,7 +390,7 @@ impl Weights {
             let bytes = bytes_in_order(bytes, shape[0], location.permuted_heads)?;
             convert(bytes, location.stored)
         };
-        read().with_context(|| format!("tensor {shown} in {} cannot be used", path.display()))
+        read().with_context(|| format!("tensor {} in {} cannot be used", location.name, path.display()))
     }
 
     /// Forgets the tensors of some layers.
@@ -382,14 +403,15 @@ impl Weights {
     pub fn finish(self) -> Result<()> {
         // Buffers, and layers that predict several tokens at once, which transformers does not load either.
         let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.");
-        let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();
+        let left = self.tensors.values().map(|location| location.name.as_str());
+        let left: Vec<&str> = left.filter(|name| !buffer(name)).collect();
         ensure!(
             left.is_empty(),
             "the checkpoint holds {} tensors that its {} gives no place to ({}{}); \
              it is of another architecture and would be computed wrongly",
             left.len(),
             if self.is_gguf() { "metadata" } else { "config.json" },
-            left.iter().take(3).map(|name| self.shown(name)).collect::<Vec<_>>().join(", "),
+            left[..left.len().min(3)].join(", "),
             if left.len() > 3 { ", ..." } else { "" }
         );
         Ok(())
@@ -401,6 +423,7 @@ impl TensorLocation {
     fn part(&self, index: usize, parts: usize) -> TensorLocation {
         let length = self.length / parts;
         TensorLocation {
+            name: self.name.clone(),
             start: self.start + (index * length) as u64,
             length,
             shape: self.shape[1..].to_vec(),
@@ -518,6 +541,7 @@ mod tests {
     fn quantised_weights_are_exact_in_f32_unless_that_is_too_large() {
         let of_size = |stored: GgmlDType, parameters: u64| {
             let location = TensorLocation {
+                name: "output.weight".to_owned(),
                 file: 0,
                 start: 0,
                 length: 1,

@@ -59,32 +59,14 @@ impl Architecture {
     /// `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`. Unknown names stay as they are, and nobody takes
     /// them.
     pub fn name_in_checkpoint(&self, name: &str) -> String {
-        self.renamed(name, ["blk.", "model.layers."], |(file, checkpoint)| (file, checkpoint))
-    }
-
-    /// What [`name_in_checkpoint`](Self::name_in_checkpoint) was given.
-    pub fn name_in_file(&self, name: &str) -> String {
-        self.renamed(name, ["model.layers.", "blk."], |(file, checkpoint)| (checkpoint, file))
-    }
-
-    fn renamed<'a>(
-        &'a self,
-        name: &str,
-        [from, to]: [&str; 2],
-        direction: fn((&'a String, &'a String)) -> (&'a String, &'a String),
-    ) -> String {
-        let groups = self.names.iter().map(String::as_str).chain(["usual"]);
-        let mut in_layer = groups.flat_map(|group| &KNOWN.names[group]).map(direction);
-        let mut whole = KNOWN.names["whole"].iter().map(direction);
-        let mut renamed = || {
-            if let Some((_, other)) = whole.find(|(known, _)| *known == name) {
-                return Some(other.clone());
-            }
-            let (layer, rest) = name.strip_prefix(from)?.split_once('.')?;
-            let rest = in_layer.find_map(|(known, part)| replaced(rest, known, part))?;
-            Some(format!("{to}{layer}.{rest}"))
+        let in_layer = || {
+            let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+            let groups = self.names.iter().map(String::as_str).chain(["usual"]);
+            let mut names = groups.flat_map(|group| &KNOWN.names[group]);
+            let part = names.find_map(|(known, part)| replaced(rest, known, part))?;
+            Some(format!("model.layers.{layer}.{part}"))
         };
-        renamed().unwrap_or_else(|| name.to_owned())
+        KNOWN.names["whole"].get(name).cloned().or_else(in_layer).unwrap_or_else(|| name.to_owned())
     }
 
     /// Keys of a config.json beside the usual ones, among them `model_type`.
