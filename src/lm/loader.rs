@@ -48,6 +48,11 @@ impl<'a> Loader<'a> {
         self.weights.permute(&self.name(name), heads);
     }
 
+    /// As [`Weights::transpose`].
+    pub fn transpose(&mut self, name: &str, by_turns: bool) {
+        self.weights.transpose(&self.name(name), by_turns);
+    }
+
     /// As [`Weights::unstack`].
     pub fn unstack(&mut self, name: &str, count: usize, of: impl Fn(usize) -> String) -> Result<()> {
         let part = &self.part;

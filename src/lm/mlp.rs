@@ -126,21 +126,22 @@ impl Mixture {
         let (hidden, inner) = (loader.shape.hidden, own.intermediate);
         let router = loader.linear("mlp.gate", (own.count, hidden))?;
         let part = &mut loader.of("mlp.experts");
+        if own.transposed {
+            part.transpose("gate_up_proj", own.by_turns);
+            part.transpose("down_proj", false);
+        }
         let is_fused = part.has("gate_up_proj") || part.has("gate_up_proj.weight");
-        let experts = if own.transposed && part.has("gate_up_proj") {
-            Gated::take_transposed(part, own)?
+        let both = if is_fused {
+            let both = part.stacked("gate_up_proj", own.count, (2 * inner, hidden))?;
+            both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
         } else {
-            let both = if is_fused {
-                let both = part.stacked("gate_up_proj", own.count, (2 * inner, hidden))?;
-                both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
-            } else {
-                let gate = part.stacked("gate_proj", own.count, (inner, hidden))?;
-                let up = part.stacked("up_proj", own.count, (inner, hidden))?;
-                gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
-            };
-            let down = part.stacked("down_proj", own.count, (hidden, inner))?;
-            both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
+            let gate = part.stacked("gate_proj", own.count, (inner, hidden))?;
+            let up = part.stacked("up_proj", own.count, (inner, hidden))?;
+            gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
         };
+        let down = part.stacked("down_proj", own.count, (hidden, inner))?;
+        let experts =
+            both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect();
         let bias = match own.scores {
             RouterScores::Softmax | RouterScores::InputSigmoid => Vec::new(),
             RouterScores::Sigmoid => loader.numbers("mlp.gate.e_score_correction_bias", &[own.count])?,
@@ -218,44 +219,6 @@ impl Gated {
         // The quantile of the normal distribution.
         let cutoff = (sparsity > 0.0).then(|| 2_f64.sqrt() * erf_inv(2.0 * sparsity - 1.0));
         Ok(Gated { cutoff, ..Gated::of(matrices) })
-    }
-
-    /// Takes all experts of a layer from tensors that are transposed: `gate_up_proj` (count, hidden, 2 inner), where columns of gate and up
-    /// take turns or those of gate come first, `down_proj` (count, inner, hidden), and their biases, if there are any.
-    fn take_transposed(loader: &mut Loader<'_>, own: &config::Experts) -> Result<Vec<Gated>> {
-        let (count, inner, hidden) = (own.count, own.intermediate, loader.shape.hidden);
-        let is_biased = loader.has("down_proj_bias");
-        for part in ["gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"] {
-            loader.unstack(part, count, |index| format!("{index}.{part}"))?;
-        }
-        // Rows of gate and up beside each other: (inner, 2, ..)
-        let by_turns = |rows: Tensor| -> Result<Tensor> {
-            let rest = rows.dims()[1..].to_vec();
-            Ok(match own.by_turns {
-                true => rows.reshape([vec![inner, 2], rest].concat())?,
-                false => rows.reshape([vec![2, inner], rest].concat())?.transpose(0, 1)?,
-            })
-        };
-        let mut expert = |index: usize| {
-            let loader = &mut loader.of(&index.to_string());
-            let mut take = |part: &str, sides: &[usize]| loader.tensor(part, sides, loader.dtype);
-            let both = by_turns(take("gate_up_proj", &[hidden, 2 * inner])?.t()?.contiguous()?)?;
-            let down = take("down_proj", &[inner, hidden])?.t()?;
-            let biases = match is_biased {
-                true => {
-                    Some((by_turns(take("gate_up_proj_bias", &[2 * inner])?)?, take("down_proj_bias", &[hidden])?))
-                }
-                false => None,
-            };
-            let mut turn = |turn: usize| {
-                let of = |both: &Tensor| both.narrow(1, turn, 1)?.squeeze(1)?.contiguous();
-                let bias = biases.as_ref().map(|(both, _)| of(both)).transpose()?;
-                loader.linear_of(&of(&both)?, bias.as_ref())
-            };
-            let (gate, up) = (turn(0)?, turn(1)?);
-            Ok(Gated::of(vec![gate, up, loader.linear_of(&down, biases.as_ref().map(|(_, down)| down))?]))
-        };
-        (0..count).map(&mut expert).collect()
     }
 
     fn forward(&self, x: &Tensor, activation: Activation, products: Products) -> Result<Tensor> {

@@ -15,10 +15,8 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Architecture, Blocks, Gguf, StoredType};
-use super::integers::Width;
 use super::layers::Weight;
 use super::matrix::Matrix;
-use super::transformer::Arithmetic;
 
 /// Quantised models of fewer parameters are exact; others are rounded to half precision.
 const EXACT_BELOW: u64 = 1 << 30;
@@ -83,6 +81,8 @@ struct TensorLocation {
     length: usize,
     stored: Stored,
     shape: Vec<usize>,
+    /// Whether its matrices are stored with their columns as rows.
+    is_transposed: bool,
     /// Heads whose rows are in another order ([`bytes_in_order`]).
     permuted_heads: Option<usize>,
     /// The scales of its blocks, if they are a tensor of their own.
@@ -92,8 +92,9 @@ struct TensorLocation {
 /// How a tensor is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
-    Safetensors(Dtype),
-    Gguf(StoredType),
+    Known(StoredType),
+    /// A type of safetensors that is not read.
+    Other(Dtype),
 }
 
 impl Weights {
@@ -143,8 +144,9 @@ impl Weights {
                 file: self.files.len(),
                 start: PREFIX + length + start as u64,
                 length: end - start,
-                stored: Stored::Safetensors(tensor.dtype),
+                stored: Stored::of(tensor.dtype),
                 shape: tensor.shape.clone(),
+                is_transposed: false,
                 permuted_heads: None,
                 scales: None,
             };
@@ -166,8 +168,9 @@ impl Weights {
                 file: self.files.len(),
                 start: tensor.start,
                 length: tensor.length,
-                stored: Stored::Gguf(tensor.stored),
+                stored: Stored::Known(tensor.stored),
                 shape: tensor.shape,
+                is_transposed: false,
                 permuted_heads: tensor.permuted_heads,
                 scales: None,
             };
@@ -210,7 +213,7 @@ impl Weights {
     /// Makes one tensor `name.weight` (.., rows, columns) of the two that gpt-oss stores in MXFP4, `name_blocks` (.., rows, columns / 32, 16)
     /// and `name_scales` (.., rows, columns / 32), and calls its bias as usual. In `gate_up_proj` the rows of gate and up take turns.
     fn join_scales(&mut self) -> Result<()> {
-        const BYTES: Stored = Stored::Safetensors(Dtype::U8);
+        const BYTES: Stored = Stored::Other(Dtype::U8);
         let names = self.tensors.keys().filter_map(|name| name.strip_suffix("_blocks").map(str::to_owned));
         for name in names.collect::<Vec<_>>() {
             let parts = ["blocks", "scales"].map(|part| self.tensors.remove(&format!("{name}_{part}")));
@@ -231,36 +234,41 @@ impl Weights {
             );
             *shape.last_mut().expect("it is not empty") *= StoredType::Mxfp4.block_size();
             let permuted_heads = name.ends_with("gate_up_proj").then_some(1);
-            if let Some(bias) = self.tensors.remove(&format!("{name}_bias")) {
-                self.tensors.insert(format!("{name}.bias"), TensorLocation { permuted_heads, ..bias });
-            }
-            let (stored, scales) = (Stored::Gguf(StoredType::Mxfp4), Some(Box::new(scales)));
+            self.rename_bias(&name, permuted_heads);
+            let (stored, scales) = (Stored::Known(StoredType::Mxfp4), Some(Box::new(scales)));
             let joined = TensorLocation { stored, shape, permuted_heads, scales, ..blocks };
             self.tensors.insert(format!("{name}.weight"), joined);
         }
         Ok(())
     }
 
+    /// Calls a bias as usual, whose rows may be in another order.
+    fn rename_bias(&mut self, name: &str, permuted_heads: Option<usize>) {
+        if let Some(bias) = self.tensors.remove(&format!("{name}_bias")) {
+            self.tensors.insert(format!("{name}.bias"), TensorLocation { permuted_heads, ..bias });
+        }
+    }
+
     /// The type of most bytes as stored, by its name, and the type that all weights are rounded to unless another is asked
     /// for: that of most bytes again, but not of MXFP4, which stays as it is. What a GGUF file stores is exact in f32, which only a large model
     /// is too large for.
     pub fn dtype(&self) -> Result<(String, DType)> {
-        let mut bytes: BTreeMap<String, (usize, Stored)> = BTreeMap::new();
+        let mut bytes: BTreeMap<String, (usize, StoredType)> = BTreeMap::new();
         for (name, location) in &self.tensors {
-            match location.stored.float_type().with_context(|| format!("tensor {name} cannot be used")) {
-                Ok(_) => bytes.entry(location.stored.name()).or_insert((0, location.stored)).0 += location.length,
+            match location.stored.known().with_context(|| format!("tensor {name} cannot be used")) {
+                Ok(stored) => bytes.entry(stored.name()).or_insert((0, stored)).0 += location.length,
                 Err(error) if name.ends_with(".weight") => return Err(error),
                 Err(_) => {}
             }
         }
-        let most = |of: &dyn Fn(Stored) -> bool| {
+        let most = |of: &dyn Fn(StoredType) -> bool| {
             bytes.iter().filter(|(_, (_, stored))| of(*stored)).max_by_key(|(_, (bytes, _))| *bytes)
         };
         let (name, _) = most(&|_| true).context("the checkpoint holds no f32, f16 or bf16 tensor")?;
-        let rounded = most(&|stored| stored != Stored::Gguf(StoredType::Mxfp4));
-        let dtype = rounded.map_or(Ok(DType::BF16), |(_, (_, stored))| stored.float_type())?;
+        let rounded = most(&|stored| stored != StoredType::Mxfp4);
+        let dtype = rounded.map_or(DType::BF16, |(_, (_, stored))| float_type(*stored));
         let is_exact = self.is_gguf() && self.parameters() < EXACT_BELOW;
-        Ok((name.clone(), if is_exact { DType::F32 } else { dtype }))
+        Ok((name.to_lowercase(), if is_exact { DType::F32 } else { dtype }))
     }
 
     pub fn is_gguf(&self) -> bool {
@@ -281,6 +289,17 @@ impl Weights {
         if let Some(location) = self.tensors.get_mut(name) {
             location.permuted_heads = Some(heads);
         }
+    }
+
+    /// Says of matrices, if there are any of that name, that they are transposed, perhaps with rows of two parts by turns, and calls their
+    /// biases as usual.
+    pub fn transpose(&mut self, name: &str, by_turns: bool) {
+        let Some(location) = self.tensors.get_mut(name).filter(|_| self.architecture.is_none()) else { return };
+        let [.., rows, columns] = &mut location.shape[..] else { return };
+        std::mem::swap(rows, columns);
+        location.is_transposed = true;
+        location.permuted_heads = by_turns.then_some(1);
+        self.rename_bias(name, by_turns.then_some(1));
     }
 
     /// Makes of a tensor, if there is one of that name, as many as its first side has, with names of their own.
@@ -320,42 +339,23 @@ impl Weights {
                     tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?.to_device(device)?,
                 ));
             }
-            Ok(Weight::Host(Arc::new(match stored {
-                Stored::Gguf(stored) if stays(stored, dtype) => {
-                    Matrix::of_blocks((out, input), Blocks::new(stored, bytes).expect("`stays` says so"))
-                }
-                _ => Matrix::new(&tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?)?,
+            Ok(Weight::Host(Arc::new(match stays(stored, dtype) {
+                true => Matrix::of_blocks((out, input), Blocks::new(stored, bytes).expect("`stays` says so")),
+                false => Matrix::new(&tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?)?,
             })))
         })
     }
 
-    /// Bytes that the weights take in memory, rounded to `dtype`; for products in integers at most.
-    pub fn held_bytes(&self, dtype: DType, device: &Device, arithmetic: Arithmetic) -> u64 {
-        let numbers = |location: &TensorLocation| location.shape.iter().product::<usize>();
-        let stays = |stored| device.is_cpu() && stays(stored, dtype);
-        let stored = |location: &TensorLocation| match location.stored {
-            Stored::Gguf(stored) if stays(stored) => {
+    /// About the bytes that the weights take in memory, rounded to `dtype`. Those of products in integers take no more than 16 bits and a
+    /// scale.
+    pub fn held_bytes(&self, dtype: DType, device: &Device) -> u64 {
+        let held = |location: &TensorLocation| match location.stored {
+            Stored::Known(stored) if device.is_cpu() && stays(stored, dtype) => {
                 location.length + location.scales.as_ref().map_or(0, |scales| scales.length)
             }
-            _ => numbers(location) * dtype.size_in_bytes(),
+            _ => location.shape.iter().product::<usize>() * dtype.size_in_bytes(),
         };
-        let in_integers = |location: &TensorLocation| {
-            let width = match location.stored {
-                Stored::Gguf(stored) if stays(stored) => Blocks::width_of(stored),
-                _ => Some(Width::Sixteen),
-            };
-            width.map_or(0, |width| width.most_bytes(numbers(location)))
-        };
-        let held = |(name, location): (&String, &TensorLocation)| {
-            let is_matrix = location.shape.len() >= 2;
-            match (arithmetic, name.as_str()) {
-                // Looked up as it is stored, and multiplied with if there is no other output matrix.
-                (Arithmetic::Fast, EMBEDDING) if !self.has(OUTPUT) => stored(location) + in_integers(location),
-                (Arithmetic::Fast, name) if is_matrix && name != EMBEDDING => in_integers(location),
-                _ => stored(location),
-            }
-        };
-        self.tensors.iter().map(|tensor| held(tensor) as u64).sum()
+        self.tensors.values().map(|location| held(location) as u64).sum()
     }
 
     /// Takes the bytes of a tensor and what they become.
@@ -363,7 +363,7 @@ impl Weights {
         &mut self,
         name: &str,
         shape: &[usize],
-        convert: impl FnOnce(Vec<u8>, Stored) -> Result<R>,
+        convert: impl FnOnce(Vec<u8>, StoredType) -> Result<R>,
     ) -> Result<R> {
         let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
@@ -387,8 +387,11 @@ impl Weights {
             if let Some(scales) = &location.scales {
                 bytes = with_scales(&bytes, &of(scales)?);
             }
+            if location.is_transposed {
+                bytes = transposed(&bytes, shape[1], shape[0]);
+            }
             let bytes = bytes_in_order(bytes, shape[0], location.permuted_heads)?;
-            convert(bytes, location.stored)
+            convert(bytes, location.stored.known()?)
         };
         read().with_context(|| format!("tensor {} in {} cannot be used", location.name, path.display()))
     }
@@ -451,20 +454,29 @@ fn with_scales(blocks: &[u8], scales: &[u8]) -> Vec<u8> {
 }
 
 /// What some bytes of a file say.
-fn tensor(bytes: Vec<u8>, stored: Stored, shape: &[usize]) -> Result<Tensor> {
+fn tensor(bytes: Vec<u8>, stored: StoredType, shape: &[usize]) -> Result<Tensor> {
     Ok(match stored {
-        Stored::Safetensors(_) => Tensor::from_raw_buffer(&bytes, stored.float_type()?, shape, &Device::Cpu)?,
-        Stored::Gguf(StoredType::Mxfp4) => {
+        StoredType::Ggml(GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) => {
+            Tensor::from_raw_buffer(&bytes, float_type(stored), shape, &Device::Cpu)?
+        }
+        StoredType::Mxfp4 => {
             let numbers = shape.iter().product();
             let mut floats = vec![0.0; numbers];
             Blocks::new(StoredType::Mxfp4, bytes).expect("MXFP4 is unpacked").floats(0..numbers, &mut floats);
             Tensor::from_vec(floats, shape, &Device::Cpu)?
         }
-        Stored::Gguf(StoredType::Ggml(dtype)) => {
+        StoredType::Ggml(dtype) => {
             let blocks = QStorage::from_data(bytes.into(), &Device::Cpu, dtype)?;
             QTensor::new(blocks, shape)?.dequantize(&Device::Cpu)?
         }
     })
+}
+
+/// The transpose of a matrix (rows, columns).
+fn transposed(bytes: &[u8], rows: usize, columns: usize) -> Vec<u8> {
+    let size = bytes.len() / (rows * columns);
+    let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
+    places.flat_map(|place| &bytes[place * size..(place + 1) * size]).copied().collect()
 }
 
 /// Undoes the order of llama.cpp's converter: of each head it takes the rows of the rotary pairs by turns, and not first all
@@ -490,24 +502,31 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 }
 
 impl Stored {
-    /// The type that a tensor takes in memory with as few bytes as keep about what it stores.
-    fn float_type(&self) -> Result<DType> {
-        Ok(match self {
-            Stored::Safetensors(Dtype::F16) | Stored::Gguf(StoredType::Ggml(GgmlDType::F16)) => DType::F16,
-            Stored::Safetensors(Dtype::F32) | Stored::Gguf(StoredType::Ggml(GgmlDType::F32)) => DType::F32,
-            Stored::Safetensors(Dtype::BF16) | Stored::Gguf(..) => DType::BF16,
-            Stored::Safetensors(other) => {
-                bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
-            }
-        })
+    fn of(dtype: Dtype) -> Stored {
+        match dtype {
+            Dtype::F32 => Stored::Known(StoredType::Ggml(GgmlDType::F32)),
+            Dtype::F16 => Stored::Known(StoredType::Ggml(GgmlDType::F16)),
+            Dtype::BF16 => Stored::Known(StoredType::Ggml(GgmlDType::BF16)),
+            other => Stored::Other(other),
+        }
     }
 
-    /// `bf16`, `q4_1`, `q6_k`.
-    fn name(&self) -> String {
+    fn known(self) -> Result<StoredType> {
         match self {
-            Stored::Safetensors(dtype) => format!("{dtype:?}").to_lowercase(),
-            Stored::Gguf(stored) => stored.name().to_lowercase(),
+            Stored::Known(stored) => Ok(stored),
+            Stored::Other(other) => {
+                bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
+            }
         }
+    }
+}
+
+/// The type that a tensor takes in memory with as few bytes as keep about what it stores.
+fn float_type(stored: StoredType) -> DType {
+    match stored {
+        StoredType::Ggml(GgmlDType::F16) => DType::F16,
+        StoredType::Ggml(GgmlDType::F32) => DType::F32,
+        _ => DType::BF16,
     }
 }
 
@@ -545,8 +564,9 @@ mod tests {
                 file: 0,
                 start: 0,
                 length: 1,
-                stored: Stored::Gguf(StoredType::Ggml(stored)),
+                stored: Stored::Known(StoredType::Ggml(stored)),
                 shape: vec![parameters as usize],
+                is_transposed: false,
                 permuted_heads: None,
                 scales: None,
             };
