@@ -410,15 +410,11 @@ impl Memory {
             let LayerCache { entries, tables, log, is_long } = layer;
             let vectors = match tables {
                 Tables::Host(HostTables { keys, values, .. }) => {
-                    let keys = match keys {
-                        Keys::Absolute(keys) => CachedKeys::Absolute(keys),
-                        Keys::Rerotated(keys) => CachedKeys::Rerotated(keys),
+                    let (keys, values) = match keys {
+                        Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
+                        Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), &*values),
                     };
                     let frequencies = shape.rope.frequencies(*is_long);
-                    let values = match keys {
-                        CachedKeys::Absolute(keys) => values_of(keys, values),
-                        CachedKeys::Rerotated(_) => values,
-                    };
                     Some(BlockVectors { shape, keys, values, queries: &[], frequencies })
                 }
                 Tables::Gpu(_) => None,

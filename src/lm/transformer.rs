@@ -4,7 +4,6 @@
 //! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
 //! is a reference in the tests.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,7 +12,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Tensor};
-use rayon::prelude::*;
 
 use super::altup::{AltUp, AltUpEnds};
 use super::attention::{AttentionShape, LayerTokens};
@@ -21,7 +19,7 @@ use super::config::{ModelShape, PerLayerInput};
 use super::decoder::{Layer, Projected};
 use super::device::Device;
 use super::gpu::GpuAttention;
-use super::layers::{Linear, Products, Weight, compute_type, in_pieces, on_host, rms_norm};
+use super::layers::{Linear, Products, Weight, compute_type, in_pieces, rms_norm};
 use super::loader::Loader;
 use super::memory::{Memory, MemoryPlan};
 use super::parts::{Part, Reading, joined};
@@ -37,11 +35,6 @@ use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 pub const SEGMENT: usize = 512;
 /// The same on a GPU, which is waited for after each.
 pub const SEGMENT_ON_GPU: usize = 4096;
-/// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
-const LOGIT_ROWS: usize = 512;
-const LOGIT_COLUMNS: usize = 512;
-/// Logits in memory at once, of a GPU, which computes whole rows (64 MiB).
-const LOGITS_ON_GPU: usize = 1 << 24;
 
 /// A causal language model as a recurrent network.
 pub struct LanguageModel {
@@ -55,7 +48,7 @@ pub struct LanguageModel {
     layers: Vec<Layer>,
     /// (hidden)
     norm: Tensor,
-    head: Linear,
+    pub(super) head: Linear,
     device: Device,
     /// What most weights are stored as.
     stored: String,
@@ -540,7 +533,7 @@ impl LanguageModel {
     }
 
     /// Logits over the vocabulary, limited as the model does.
-    fn capped(&self, logits: Tensor) -> Result<Tensor> {
+    pub(super) fn capped(&self, logits: Tensor) -> Result<Tensor> {
         Ok(match self.shape.logit_softcap {
             Some(cap) => ((logits / f64::from(cap))?.tanh()? * f64::from(cap))?,
             None => logits,
@@ -649,54 +642,6 @@ impl LanguageModel {
         parts.iter_mut().for_each(|(part, _)| part.pass_cache());
         Ok(mixed)
     }
-
-    /// Visits the logits of all rows of each of `states`, in f32, some rows and some columns at a time: they are never all
-    /// in memory. `start(rows)` makes what is known of some rows, and `visit(known, first column, logits)` adds some columns
-    /// of them. Returns what is known in the end, in the order of the rows.
-    ///
-    /// # Errors
-    /// Errors of the device.
-    pub(super) fn visit_logits<const N: usize, K: Send>(
-        &self,
-        states: [&Tensor; N],
-        start: impl Fn(Range<usize>) -> K + Sync,
-        visit: impl Fn(&mut K, usize, [&[f32]; N]) + Sync,
-    ) -> Result<Vec<K>> {
-        let (rows, _) = states[0].dims2()?;
-        let vocab = self.shape.vocab;
-        let is_cpu = self.device.products.is_cpu();
-        let most =
-            if is_cpu { rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS) } else { self.logit_rows_on_gpu() };
-        let starts: Vec<usize> = (0..rows).step_by(most).collect();
-        let threads = (self.threads() / starts.len().max(1)).max(1);
-        let block = |first: usize| -> Result<K> {
-            let rows = first..rows.min(first + most);
-            let part = |states: &&Tensor| states.narrow(0, first, rows.len());
-            let states = states.iter().map(part).collect::<candle_core::Result<Vec<_>>>()?;
-            let mut known = start(rows.clone());
-            if !is_cpu {
-                let logits = states.iter().map(|states| self.f32_logits(states, Products::Many { threads }));
-                let logits = logits.collect::<Result<Vec<_>>>()?; // (rows, vocab) each
-                on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, 0, logits))?;
-                return Ok(known);
-            }
-            let products =
-                states.iter().map(|states| self.head.weight.products(states)).collect::<Result<Vec<_>>>()?;
-            for column in (0..vocab).step_by(LOGIT_COLUMNS) {
-                let part = column..vocab.min(column + LOGIT_COLUMNS);
-                let logits = products.iter().map(|product| self.capped(product(part.clone(), threads)?));
-                let logits = logits.collect::<Result<Vec<_>>>()?; // (rows, columns) each
-                on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, column, logits))?;
-            }
-            Ok(known)
-        };
-        if is_cpu { starts.into_par_iter().map(block).collect() } else { starts.into_iter().map(block).collect() }
-    }
-
-    /// Rows of which a GPU has the logits at the same time.
-    pub(super) fn logit_rows_on_gpu(&self) -> usize {
-        (LOGITS_ON_GPU / self.shape.vocab).max(1)
-    }
 }
 
 /// How long a thread stays awake without work. It must not stay for ever: it may have begun to do so while it waited for a piece
@@ -761,6 +706,8 @@ fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::*;
 
     #[test]
