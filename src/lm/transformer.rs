@@ -54,7 +54,6 @@ pub struct LanguageModel {
     stored: String,
     /// What they are rounded to.
     dtype: DType,
-    arithmetic: Arithmetic,
     weight_bytes: usize,
     stop: Arc<AtomicBool>,
     tokenizer: Option<Arc<Tokenizer>>,
@@ -169,8 +168,13 @@ impl LanguageModel {
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
-        let own_device = device.clone();
+        let (own_device, is_fast) = (device.clone(), device.arithmetic == Arithmetic::Fast);
         let device = &device.products;
+        ensure!(
+            !is_fast || device.is_cpu(),
+            "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
+             hint: leave `arithmetic` out, or choose `--device cpu`"
+        );
         let (stored, own) = weights.dtype()?;
         let dtype = dtype.dtype().unwrap_or(own);
         let ModelShape { hidden, vocab, .. } = shape;
@@ -191,13 +195,13 @@ impl LanguageModel {
         };
 
         weights.held = embedding.bytes() + if shape.tied { 0 } else { head.bytes() };
-        let mut loader = Loader::new(&mut weights, &shape, dtype, device);
+        let mut loader = Loader::new(&mut weights, &shape, dtype, &own_device);
         let per_layer = shape.per_layer_input.map(|PerLayerInput { dims, vocab }| {
             let width = shape.layers * dims;
             anyhow::Ok(PerLayerInputs {
                 norm: loader.norm("per_layer_projection_norm", dims)?,
                 embedding: loader.matrix("embed_tokens_per_layer", (vocab, width))?,
-                projection: loader.linear("per_layer_model_projection", (width, hidden))?,
+                projection: loader.product("per_layer_model_projection", (width, hidden))?,
             })
         });
         let per_layer = per_layer.transpose()?;
@@ -206,6 +210,16 @@ impl LanguageModel {
             .map(|index| Layer::take(&mut loader.of(&format!("layers.{index}")), index))
             .collect::<Result<Vec<_>>>()?;
         let norm = loader.norm("norm", hidden)?;
+        let mut head = Linear { weight: head, bias: None };
+        let stored_head = head.bytes();
+        weights.has_integers |= is_fast && head.use_integers();
+        // A matrix that is the embedding too is held as it is stored besides.
+        weights.held = if shape.tied { weights.held } else { weights.held - stored_head + head.bytes() };
+        ensure!(
+            !is_fast || weights.has_integers,
+            "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
+             hint: leave `arithmetic` out, or round them with `dtype: bf16`"
+        );
         weights.leave_out_layers(shape.layers..shape.layers.saturating_add(shape.prediction_layers));
         let weight_bytes = weights.held;
         weights.finish()?;
@@ -216,11 +230,10 @@ impl LanguageModel {
             altup,
             layers,
             norm,
-            head: Linear { weight: head, bias: None },
+            head,
             device: own_device,
             stored,
             dtype,
-            arithmetic: Arithmetic::F32,
             weight_bytes,
             stop: Arc::default(),
             tokenizer: None,
@@ -233,41 +246,6 @@ impl LanguageModel {
     #[must_use]
     pub fn with_tokenizer(self, tokenizer: Option<Arc<Tokenizer>>) -> LanguageModel {
         LanguageModel { tokenizer, ..self }
-    }
-
-    /// The same model with another arithmetic of products.
-    ///
-    /// # Errors
-    /// `fast` on a GPU, and where no weight is stored in a way that integers keep.
-    pub fn with_arithmetic(mut self, arithmetic: Arithmetic) -> Result<LanguageModel> {
-        if arithmetic == Arithmetic::F32 {
-            return Ok(self);
-        }
-        ensure!(
-            self.device.products.is_cpu(),
-            "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
-             hint: leave `arithmetic` out, or choose `--device cpu`"
-        );
-        let mut is_used = false;
-        let mut held = self.weight_bytes;
-        let of_layers = self.layers.iter_mut().flat_map(Layer::linears);
-        let of_inputs = self.per_layer.iter_mut().map(|own| &mut own.projection);
-        for linear in of_layers.chain(of_inputs) {
-            held -= linear.bytes();
-            is_used |= linear.use_integers();
-            held += linear.bytes();
-        }
-        let stored = self.head.bytes();
-        is_used |= self.head.use_integers();
-        if !self.shape.tied {
-            held = held - stored + self.head.bytes();
-        }
-        ensure!(
-            is_used,
-            "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
-             hint: leave `arithmetic` out, or round them with `dtype: bf16`"
-        );
-        Ok(LanguageModel { arithmetic, weight_bytes: held, ..self })
     }
 
     /// The same model, asked in other words to repeat prompts.
@@ -422,7 +400,7 @@ impl LanguageModel {
     /// The type of products with weights.
     pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
         // Norms of keys that come from products in integers are no more exact in f64.
-        compute_type(&self.device.products, self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
+        compute_type(&self.device.products, self.dtype, compute_f64 && self.device.arithmetic == Arithmetic::F32)
     }
 
     /// The tokens' embeddings: (rows, hidden)

@@ -59,6 +59,8 @@ pub(super) struct Weights {
     architecture: Option<&'static Architecture>,
     /// Bytes in memory of what was taken of a model.
     pub held: usize,
+    /// Whether any of it is multiplied in integers.
+    pub has_integers: bool,
 }
 
 /// The bytes of a file, on disk or in memory.
@@ -574,7 +576,7 @@ mod tests {
             let data: Box<dyn Data> = Box::new(Cursor::new(Vec::new()));
             let architecture = Architecture::named("llama").ok();
             let files = vec![("m.gguf".into(), data)];
-            Weights { files, tensors, architecture, held: 0 }.dtype().unwrap()
+            Weights { files, tensors, architecture, ..Weights::default() }.dtype().unwrap()
         };
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW - 1), ("q4_k".to_owned(), DType::F32));
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW), ("q4_k".to_owned(), DType::BF16));
