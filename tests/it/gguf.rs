@@ -270,7 +270,7 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
         ("general.architecture", text("starcoder2"), &["starcoder2", "computed exactly here"][..]),
         ("general.type", text("adapter"), &["adapter", "llama-export-lora"]),
         ("general.type", text("mmproj"), &["mmproj", "no language model"]),
-        ("split.count", Value::U16(3), &["part 1 of 3", "llama-gguf-split --merge"]),
+        ("split.count", Value::U16(3), &["one of 3 parts", "llama-gguf-split --merge"]),
         ("llama.rope.scaling.type", text("yarn"), &["llama.rope.scaling.original_context_length is missing"]),
         ("llama.rope.scaling.type", text("longrope"), &["longrope"]),
         ("llama.rope.dimension_count", Value::U32(8), &["llama.rope.dimension_count is 8", "16 dimensions"]),

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use candle_core::cpu::erf::erf_f64;
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -301,17 +301,12 @@ fn layer_types(gguf: &Gguf, every: u64) -> Result<Vec<&'static str>> {
     let layers = gguf.layers()?;
     let name = |sliding: bool| if sliding { "sliding_attention" } else { "full_attention" };
     let key = gguf.key("attention.sliding_window_pattern");
-    let every = match gguf.fields.get(&key) {
-        None => every,
-        Some(Value::Array(layers)) => {
-            let sliding: Option<Vec<bool>> = layers.iter().map(Value::as_bool).collect();
-            let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of yes and no"))?;
-            return Ok(sliding.into_iter().map(name).collect());
-        }
-        Some(field) => match field.as_u64().filter(|every| *every > 0) {
-            Some(every) => every,
-            None => bail!("{key} in its metadata is no number of layers"),
-        },
-    };
+    if let Some(Value::Array(layers)) = gguf.fields.get(&key) {
+        let sliding: Option<Vec<bool>> = layers.iter().map(Value::as_bool).collect();
+        let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of yes and no"))?;
+        return Ok(sliding.into_iter().map(name).collect());
+    }
+    let every = gguf.optional("attention.sliding_window_pattern")?.unwrap_or(every);
+    ensure!(every > 0, "{key} is 0 in its metadata");
     Ok((1..=layers).map(|layer| name(layer % every != 0)).collect())
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
@@ -91,22 +91,17 @@ impl Gguf {
 
     fn byte_level(&self, vocabulary: &Vocabulary) -> Result<Parts> {
         let split = splits::named(self.text("tokenizer.ggml.pre")?)?;
-        let pairs = self.texts("tokenizer.ggml.merges")?.into_iter().enumerate().map(|(number, merge)| {
-            let known = |token: &str| vocabulary.ids.contains_key(token);
-            let pair = merge.split_once(' ').filter(|(left, right)| known(left) && known(right));
-            let pair = pair.filter(|(left, right)| known(&[*left, *right].concat())).with_context(|| {
-                format!(
-                    "tokenizer.ggml.merges has {merge:?} (number {number}), which does not join two of \
-                     tokenizer.ggml.tokens into a third"
-                )
-            });
-            pair.map(|(left, right)| (left.to_owned(), right.to_owned()))
-        });
-        let merges: Merges = pairs.collect::<Result<_>>()?;
-        let model =
-            BPE::builder().vocab_and_merges(vocabulary.owned(), merges).ignore_merges(split.ignores_merges);
+        let merges = self.texts("tokenizer.ggml.merges")?;
+        let pair = |merge: &&str| {
+            let (left, right) = merge.split_once(' ')?;
+            vocabulary.ids.contains_key(&*[left, right].concat()).then(|| (left.to_owned(), right.to_owned()))
+        };
+        let pairs: Option<Merges> = merges.iter().map(pair).collect();
+        let pairs = pairs.context("tokenizer.ggml.merges has a text that joins no two tokens into a third")?;
+        let model = BPE::builder().vocab_and_merges(vocabulary.owned(), pairs).ignore_merges(split.ignores_merges);
+        let model = guarded(|| model.build());
         Ok(Parts {
-            model: guarded(|| model.build())?,
+            model: model.context("tokenizer.ggml.merges does not join tokens of tokenizer.ggml.tokens")?,
             around: json!({
                 "normalizer": split.normalizer,
                 "pre_tokenizer": split.pre_tokenizer,
@@ -170,12 +165,8 @@ impl Gguf {
             kinds.len(),
             tokens.len()
         );
-        let mut ids = HashMap::new();
-        for (token, id) in tokens.iter().zip(0..) {
-            if let Some(other) = ids.insert(*token, id) {
-                bail!("tokenizer.ggml.tokens has {token:?} twice, with the numbers {other} and {id}");
-            }
-        }
+        let ids: HashMap<&str, u32> = tokens.iter().copied().zip(0..).collect();
+        ensure!(ids.len() == tokens.len(), "tokenizer.ggml.tokens has a token twice");
         Ok(Vocabulary { tokens, kinds, ids })
     }
 
