@@ -92,14 +92,6 @@ impl Device {
         Device { attention: None, refused: Some(refused.into()), ..self }
     }
 
-    /// What this build needs of a GPU, and what the GPU has, in a sentence; `None` without one.
-    pub fn needs(&self) -> Option<String> {
-        #[cfg(feature = "cuda")]
-        return Some(Card::of(self.products.as_cuda_device().ok()?.cuda_stream().context()).ok()?.needs());
-        #[cfg(not(feature = "cuda"))]
-        None
-    }
-
     /// Whether the device still works after an error.
     ///
     /// # Errors

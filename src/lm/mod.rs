@@ -55,7 +55,7 @@ pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, Pref
 pub use gpu::Measured;
 #[cfg(feature = "emulate")]
 pub use gpu::{Emulation, WarpOrder};
-pub use host::{HostMemory, MemoryLimit, host_memory};
+pub use host::{HostMemory, host_memory};
 pub use memory::{BLOCK, Memory, MemoryPlan, PromptScores, ReadStats};
 pub use open::ModelFiles;
 pub use product::matrix_rate;

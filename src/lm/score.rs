@@ -57,8 +57,8 @@ impl LanguageModel {
         if let Some(target) = targets.iter().find(|target| **target as usize >= vocab) {
             bail!("token {target} is outside the vocabulary of {vocab}");
         }
-        let on_host = self.gpu().is_none() && self.device().products.is_cpu();
-        let most = match on_host {
+        let is_on_host = self.gpu().is_none() && self.device().products.is_cpu();
+        let most = match is_on_host {
             true => rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS),
             false => (LOGITS_ON_GPU / vocab).max(1),
         };
@@ -67,7 +67,7 @@ impl LanguageModel {
             let part = |states: &Tensor| states.narrow(0, index * most, targets.len());
             self.score_block(targets, &part(states)?, unbounded.map(part).transpose()?.as_ref(), threads)
         };
-        let blocks: Vec<Vec<ScoredRow>> = match on_host {
+        let blocks: Vec<Vec<ScoredRow>> = match is_on_host {
             true => targets.par_chunks(most).enumerate().map(block).collect::<Result<_>>()?,
             false => targets.chunks(most).enumerate().map(block).collect::<Result<_>>()?,
         };

@@ -25,7 +25,6 @@ use super::memory::{Memory, MemoryPlan};
 use super::parts::{Part, Reading, joined};
 use super::rope::{Angles, Rope};
 use super::second_reading::RepeatRequest;
-use super::text_threads;
 use super::tokenizer::Tokenizer;
 use super::weights::{EMBEDDING, OUTPUT, Weights};
 use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
@@ -300,7 +299,7 @@ impl LanguageModel {
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
-    /// and states are the same however a text is split into reads.
+    /// and states are the same however a text is split into reads. In [`TextThreads`](super::TextThreads) threads share the read.
     ///
     /// # Errors
     /// A token outside the vocabulary, a text longer than was announced ([`MemoryPlan::text`]), or [`Interrupted`].
@@ -309,11 +308,7 @@ impl LanguageModel {
         self.check_length(memory, tokens.len())?;
         let started = Instant::now();
         let _reading = self.gpu().filter(|_| memory.is_on_gpu()).map(GpuAttention::reading);
-        let states = if self.gpu().is_none() && self.device.products.is_cpu() {
-            text_threads::or_here(|| self.read_and_evict(tokens, memory))?
-        } else {
-            self.read_and_evict(tokens, memory)?
-        };
+        let states = self.read_and_evict(tokens, memory)?;
         memory.scratch.stats.total += started.elapsed();
         Ok(states)
     }

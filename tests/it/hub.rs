@@ -264,14 +264,14 @@ fn denied_access_is_an_error_with_a_hint() {
         }
     }
     server.contents.lock().unwrap().info_status = Some(401);
-    assert!(machine.error("o/n").contains("set HF_TOKEN to a token of your account"));
+    assert!(machine.error("o/n").contains("set HF_TOKEN to a token that may read it"));
     machine.settings.token = Token::new("hf_secret").unwrap();
     let error = machine.error("o/n");
-    assert!(error.contains("the present one may not") && !error.contains("hf_secret"), "{error}");
+    assert!(error.contains("a token that may read it") && !error.contains("hf_secret"), "{error}");
 
     server.contents.lock().unwrap().info_status = None;
     let error = machine.error("o/missing");
-    assert!(error.contains("the hub has no o/missing@main: check the spelling at"), "{error}");
+    assert!(error.contains("the hub has no o/missing@main: check the spelling and the revision at"), "{error}");
     let error = machine.error("o/n@nowhere");
     assert!(error.contains("the hub has no o/n@nowhere: check the spelling and the revision"), "{error}");
     server.contents.lock().unwrap().info_status = Some(503);
