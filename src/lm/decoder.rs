@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use candle_core::{DType, Device, Tensor};
 
 use super::altup::AltUp;
@@ -91,14 +91,6 @@ impl Mixer {
         let query = matrices.next().expect("a query matrix");
         let (key, value) = (matrices.next(), matrices.next());
         Ok(Mixer::Attention { query, key, value, output })
-    }
-
-    /// The output matrix of attention.
-    fn output(&self) -> Option<&Linear> {
-        match self {
-            Mixer::Attention { output, .. } => Some(output),
-            Mixer::Latent(_) | Mixer::Delta(_) => None,
-        }
     }
 }
 
@@ -193,7 +185,7 @@ impl Layer {
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
-        let output = self.mixer.output().context("the layer has no values of heads")?;
+        let Mixer::Attention { output, .. } = &self.mixer else { bail!("the layer has no values of heads") };
         let (width, (outputs, input)) = (heads.kv_heads * dim, output.weight.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];

@@ -178,11 +178,10 @@ fn llama4(gguf: &Gguf) -> Result<Value> {
 fn with_states(gguf: &Gguf) -> Result<Value> {
     let layers = gguf.layers()?;
     let layers = layers.saturating_sub(gguf.optional("nextn_predict_layers")?.unwrap_or(0));
-    let has_queries = |layer: u64| {
-        let name = format!("model.layers.{layer}.self_attn.q_proj.weight");
-        gguf.tensors.iter().any(|tensor| tensor.name == name)
+    let kind = |layer: u64| match gguf.tensor(&format!("model.layers.{layer}.self_attn.q_proj.weight")) {
+        Some(_) => "full_attention",
+        None => "linear_attention",
     };
-    let kind = |layer| if has_queries(layer) { "full_attention" } else { "linear_attention" };
     let head_dim = gguf.number("attention.key_length")?;
     let rotated = gguf.optional("rope.dimension_count")?.unwrap_or(head_dim);
     Ok(json!({
@@ -227,9 +226,7 @@ fn gemma3n(gguf: &Gguf) -> Result<Value> {
         scale => Some(0.5 * (1.0 + erf_f64(scale.as_f64()? / 2_f64.sqrt()))),
     };
     let sparsity: Option<Vec<f64>> = scales.iter().take(layers as usize).map(share).collect();
-    let rows = |name: &str| {
-        gguf.tensors.iter().find(|tensor| tensor.name == name).and_then(|tensor| tensor.shape.first())
-    };
+    let rows = |name: &str| gguf.tensor(name).and_then(|tensor| tensor.shape.first());
     Ok(json!({
         "layer_types": layer_types(gguf, 5)?,
         "vocab_size_per_layer_input": rows("model.embed_tokens_per_layer.weight"),
@@ -246,8 +243,7 @@ fn gemma4(gguf: &Gguf) -> Result<Value> {
     let widths = gguf.by_layer("feed_forward_length")?.unwrap_or_default();
     let factors = gguf.rope_factors.as_deref().unwrap_or_default();
     let turning = factors.iter().filter(|factor| **factor == 1.0).count() as f64;
-    let has_values =
-        gguf.tensors.iter().any(|tensor| tensor.name == format!("model.layers.{full}.self_attn.v_proj.weight"));
+    let has_values = gguf.tensor(&format!("model.layers.{full}.self_attn.v_proj.weight")).is_some();
     Ok(json!({
         "num_global_key_value_heads": kv_heads.get(full),
         "attention_k_eq_v": !has_values,

@@ -87,6 +87,11 @@ impl Gguf {
         Ok(gguf)
     }
 
+    /// A tensor, by its name in checkpoints.
+    pub fn tensor(&self, name: &str) -> Option<&ListedTensor> {
+        self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
     pub fn text(&self, name: &str) -> Result<&str> {
         text(&self.fields, name)
     }

@@ -71,7 +71,8 @@ impl Gguf {
         );
         let space_unknown = parts.adds_space;
         let tokenizer = Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() };
-        self.embedding_rows().map_or(Ok(()), |rows| tokenizer.check_vocabulary(rows))?;
+        let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
+        rows.map_or(Ok(()), |rows| tokenizer.check_vocabulary(*rows))?;
         Ok(tokenizer)
     }
 
@@ -85,8 +86,11 @@ impl Gguf {
 
     /// Tokens that end a text, a turn or a message.
     pub fn stop_tokens(&self) -> Vec<u64> {
-        let id = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(Value::as_u64);
-        ["eos", "eot", "eom"].into_iter().filter_map(id).collect()
+        ["eos", "eot", "eom"].into_iter().filter_map(|name| self.token_id(name)).collect()
+    }
+
+    pub fn token_id(&self, name: &str) -> Option<u64> {
+        self.fields.get(&format!("tokenizer.ggml.{name}_token_id"))?.as_u64()
     }
 
     fn byte_level(&self, vocabulary: &Vocabulary) -> Result<Parts> {
@@ -177,10 +181,6 @@ impl Gguf {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < tokens);
         id.map(Some)
             .with_context(|| format!("{field} is {value:?}, and tokenizer.ggml.tokens has {tokens} tokens"))
-    }
-
-    fn embedding_rows(&self) -> Option<usize> {
-        self.tensors.iter().find(|tensor| tensor.name == EMBEDDING)?.shape.first().copied()
     }
 
     fn flag(&self, name: &str) -> Option<bool> {
