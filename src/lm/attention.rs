@@ -589,7 +589,6 @@ fn log_add_exp(a: f32, b: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::eviction::presets;
-    use crate::lm::config::Sizes;
     use crate::lm::memory::{Memory, MemoryPlan};
     use crate::lm::rope_shape::{RopeScaling, RopeShape};
 
@@ -631,7 +630,15 @@ mod tests {
     fn window_loses(broken: Option<usize>) {
         let (heads, head_dim, rows, size) = (Heads { heads: 4, kv_heads: 2 }, 8, 300, 50);
         let rope = RopeShape { theta: 100.0, scaling: RopeScaling::None, dims: head_dim };
-        let sizes = Sizes { hidden: 32, intermediate: 32, layers: 1, heads, head_dim, vocab: 32 };
+        let sizes = ModelShape {
+            hidden: 32,
+            intermediate: 32,
+            layers: 1,
+            heads,
+            head_dim,
+            vocab: 32,
+            ..ModelShape::default()
+        };
         let model = ModelShape::llama(sizes, rope);
         let ropes = [Rope::new(&model.ropes[0])];
         let (shape, rope) = (AttentionShape::new(&model, 0, &ropes), &ropes[0]);

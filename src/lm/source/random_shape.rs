@@ -9,7 +9,7 @@ use std::str::FromStr;
 use anyhow::{Context, Error, Result, ensure};
 
 use crate::eviction::Heads;
-use crate::lm::config::{ModelShape, Sizes};
+use crate::lm::config::ModelShape;
 use crate::lm::random::random_shape;
 use crate::lm::tokenizer::Tokenizer;
 
@@ -45,7 +45,7 @@ impl RandomShape {
         let [hidden, layers, heads, kv_heads, intermediate, vocab, _] = self.0;
         let head_dim = hidden / heads;
         let heads = Heads { heads, kv_heads };
-        let sizes = Sizes { hidden, intermediate, layers, heads, head_dim, vocab };
+        let sizes = ModelShape { hidden, intermediate, layers, heads, head_dim, vocab, ..ModelShape::default() };
         ModelShape { max_positions: 1 << 17, ..random_shape(sizes) }
     }
 
