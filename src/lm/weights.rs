@@ -222,19 +222,15 @@ impl Weights {
             let [Some(blocks), Some(scales)] = parts else {
                 bail!("tensor {name}_scales is missing; the checkpoint is incomplete")
             };
-            let (mut shape, last) = (blocks.shape.clone(), blocks.shape.last());
-            ensure!(
-                blocks.stored == BYTES && scales.stored == BYTES && last == Some(&16),
-                "tensors {name}_blocks and {name}_scales are not stored as MXFP4; no other blocks are read here"
-            );
-            shape.pop();
-            ensure!(
-                shape == scales.shape && !shape.is_empty(),
-                "tensor {name}_blocks has shape {:?} and {name}_scales {:?}; they belong to different models",
-                blocks.shape,
-                scales.shape
-            );
-            *shape.last_mut().expect("it is not empty") *= StoredType::Mxfp4.block_size();
+            let mut shape = scales.shape.clone();
+            let fit = blocks.shape == [&shape[..], &[16]].concat();
+            let is_mxfp4 = fit && blocks.stored == BYTES && scales.stored == BYTES;
+            let Some(columns) = shape.last_mut().filter(|_| is_mxfp4) else {
+                bail!(
+                    "tensors {name}_blocks and {name}_scales are not MXFP4 together; no other blocks are read here"
+                )
+            };
+            *columns *= StoredType::Mxfp4.block_size();
             let permuted_heads = name.ends_with("gate_up_proj").then_some(1);
             self.rename_bias(&name, permuted_heads);
             let (stored, scales) = (Stored::Known(StoredType::Mxfp4), Some(Box::new(scales)));
@@ -373,14 +369,10 @@ impl Weights {
             format!("tensor {name} is missing from {}; {end}", files.join(", "))
         })?;
         let path = self.files[location.file].0.clone();
-        let (description, end) = match self.is_gguf() {
-            false => ("config.json", "they belong to different models"),
-            true => ("the file's metadata", "convert the model again"),
-        };
         let read = || {
             ensure!(
                 location.shape == shape,
-                "it has shape {:?}, but {description} asks for {shape:?}; {end}",
+                "it has shape {:?}, and by its description the model asks for {shape:?}; they belong to different models",
                 location.shape
             );
             let mut of =
@@ -412,10 +404,9 @@ impl Weights {
         let left: Vec<&str> = left.filter(|name| !buffer(name)).collect();
         ensure!(
             left.is_empty(),
-            "the checkpoint holds {} tensors that its {} gives no place to ({}{}); \
+            "the checkpoint holds {} tensors that its description gives no place to ({}{}); \
              it is of another architecture and would be computed wrongly",
             left.len(),
-            if self.is_gguf() { "metadata" } else { "config.json" },
             left[..left.len().min(3)].join(", "),
             if left.len() > 3 { ", ..." } else { "" }
         );
