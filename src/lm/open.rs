@@ -232,7 +232,7 @@ impl ModelFiles {
         let stored = self.stored();
         let dtype = dtype.dtype().or_else(|| self.stored_type(&stored));
         match (stored, dtype) {
-            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, &device.products),
+            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, &device.products, device.arithmetic),
             (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
             (_, None) => self.weight_bytes(),
         }

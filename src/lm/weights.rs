@@ -15,8 +15,10 @@ use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Architecture, Blocks, Gguf, StoredType};
+use super::integers::Width;
 use super::layers::Weight;
 use super::matrix::Matrix;
+use super::transformer::Arithmetic;
 
 /// Quantised models of fewer parameters are exact; others are rounded to half precision.
 const EXACT_BELOW: u64 = 1 << 30;
@@ -344,16 +346,27 @@ impl Weights {
         })
     }
 
-    /// About the bytes that the weights take in memory, rounded to `dtype`. Those of products in integers take no more than 16 bits and a
-    /// scale.
-    pub fn held_bytes(&self, dtype: DType, device: &Device) -> u64 {
-        let held = |location: &TensorLocation| match location.stored {
-            Stored::Known(stored) if device.is_cpu() && stays(stored, dtype) => {
-                location.length + location.scales.as_ref().map_or(0, |scales| scales.length)
+    /// About the bytes that the weights take in memory, rounded to `dtype`; of products in integers at most these.
+    pub fn held_bytes(&self, dtype: DType, device: &Device, arithmetic: Arithmetic) -> u64 {
+        let held = |(name, location): (&String, &TensorLocation)| {
+            let numbers = location.shape.iter().product::<usize>();
+            let (stored, width) = match location.stored {
+                Stored::Known(stored) if device.is_cpu() && stays(stored, dtype) => (
+                    location.length + location.scales.as_ref().map_or(0, |scales| scales.length),
+                    Blocks::width_of(stored),
+                ),
+                _ => (numbers * dtype.size_in_bytes(), Some(Width::Sixteen)),
+            };
+            let in_integers = width.map_or(0, |width| width.most_bytes(numbers));
+            let is_matrix = location.shape.len() >= 2;
+            match arithmetic {
+                // Looked up as it is stored, and multiplied with if there is no other output matrix.
+                Arithmetic::Fast if name == EMBEDDING && !self.has(OUTPUT) => stored + in_integers,
+                Arithmetic::Fast if is_matrix && name != EMBEDDING => in_integers,
+                _ => stored,
             }
-            _ => location.shape.iter().product::<usize>() * dtype.size_in_bytes(),
         };
-        self.tensors.values().map(|location| held(location) as u64).sum()
+        self.tensors.iter().map(|tensor| held(tensor) as u64).sum()
     }
 
     /// Takes the bytes of a tensor and what they become.

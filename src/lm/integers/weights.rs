@@ -190,6 +190,11 @@ impl Width {
         16 / self.bits()
     }
 
+    /// Bytes that so many numbers take, at most: of a block two scales or offsets.
+    pub fn most_bytes(self, numbers: usize) -> usize {
+        numbers / self.in_word() * size_of::<u16>() + numbers / BLOCK * 2 * size_of::<f32>()
+    }
+
     /// Pairs of columns (pairs)(PANEL)(2) as words.
     fn packed(self, pairs: &[[[i16; 2]; PANEL]]) -> Vec<Words> {
         let vectors: &[[i16; 2 * PANEL]] = bytemuck::cast_slice(pairs);
