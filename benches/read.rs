@@ -8,7 +8,7 @@ use tova_bench::eviction::formula::{MeanRotation, Pool};
 use tova_bench::eviction::{
     Amount, Budget, CacheEntries, Heads, NewEntries, Normaliser, Policy, Schedule, Scope, Score, Vectors, presets,
 };
-use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelShape, WeightType, tiny_shape};
+use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelShape, TextThreads, WeightType, tiny_shape};
 
 const TOKENS: usize = 2048;
 
@@ -29,6 +29,8 @@ fn model() -> LanguageModel {
 fn read(criterion: &mut Criterion) {
     let model = model();
     let tokens: Vec<u32> = (0..TOKENS as u32).map(|i| i * 7919 % 4096).collect();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = TextThreads::new(cores).expect("threads can be started");
     let mut group = criterion.benchmark_group("read 2048 tokens");
     group.throughput(Throughput::Elements(TOKENS as u64)).sample_size(10);
     for name in ["full", "window+4", "tova", "h2o", "tova-head"] {
@@ -39,7 +41,8 @@ fn read(criterion: &mut Criterion) {
         group.bench_function(name, |bencher| {
             bencher.iter(|| {
                 let mut memory = model.new_memory(&plan);
-                black_box(model.read(&tokens, &mut memory).expect("the tokens are in the vocabulary"));
+                let states = threads.install(|| model.read(&tokens, &mut memory));
+                black_box(states.expect("the tokens are in the vocabulary"));
             });
         });
     }

@@ -30,7 +30,7 @@ fi
 field() { "$python" -c "import json, sys; d = json.load(sys.stdin); print($1)"; }
 read_speed() { # model policy [options]
     "$bench" score --model "$1" --tokens "$tokens" --timing --repeat 5 --policy "${@:2}" |
-        field "'%.0f' % d['timing']['tokens_per_second'], d['timing']['parts_in_seconds'], d['timing']['gflop_per_second']"
+        field "'%.0f' % d['timing']['tokens_per_second'], d['timing']['parts_in_seconds']"
 }
 write_speed() { # model [options]
     for _ in 1 2 3; do

@@ -94,8 +94,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let mut findings = vec![version()];
     match arguments.machine.device.open() {
         Ok(device) => {
-            let needs = device.needs().map_or(String::new(), |needs| format!("; {needs}"));
-            findings.push(ok("device", lm::device_name(&device) + &needs));
+            findings.push(ok("device", lm::device_name(&device)));
             findings.extend(attention(&device));
             findings.push(machine(&device, threads));
         }
@@ -224,12 +223,8 @@ fn memory() -> Finding {
         let advice = "runs cannot check whether a model fits: look at `plan` first";
         return ok("memory", "unknown on this system").note(advice);
     };
-    let limit = memory.limit.map_or(String::new(), |limit| {
-        let by = limit.group.map_or("`ulimit -v`".to_owned(), |group| group.display().to_string());
-        format!("; {by} allows {}, of which {} are left", Bytes(limit.bytes), Bytes(limit.left))
-    });
     let available = memory.available;
-    let finding = ok("memory", format!("{} available of {}{limit}", Bytes(available), Bytes(memory.total)));
+    let finding = ok("memory", format!("{} available of {}", Bytes(available), Bytes(memory.total)));
     let more = "end other programs, raise the limit (Slurm: --mem, Docker: --memory), or use a larger machine";
     match available {
         ..LEAST_MEMORY => finding.problem(format!("not enough for the built-in sweep: {more}")),

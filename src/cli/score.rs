@@ -27,7 +27,7 @@ pub(super) struct Arguments {
     /// With --timing, read the text N times more and report every time
     #[arg(long, default_value_t = 0, value_name = "N", conflicts_with = "stream")]
     repeat: usize,
-    /// Add "timing": seconds, tokens per second, and the share of each part
+    /// Add "timing": seconds, tokens per second, and how long the scan and the vocabulary took
     #[arg(long, conflicts_with = "stream")]
     timing: bool,
 }
@@ -88,7 +88,6 @@ fn timing(model: &LanguageModel, tokens: usize, mut readings: Vec<Scored>) -> Va
     let reading = &readings[readings.len() / 2];
     let (median, work) = (reading.seconds, reading.read);
     let vocabulary = median - work.total.as_secs_f64();
-    let rate = |flops: u64, seconds: f64| flops as f64 / seconds / 1e9;
     json!({
         "tokens": tokens,
         "machine": machine_name(model.device(), rayon::current_num_threads()),
@@ -99,17 +98,8 @@ fn timing(model: &LanguageModel, tokens: usize, mut readings: Vec<Scored>) -> Va
         "cache_bytes": reading.cache_bytes,
         "parts_in_seconds": {
             "scan": work.scan.as_secs_f64(),
-            "attention_products": work.attention_products.as_secs_f64(),
-            "attention_rest": work.attention_rest.as_secs_f64(),
-            "dense": work.dense.as_secs_f64(),
             "vocabulary": vocabulary,
-            "other": work.total.as_secs_f64()
-                - (work.scan + work.attention_products + work.attention_rest + work.dense).as_secs_f64(),
-        },
-        "gflop_per_second": {
-            "attention_products": rate(work.attention_flops, work.attention_products.as_secs_f64()),
-            "dense": rate(work.dense_flops, work.dense.as_secs_f64()),
-            "vocabulary": rate(model.logit_flops(tokens), vocabulary),
+            "other": work.total.saturating_sub(work.scan).as_secs_f64(),
         },
     })
 }

@@ -5,7 +5,6 @@
 //! depend on how a device rounds its softmax.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +17,7 @@ use super::decoder::Layer;
 use super::gpu::{GpuAttention, GpuText};
 use super::layers::on_host;
 use super::memory::{BLOCK, HostTables, Keys, LayerCache, ReadStats, Tables};
+use super::parts::{Part, Reading};
 use super::product::{Right, product};
 use super::rerotation::RerotatedKeys;
 use super::rope::{Angles, Frequencies, Rope, rotate_head};
@@ -99,7 +99,7 @@ pub(super) struct Scratch {
     all_logits: Vec<f32>,
     /// What layers without a cache attend to, of the tokens that are read now, by the layer whose cache it is.
     shared: BTreeMap<usize, Vec<SharedBlock>>,
-    /// Time and arithmetic so far.
+    /// Time so far.
     pub stats: ReadStats,
 }
 
@@ -152,31 +152,14 @@ pub(super) struct LayerTokens<'a> {
     pub first: usize,
 }
 
-/// Tokens of one text among those of a layer, and what they are read into.
-pub(super) struct TextTokens<'a> {
-    /// The first of them.
-    pub first: usize,
-    pub rows: usize,
-    /// Whether the read ends with them.
-    pub ends_read: bool,
-    /// Their ids (rows), and their texts (rows) if the policy asks for these.
-    pub token_ids: &'a [u32],
-    pub token_texts: &'a [Arc<str>],
-    /// None in a layer without one.
-    pub cache: Option<&'a mut LayerCache>,
-    /// (rows): is increased by the attention lost to eviction, summed over heads.
-    pub lost: Option<&'a mut [f32]>,
-    pub scratch: &'a mut Scratch,
-}
-
 impl LayerTokens<'_> {
     /// Reads the tokens of texts, one after the other among these, into their caches, wherever these are. Returns the output of
     /// attention, (rows, heads * head_dim).
     ///
     /// # Errors
     /// Errors of the device, and texts of which some are on a GPU and some on the host.
-    pub fn attend(&self, gpu: Option<&GpuAttention>, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
-        let is_on_gpu = |text: &TextTokens<'_>| {
+    pub fn attend(&self, gpu: Option<&GpuAttention>, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
+        let is_on_gpu = |(text, _): &Reading<'_, '_>| {
             text.cache.as_ref().is_some_and(|cache| matches!(cache.tables, Tables::Gpu(_)))
         };
         match (gpu.filter(|_| texts.iter().any(is_on_gpu)), self.keys_and_values) {
@@ -187,25 +170,28 @@ impl LayerTokens<'_> {
     }
 
     /// Attends to what the queries of another layer attended to.
-    fn attend_to_shared(&self, texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+    fn attend_to_shared(&self, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         let (rows, width) = self.queries.dims2()?;
         let mut mixed = vec![0.0; rows * width];
         on_host([self.queries], |[queries]| {
             let tokens = self.projections(queries, (&[], &[]), rows);
             let mut rest = mixed.as_mut_slice();
-            for text in texts {
-                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
+            for (text, scratch) in texts {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.tokens.len() * width);
                 rest = others;
-                let blocks = text.scratch.shared.remove(&self.shape.cache);
+                let blocks = scratch.shared.remove(&self.shape.cache);
                 let blocks = blocks.context("a layer shares the cache of a layer that comes later")?;
                 let mut start = 0;
                 for block in &blocks {
                     let out = &mut own[start * width..][..block.rows * width];
-                    tokens.slice(text.first + start, block.rows).attend_as(block, out, text.scratch);
+                    tokens.slice(text.first + start, block.rows).attend_as(block, out, scratch);
                     start += block.rows;
                 }
-                ensure!(start == text.rows, "a shared cache has keys at other positions than those in the text");
-                text.scratch.shared.insert(self.shape.cache, blocks);
+                ensure!(
+                    start == text.tokens.len(),
+                    "a shared cache has keys at other positions than those in the text"
+                );
+                scratch.shared.insert(self.shape.cache, blocks);
             }
             anyhow::Ok(())
         })??;
@@ -225,31 +211,26 @@ impl LayerTokens<'_> {
         Projections { shape: self.shape, new, angles: self.angles, first: self.first, rows }
     }
 
-    fn attend_on_gpu(&self, gpu: &GpuAttention, mut texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
-        let started = Instant::now();
-        let of_gpu = texts.iter_mut().map(|text| {
+    fn attend_on_gpu(&self, gpu: &GpuAttention, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
+        let of_gpu = texts.iter_mut().map(|(text, _)| {
             let Some(LayerCache { entries, tables: Tables::Gpu(cache), log, is_long }) = text.cache.as_deref_mut()
             else {
                 bail!("caches on the host and on a GPU cannot be read together");
             };
             let lost = text.lost.as_deref_mut();
-            let (first, rows, log, is_long) = (text.first, text.rows, log.as_mut(), *is_long);
+            let (first, rows, log, is_long) = (text.first, text.tokens.len(), log.as_mut(), *is_long);
             Ok(GpuText { entries, cache, log, is_long, first, rows, lost })
         });
-        let out = gpu.attend(self, of_gpu.collect::<Result<Vec<_>>>()?)?;
-        for text in texts {
-            text.scratch.stats.attention_rest += started.elapsed();
-        }
-        Ok(out)
+        gpu.attend(self, of_gpu.collect::<Result<Vec<_>>>()?)
     }
 
-    fn attend_on_host(&self, (keys, values): (&Tensor, &Tensor), texts: Vec<TextTokens<'_>>) -> Result<Tensor> {
+    fn attend_on_host(&self, (keys, values): (&Tensor, &Tensor), texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         let (rows, width) = self.queries.dims2()?;
         let mut mixed = vec![0.0; rows * width];
         on_host([self.queries, keys, values], |[queries, keys, values]| {
             let shape = self.shape;
             let wants = |what: fn(&Wanted) -> bool| {
-                texts.iter().filter_map(|text| text.cache.as_ref()).any(|cache| what(&cache.entries.wants()))
+                texts.iter().filter_map(|(text, _)| text.cache.as_ref()).any(|cache| what(&cache.entries.wants()))
             };
             let projected_norms = match wants(|wanted| wanted.projected_norms) {
                 true => self.layer.projected_norms(values, shape.heads, shape.head_dim)?,
@@ -263,13 +244,13 @@ impl LayerTokens<'_> {
             let new = NewEntries { projected_norms: &projected_norms, hidden: &hidden, ..tokens.new };
             let tokens = Projections { new, ..tokens };
             let mut rest = mixed.as_mut_slice();
-            let parts = texts.into_iter().map(|text| {
-                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.rows * width);
+            let parts = texts.iter_mut().map(|(text, scratch)| {
+                let (own, others) = std::mem::take(&mut rest).split_at_mut(text.tokens.len() * width);
                 rest = others;
-                (text, own)
+                (text, &mut **scratch, own)
             });
             let parts: Vec<_> = parts.collect();
-            parts.into_par_iter().try_for_each(|(text, mixed)| tokens.attend(text, mixed))
+            parts.into_par_iter().try_for_each(|(text, scratch, mixed)| tokens.attend(text, scratch, mixed))
         })??;
         Ok(Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?)
     }
@@ -282,13 +263,15 @@ pub(super) fn values_of<'t>(keys: &'t Table, values: &'t Table) -> &'t Table {
 
 impl<'a> Projections<'a> {
     /// Reads the tokens of a text among these into its cache. `out` takes the attention output (rows, heads, head_dim).
-    fn attend(self, text: TextTokens<'_>, out: &mut [f32]) -> Result<()> {
-        let TextTokens { first, rows, ends_read, token_ids, token_texts, cache, mut lost, scratch } = text;
+    fn attend(self, text: &mut Part<'_>, scratch: &mut Scratch, out: &mut [f32]) -> Result<()> {
+        let Part { first, tokens: token_ids, token_texts, ends_read, lost, cache, .. } = text;
         let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = cache else {
             bail!("a cache is on a GPU that is not there")
         };
-        let own = self.slice(first, rows);
-        let own = Projections { new: NewEntries { token_ids, token_texts, ends_read, ..own.new }, ..own };
+        let rows = token_ids.len();
+        let own = self.slice(*first, rows);
+        let own =
+            Projections { new: NewEntries { token_ids, token_texts, ends_read: *ends_read, ..own.new }, ..own };
         let width = self.shape.heads.heads * self.shape.head_dim;
         if self.shape.is_shared {
             scratch.shared.insert(self.shape.cache, Vec::new());
@@ -335,9 +318,6 @@ impl<'a> Projections<'a> {
         lost: Option<&mut [f32]>,
         scratch: &mut Scratch,
     ) {
-        let started = Instant::now();
-        let stats = &mut scratch.stats;
-        let before = stats.scan + stats.attention_products;
         let Heads { heads, kv_heads } = self.shape.heads;
         let (dim, rows) = (self.shape.head_dim, self.rows);
         let (entries, tables, mut log, frequencies) = cache;
@@ -369,15 +349,13 @@ impl<'a> Projections<'a> {
             Keys::Absolute(keys) => {
                 self.rotate_queries(queries, position);
                 self.store_keys(keys, &held);
-                let clock = Instant::now();
                 self.logits_of_all(queries, keys, (&columns, stride), logits);
-                stats.attention_products += clock.elapsed();
                 let clock = Instant::now();
                 let vectors = self.vectors(CachedKeys::Absolute(keys), values_of(keys, values), frequencies);
                 for row in 0..rows {
                     scan.step(row, logits, &mut scratch.normaliser, &vectors, log.as_deref_mut());
                 }
-                stats.scan += clock.elapsed();
+                scratch.stats.scan += clock.elapsed();
                 if let Some(masks) = scan.take_masks() {
                     let rooms: Vec<usize> = columns.iter().copied().map(vector::padded).collect();
                     let [keys, values] = [&*keys, values].map(|table| table.copy(&columns, &rooms));
@@ -389,7 +367,7 @@ impl<'a> Projections<'a> {
                 let clock = Instant::now();
                 let place = (&held[..], position, frequencies);
                 self.scan_rerotated((keys, values), &mut scan, place, logits, &mut scratch.normaliser, log);
-                stats.scan += clock.elapsed();
+                scratch.stats.scan += clock.elapsed();
             }
         }
 
@@ -398,7 +376,7 @@ impl<'a> Projections<'a> {
             Keys::Absolute(keys) => values_of(keys, values),
             Keys::Rerotated(_) => values,
         };
-        self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out), stats);
+        self.mix((logits, stride, &scratch.normaliser), (values, &columns), (mixed, out));
         let kept = scan.finish();
         if let (Some(lost), Some(all_keys)) = (lost, all_keys) {
             let seen = entries.seen;
@@ -409,12 +387,10 @@ impl<'a> Projections<'a> {
         if let Some(kept) = kept {
             tables.keep(&kept);
         }
-        stats.attention_rest += (started.elapsed()).saturating_sub(stats.scan + stats.attention_products - before);
     }
 
     /// Attends to what the queries of another layer's block attended to.
     fn attend_as(self, block: &SharedBlock, out: &mut [f32], scratch: &mut Scratch) {
-        let started = Instant::now();
         let SharedBlock { rows, ref columns, stride, ref masks, ref keys, ref values } = *block;
         let Heads { heads, .. } = self.shape.heads;
         let dim = self.shape.head_dim;
@@ -436,10 +412,7 @@ impl<'a> Projections<'a> {
             }
         }
         let mixed = sized(&mut scratch.mixed, heads * rows * dim);
-        let stats = &mut scratch.stats;
-        let before = stats.attention_products;
-        self.mix((logits, stride, normaliser), (values, columns), (mixed, out), stats);
-        stats.attention_rest += started.elapsed().saturating_sub(stats.attention_products - before);
+        self.mix((logits, stride, normaliser), (values, columns), (mixed, out));
     }
 
     /// Attention weights (heads, rows, stride), not yet divided by their sums, times so many values of each key-value head: `out` takes
@@ -449,9 +422,7 @@ impl<'a> Projections<'a> {
         (logits, stride, normaliser): (&[f32], usize, &Normaliser),
         (values, columns): (&Table, &[usize]),
         (mixed, out): (&mut [f32], &mut [f32]),
-        stats: &mut ReadStats,
     ) {
-        let clock = Instant::now();
         let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.rows);
         let per_kv = self.shape.heads.per_kv_head();
         let heads_at_once = self.heads_at_once(stride);
@@ -462,8 +433,6 @@ impl<'a> Projections<'a> {
                 product((per_kv * rows, dim, columns[kv_head]), (mixed, dim), (weights, stride), values);
             },
         );
-        stats.attention_products += clock.elapsed();
-        stats.attention_flops += 4 * (per_kv * rows * columns.iter().sum::<usize>() * dim) as u64;
         for row in 0..rows {
             for head in 0..heads {
                 let scale = 1.0 / normaliser.sum[head * rows + row];
@@ -620,7 +589,6 @@ fn log_add_exp(a: f32, b: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::eviction::presets;
-    use crate::lm::config::Sizes;
     use crate::lm::memory::{Memory, MemoryPlan};
     use crate::lm::rope_shape::{RopeScaling, RopeShape};
 
@@ -662,7 +630,15 @@ mod tests {
     fn window_loses(broken: Option<usize>) {
         let (heads, head_dim, rows, size) = (Heads { heads: 4, kv_heads: 2 }, 8, 300, 50);
         let rope = RopeShape { theta: 100.0, scaling: RopeScaling::None, dims: head_dim };
-        let sizes = Sizes { hidden: 32, intermediate: 32, layers: 1, heads, head_dim, vocab: 32 };
+        let sizes = ModelShape {
+            hidden: 32,
+            intermediate: 32,
+            layers: 1,
+            heads,
+            head_dim,
+            vocab: 32,
+            ..ModelShape::default()
+        };
         let model = ModelShape::llama(sizes, rope);
         let ropes = [Rope::new(&model.ropes[0])];
         let (shape, rope) = (AttentionShape::new(&model, 0, &ropes), &ropes[0]);
@@ -687,17 +663,19 @@ mod tests {
         for piece in [1, 128, 71, 100] {
             let Memory { layers, scratch, .. } = &mut memory;
             let (mut out, mut of_piece) = (vec![0.0; piece * 32], vec![0.0; piece]);
-            let text = TextTokens {
+            let mut text = Part {
                 first: lost.len(),
-                rows: piece,
-                ends_read: false,
-                token_ids: &[],
+                tokens: &vec![0; piece],
                 token_texts: &[],
-                cache: Some(&mut layers[0]),
+                ends_read: false,
                 lost: Some(&mut of_piece),
-                scratch,
+                caches: Box::new(std::iter::empty()),
+                states: Box::new(std::iter::empty()),
+                cache: Some(&mut layers[0]),
+                next: None,
             };
-            tokens.attend(text, &mut out).unwrap();
+            tokens.attend(&mut text, scratch, &mut out).unwrap();
+            drop(text);
             lost.extend(of_piece);
         }
         // Rows of a block are computed in whole lanes, and one that is no number spoils those it shares lanes with.

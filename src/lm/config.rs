@@ -194,7 +194,6 @@ pub struct Experts {
     pub beside_mlp: bool,
     /// Whether a layer has experts: (layers)
     pub layers: Vec<bool>,
-    pub names: ExpertNames,
 }
 
 /// What a router makes of its logits.
@@ -207,28 +206,6 @@ pub enum RouterScores {
     Sigmoid,
     /// A token's state is multiplied by the sigmoid before it goes to an expert (Llama 4).
     InputSigmoid,
-}
-
-/// What a checkpoint calls the parts of experts.
-#[derive(Clone, Copy, Debug)]
-pub struct ExpertNames {
-    /// Inside a layer.
-    pub router: &'static str,
-    pub experts: &'static str,
-    pub shared: &'static str,
-    /// Gate, up, down.
-    pub parts: [&'static str; 3],
-}
-
-impl Default for ExpertNames {
-    fn default() -> ExpertNames {
-        ExpertNames {
-            router: "mlp.gate",
-            experts: "mlp.experts",
-            shared: "mlp.shared_expert",
-            parts: ["gate_proj", "up_proj", "down_proj"],
-        }
-    }
 }
 
 /// The function of the gate.
@@ -328,36 +305,18 @@ const MOST_PARAMETERS: u64 = 1 << 44;
 /// Far more than any model has.
 pub(super) const MOST_LAYERS: usize = 1 << 12;
 
-/// The sizes of a network.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
-    pub hidden: usize,
-    pub intermediate: usize,
-    pub layers: usize,
-    pub heads: Heads,
-    pub head_dim: usize,
-    pub vocab: usize,
-}
-
 impl ModelShape {
-    /// A network of Llama's layout, with all layers alike.
-    pub(super) fn llama(sizes: Sizes, rope: RopeShape) -> ModelShape {
-        let Sizes { hidden, intermediate, layers, heads, head_dim, vocab } = sizes;
+    /// A network of Llama's layout with such sizes, with all layers alike.
+    pub(super) fn llama(sizes: ModelShape, rope: RopeShape) -> ModelShape {
         ModelShape {
             family: "llama".to_owned(),
-            hidden,
-            intermediate,
-            layers,
-            heads,
-            head_dim,
-            vocab,
             norm_eps: 1e-5,
             ropes: vec![rope],
-            attention: vec![LayerAttention::default(); layers],
+            attention: vec![LayerAttention::default(); sizes.layers],
             max_positions: 4096,
             norms: LayerNorms::LLAMA,
-            query_scale: 1.0 / (head_dim as f64).sqrt(),
-            ..ModelShape::default()
+            query_scale: 1.0 / (sizes.head_dim as f64).sqrt(),
+            ..sizes
         }
     }
 
@@ -365,7 +324,8 @@ impl ModelShape {
     #[must_use]
     pub fn plain(&self) -> ModelShape {
         let &ModelShape { hidden, layers, heads, head_dim, vocab, .. } = self;
-        let sizes = Sizes { hidden, intermediate: self.mlp_width(), layers, heads, head_dim, vocab };
+        let intermediate = self.mlp_width();
+        let sizes = ModelShape { hidden, intermediate, layers, heads, head_dim, vocab, ..ModelShape::default() };
         ModelShape::llama(sizes, self.ropes[0].clone())
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use candle_core::{DType, Device, Tensor};
 
 use super::altup::AltUp;
@@ -86,30 +86,11 @@ impl Mixer {
             let parts = matrices[0].split([query_rows, kv_rows, kv_rows])?;
             matrices.splice(0..1, parts);
         }
-        let output = matrices.pop().expect("an output matrix");
-        let mut matrices = matrices.into_iter();
+        let output = loader.converted(matrices.pop().expect("an output matrix"));
+        let mut matrices = matrices.into_iter().map(|matrix| loader.converted(matrix));
         let query = matrices.next().expect("a query matrix");
         let (key, value) = (matrices.next(), matrices.next());
         Ok(Mixer::Attention { query, key, value, output })
-    }
-
-    /// Those whose products may be in integers.
-    fn linears(&mut self) -> Vec<&mut Linear> {
-        match self {
-            Mixer::Attention { query, key, value, output } => {
-                [query, output].into_iter().chain(key).chain(value).collect()
-            }
-            Mixer::Latent(own) => own.linears(),
-            Mixer::Delta(net) => net.linears(),
-        }
-    }
-
-    /// The output matrix of attention.
-    fn output(&self) -> Option<&Linear> {
-        match self {
-            Mixer::Attention { output, .. } => Some(output),
-            Mixer::Latent(_) | Mixer::Delta(_) => None,
-        }
     }
 }
 
@@ -137,7 +118,8 @@ impl Layer {
             false => Vec::new(),
         };
         let mlp = Mlp::take(loader, index)?;
-        let mut matrices = loader.linears(shape.per_layer_matrices())?.into_iter();
+        let matrices = loader.linears(shape.per_layer_matrices())?;
+        let mut matrices = matrices.into_iter().map(|matrix| loader.converted(matrix));
         let per_layer = match (matrices.next(), matrices.next(), norms.remove(PER_LAYER_NORM)) {
             (Some(gate), Some(projection), Some(norm)) => Some(PerLayer { gate, projection, norm }),
             _ => None,
@@ -148,12 +130,6 @@ impl Layer {
         };
         let altup = shape.altup.as_ref().map(|own| AltUp::take(loader, own)).transpose()?;
         Ok(Layer { norms, mixer, sinks, mlp, per_layer, altup, scalar })
-    }
-
-    /// Those whose products may be in integers.
-    pub fn linears(&mut self) -> Vec<&mut Linear> {
-        let per_layer = self.per_layer.iter_mut().flat_map(|own| [&mut own.gate, &mut own.projection]);
-        self.mixer.linears().into_iter().chain(self.mlp.linears()).chain(per_layer).collect()
     }
 
     /// What attention, or what stands in its place, reads of x (rows, hidden).
@@ -209,7 +185,7 @@ impl Layer {
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
-        let output = self.mixer.output().context("the layer has no values of heads")?;
+        let Mixer::Attention { output, .. } = &self.mixer else { bail!("the layer has no values of heads") };
         let (width, (outputs, input)) = (heads.kv_heads * dim, output.weight.sides()?);
         let rows = values.len() / width;
         let mut norms = vec![0.0_f64; rows * heads.kv_heads];

@@ -80,16 +80,11 @@ impl DeltaNet {
         // Unlike other norms of these families it multiplies by w, not by 1 + w.
         let norm: Vec<f32> = loader.numbers("norm.weight", &[own.value_dim])?;
         loader.count([&convolution, &decay, &decay_bias, &norm].map(|vector| size_of_val(&vector[..])));
-        let inputs = own.inputs(is_gguf).into_iter().map(|(name, out)| (name, out, hidden));
-        let inputs = loader.linears(inputs.collect())?;
-        let output = loader.linear("out_proj", (hidden, own.values()))?;
+        let inputs = own.inputs(is_gguf).into_iter().map(|(name, out)| loader.product(name, (out, hidden)));
+        let inputs = inputs.collect::<Result<_>>()?;
+        let output = loader.product("out_proj", (hidden, own.values()))?;
         let by_turns = is_gguf && !own.fused;
         Ok(DeltaNet { shape: own, inputs, by_turns, convolution, decay, decay_bias, norm, output })
-    }
-
-    /// Those whose products may be in integers.
-    pub fn linears(&mut self) -> Vec<&mut Linear> {
-        self.inputs.iter_mut().chain([&mut self.output]).collect()
     }
 
     /// What rows x (rows, hidden), after the layer's norm, bring.

@@ -11,11 +11,11 @@ use candle_core::cuda_backend::kernels::AFFINE;
 #[cfg(feature = "cuda")]
 use cudarc::driver::CudaContext;
 
-use super::cpu_peak::Processor;
 #[cfg(feature = "emulate")]
 use super::gpu::Emulation;
 use super::gpu::{GpuAttention, Measured, Timed, Times};
-use super::host::{host_memory, kibibytes};
+use super::host::{host_memory, kibibytes, processor_name};
+use super::transformer::Arithmetic;
 use crate::format::counted;
 use crate::vector;
 
@@ -28,10 +28,19 @@ pub struct Device {
     pub(super) attention: Option<Arc<GpuAttention>>,
     /// What a GPU is not used for, and why.
     refused: Option<Arc<str>>,
+    /// Of products on the host.
+    pub(super) arithmetic: Arithmetic,
 }
 
 impl Device {
-    pub const CPU: Device = Device { products: candle_core::Device::Cpu, attention: None, refused: None };
+    pub const CPU: Device =
+        Device { products: candle_core::Device::Cpu, attention: None, refused: None, arithmetic: Arithmetic::F32 };
+
+    /// The same device with another arithmetic of products.
+    #[must_use]
+    pub fn with_arithmetic(&self, arithmetic: Arithmetic) -> Device {
+        Device { arithmetic, ..self.clone() }
+    }
 
     /// Why the GPU does not compute attention, which then runs on the host, or is not used at all, in a sentence; `None` if it is, and
     /// without a GPU.
@@ -80,15 +89,7 @@ impl Device {
 
     fn without_attention(self, error: &anyhow::Error) -> Device {
         let refused = format!("attention runs on the host, because the GPU's failed its check: {error:#}");
-        Device { attention: None, refused: Some(refused.into()), products: self.products }
-    }
-
-    /// What this build needs of a GPU, and what the GPU has, in a sentence; `None` without one.
-    pub fn needs(&self) -> Option<String> {
-        #[cfg(feature = "cuda")]
-        return Some(Card::of(self.products.as_cuda_device().ok()?.cuda_stream().context()).ok()?.needs());
-        #[cfg(not(feature = "cuda"))]
-        None
+        Device { attention: None, refused: Some(refused.into()), ..self }
     }
 
     /// Whether the device still works after an error.
@@ -226,7 +227,7 @@ fn cuda(ordinal: usize) -> Result<Device> {
         // work has no order.
         let products = candle_core::Device::new_cuda_with_stream(ordinal)?;
         let attention = super::gpu::on_cuda(products.as_cuda_device()?);
-        let device = Device { products, attention: None, refused: None };
+        let device = Device { products, ..Device::CPU };
         Ok(match attention {
             Ok(attention) => Device { attention: Some(Arc::new(attention)), ..device }.checked(),
             Err(error) => device.without_attention(&error),
@@ -320,7 +321,7 @@ pub fn device_name(device: &Device) -> String {
 /// The same with the processor and the number of threads, for results that are timings. Beside a GPU the processor still asks for
 /// everything, and computes attention if the GPU's was refused.
 pub fn machine_name(device: &Device, threads: usize) -> String {
-    let processor = Processor::here().name.unwrap_or_else(|| std::env::consts::ARCH.to_string());
+    let processor = processor_name().unwrap_or_else(|| std::env::consts::ARCH.to_string());
     let is_host = device.products.is_cpu() && device.attention.is_none();
     let card = match (is_host, &device.refused) {
         (true, _) => String::new(),

@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 
 use super::source::CheckpointFiles;
 
@@ -21,9 +21,9 @@ pub(super) struct StampedFiles {
     revision: OnceLock<String>,
 }
 
-/// A file's path, device, inode and length, and the time of its last change of any kind, which no program can set
-/// back: seconds and nanoseconds.
-type Stamp = (PathBuf, u64, u64, u64, i64, i64);
+/// A file's device, inode and length, and the time of its last change of any kind, which no program can set back: seconds and
+/// nanoseconds.
+type Stamp = (u64, u64, u64, i64, i64);
 
 impl StampedFiles {
     /// Records the stamps, before anything in the files is read.
@@ -40,30 +40,25 @@ impl StampedFiles {
     /// Checks that the files still have the revision; does nothing if it was never computed.
     pub fn check(&self) -> Result<()> {
         let Some(revision) = self.revision.get() else { return Ok(()) };
-        let hint = "hint: let whatever writes them end, then run the same command again: results of the former files \
-                    are kept";
-        let now = stamps(&self.files)
-            .with_context(|| format!("the files of the model have changed since this run began\n{hint}"))?;
-        if now == self.stamps {
+        if stamps(&self.files).is_ok_and(|now| now == self.stamps) {
             return Ok(());
         }
-        let found = self.files.revision()?;
-        if found == *revision {
-            return Ok(());
-        }
-        let changed = now.iter().filter(|stamp| !self.stamps.contains(stamp));
-        let changed: Vec<String> = changed.map(|(path, ..)| path.display().to_string()).collect();
-        bail!(
-            "the files of the model have changed since this run began ({}): they were {revision}, and are {found}\n{hint}",
-            changed.join(", ")
-        )
+        let is_same = self.files.revision().is_ok_and(|found| found == *revision);
+        let names: Vec<String> = self.files.digested().map(|path| path.display().to_string()).collect();
+        ensure!(
+            is_same,
+            "the files of the model have changed since this run began ({})\nhint: let whatever writes them end, then run the same \
+             command again: results of the former files are kept",
+            names.join(", ")
+        );
+        Ok(())
     }
 }
 
 fn stamps(files: &CheckpointFiles) -> Result<Vec<Stamp>> {
     let stamp = |path: &PathBuf| {
         let file = path.metadata().with_context(|| format!("cannot find {}", path.display()))?;
-        Ok((path.clone(), file.dev(), file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
+        Ok((file.dev(), file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
     };
     files.digested().map(stamp).collect()
 }

@@ -1,51 +1,27 @@
-//! The memory this process may take, and the mounted file systems.
+//! The memory this process may take, and the name of its processor.
 //!
 //! Slurm, Docker and Kubernetes limit a job by control groups and kill it when it takes more, however much the
 //! machine has. A group is bound by its own limit and by those of all groups above it. Everything is read from
 //! `/proc` and `/sys`; on other systems nothing is known.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Memory of this machine, in bytes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     /// Of the whole machine.
     pub total: u64,
     /// What this process can still take without swapping, within the tightest limit.
     pub available: u64,
-    /// The limit that leaves the least, if there is one.
-    pub limit: Option<MemoryLimit>,
 }
 
-/// A limit below the machine's memory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryLimit {
-    pub bytes: u64,
-    /// What is left below it.
-    pub left: u64,
-    /// The folder of the control group that has the limit; `None` for `ulimit -v`.
-    pub group: Option<PathBuf>,
-}
-
-/// A line of `/proc/self/mountinfo`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mount {
-    pub point: PathBuf,
-    /// The type of the file system, such as `ext4` or `nfs4`.
-    pub kind: String,
-    /// Options of the mount and of its file system.
-    pub options: Vec<String>,
-}
+/// A limit, and what is left below it.
+type Limit = (u64, u64);
 
 /// The memory this process has; `None` if the system does not say.
 pub fn host_memory() -> Option<HostMemory> {
     memory_below(Path::new("/"))
-}
-
-/// The mounted file systems; empty if the system does not say.
-pub fn mounts() -> Vec<Mount> {
-    fs::read_to_string("/proc/self/mountinfo").unwrap_or_default().lines().filter_map(mount).collect()
 }
 
 /// As [`host_memory`], for a machine whose `/proc` and `/sys` are below `root`.
@@ -59,22 +35,15 @@ fn memory_below(root: &Path) -> Option<HostMemory> {
         limits.extend(address_space(&shell, &status));
     }
     // Without a limit, control groups of version 1 report a huge one.
-    let limit = limits.into_iter().filter(|limit| limit.bytes < total).min_by_key(|limit| limit.left);
-    let available = limit.as_ref().map_or(available, |limit| available.min(limit.left));
-    Some(HostMemory { total, available, limit })
+    let left = limits.into_iter().filter(|(bytes, _)| *bytes < total).map(|(_, left)| left);
+    Some(HostMemory { total, available: left.fold(available, u64::min) })
 }
 
-/// `36 35 98:0 /root /point rw,relatime shared:1 - kind device options`, proc(5).
-fn mount(line: &str) -> Option<Mount> {
-    let (left, right) = line.split_once(" - ")?;
-    let (mut left, mut right) = (left.split(' ').skip(4), right.split(' '));
-    // Blanks, tabs, line ends and backslashes are escaped as octal numbers.
-    let point = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
-        .iter()
-        .fold(left.next()?.to_string(), |text, (code, character)| text.replace(code, character));
-    let kind = right.next()?.to_string();
-    let options = left.next()?.split(',').chain(right.nth(1)?.split(','));
-    Some(Mount { point: point.into(), kind, options: options.map(str::to_string).collect() })
+/// The name of the first processor; `None` if the system does not say.
+pub(super) fn processor_name() -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let mut fields = info.lines().filter_map(|line| line.split_once(':'));
+    fields.find(|(key, _)| key.trim() == "model name").map(|(_, name)| name.trim().to_owned())
 }
 
 /// The number of KiB after a name, in bytes.
@@ -108,7 +77,7 @@ const VERSION_2: Version = Version {
 };
 
 /// The limits of this process's control groups, from its own up to the top.
-fn control_groups(root: &Path) -> Vec<MemoryLimit> {
+fn control_groups(root: &Path) -> Vec<Limit> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut limits = Vec::new();
     for line in groups.lines() {
@@ -124,12 +93,12 @@ fn control_groups(root: &Path) -> Vec<MemoryLimit> {
         let top = root.join(version.top);
         let own = top.join(path.trim_start_matches('/'));
         let folders = own.ancestors().take_while(|folder| folder.starts_with(&top));
-        limits.extend(folders.filter_map(|folder| limit_of(folder, root, &version)));
+        limits.extend(folders.filter_map(|folder| limit_of(folder, &version)));
     }
     limits
 }
 
-fn limit_of(folder: &Path, root: &Path, version: &Version) -> Option<MemoryLimit> {
+fn limit_of(folder: &Path, version: &Version) -> Option<Limit> {
     let number = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<u64>().ok();
     // `max`, which is no number, means no limit.
     let bytes = version.limits.iter().filter_map(|name| number(name)).min()?;
@@ -138,16 +107,14 @@ fn limit_of(folder: &Path, root: &Path, version: &Version) -> Option<MemoryLimit
     let cached = entries.filter(|(name, _)| version.cached_files.contains(name));
     let reclaimable: u64 = cached.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum();
     let held = number(version.usage).unwrap_or(0).saturating_sub(reclaimable);
-    let shown = Path::new("/").join(folder.strip_prefix(root).unwrap_or(folder));
-    Some(MemoryLimit { bytes, left: bytes.saturating_sub(held), group: Some(shown) })
+    Some((bytes, bytes.saturating_sub(held)))
 }
 
 /// `ulimit -v`, used by other schedulers. Mapped files count too.
-fn address_space(limits: &str, status: &str) -> Option<MemoryLimit> {
+fn address_space(limits: &str, status: &str) -> Option<Limit> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let bytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    let left = bytes.saturating_sub(kibibytes(status, "VmSize:")?);
-    Some(MemoryLimit { bytes, left, group: None })
+    Some((bytes, bytes.saturating_sub(kibibytes(status, "VmSize:")?)))
 }
 
 #[cfg(test)]
@@ -170,7 +137,7 @@ mod tests {
 
     #[test]
     fn without_limits_all_memory_is_available() {
-        let free = HostMemory { total: 200 * GIB, available: 150 * GIB, limit: None };
+        let free = HostMemory { total: 200 * GIB, available: 150 * GIB };
         assert_eq!(machine(&[]).unwrap(), free);
         let unlimited =
             [("proc/self/cgroup", "0::/user.slice\n"), ("sys/fs/cgroup/user.slice/memory.max", "max\n")];
@@ -194,9 +161,6 @@ mod tests {
         ];
         let memory = machine(&files).unwrap();
         assert_eq!((memory.total, memory.available), (200 * GIB, 2 * GIB));
-        let limit = memory.limit.unwrap();
-        assert_eq!((limit.bytes, limit.left), (4 * GIB, 2 * GIB));
-        assert_eq!(limit.group, Some("/sys/fs/cgroup/system.slice/slurmstepd.scope/job_7".into()));
         // The tightest of several groups counts, and a group is slowed down at `memory.high`.
         files.push(("sys/fs/cgroup/system.slice/memory.max", "2147483648\n"));
         files.push(("sys/fs/cgroup/system.slice/memory.high", "1073741824\n"));
@@ -215,23 +179,13 @@ mod tests {
         assert_eq!(machine(&files).unwrap().available, 3 * GIB + GIB / 2);
         // The number that stands for no limit.
         let unset = ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-        assert_eq!(machine(&[files[0], unset]).unwrap().limit, None);
+        assert_eq!(machine(&[files[0], unset]).unwrap().available, 150 * GIB);
     }
 
     #[test]
     fn a_limit_of_the_shell() {
         let limits = "Limit    Soft Limit   Hard Limit   Units\nMax address space  6442450944  unlimited  bytes\n";
         let files = [("proc/self/limits", limits), ("proc/self/status", "Name: x\nVmSize:\t 2097152 kB\n")];
-        let memory = machine(&files).unwrap();
-        assert_eq!(memory.available, 4 * GIB);
-        assert_eq!(memory.limit.unwrap().group, None);
-    }
-
-    #[test]
-    fn mount_points_may_contain_blanks() {
-        let found = mount("1 2 0:3 / /mnt/a\\040b\\134c rw,noatime shared:5 - nfs4 host:/x rw,vers=4.2").unwrap();
-        assert_eq!(found.point, PathBuf::from("/mnt/a b\\c"));
-        assert_eq!((found.kind.as_str(), found.options.len()), ("nfs4", 4));
-        assert_eq!(mount("1 2 0:3 / /mnt"), None);
+        assert_eq!(machine(&files).unwrap().available, 4 * GIB);
     }
 }

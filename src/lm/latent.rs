@@ -36,15 +36,16 @@ impl LatentAttention {
         let (heads, hidden) = (loader.shape.heads.heads, loader.shape.hidden);
         let queries = heads * (own.nope + own.rope);
         let (query, compressed_query) = match own.query_rank {
-            None => (loader.linear("q_proj", (queries, hidden))?, None),
+            None => (loader.product("q_proj", (queries, hidden))?, None),
             Some(rank) => {
-                let compressed = (loader.linear("q_a_proj", (rank, hidden))?, loader.norm("q_a_layernorm", rank)?);
-                (loader.linear("q_b_proj", (queries, rank))?, Some(compressed))
+                let compressed =
+                    (loader.product("q_a_proj", (rank, hidden))?, loader.norm("q_a_layernorm", rank)?);
+                (loader.product("q_b_proj", (queries, rank))?, Some(compressed))
             }
         };
-        let compress = loader.linear("kv_a_proj_with_mqa", (own.rank + own.rope, hidden))?;
+        let compress = loader.product("kv_a_proj_with_mqa", (own.rank + own.rope, hidden))?;
         let norm = loader.norm("kv_a_layernorm", own.rank)?;
-        let output = loader.linear("o_proj", (hidden, heads * own.value))?;
+        let output = loader.product("o_proj", (hidden, heads * own.value))?;
         let (absorb, expand) = if loader.has("k_b_proj.weight") {
             // A GGUF file has the two parts of kv_b_proj, one of them transposed.
             let absorb = loader.stacked("k_b_proj", heads, (own.rank, own.nope))?;
@@ -62,12 +63,6 @@ impl LatentAttention {
             (absorb, expand.collect::<Result<_>>()?)
         };
         Ok(LatentAttention { shape: own, heads, query, compressed_query, compress, norm, absorb, expand, output })
-    }
-
-    /// Those whose products may be in integers.
-    pub fn linears(&mut self) -> Vec<&mut Linear> {
-        let compressed = self.compressed_query.as_mut().map(|(compress, _)| compress);
-        [&mut self.query, &mut self.compress, &mut self.output].into_iter().chain(compressed).collect()
     }
 
     /// Queries (rows, heads * (rope + rank)), keys and values (rows, rope + rank) of x (rows, hidden), after the layer's norm. The part of

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use anyhow::Result;
-use candle_core::{DType, Device, Tensor, WithDType};
+use candle_core::{DType, Tensor, WithDType};
 
 use super::config::ModelShape;
+use super::device::Device;
 use super::layers::{Linear, Weight, bytes_of, compute_type};
 use super::matrix::Matrix;
+use super::transformer::Arithmetic;
 use super::weights::Weights;
 
 /// The tensors of a part of a model, which are rounded to a type.
@@ -15,14 +17,16 @@ pub(super) struct Loader<'a> {
     weights: &'a mut Weights,
     pub shape: &'a ModelShape,
     pub dtype: DType,
-    pub device: &'a Device,
+    pub device: &'a candle_core::Device,
+    arithmetic: Arithmetic,
     /// What the names of the part begin with.
     part: String,
 }
 
 impl<'a> Loader<'a> {
     pub fn new(weights: &'a mut Weights, shape: &'a ModelShape, dtype: DType, device: &'a Device) -> Loader<'a> {
-        Loader { weights, shape, dtype, device, part: "model".to_owned() }
+        let (device, arithmetic, part) = (&device.products, device.arithmetic, "model".to_owned());
+        Loader { weights, shape, dtype, device, arithmetic, part }
     }
 
     /// Those of a part of this part.
@@ -48,6 +52,11 @@ impl<'a> Loader<'a> {
         self.weights.permute(&self.name(name), heads);
     }
 
+    /// As [`Weights::transpose`].
+    pub fn transpose(&mut self, name: &str, by_turns: bool) {
+        self.weights.transpose(&self.name(name), by_turns);
+    }
+
     /// As [`Weights::unstack`].
     pub fn unstack(&mut self, name: &str, count: usize, of: impl Fn(usize) -> String) -> Result<()> {
         let part = &self.part;
@@ -56,7 +65,7 @@ impl<'a> Loader<'a> {
 
     /// A tensor on the host.
     pub fn tensor(&mut self, name: &str, sides: &[usize], dtype: DType) -> Result<Tensor> {
-        self.weights.take(&self.name(name), sides, dtype, &Device::Cpu)
+        self.weights.take(&self.name(name), sides, dtype, &candle_core::Device::Cpu)
     }
 
     /// The numbers of a tensor.
@@ -111,7 +120,22 @@ impl<'a> Loader<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// Several of them, by their names and sides (out, in).
+    /// The same, with products in integers if these are asked for and keep what its weights are stored as.
+    pub fn product(&mut self, name: &str, sides: (usize, usize)) -> Result<Linear> {
+        let linear = self.linear(name, sides)?;
+        Ok(self.converted(linear))
+    }
+
+    pub fn converted(&mut self, mut linear: Linear) -> Linear {
+        if self.arithmetic == Arithmetic::Fast {
+            self.weights.held -= linear.bytes();
+            self.weights.has_integers |= linear.use_integers();
+            self.weights.held += linear.bytes();
+        }
+        linear
+    }
+
+    /// Several matrices as they are stored, by their names and sides (out, in).
     pub fn linears(&mut self, matrices: Vec<(&str, usize, usize)>) -> Result<Vec<Linear>> {
         matrices.into_iter().map(|(name, out, input)| self.linear(name, (out, input))).collect()
     }

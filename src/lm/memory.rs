@@ -97,38 +97,13 @@ pub(super) enum Keys {
     Rerotated(RerotatedKeys),
 }
 
-/// Time and arithmetic spent on reads into a memory. Where threads share a read, the times of its parts are means over them.
+/// Time spent on reads into a memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadStats {
-    /// Softmax, scores and evictions.
+    /// Softmax, scores and evictions. Where threads share a read, the mean over those that had anything to do.
     pub scan: Duration,
-    /// Products of queries with keys and of attention with values.
-    pub attention_products: Duration,
-    /// The rest of attention: rotating, copying, closing gaps.
-    pub attention_rest: Duration,
-    /// Products with weights, norms and activations.
-    pub dense: Duration,
     /// Whole reads.
     pub total: Duration,
-    /// Floating-point operations (a multiplication and an addition are two) of the two kinds of products.
-    pub attention_flops: u64,
-    pub dense_flops: u64,
-}
-
-impl ReadStats {
-    /// Adds what threads did at the same time: the mean time of those that had anything to do, and all their arithmetic.
-    pub(super) fn add(&mut self, threads: &[ReadStats]) {
-        let threads: Vec<_> = threads.iter().filter(|thread| thread.dense_flops > 0).collect();
-        let mean = |time: fn(&ReadStats) -> Duration| {
-            threads.iter().copied().map(time).sum::<Duration>() / threads.len().max(1) as u32
-        };
-        self.scan += mean(|stats| stats.scan);
-        self.attention_products += mean(|stats| stats.attention_products);
-        self.attention_rest += mean(|stats| stats.attention_rest);
-        self.dense += mean(|stats| stats.dense);
-        self.attention_flops += threads.iter().map(|stats| stats.attention_flops).sum::<u64>();
-        self.dense_flops += threads.iter().map(|stats| stats.dense_flops).sum::<u64>();
-    }
 }
 
 /// Settings of a new memory.
@@ -435,15 +410,11 @@ impl Memory {
             let LayerCache { entries, tables, log, is_long } = layer;
             let vectors = match tables {
                 Tables::Host(HostTables { keys, values, .. }) => {
-                    let keys = match keys {
-                        Keys::Absolute(keys) => CachedKeys::Absolute(keys),
-                        Keys::Rerotated(keys) => CachedKeys::Rerotated(keys),
+                    let (keys, values) = match keys {
+                        Keys::Absolute(keys) => (CachedKeys::Absolute(keys), values_of(keys, values)),
+                        Keys::Rerotated(keys) => (CachedKeys::Rerotated(keys), &*values),
                     };
                     let frequencies = shape.rope.frequencies(*is_long);
-                    let values = match keys {
-                        CachedKeys::Absolute(keys) => values_of(keys, values),
-                        CachedKeys::Rerotated(_) => values,
-                    };
                     Some(BlockVectors { shape, keys, values, queries: &[], frequencies })
                 }
                 Tables::Gpu(_) => None,
@@ -536,7 +507,7 @@ impl Memory {
         self.layers.iter().map(|layer| layer.tables.bytes()).sum::<u64>() + of_states
     }
 
-    /// Time and arithmetic of all reads so far.
+    /// Time of all reads so far.
     pub fn stats(&self) -> ReadStats {
         self.scratch.stats
     }

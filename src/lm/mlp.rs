@@ -9,13 +9,14 @@ use super::layers::{Linear, Products, add, bytes_of, gated, rms_norm};
 use super::loader::Loader;
 
 /// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
-pub(super) enum Mlp {
-    Dense(Gated),
-    Experts(Box<Mixture>),
+pub(super) struct Mlp {
+    /// In the place of experts, or beside them.
+    dense: Option<Gated>,
+    mixture: Option<Mixture>,
 }
 
 /// A mixture of experts.
-pub(super) struct Mixture {
+struct Mixture {
     router: Linear,
     /// What is added to the router's scores for the choice: (count), or none
     bias: Vec<f64>,
@@ -24,9 +25,8 @@ pub(super) struct Mixture {
     beside: Option<Beside>,
 }
 
-/// An MLP beside the experts.
-pub(super) struct Beside {
-    mlp: Gated,
+/// What experts beside an MLP have.
+struct Beside {
     /// After the MLP, before the experts, and after them: (hidden) each
     norms: [Tensor; 3],
     /// What the router's input is multiplied by after its norm: (hidden)
@@ -36,7 +36,7 @@ pub(super) struct Beside {
 }
 
 /// down(activation(gate(x)) * up(x)).
-pub(super) struct Gated {
+struct Gated {
     gate: Linear,
     up: Linear,
     down: Linear,
@@ -45,7 +45,7 @@ pub(super) struct Gated {
 }
 
 /// An expert that every token goes to, times the sigmoid of a product of the state, if it has a gate.
-pub(super) struct Shared {
+struct Shared {
     expert: Gated,
     gate: Option<Linear>,
 }
@@ -64,51 +64,33 @@ impl Mlp {
     /// Takes that of layer `index`.
     pub fn take(loader: &mut Loader<'_>, index: usize) -> Result<Mlp> {
         let shape = loader.shape;
-        Ok(match shape.experts_of(index) {
-            None => Mlp::Dense(Gated::take(loader, index)?),
-            Some(own) => {
-                let mixture = Mixture::take(loader, own)?;
-                let beside = match own.beside_mlp {
-                    true => Some(Beside::take(loader, index, own.count)?),
-                    false => None,
-                };
-                Mlp::Experts(Box::new(Mixture { beside, ..mixture }))
-            }
+        let experts = shape.experts_of(index);
+        let has_dense = experts.is_none_or(|own| own.beside_mlp);
+        Ok(Mlp {
+            dense: has_dense.then(|| Gated::take(loader, index)).transpose()?,
+            mixture: experts.map(|own| Mixture::take(loader, own)).transpose()?,
         })
-    }
-
-    /// Those whose products may be in integers. The router stays as it is, because a choice is not nearly right.
-    pub fn linears(&mut self) -> Vec<&mut Linear> {
-        let gated: Vec<&mut Gated> = match self {
-            Mlp::Dense(own) => vec![own],
-            Mlp::Experts(mixture) => {
-                let Mixture { experts, shared, beside, .. } = &mut **mixture;
-                let shared = shared.iter_mut().map(|shared| &mut shared.expert);
-                experts.iter_mut().chain(shared).chain(beside.iter_mut().map(|beside| &mut beside.mlp)).collect()
-            }
-        };
-        gated.into_iter().flat_map(|own| [&mut own.gate, &mut own.up, &mut own.down]).collect()
     }
 
     /// The MLP of `states` (rows, hidden), which are x after the norm before it: (rows, hidden). What a row becomes does not depend on the
     /// rows beside it.
     pub fn forward(&self, states: &Tensor, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
-        let mixture = match self {
-            Mlp::Dense(own) => return own.forward(states, shape.activation, products),
-            Mlp::Experts(mixture) => mixture,
-        };
-        let Some(Beside { mlp, norms: [after_mlp, before, after], scale, .. }) = &mixture.beside else {
+        let of_mlp = self.dense.as_ref().map(|own| own.forward(states, shape.activation, products)).transpose()?;
+        let Some(mixture) = &self.mixture else { return of_mlp.context("the layer has no MLP") };
+        let (Some(of_mlp), Some(Beside { norms: [after_mlp, before, after], scale, .. })) =
+            (of_mlp, &mixture.beside)
+        else {
             return mixture.forward([states, states], shape, products);
         };
         let eps = shape.norm_eps;
-        let of_mlp = rms_norm(&mlp.forward(states, shape.activation, products)?, after_mlp, eps)?;
+        let of_mlp = rms_norm(&of_mlp, after_mlp, eps)?;
         let (routed, own) = (rms_norm(x, scale, eps)?, rms_norm(x, before, eps)?);
         add(rms_norm(&mixture.forward([&routed, &own], shape, products)?, after, eps)?, &of_mlp)
     }
 }
 
 impl Beside {
-    fn take(loader: &mut Loader<'_>, index: usize, experts: usize) -> Result<Beside> {
+    fn take(loader: &mut Loader<'_>, experts: usize) -> Result<Beside> {
         let hidden = loader.shape.hidden;
         let [after_mlp, before, after] = EXPERT_NORMS.map(|name| loader.norm(name, hidden));
         let norms = [after_mlp?, before?, after?];
@@ -116,50 +98,50 @@ impl Beside {
         let scale = (scale * (hidden as f64).powf(-0.5))?.to_dtype(norms[0].dtype())?.to_device(loader.device)?;
         loader.count([bytes_of(&scale)]);
         let expert_scales = loader.numbers("router.per_expert_scale", &[experts])?;
-        Ok(Beside { mlp: Gated::take(loader, index)?, norms, scale, expert_scales })
+        Ok(Beside { norms, scale, expert_scales })
     }
 }
 
 impl Mixture {
-    /// Takes those of a layer, but for what stands beside them.
+    /// Takes those of a layer. The router stays as it is stored, because a choice is not nearly right.
     fn take(loader: &mut Loader<'_>, own: &config::Experts) -> Result<Mixture> {
         let (hidden, inner) = (loader.shape.hidden, own.intermediate);
-        let config::ExpertNames { router: of_router, experts, shared: of_shared, parts: [gate, up, down] } =
-            own.names;
-        let router = loader.linear(of_router, (own.count, hidden))?;
-        let part = &mut loader.of(experts);
+        let router = loader.linear("mlp.gate", (own.count, hidden))?;
+        let part = &mut loader.of("mlp.experts");
+        if own.transposed {
+            part.transpose("gate_up_proj", own.by_turns);
+            part.transpose("down_proj", false);
+        }
         let is_fused = part.has("gate_up_proj") || part.has("gate_up_proj.weight");
-        let experts = if own.transposed && part.has("gate_up_proj") {
-            Gated::take_transposed(part, own)?
+        let both = if is_fused {
+            let both = part.stacked("gate_up_proj", own.count, (2 * inner, hidden))?;
+            both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
         } else {
-            let both = if is_fused {
-                let both = part.stacked("gate_up_proj", own.count, (2 * inner, hidden))?;
-                both.iter().map(|both| both.split([inner; 2])).collect::<Result<Vec<_>>>()?
-            } else {
-                let gate = part.stacked(gate, own.count, (inner, hidden))?;
-                let up = part.stacked(up, own.count, (inner, hidden))?;
-                gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
-            };
-            let down = part.stacked(down, own.count, (hidden, inner))?;
-            both.into_iter().zip(down).map(|([gate, up], down)| Gated::of(vec![gate, up, down])).collect()
+            let gate = part.stacked("gate_proj", own.count, (inner, hidden))?;
+            let up = part.stacked("up_proj", own.count, (inner, hidden))?;
+            gate.into_iter().zip(up).map(|(gate, up)| [gate, up]).collect()
         };
+        let down = part.stacked("down_proj", own.count, (hidden, inner))?;
+        let expert = |([gate, up], down): ([Linear; 2], Linear)| Gated::of(part, vec![gate, up, down]);
+        let experts = both.into_iter().zip(down).map(expert).collect();
         let bias = match own.scores {
             RouterScores::Softmax | RouterScores::InputSigmoid => Vec::new(),
-            RouterScores::Sigmoid => {
-                loader.numbers(&format!("{of_router}.e_score_correction_bias"), &[own.count])?
-            }
+            RouterScores::Sigmoid => loader.numbers("mlp.gate.e_score_correction_bias", &[own.count])?,
         };
         let shared = own.shared.map(|inner| {
-            let part = &mut loader.of(of_shared);
+            let part = &mut loader.of("mlp.shared_expert");
             let sides = [("gate_proj", inner, hidden), ("up_proj", inner, hidden), ("down_proj", hidden, inner)];
-            let expert = Gated::of(part.linears(sides.into())?);
+            let matrices = part.linears(sides.into())?;
+            let expert = Gated::of(part, matrices);
             let gate = match own.has_shared_gate {
-                true => Some(loader.linear(&format!("{of_shared}_gate"), (1, hidden))?),
+                true => Some(loader.linear("mlp.shared_expert_gate", (1, hidden))?),
                 false => None,
             };
             anyhow::Ok(Shared { expert, gate })
         });
-        Ok(Mixture { router, bias, experts, shared: shared.transpose()?, beside: None })
+        let shared = shared.transpose()?;
+        let beside = own.beside_mlp.then(|| Beside::take(loader, own.count)).transpose()?;
+        Ok(Mixture { router, bias, experts, shared, beside })
     }
 
     /// What the experts make of x, chosen by what the router makes of `routed`: (rows, hidden) each.
@@ -205,8 +187,9 @@ impl Mixture {
 
 impl Gated {
     /// Of gate, up and down.
-    fn of(matrices: Vec<Linear>) -> Gated {
-        let [gate, up, down] = matrices.try_into().expect("three matrices");
+    fn of(loader: &mut Loader<'_>, matrices: Vec<Linear>) -> Gated {
+        let matrices: [Linear; 3] = matrices.try_into().expect("three matrices");
+        let [gate, up, down] = matrices.map(|matrix| loader.converted(matrix));
         Gated { gate, up, down, cutoff: None }
     }
 
@@ -221,45 +204,7 @@ impl Gated {
         let sparsity = shape.altup.as_ref().map_or(0.0, |own| own.sparsity[index]);
         // The quantile of the normal distribution.
         let cutoff = (sparsity > 0.0).then(|| 2_f64.sqrt() * erf_inv(2.0 * sparsity - 1.0));
-        Ok(Gated { cutoff, ..Gated::of(matrices) })
-    }
-
-    /// Takes all experts of a layer from tensors that are transposed: `gate_up_proj` (count, hidden, 2 inner), where columns of gate and up
-    /// take turns or those of gate come first, `down_proj` (count, inner, hidden), and their biases, if there are any.
-    fn take_transposed(loader: &mut Loader<'_>, own: &config::Experts) -> Result<Vec<Gated>> {
-        let (count, inner, hidden) = (own.count, own.intermediate, loader.shape.hidden);
-        let is_biased = loader.has("down_proj_bias");
-        for part in ["gate_up_proj", "gate_up_proj_bias", "down_proj", "down_proj_bias"] {
-            loader.unstack(part, count, |index| format!("{index}.{part}"))?;
-        }
-        // Rows of gate and up beside each other: (inner, 2, ..)
-        let by_turns = |rows: Tensor| -> Result<Tensor> {
-            let rest = rows.dims()[1..].to_vec();
-            Ok(match own.by_turns {
-                true => rows.reshape([vec![inner, 2], rest].concat())?,
-                false => rows.reshape([vec![2, inner], rest].concat())?.transpose(0, 1)?,
-            })
-        };
-        let mut expert = |index: usize| {
-            let loader = &mut loader.of(&index.to_string());
-            let mut take = |part: &str, sides: &[usize]| loader.tensor(part, sides, loader.dtype);
-            let both = by_turns(take("gate_up_proj", &[hidden, 2 * inner])?.t()?.contiguous()?)?;
-            let down = take("down_proj", &[inner, hidden])?.t()?;
-            let biases = match is_biased {
-                true => {
-                    Some((by_turns(take("gate_up_proj_bias", &[2 * inner])?)?, take("down_proj_bias", &[hidden])?))
-                }
-                false => None,
-            };
-            let mut turn = |turn: usize| {
-                let of = |both: &Tensor| both.narrow(1, turn, 1)?.squeeze(1)?.contiguous();
-                let bias = biases.as_ref().map(|(both, _)| of(both)).transpose()?;
-                loader.linear_of(&of(&both)?, bias.as_ref())
-            };
-            let (gate, up) = (turn(0)?, turn(1)?);
-            Ok(Gated::of(vec![gate, up, loader.linear_of(&down, biases.as_ref().map(|(_, down)| down))?]))
-        };
-        (0..count).map(&mut expert).collect()
+        Ok(Gated { cutoff, ..Gated::of(loader, matrices) })
     }
 
     fn forward(&self, x: &Tensor, activation: Activation, products: Products) -> Result<Tensor> {

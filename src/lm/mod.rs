@@ -8,7 +8,6 @@ mod attention;
 mod block_vectors;
 mod chat;
 mod config;
-mod cpu_peak;
 mod decoder;
 mod delta;
 mod device;
@@ -46,10 +45,8 @@ mod weights;
 pub use candle_core::Tensor;
 pub use chat::{ChatFormat, ChatTemplate};
 pub use config::{
-    Activation, AltUpShape, AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms,
-    ModelShape,
+    Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape,
 };
-pub use cpu_peak::{Peak, Processor, peak};
 pub use device::{
     Device, DeviceChoice, available_memory, card_memory, device_name, is_out_of_memory, machine_name,
     resident_bytes,
@@ -58,7 +55,7 @@ pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, Pref
 pub use gpu::Measured;
 #[cfg(feature = "emulate")]
 pub use gpu::{Emulation, WarpOrder};
-pub use host::{HostMemory, MemoryLimit, Mount, host_memory, mounts};
+pub use host::{HostMemory, host_memory};
 pub use memory::{BLOCK, Memory, MemoryPlan, PromptScores, ReadStats};
 pub use open::ModelFiles;
 pub use product::matrix_rate;

@@ -182,7 +182,7 @@ impl ModelFiles {
     /// # Errors
     /// As [`LanguageModel::load`], and files that have changed since [`revision`](ModelFiles::revision).
     pub fn load(&self, dtype: WeightType, device: &Device) -> Result<LanguageModel> {
-        let shape = self.shape.clone();
+        let (shape, device) = (self.shape.clone(), &device.with_arithmetic(self.arithmetic));
         // Otherwise the type is known when the weights are opened.
         let dtype = if self.arithmetic == Arithmetic::Fast { self.weight_type(dtype) } else { dtype };
         let load = || match &self.weights {
@@ -205,8 +205,7 @@ impl ModelFiles {
                 LanguageModel::random(shape, *sharpness as f32, 1, dtype, device)
             }
         };
-        let loaded = load().and_then(|model| model.with_arithmetic(self.arithmetic));
-        loaded.with_context(|| format!("cannot load the model {}", self.source))
+        load().with_context(|| format!("cannot load the model {}", self.source))
     }
 
     /// The type that weights are rounded to: the one asked for, or as they are stored. `Auto` where that cannot be read; loading
@@ -233,7 +232,7 @@ impl ModelFiles {
         let stored = self.stored();
         let dtype = dtype.dtype().or_else(|| self.stored_type(&stored));
         match (stored, dtype) {
-            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, &device.products, self.arithmetic),
+            (Ok(Some(weights)), Some(dtype)) => weights.held_bytes(dtype, &device.products, device.arithmetic),
             (_, Some(dtype)) => self.shape.parameters() * dtype.size_in_bytes() as u64,
             (_, None) => self.weight_bytes(),
         }

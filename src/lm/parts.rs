@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem;
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Barrier, Mutex, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use candle_core::Tensor;
@@ -17,6 +18,8 @@ use super::transformer::{LanguageModel, Rows, SEGMENT, SEGMENT_ON_GPU};
 
 /// Tokens of a text that are taken through the layers, and what they are read into.
 pub(super) struct Part<'a> {
+    /// The first of them among those that are taken together.
+    pub first: usize,
     pub tokens: &'a [u32],
     /// Their texts, if the policy asks for these.
     pub token_texts: &'a [Arc<str>],
@@ -28,30 +31,36 @@ pub(super) struct Part<'a> {
     pub caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
     /// The same of layers that have a state of fixed size in place of a cache.
     pub states: Box<dyn Iterator<Item = &'a mut DeltaState> + Send + 'a>,
+    /// That of the layer that attends now, if it has one.
+    pub cache: Option<&'a mut LayerCache>,
     /// Takes both to the next part, if there is one.
     pub next: Option<(Sender<&'a mut LayerCache>, Sender<&'a mut DeltaState>)>,
 }
 
+/// A part, and the buffers of the thread that reads it.
+pub(super) type Reading<'a, 'b> = (Part<'a>, &'b mut Scratch);
+
 const FAILED: &str = "the part of the text before this one failed";
 
 impl<'a> Part<'a> {
-    /// Reads rows, of which those from `first` on are its own, into the next layer's state.
-    pub fn read(&mut self, rows: &DeltaRows<'_>, first: usize) -> Result<Vec<f32>> {
+    /// Reads its own of some rows into the next layer's state.
+    pub fn read(&mut self, rows: &DeltaRows<'_>) -> Result<Vec<f32>> {
         let state = self.states.next().context(FAILED)?;
-        let out = rows.read(first, self.tokens.len(), state);
+        let out = rows.read(self.first, self.tokens.len(), state);
         // After the last part nobody receives it.
         let _ = self.next.as_ref().map(|(_, next)| next.send(state));
         Ok(out)
     }
 
-    /// The cache of the next layer that has one.
-    pub fn cache(&mut self) -> Result<&'a mut LayerCache> {
-        self.caches.next().context(FAILED)
+    /// Takes the cache of the next layer that has one.
+    pub fn take_cache(&mut self) -> Result<()> {
+        self.cache = Some(self.caches.next().context(FAILED)?);
+        Ok(())
     }
 
-    /// Takes a cache on.
-    pub fn pass(&self, cache: &'a mut LayerCache) {
-        let _ = self.next.as_ref().map(|(next, _)| next.send(cache));
+    /// Takes it on.
+    pub fn pass_cache(&mut self) {
+        let _ = self.cache.take().zip(self.next.as_ref()).map(|(cache, (next, _))| next.send(cache));
     }
 }
 
@@ -83,12 +92,14 @@ impl LanguageModel {
             let (next, received) = mpsc::channel();
             let (next_state, received_states) = mpsc::channel();
             Part {
+                first: 0,
                 tokens,
                 token_texts: token_texts.chunks(part_rows).nth(index).unwrap_or_default(),
                 ends_read: index * part_rows + tokens.len() == rows,
                 lost: lost_of_parts.as_mut().and_then(Iterator::next),
                 caches: mem::replace(&mut caches, Box::new(received.into_iter())),
                 states: mem::replace(&mut states, Box::new(received_states.into_iter())),
+                cache: None,
                 next: Some((next, next_state)),
             }
         });
@@ -100,11 +111,7 @@ impl LanguageModel {
             let x = self.embed(tokens, compute)?; // (rows, hidden)
             let per_layer = self.per_layer_inputs(tokens, &x, products)?;
             let rows = Rows { x, per_layer, first: index * part_rows, angles: &angles, compute_f64 };
-            let (states, dense) = self.through_layers(rows, products, vec![(part, &mut *scratch)])?;
-            scratch.stats.dense += dense;
-            scratch.stats.dense_flops +=
-                2 * (tokens.len() * self.shape().layers * self.shape().layer_weights()) as u64;
-            Ok(states)
+            self.through_layers(rows, products, vec![(part, scratch)])
         };
         let read_rest = |scratch: &mut Scratch| {
             let mut done = Vec::new();
@@ -121,11 +128,11 @@ impl LanguageModel {
             let threads = rayon::broadcast(|_| {
                 all_here.wait();
                 let mut scratch = Scratch::default();
-                (read_rest(&mut scratch), scratch.stats)
+                (read_rest(&mut scratch), scratch.stats.scan)
             });
-            let (done, stats): (Vec<_>, Vec<_>) = threads.into_iter().unzip();
-            memory.scratch.stats.add(&stats);
-            done.into_iter().flatten().collect()
+            let busy = threads.iter().filter(|(_, scan)| !scan.is_zero()).count().max(1) as u32;
+            memory.scratch.stats.scan += threads.iter().map(|(_, scan)| *scan).sum::<Duration>() / busy;
+            threads.into_iter().flat_map(|(done, _)| done).collect()
         };
         drop(queue);
         self.settle(memory)?;

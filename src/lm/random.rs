@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use candle_core::Tensor;
 
-use super::config::{ModelShape, Sizes};
+use super::config::ModelShape;
 use super::device::Device;
 use super::rope_shape::{RopeScaling, RopeShape};
 use super::tokenizer::Tokenizer;
@@ -15,18 +15,19 @@ use crate::eviction::Heads;
 
 /// The shape of `random-tiny`: grouped heads, and bytes as vocabulary.
 pub fn tiny_shape() -> ModelShape {
-    random_shape(Sizes {
+    random_shape(ModelShape {
         hidden: 32,
         intermediate: 64,
         layers: 2,
         heads: Heads { heads: 4, kv_heads: 2 },
         head_dim: 8,
         vocab: Tokenizer::BYTES_VOCAB,
+        ..ModelShape::default()
     })
 }
 
 /// The shape of a model with random weights.
-pub(super) fn random_shape(sizes: Sizes) -> ModelShape {
+pub(super) fn random_shape(sizes: ModelShape) -> ModelShape {
     let rope = RopeShape { theta: 10_000.0, scaling: RopeScaling::None, dims: sizes.head_dim };
     ModelShape { bos: Some(0), eos: vec![0], ..ModelShape::llama(sizes, rope) }
 }

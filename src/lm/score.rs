@@ -2,15 +2,20 @@
 //!
 //! The logits over the vocabulary are computed in one pass, some rows and columns at a time, and not kept.
 
-use std::ops::Range;
-
-use anyhow::{Context, Error, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use candle_core::Tensor;
+use rayon::prelude::*;
 
 use super::gpu;
-use super::layers::Products;
+use super::layers::{Products, on_host};
 use super::transformer::LanguageModel;
 use crate::vector;
+
+/// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
+const LOGIT_ROWS: usize = 512;
+const LOGIT_COLUMNS: usize = 512;
+/// Logits in memory at once, of a GPU, which computes whole rows (64 MiB).
+const LOGITS_ON_GPU: usize = 1 << 24;
 
 /// Scores of some tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -52,28 +57,19 @@ impl LanguageModel {
         if let Some(target) = targets.iter().find(|target| **target as usize >= vocab) {
             bail!("token {target} is outside the vocabulary of {vocab}");
         }
-        let start = |rows: Range<usize>| {
-            let row = |row| ScoredRow { target: targets[row] as usize, ..ScoredRow::default() };
-            rows.map(row).collect::<Vec<_>>()
+        let is_on_host = self.gpu().is_none() && self.device().products.is_cpu();
+        let most = match is_on_host {
+            true => rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS),
+            false => (LOGITS_ON_GPU / vocab).max(1),
         };
-        let blocks = match unbounded {
-            _ if self.gpu().is_some() => self.score_on_gpu(states, targets, unbounded)?,
-            None => self.visit_logits([states], start, |known, first, [logits]| {
-                let width = logits.len() / known.len();
-                for (row, logits) in known.iter_mut().zip(logits.chunks_exact(width)) {
-                    row.add(first, logits);
-                }
-            })?,
-            Some(unbounded) => {
-                self.visit_logits([states, unbounded], start, |known, first, [bounded, full]| {
-                    let width = bounded.len() / known.len();
-                    let logits = bounded.chunks_exact(width).zip(full.chunks_exact(width));
-                    for (row, (bounded, full)) in known.iter_mut().zip(logits) {
-                        row.add(first, bounded);
-                        row.compare(first, full, bounded);
-                    }
-                })?
-            }
+        let threads = (self.threads() / rows.div_ceil(most).max(1)).max(1);
+        let block = |(index, targets): (usize, &[u32])| {
+            let part = |states: &Tensor| states.narrow(0, index * most, targets.len());
+            self.score_block(targets, &part(states)?, unbounded.map(part).transpose()?.as_ref(), threads)
+        };
+        let blocks: Vec<Vec<ScoredRow>> = match is_on_host {
+            true => targets.par_chunks(most).enumerate().map(block).collect::<Result<_>>()?,
+            false => targets.chunks(most).enumerate().map(block).collect::<Result<_>>()?,
         };
         let all: Vec<ScoredRow> = blocks.into_iter().flatten().collect();
         let compared = all.iter().filter(|_| unbounded.is_some());
@@ -87,27 +83,56 @@ impl LanguageModel {
 }
 
 impl LanguageModel {
-    /// Scores rows on a GPU, some at a time.
-    fn score_on_gpu(
+    /// Scores a few states, with those of the full cache if there are any. On the host the logits are computed some columns at a time: they
+    /// are never all in memory.
+    fn score_block(
         &self,
-        states: &Tensor,
         targets: &[u32],
-        unbounded: Option<&Tensor>,
-    ) -> Result<Vec<Vec<ScoredRow>>> {
-        let (gpu, most) = (self.gpu().context("there is no GPU")?, self.logit_rows_on_gpu());
-        let products = Products::Many { threads: self.threads() };
-        let block = |(index, targets): (usize, &[u32])| {
-            let logits = |states: &Tensor| {
-                self.f32_logits(&states.narrow(0, index * most, targets.len())?, products)?
-                    .contiguous()
-                    .map_err(Error::from)
-            };
-            let full = unbounded.map(logits).transpose()?;
-            let rows = gpu.score(&logits(states)?, full.as_ref(), targets)?;
-            Ok(rows.into_iter().map(ScoredRow::from_gpu).collect())
+        states: &Tensor,
+        full: Option<&Tensor>,
+        threads: usize,
+    ) -> Result<Vec<ScoredRow>> {
+        let whole = |states: &Tensor| {
+            let logits = self.f32_logits(states, Products::Many { threads })?; // (rows, vocab)
+            anyhow::Ok(logits.contiguous()?)
         };
-        targets.chunks(most).enumerate().map(block).collect()
+        if let Some(gpu) = self.gpu() {
+            let full = full.map(whole).transpose()?;
+            let rows = gpu.score(&whole(states)?, full.as_ref(), targets)?;
+            return Ok(rows.into_iter().map(ScoredRow::from_gpu).collect());
+        }
+        let row = |target: &u32| ScoredRow { target: *target as usize, ..ScoredRow::default() };
+        let mut known: Vec<_> = targets.iter().map(row).collect();
+        if !self.device().products.is_cpu() {
+            add_columns(&mut known, 0, &whole(states)?, full.map(whole).transpose()?.as_ref())?;
+            return Ok(known);
+        }
+        let vocab = self.shape().vocab;
+        let product = self.head.weight.products(states)?;
+        let of_full = full.map(|full| self.head.weight.products(full)).transpose()?;
+        for column in (0..vocab).step_by(LOGIT_COLUMNS) {
+            let part = column..vocab.min(column + LOGIT_COLUMNS);
+            let logits = self.capped(product(part.clone(), threads)?)?; // (rows, columns)
+            let full = of_full.as_ref().map(|product| self.capped(product(part, threads)?)).transpose()?;
+            add_columns(&mut known, column, &logits, full.as_ref())?;
+        }
+        Ok(known)
     }
+}
+
+/// Adds the logits of some columns from `first` on, and compares them with those of the full cache.
+fn add_columns(known: &mut [ScoredRow], first: usize, logits: &Tensor, full: Option<&Tensor>) -> Result<()> {
+    let is_compared = full.is_some();
+    on_host([logits, full.unwrap_or(logits)], |[logits, full]| {
+        let width = logits.len() / known.len();
+        let logits = logits.chunks_exact(width).zip(full.chunks_exact(width));
+        for (row, (logits, full)) in known.iter_mut().zip(logits) {
+            row.add(first, logits);
+            if is_compared {
+                row.compare(first, full, logits);
+            }
+        }
+    })
 }
 
 /// What is known of a state's logits after some columns.

@@ -5,7 +5,7 @@
 //! only among the threads of such a pool, where there is no other work.
 
 use std::cell::Cell;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
 
@@ -46,16 +46,4 @@ impl TextThreads {
 /// Whether this thread and the others of its pool work on one text at a time.
 pub(super) fn are_here() -> bool {
     IS_OF_TEXT.get()
-}
-
-/// Runs work in a pool of the whole program, if this thread is in no pool.
-pub(super) fn or_here<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    static SHARED: OnceLock<Option<TextThreads>> = OnceLock::new();
-    if rayon::current_thread_index().is_some() {
-        return work();
-    }
-    match SHARED.get_or_init(|| TextThreads::new(rayon::current_num_threads()).ok()) {
-        Some(threads) => threads.install(work),
-        None => work(),
-    }
 }

@@ -4,7 +4,6 @@
 //! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
 //! is a reference in the tests.
 
-use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -13,21 +12,19 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Tensor};
-use rayon::prelude::*;
 
 use super::altup::{AltUp, AltUpEnds};
-use super::attention::{AttentionShape, LayerTokens, Scratch, TextTokens};
+use super::attention::{AttentionShape, LayerTokens};
 use super::config::{ModelShape, PerLayerInput};
 use super::decoder::{Layer, Projected};
 use super::device::Device;
 use super::gpu::GpuAttention;
-use super::layers::{Linear, Products, Weight, compute_type, in_pieces, on_host, rms_norm};
+use super::layers::{Linear, Products, Weight, compute_type, in_pieces, rms_norm};
 use super::loader::Loader;
 use super::memory::{Memory, MemoryPlan};
-use super::parts::{Part, joined};
+use super::parts::{Part, Reading, joined};
 use super::rope::{Angles, Rope};
 use super::second_reading::RepeatRequest;
-use super::text_threads;
 use super::tokenizer::Tokenizer;
 use super::weights::{EMBEDDING, OUTPUT, Weights};
 use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
@@ -37,11 +34,6 @@ use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 pub const SEGMENT: usize = 512;
 /// The same on a GPU, which is waited for after each.
 pub const SEGMENT_ON_GPU: usize = 4096;
-/// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
-const LOGIT_ROWS: usize = 512;
-const LOGIT_COLUMNS: usize = 512;
-/// Logits in memory at once, of a GPU, which computes whole rows (64 MiB).
-const LOGITS_ON_GPU: usize = 1 << 24;
 
 /// A causal language model as a recurrent network.
 pub struct LanguageModel {
@@ -55,13 +47,12 @@ pub struct LanguageModel {
     layers: Vec<Layer>,
     /// (hidden)
     norm: Tensor,
-    head: Linear,
+    pub(super) head: Linear,
     device: Device,
     /// What most weights are stored as.
     stored: String,
     /// What they are rounded to.
     dtype: DType,
-    arithmetic: Arithmetic,
     weight_bytes: usize,
     stop: Arc<AtomicBool>,
     tokenizer: Option<Arc<Tokenizer>>,
@@ -176,8 +167,13 @@ impl LanguageModel {
         dtype: WeightType,
         device: &Device,
     ) -> Result<LanguageModel> {
-        let own_device = device.clone();
+        let (own_device, is_fast) = (device.clone(), device.arithmetic == Arithmetic::Fast);
         let device = &device.products;
+        ensure!(
+            !is_fast || device.is_cpu(),
+            "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
+             hint: leave `arithmetic` out, or choose `--device cpu`"
+        );
         let (stored, own) = weights.dtype()?;
         let dtype = dtype.dtype().unwrap_or(own);
         let ModelShape { hidden, vocab, .. } = shape;
@@ -198,13 +194,13 @@ impl LanguageModel {
         };
 
         weights.held = embedding.bytes() + if shape.tied { 0 } else { head.bytes() };
-        let mut loader = Loader::new(&mut weights, &shape, dtype, device);
+        let mut loader = Loader::new(&mut weights, &shape, dtype, &own_device);
         let per_layer = shape.per_layer_input.map(|PerLayerInput { dims, vocab }| {
             let width = shape.layers * dims;
             anyhow::Ok(PerLayerInputs {
                 norm: loader.norm("per_layer_projection_norm", dims)?,
                 embedding: loader.matrix("embed_tokens_per_layer", (vocab, width))?,
-                projection: loader.linear("per_layer_model_projection", (width, hidden))?,
+                projection: loader.product("per_layer_model_projection", (width, hidden))?,
             })
         });
         let per_layer = per_layer.transpose()?;
@@ -213,6 +209,16 @@ impl LanguageModel {
             .map(|index| Layer::take(&mut loader.of(&format!("layers.{index}")), index))
             .collect::<Result<Vec<_>>>()?;
         let norm = loader.norm("norm", hidden)?;
+        let mut head = Linear { weight: head, bias: None };
+        let stored_head = head.bytes();
+        weights.has_integers |= is_fast && head.use_integers();
+        // A matrix that is the embedding too is held as it is stored besides.
+        weights.held = if shape.tied { weights.held } else { weights.held - stored_head + head.bytes() };
+        ensure!(
+            !is_fast || weights.has_integers,
+            "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
+             hint: leave `arithmetic` out, or round them with `dtype: bf16`"
+        );
         weights.leave_out_layers(shape.layers..shape.layers.saturating_add(shape.prediction_layers));
         let weight_bytes = weights.held;
         weights.finish()?;
@@ -223,11 +229,10 @@ impl LanguageModel {
             altup,
             layers,
             norm,
-            head: Linear { weight: head, bias: None },
+            head,
             device: own_device,
             stored,
             dtype,
-            arithmetic: Arithmetic::F32,
             weight_bytes,
             stop: Arc::default(),
             tokenizer: None,
@@ -240,41 +245,6 @@ impl LanguageModel {
     #[must_use]
     pub fn with_tokenizer(self, tokenizer: Option<Arc<Tokenizer>>) -> LanguageModel {
         LanguageModel { tokenizer, ..self }
-    }
-
-    /// The same model with another arithmetic of products.
-    ///
-    /// # Errors
-    /// `fast` on a GPU, and where no weight is stored in a way that integers keep.
-    pub fn with_arithmetic(mut self, arithmetic: Arithmetic) -> Result<LanguageModel> {
-        if arithmetic == Arithmetic::F32 {
-            return Ok(self);
-        }
-        ensure!(
-            self.device.products.is_cpu(),
-            "the arithmetic `fast` is for products on the processor; on a GPU they are computed in the type of the weights\n\
-             hint: leave `arithmetic` out, or choose `--device cpu`"
-        );
-        let mut is_used = false;
-        let mut held = self.weight_bytes;
-        let of_layers = self.layers.iter_mut().flat_map(Layer::linears);
-        let of_inputs = self.per_layer.iter_mut().map(|own| &mut own.projection);
-        for linear in of_layers.chain(of_inputs) {
-            held -= linear.bytes();
-            is_used |= linear.use_integers();
-            held += linear.bytes();
-        }
-        let stored = self.head.bytes();
-        is_used |= self.head.use_integers();
-        if !self.shape.tied {
-            held = held - stored + self.head.bytes();
-        }
-        ensure!(
-            is_used,
-            "the arithmetic `fast` multiplies weights that are quantised, bf16 or f16, and this model's are f32\n\
-             hint: leave `arithmetic` out, or round them with `dtype: bf16`"
-        );
-        Ok(LanguageModel { arithmetic, weight_bytes: held, ..self })
     }
 
     /// The same model, asked in other words to repeat prompts.
@@ -329,7 +299,7 @@ impl LanguageModel {
     }
 
     /// Reads tokens into the memory. Returns one state per token, after the last norm: (rows, hidden). Survivors
-    /// and states are the same however a text is split into reads.
+    /// and states are the same however a text is split into reads. In [`TextThreads`](super::TextThreads) threads share the read.
     ///
     /// # Errors
     /// A token outside the vocabulary, a text longer than was announced ([`MemoryPlan::text`]), or [`Interrupted`].
@@ -338,11 +308,7 @@ impl LanguageModel {
         self.check_length(memory, tokens.len())?;
         let started = Instant::now();
         let _reading = self.gpu().filter(|_| memory.is_on_gpu()).map(GpuAttention::reading);
-        let states = if self.gpu().is_none() && self.device.products.is_cpu() {
-            text_threads::or_here(|| self.read_and_evict(tokens, memory))?
-        } else {
-            self.read_and_evict(tokens, memory)?
-        };
+        let states = self.read_and_evict(tokens, memory)?;
         memory.scratch.stats.total += started.elapsed();
         Ok(states)
     }
@@ -429,7 +395,7 @@ impl LanguageModel {
     /// The type of products with weights.
     pub(super) fn compute_type(&self, compute_f64: bool) -> DType {
         // Norms of keys that come from products in integers are no more exact in f64.
-        compute_type(&self.device.products, self.dtype, compute_f64 && self.arithmetic == Arithmetic::F32)
+        compute_type(&self.device.products, self.dtype, compute_f64 && self.device.arithmetic == Arithmetic::F32)
     }
 
     /// The tokens' embeddings: (rows, hidden)
@@ -486,15 +452,15 @@ impl LanguageModel {
         };
         let is_on_gpu = memories.iter().any(|memory| memory.is_on_gpu());
         let _reading = self.gpu().filter(|_| is_on_gpu).map(GpuAttention::reading);
-        let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts);
-        let parts = texts.map(|((memory, tokens), token_texts)| {
+        let texts = memories.iter_mut().zip(tokens.chunks(1)).zip(&token_texts).enumerate();
+        let parts = texts.map(|(first, ((memory, tokens), token_texts))| {
             let Memory { layers, states, scratch, .. } = &mut **memory;
             let (caches, states) = (Box::new(layers.iter_mut()), Box::new(states.iter_mut()));
-            let part = Part { tokens, token_texts, ends_read: true, lost: None, caches, states, next: None };
-            (part, scratch)
+            let (ends_read, lost, cache, next) = (true, None, None, None);
+            (Part { first, tokens, token_texts, ends_read, lost, caches, states, cache, next }, scratch)
         });
         let parts = parts.collect();
-        let (states, _) = awake(|| self.through_layers(rows, Products::Few, parts))?;
+        let states = awake(|| self.through_layers(rows, Products::Few, parts))?;
         for (memory, token) in memories.iter_mut().zip(tokens) {
             memory.tokens.push(*token);
             if memory.until_eviction().is_some() {
@@ -540,7 +506,7 @@ impl LanguageModel {
     }
 
     /// Logits over the vocabulary, limited as the model does.
-    fn capped(&self, logits: Tensor) -> Result<Tensor> {
+    pub(super) fn capped(&self, logits: Tensor) -> Result<Tensor> {
         Ok(match self.shape.logit_softcap {
             Some(cap) => ((logits / f64::from(cap))?.tanh()? * f64::from(cap))?,
             None => logits,
@@ -566,16 +532,14 @@ impl LanguageModel {
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }
 
-    /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden). Also returns the time that
-    /// products with weights took.
+    /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden).
     pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
-        mut parts: Vec<(Part<'_>, &mut Scratch)>,
-    ) -> Result<(Tensor, Duration)> {
+        mut parts: Vec<Reading<'_, '_>>,
+    ) -> Result<Tensor> {
         let Rows { mut x, per_layer, first, angles, compute_f64 } = rows;
-        let mut dense = Duration::ZERO;
         if let Some(altup) = &self.altup {
             x = altup.begin(&x, products)?; // (rows, states, hidden)
         }
@@ -583,7 +547,6 @@ impl LanguageModel {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(Interrupted.into());
             }
-            let clock = Instant::now();
             let at = || format!("layer {index}");
             let own = self.shape.attention[index];
             let predict = |altup: &AltUp| altup.predict(&x, self.shape.norm_eps, products);
@@ -593,20 +556,14 @@ impl LanguageModel {
             }
             let shape = AttentionShape::new(&self.shape, index, &self.ropes);
             let projected = layer.project(&x, &self.shape, products).with_context(at)?;
-            dense += clock.elapsed();
             if index + 1 == self.layers.len() {
                 // Norms of keys do not depend on what follows.
                 x = x.to_dtype(self.compute_type(false))?;
             }
             let mixed = match projected {
                 Projected::Delta(rows) => {
-                    let mut out = Vec::new();
-                    let mut first = 0;
-                    for (part, _) in &mut parts {
-                        out.extend(part.read(&rows, first)?);
-                        first += part.tokens.len();
-                    }
-                    Tensor::from_vec(out, (first, ()), &candle_core::Device::Cpu)?
+                    let out = parts.iter_mut().map(|(part, _)| part.read(&rows)).collect::<Result<Vec<_>>>()?;
+                    Tensor::from_vec(out.concat(), (x.dim(0)?, ()), &candle_core::Device::Cpu)?
                 }
                 Projected::Attention { queries, keys_and_values, gates } => {
                     let keys = keys_and_values.as_ref().filter(|_| compute_f64).map(|(keys, _)| keys);
@@ -631,7 +588,6 @@ impl LanguageModel {
                     }
                 }
             };
-            let clock = Instant::now();
             let mixed = mixed.to_device(&self.device.products)?.to_dtype(x.dtype())?;
             let per_layer = match (&per_layer, self.shape.per_layer_input) {
                 (Some(inputs), Some(PerLayerInput { dims, .. })) => {
@@ -642,85 +598,22 @@ impl LanguageModel {
             let predicted = predicted.map(|states| states.to_dtype(x.dtype())).transpose()?;
             let beside = (per_layer.as_ref(), predicted.as_ref());
             x = layer.finish(&x, &mixed, beside, &self.shape, products).with_context(at)?;
-            dense += clock.elapsed();
         }
         if let Some(altup) = &self.altup {
             x = altup.end(&x, products)?;
         }
-        Ok((rms_norm(&x, &self.norm, self.shape.norm_eps)?, dense))
+        rms_norm(&x, &self.norm, self.shape.norm_eps)
     }
 
     /// Attention of the rows of parts of texts in one layer: (rows, heads * head_dim)
-    fn attend(&self, rows: &LayerTokens<'_>, parts: &mut [(Part<'_>, &mut Scratch)]) -> Result<Tensor> {
+    fn attend(&self, rows: &LayerTokens<'_>, parts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         // A layer that shares another's cache leaves it alone.
-        let own = parts.iter_mut().map(|(part, _)| rows.keys_and_values.map(|_| part.cache()).transpose());
-        let mut caches = own.collect::<Result<Vec<_>>>()?;
-        let mut first = 0;
-        let texts = parts.iter_mut().zip(&mut caches).map(|((part, scratch), cache)| {
-            let Part { tokens: token_ids, token_texts, ends_read, lost, .. } = part;
-            let (lost, cache, rows) = (lost.as_deref_mut(), cache.as_deref_mut(), token_ids.len());
-            first += rows;
-            let (first, ends_read) = (first - rows, *ends_read);
-            TextTokens { first, rows, ends_read, token_ids, token_texts, cache, lost, scratch }
-        });
-        let mixed = rows.attend(self.gpu(), texts.collect())?;
-        for ((part, _), cache) in parts.iter().zip(caches) {
-            cache.into_iter().for_each(|cache| part.pass(cache));
+        if rows.keys_and_values.is_some() {
+            parts.iter_mut().try_for_each(|(part, _)| part.take_cache())?;
         }
+        let mixed = rows.attend(self.gpu(), parts)?;
+        parts.iter_mut().for_each(|(part, _)| part.pass_cache());
         Ok(mixed)
-    }
-
-    /// Visits the logits of all rows of each of `states`, in f32, some rows and some columns at a time: they are never all
-    /// in memory. `start(rows)` makes what is known of some rows, and `visit(known, first column, logits)` adds some columns
-    /// of them. Returns what is known in the end, in the order of the rows.
-    ///
-    /// # Errors
-    /// Errors of the device.
-    pub(super) fn visit_logits<const N: usize, K: Send>(
-        &self,
-        states: [&Tensor; N],
-        start: impl Fn(Range<usize>) -> K + Sync,
-        visit: impl Fn(&mut K, usize, [&[f32]; N]) + Sync,
-    ) -> Result<Vec<K>> {
-        let (rows, _) = states[0].dims2()?;
-        let vocab = self.shape.vocab;
-        let is_cpu = self.device.products.is_cpu();
-        let most =
-            if is_cpu { rows.div_ceil(self.threads()).clamp(1, LOGIT_ROWS) } else { self.logit_rows_on_gpu() };
-        let starts: Vec<usize> = (0..rows).step_by(most).collect();
-        let threads = (self.threads() / starts.len().max(1)).max(1);
-        let block = |first: usize| -> Result<K> {
-            let rows = first..rows.min(first + most);
-            let part = |states: &&Tensor| states.narrow(0, first, rows.len());
-            let states = states.iter().map(part).collect::<candle_core::Result<Vec<_>>>()?;
-            let mut known = start(rows.clone());
-            if !is_cpu {
-                let logits = states.iter().map(|states| self.f32_logits(states, Products::Many { threads }));
-                let logits = logits.collect::<Result<Vec<_>>>()?; // (rows, vocab) each
-                on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, 0, logits))?;
-                return Ok(known);
-            }
-            let products =
-                states.iter().map(|states| self.head.weight.products(states)).collect::<Result<Vec<_>>>()?;
-            for column in (0..vocab).step_by(LOGIT_COLUMNS) {
-                let part = column..vocab.min(column + LOGIT_COLUMNS);
-                let logits = products.iter().map(|product| self.capped(product(part.clone(), threads)?));
-                let logits = logits.collect::<Result<Vec<_>>>()?; // (rows, columns) each
-                on_host(std::array::from_fn(|i| &logits[i]), |logits| visit(&mut known, column, logits))?;
-            }
-            Ok(known)
-        };
-        if is_cpu { starts.into_par_iter().map(block).collect() } else { starts.into_iter().map(block).collect() }
-    }
-
-    /// Rows of which a GPU has the logits at the same time.
-    pub(super) fn logit_rows_on_gpu(&self) -> usize {
-        (LOGITS_ON_GPU / self.shape.vocab).max(1)
-    }
-
-    /// Floating-point operations of the logits of `rows` states.
-    pub fn logit_flops(&self, rows: usize) -> u64 {
-        2 * (rows * self.shape.vocab * self.shape.hidden) as u64
     }
 }
 
@@ -786,6 +679,8 @@ fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
 
 #[cfg(test)]
 mod tests {
+    use rayon::prelude::*;
+
     use super::*;
 
     #[test]

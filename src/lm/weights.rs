@@ -27,6 +27,25 @@ const EXACT_BELOW: u64 = 1 << 30;
 pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(super) const OUTPUT: &str = "lm_head.weight";
 
+/// What families call parts of experts, and the usual names.
+const USUAL_NAMES: [(&str, &str); 10] = [
+    // Llama 4
+    (".feed_forward.", ".mlp."),
+    // gpt-oss, Llama 4
+    (".mlp.router.", ".mlp.gate."),
+    // DeepSeek
+    (".mlp.shared_experts.", ".mlp.shared_expert."),
+    // Mixtral
+    (".block_sparse_moe.", ".mlp."),
+    (".w1.", ".gate_proj."),
+    (".w2.", ".down_proj."),
+    (".w3.", ".up_proj."),
+    // Gemma 4
+    (".router.proj.", ".mlp.gate."),
+    (".experts.", ".mlp.experts."),
+    (".mlp.mlp.", ".mlp."),
+];
+
 /// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
 /// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
@@ -42,6 +61,8 @@ pub(super) struct Weights {
     architecture: Option<&'static Architecture>,
     /// Bytes in memory of what was taken of a model.
     pub held: usize,
+    /// Whether any of it is multiplied in integers.
+    pub has_integers: bool,
 }
 
 /// The bytes of a file, on disk or in memory.
@@ -57,11 +78,15 @@ trait Data: Read + Seek {
 impl<T: Read + Seek> Data for T {}
 
 struct TensorLocation {
+    /// Its name in its file.
+    name: String,
     file: usize,
     start: u64,
     length: usize,
     stored: Stored,
     shape: Vec<usize>,
+    /// Whether its matrices are stored with their columns as rows.
+    is_transposed: bool,
     /// Heads whose rows are in another order ([`bytes_in_order`]).
     permuted_heads: Option<usize>,
     /// The scales of its blocks, if they are a tensor of their own.
@@ -71,8 +96,9 @@ struct TensorLocation {
 /// How a tensor is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
-    Safetensors(Dtype),
-    Gguf(StoredType),
+    Known(StoredType),
+    /// A type of safetensors that is not read.
+    Other(Dtype),
 }
 
 impl Weights {
@@ -118,11 +144,13 @@ impl Weights {
         for (name, tensor) in header.tensors() {
             let (start, end) = tensor.data_offsets;
             let location = TensorLocation {
+                name: name.clone(),
                 file: self.files.len(),
                 start: PREFIX + length + start as u64,
                 length: end - start,
-                stored: Stored::Safetensors(tensor.dtype),
+                stored: Stored::of(tensor.dtype),
                 shape: tensor.shape.clone(),
+                is_transposed: false,
                 permuted_heads: None,
                 scales: None,
             };
@@ -140,27 +168,33 @@ impl Weights {
         self.architecture = Some(architecture);
         for tensor in tensors {
             let location = TensorLocation {
+                name: tensor.in_file,
                 file: self.files.len(),
                 start: tensor.start,
                 length: tensor.length,
-                stored: Stored::Gguf(tensor.stored),
+                stored: Stored::Known(tensor.stored),
                 shape: tensor.shape,
+                is_transposed: false,
                 permuted_heads: tensor.permuted_heads,
                 scales: None,
             };
-            if self.tensors.insert(tensor.name.clone(), location).is_some() {
-                bail!("tensor {} is listed twice; convert the model again", self.shown(&tensor.name));
+            if let Some(other) = self.tensors.insert(tensor.name, location) {
+                bail!("tensor {} is listed twice; convert the model again", other.name);
             }
         }
         self.files.push((path.to_path_buf(), data));
         Ok(())
     }
 
-    /// Of a model that reads images or sound too, keeps the language model, under the names that it has alone. Llama 4's MLPs get the usual
-    /// name.
+    /// Gives parts of experts their usual names. Of a model that reads images or sound too, keeps the language model, under the names that
+    /// it has alone.
     fn use_usual_names(&mut self) {
-        let usual =
-            |(name, location): (String, TensorLocation)| (name.replace(".feed_forward.", ".mlp."), location);
+        let usual = |(mut name, location): (String, TensorLocation)| {
+            for (own, usual) in USUAL_NAMES {
+                name = name.replace(own, usual);
+            }
+            (name, location)
+        };
         self.tensors = std::mem::take(&mut self.tensors).into_iter().map(usual).collect();
         const PREFIXES: [&str; 2] = ["model.language_model.", "language_model."];
         let own = |name: &str| PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned);
@@ -183,66 +217,62 @@ impl Weights {
     /// Makes one tensor `name.weight` (.., rows, columns) of the two that gpt-oss stores in MXFP4, `name_blocks` (.., rows, columns / 32, 16)
     /// and `name_scales` (.., rows, columns / 32), and calls its bias as usual. In `gate_up_proj` the rows of gate and up take turns.
     fn join_scales(&mut self) -> Result<()> {
-        const BYTES: Stored = Stored::Safetensors(Dtype::U8);
+        const BYTES: Stored = Stored::Other(Dtype::U8);
         let names = self.tensors.keys().filter_map(|name| name.strip_suffix("_blocks").map(str::to_owned));
         for name in names.collect::<Vec<_>>() {
             let parts = ["blocks", "scales"].map(|part| self.tensors.remove(&format!("{name}_{part}")));
             let [Some(blocks), Some(scales)] = parts else {
                 bail!("tensor {name}_scales is missing; the checkpoint is incomplete")
             };
-            let (mut shape, last) = (blocks.shape.clone(), blocks.shape.last());
-            ensure!(
-                blocks.stored == BYTES && scales.stored == BYTES && last == Some(&16),
-                "tensors {name}_blocks and {name}_scales are not stored as MXFP4; no other blocks are read here"
-            );
-            shape.pop();
-            ensure!(
-                shape == scales.shape && !shape.is_empty(),
-                "tensor {name}_blocks has shape {:?} and {name}_scales {:?}; they belong to different models",
-                blocks.shape,
-                scales.shape
-            );
-            *shape.last_mut().expect("it is not empty") *= StoredType::Mxfp4.block_size();
+            let mut shape = scales.shape.clone();
+            let fit = blocks.shape == [&shape[..], &[16]].concat();
+            let is_mxfp4 = fit && blocks.stored == BYTES && scales.stored == BYTES;
+            let Some(columns) = shape.last_mut().filter(|_| is_mxfp4) else {
+                bail!(
+                    "tensors {name}_blocks and {name}_scales are not MXFP4 together; no other blocks are read here"
+                )
+            };
+            *columns *= StoredType::Mxfp4.block_size();
             let permuted_heads = name.ends_with("gate_up_proj").then_some(1);
-            if let Some(bias) = self.tensors.remove(&format!("{name}_bias")) {
-                self.tensors.insert(format!("{name}.bias"), TensorLocation { permuted_heads, ..bias });
-            }
-            let (stored, scales) = (Stored::Gguf(StoredType::Mxfp4), Some(Box::new(scales)));
+            self.rename_bias(&name, permuted_heads);
+            let (stored, scales) = (Stored::Known(StoredType::Mxfp4), Some(Box::new(scales)));
             let joined = TensorLocation { stored, shape, permuted_heads, scales, ..blocks };
             self.tensors.insert(format!("{name}.weight"), joined);
         }
         Ok(())
     }
 
+    /// Calls a bias as usual, whose rows may be in another order.
+    fn rename_bias(&mut self, name: &str, permuted_heads: Option<usize>) {
+        if let Some(bias) = self.tensors.remove(&format!("{name}_bias")) {
+            self.tensors.insert(format!("{name}.bias"), TensorLocation { permuted_heads, ..bias });
+        }
+    }
+
     /// The type of most bytes as stored, by its name, and the type that all weights are rounded to unless another is asked
     /// for: that of most bytes again, but not of MXFP4, which stays as it is. What a GGUF file stores is exact in f32, which only a large model
     /// is too large for.
     pub fn dtype(&self) -> Result<(String, DType)> {
-        let mut bytes: BTreeMap<String, (usize, Stored)> = BTreeMap::new();
+        let mut bytes: BTreeMap<String, (usize, StoredType)> = BTreeMap::new();
         for (name, location) in &self.tensors {
-            match location.stored.float_type().with_context(|| format!("tensor {name} cannot be used")) {
-                Ok(_) => bytes.entry(location.stored.name()).or_insert((0, location.stored)).0 += location.length,
+            match location.stored.known().with_context(|| format!("tensor {name} cannot be used")) {
+                Ok(stored) => bytes.entry(stored.name()).or_insert((0, stored)).0 += location.length,
                 Err(error) if name.ends_with(".weight") => return Err(error),
                 Err(_) => {}
             }
         }
-        let most = |of: &dyn Fn(Stored) -> bool| {
+        let most = |of: &dyn Fn(StoredType) -> bool| {
             bytes.iter().filter(|(_, (_, stored))| of(*stored)).max_by_key(|(_, (bytes, _))| *bytes)
         };
         let (name, _) = most(&|_| true).context("the checkpoint holds no f32, f16 or bf16 tensor")?;
-        let rounded = most(&|stored| stored != Stored::Gguf(StoredType::Mxfp4));
-        let dtype = rounded.map_or(Ok(DType::BF16), |(_, (_, stored))| stored.float_type())?;
+        let rounded = most(&|stored| stored != StoredType::Mxfp4);
+        let dtype = rounded.map_or(DType::BF16, |(_, (_, stored))| float_type(*stored));
         let is_exact = self.is_gguf() && self.parameters() < EXACT_BELOW;
-        Ok((name.clone(), if is_exact { DType::F32 } else { dtype }))
+        Ok((name.to_lowercase(), if is_exact { DType::F32 } else { dtype }))
     }
 
     pub fn is_gguf(&self) -> bool {
         self.architecture.is_some()
-    }
-
-    /// A tensor's name in its file.
-    fn shown(&self, name: &str) -> String {
-        self.architecture.map_or_else(|| name.to_owned(), |architecture| architecture.name_in_file(name))
     }
 
     /// Numbers in all tensors.
@@ -261,16 +291,27 @@ impl Weights {
         }
     }
 
+    /// Says of matrices, if there are any of that name, that they are transposed, perhaps with rows of two parts by turns, and calls their
+    /// biases as usual.
+    pub fn transpose(&mut self, name: &str, by_turns: bool) {
+        let Some(location) = self.tensors.get_mut(name).filter(|_| self.architecture.is_none()) else { return };
+        let [.., rows, columns] = &mut location.shape[..] else { return };
+        std::mem::swap(rows, columns);
+        location.is_transposed = true;
+        location.permuted_heads = by_turns.then_some(1);
+        self.rename_bias(name, by_turns.then_some(1));
+    }
+
     /// Makes of a tensor, if there is one of that name, as many as its first side has, with names of their own.
     ///
     /// # Errors
     /// Another first side.
     pub fn unstack(&mut self, name: &str, count: usize, of: impl Fn(usize) -> String) -> Result<()> {
-        let shown = self.shown(name);
         let Some(stack) = self.tensors.remove(name) else { return Ok(()) };
         ensure!(
             stack.shape.first() == Some(&count),
-            "tensor {shown} has shape {:?}, and the model has {count} of its parts; they belong to different models",
+            "tensor {} has shape {:?}, and the model has {count} of its parts; they belong to different models",
+            stack.name,
             stack.shape
         );
         self.tensors.extend((0..count).map(|index| (of(index), stack.part(index, count))));
@@ -298,39 +339,31 @@ impl Weights {
                     tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?.to_device(device)?,
                 ));
             }
-            Ok(Weight::Host(Arc::new(match stored {
-                Stored::Gguf(stored) if stays(stored, dtype) => {
-                    Matrix::of_blocks((out, input), Blocks::new(stored, bytes).expect("`stays` says so"))
-                }
-                _ => Matrix::new(&tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?)?,
+            Ok(Weight::Host(Arc::new(match stays(stored, dtype) {
+                true => Matrix::of_blocks((out, input), Blocks::new(stored, bytes).expect("`stays` says so")),
+                false => Matrix::new(&tensor(bytes, stored, &[out, input])?.to_dtype(dtype)?)?,
             })))
         })
     }
 
-    /// Bytes that the weights take in memory, rounded to `dtype`; for products in integers at most.
+    /// About the bytes that the weights take in memory, rounded to `dtype`; of products in integers at most these.
     pub fn held_bytes(&self, dtype: DType, device: &Device, arithmetic: Arithmetic) -> u64 {
-        let numbers = |location: &TensorLocation| location.shape.iter().product::<usize>();
-        let stays = |stored| device.is_cpu() && stays(stored, dtype);
-        let stored = |location: &TensorLocation| match location.stored {
-            Stored::Gguf(stored) if stays(stored) => {
-                location.length + location.scales.as_ref().map_or(0, |scales| scales.length)
-            }
-            _ => numbers(location) * dtype.size_in_bytes(),
-        };
-        let in_integers = |location: &TensorLocation| {
-            let width = match location.stored {
-                Stored::Gguf(stored) if stays(stored) => Blocks::width_of(stored),
-                _ => Some(Width::Sixteen),
-            };
-            width.map_or(0, |width| width.most_bytes(numbers(location)))
-        };
         let held = |(name, location): (&String, &TensorLocation)| {
+            let numbers = location.shape.iter().product::<usize>();
+            let (stored, width) = match location.stored {
+                Stored::Known(stored) if device.is_cpu() && stays(stored, dtype) => (
+                    location.length + location.scales.as_ref().map_or(0, |scales| scales.length),
+                    Blocks::width_of(stored),
+                ),
+                _ => (numbers * dtype.size_in_bytes(), Some(Width::Sixteen)),
+            };
+            let in_integers = width.map_or(0, |width| width.most_bytes(numbers));
             let is_matrix = location.shape.len() >= 2;
-            match (arithmetic, name.as_str()) {
+            match arithmetic {
                 // Looked up as it is stored, and multiplied with if there is no other output matrix.
-                (Arithmetic::Fast, EMBEDDING) if !self.has(OUTPUT) => stored(location) + in_integers(location),
-                (Arithmetic::Fast, name) if is_matrix && name != EMBEDDING => in_integers(location),
-                _ => stored(location),
+                Arithmetic::Fast if name == EMBEDDING && !self.has(OUTPUT) => stored + in_integers,
+                Arithmetic::Fast if is_matrix && name != EMBEDDING => in_integers,
+                _ => stored,
             }
         };
         self.tensors.iter().map(|tensor| held(tensor) as u64).sum()
@@ -341,23 +374,18 @@ impl Weights {
         &mut self,
         name: &str,
         shape: &[usize],
-        convert: impl FnOnce(Vec<u8>, Stored) -> Result<R>,
+        convert: impl FnOnce(Vec<u8>, StoredType) -> Result<R>,
     ) -> Result<R> {
-        let shown = self.shown(name);
         let location = self.tensors.remove(name).with_context(|| {
             let files: Vec<_> = self.files.iter().map(|(path, _)| path.display().to_string()).collect();
             let end = "the checkpoint is incomplete or of another architecture";
-            format!("tensor {shown} is missing from {}; {end}", files.join(", "))
+            format!("tensor {name} is missing from {}; {end}", files.join(", "))
         })?;
         let path = self.files[location.file].0.clone();
-        let (description, end) = match self.is_gguf() {
-            false => ("config.json", "they belong to different models"),
-            true => ("the file's metadata", "convert the model again"),
-        };
         let read = || {
             ensure!(
                 location.shape == shape,
-                "it has shape {:?}, but {description} asks for {shape:?}; {end}",
+                "it has shape {:?}, and by its description the model asks for {shape:?}; they belong to different models",
                 location.shape
             );
             let mut of =
@@ -366,10 +394,13 @@ impl Weights {
             if let Some(scales) = &location.scales {
                 bytes = with_scales(&bytes, &of(scales)?);
             }
+            if location.is_transposed {
+                bytes = transposed(&bytes, shape[1], shape[0]);
+            }
             let bytes = bytes_in_order(bytes, shape[0], location.permuted_heads)?;
-            convert(bytes, location.stored)
+            convert(bytes, location.stored.known()?)
         };
-        read().with_context(|| format!("tensor {shown} in {} cannot be used", path.display()))
+        read().with_context(|| format!("tensor {} in {} cannot be used", location.name, path.display()))
     }
 
     /// Forgets the tensors of some layers.
@@ -382,14 +413,14 @@ impl Weights {
     pub fn finish(self) -> Result<()> {
         // Buffers, and layers that predict several tokens at once, which transformers does not load either.
         let buffer = |name: &str| name.ends_with("rotary_emb.inv_freq") || name.starts_with("mtp.");
-        let left: Vec<&str> = self.tensors.keys().map(String::as_str).filter(|name| !buffer(name)).collect();
+        let left = self.tensors.values().map(|location| location.name.as_str());
+        let left: Vec<&str> = left.filter(|name| !buffer(name)).collect();
         ensure!(
             left.is_empty(),
-            "the checkpoint holds {} tensors that its {} gives no place to ({}{}); \
+            "the checkpoint holds {} tensors that its description gives no place to ({}{}); \
              it is of another architecture and would be computed wrongly",
             left.len(),
-            if self.is_gguf() { "metadata" } else { "config.json" },
-            left.iter().take(3).map(|name| self.shown(name)).collect::<Vec<_>>().join(", "),
+            left[..left.len().min(3)].join(", "),
             if left.len() > 3 { ", ..." } else { "" }
         );
         Ok(())
@@ -401,6 +432,7 @@ impl TensorLocation {
     fn part(&self, index: usize, parts: usize) -> TensorLocation {
         let length = self.length / parts;
         TensorLocation {
+            name: self.name.clone(),
             start: self.start + (index * length) as u64,
             length,
             shape: self.shape[1..].to_vec(),
@@ -428,20 +460,29 @@ fn with_scales(blocks: &[u8], scales: &[u8]) -> Vec<u8> {
 }
 
 /// What some bytes of a file say.
-fn tensor(bytes: Vec<u8>, stored: Stored, shape: &[usize]) -> Result<Tensor> {
+fn tensor(bytes: Vec<u8>, stored: StoredType, shape: &[usize]) -> Result<Tensor> {
     Ok(match stored {
-        Stored::Safetensors(_) => Tensor::from_raw_buffer(&bytes, stored.float_type()?, shape, &Device::Cpu)?,
-        Stored::Gguf(StoredType::Mxfp4) => {
+        StoredType::Ggml(GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) => {
+            Tensor::from_raw_buffer(&bytes, float_type(stored), shape, &Device::Cpu)?
+        }
+        StoredType::Mxfp4 => {
             let numbers = shape.iter().product();
             let mut floats = vec![0.0; numbers];
             Blocks::new(StoredType::Mxfp4, bytes).expect("MXFP4 is unpacked").floats(0..numbers, &mut floats);
             Tensor::from_vec(floats, shape, &Device::Cpu)?
         }
-        Stored::Gguf(StoredType::Ggml(dtype)) => {
+        StoredType::Ggml(dtype) => {
             let blocks = QStorage::from_data(bytes.into(), &Device::Cpu, dtype)?;
             QTensor::new(blocks, shape)?.dequantize(&Device::Cpu)?
         }
     })
+}
+
+/// The transpose of a matrix (rows, columns).
+fn transposed(bytes: &[u8], rows: usize, columns: usize) -> Vec<u8> {
+    let size = bytes.len() / (rows * columns);
+    let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
+    places.flat_map(|place| &bytes[place * size..(place + 1) * size]).copied().collect()
 }
 
 /// Undoes the order of llama.cpp's converter: of each head it takes the rows of the rotary pairs by turns, and not first all
@@ -467,24 +508,31 @@ pub(super) fn is_gguf(path: &Path) -> bool {
 }
 
 impl Stored {
-    /// The type that a tensor takes in memory with as few bytes as keep about what it stores.
-    fn float_type(&self) -> Result<DType> {
-        Ok(match self {
-            Stored::Safetensors(Dtype::F16) | Stored::Gguf(StoredType::Ggml(GgmlDType::F16)) => DType::F16,
-            Stored::Safetensors(Dtype::F32) | Stored::Gguf(StoredType::Ggml(GgmlDType::F32)) => DType::F32,
-            Stored::Safetensors(Dtype::BF16) | Stored::Gguf(..) => DType::BF16,
-            Stored::Safetensors(other) => {
-                bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
-            }
-        })
+    fn of(dtype: Dtype) -> Stored {
+        match dtype {
+            Dtype::F32 => Stored::Known(StoredType::Ggml(GgmlDType::F32)),
+            Dtype::F16 => Stored::Known(StoredType::Ggml(GgmlDType::F16)),
+            Dtype::BF16 => Stored::Known(StoredType::Ggml(GgmlDType::BF16)),
+            other => Stored::Other(other),
+        }
     }
 
-    /// `bf16`, `q4_1`, `q6_k`.
-    fn name(&self) -> String {
+    fn known(self) -> Result<StoredType> {
         match self {
-            Stored::Safetensors(dtype) => format!("{dtype:?}").to_lowercase(),
-            Stored::Gguf(stored) => stored.name().to_lowercase(),
+            Stored::Known(stored) => Ok(stored),
+            Stored::Other(other) => {
+                bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
+            }
         }
+    }
+}
+
+/// The type that a tensor takes in memory with as few bytes as keep about what it stores.
+fn float_type(stored: StoredType) -> DType {
+    match stored {
+        StoredType::Ggml(GgmlDType::F16) => DType::F16,
+        StoredType::Ggml(GgmlDType::F32) => DType::F32,
+        _ => DType::BF16,
     }
 }
 
@@ -518,11 +566,13 @@ mod tests {
     fn quantised_weights_are_exact_in_f32_unless_that_is_too_large() {
         let of_size = |stored: GgmlDType, parameters: u64| {
             let location = TensorLocation {
+                name: "output.weight".to_owned(),
                 file: 0,
                 start: 0,
                 length: 1,
-                stored: Stored::Gguf(StoredType::Ggml(stored)),
+                stored: Stored::Known(StoredType::Ggml(stored)),
                 shape: vec![parameters as usize],
+                is_transposed: false,
                 permuted_heads: None,
                 scales: None,
             };
@@ -530,7 +580,7 @@ mod tests {
             let data: Box<dyn Data> = Box::new(Cursor::new(Vec::new()));
             let architecture = Architecture::named("llama").ok();
             let files = vec![("m.gguf".into(), data)];
-            Weights { files, tensors, architecture, held: 0 }.dtype().unwrap()
+            Weights { files, tensors, architecture, ..Weights::default() }.dtype().unwrap()
         };
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW - 1), ("q4_k".to_owned(), DType::F32));
         assert_eq!(of_size(GgmlDType::Q4K, EXACT_BELOW), ("q4_k".to_owned(), DType::BF16));

@@ -43,8 +43,8 @@ impl Speed {
         let bytes = files.held_bytes(model_task.model.dtype, device) / files.shape.parameters().max(1);
         let dtype = if bytes < 4 { WeightType::Bf16 } else { WeightType::F32 };
         let arithmetic = model_task.model.arithmetic;
-        let model =
-            LanguageModel::random(small(&files.shape), 1.0, 1, dtype, device)?.with_arithmetic(arithmetic)?;
+        let device = &device.with_arithmetic(arithmetic);
+        let model = LanguageModel::random(small(&files.shape), 1.0, 1, dtype, device)?;
         let pools = (0..workers.workers).map(|_| TextThreads::new(workers.threads));
         let pools = pools.collect::<Result<Vec<_>, _>>()?;
         let times: Vec<Result<[f64; 2]>> = scope(|scope| {

@@ -258,10 +258,10 @@ fn tokenizers_that_would_give_other_tokens_are_refused_by_field() {
     let fields = with(sentence_piece(), "ggml.token_type", kinds(&[NORMAL]));
     refused(fields, PIECES.len(), &["ggml.token_type has 1", "ggml.tokens 15"]);
     let fields = with(byte_level("gpt-2"), "ggml.tokens", texts(&[&WORDS[..17], &["a"]].concat()));
-    refused(fields, WORDS.len(), &["ggml.tokens has \"a\" twice", "2 and 17"]);
+    refused(fields, WORDS.len(), &["ggml.tokens has a token twice"]);
     for merge in ["1 z", "z 1", "1 a", "12", ""] {
         let fields = with(byte_level("gpt-2"), "ggml.merges", texts(&["1 2", merge]));
-        refused(fields, WORDS.len(), &["ggml.merges", merge, "(number 1)"]);
+        refused(fields, WORDS.len(), &["ggml.merges"]);
     }
     for id in [Value::U32(18), Value::I32(-1), Value::U32(u32::MAX), text("<s>")] {
         let fields = with(byte_level("gpt-2"), "ggml.bos_token_id", id);

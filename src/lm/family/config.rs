@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::config::{Activation, Experts, LayerAttention, MOST_LAYERS, ModelShape, Sizes, tokens};
+use super::super::config::{Activation, Experts, LayerAttention, MOST_LAYERS, ModelShape, tokens};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 
@@ -66,13 +66,14 @@ impl<'j> Config<'j> {
         let head_dim = head_dim.unwrap_or(hidden / heads);
         let eps: f64 = self.field("rms_norm_eps")?.context("the number rms_norm_eps is missing")?;
         ensure!((0.0..1.0).contains(&eps), "rms_norm_eps is {eps}; it must be a small positive number");
-        let sizes = Sizes {
+        let sizes = ModelShape {
             hidden,
             intermediate: self.required("intermediate_size", 1 << 20)?,
             layers: self.required("num_hidden_layers", MOST_LAYERS)?,
             heads: Heads { heads, kv_heads },
             head_dim,
             vocab: self.required("vocab_size", 1 << 24)?,
+            ..ModelShape::default()
         };
         let rope = RopeShape::parse(self.rope_record(), json, defaults.theta, head_dim)?;
         Ok(ModelShape {

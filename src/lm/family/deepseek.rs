@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 
-use super::super::config::{ExpertNames, Experts, LatentShape, ModelShape, RouterScores};
+use super::super::config::{Experts, LatentShape, ModelShape, RouterScores};
 use super::super::rope_shape::RopeScaling;
 use super::config::{Config, Defaults};
 use crate::eviction::Heads;
@@ -74,7 +74,6 @@ fn experts(config: &Config<'_>, shape: &ModelShape, dense: usize) -> Result<Expe
         has_shared_gate: false,
         scale: config.positive("routed_scaling_factor")?.unwrap_or(1.0),
         layers: (0..shape.layers).map(|layer| layer >= dense).collect(),
-        names: ExpertNames { shared: "mlp.shared_experts", ..ExpertNames::default() },
         ..own
     })
 }

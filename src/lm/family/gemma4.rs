@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::config::{ExpertNames, Experts, LayerAttention, ModelShape, PerLayerInput};
+use super::super::config::{Experts, LayerAttention, ModelShape, PerLayerInput};
 use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::config::{Config, FULL, SLIDING, windows_and_ropes};
 use super::gemma;
@@ -52,8 +52,7 @@ fn experts(config: &Config<'_>, layers: usize) -> Result<Experts> {
     let per_token = config.required("top_k_experts", 1 << 11)?;
     let inner = config.required("moe_intermediate_size", 1 << 20)?;
     let own = config.experts(layers, [per_token, per_token, inner])?;
-    let names = ExpertNames { router: "router.proj", experts: "experts", ..ExpertNames::default() };
-    Ok(Experts { per_token, normalised: true, beside_mlp: true, names, ..own })
+    Ok(Experts { per_token, normalised: true, beside_mlp: true, ..own })
 }
 
 /// The last layers attend to the cache of the last layer of their kind before them: `num_kv_shared_layers` of them.

@@ -3,20 +3,19 @@
 
 use anyhow::Result;
 
-use super::super::config::{Activation, ExpertNames, Experts, ModelShape};
+use super::super::config::{Activation, Experts, ModelShape};
 use super::config::{Config, Defaults, windows};
 
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { theta: 150_000.0, head_dim: Some(64), ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     let sliding = config.sliding(shape.layers, |layer| layer % 2 == 0)?;
-    let names = ExpertNames { router: "mlp.router", ..ExpertNames::default() };
     let experts = config.experts(shape.layers, [128, 4, shape.intermediate])?;
     Ok(ModelShape {
         attention: windows(&sliding, config.window(Some(128))?),
         // It says silu.
         activation: Activation::LimitedSwiglu,
-        experts: Some(Experts { names, normalised: true, transposed: true, by_turns: true, ..experts }),
+        experts: Some(Experts { normalised: true, transposed: true, by_turns: true, ..experts }),
         sinks: true,
         ..shape
     })

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::config::{AttentionTemperature, ExpertNames, Experts, ModelShape};
+use super::super::config::{AttentionTemperature, Experts, ModelShape};
 use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::config::{Config, Defaults, windows};
 
@@ -44,13 +44,7 @@ pub(super) fn ministral3(config: &Config<'_>) -> Result<ModelShape> {
 /// Mistral with experts.
 pub(super) fn mixtral(config: &Config<'_>) -> Result<ModelShape> {
     let shape = with_window(config, None, config.decoder(&Defaults::LLAMA)?)?;
-    let names = ExpertNames {
-        router: "block_sparse_moe.gate",
-        experts: "block_sparse_moe.experts",
-        shared: "",
-        parts: ["w1", "w3", "w2"],
-    };
-    let experts = Experts { names, normalised: true, ..config.experts(shape.layers, [8, 2, shape.intermediate])? };
+    let experts = Experts { normalised: true, ..config.experts(shape.layers, [8, 2, shape.intermediate])? };
     Ok(ModelShape { experts: Some(experts), ..shape })
 }
 

@@ -4,7 +4,7 @@
 use anyhow::Result;
 
 use super::super::config::{
-    AttentionTemperature, ExpertNames, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape, RouterScores,
+    AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape, RouterScores,
 };
 use super::super::rope_shape::RopeShape;
 use super::config::{Config, Defaults};
@@ -37,7 +37,6 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let with_experts: Vec<usize> =
         config.field("moe_layers")?.unwrap_or_else(|| (step - 1..layers).step_by(step).collect());
     let own = config.experts(layers, [16, 1, shape.intermediate])?;
-    let names = ExpertNames { router: "mlp.router", ..ExpertNames::default() };
     Ok(ModelShape {
         ropes: vec![shape.ropes[0].clone(), RopeShape::NONE],
         attention: attention.collect(),
@@ -57,7 +56,6 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
             scores: RouterScores::InputSigmoid,
             transposed: true,
             layers: (0..layers).map(|layer| with_experts.contains(&layer)).collect(),
-            names,
             ..own
         }),
         // The MLP of layers without experts.

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use candle_core::cpu::erf::erf_f64;
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -59,32 +59,14 @@ impl Architecture {
     /// `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`. Unknown names stay as they are, and nobody takes
     /// them.
     pub fn name_in_checkpoint(&self, name: &str) -> String {
-        self.renamed(name, ["blk.", "model.layers."], |(file, checkpoint)| (file, checkpoint))
-    }
-
-    /// What [`name_in_checkpoint`](Self::name_in_checkpoint) was given.
-    pub fn name_in_file(&self, name: &str) -> String {
-        self.renamed(name, ["model.layers.", "blk."], |(file, checkpoint)| (checkpoint, file))
-    }
-
-    fn renamed<'a>(
-        &'a self,
-        name: &str,
-        [from, to]: [&str; 2],
-        direction: fn((&'a String, &'a String)) -> (&'a String, &'a String),
-    ) -> String {
-        let groups = self.names.iter().map(String::as_str).chain(["usual"]);
-        let mut in_layer = groups.flat_map(|group| &KNOWN.names[group]).map(direction);
-        let mut whole = KNOWN.names["whole"].iter().map(direction);
-        let mut renamed = || {
-            if let Some((_, other)) = whole.find(|(known, _)| *known == name) {
-                return Some(other.clone());
-            }
-            let (layer, rest) = name.strip_prefix(from)?.split_once('.')?;
-            let rest = in_layer.find_map(|(known, part)| replaced(rest, known, part))?;
-            Some(format!("{to}{layer}.{rest}"))
+        let in_layer = || {
+            let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+            let groups = self.names.iter().map(String::as_str).chain(["usual"]);
+            let mut names = groups.flat_map(|group| &KNOWN.names[group]);
+            let part = names.find_map(|(known, part)| replaced(rest, known, part))?;
+            Some(format!("model.layers.{layer}.{part}"))
         };
-        renamed().unwrap_or_else(|| name.to_owned())
+        KNOWN.names["whole"].get(name).cloned().or_else(in_layer).unwrap_or_else(|| name.to_owned())
     }
 
     /// Keys of a config.json beside the usual ones, among them `model_type`.
@@ -196,11 +178,10 @@ fn llama4(gguf: &Gguf) -> Result<Value> {
 fn with_states(gguf: &Gguf) -> Result<Value> {
     let layers = gguf.layers()?;
     let layers = layers.saturating_sub(gguf.optional("nextn_predict_layers")?.unwrap_or(0));
-    let has_queries = |layer: u64| {
-        let name = format!("model.layers.{layer}.self_attn.q_proj.weight");
-        gguf.tensors.iter().any(|tensor| tensor.name == name)
+    let kind = |layer: u64| match gguf.tensor(&format!("model.layers.{layer}.self_attn.q_proj.weight")) {
+        Some(_) => "full_attention",
+        None => "linear_attention",
     };
-    let kind = |layer| if has_queries(layer) { "full_attention" } else { "linear_attention" };
     let head_dim = gguf.number("attention.key_length")?;
     let rotated = gguf.optional("rope.dimension_count")?.unwrap_or(head_dim);
     Ok(json!({
@@ -245,9 +226,7 @@ fn gemma3n(gguf: &Gguf) -> Result<Value> {
         scale => Some(0.5 * (1.0 + erf_f64(scale.as_f64()? / 2_f64.sqrt()))),
     };
     let sparsity: Option<Vec<f64>> = scales.iter().take(layers as usize).map(share).collect();
-    let rows = |name: &str| {
-        gguf.tensors.iter().find(|tensor| tensor.name == name).and_then(|tensor| tensor.shape.first())
-    };
+    let rows = |name: &str| gguf.tensor(name).and_then(|tensor| tensor.shape.first());
     Ok(json!({
         "layer_types": layer_types(gguf, 5)?,
         "vocab_size_per_layer_input": rows("model.embed_tokens_per_layer.weight"),
@@ -264,8 +243,7 @@ fn gemma4(gguf: &Gguf) -> Result<Value> {
     let widths = gguf.by_layer("feed_forward_length")?.unwrap_or_default();
     let factors = gguf.rope_factors.as_deref().unwrap_or_default();
     let turning = factors.iter().filter(|factor| **factor == 1.0).count() as f64;
-    let has_values =
-        gguf.tensors.iter().any(|tensor| tensor.name == format!("model.layers.{full}.self_attn.v_proj.weight"));
+    let has_values = gguf.tensor(&format!("model.layers.{full}.self_attn.v_proj.weight")).is_some();
     Ok(json!({
         "num_global_key_value_heads": kv_heads.get(full),
         "attention_k_eq_v": !has_values,
@@ -319,17 +297,12 @@ fn layer_types(gguf: &Gguf, every: u64) -> Result<Vec<&'static str>> {
     let layers = gguf.layers()?;
     let name = |sliding: bool| if sliding { "sliding_attention" } else { "full_attention" };
     let key = gguf.key("attention.sliding_window_pattern");
-    let every = match gguf.fields.get(&key) {
-        None => every,
-        Some(Value::Array(layers)) => {
-            let sliding: Option<Vec<bool>> = layers.iter().map(Value::as_bool).collect();
-            let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of yes and no"))?;
-            return Ok(sliding.into_iter().map(name).collect());
-        }
-        Some(field) => match field.as_u64().filter(|every| *every > 0) {
-            Some(every) => every,
-            None => bail!("{key} in its metadata is no number of layers"),
-        },
-    };
+    if let Some(Value::Array(layers)) = gguf.fields.get(&key) {
+        let sliding: Option<Vec<bool>> = layers.iter().map(Value::as_bool).collect();
+        let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of yes and no"))?;
+        return Ok(sliding.into_iter().map(name).collect());
+    }
+    let every = gguf.optional("attention.sliding_window_pattern")?.unwrap_or(every);
+    ensure!(every > 0, "{key} is 0 in its metadata");
     Ok((1..=layers).map(|layer| name(layer % every != 0)).collect())
 }

@@ -27,6 +27,8 @@ pub(super) struct Header {
 /// A tensor as the header lists it.
 pub(in crate::lm) struct ListedTensor {
     pub name: String,
+    /// As the file calls it.
+    pub in_file: String,
     /// Rows first, as in a checkpoint.
     pub shape: Vec<usize>,
     pub stored: StoredType,
@@ -96,7 +98,7 @@ impl ListedTensor {
         let start = data.saturating_add(offset);
         let end = start.saturating_add(length as u64);
         ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {AGAIN}");
-        Ok(ListedTensor { name, shape, stored, start, length, permuted_heads: None })
+        Ok(ListedTensor { in_file: name.clone(), name, shape, stored, start, length, permuted_heads: None })
     }
 }
 

@@ -87,6 +87,11 @@ impl Gguf {
         Ok(gguf)
     }
 
+    /// A tensor, by its name in checkpoints.
+    pub fn tensor(&self, name: &str) -> Option<&ListedTensor> {
+        self.tensors.iter().find(|tensor| tensor.name == name)
+    }
+
     pub fn text(&self, name: &str) -> Result<&str> {
         text(&self.fields, name)
     }
@@ -101,21 +106,19 @@ fn text<'f>(fields: &'f Map<String, Value>, name: &str) -> Result<&'f str> {
 
 /// Checks that the file is a whole model.
 fn check_kind(fields: &Map<String, Value>) -> Result<()> {
-    let number = |name: &str| fields.get(name).and_then(Value::as_u64);
-    if let Some(parts) = number("split.count").filter(|parts| *parts > 1) {
-        let part = number("split.no").unwrap_or(0).saturating_add(1);
-        bail!(
-            "it is part {part} of {parts} of a model\nhint: make one file of all parts with llama.cpp's \
-             `llama-gguf-split --merge FIRST-PART WHOLE.gguf`"
-        );
-    }
-    match text(fields, "general.type") {
-        Ok("adapter") => bail!(
-            "it is an adapter (LoRA), no model\nhint: merge it into its model with llama.cpp's `llama-export-lora`"
-        ),
-        Ok(other) if other != "model" => bail!("it is of the type {other} (general.type), no language model"),
-        _ => Ok(()),
-    }
+    let parts = fields.get("split.count").and_then(Value::as_u64).unwrap_or(1);
+    ensure!(
+        parts <= 1,
+        "it is one of {parts} parts of a model\nhint: make one file of all parts with llama.cpp's \
+         `llama-gguf-split --merge FIRST-PART WHOLE.gguf`"
+    );
+    let kind = text(fields, "general.type").unwrap_or("model");
+    ensure!(
+        kind == "model",
+        "it is of the type {kind} (general.type), no language model\nhint: an adapter (LoRA) has to be merged into its model with \
+         llama.cpp's `llama-export-lora`"
+    );
+    Ok(())
 }
 
 /// The numbers of a tensor that is part of the settings.

@@ -65,16 +65,15 @@ impl Gguf {
 
     /// The same as a config.json says it.
     fn config(&self) -> Result<Value> {
-        let embedding = self.tensors.iter().find(|tensor| tensor.name == EMBEDDING);
-        let embedding = embedding.context("tensor token_embd.weight is missing: it is no whole language model")?;
+        let embedding = self
+            .tensor(EMBEDDING)
+            .context("tensor token_embd.weight is missing: it is no whole language model")?;
         let (heads, kv_heads) = self.heads()?;
         let width = match self.optional("expert_count")? {
             None => Some(self.number("feed_forward_length")?),
             // Experts may be the only MLP.
             Some(_) => self.optional("feed_forward_length")?,
         };
-        let token =
-            |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(Value::as_u64);
         let mut config = json!({
             "hidden_size": self.number("embedding_length")?,
             "intermediate_size": width,
@@ -88,8 +87,8 @@ impl Gguf {
             "rope_theta": self.real("rope.freq_base")?.unwrap_or(10_000.0),
             "rope_scaling": self.rope_scaling()?,
             "sliding_window": self.window()?,
-            "tie_word_embeddings": !self.tensors.iter().any(|tensor| tensor.name == OUTPUT),
-            "bos_token_id": token("bos"),
+            "tie_word_embeddings": self.tensor(OUTPUT).is_none(),
+            "bos_token_id": self.token_id("bos"),
             "eos_token_id": self.stop_tokens(),
         });
         if let Some(config) = config.as_object_mut() {

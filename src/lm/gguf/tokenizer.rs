@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
@@ -71,7 +71,8 @@ impl Gguf {
         );
         let space_unknown = parts.adds_space;
         let tokenizer = Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() };
-        self.embedding_rows().map_or(Ok(()), |rows| tokenizer.check_vocabulary(rows))?;
+        let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
+        rows.map_or(Ok(()), |rows| tokenizer.check_vocabulary(*rows))?;
         Ok(tokenizer)
     }
 
@@ -85,28 +86,26 @@ impl Gguf {
 
     /// Tokens that end a text, a turn or a message.
     pub fn stop_tokens(&self) -> Vec<u64> {
-        let id = |name: &str| self.fields.get(&format!("tokenizer.ggml.{name}_token_id")).and_then(Value::as_u64);
-        ["eos", "eot", "eom"].into_iter().filter_map(id).collect()
+        ["eos", "eot", "eom"].into_iter().filter_map(|name| self.token_id(name)).collect()
+    }
+
+    pub fn token_id(&self, name: &str) -> Option<u64> {
+        self.fields.get(&format!("tokenizer.ggml.{name}_token_id"))?.as_u64()
     }
 
     fn byte_level(&self, vocabulary: &Vocabulary) -> Result<Parts> {
         let split = splits::named(self.text("tokenizer.ggml.pre")?)?;
-        let pairs = self.texts("tokenizer.ggml.merges")?.into_iter().enumerate().map(|(number, merge)| {
-            let known = |token: &str| vocabulary.ids.contains_key(token);
-            let pair = merge.split_once(' ').filter(|(left, right)| known(left) && known(right));
-            let pair = pair.filter(|(left, right)| known(&[*left, *right].concat())).with_context(|| {
-                format!(
-                    "tokenizer.ggml.merges has {merge:?} (number {number}), which does not join two of \
-                     tokenizer.ggml.tokens into a third"
-                )
-            });
-            pair.map(|(left, right)| (left.to_owned(), right.to_owned()))
-        });
-        let merges: Merges = pairs.collect::<Result<_>>()?;
-        let model =
-            BPE::builder().vocab_and_merges(vocabulary.owned(), merges).ignore_merges(split.ignores_merges);
+        let merges = self.texts("tokenizer.ggml.merges")?;
+        let pair = |merge: &&str| {
+            let (left, right) = merge.split_once(' ')?;
+            vocabulary.ids.contains_key(&*[left, right].concat()).then(|| (left.to_owned(), right.to_owned()))
+        };
+        let pairs: Option<Merges> = merges.iter().map(pair).collect();
+        let pairs = pairs.context("tokenizer.ggml.merges has a text that joins no two tokens into a third")?;
+        let model = BPE::builder().vocab_and_merges(vocabulary.owned(), pairs).ignore_merges(split.ignores_merges);
+        let model = guarded(|| model.build());
         Ok(Parts {
-            model: guarded(|| model.build())?,
+            model: model.context("tokenizer.ggml.merges does not join tokens of tokenizer.ggml.tokens")?,
             around: json!({
                 "normalizer": split.normalizer,
                 "pre_tokenizer": split.pre_tokenizer,
@@ -170,12 +169,8 @@ impl Gguf {
             kinds.len(),
             tokens.len()
         );
-        let mut ids = HashMap::new();
-        for (token, id) in tokens.iter().zip(0..) {
-            if let Some(other) = ids.insert(*token, id) {
-                bail!("tokenizer.ggml.tokens has {token:?} twice, with the numbers {other} and {id}");
-            }
-        }
+        let ids: HashMap<&str, u32> = tokens.iter().copied().zip(0..).collect();
+        ensure!(ids.len() == tokens.len(), "tokenizer.ggml.tokens has a token twice");
         Ok(Vocabulary { tokens, kinds, ids })
     }
 
@@ -186,10 +181,6 @@ impl Gguf {
         let id = value.as_u64().and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < tokens);
         id.map(Some)
             .with_context(|| format!("{field} is {value:?}, and tokenizer.ggml.tokens has {tokens} tokens"))
-    }
-
-    fn embedding_rows(&self) -> Option<usize> {
-        self.tensors.iter().find(|tensor| tensor.name == EMBEDDING)?.shape.first().copied()
     }
 
     fn flag(&self, name: &str) -> Option<bool> {

@@ -15,7 +15,7 @@ use super::device::{Buffer, Elapsed, Factor, Gpu, Kernel, Launch, Product, launc
 use super::launch::COPY_THREADS;
 use super::params::{Address, CopiedRows, Layer, Text, bytes_of};
 use crate::eviction::{Heads, Positions, Scope, presets};
-use crate::lm::config::Sizes;
+use crate::lm::config::ModelShape;
 use crate::lm::device::Device;
 use crate::lm::layers::{FEW_ROWS, compute_type};
 use crate::lm::memory::MemoryPlan;
@@ -240,7 +240,9 @@ pub fn benchmark_kernels(device: &Device, times: &Times) -> Result<Vec<Measured>
     let (count, head_dim) = if is_small { (4, 16) } else { (32, 128) };
     // What comes before attention does not matter, so it is small.
     let heads = Heads { heads: count, kv_heads: count };
-    let sizes = Sizes { hidden: 64, intermediate: 64, layers: 1, heads, head_dim, vocab: 256 };
+    let (hidden, layers, vocab) = (64, 1, 256);
+    let sizes =
+        ModelShape { hidden, intermediate: hidden, layers, heads, head_dim, vocab, ..ModelShape::default() };
     let model = LanguageModel::random(random_shape(sizes), 1.0, 1, WeightType::F32, device)?;
     let mut measured = Vec::new();
     for size in if is_small { [16, 64, 160] } else { [64, 512, 2048] } {

@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::eviction::formula::Function;
 use crate::eviction::{Heads, Policy, Positions, Schedule, Scope, presets};
-use crate::lm::config::Sizes;
+use crate::lm::config::ModelShape;
 use crate::lm::device::Device;
 use crate::lm::layers::on_host;
 use crate::lm::memory::{BLOCK, Memory, MemoryPlan};
@@ -35,7 +35,7 @@ const BESIDE: usize = 4;
 
 /// A model, and what is read with it.
 struct Suite {
-    sizes: Sizes,
+    shape: ModelShape,
     dtype: WeightType,
     tokens: usize,
     cases: Vec<Case>,
@@ -94,13 +94,13 @@ fn compare(own: &Reading, host: &Reading, tolerance: f32) -> Result<()> {
 
 impl Suite {
     fn name(&self, case: &Case) -> String {
-        let Sizes { heads: Heads { heads, kv_heads }, head_dim, .. } = self.sizes;
+        let ModelShape { heads: Heads { heads, kv_heads }, head_dim, .. } = self.shape;
         format!("{heads} over {kv_heads} heads of {head_dim}: {}", case.name)
     }
 
     /// The model, with attention logits multiplied by `scale`.
     fn model(&self, scale: f64, device: &Device) -> Result<LanguageModel> {
-        let mut shape = random_shape(self.sizes);
+        let mut shape = self.shape.clone();
         shape.query_scale *= scale;
         LanguageModel::random(shape, SHARPNESS, 5, self.dtype, device)
     }
@@ -164,25 +164,32 @@ impl Suite {
 /// have one layer: products in bf16 make differences in the last bit of f32 so large that other entries may leave the next layer.
 fn suites() -> Result<[Suite; 4]> {
     // No number of heads is a power of 2.
-    let small = Sizes {
+    let small = random_shape(ModelShape {
         hidden: 48,
         intermediate: 64,
         layers: 2,
         heads: Heads { heads: 6, kv_heads: 3 },
         head_dim: 16,
         vocab: 256,
-    };
-    let large = |kv_heads: usize| Sizes {
+        ..ModelShape::default()
+    });
+    let large = |kv_heads: usize| ModelShape {
         hidden: 256,
         intermediate: 256,
         layers: 1,
         heads: Heads { heads: 32, kv_heads },
         head_dim: 128,
         vocab: 256,
+        ..ModelShape::default()
     };
     // Blocks have 128 tokens.
-    let of_small = |cases| Suite { sizes: small, dtype: WeightType::Auto, tokens: 300, cases };
-    let of_large = |kv_heads, cases| Suite { sizes: large(kv_heads), dtype: WeightType::Bf16, tokens: 150, cases };
+    let of_small = |cases| Suite { shape: small.clone(), dtype: WeightType::Auto, tokens: 300, cases };
+    let of_large = |kv_heads, cases| Suite {
+        shape: random_shape(large(kv_heads)),
+        dtype: WeightType::Bf16,
+        tokens: 150,
+        cases,
+    };
     Ok([of_small(ways()?), of_large(32, policies()?), of_large(8, policies()?), of_small(all_presets())])
 }
 

@@ -17,8 +17,8 @@ use super::snapshot::{Origin, Snapshot, names_in};
 use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
-pub(super) const SINGLE: &str = "model.safetensors";
-pub(super) const INDEX: &str = "model.safetensors.index.json";
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// How the name of a GGUF file ends.
 pub(super) const GGUF_END: &str = ".gguf";
@@ -52,6 +52,11 @@ impl CheckpointFiles {
     pub(super) fn with_tokenizer(self, other: CheckpointFiles) -> CheckpointFiles {
         let CheckpointFiles { tokenizer, tokenizer_config, chat_template, .. } = other;
         CheckpointFiles { tokenizer, tokenizer_config, chat_template, has_other_tokenizer: true, ..self }
+    }
+
+    /// Whether a tokenizer was found, which a GGUF file has itself.
+    pub(super) fn has_tokenizer(&self) -> bool {
+        self.tokenizer.is_some() || self.weights.contains(&self.config)
     }
 
     /// Identifies the checkpoint: the commit, or a digest, for which every file is read. Of another tokenizer also a digest.
@@ -102,25 +107,17 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     let has_weights = single || snapshot.has(INDEX);
-    let gguf = snapshot.names.iter().find(|name| name.ends_with(GGUF_END));
-    if let Some(gguf) = gguf.filter(|_| !has_weights) {
-        let file = match snapshot.origin {
-            Origin::Folder => format!("{}/{gguf}", snapshot.place),
-            Origin::Cache(_) | Origin::Hub(_) => format!("owner/name:{gguf}"),
-        };
-        bail!("{} has no safetensors weights, but a GGUF file: name that file, `{file}`", snapshot.place);
-    }
-    let foreign = snapshot.names.iter().find(|name| is_foreign(name));
-    if let Some(foreign) = foreign.filter(|_| !has_weights) {
+    let other = snapshot.names.iter().find(|name| is_other_format(name));
+    if let Some(other) = other.filter(|_| !has_weights) {
         bail!(
-            "{} has no safetensors weights, only {foreign}, a pickle or a format that is not read here (a pickle can \
-             run any code): convert it where you trust it (transformers: `save_pretrained(\"folder\", \
-             safe_serialization=True)`) and name that folder",
+            "{} has no safetensors weights, only {other}: name a GGUF file itself (`./folder/file.gguf`, `owner/name:file.gguf`), or \
+             convert other formats, of which a pickle can run any code, where you trust them (transformers: \
+             `save_pretrained(\"folder\", safe_serialization=True)`) and name that folder",
             snapshot.place
         );
     }
     ensure!(snapshot.has(CONFIG), snapshot.missing(CONFIG));
-    ensure!(has_weights, snapshot.missing(SINGLE));
+    ensure!(has_weights, snapshot.missing(&format!("{SINGLE} and {INDEX}")));
     let shards = if single { vec![SINGLE.to_owned()] } else { shards(&snapshot.path(INDEX)?)? };
     if let Some(shard) = shards.iter().find(|name| !snapshot.has(name)) {
         return Err(snapshot.missing(shard).context(format!("{INDEX} of {} names {shard}", snapshot.place)));
@@ -189,12 +186,11 @@ fn shards(index: &Path) -> Result<Vec<String>> {
     Ok(names.into_iter().collect())
 }
 
-/// Whether a file holds weights in a format that is not read. (Other pickles, such as an optimizer's state, are no
-/// weights.)
-fn is_foreign(name: &str) -> bool {
+/// Whether a file holds weights in another format. (Other pickles, such as an optimizer's state, are no weights.)
+fn is_other_format(name: &str) -> bool {
     (name.starts_with("pytorch_model") && name.ends_with(".bin"))
         || name.starts_with("consolidated")
-        || [".ckpt", ".h5", ".msgpack"].iter().any(|end| name.ends_with(end))
+        || [".ckpt", ".h5", ".msgpack", GGUF_END].iter().any(|end| name.ends_with(end))
 }
 
 /// A checkpoint that is one GGUF file.

@@ -5,7 +5,6 @@
 //! broken transfer continues where it stopped, size and checksum are compared before the file counts, and processes
 //! that want the same file wait for each other.
 
-use std::cmp::Ordering;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::symlink;
@@ -79,10 +78,10 @@ impl Downloader<'_> {
             // The process that held the lock may have fetched it.
             if !is_complete() {
                 let part = blob.with_extension("part");
-                if let Some(damage) = self.transfer(name, &content, &part)? {
+                if self.transfer(name, &content, &part)? {
                     fs::remove_file(&part).map_err(|error| self.disk(error))?;
                     return Err(HubError::Transfer(format!(
-                        "{} arrived damaged ({damage}) and was deleted: run again; if it stays, a proxy or mirror \
+                        "{} arrived damaged and was deleted: run again; if it stays, a proxy or mirror \
                          changes files, check HF_ENDPOINT",
                         self.shown(name)
                     )));
@@ -126,8 +125,8 @@ impl Downloader<'_> {
         Err(settings.unexpected("it redirects without end"))
     }
 
-    /// Downloads what is missing of the file `part`. Returns what is wrong with it then, if anything.
-    fn transfer(&self, name: &str, content: &Content, part: &Path) -> Result<Option<String>, HubError> {
+    /// Downloads what is missing of the file `part`. Returns whether it is damaged then.
+    fn transfer(&self, name: &str, content: &Content, part: &Path) -> Result<bool, HubError> {
         let mut onto =
             OpenOptions::new().append(true).create(true).open(part).map_err(|error| self.disk(error))?;
         let start = onto.metadata().map_err(|error| self.disk(error))?.len();
@@ -137,9 +136,8 @@ impl Downloader<'_> {
             match response.status().as_u16() {
                 206 => {}
                 200 if start == 0 => {}
-                200 | 416 => {
-                    return Ok(Some("the server does not continue where an earlier run stopped".to_owned()));
-                }
+                // The server does not continue where an earlier run stopped.
+                200 | 416 => return Ok(true),
                 status => return Err(self.http.settings.status(self.repo, self.shown(name), status)),
             }
             self.progress.start(name, content.size);
@@ -150,7 +148,7 @@ impl Downloader<'_> {
             self.progress.finish();
             received?;
         }
-        damage(part, content).map_err(|error| self.disk(error))
+        is_damaged(part, content).map_err(|error| self.disk(error))
     }
 
     fn receive(&self, name: &str, mut body: impl Read, onto: &mut File) -> Result<(), HubError> {
@@ -182,25 +180,20 @@ impl Downloader<'_> {
     }
 }
 
-/// What is wrong with a file: its length, or its content if the etag is a SHA-256, as it is for large files.
-fn damage(path: &Path, content: &Content) -> io::Result<Option<String>> {
+/// Whether a file has not the announced length, or, if the etag is a SHA-256, as it is for large files, other content.
+fn is_damaged(path: &Path, content: &Content) -> io::Result<bool> {
     let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    match length.cmp(&content.size) {
-        Ordering::Less => return Ok(Some(format!("{length} bytes instead of {}", content.size))),
-        Ordering::Greater => return Ok(Some("more bytes than the hub announced".to_owned())),
-        Ordering::Equal => {}
-    }
     let etag = &content.etag;
-    if etag.len() == 64 && etag.bytes().all(|b| b.is_ascii_hexdigit()) {
-        let mut hash = Sha256::new();
-        io::copy(&mut file, &mut hash)?;
-        let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-        if !found.eq_ignore_ascii_case(etag) {
-            return Ok(Some("its SHA-256 is not the one the hub names".to_owned()));
-        }
+    if file.metadata()?.len() != content.size {
+        return Ok(true);
     }
-    Ok(None)
+    if etag.len() != 64 || !etag.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(false);
+    }
+    let mut hash = Sha256::new();
+    io::copy(&mut file, &mut hash)?;
+    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok(!found.eq_ignore_ascii_case(etag))
 }
 
 /// Links the file `name` of a snapshot to its blob, relatively, so that the cache can be moved.

@@ -7,8 +7,8 @@ use std::io;
 
 use thiserror::Error;
 
+use super::HubSettings;
 use super::repo::HubRepo;
-use super::{DEFAULT_REVISION, HubSettings};
 
 /// A failure to get a file of the hub.
 #[derive(Clone, Debug, Error)]
@@ -48,19 +48,12 @@ impl HubSettings {
     pub(super) fn status(&self, repo: &HubRepo, what: impl Display, status: u16) -> HubError {
         let page = format!("{}/{}", self.endpoint, repo.on_hub.url());
         match status {
-            401 | 403 => {
-                let token = match self.token {
-                    Some(_) => "a token that may read it, the present one may not",
-                    None => "a token of your account",
-                };
-                HubError::Refused(format!(
-                    "the hub denies access to {what} (status {status}): check the spelling; if it is gated, accept \
-                     its licence at {page}; then set HF_TOKEN to {token}"
-                ))
-            }
+            401 | 403 => HubError::Refused(format!(
+                "the hub denies access to {what} (status {status}): check the spelling; if it is gated, accept \
+                 its licence at {page}; then set HF_TOKEN to a token that may read it"
+            )),
             404 => {
-                let revision = if repo.on_hub.revision() == DEFAULT_REVISION { "" } else { " and the revision" };
-                HubError::Final(format!("the hub has no {what}: check the spelling{revision} at {page}"))
+                HubError::Final(format!("the hub has no {what}: check the spelling and the revision at {page}"))
             }
             429 | 500.. => self.unreachable(format!("status {status}")),
             _ => self.unexpected(format!("status {status}")),

@@ -33,19 +33,18 @@ pub struct Hub<'a> {
 
 impl Hub<'_> {
     /// What `take` finds in a model repository at a branch, tag or commit, whose name was checked. A commit never changes, so what is
-    /// complete in the cache is taken from there.
+    /// complete in the cache is taken from there. Without a tokenizer in the cache, the hub is asked whether there is one.
     pub(super) fn in_model(
         &self,
         repo: &RepoId,
         revision: &str,
         take: impl Fn(&Snapshot<'_>) -> Result<CheckpointFiles>,
-        is_complete: impl Fn(&CheckpointFiles) -> bool,
     ) -> Result<CheckpointFiles> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Model, repo, revision);
         if is_commit(revision)
             && let Some(cached) = self.cached(&repo, self.settings.offline(&repo))
             && let Ok(taken) = take(&cached)
-            && is_complete(&taken)
+            && taken.has_tokenizer()
         {
             return Ok(taken);
         }
@@ -56,9 +55,7 @@ impl Hub<'_> {
     /// error.
     pub fn dataset_files(&self, repo: &RepoId, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION);
-        self.with_snapshot(&repo, |snapshot| {
-            snapshot.names_wanted(&wanted)?.iter().map(|name| snapshot.path(name)).collect()
-        })
+        self.with_snapshot(&repo, |snapshot| snapshot.paths_wanted(&wanted))
     }
 
     /// The files of a dataset repository that `choose` takes, given the names of all files and the text of README.md.
@@ -75,8 +72,7 @@ impl Hub<'_> {
                 String::new()
             };
             let chosen = choose(&snapshot.all_names(), &readme)?;
-            let names = snapshot.names_wanted(|name| chosen.iter().any(|chosen| chosen == name))?;
-            names.iter().map(|name| snapshot.path(name)).collect()
+            snapshot.paths_wanted(|name| chosen.iter().any(|chosen| chosen == name))
         })
     }
 

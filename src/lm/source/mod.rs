@@ -29,6 +29,7 @@ pub use hub_http::whoami;
 pub use random_shape::{RANDOM, RANDOM_FORM, RandomShape};
 pub use repo::RepoId;
 pub use settings::{HubSettings, Token};
+use snapshot::Snapshot;
 
 /// The branch used if none is named.
 pub const DEFAULT_REVISION: &str = "main";
@@ -60,21 +61,11 @@ impl ModelSource {
     /// The files on this machine, downloaded from the hub first if needed.
     pub fn resolve(&self, settings: &HubSettings, progress: &dyn DownloadProgress) -> Result<CheckpointFiles> {
         match self {
-            ModelSource::RandomTiny | ModelSource::Random(_) | ModelSource::Pocket => {
-                bail!("it is inside the program and has no files")
-            }
-            ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?, checkpoint::gather),
             ModelSource::File(text) => checkpoint::of_file(&expand_home(text)?),
-            ModelSource::Hub { repo, revision, file } => {
-                let hub = Hub { settings, progress };
-                match file {
-                    // Without a tokenizer in the cache, ask the hub whether there is one.
-                    None => hub.in_model(repo, revision, checkpoint::gather, |files| files.tokenizer.is_some()),
-                    Some(file) => {
-                        hub.in_model(repo, revision, |snapshot| checkpoint::gguf_of(snapshot, file), |_| true)
-                    }
-                }
+            ModelSource::Hub { file: Some(file), .. } => {
+                self.take(settings, progress, |snapshot| checkpoint::gguf_of(snapshot, file))
             }
+            _ => self.take(settings, progress, checkpoint::gather),
         }
         .with_context(|| format!("model `{self}`"))
     }
@@ -86,15 +77,23 @@ impl ModelSource {
         settings: &HubSettings,
         progress: &dyn DownloadProgress,
     ) -> Result<CheckpointFiles> {
-        let found = match tokenizer {
-            ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?, checkpoint::tokenizer_of),
-            ModelSource::Hub { repo, revision, .. } => {
-                Hub { settings, progress }.in_model(repo, revision, checkpoint::tokenizer_of, |_| true)
-            }
-            _ => bail!("`{tokenizer}` is neither a folder nor a repository"),
-        };
+        let found = tokenizer.take(settings, progress, checkpoint::tokenizer_of);
         let found = found.with_context(|| format!("tokenizer `{tokenizer}`"))?;
         Ok(self.resolve(settings, progress)?.with_tokenizer(found))
+    }
+
+    /// What `take` finds in a folder or a repository.
+    fn take(
+        &self,
+        settings: &HubSettings,
+        progress: &dyn DownloadProgress,
+        take: impl Fn(&Snapshot<'_>) -> Result<CheckpointFiles>,
+    ) -> Result<CheckpointFiles> {
+        match self {
+            ModelSource::Folder(text) => checkpoint::in_folder(&expand_home(text)?, take),
+            ModelSource::Hub { repo, revision, .. } => Hub { settings, progress }.in_model(repo, revision, take),
+            _ => bail!("it is neither a folder nor a repository"),
+        }
     }
 
     /// Whether the model can be given the tokenizer of another source.

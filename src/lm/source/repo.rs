@@ -72,10 +72,6 @@ impl fmt::Display for HubRepo {
 
 /// A branch, tag, commit or `refs/pr/N`.
 pub(super) fn check_revision(text: &str) -> Result<()> {
-    ensure!(
-        !text.is_empty(),
-        "the revision after `@` is empty: leave out the `@` or name a branch, tag or commit"
-    );
     let sound = |part: &str| {
         is_plain(part, b"-_.+")
             && !part.starts_with(['-', '.'])

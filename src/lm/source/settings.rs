@@ -88,7 +88,7 @@ impl HubSettings {
             (None, Some(xdg)) => Some(path(xdg)?.join("huggingface")),
             (None, None) => user.as_ref().map(|user| user.join(".cache/huggingface")),
         };
-        let cache_dir = match get("HF_HUB_CACHE").or_else(|| get("HUGGINGFACE_HUB_CACHE")) {
+        let cache_dir = match get("HF_HUB_CACHE") {
             Some(cache) => path(cache)?,
             None => {
                 home.as_ref().context("there is no folder for downloaded models: set HF_HOME or HOME")?.join("hub")
@@ -98,9 +98,8 @@ impl HubSettings {
             Some(file) => Some(path(file)?),
             None => home.as_ref().map(|home| home.join("token")),
         };
-        let variable = ["HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"].iter().find_map(|name| Some((name, get(name)?)));
-        let (token, place) = match (variable, file) {
-            (Some((name, token)), _) => (Token::new(&token), name.to_string()),
+        let (token, place) = match (get("HF_TOKEN"), file) {
+            (Some(token), _) => (Token::new(&token), "HF_TOKEN".to_owned()),
             (None, Some(file)) => (token_in(&file), format!("the file {}", file.display())),
             (None, None) => (Ok(None), String::new()),
         };
@@ -113,7 +112,7 @@ impl HubSettings {
             }
             Err(error) => settings.token_fault = Some(format!("{error:#}")),
         }
-        let offline = get("HF_HUB_OFFLINE").or_else(|| get("TRANSFORMERS_OFFLINE")).unwrap_or_default();
+        let offline = get("HF_HUB_OFFLINE").unwrap_or_default();
         settings.offline = ["1", "true", "yes", "on"].contains(&offline.trim().to_ascii_lowercase().as_str());
         if let Some(endpoint) = get("HF_ENDPOINT") {
             settings.endpoint = endpoint.trim().trim_end_matches('/').to_owned();

@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, anyhow};
 
 use super::HubError;
-use super::checkpoint::{INDEX, SINGLE};
 use super::download::Downloader;
 
 pub(super) struct Snapshot<'a> {
@@ -53,32 +52,29 @@ impl Snapshot<'_> {
         if matches!(self.origin, Origin::Hub(_)) { self.names.clone() } else { names_below(&self.folder) }
     }
 
-    /// The files `wanted`, by their names in the repository; none is an error.
-    pub(super) fn names_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<String>> {
+    /// The files `wanted`, in the order of their names in the repository; none is an error.
+    pub(super) fn paths_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
         let is_hub = matches!(self.origin, Origin::Hub(_));
         let mut names = self.all_names();
         names.retain(|name| wanted(name));
         match missing_parts(&names) {
             Some(parts) if names.is_empty() || !is_hub => Err(self.missing(&parts)),
-            _ => Ok(names),
+            _ => names.iter().map(|name| self.path(name)).collect(),
         }
     }
 
-    /// The error for a file it should have.
-    pub(super) fn missing(&self, name: &str) -> Error {
-        let index = if name == SINGLE { format!(" and {INDEX}") } else { String::new() };
-        let what = format!("{} lacks {name}{index}", self.place);
-        let advice = match &self.origin {
-            Origin::Folder => "name a folder as transformers' `save_pretrained` writes it",
-            Origin::Hub(_) => "choose another repository or revision",
-            Origin::Cache(cause) => return Error::new(cause.clone()).context(what),
-        };
+    /// The error for what it should have.
+    pub(super) fn missing(&self, what: &str) -> Error {
+        let what = format!("{} lacks {what}", self.place);
+        if let Origin::Cache(cause) = &self.origin {
+            return Error::new(cause.clone()).context(what);
+        }
         let found = match self.names.as_slice() {
-            [] => "it is empty".to_owned(),
-            [first @ .., _] if first.len() >= 6 => format!("it has {}, ...", first[..6].join(", ")),
-            all => format!("it has {}", all.join(", ")),
+            [] => "is empty".to_owned(),
+            [first @ .., _] if first.len() >= 6 => format!("has {}, ...", first[..6].join(", ")),
+            all => format!("has {}", all.join(", ")),
         };
-        anyhow!("{what} ({found}): {advice}")
+        anyhow!("{what}: it {found}")
     }
 }
 
