@@ -59,7 +59,8 @@ impl FromStr for RandomShape {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<RandomShape> {
-        let sizes = sizes(text).context("it has not each size once, as a letter and a number within its limit")?;
+        let sizes =
+            sizes(text).context("each size must stand in it once, as a letter and a number within its limit")?;
         let [hidden, _, heads, _, _, vocab, _] = sizes;
         ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is no multiple of its {heads} heads");
         let least = Tokenizer::BYTES_VOCAB;
@@ -107,16 +108,16 @@ mod tests {
     #[test]
     fn impossible_shapes_are_refused_with_the_reason() {
         for (text, reason) in [
-            ("random-", "each size once"),
-            ("random-h512", "each size once"),
-            ("random-h512-l8-a8-f1408", "each size once"),
-            ("random-h512-l8-a8-f1408-v8000-", "each size once"),
-            ("random-h512-l8-a8-f1408-v8000-x3", "each size once"),
-            ("random-h512-h512-l8-a8-f1408-v8000", "each size once"),
-            ("random-h512-l8-a8-f1408-v8000-s0", "each size once"),
-            ("random-h0-l8-a8-f1408-v8000", "each size once"),
-            ("random-h+5-l8-a8-f1408-v8000", "each size once"),
-            ("random-h512-l99999999999999999999-a8-f1408-v8000", "each size once"),
+            ("random-", "each size must stand in it once"),
+            ("random-h512", "each size must stand in it once"),
+            ("random-h512-l8-a8-f1408", "each size must stand in it once"),
+            ("random-h512-l8-a8-f1408-v8000-", "each size must stand in it once"),
+            ("random-h512-l8-a8-f1408-v8000-x3", "each size must stand in it once"),
+            ("random-h512-h512-l8-a8-f1408-v8000", "each size must stand in it once"),
+            ("random-h512-l8-a8-f1408-v8000-s0", "each size must stand in it once"),
+            ("random-h0-l8-a8-f1408-v8000", "each size must stand in it once"),
+            ("random-h+5-l8-a8-f1408-v8000", "each size must stand in it once"),
+            ("random-h512-l99999999999999999999-a8-f1408-v8000", "each size must stand in it once"),
             ("random-h512-l8-a7-f1408-v8000", "no multiple of its 7 heads"),
             ("random-h8-l8-a8-f1408-v8000", "head_dim 1 is odd"),
             ("random-h512-l8-a8-k3-f1408-v8000", "no multiple of num_key_value_heads 3"),
