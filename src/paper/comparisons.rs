@@ -2,13 +2,12 @@
 //!
 //! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 
-use super::numbers::{self, LENGTH, MODEL, STORY_MODEL, TagSteps};
-use super::published::{speed, table_5_column};
+use super::numbers::{self, LENGTH, MODEL, NUMBERS, STORY_MODEL, Speed, TABLE_5_SIZES, TagSteps};
 use super::{Evidence, Exhibit, TOVA, titles};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::sections::speed::{self as timing, Speeds};
 use crate::report::series::signed;
-use crate::report::{Column, Entry, Estimate, Grid, Line, Panel, Size, Table};
+use crate::report::{Column, Entry, Estimate, Grid, Line, Panel, SeriesKey, Size, Table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
 pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<Size>)> {
@@ -71,7 +70,7 @@ pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
     let lines: Vec<Line> = known.flat_map(both).collect();
     let is_measured = lines.iter().any(Line::has_any);
     let about = format!(
-        "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. PublishedColumns each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
+        "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. Beside each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
     );
     let grid = Grid::by_size(sizes.iter().copied(), lines);
     is_measured.then(|| {
@@ -113,6 +112,16 @@ fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &
     is_measured.then(|| Table::new(title, about, "cache size", grid))
 }
 
+/// The line of Table 1 with this length and size: of TOVA or of the full cache.
+fn speed(key: &SeriesKey, policy: &str, size: Option<Size>) -> Option<&'static Speed> {
+    let size = match (policy, size) {
+        ("full", None) => LENGTH,
+        (TOVA, Some(Size::Entries(size))) if size < LENGTH => size,
+        _ => return None,
+    };
+    NUMBERS.table_1.iter().find(|known| known.size == size && key.length == LENGTH)
+}
+
 /// What was measured minus Table 1; `None` where it has none of the sizes.
 pub(super) fn speeds(table: &Speeds, title: &str) -> Option<Table> {
     let lines = table.lines.iter().filter_map(|line| {
@@ -139,7 +148,9 @@ pub(super) fn speeds(table: &Speeds, title: &str) -> Option<Table> {
 
 /// Steps by tag minus lines of Table 5; `None` where no size or length is the paper's.
 pub(super) fn steps(exhibit: Exhibit, section: &Kept<'_>, lines: &[TagSteps]) -> Option<Table> {
-    let column = |size: Size| Some((size, table_5_column(section.key.length, size.entries()?)?));
+    let is_of_paper = section.key.length == LENGTH;
+    let place = |size: Size| TABLE_5_SIZES.iter().position(|known| is_of_paper && Some(*known) == size.entries());
+    let column = |size: Size| Some((size, place(size)?));
     let sizes: Vec<(Size, usize)> = section.sizes_of(TOVA).into_iter().filter_map(column).collect();
     let line = |TagSteps(tag, slice, theirs): &TagSteps| {
         let cell = |&(size, column): &(Size, usize)| {

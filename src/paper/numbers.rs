@@ -23,8 +23,6 @@ pub(super) const LENGTH: u32 = 4096;
 pub(super) const TABLE_2_LENGTH: usize = 8;
 /// The sizes of Table 5, and the lines of Figure 9.
 pub(super) const TABLE_5_SIZES: [u32; 4] = [256, 512, 1024, 2048];
-/// The text on Figure 8: of the tokens kept, the share of recent ones, in percent: least and most.
-pub(super) const RECENT_SHARE: (f64, f64) = (73.0, 76.0);
 
 #[derive(Deserialize)]
 pub(super) struct Numbers {

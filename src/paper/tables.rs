@@ -3,7 +3,6 @@
 use indexmap::IndexMap;
 
 use super::numbers::{NUMBERS, TagSteps};
-use super::published::Paper;
 use super::{Evidence, Exhibit, Pieces, TOVA, comparisons, titles};
 use crate::metric::Slice;
 use crate::report::sections::kept;
@@ -13,7 +12,7 @@ use crate::report::sections::values::{self, Show};
 use crate::report::{Entry, Grid, Line, SeriesKey, Size, Table, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    let timed = timing::all(&evidence.results.series, &Paper { peers: &[] });
+    let timed = timing::all(&evidence.results.series);
     let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
     let mut pieces = Pieces::default();
     for table in &timed {

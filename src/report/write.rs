@@ -14,8 +14,7 @@ use super::figure::plain::Plain;
 use super::figure::scene::Scene;
 use super::format::terminal::{self, WIDTH};
 use super::format::{FORMATS, Format, Sources};
-use super::published::Published;
-use super::sections::{self, Report};
+use super::sections::{self, Added, Report};
 use super::series::distance::Distance;
 use super::series::results::Results;
 use crate::ledger::{Row, Text, write_derived};
@@ -25,7 +24,7 @@ pub struct Options {
     /// The folder; made if it is missing.
     pub out: PathBuf,
     pub formats: Vec<&'static Format>,
-    /// How far from the full cache the smallest cache that is enough may be; empty: as far as in the paper's claims.
+    /// How far from the full cache a sufficient cache may be; empty: as far as in the paper's claims.
     pub within: Vec<Distance>,
     /// Pages of single samples, as seen from the folder, by cell and sample.
     pub pages: BTreeMap<(Text, Text), String>,
@@ -74,13 +73,13 @@ impl Written {
     }
 }
 
-/// Writes the report of the rows, with what is `published` beside them.
-pub fn write(rows: &[Row], options: &Options, published: &dyn Published) -> Result<Written> {
+/// Writes the report of the rows; blocks that are `added` come after the settings.
+pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Written> {
     let results = Results::of_unfinished(rows, &options.unfinished)?;
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let report = Report::of(&results, &options.within, options.reference.as_deref(), published, &options.pages);
+    let report = Report::of(&results, &options.within, options.reference.as_deref(), added, &options.pages);
     let (document, summary) = (sections::document(&report), sections::summary(&report));
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();
@@ -151,7 +150,7 @@ mod tests {
     use crate::report::fixture::{cell, changed, recall, table_3};
 
     fn write(rows: &[Row], options: &Options) -> Result<Written> {
-        super::write(rows, options, &())
+        super::write(rows, options, &|_| Vec::new())
     }
 
     fn read(path: &Path) -> String {

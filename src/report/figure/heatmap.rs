@@ -107,7 +107,7 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize, pl
         let squares = map.tokens.clamp(1, if alone { ALONE } else { TOGETHER });
         scene.image(corner, (side, side), squares, &map.grey(squares));
         let end = (corner.0 + side, corner.1 + side);
-        // PublishedColumns the map, not on it: the first few tokens are often those that are never evicted.
+        // Beside the map, not on it: the first few tokens are often those that are never evicted.
         let (outer, far) = ((corner.0 - AIR, corner.1 - AIR), (end.0 + AIR, end.1 + AIR));
         let pen = Pen::new(BLACK, 0.5);
         scene.stroke("axis", &[outer, (far.0, outer.1), far, (outer.0, far.1), outer], pen);

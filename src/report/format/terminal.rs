@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_short_answer_has_one_table_and_how_much_is_enough() {
+    fn the_short_answer_has_one_table_and_the_smallest_cache() {
         let text = short(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20), WIDTH);
         for expected in [
             "Perplexity: excess over full (nats/token) · Llama-2-7b-hf · pg19",
@@ -264,7 +264,7 @@ mod tests {
             // ln(9.53 / 7.16), and not 9.53 with the interval between books.
             " 0.286* [0.",
             "may cover less where a few",
-            "How much cache is enough",
+            "Smallest sufficient cache",
             "at most 0.0544 nats (0.40 PPL here) from full",
         ] {
             assert!(words(&text).contains(expected), "{expected}: {text}");
@@ -332,7 +332,7 @@ mod tests {
     fn a_narrow_terminal_has_narrow_lines() {
         let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 20);
         let narrow = short(&rows, 70);
-        assert!(fits(&narrow, 70) && narrow.contains("How much cache is enough"), "{narrow}");
+        assert!(fits(&narrow, 70) && narrow.contains("Smallest sufficient cache"), "{narrow}");
     }
 
     #[test]

@@ -3,7 +3,6 @@
 //! [`document`] is the whole report, [`summary`] the short answer for a terminal and for a pull request.
 
 pub(crate) mod ceiling;
-mod enough;
 mod evicted;
 mod heads;
 pub(crate) mod kept;
@@ -16,6 +15,7 @@ mod question;
 mod schedules;
 mod setting;
 mod slices;
+mod smallest_cache;
 pub(crate) mod speed;
 pub(crate) mod values;
 
@@ -25,7 +25,6 @@ use std::rc::Rc;
 use super::document::{Block, Document};
 use super::figure::by_size::{self, Figures};
 use super::figure::{Figure, SeriesStyles};
-use super::published::Published;
 use super::series::breakdown::{Breakdown, breakdowns};
 use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey};
 use crate::ledger::Text;
@@ -38,8 +37,8 @@ const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
     question::blocks,
     overview::blocks,
     setting::blocks,
-    enough::of_all_settings,
-    |report| report.published.blocks(report.results),
+    smallest_cache::of_unmeasured,
+    |report| (report.added)(report.results),
     |_| vec![Block::Samples],
     provenance::blocks,
 ];
@@ -59,7 +58,7 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
     values::lead,
-    enough::of_setting,
+    smallest_cache::of_setting,
     schedules::blocks,
     values::rest,
     ceiling::blocks,
@@ -67,8 +66,10 @@ const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
 ];
 
 /// The parts of the short answer.
-const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] =
-    &[question::blocks, setting::summary, enough::summary, kept::summary];
+const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] = &[question::blocks, setting::summary, smallest_cache::summary];
+
+/// Blocks of a caller's own about the results, which come after the settings.
+pub type Added<'a> = dyn Fn(&Results<'_>) -> Vec<Block> + 'a;
 
 /// Results with what a reader asked for, as all sections take them.
 pub(crate) struct Report<'a> {
@@ -85,13 +86,13 @@ pub(crate) struct Report<'a> {
     breakdowns: Vec<Breakdown<'a>>,
     speeds: Vec<Speeds>,
     kept: Vec<Kept<'a>>,
-    /// How far from the full cache a cache that is enough may be: as asked for, or as in the paper's claims.
+    /// How far from the full cache a sufficient cache may be: as asked for, or as in the paper's claims.
     distances: Vec<Distance>,
     /// Whether they were asked for.
     are_asked: bool,
     /// The policy that pairs are shown against, where one was asked for.
     reference: Option<String>,
-    published: &'a dyn Published,
+    added: &'a Added<'a>,
     /// Pages of single samples, by cell and sample.
     pages: &'a BTreeMap<(Text, Text), String>,
 }
@@ -102,7 +103,7 @@ impl<'a> Report<'a> {
         results: &'a Results<'a>,
         distances: &[Distance],
         reference: Option<&str>,
-        published: &'a dyn Published,
+        added: &'a Added<'a>,
         pages: &'a BTreeMap<(Text, Text), String>,
     ) -> Self {
         let panels = results.whole();
@@ -116,12 +117,12 @@ impl<'a> Report<'a> {
             schedules,
             figures: by_size::figures(&panels),
             breakdowns: breakdowns(&results.panels),
-            speeds: speed::all(&results.series, published),
+            speeds: speed::all(&results.series),
             kept: kept::all(results),
             distances: if distances.is_empty() { Distance::usual() } else { distances.to_vec() },
             are_asked: !distances.is_empty(),
             reference: reference.map(str::to_owned),
-            published,
+            added,
             pages,
             panels,
             keys,

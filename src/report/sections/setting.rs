@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::{METRIC, Report, SETTING, pairs, slices, speed, values};
+use super::{METRIC, Report, SETTING, slices, speed, values};
 use crate::format::capital;
 use crate::metric::Property;
 use crate::report::document::{Block, Fact, Group, Section, Table};
@@ -20,7 +20,7 @@ pub(crate) struct Setting<'r> {
 pub(crate) struct Measured<'r> {
     pub(crate) setting: &'r Setting<'r>,
     pub(crate) panel: &'r Panel,
-    /// Whether it is the setting's first, which says how much cache is enough for all.
+    /// Whether it is the setting's first, which has the smallest sufficient caches of all.
     pub(crate) is_first: bool,
     /// The tables of its numbers.
     pub(crate) tables: Vec<Table>,
@@ -90,8 +90,7 @@ pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
     let of_setting = |setting: Setting<'_>| {
         let first = speed::table(&setting).or_else(|| values::headline(setting.panels[0]).into_iter().next());
         let title = |table: Table| Table { title: format!("{} \u{B7} {}", table.title, setting.title()), ..table };
-        let table = first.map(|table| Block::Table(title(table)));
-        table.into_iter().chain(pairs::outcomes(setting.panels[0], report.reference.as_deref()))
+        first.map(|table| Block::Table(title(table)))
     };
     Setting::all(report).filter(|setting| !setting.panels.is_empty()).flat_map(of_setting).collect()
 }

@@ -15,14 +15,6 @@ pub(crate) struct LayerBound {
 /// What the column `windows` has for a layer without a cache of its own.
 const NO_CACHE: &str = "none";
 
-/// The layers with a cache, and all layers of a row's model, where not all have one.
-pub(crate) fn cached_layers(row: &Row) -> Option<(usize, usize)> {
-    let windows = row.windows.as_deref()?;
-    let (all, without) =
-        (windows.split(' ').count(), windows.split(' ').filter(|window| *window == NO_CACHE).count());
-    (without > 0).then_some((all - without, all))
-}
-
 /// The layers of a row's cache, one for all where they are alike. `None` where the row does not say: with sizes by layer or head, in rows of
 /// earlier versions for models with windows, where a window does not slide, and where entries do not leave one by one from a full cache on.
 pub(crate) fn layer_bounds(row: &Row) -> Option<Vec<LayerBound>> {

@@ -20,7 +20,7 @@ const HOSTILE: &str =
 fn page_with(rows: &[Row], more: Vec<Block>) -> (String, Vec<Panel>) {
     let results = Results::of(rows).unwrap();
     let pages = Default::default();
-    let report = Report::of(&results, &[], None, &(), &pages);
+    let report = Report::of(&results, &[], None, &|_| Vec::new(), &pages);
     let (mut document, summary) = (sections::document(&report), sections::summary(&report));
     document.blocks.extend(more);
     let sources = Sources { document: &document, summary: &summary, report: &report, linked: None };
@@ -211,7 +211,7 @@ fn the_page_answers_first() {
     });
     let (page, _) = page(&defined.collect::<Vec<_>>());
     let main = &page[page.find("<body>").unwrap()..];
-    // What was asked, the curve, the table, how much cache is enough, and the rest.
+    // What was asked, the curve, the table, the smallest sufficient cache, and the rest.
     let order = [
         "meta/Llama (bf16)",
         "<b>full</b> the model with an unbounded cache",
@@ -220,7 +220,7 @@ fn the_page_answers_first() {
         "12 samples of 4096 tokens from 12 clusters",
         r#"<g class="line "#,
         "<caption>Perplexity: excess over full (nats/token)</caption>",
-        "<caption>How much cache is enough</caption>",
+        "<summary>Smallest sufficient cache</summary>",
         "<summary>Perplexity</summary>",
         "Sample by sample",
         "Where the numbers come from",

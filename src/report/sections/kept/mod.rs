@@ -7,14 +7,12 @@ mod tokens;
 
 use std::rc::Rc;
 
-use super::Report;
 use super::setting::Setting;
 use crate::ledger::Row;
 use crate::metric::{Metric, Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, KeptByPosition, Plain, Scene, heatmap, kept_by_position};
-use crate::report::published::Published;
 use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, cell_of, label};
 use crate::report::statistics::Estimate;
 
@@ -39,8 +37,6 @@ pub(crate) struct Kept<'a> {
 
 /// The cache size that maps are drawn at and tables sorted by, where it was measured: the paper's.
 const USUAL_SIZE: Size = Size::Entries(512);
-/// What the terminal names.
-const MOST_NAMED: usize = 4;
 /// The metric of the whole section.
 const LIFETIME: &str = "lifetime";
 
@@ -93,30 +89,12 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
         0 => Block::Figure(Rc::new(figure)),
         _ => Block::Group(Group::folded(figure.title.clone(), vec![Block::Figure(Rc::new(figure))])),
     });
-    let published = setting.report.published;
-    let tables = kept.tables(published).into_iter().map(|table| {
+    let tables = kept.tables().into_iter().map(|table| {
         let group = Group::folded(table.title.clone(), vec![Block::Table(table)]);
         Block::Group(group.of_metric(&Metric::of(LIFETIME)))
     });
-    let about = format!("{ABOUT} {}", published.on_lifetimes()).trim_end().to_owned();
-    let blocks = std::iter::once(Block::Paragraph(about)).chain(figures).chain(tables).collect();
+    let blocks = std::iter::once(Block::Paragraph(ABOUT.to_owned())).chain(figures).chain(tables).collect();
     vec![Block::Group(Group::open("What is kept", blocks))]
-}
-
-/// The tokens kept longest, a line for each policy.
-pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
-    let mut lines = Vec::new();
-    for kept in &report.kept {
-        let title = if report.kept.len() > 1 { format!("{} \u{B7} ", kept.title) } else { String::new() };
-        for (policy, sizes) in &kept.policies {
-            let size = reference(sizes);
-            let slices = kept.kinds_at(policy, size).into_iter().take(MOST_NAMED);
-            let named: Vec<String> =
-                slices.map(|(slice, steps)| format!("{} {}", name(Some(slice)), show(steps))).collect();
-            lines.push(format!("{title}kept longest by {policy} at {size}, in steps: {}", named.join(", ")));
-        }
-    }
-    if lines.is_empty() { Vec::new() } else { vec![Block::List(lines)] }
 }
 
 /// `class digits`; `None` is all tokens.
@@ -199,22 +177,14 @@ impl<'a> Kept<'a> {
             let maps = heatmap::maps(self.rows_at(policy, size));
             let stem = format!("{}-{}-{}", self.stem, escape::slug(policy), escape::slug(&size.to_string()));
             let what = format!("{} \u{B7} {} with {}", self.title, escape::plain(policy), size.words());
-            let mut push = |stem: String, what: String, maps: Vec<heatmap::Map>| {
-                let title = heatmap::title(&what);
-                let draw = move |plain: Plain| heatmap::scene(&what, &maps, plain);
-                figures.push(figure(stem, title, Box::new(draw)));
-            };
-            if let Some(last) = maps.last() {
-                let what = format!("{what} \u{B7} layer {}", last.layer);
-                push(format!("{stem}-last-layer"), what, vec![last.clone()]);
-            }
-            for page in maps.chunks(heatmap::MOST).filter(|_| maps.len() > 1) {
-                let layers = match page {
-                    [first, .., last] if maps.len() > page.len() => format!("-{}-{}", first.layer, last.layer),
-                    [only] => format!("-{0}-{0}", only.layer),
-                    _ => String::new(),
+            for page in maps.chunks(heatmap::MOST) {
+                let layers = match maps.len() > page.len() {
+                    true => format!("-{}-{}", page[0].layer, page[page.len() - 1].layer),
+                    false => String::new(),
                 };
-                push(format!("{stem}-layers{layers}"), what.clone(), page.to_vec());
+                let (what, page, title) = (what.clone(), page.to_vec(), heatmap::title(&what));
+                let draw = move |plain: Plain| heatmap::scene(&what, &page, plain);
+                figures.push(figure(format!("{stem}-layers{layers}"), title, Box::new(draw)));
             }
         }
         figures
@@ -227,8 +197,8 @@ impl<'a> Kept<'a> {
         self.rows.iter().filter(here).copied().collect()
     }
 
-    fn tables(&self, published: &dyn Published) -> Vec<Table> {
-        let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes, published));
+    fn tables(&self) -> Vec<Table> {
+        let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes));
         let tokens = self.policies.iter().flat_map(|(policy, sizes)| {
             let size = reference(sizes);
             tokens::tables(&self.rows_at(policy, size), &format!("{policy} with {}", size.words()))
@@ -237,7 +207,7 @@ impl<'a> Kept<'a> {
     }
 
     /// A policy's table by class and tag.
-    fn kinds_of(&self, policy: &str, sizes: &[Size], published: &dyn Published) -> Table {
+    fn kinds_of(&self, policy: &str, sizes: &[Size]) -> Table {
         let size = reference(sizes);
         let columns =
             std::iter::once("tokens (%)".into()).chain(sizes.iter().copied().map(Column::of_size)).collect();
@@ -252,12 +222,8 @@ impl<'a> Kept<'a> {
             let share = Some(Entry::plain(format!("{share:.2}")));
             Line::new(name(*slice), std::iter::once(share).chain(sizes.iter().map(steps)).collect())
         };
-        let mut grid = Grid { lines: slices.iter().map(line).collect(), columns };
-        let mut about = format!("Sorted by size {size}.");
-        if let Some(columns) = published.lifetime_columns(self.key, size, &slices) {
-            columns.append_to(&mut grid);
-            about.push_str(&format!(" {}", columns.source));
-        }
+        let grid = Grid { lines: slices.iter().map(line).collect(), columns };
+        let about = format!("Sorted by size {size}.");
         Table::new(format!("Steps kept by class and part of speech: {policy}"), about, "class or tag", grid)
     }
 }
@@ -310,8 +276,8 @@ mod tests {
         let stems: Vec<&str> = figures.iter().map(|figure| figure.stem.as_str()).collect();
         assert_eq!(stems.len(), 3, "{stems:?}");
         assert!(
-            stems[0].ends_with("-by-position") && stems[1].ends_with("-tova-8-last-layer")
-                || stems[1].ends_with("-window-8-last-layer")
+            stems[0].ends_with("-by-position") && stems[1].ends_with("-tova-8-layers")
+                || stems[1].ends_with("-window-8-layers")
         );
         let svg = |figure: &Figure| figure.scenes(&SeriesStyles::of(&[]), Plain::default())[0].svg();
         assert!(svg(&figures[0]).contains("<svg") && svg(&figures[1]).contains("<image "));
