@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 
 use crate::eviction::Schedule;
-use crate::report::figure::{
-    Axis, Chart, Content, EXCESS, Figure, Horizontal, Line, Scale, chart, excess, figure_title,
-};
+use crate::report::figure::{Axis, Chart, Content, EXCESS, Figure, Horizontal, Line, Scale, chart, excess};
 use crate::report::series::{Panel, Schedules, SeriesKey, Size};
 
 /// `None` where no policy has several schedules at one size. The figure of the panel over sizes is the `whole`.
@@ -28,7 +26,7 @@ pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys:
             ("linear", panels.iter().map(|(panel, title)| chart(panel, title.clone(), Scale::Linear)).collect())
         }
     };
-    let title = format!("{}, by schedule", figure_title::of(&panel.metric, &panel.key, keys));
+    let title = format!("{}, by schedule", panel.title(keys));
     let stem = format!("{}-by-schedule", whole.stem);
     Some(Figure { stem, title: title.clone(), content: Content::Charts(vec![drawing]), subject: Some(title) })
 }

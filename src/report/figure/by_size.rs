@@ -7,7 +7,7 @@ use std::rc::Rc;
 use crate::format::capital;
 use crate::metric::Property;
 use crate::report::escape;
-use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess, figure_title};
+use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess};
 use crate::report::series::{Panel, SeriesKey};
 
 /// A figure of more panels than this gives no overview.
@@ -30,14 +30,14 @@ pub(crate) fn figures(panels: &[Panel]) -> Figures {
         let title = panel.key.title(&settings);
         single.push((!panel.sizes().is_empty() && !panel.metric.has(Property::Detail)).then(|| {
             together.entry(panel.metric.order()).or_default().push((panel, title));
-            let title = figure_title::of(&panel.metric, &panel.key, &settings);
+            let title = panel.title(&settings);
             Rc::new(by_size(stem, format!("{title}, by cache size"), &[(panel, title)]))
         }));
     }
     let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
     let combined = combined.map(|panels| {
         let quantity = &panels[0].0.metric;
-        let title = format!("{} by cache size", capital(&figure_title::name(quantity)));
+        let title = format!("{} by cache size", capital(&quantity.label));
         let figure = by_size(format!("{}-all", quantity.slug()), title.clone(), &panels);
         Rc::new(Figure { subject: Some(title), ..figure })
     });
@@ -138,7 +138,7 @@ mod tests {
             one.iter().map(|row| Row { model: "b/other".into(), cell: row.cell.to_uppercase(), ..row.clone() });
         let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()));
         let stem = "perplexity-llama-2-7b-hf-pg19";
-        let title = "Perplexity of Llama-2-7b-hf on pg19, by cache size";
+        let title = "Perplexity: Llama-2-7b-hf · pg19, by cache size";
         let expected = [("linear", ", linear axis"), ("log", ", log axis"), ("excess", ", excess over full")];
         let expected = expected.map(|(end, how)| (format!("{stem}-{end}"), format!("{title}{how}")));
         assert_eq!(figures.single[0].as_ref().unwrap().files(), expected);

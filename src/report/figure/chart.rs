@@ -7,7 +7,6 @@ mod clip;
 mod draw;
 pub(crate) mod excess;
 mod legend;
-mod place;
 mod printed;
 pub(crate) mod title;
 mod tooltip;
@@ -54,8 +53,6 @@ pub(crate) struct Chart {
     /// In the order of the policies.
     pub(crate) lines: Vec<Line>,
     pub(crate) full: Option<Reference>,
-    /// The full cache's point where it is the same at all sizes.
-    full_point: Option<Point>,
     /// What a guess would score.
     pub(crate) chance: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
@@ -114,15 +111,14 @@ impl Chart {
         scale: Scale,
         lines: Vec<Line>,
     ) -> Self {
-        let chart = Self::new(
+        Self::new(
             (title, &panel.metric),
             across,
             scale,
             lines,
             panel.full().map(|full| Reference::Level(full.estimate.value)),
             panel.chance.map(Reference::Level),
-        );
-        Self { full_point: panel.full().cloned(), ..chart }
+        )
     }
 
     pub(crate) fn new(
@@ -144,7 +140,6 @@ impl Chart {
             values,
             lines,
             full,
-            full_point: None,
             chance,
             paired,
             limit: None,
@@ -200,8 +195,7 @@ pub(crate) fn notes(charts: &[Chart]) -> Vec<String> {
         false => "bands: 95 % intervals",
     };
     let bands = charts.iter().any(Chart::has_bands).then_some(bands);
-    let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");
-    bands.into_iter().chain(beside).map(str::to_owned).chain(excess::notes(charts)).collect()
+    bands.into_iter().map(str::to_owned).chain(excess::notes(charts)).collect()
 }
 
 /// The values that an axis is to show, and the bands around them as far as there is room.

@@ -6,7 +6,6 @@ pub(crate) mod by_size;
 pub(crate) mod chart;
 pub(crate) mod drawing;
 pub(crate) mod export;
-pub(crate) mod figure_title;
 pub(crate) mod font;
 pub(crate) mod head_map;
 pub(crate) mod heatmap;

@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexSet;
 
+use crate::format::capital;
 use crate::metric::{Metric, Property, Slice};
+use crate::report::escape;
 use crate::report::series::{
     AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, ceiling, pairs,
     sums,
@@ -160,6 +162,11 @@ fn above(metric: &Metric, series: &Series, guess: &Series) -> Option<Estimate> {
 impl Panel {
     fn order(&self) -> impl Ord + '_ {
         (self.metric.order(), self.slice.as_ref())
+    }
+
+    /// `Perplexity: Llama-2-7b-hf · pg19`, with what else tells the key apart `among` all of the report.
+    pub(crate) fn title(&self, among: &[SeriesKey]) -> String {
+        format!("{}: {}", capital(&escape::plain(&self.metric.label)), self.key.title(among))
     }
 
     /// Whether the full cache is clearly better than a guess, or none is known. Where it is not, policies that are near it show

@@ -173,7 +173,6 @@ fn every_curve_is_drawn_on_both_axes_with_tips() {
     for expected in [
         format!("tova with 512 entries: perplexity {tova:.5} ("),
         format!("h2o with 64 entries: perplexity {h2o:.5} ("),
-        format!("full: perplexity {full:.5} ("),
     ] {
         let found: Vec<&String> = titles.iter().filter(|title| title.starts_with(&expected)).collect();
         assert_eq!(found.len(), 2, "{expected} on a linear and on a logarithmic axis: {titles:?}");
