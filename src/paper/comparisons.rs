@@ -3,7 +3,8 @@
 //! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 
 use super::numbers::{self, LENGTH, MODEL, NUMBERS, STORY_MODEL, Speed, TABLE_5_SIZES, TagSteps};
-use super::{Evidence, Exhibit, TOVA, titles};
+use super::{Exhibit, TOVA};
+use crate::format::capital;
 use crate::report::sections::kept::{self, Kept};
 use crate::report::sections::speed::{self as timing, Speeds};
 use crate::report::series::signed;
@@ -32,8 +33,8 @@ fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
     Entry::estimate(own, |value| signed(value - theirs, digits))
 }
 
-/// A panel minus Table 3.
-pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
+/// A panel minus the paper's.
+pub(super) fn minus_paper(exhibit: Exhibit, panel: &Panel, title: &str) -> Option<Table> {
     let (paper, sizes) = panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let cell = |size: &Size| {
@@ -46,11 +47,14 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
         Line::of_policy(policy, sizes.iter().map(cell).collect())
     };
     let known = panel.policies().into_iter().filter(|policy| paper.policies().contains(policy));
+    let model = if panel.key.task == "perplexity" { MODEL } else { STORY_MODEL };
     let about = format!(
-        "What was measured minus the paper's numbers, which are {MODEL}'s on PG-19; in brackets are 95 % intervals. Of another model or other texts the shape compares, not the level."
+        "What was measured minus the paper's numbers, which are {model}'s; in brackets are 95 % intervals. Of another model or \
+         other texts the shape compares, not the level."
     );
     let grid = Grid::by_size(sizes.iter().copied(), known.map(line).collect());
-    Some(Table::new(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
+    let title = format!("{} minus the paper's {exhibit} \u{B7} {title}", capital(&panel.metric.label));
+    Some(Table::new(title, about, "policy", grid))
 }
 
 /// The excess over the full cache of a panel and of Table 3, line by line. It compares between models, which perplexities do not.
@@ -76,40 +80,6 @@ pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
     is_measured.then(|| {
         Table::new(format!("Excess over the full cache, beside the paper's \u{B7} {title}"), about, "policy", grid)
     })
-}
-
-/// A setting's wins, ties and losses minus Figure 6; `None` where no size or length is the paper's.
-pub(super) fn preferences(panels: &[Panel; 3], title: &str) -> Option<Table> {
-    let title = format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}");
-    let names = ["TOVA preferred", "equal", "full preferred"];
-    by_size(title, "the paper's shares", &names, panels, &[256, 512, 1024].map(Some))
-}
-
-/// The lengths of stories minus those of Figure 6.
-pub(super) fn story_lengths(evidence: &Evidence<'_>) -> Vec<Table> {
-    let panels = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
-    let sizes = [None, Some(256), Some(512), Some(1024)];
-    let sheet = |(panel, title): (&Panel, String)| {
-        let title = format!("Tokens of a story minus the paper's \u{B7} {title}");
-        by_size(title, "the paper's mean lengths", &["tokens"], std::slice::from_ref(panel), &sizes)
-    };
-    panels.iter().zip(titles(&panels)).filter_map(sheet).collect()
-}
-
-/// Panels minus the paper's, each a line over cache sizes: of TOVA, and without a size of the full cache.
-fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &[Option<u32>]) -> Option<Table> {
-    let line = |(name, panel): (&&str, &Panel)| {
-        let cell = |size: &Option<u32>| {
-            let point = |panel: &Panel| panel.point(size.map_or("full", |_| TOVA), *size).cloned();
-            Some(minus(point(panel)?.estimate, point(numbers::panel_like(panel)?)?.estimate.value, 1))
-        };
-        Line::new(*name, sizes.iter().map(cell).collect())
-    };
-    let columns = sizes.iter().map(|size| size.map_or_else(|| "full".into(), Column::of_size));
-    let grid = Grid { columns: columns.collect(), lines: names.iter().zip(panels).map(line).collect() };
-    let about = format!("What was measured minus {what} (TOVA, {STORY_MODEL}); in brackets are 95 % intervals.");
-    let is_measured = grid.lines.iter().any(Line::has_any);
-    is_measured.then(|| Table::new(title, about, "cache size", grid))
 }
 
 /// The line of Table 1 with this length and size: of TOVA or of the full cache.

@@ -3,7 +3,6 @@
 //! A client of [`report`]: [`write_report`] adds the paper's claims to a report, and [`draw`] writes its
 //! figures and tables by their numbers, sized for one or two columns of a paper.
 
-mod bars;
 mod claim;
 mod claims;
 #[cfg(test)]
@@ -17,7 +16,7 @@ mod leads;
 mod long_texts;
 mod measure;
 mod numbers;
-mod peers;
+mod other_publications;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -39,7 +38,7 @@ use crate::report::{
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
-pub use peers::peer_names;
+pub use other_publications::publication_names;
 use wording::listed;
 
 /// Where and how exhibits are drawn.
@@ -91,11 +90,11 @@ struct Pieces {
 }
 
 /// Writes the report of the rows, and in it the paper's claims and the tables of other publications by these names.
-pub fn write_report(rows: &[Row], options: &report::Options, peers: &[String]) -> Result<Written> {
+pub fn write_report(rows: &[Row], options: &report::Options, publications: &[String]) -> Result<Written> {
     let added = |results: &Results<'_>| -> Vec<Block> {
         let claims = claim::measured(&Evidence::of(results)).map(Block::folded);
         let claims = Section::of("Compared with the paper", claims.into_iter().collect());
-        claims.into_iter().chain(peers::blocks(peers, results)).collect()
+        claims.into_iter().chain(other_publications::blocks(publications, results)).collect()
     };
     report::write(rows, options, &added)
 }

@@ -24,13 +24,13 @@ pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Strin
     pieces.or_missing("nothing was timed")
 }
 
-pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+pub(super) fn ablation(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let panels = evidence
         .panels_of("perplexity", "nll", &|policy| NUMBERS.table_3.rows.iter().any(|(known, _)| known == policy));
     let mut pieces = Pieces { left_out: evidence.left_out(&panels), ..Pieces::default() };
     for (panel, title) in panels.iter().zip(titles(&panels)) {
         let Some(grid) = values::grid(panel, Show::Value) else { continue };
-        pieces.compare(comparisons::perplexity(panel, &title), &title, panel.key.length);
+        pieces.compare(comparisons::minus_paper(exhibit, panel, &title), &title, panel.key.length);
         pieces.differences.extend(comparisons::excess(panel, &title));
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
         let about = format!(

@@ -14,8 +14,8 @@ mod tooltip;
 use crate::metric::{Metric, Pooling, Property};
 use crate::report::figure::{Axis, Horizontal, Plain, Scale, Spot, axis, values_to_show};
 use crate::report::series::{Panel, Point};
-pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
-pub(crate) use printed::{Printed, pen as printed_pen};
+pub(crate) use legend::{Entry, Stroke, draw_caption, finish, legend};
+pub(crate) use printed::Printed;
 pub(crate) use tooltip::describe;
 
 /// Font sizes in points, legible in a paper's column.

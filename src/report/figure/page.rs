@@ -81,7 +81,7 @@ impl Page {
             chart.draw(&mut scene, corner, room, styles, (&title, column == 0));
         }
         let bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
-        chart::finish_charts(&mut scene, bottom, legend, if self.plain.footnote { "" } else { caption });
+        chart::finish(&mut scene, bottom, &legend, if self.plain.footnote { "" } else { caption });
         scene
     }
 }

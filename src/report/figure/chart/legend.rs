@@ -82,12 +82,6 @@ fn draw_sample(scene: &mut Scene, (x, y): Spot, stroke: Stroke) {
     }
 }
 
-/// Ends a figure of charts: the names of their lines, then the caption.
-pub(crate) fn finish_charts(scene: &mut Scene, top: f64, legend: Vec<(String, Stroke)>, caption: &str) {
-    let (names, strokes): (Vec<String>, Vec<Stroke>) = legend.into_iter().unzip();
-    finish(scene, top, &names, (SAMPLE, |scene, at, i| draw_sample(scene, at, strokes[i])), caption);
-}
-
 /// A caption in as many lines as it needs; returns where it ends.
 pub(crate) fn draw_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -> f64 {
     const ROW: f64 = 8.0;
@@ -99,28 +93,21 @@ pub(crate) fn draw_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -
     y - ROW / 2.0
 }
 
-/// Ends a figure: the names below its charts, in as many columns as fit, then the caption. `sample` draws what is left of
-/// the i-th name.
-pub(crate) fn finish(
-    scene: &mut Scene,
-    top: f64,
-    names: &[String],
-    (sample_width, sample): (f64, impl Fn(&mut Scene, Spot, usize)),
-    caption: &str,
-) {
+/// Ends a figure of charts: the names of their lines, in as many columns as fit, then the caption.
+pub(crate) fn finish(scene: &mut Scene, top: f64, legend: &[(String, Stroke)], caption: &str) {
     const ROW: f64 = 9.5;
     let left = MARGIN + 4.0;
     let room = scene.width - 2.0 * left;
-    let widest = names.iter().map(|name| font::width(name, SMALL)).fold(0.0, f64::max);
-    let column = (sample_width + 3.0 + widest + 8.0).min(room);
-    let columns = ((room / column) as usize).clamp(1, names.len().max(1));
-    let rows = names.len().div_ceil(columns);
-    for (i, name) in names.iter().enumerate() {
+    let widest = legend.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
+    let column = (SAMPLE + 3.0 + widest + 8.0).min(room);
+    let columns = ((room / column) as usize).clamp(1, legend.len().max(1));
+    let rows = legend.len().div_ceil(columns);
+    for (i, (name, stroke)) in legend.iter().enumerate() {
         // Down first, so that a family of policies stays together.
         let (x, y) = (left + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
-        sample(scene, (x, y), i);
-        let name = font::fit(name, SMALL, column - sample_width - 3.0);
-        scene.text((x + sample_width + 3.0, y), &name, SMALL, BLACK, Across::Left);
+        draw_sample(scene, (x, y), *stroke);
+        let name = font::fit(name, SMALL, column - SAMPLE - 3.0);
+        scene.text((x + SAMPLE + 3.0, y), &name, SMALL, BLACK, Across::Left);
     }
     let mut bottom = top + rows as f64 * ROW + 1.0;
     if !caption.is_empty() {
