@@ -180,7 +180,7 @@ impl<'a> Evidence<'a> {
         }
         panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
         // The paper's figures show no guesses.
-        panels.iter_mut().for_each(|panel| panel.chance = None);
+        panels.iter_mut().for_each(|panel| panel.guess = None);
         panels
     }
 

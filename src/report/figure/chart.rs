@@ -14,7 +14,7 @@ mod tooltip;
 use crate::metric::{Metric, Pooling, Property};
 use crate::report::figure::{Axis, Horizontal, Plain, Scale, Spot, axis, values_to_show};
 use crate::report::series::{Panel, Point};
-pub(crate) use legend::{Entry, Stroke, draw_caption, finish, legend};
+pub(crate) use legend::{Stroke, draw_caption, finish, legend};
 pub(crate) use printed::Printed;
 pub(crate) use tooltip::describe;
 
@@ -35,14 +35,6 @@ pub(crate) const TITLE_ROW: f64 = 13.0;
 const TICK_ROW: f64 = 10.0;
 const LABEL_ROW: f64 = 10.0;
 
-/// How much of a policy's line a chart shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Shown {
-    All,
-    Part,
-    Nothing,
-}
-
 #[derive(Clone)]
 pub(crate) struct Chart {
     pub(crate) title: String,
@@ -54,7 +46,7 @@ pub(crate) struct Chart {
     pub(crate) lines: Vec<Line>,
     pub(crate) full: Option<Reference>,
     /// What a guess would score.
-    pub(crate) chance: Option<Reference>,
+    pub(crate) guess: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
     pub(crate) paired: bool,
     /// A distance to the full cache that the paper calls small, on the value axis.
@@ -103,7 +95,7 @@ impl Chart {
         Self::of_panel(panel, title, across, scale, lines.collect())
     }
 
-    /// Lines of a panel's points, with its full cache and its chance all across.
+    /// Lines of a panel's points, with its full cache and what a guess would score all across.
     pub(crate) fn of_panel(
         panel: &Panel,
         title: String,
@@ -117,7 +109,7 @@ impl Chart {
             scale,
             lines,
             panel.full().map(|full| Reference::Level(full.estimate.value)),
-            panel.chance.map(Reference::Level),
+            panel.guess.map(Reference::Level),
         )
     }
 
@@ -127,7 +119,7 @@ impl Chart {
         scale: Scale,
         lines: Vec<Line>,
         full: Option<Reference>,
-        chance: Option<Reference>,
+        guess: Option<Reference>,
     ) -> Self {
         let paired = !quantity.has(Property::NoDifference) && full.is_some();
         let values = Axis::of_values(&axis_values(quantity, &lines, full.as_ref(), scale), scale);
@@ -140,7 +132,7 @@ impl Chart {
             values,
             lines,
             full,
-            chance,
+            guess,
             paired,
             limit: None,
             is_excess: false,
@@ -167,19 +159,6 @@ impl Chart {
     /// The height of a chart with a plot of some height and a title of so many lines.
     pub(crate) fn height(plot: f64, title_lines: usize) -> f64 {
         title::room(title_lines) + plot + TICK_ROW + LABEL_ROW
-    }
-
-    /// How much of a policy lies within the value axis; `None` where this chart does not have it.
-    pub(crate) fn shown(&self, policy: &str) -> Option<Shown> {
-        let line = self.lines.iter().find(|line| line.policy == policy)?;
-        let inside = line.spots.iter().filter(|spot| self.values.contains(spot.point.estimate.value)).count();
-        match inside {
-            _ if line.spots.is_empty() => None,
-            _ if self.is_excess => Some(Shown::All),
-            0 => Some(Shown::Nothing),
-            n if n < line.spots.len() => Some(Shown::Part),
-            _ => Some(Shown::All),
-        }
     }
 
     /// Whether any point has a band.

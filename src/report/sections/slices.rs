@@ -103,7 +103,7 @@ fn grid(parts: &Breakdown<'_>, size: Size) -> Grid {
         let cells = slices.iter().map(|(_, panel)| number(panel).map(Entry::plain)).collect();
         lines.extend(Some(Line::new(name, cells)).filter(Line::has_any));
     };
-    fixed("(chance)", |panel| panel.chance.map(|chance| panel.metric.show(chance)));
+    fixed("(chance)", |panel| panel.guess.map(|guess| panel.metric.show(guess)));
     fixed("(measured)", |panel| {
         let weights =
             panel.points.iter().map(|point| point.weight).filter(|_| !panel.metric.has(Property::Uncountable));

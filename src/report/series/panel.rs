@@ -60,9 +60,9 @@ pub struct Panel {
     /// The slice of every sample that the panel is about; `None`: all of it.
     pub slice: Option<Slice>,
     /// What a guess would reach, where that is known.
-    pub chance: Option<f64>,
+    pub guess: Option<f64>,
     /// By how much the full cache is better than the guess.
-    pub above_chance: Option<Estimate>,
+    pub above_guess: Option<Estimate>,
     /// Ordered by policy, as the rows have them, then by cache size.
     pub points: Vec<Point>,
     /// Every two policies at one cache size, of whole samples only.
@@ -83,10 +83,10 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
         if !metric.is_result() {
             continue;
         }
-        let guess = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
-        let chance = guess.and_then(level).map(|pooled| metric.of_pooled(pooled));
-        let above_chance = guess.and_then(|guess| above(&metric, series, guess));
-        panels.push(Panel { chance, above_chance, ..panel(key.clone(), metric, *slice, series) });
+        let guesses = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
+        let guess = guesses.and_then(level).map(|pooled| metric.of_pooled(pooled));
+        let above_guess = guesses.and_then(|guesses| above(&metric, series, guesses));
+        panels.push(Panel { guess, above_guess, ..panel(key.clone(), metric, *slice, series) });
     }
     panels.extend(running(all).iter().map(average));
     let several: BTreeSet<SeriesKey> = of_several_lengths(&panels);
@@ -173,7 +173,7 @@ impl Panel {
     /// nothing.
     pub fn beats_guess(&self) -> bool {
         let least = |above: Estimate| above.interval.map_or(above.value, |interval| interval.low);
-        self.above_chance.is_none_or(|above| least(above) > 0.0)
+        self.above_guess.is_none_or(|above| least(above) > 0.0)
     }
 
     pub fn full(&self) -> Option<&Point> {
@@ -254,7 +254,7 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
     let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
     let slice = slice.cloned();
     let length = Some(key.length);
-    Panel { length, key, metric, slice, chance: None, above_chance: None, points, pairs, samples, clusters, notes }
+    Panel { length, key, metric, slice, guess: None, above_guess: None, points, pairs, samples, clusters, notes }
 }
 
 /// Points without all samples, of which there are many while a run goes on.
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_have_panels_of_their_own_with_their_chance() {
+    fn slices_have_panels_of_their_own_with_their_guess() {
         let at = |metric: &str, slice: Option<&str>, value| {
             changed(cell(metric, "tova", Some(64), &[("a", value, 8.0)]), |row| row.slice = slice.map(Into::into))
         };
@@ -379,7 +379,7 @@ mod tests {
             at("recall_chance", Some("distance:16-31"), 1.0),
         ];
         let panels = panels(&all.concat());
-        let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.chance);
+        let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.guess);
         let slice = |slice: &str| Some(slice.into());
         let expected = [
             (None, 75.0, Some(25.0)),

@@ -56,18 +56,18 @@ pub(crate) fn smallest_cache(panel: &Panel, policy: &str, limit: Limit) -> Optio
 /// Why no size of a panel can be called sufficient, where a guess is not known to be worse than the full cache, or is itself
 /// within the distance of it.
 pub(crate) fn not_stated(panel: &Panel, limit: Limit) -> Option<String> {
-    let (guess, chance, above) = (panel.metric.guess?, panel.chance?, panel.above_chance?);
-    let [full, chance] = [panel.full()?.estimate.value, chance].map(|value| panel.metric.show(value));
+    let (guess, value, above) = (panel.metric.guess?, panel.guess?, panel.above_guess?);
+    let [full, value] = [panel.full()?.estimate.value, value].map(|value| panel.metric.show(value));
     if !panel.beats_guess() {
         let (difference, metric) = (panel.metric.show_difference(above.value), &panel.metric);
         let range = above.interval.map_or_else(String::new, |interval| {
             let [low, high] = [interval.low, interval.high].map(|end| metric.show_difference(end));
             format!(" at 95 %: the difference is {difference} [{low}, {high}]")
         });
-        return Some(format!("full ({full}) is not above {} ({chance}){range}", guess.by));
+        return Some(format!("full ({full}) is not above {} ({value}){range}", guess.by));
     }
     let is_near = limit.allows(above.value);
-    is_near.then(|| format!("{} ({chance}) is within this distance of full ({full}) as well", guess.by))
+    is_near.then(|| format!("{} ({value}) is within this distance of full ({full}) as well", guess.by))
 }
 
 #[cfg(test)]

@@ -87,7 +87,7 @@ impl Chart {
         if let Some(printed) = &self.printed {
             self.draw_printed(scene, plot, printed, styles);
         }
-        self.draw_reference(scene, plot, self.chance.as_ref(), Stroke::Chance);
+        self.draw_reference(scene, plot, self.guess.as_ref(), Stroke::Guess);
         scene.group("data-policy=\"full\"", |scene| {
             self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
             if let Some(value) = level {

@@ -37,7 +37,7 @@ fn excess(panel: &Panel) -> Option<Panel> {
         Some(Point { estimate: nats, to_full: None, ..point.clone() })
     };
     let points: Vec<Point> = panel.points.iter().filter_map(above).collect();
-    (!points.is_empty()).then(|| Panel { metric, points, chance: None, ..panel.clone() })
+    (!points.is_empty()).then(|| Panel { metric, points, guess: None, ..panel.clone() })
 }
 
 /// An axis for all values above its lower edge, and the intervals around them.

@@ -1,6 +1,6 @@
 //! What is below the charts of a figure: samples of lines with their names, and captions.
 
-use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, Shown, printed};
+use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, printed};
 use crate::report::escape;
 use crate::report::figure::{Across, BLACK, GREY, Marker, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
 
@@ -12,7 +12,7 @@ const SAMPLE: f64 = 16.0;
 pub(crate) enum Stroke {
     Policy(SeriesStyle),
     Full,
-    Chance,
+    Guess,
     Printed,
     Limit,
 }
@@ -23,35 +23,28 @@ impl Stroke {
         match self {
             Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),
             Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
-            Self::Chance => ("reference chance", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
+            Self::Guess => ("reference guess", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
             Self::Printed => ("printed", printed::pen()),
             Self::Limit => ("reference limit", printed::pen()),
         }
     }
 }
 
-/// A name in a legend, and how much of its line can be seen.
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    pub(crate) stroke: Stroke,
-    pub(crate) shown: Shown,
-}
-
-/// The legend of charts that share a figure.
-pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles) -> Vec<Entry> {
-    let entry = |name: &str, stroke| Entry { name: name.to_owned(), stroke, shown: Shown::All };
-    let full = charts.iter().any(|chart| chart.full.is_some()).then(|| entry("full", Stroke::Full));
-    let policies = styles.iter().filter_map(|(policy, style)| {
-        // The worst of the charts: one where it is missing must be explained.
-        let shown = charts.iter().filter_map(|chart| chart.shown(policy)).max()?;
-        Some(Entry { name: escape::plain(policy), stroke: Stroke::Policy(style), shown })
-    });
+/// The legend of charts that share a figure: names, and what their lines look like.
+pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles) -> Vec<(String, Stroke)> {
+    let full = charts.iter().any(|chart| chart.full.is_some()).then(|| ("full".to_owned(), Stroke::Full));
+    let is_drawn = |policy: &str| {
+        let mut lines = charts.iter().flat_map(|chart| &chart.lines);
+        lines.any(|line| line.policy == policy && !line.spots.is_empty())
+    };
+    let policies = styles.iter().filter(|(policy, _)| is_drawn(policy));
+    let policies = policies.map(|(policy, style)| (escape::plain(policy), Stroke::Policy(style)));
     let is_recall = charts.iter().all(|chart| chart.quantity.id == "recall");
-    let chance = charts.iter().any(|chart| chart.chance.is_some());
-    let chance = chance.then(|| entry(if is_recall { "chance" } else { "trivial answer" }, Stroke::Chance));
+    let guess = charts.iter().any(|chart| chart.guess.is_some());
+    let guess = guess.then(|| (if is_recall { "chance" } else { "trivial answer" }.to_owned(), Stroke::Guess));
     let printed = charts.iter().find_map(|chart| chart.printed.as_ref());
-    let printed = printed.map(|printed| entry(&printed.source, Stroke::Printed));
-    full.into_iter().chain(policies).chain(chance).chain(printed).collect()
+    let printed = printed.map(|printed| (printed.source.clone(), Stroke::Printed));
+    full.into_iter().chain(policies).chain(guess).chain(printed).collect()
 }
 
 /// One marker, as in a line and in the legend.

@@ -9,8 +9,7 @@ use maud::{Markup, PreEscaped, html};
 use crate::format::capital;
 use crate::report::escape;
 use crate::report::figure::{
-    Chart, Content, Entry, Figure, Marker, Plain, Scene, SeriesStyle, SeriesStyles, Shown, SquareMap, SquareMaps,
-    Stroke, chart,
+    Chart, Content, Figure, Marker, Plain, Scene, SeriesStyle, SeriesStyles, SquareMap, SquareMaps, Stroke, chart,
 };
 
 /// Widths of a chart and heights of its plot, alone and among others. In points, of which the style sheet makes about two
@@ -34,8 +33,6 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
                     div.charts.alone[alone] {
                         @for chart in charts { (one(chart, styles, &title, alone)) }
                     }
-                    @let missing = off_scale(charts, styles);
-                    @if !missing.is_empty() { p.about { "Off this axis: " (missing) "." } }
                 }
             }
             (legend(charts, styles))
@@ -93,20 +90,10 @@ fn square_map(map: &SquareMap) -> Scene {
     scene
 }
 
-/// What is measured but cannot be seen.
-fn off_scale(charts: &[Chart], styles: &SeriesStyles) -> String {
-    let names = chart::legend(charts, styles).into_iter().filter_map(|entry| match entry.shown {
-        Shown::All => None,
-        Shown::Part => Some(format!("{} (in part)", entry.name)),
-        Shown::Nothing => Some(entry.name),
-    });
-    names.collect::<Vec<_>>().join(", ")
-}
-
 fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
     html! {
         ul.legend {
-            @for Entry { name, stroke, .. } in chart::legend(charts, styles) {
+            @for (name, stroke) in chart::legend(charts, styles) {
                 @let style = match stroke { Stroke::Policy(style) => Some(style), _ => None };
                 @let is_policy = style.is_some() || matches!(stroke, Stroke::Full);
                 li class=[style.map(SeriesStyle::class)] data-policy=[is_policy.then_some(&name)] {

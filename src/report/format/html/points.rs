@@ -41,7 +41,7 @@ pub(super) fn json(panels: &[Panel], keys: &[SeriesKey], styles: &SeriesStyles) 
             "metric": escape::plain(&panel.metric.id),
             "slice": escape::plain(&Slice::text(panel.slice.as_ref())),
             "quantity": panel.metric.label,
-            "chance": panel.chance.map(Exact),
+            "chance": panel.guess.map(Exact),
             "samples": panel.samples,
         })
     };
