@@ -12,8 +12,6 @@ use crate::report::figure::{
 use crate::report::series::breakdown;
 use crate::report::{Panel, Point, RUNNING, SeriesKey, Size, escape};
 
-/// Charts of one page; more are drawn on further pages.
-const MOST: usize = 12;
 /// The policies of Figure 3, and those of Figures 4, 5, 10 and 11, without the full cache.
 const OF_PERPLEXITY: [&str; 5] = ["truncate", "window", "window+4", "h2o", TOVA];
 const OF_QUESTIONS: [&str; 3] = ["truncate", "window+4", TOVA];
@@ -45,13 +43,13 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
         .into_iter()
         .zip(printed)
         .map(|(chart, printed)| chart.with_printed(printed));
-    let charts: Vec<Chart> = charts.take(MOST).collect();
+    let charts: Vec<Chart> = charts.collect();
     let title = format!("{}, excess over full", exhibit.title());
     let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), Some(NAMES));
     Some(("-excess".to_owned(), scene))
 }
 
-/// Panels over the cache size on as many pages as they need.
+/// Panels over the cache size.
 fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over: bool) -> Pieces {
     let styles = SeriesStyles::of(panels);
     let chart = |(panel, title): (&Panel, String)| {
@@ -63,10 +61,9 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     };
     let charts: Vec<Chart> = panels.iter().zip(titles(panels)).map(chart).collect();
     let mut pieces = Pieces { left_out: evidence.left_out(panels), ..Pieces::default() };
-    for (number, page) in charts.chunks(MOST).enumerate() {
-        let end = if charts.len() > MOST { format!("-page-{}", number + 1) } else { String::new() };
-        let scene = evidence.page(page.len()).curves(&exhibit.title(), page, &styles, Some(NAMES));
-        pieces.scenes.push((end, scene));
+    if !charts.is_empty() {
+        let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, Some(NAMES));
+        pieces.scenes.push((String::new(), scene));
     }
     pieces
 }

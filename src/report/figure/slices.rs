@@ -120,7 +120,7 @@ mod tests {
         let chart = over_octaves(distance, 32.into()).unwrap();
         assert!(chart.full.is_some() && chart.guess.is_some());
         let drawn: Vec<&str> = chart.lines.iter().map(|line| line.policy.as_str()).collect();
-        assert_eq!(drawn, ["tova"]);
+        assert!(drawn.contains(&"tova") && !drawn.contains(&"full"), "{drawn:?}");
         assert!(over_octaves(kind, 32.into()).is_none());
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::report::escape;
 use crate::report::figure::{
-    Across, BLACK, Color, Horizontal, LABEL, Pen, Plain, SMALL, Scene, Spot, TITLE, TITLE_ROW, TOP, WHITE, chart,
-    font,
+    Across, BLACK, Color, LABEL, Pen, Plain, SMALL, Scene, Spot, TITLE, TITLE_ROW, TOP, WHITE, chart, font,
 };
 use crate::report::series::Size;
 
@@ -20,7 +19,7 @@ pub(crate) struct SquareMaps {
 pub(crate) struct SquareMap {
     pub(crate) title: String,
     pub(crate) policy: String,
-    pub(crate) horizontal: Horizontal,
+    pub(crate) horizontal: &'static str,
     pub(crate) vertical: &'static str,
     /// Names, of which some may be empty.
     pub(crate) columns: Vec<String>,
@@ -50,10 +49,9 @@ const LINE: f64 = 0.6;
 const MOST_TITLE: f64 = 150.0;
 
 impl SquareMaps {
-    /// Maps in rows: those of a policy, or all where each is of another policy.
+    /// Maps in rows: those of a policy.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[SquareMap]> {
-        let is_over_sizes = self.maps.iter().all(|map| map.horizontal.is_of_sizes());
-        let rows = self.maps.chunk_by(move |a, b| is_over_sizes || a.policy == b.policy);
+        let rows = self.maps.chunk_by(|a, b| a.policy == b.policy);
         rows.flat_map(|row| row.chunks(self.abreast))
     }
 
@@ -128,7 +126,7 @@ impl SquareMap {
         for (column, name) in self.columns.iter().enumerate() {
             scene.text((x(column) + wide / 2.0, bottom + 6.0), name, SMALL, BLACK, Across::Centre);
         }
-        scene.text((centre, bottom + 15.0), self.horizontal.name(), LABEL, BLACK, Across::Centre);
+        scene.text((centre, bottom + 15.0), self.horizontal, LABEL, BLACK, Across::Centre);
     }
 
     /// Its height with a title of one line.

@@ -257,22 +257,19 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
     Panel { length, key, metric, slice, guess: None, above_guess: None, points, pairs, samples, clusters, notes }
 }
 
-/// Points without all samples, of which there are many while a run goes on.
+/// Points without all samples.
 fn unfinished(points: &[Point], samples: usize) -> Option<String> {
-    const MOST_NAMED: usize = 4;
     let unfinished: Vec<&Point> = points.iter().filter(|point| !point.complete).collect();
-    let named = unfinished.iter().take(MOST_NAMED);
-    let named = named.map(|point| format!("{} has {}", place(&point.policy, point.cache_size), point.samples));
-    let named = named.collect::<Vec<_>>().join(", ");
-    let more = match unfinished.len().saturating_sub(MOST_NAMED) {
+    let first = unfinished.first()?;
+    let others = match unfinished.len() - 1 {
         0 => String::new(),
-        more => format!(", and {more} more have fewer"),
+        others => format!(", {others} more have fewer"),
     };
-    (!unfinished.is_empty()).then(|| {
-        format!(
-            "of {samples} samples {named}{more}: these do not compare with the others, but their differences to full do"
-        )
-    })
+    let at = place(&first.policy, first.cache_size);
+    Some(format!(
+        "of {samples} samples {at} has {}{others}: these do not compare with the others, but their differences to full do",
+        first.samples
+    ))
 }
 
 /// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.

@@ -6,7 +6,7 @@ use super::{
     title,
 };
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font, series_style};
+use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font};
 
 const TICK: f64 = 6.0;
 /// Of the circle around a point that shows its tooltip.
@@ -98,9 +98,7 @@ impl Chart {
             self.draw_reference(scene, plot, Some(&Reference::Level(limit)), Stroke::Limit);
             scene.text((plot.right + 4.5, self.y(plot, limit)), &level_label, SMALL, BLACK, Across::Left);
         }
-        let mut lines: Vec<&Line> = self.lines.iter().collect();
-        lines.sort_by_key(|line| series_style::is_of_the_paper(&line.policy));
-        for line in lines {
+        for line in &self.lines {
             self.draw_line(scene, plot, line, styles);
         }
         self.draw_across_axis(scene, plot);
