@@ -16,13 +16,10 @@ pub(super) struct Others {
 
 /// Figure 3's baselines; Table 3 has the variants.
 pub(super) const BASELINES: Others =
-    Others { named: &["truncate", "window", BEST_BASELINE, "h2o"], variants: &["window+1", "h2o-layer"] };
-/// The same without the best.
-const OTHER_BASELINES: Others = Others { named: &["truncate", "window", "h2o"], variants: BASELINES.variants };
+    Others { named: &["truncate", "window", "window+4", "h2o"], variants: &["window+1", "h2o-layer"] };
 /// Those of Figures 4 and 5.
-pub(super) const BASELINES_OF_QUESTIONS: Others = Others { named: &["truncate", BEST_BASELINE], variants: &[] };
+pub(super) const BASELINES_OF_QUESTIONS: Others = Others { named: &["truncate", "window+4"], variants: &[] };
 pub(super) const BY_HEAD: Others = Others { named: &["tova-head"], variants: &[] };
-const BEST_BASELINE: &str = "window+4";
 
 /// A policy against another at a size.
 struct Lead {
@@ -131,31 +128,4 @@ pub(super) fn leads(panel: &Panel, policy: &str, others: &Others) -> Option<Obse
     );
     let verdict = if is_complete { decisive.verdict() } else { decisive.verdict().max(Verdict::NotDecided) };
     Some(Observation { estimate: natural(&decisive.difference), verdict, said })
-}
-
-/// Whether Window+4 is better than all other baselines at more than half of the sizes. The number is how many these are.
-pub(super) fn best_baseline(panel: &Panel) -> Option<Observation> {
-    let (sizes, others) = (sizes(panel), &OTHER_BASELINES);
-    let leads = all_leads(panel, BEST_BASELINE, others);
-    let at_size = |size: &Size| {
-        let worst = leads.iter().filter(|lead| lead.size == *size).map(Lead::verdict).max()?;
-        let is_complete = others.named.iter().all(|name| has(&leads, name, *size));
-        Some(if is_complete { worst } else { worst.max(Verdict::NotDecided) })
-    };
-    let verdicts: Vec<Verdict> = sizes.iter().filter_map(at_size).collect();
-    let count = |wanted: Verdict| verdicts.iter().filter(|verdict| **verdict == wanted).count();
-    let (all, best, not_best) = (sizes.len(), count(Verdict::Held), count(Verdict::NotHeld));
-    let verdict = match all {
-        _ if 2 * best > all => Verdict::Held,
-        _ if 2 * not_best >= all => Verdict::NotHeld,
-        _ => Verdict::NotDecided,
-    };
-    let said = format!(
-        "{BEST_BASELINE} is better than all of them at {best} of {all} cache sizes, worse than one of them at {not_best}, \
-         not told apart from the best at {}; {}",
-        all - best - not_best,
-        others.coverage(&sizes, |name, size| has(&leads, name, size)).0
-    );
-    let estimate = Estimate { value: best as f64, interval: None };
-    (!leads.is_empty()).then_some(Observation { estimate, verdict, said })
 }

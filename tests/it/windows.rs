@@ -315,8 +315,6 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
     let report = fs::read_to_string(results.join("report.md")).unwrap();
     let note = "nothing was evicted at 64: every policy is the full cache there";
     assert_eq!(report.matches(note).count(), 3, "{report}");
-    let counted = report.lines().find(|line| line.contains("for as many steps as counting gives")).unwrap();
-    assert!(counted.contains("held") && !counted.contains("not held"), "{counted}");
 }
 
 /// The bytes that are held while a text is written, by hand.

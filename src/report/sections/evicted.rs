@@ -10,7 +10,7 @@ use crate::format::Bytes;
 use crate::ledger::Row;
 use crate::metric::Metric;
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
-use crate::report::series::{AllSeries, LayerBound, SeriesKey, Size, layer_bounds::layer_bounds};
+use crate::report::series::{AllSeries, SeriesKey, Size, is_shared};
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
@@ -31,9 +31,11 @@ struct Evicted {
 }
 
 impl Evicted {
-    fn add(&mut self, row: &Row, layers: &[LayerBound]) {
+    /// Tokens are evicted in the layers that the policy's size bounds.
+    fn add(&mut self, row: &Row, layers: &[Option<u32>]) {
         let (prompt, written) = (u64::from(row.prompt_tokens), u64::from(row.new_tokens));
-        let evicted = |tokens: u64| layers.iter().map(|layer| layer.evicted(tokens)).sum::<u64>();
+        let evicted =
+            |tokens: u64| layers.iter().flatten().map(|size| tokens.saturating_sub((*size).into())).sum::<u64>();
         let (of_prompt, of_all, layers) = (evicted(prompt), evicted(prompt + written), layers.len() as u64);
         self.samples += 1;
         self.full += usize::from(of_all > 0);
@@ -41,6 +43,36 @@ impl Evicted {
         (self.written, self.of_written) = (self.written + layers * written, self.of_written + of_all - of_prompt);
         self.most_bytes = self.most_bytes.max(row.peak_cache_bytes);
     }
+}
+
+/// What the column `windows` has for a layer without a cache of its own.
+const NO_CACHE: &str = "none";
+
+/// The policy's size in the layers of a row's cache, one for all where they are alike; none for a layer that its window alone
+/// bounds, as it does in the full cache too. `None` where the row does not say: with sizes by layer or head, in rows of earlier
+/// versions for models with windows, where a window does not slide, and where entries do not leave one by one from a full cache on.
+fn layer_sizes(row: &Row) -> Option<Vec<Option<u32>>> {
+    let one_by_one = row.schedule.as_deref().is_none_or(|schedule| schedule == "1" || schedule == "cut+1");
+    // Heads that share their entries hold as many as others, all together.
+    let has_sizes = row.budget.as_deref().is_some_and(|budget| !budget.starts_with("pool "));
+    if !one_by_one || has_sizes || (row.local_layers.is_some() && row.windows.is_none()) {
+        return None;
+    }
+    let windows: Vec<Option<u32>> = match row.windows.as_deref() {
+        None => vec![None],
+        Some(windows) => {
+            let of_layer = |window: &str| match window {
+                "-" => Some(None),
+                window => window.parse().ok().map(Some),
+            };
+            let caches = windows.split(' ').filter(|window| *window != NO_CACHE);
+            caches.map(of_layer).collect::<Option<_>>()?
+        }
+    };
+    let is_exempt = row.local_layers.as_deref() == Some("exempt");
+    let size = row.cache_size.filter(|_| !is_shared(row));
+    let bound = |window: Option<u32>| size.filter(|size| window.is_none_or(|window| *size < window && !is_exempt));
+    Some(windows.into_iter().map(bound).collect())
 }
 
 /// A share in percent; `None` of nothing.
@@ -72,7 +104,7 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
         };
         let mut evicted = Evicted::default();
         for row in samples.values().filter(|row| row.score.is_some()) {
-            layer_bounds(row).iter().for_each(|layers| evicted.add(row, layers));
+            layer_sizes(row).iter().for_each(|layers| evicted.add(row, layers));
         }
         // What was read is not known of judged texts.
         if evicted.prompt + evicted.written > 0 {
@@ -130,6 +162,29 @@ mod tests {
         let lines = found.grid.lines.iter();
         let lines = lines.map(|line| (line.name.as_str(), line.cells.iter().map(number).collect::<Vec<_>>()));
         (lines.map(|(name, cells)| format!("{name}: {}", cells.join(" "))).collect(), found.notes)
+    }
+
+    #[test]
+    fn a_layer_is_bounded_by_size_or_window() {
+        let row = |policy: &str, size: u32, local_layers: Option<&str>, windows: Option<&str>| Row {
+            policy: policy.into(),
+            cache_size: Some(size),
+            local_layers: local_layers.map(Into::into),
+            windows: windows.map(Into::into),
+            ..Row::default()
+        };
+        assert_eq!(layer_sizes(&row("tova", 8, None, None)), Some(vec![Some(8)]));
+        for (size, local_layers, expected) in [
+            (8, "bounded", [Some(8), Some(8)]),
+            (24, "bounded", [None, Some(24)]),
+            (64, "bounded", [None, Some(64)]),
+            (8, "exempt", [None, Some(8)]),
+        ] {
+            assert_eq!(layer_sizes(&row("tova", size, Some(local_layers), Some("24 -"))), Some(expected.to_vec()));
+        }
+        assert_eq!(layer_sizes(&row("truncate", 8, None, Some("24 -"))), Some(vec![None; 2]));
+        assert_eq!(layer_sizes(&row("tova", 8, Some("bounded"), None)), None);
+        assert_eq!(layer_sizes(&Row { budget: Some("pyramid 20".into()), ..row("tova", 8, None, None) }), None);
     }
 
     #[test]
