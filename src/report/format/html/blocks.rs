@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::{figure, table};
 use crate::format::capital;
+use crate::metric::Metric;
 use crate::report::document::{Block, Fact, Group, Item, Section};
 use crate::report::escape;
 use crate::report::sections::Report;
@@ -75,12 +76,17 @@ impl Renderer<'_> {
     }
 
     fn group(&self, Group { title, is_open, metric, blocks }: &Group) -> Markup {
+        // What menus call it.
+        let quantity = metric.as_deref().map(|metric| escape::plain(&Metric::of(metric).label));
         let (inside, metric) = (self.blocks(blocks), metric.as_deref().map(escape::plain));
         let Some(title) = title.as_deref().map(|title| capital(&escape::plain(title))) else {
-            return html! { div.panel[metric.is_some()] data-metric=[metric] { (inside) } };
+            return html! { div.panel[metric.is_some()] data-metric=[metric] data-quantity=[quantity] { (inside) } };
         };
         html! {
-            details.fold.panel[metric.is_some()] open[*is_open] data-metric=[metric] { summary { (title) } (inside) }
+            details.fold.panel[metric.is_some()] open[*is_open] data-metric=[metric] data-quantity=[quantity] {
+                summary { (title) }
+                (inside)
+            }
         }
     }
 }

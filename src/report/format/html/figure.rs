@@ -3,9 +3,13 @@
 //! Charts are those of the files. Both scales are in the page and the style sheet shows one; the excess over the full cache is
 //! below them.
 
+use std::collections::BTreeMap;
+
+use anyhow::Result;
 use indexmap::IndexSet;
 use maud::{Markup, PreEscaped, html};
 
+use super::json::inside_script;
 use crate::format::capital;
 use crate::report::escape;
 use crate::report::figure::{
@@ -112,13 +116,22 @@ fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
 }
 
 /// A marker's outline around the origin, in pixels, and whether it is filled.
-pub(super) fn marker_path(marker: Marker) -> (String, bool) {
+fn marker_path(marker: Marker) -> (String, bool) {
     let (filled, outlines) = marker.strokes((0.0, 0.0), 4.4);
     let trace = |outline: &Vec<(f64, f64)>| {
         let steps: Vec<String> = outline.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         format!("M{}{}", steps.join("L"), if filled { "Z" } else { "" })
     };
     (outlines.iter().map(trace).collect(), filled)
+}
+
+/// For each policy its classes, its marker's outline, and whether that is open, as the page's script draws a sample's numbers.
+pub(super) fn looks(styles: &SeriesStyles) -> Result<String> {
+    let look = |(policy, style): (&str, SeriesStyle)| {
+        let (path, filled) = marker_path(style.marker);
+        (escape::plain(policy), (style.class(), path, !filled))
+    };
+    inside_script(&styles.iter().map(look).collect::<BTreeMap<_, _>>())
 }
 
 /// A figure as it is in the files.

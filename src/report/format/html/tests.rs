@@ -12,7 +12,7 @@ use crate::report::document::{Block, Entry, Grid, Line, Table};
 use crate::report::figure::series_style::COLORS;
 use crate::report::fixture::{cell, recall, table_3};
 use crate::report::sections::{self, Report};
-use crate::report::series::{Panel, Size};
+use crate::report::series::Panel;
 
 const HOSTILE: &str =
     "</script><script>alert(1)</script><img src=x onerror=alert(2)> \"'&<!-- \u{1b}[2J\u{202E}\u{2028}";
@@ -126,25 +126,12 @@ fn the_page_loads_nothing_and_forbids_the_browser_to() {
 }
 
 #[test]
-fn every_value_of_every_panel_is_in_a_table_and_exactly_in_the_data() {
+fn every_value_of_every_panel_is_in_a_table() {
     let (page, panels) = page(&everything());
-    let data = json(&page, "points");
-    let points = data["points"].as_array().unwrap();
-    let expected: Vec<_> = panels.iter().flat_map(|panel| panel.points.iter().map(move |p| (panel, p))).collect();
-    assert_eq!(points.len(), expected.len());
     // Each cell of each table, by what it sorts by.
     let cells = tags(&page).into_iter().filter(|(name, _)| *name == "td");
     let cells: Vec<&str> = cells.filter_map(|(_, list)| attribute(&list, "data-v")).collect();
-    for (written, (panel, point)) in points.iter().zip(expected) {
-        assert_eq!(written[1], Value::from(point.policy.clone()));
-        assert_eq!(written[2].as_u64(), point.cache_size.and_then(Size::entries).map(u64::from));
-        assert_eq!(number(&written[3][0]).to_bits(), point.estimate.value.to_bits());
-        let interval = point.estimate.interval;
-        assert_eq!(written[3][1].as_f64(), interval.map(|interval| interval.low));
-        assert_eq!(
-            written[3][5].as_f64(),
-            point.to_full.as_ref().and_then(|d| d.shown.interval).map(|interval| interval.high)
-        );
+    for (panel, point) in panels.iter().flat_map(|panel| panel.points.iter().map(move |point| (panel, point))) {
         let shown: f64 = panel.metric.show(point.estimate.value).parse().unwrap();
         // A table by parts has no room for sizes as long as a sample.
         let is_whole =
