@@ -178,7 +178,7 @@ mod tests {
         let names: Vec<String> =
             written.files.iter().map(|file| file.strip_prefix(out).unwrap().display().to_string()).collect();
         let by_distance = "recall-llama-2-7b-hf-embedded-by-distance";
-        for stem in ["perplexity-all", "perplexity-llama-2-7b-hf-pg19", "perplexity-yi-6b-pg19", by_distance] {
+        for stem in ["perplexity-llama-2-7b-hf-pg19", "perplexity-yi-6b-pg19", by_distance] {
             let has = |end: &str| names.contains(&format!("figures/{stem}-{end}"));
             assert!(has("linear.svg") && has("linear.png"), "{stem}: {names:?}");
             assert_eq!((has("log.svg"), has("log.png")), (stem != by_distance, stem != by_distance), "{stem}");
@@ -191,8 +191,8 @@ mod tests {
         assert!(names.contains(&"figures/perplexity-yi-6b-pg19-excess.png".to_owned()), "{names:?}");
         for part in [
             "| tova | **9.5",
-            "(figures/perplexity-all-linear.svg)",
-            "(figures/perplexity-all-excess.svg)",
+            "(figures/perplexity-yi-6b-pg19-linear.svg)",
+            "(figures/perplexity-yi-6b-pg19-excess.svg)",
             "<details><summary>Recall (%) by distance",
         ] {
             assert!(report.contains(part), "{part}: {report}");

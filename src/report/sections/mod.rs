@@ -6,7 +6,6 @@ pub(crate) mod ceiling;
 mod evicted;
 mod heads;
 pub(crate) mod kept;
-mod overview;
 mod pages;
 pub(crate) mod pairs;
 mod policies;
@@ -23,7 +22,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::document::{Block, Document};
-use super::figure::by_size::{self, Figures};
+use super::figure::by_size;
 use super::figure::{Figure, SeriesStyles};
 use super::series::breakdown::{Breakdown, breakdowns};
 use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey};
@@ -35,7 +34,6 @@ use speed::Speeds;
 /// The parts of a report, in order.
 const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
     question::blocks,
-    overview::blocks,
     setting::blocks,
     smallest_cache::of_unmeasured,
     |report| (report.added)(report.results),
@@ -82,7 +80,8 @@ pub(crate) struct Report<'a> {
     pub(crate) policies: Vec<(String, String)>,
     pub(crate) schedules: Schedules,
     pub(crate) styles: SeriesStyles,
-    figures: Figures,
+    /// Of the panels.
+    figures: Vec<Option<Rc<Figure>>>,
     breakdowns: Vec<Breakdown<'a>>,
     speeds: Vec<Speeds>,
     kept: Vec<Kept<'a>>,
@@ -132,7 +131,7 @@ impl<'a> Report<'a> {
     /// The figure of a panel alone.
     fn figure_of(&self, panel: &Panel) -> Option<&Rc<Figure>> {
         let at = self.panels.iter().position(|own| (&own.key, &own.metric) == (&panel.key, &panel.metric))?;
-        self.figures.single[at].as_ref()
+        self.figures[at].as_ref()
     }
 }
 

@@ -327,11 +327,7 @@ fn samples_are_in_the_page_bit_by_bit() {
 
 #[test]
 fn samples_beyond_the_budget_are_left_out_and_counted() {
-    let in_parts = table_3("meta/Llama", 1.0, 50).into_iter().map(|row| {
-        let slice = Some("position:0-127".into());
-        Row { slice, ..row }
-    });
-    let rows: Vec<Row> = table_3("meta/Llama", 1.0, 50).into_iter().chain(in_parts).collect();
+    let rows: Vec<Row> = table_3("meta/Llama", 1.0, 50);
     let results = Results::of(&rows).unwrap();
     let keys = [results.panels[0].key.clone()];
     let policies: Vec<_> =
@@ -339,19 +335,14 @@ fn samples_beyond_the_budget_are_left_out_and_counted() {
     let json = |budget| samples::json(&results.series, &keys, &policies, budget).unwrap();
     let parse = |budget| -> Value { serde_json::from_str(&json(budget)).unwrap() };
     let (whole, size) = (parse(samples::BUDGET), json(samples::BUDGET).len());
-    let has_parts = |page: &Value| page[0]["columns"].as_array().unwrap().len() == 2;
     let count = |page: &Value| page[0]["samples"].as_array().unwrap().len();
-    assert!(has_parts(&whole) && count(&whole) == 50 && whole[0]["left_out"] == Value::Array(vec![]));
-    // First the parts go, then samples.
-    let without_parts = parse(size - 1);
-    assert!(!has_parts(&without_parts) && count(&without_parts) == 50);
-    assert_eq!(without_parts[0]["left_out"], serde_json::json!(["the numbers by position"]));
+    assert!(count(&whole) == 50 && whole[0]["left_out"] == Value::Array(vec![]));
     let fewer = parse(size / 3);
     assert!(json(size / 3).len() <= size / 3 && (1..50).contains(&count(&fewer)), "{}", count(&fewer));
     let left_out = format!("{} of 50 samples", 50 - count(&fewer));
     assert_eq!(fewer[0]["left_out"][0], left_out);
     // Each with all policies.
-    for page in [whole, without_parts, fewer] {
+    for page in [whole, fewer] {
         let places = page[0]["places"].as_array().unwrap();
         assert_eq!(places.len(), 1 + 8 * 7);
         for place in places {

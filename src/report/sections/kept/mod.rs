@@ -31,7 +31,7 @@ pub(crate) struct Kept<'a> {
     /// The rows that carry a table of a sample.
     rows: Vec<&'a Row>,
     series: &'a AllSeries<'a>,
-    /// With their sizes below a sample's length; at the others nothing is evicted, unless layers have sizes of their own.
+    /// With their sizes below a sample's length.
     policies: Vec<(&'a str, Vec<Size>)>,
 }
 
@@ -55,12 +55,7 @@ pub(crate) fn all<'a>(results: &'a Results<'_>) -> Vec<Kept<'a>> {
         let sizes = |policy: &'a str| {
             let points = whole.points.iter().filter(|point| point.is_policy() && point.policy == policy);
             let sizes = points.filter_map(|point| point.cache_size);
-            (
-                policy,
-                sizes
-                    .filter(|size| size.is_below(key.length) || has_budget(results.rows, (key, policy, *size)))
-                    .collect(),
-            )
+            (policy, sizes.filter(|size| size.is_below(key.length)).collect())
         };
         let policies = whole.policies().into_iter().map(sizes);
         let shared = stems.iter().filter(|other| *other == own).count() > 1;
@@ -75,12 +70,6 @@ pub(crate) fn all<'a>(results: &'a Results<'_>) -> Vec<Kept<'a>> {
         }
     };
     whole.iter().zip(&stems).map(section).collect()
-}
-
-/// Whether a policy gives layers sizes of their own, of which some may be smaller than the size itself.
-fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, Size)) -> bool {
-    let mut of_budgets = rows.iter().filter(|row| row.budget.is_some() && Size::of(row) == Some(size));
-    of_budgets.any(|row| label(row) == policy && SeriesKey::of(row) == key.of_rows())
 }
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
