@@ -121,7 +121,7 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
     let reference = arguments.reference.clone();
     check_reference(reference.as_deref(), rows)?;
-    let (within, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
+    let (distances, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
     let width = terminal::columns(WIDTH);
     let plain = arguments.plain.unwrap_or_default();
     let is_page = formats.iter().any(|format| format.name == "html");
@@ -130,7 +130,7 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
         true => paper::publication_names().into_iter().map(str::to_owned).collect(),
         false => arguments.published.clone(),
     };
-    let options = Options { out, formats, within, reference, all, width, pages, unfinished, plain };
+    let options = Options { out, formats, distances, reference, all, width, pages, unfinished, plain };
     paper::write_report(rows, &options, &publications)
 }
 

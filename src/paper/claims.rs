@@ -7,11 +7,11 @@
 use super::TOVA;
 use super::claim::{Claim, Limit, claim};
 use super::exhibit::{F1, LONG, PG19, QASPER, RETENTION, ROUGE, SPEED, SQUALITY, Sweeps};
-use super::leads::{BASELINES, BASELINES_OF_QUESTIONS, BY_HEAD, leads};
-use super::long_texts::{least_lead, of_long_texts, rise};
+use super::long_texts::{least_gain, of_long_texts, rise};
 use super::measure::{
     baselines, first_token, is_llama_2, near_full, of_panels, preference, recent, speed, story_length,
 };
+use super::pairwise::{BASELINES, BASELINES_OF_QUESTIONS, BY_HEAD, better_than};
 use Limit::{Above, AtLeast, AtMost, Within};
 
 const PERPLEXITY: (&str, &str) = ("perplexity", "nll");
@@ -36,7 +36,7 @@ pub(super) static CLAIMS: [Claim; 15] = [
     claim(
         PG19,
         "At every cache size TOVA's perplexity is lower than that of the cut text, Window, Window+4 and H2O.",
-        |rows| of_panels(rows, PERPLEXITY, |panel| leads(panel, TOVA, &BASELINES)),
+        |rows| of_panels(rows, PERPLEXITY, |panel| better_than(panel, TOVA, &BASELINES)),
     ),
     claim(
         PG19,
@@ -47,7 +47,7 @@ pub(super) static CLAIMS: [Claim; 15] = [
     claim(
         PG19,
         "TOVA with one decision per layer is better than with one per head at every cache size.",
-        |rows| of_panels(rows, PERPLEXITY, |panel| leads(panel, TOVA, &BY_HEAD)),
+        |rows| of_panels(rows, PERPLEXITY, |panel| better_than(panel, TOVA, &BY_HEAD)),
     ),
     // The text on Figure 4.
     claim(
@@ -62,7 +62,7 @@ pub(super) static CLAIMS: [Claim; 15] = [
     claim(
         SQUALITY,
         "On SQuALITY TOVA's ROUGE is higher than that of the cut text and of Window+4 at every cache size.",
-        |rows| of_panels(rows, ROUGE, |panel| leads(panel, TOVA, &BASELINES_OF_QUESTIONS)),
+        |rows| of_panels(rows, ROUGE, |panel| better_than(panel, TOVA, &BASELINES_OF_QUESTIONS)),
     ),
     // The text on Figure 5.
     claim(
@@ -73,7 +73,7 @@ pub(super) static CLAIMS: [Claim; 15] = [
     claim(
         QASPER,
         "On QASPER TOVA's F1 is higher than that of the cut text and of Window+4 at every cache size.",
-        |rows| of_panels(rows, F1, |panel| leads(panel, TOVA, &BASELINES_OF_QUESTIONS)),
+        |rows| of_panels(rows, F1, |panel| better_than(panel, TOVA, &BASELINES_OF_QUESTIONS)),
     ),
     // Section 7.2 and Figure 7, up to 70,000 tokens.
     claim(
@@ -83,7 +83,7 @@ pub(super) static CLAIMS: [Claim; 15] = [
         |rows| of_long_texts(rows, |text| rise(text, AtMost(nats(0.5)))),
     ),
     claim(LONG, "Over such a text TOVA's perplexity of all tokens read stays below Window+4's.", |rows| {
-        of_long_texts(rows, |text| least_lead(text, Above(0.0)))
+        of_long_texts(rows, |text| least_gain(text, Above(0.0)))
     }),
     // Figure 6.
     claim(

@@ -284,13 +284,13 @@ fn long_texts_are_paired_at_two_places() {
         [0.5, 1.4, 4.0].map(|factor| of(factor).verdict),
         [Verdict::Held, Verdict::NotDecided, Verdict::NotHeld]
     );
-    // Each text alone differs by the same, so the lead has no width; but up to 4,096 tokens there is none.
-    let lead = |texts: &[[f64; 2]]| finding(&long(texts), "stays below Window+4's");
-    let found = lead(&texts(1.0));
+    // Each text alone differs by the same, so the gain has no width; but up to 4,096 tokens there is none.
+    let gain = |texts: &[[f64; 2]]| finding(&long(texts), "stays below Window+4's");
+    let found = gain(&texts(1.0));
     assert!(found.estimate.value == 0.0 && found.verdict == Verdict::NotHeld, "{found:?}");
     assert!(found.said.starts_with("after 4096 tokens"), "{found:?}");
     // Five texts tell nothing apart.
-    assert_eq!(lead(&texts(1.0)[..5]).verdict, Verdict::NotDecided);
+    assert_eq!(gain(&texts(1.0)[..5]).verdict, Verdict::NotDecided);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, comparisons, numbers, titles};
+use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, differences, numbers, titles};
 use crate::report::figure::{
     Axis, Chart, Horizontal, Line, Printed, Scale, Scene, SeriesStyles, Spot, chart,
     chart::excess as excess_charts, heatmap, slices,
@@ -23,8 +23,8 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     panels.retain(|panel| !evidence.is_long(&panel.key));
     let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
     for (panel, title) in panels.iter().zip(titles(&panels)) {
-        pieces.compare(comparisons::minus_paper(exhibit, panel, &title), &title, panel.key.length);
-        pieces.differences.extend(comparisons::excess(panel, &title));
+        pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
+        pieces.differences.extend(differences::excess(panel, &title));
     }
     if evidence.beside_paper {
         pieces.scenes.extend(excess(exhibit, evidence, &panels));
@@ -70,7 +70,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
 
 /// What the paper's Table 3 says at the sizes and of the policies that a panel has.
 fn printed(panel: &Panel, value: &dyn Fn(&Point) -> Option<f64>) -> Option<Printed> {
-    let (paper, sizes) = comparisons::panel_and_sizes(panel)?;
+    let (paper, sizes) = differences::panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let here = |size: &&Size| panel.point(policy, Some(**size)).is_some();
         let spot = |size: &Size| Some((size.number(), value(paper.point(policy, Some(*size))?)?));
@@ -126,7 +126,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
         let is_same = |panel: &&Panel| panel.key == win.key;
         let (Some(tie), Some(loss)) = (ties.iter().find(is_same), losses.iter().find(is_same)) else { continue };
         for panel in [win, tie, loss] {
-            pieces.compare(comparisons::minus_paper(exhibit, panel, &title), &title, panel.key.length);
+            pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
         }
         for policy in win.policies().into_iter().filter(|policy| *policy != "full") {
             let title = format!("{title} \u{B7} {policy}");
@@ -145,7 +145,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     let lengths = lengths.iter().zip(titles(&lengths));
     pieces
         .differences
-        .extend(lengths.filter_map(|(panel, title)| comparisons::minus_paper(exhibit, panel, &title)));
+        .extend(lengths.filter_map(|(panel, title)| differences::minus_paper(exhibit, panel, &title)));
     Ok(pieces)
 }
 

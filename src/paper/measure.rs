@@ -4,7 +4,7 @@
 //! same functions.
 
 use super::claim::{Finding, Limit, Observation, Verdict};
-use super::leads::{BASELINES, natural};
+use super::pairwise::{BASELINES, natural};
 use super::wording::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
 use crate::ledger::{IDENTICAL, setting};

@@ -7,16 +7,16 @@ mod claim;
 mod claims;
 #[cfg(test)]
 mod claims_tests;
-mod comparisons;
+mod differences;
 mod exhibit;
 mod figures;
 #[cfg(test)]
 mod fixture;
-mod leads;
 mod long_texts;
 mod measure;
 mod numbers;
 mod other_publications;
+mod pairwise;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -157,7 +157,7 @@ impl Pieces {
     fn compare(&mut self, differences: Option<Table>, title: &str, length: u32) {
         match differences {
             Some(sheet) => self.differences.push(sheet),
-            None => self.notes.push(comparisons::not_compared(title, length)),
+            None => self.notes.push(differences::not_compared(title, length)),
         }
     }
 }

@@ -25,7 +25,7 @@ pub struct Options {
     pub out: PathBuf,
     pub formats: Vec<&'static Format>,
     /// How far from the full cache a sufficient cache may be; empty: as far as in the paper's claims.
-    pub within: Vec<Distance>,
+    pub distances: Vec<Distance>,
     /// Pages of single samples, as seen from the folder, by cell and sample.
     pub pages: BTreeMap<(Text, Text), String>,
     /// How many samples each cell that is not complete is to have, by id.
@@ -46,7 +46,7 @@ impl Options {
         Self {
             out: out.into(),
             formats: Format::usual(),
-            within: Vec::new(),
+            distances: Vec::new(),
             reference: None,
             all: false,
             width: WIDTH,
@@ -79,7 +79,7 @@ pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Writt
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }
-    let report = Report::of(&results, &options.within, options.reference.as_deref(), added, &options.pages);
+    let report = Report::of(&results, &options.distances, options.reference.as_deref(), added, &options.pages);
     let (document, summary) = (sections::document(&report), sections::summary(&report));
     let is_asked = |format: &&Format| options.formats.iter().any(|asked| asked.name == format.name);
     let formats: Vec<&Format> = FORMATS.iter().filter(is_asked).collect();

@@ -32,12 +32,8 @@ fn reference<'p>(panel: &'p Panel, asked: Option<&str>) -> Option<(&'p str, Othe
         None => policies().find(|policy| *policy != "truncate")?,
     };
     let others = policies().map(|other| {
-        let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
-            (first, second) if first == reference && second == other => Some(pair.clone()),
-            (first, second) if first == other && second == reference => Some(pair.turned()),
-            _ => None,
-        });
-        (other, own.collect::<Vec<_>>())
+        let pairs = panel.sizes().into_iter().filter_map(|size| panel.pair(reference, other, size));
+        (other, pairs.collect::<Vec<_>>())
     });
     let others: Others<'_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
     (!others.is_empty()).then_some((reference, others))

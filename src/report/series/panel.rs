@@ -203,6 +203,16 @@ impl Panel {
         self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
     }
 
+    /// Two policies at a size, from the side of the first.
+    pub fn pair(&self, policy: &str, against: &str, size: Size) -> Option<Pair> {
+        let mut pairs = self.pairs.iter().filter(|pair| pair.cache_size == size);
+        pairs.find_map(|pair| match (&*pair.policy, &*pair.against) {
+            names if names == (policy, against) => Some(pair.clone()),
+            names if names == (against, policy) => Some(pair.turned()),
+            _ => None,
+        })
+    }
+
     /// What tables show at a size: the full cache has none, so its point is at every one.
     pub fn shown_at(&self, policy: &str, cache_size: Option<Size>) -> Option<&Point> {
         self.point(policy, cache_size).or_else(|| self.point(policy, None::<Size>))

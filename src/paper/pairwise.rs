@@ -21,45 +21,9 @@ pub(super) const BASELINES: Others =
 pub(super) const BASELINES_OF_QUESTIONS: Others = Others { named: &["truncate", "window+4"], variants: &[] };
 pub(super) const BY_HEAD: Others = Others { named: &["tova-head"], variants: &[] };
 
-/// A policy against another at a size.
-struct Lead {
-    against: &'static str,
-    size: Size,
-    outcome: Outcome,
-    /// By how much it is better.
-    difference: Difference,
-}
-
-/// The sizes that evict, ascending.
-fn sizes(panel: &Panel) -> Vec<Size> {
-    panel.sizes().into_iter().filter(|size| size.is_below(panel.key.length)).collect()
-}
-
 /// What decides a comparison of two numbers: nats of a perplexity.
 pub(super) fn natural(difference: &Difference) -> Estimate {
     difference.nats.unwrap_or(difference.shown)
-}
-
-fn lead(panel: &Panel, policy: &str, against: &'static str, size: Size) -> Option<Lead> {
-    let of_both = |pair: &&Pair| {
-        let names = (pair.policy.as_str(), pair.against.as_str());
-        pair.cache_size == size && (names == (policy, against) || names == (against, policy))
-    };
-    let found = panel.pairs.iter().find(of_both)?;
-    let pair = if found.policy == policy { found.clone() } else { found.turned() };
-    let better = panel.metric.better;
-    Some(Lead { against, size, outcome: pair.outcome(better), difference: pair.difference.loss(better).turned() })
-}
-
-impl Lead {
-    /// Better only where the test among all pairs and the pair's own interval say so.
-    fn verdict(&self) -> Verdict {
-        match self.outcome {
-            Outcome::Worse => Verdict::NotHeld,
-            Outcome::Better => Limit::Above(0.0).verdict(&natural(&self.difference)).min(Verdict::NotDecided),
-            Outcome::Equal | Outcome::NoClearDifference => Verdict::NotDecided,
-        }
-    }
 }
 
 impl Others {
@@ -92,40 +56,43 @@ fn numbers(sizes: &[Size]) -> String {
     listed(&sizes.iter().map(Size::to_string).collect::<Vec<_>>())
 }
 
-/// A policy against each of the others at each size that has both.
-fn all_leads(panel: &Panel, policy: &str, others: &Others) -> Vec<Lead> {
-    let of_size = |size: Size| others.all().filter_map(move |other| lead(panel, policy, other, size));
-    sizes(panel).into_iter().flat_map(of_size).collect()
-}
-
-fn has(leads: &[Lead], name: &str, size: Size) -> bool {
-    leads.iter().any(|lead| lead.against == name && lead.size == size)
-}
-
-/// Whether a policy is better than others at every size.
-pub(super) fn leads(panel: &Panel, policy: &str, others: &Others) -> Option<Observation> {
-    let leads = all_leads(panel, policy, others);
-    let (coverage, is_complete) = others.coverage(&sizes(panel), |name, size| has(&leads, name, size));
-    let value = |lead: &Lead| natural(&lead.difference).value;
+/// Whether a policy is better than others at every size that evicts.
+pub(super) fn better_than(panel: &Panel, policy: &str, others: &Others) -> Option<Observation> {
+    let mut sizes = panel.sizes();
+    sizes.retain(|size| size.is_below(panel.key.length));
+    let of_size =
+        |size: &Size| others.all().filter_map(|other| panel.pair(policy, other, *size)).collect::<Vec<_>>();
+    let pairs: Vec<Pair> = sizes.iter().flat_map(of_size).collect();
+    let has = |name: &str, size: Size| pairs.iter().any(|pair| pair.against == name && pair.cache_size == size);
+    let (coverage, is_complete) = others.coverage(&sizes, has);
+    let outcome = |pair: &Pair| pair.outcome(panel.metric.better);
+    // By how much it is better.
+    let gain = |pair: &Pair| pair.difference.loss(panel.metric.better).turned();
+    // Better only where the test among all pairs and the pair's own interval say so.
+    let verdict = |pair: &Pair| match outcome(pair) {
+        Outcome::Worse => Verdict::NotHeld,
+        Outcome::Better => Limit::Above(0.0).verdict(&natural(&gain(pair))).min(Verdict::NotDecided),
+        Outcome::Equal | Outcome::NoClearDifference => Verdict::NotDecided,
+    };
     // The least favourable of those that decide.
-    let decisive =
-        leads.iter().min_by(|a, b| b.verdict().cmp(&a.verdict()).then(value(a).total_cmp(&value(b))))?;
-    let count = |wanted: Outcome| leads.iter().filter(|lead| lead.outcome == wanted).count();
+    let value = |pair: &Pair| natural(&gain(pair)).value;
+    let decisive = pairs.iter().min_by(|a, b| verdict(b).cmp(&verdict(a)).then(value(a).total_cmp(&value(b))))?;
+    let count = |wanted: Outcome| pairs.iter().filter(|pair| outcome(pair) == wanted).count();
     let equal = match count(Outcome::Equal) {
         0 => String::new(),
         equal => format!(", equal in {equal}"),
     };
-    let of_these = if decisive.verdict() == Verdict::NotDecided { " of these" } else { "" };
+    let of_these = if verdict(decisive) == Verdict::NotDecided { " of these" } else { "" };
     let said = format!(
         "{policy} is better in {} of {} comparisons, worse in {}{equal}, not told apart in {}; the least \
          favourable{of_these}: {} is {} than {policy}; {coverage}",
         count(Outcome::Better),
-        leads.len(),
+        pairs.len(),
         count(Outcome::Worse),
         count(Outcome::NoClearDifference),
-        with(decisive.against, decisive.size),
-        apart(&panel.metric, &decisive.difference, ["better", "worse"]),
+        with(&decisive.against, decisive.cache_size),
+        apart(&panel.metric, &gain(decisive), ["better", "worse"]),
     );
-    let verdict = if is_complete { decisive.verdict() } else { decisive.verdict().max(Verdict::NotDecided) };
-    Some(Observation { estimate: natural(&decisive.difference), verdict, said })
+    let least = if is_complete { Verdict::Held } else { Verdict::NotDecided };
+    Some(Observation { estimate: natural(&gain(decisive)), verdict: verdict(decisive).max(least), said })
 }
