@@ -4,7 +4,6 @@ use std::rc::Rc;
 
 use super::{METRIC, Report, SETTING, slices, speed, values};
 use crate::format::capital;
-use crate::metric::Property;
 use crate::report::document::{Block, Fact, Group, Section, Table};
 use crate::report::series::{Panel, SeriesKey};
 
@@ -52,14 +51,8 @@ pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
 
 /// The metrics: the first in full view, each with its slices after it.
 pub(super) fn metrics(setting: &Setting<'_>) -> Vec<Block> {
-    let report = setting.report;
-    let mut panels = setting.panels.clone();
-    // Metrics that show which tokens are kept in detail come last.
-    let has_kept = report.kept.iter().any(|kept| kept.key == setting.key);
-    panels
-        .sort_by_key(|panel| has_kept && report.figure_of(panel).is_none() && panel.metric.has(Property::Detail));
     let mut all = Vec::new();
-    for (place, panel) in panels.into_iter().enumerate() {
+    for (place, panel) in setting.panels.iter().copied().enumerate() {
         let measured = Measured { setting, panel, is_first: place == 0, tables: values::headline(panel) };
         let blocks: Vec<Block> = METRIC.iter().flat_map(|blocks| blocks(&measured)).collect();
         let group = Group::folded(capital(&panel.metric.label), blocks).of_metric(&panel.metric);

@@ -2,7 +2,7 @@
 
 use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, printed};
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, GREY, Marker, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
+use crate::report::figure::{Across, BLACK, GREY, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
 
 /// Width of a line in the legend, in points.
 const SAMPLE: f64 = 16.0;
@@ -24,8 +24,8 @@ impl Stroke {
             Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),
             Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
             Self::Guess => ("reference guess", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
-            Self::Printed => ("printed", printed::pen()),
-            Self::Limit => ("reference limit", printed::pen()),
+            Self::Printed => ("printed", printed::pen(GREY)),
+            Self::Limit => ("reference limit", printed::pen(GREY)),
         }
     }
 }
@@ -69,9 +69,6 @@ fn draw_sample(scene: &mut Scene, (x, y): Spot, stroke: Stroke) {
             draw_marker(scene, middle, style);
         }),
         _ => scene.stroke(class, &ends, pen),
-    }
-    if let Stroke::Printed = stroke {
-        printed::draw_hollow(scene, middle, Marker::Circle, GREY);
     }
 }
 

@@ -24,23 +24,14 @@ impl Renderer<'_> {
         let mut parts = Vec::new();
         let mut rest = blocks;
         while let Some((first, after)) = rest.split_first() {
-            let tables = rest.iter().take_while(|block| matches!(block, Block::Table(_))).count();
-            rest = match (first, after.first()) {
-                (Block::Figure(_), Some(second @ Block::Table(_))) if !is_of_size(second) => {
-                    parts.push(html! { div.pair { (self.block(first)) (self.block(second)) } });
-                    &after[1..]
+            let part;
+            (part, rest) = match (first, after.split_first()) {
+                (Block::Figure(_), Some((table @ Block::Table(of), after))) if of.size.is_none() => {
+                    (html! { div.pair { (self.block(first)) (self.block(table)) } }, after)
                 }
-                // Tables of several cache sizes are small.
-                (Block::Table(_), _) if tables > 1 && is_of_size(first) => {
-                    let (together, after) = rest.split_at(tables);
-                    parts.push(html! { div.sheets { @for table in together { (self.block(table)) } } });
-                    after
-                }
-                _ => {
-                    parts.push(self.block(first));
-                    after
-                }
+                _ => (self.block(first), after),
             };
+            parts.push(part);
         }
         html! { @for part in parts { (part) } }
     }
@@ -89,10 +80,6 @@ impl Renderer<'_> {
             }
         }
     }
-}
-
-fn is_of_size(block: &Block) -> bool {
-    matches!(block, Block::Table(table) if table.size.is_some())
 }
 
 fn facts(facts: &[Fact]) -> Markup {
