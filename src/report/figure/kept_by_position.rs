@@ -8,9 +8,6 @@ use crate::report::series::{Panel, Size};
 
 /// Positions 0 to 25, as in the paper.
 pub(crate) const MOST: u32 = 26;
-const ABREAST: usize = 3;
-const WIDTH: f64 = 2.3 * 72.0;
-const PLOT: f64 = 108.0;
 
 /// Steps kept by position, ready to be drawn.
 pub(crate) struct KeptByPosition {
@@ -57,13 +54,8 @@ impl KeptByPosition {
 
     /// The figure, on a page of some width in points where it is not to be the usual one.
     pub(crate) fn scene(&self, page: Option<f64>, plain: Plain) -> Scene {
-        let abreast = self.charts.len().clamp(1, ABREAST);
-        let width = page.unwrap_or((WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0));
-        Page { width, abreast, plot: PLOT, plain }.curves(
-            &self.title,
-            &self.charts,
-            &self.styles,
-            Some(&self.title),
-        )
+        let usual = Page::usual(self.charts.len(), plain);
+        let page = Page { width: page.unwrap_or(usual.width), ..usual };
+        page.curves(&self.title, &self.charts, &self.styles, Some(&self.title))
     }
 }

@@ -246,7 +246,7 @@ mod tests {
         ] {
             assert!(words(&text).contains(expected), "{expected}: {text}");
         }
-        assert!(!text.contains("9.53") && text.lines().count() < 50, "{text}");
+        assert!(!text.contains("9.53") && text.lines().count() < 56, "{text}");
         assert!(fits(&text, WIDTH), "{text}");
     }
 
