@@ -45,7 +45,7 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
         .map(|(chart, printed)| chart.with_printed(printed));
     let charts: Vec<Chart> = charts.collect();
     let title = format!("{}, excess over full", exhibit.title());
-    let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), Some(NAMES));
+    let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), NAMES);
     Some(("-excess".to_owned(), scene))
 }
 
@@ -62,7 +62,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     let charts: Vec<Chart> = panels.iter().zip(titles(panels)).map(chart).collect();
     let mut pieces = Pieces { left_out: evidence.left_out(panels), ..Pieces::default() };
     if !charts.is_empty() {
-        let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, Some(NAMES));
+        let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, NAMES);
         pieces.scenes.push((String::new(), scene));
     }
     pieces
@@ -139,7 +139,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders; identical \
                    stories are equal";
     let styles = SeriesStyles::in_order(&PREFERENCES);
-    let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, Some(caption));
+    let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, caption);
     pieces.scenes.push((String::new(), scene));
     let lengths = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
     let lengths = lengths.iter().zip(titles(&lengths));
@@ -201,7 +201,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
         let long = format!("{}: {title}", exhibit.title());
-        pieces.scenes.push((end_of(&title, running.len()), page.curves(&long, &charts, &styles, Some(&caption))));
+        pieces.scenes.push((end_of(&title, running.len()), page.curves(&long, &charts, &styles, &caption)));
     }
     pieces.or_missing("no text is longer than 4,096 tokens and was read by window+4 or tova")
 }

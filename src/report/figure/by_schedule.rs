@@ -28,7 +28,7 @@ pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys:
     };
     let title = format!("{}, by schedule", panel.title(keys));
     let stem = format!("{}-by-schedule", whole.stem);
-    Some(Figure { stem, title: title.clone(), content: Content::Charts(vec![drawing]), subject: Some(title) })
+    Some(Figure { stem, title, content: Content::Charts(vec![drawing]) })
 }
 
 /// The points at a size of policies that have several schedules there, and the full cache's.

@@ -26,7 +26,7 @@ fn by_size(panel: &Panel, stem: String, settings: &[SeriesKey]) -> Figure {
     }
     drawings.extend(excess::charts(&[(panel, title)], Chart::by_size).map(|charts| (EXCESS, charts)));
     let title = format!("{}, by cache size", panel.title(settings));
-    Figure { stem, title, content: Content::Charts(drawings), subject: None }
+    Figure { stem, title, content: Content::Charts(drawings) }
 }
 
 /// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.

@@ -56,6 +56,6 @@ impl KeptByPosition {
     pub(crate) fn scene(&self, page: Option<f64>, plain: Plain) -> Scene {
         let usual = Page::usual(self.charts.len(), plain);
         let page = Page { width: page.unwrap_or(usual.width), ..usual };
-        page.curves(&self.title, &self.charts, &self.styles, Some(&self.title))
+        page.curves(&self.title, &self.charts, &self.styles, &self.title)
     }
 }

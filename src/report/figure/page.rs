@@ -29,16 +29,10 @@ impl Page {
         }
     }
 
-    /// Charts in rows, and below them their legend, and the `subject` and what the bands are in a caption.
-    pub(crate) fn curves(
-        &self,
-        title: &str,
-        charts: &[Chart],
-        styles: &SeriesStyles,
-        subject: Option<&str>,
-    ) -> Scene {
+    /// Charts in rows, and below them their legend, and a caption that goes on with what the bands are.
+    pub(crate) fn curves(&self, title: &str, charts: &[Chart], styles: &SeriesStyles, caption: &str) -> Scene {
         let charts: Vec<Chart> = charts.iter().map(|chart| chart.plain(self.plain)).collect();
-        let caption: Vec<String> = subject.map(str::to_owned).into_iter().chain(chart::notes(&charts)).collect();
+        let caption: Vec<String> = std::iter::once(caption.to_owned()).chain(chart::notes(&charts)).collect();
         let caption = if self.plain.footnote { String::new() } else { caption.join("; ") };
         let mut scene = Scene::new(title, self.width);
         let abreast = self.abreast;

@@ -25,7 +25,7 @@ pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> 
         _ => return None,
     };
     let title = format!("{title}, {how}");
-    Some(Figure { stem: format!("{}-{end}", whole.stem), title: title.clone(), content, subject: Some(title) })
+    Some(Figure { stem: format!("{}-{end}", whole.stem), title, content })
 }
 
 /// A map for each policy and cache size.

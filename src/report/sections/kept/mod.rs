@@ -12,7 +12,7 @@ use crate::ledger::Row;
 use crate::metric::{Metric, Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
-use crate::report::figure::{Content, Figure, KeptByPosition, Plain, Scene, heatmap, kept_by_position};
+use crate::report::figure::{Content, Figure, KeptByPosition, Plain, heatmap, kept_by_position};
 use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, cell_of, label};
 use crate::report::statistics::Estimate;
 
@@ -100,10 +100,6 @@ fn reference(sizes: &[Size]) -> Size {
     }
 }
 
-fn show(steps: f64) -> String {
-    Metric::of(LIFETIME).show(steps)
-}
-
 impl<'a> Kept<'a> {
     /// A policy's sizes that evict; none where it was not measured.
     pub(crate) fn sizes_of(&self, policy: &str) -> Vec<Size> {
@@ -149,17 +145,11 @@ impl<'a> Kept<'a> {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let figure = |stem: String, title: String, draw: Box<dyn Fn(Plain) -> Scene>| Figure {
-            stem,
-            title,
-            content: Content::Picture(draw),
-            subject: None,
-        };
         let mut figures = Vec::new();
         if let Some(kept) = self.by_position(&self.policies) {
             let (stem, title) = (format!("{}-by-position", self.stem), kept.title.clone());
             let draw = move |plain: Plain| kept.scene(None, plain);
-            figures.push(figure(stem, title, Box::new(draw)));
+            figures.push(Figure { stem, title, content: Content::Picture(Box::new(draw)) });
         }
         for (policy, sizes) in &self.policies {
             let size = reference(sizes);
@@ -173,7 +163,8 @@ impl<'a> Kept<'a> {
                 };
                 let (what, page, title) = (what.clone(), page.to_vec(), heatmap::title(&what));
                 let draw = move |plain: Plain| heatmap::scene(&what, &page, plain);
-                figures.push(figure(format!("{stem}-layers{layers}"), title, Box::new(draw)));
+                let content = Content::Picture(Box::new(draw));
+                figures.push(Figure { stem: format!("{stem}-layers{layers}"), title, content });
             }
         }
         figures
@@ -207,7 +198,9 @@ impl<'a> Kept<'a> {
             std::iter::once(None).chain(kinds.iter().map(|(slice, _)| Some(*slice))).collect();
         let line = |slice: &Option<&Slice>| {
             let share = point(*slice, size).map_or(0.0, |point| 100.0 * point.weight / all);
-            let steps = |size: &Size| point(*slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
+            let steps = |size: &Size| {
+                point(*slice, *size).map(|point| Entry::plain(Metric::of(LIFETIME).show(point.estimate.value)))
+            };
             let share = Some(Entry::plain(format!("{share:.2}")));
             Line::new(name(*slice), std::iter::once(share).chain(sizes.iter().map(steps)).collect())
         };
