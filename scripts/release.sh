@@ -58,7 +58,7 @@ pack)
     [ "$said" = "tova-bench $version" ] || fail "the program says '$said', not $version"
     bash "$0" share "$work/$name/tova-bench" "$work/$name/share"
     cp "$repo"/{LICENSE,LICENSE-MIT,LICENSE-APACHE,README.md,CHANGELOG.md} "$work/$name"
-    cp "$repo/src/report/font/LICENSE-DejaVu.txt" "$work/$name"
+    cp "$repo/src/report/figure/font/LICENSE-DejaVu.txt" "$work/$name"
     tar -C "$work" -czf "$4/$name.tar.gz" "$name"
     echo "$4/$name.tar.gz"
     ;;

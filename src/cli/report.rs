@@ -68,7 +68,7 @@ pub(super) struct Arguments {
 
 /// The names of published tables.
 fn published() -> PossibleValuesParser {
-    PossibleValuesParser::new(paper::peer_names().into_iter().chain(["all"]))
+    PossibleValuesParser::new(paper::publication_names().into_iter().chain(["all"]))
 }
 
 /// A format of a report, by its name.
@@ -121,17 +121,17 @@ fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) 
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
     let reference = arguments.reference.clone();
     check_reference(reference.as_deref(), rows)?;
-    let (within, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
+    let (distances, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
     let width = terminal::columns(WIDTH);
     let plain = arguments.plain.unwrap_or_default();
     let is_page = formats.iter().any(|format| format.name == "html");
     let pages = if is_page && arguments.results.contains(&out) { pages(&out, rows)? } else { BTreeMap::new() };
-    let peers: Vec<String> = match arguments.published.iter().any(|name| name == "all") {
-        true => paper::peer_names().into_iter().map(str::to_owned).collect(),
+    let publications: Vec<String> = match arguments.published.iter().any(|name| name == "all") {
+        true => paper::publication_names().into_iter().map(str::to_owned).collect(),
         false => arguments.published.clone(),
     };
-    let options = Options { out, formats, within, reference, all, width, pages, unfinished, plain };
-    paper::write_report(rows, &options, &peers)
+    let options = Options { out, formats, distances, reference, all, width, pages, unfinished, plain };
+    paper::write_report(rows, &options, &publications)
 }
 
 /// Draws the samples of a results folder that have an eviction log, each as a page beside the log.

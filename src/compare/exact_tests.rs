@@ -175,7 +175,7 @@ fn nothing_in_common_is_no_success() {
         let found = compared(&before, &after, &options);
         assert_eq!((only(&found).verdict, found.failed(), found.has_common()), (Verdict::Missing, true, false));
         assert!(compared(&before, &other, &options).failed());
-        // PublishedColumns a number that is equal as well.
+        // Beside a number that is equal as well.
         let [both_before, both_after] = [&before, &after].map(|rows| [rows.clone(), other.clone()].concat());
         assert!(compared(&both_before, &both_after, &options).failed());
         // A number that the results lack is allowed to be missing.

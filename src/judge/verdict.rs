@@ -59,7 +59,7 @@ fn choices_of(clause: &str) -> Option<Vec<char>> {
     let mut found = Vec::new();
     for (word, bracketed) in words {
         match word {
-            // PublishedColumns a bracketed choice, a bare `a` is an article.
+            // Beside a bracketed choice, a bare `a` is an article.
             "a" if has_brackets && !bracketed => {}
             "a" | "b" | "c" => found.extend(word.chars()),
             _ if word.is_empty() || FILLERS.split_whitespace().any(|filler| filler == word) => {}

@@ -90,9 +90,6 @@ pub struct Metric {
     /// What the likelihood of a perplexity is per, where policies score the same tokens as the full cache.
     #[serde(borrow)]
     pub per: Option<&'static str>,
-    /// The title of its figures, with `{model}` and `{data}`, where `perplexity of {model} on {data}` would read oddly.
-    #[serde(borrow)]
-    pub title: Option<&'static str>,
     properties: Vec<Property>,
 }
 

@@ -146,17 +146,12 @@ impl Checked {
     }
 }
 
-/// `3 held, 1 not held, 1 not decided of 5 measured; 13 need other models or tasks`.
+/// `3 held, 1 not held, 1 not decided, 10 not measured`.
 fn counted(claims: &[Checked]) -> String {
     let of = |verdict| claims.iter().filter(|claim| claim.verdict() == verdict).count();
     let count = |verdict: Verdict| format!("{} {}", of(Some(verdict)), verdict.word());
     let counts = [Verdict::Held, Verdict::NotHeld, Verdict::NotDecided].map(count).join(", ");
-    let missing = match of(None) {
-        0 => String::new(),
-        1 => "; 1 needs another model or task".to_owned(),
-        missing => format!("; {missing} need other models or tasks"),
-    };
-    format!("{counts} of {} measured{missing}", claims.len() - of(None))
+    format!("{counts}, {} not measured", of(None))
 }
 
 /// The measured claims as a table of sentences, with the sweeps that would measure the others.

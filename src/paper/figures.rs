@@ -1,19 +1,17 @@
 //! The paper's figures from rows: which panels and policies each shows, and on what page.
 //!
-//! It chooses and arranges; charts, bars and maps are drawn elsewhere. An error says what the rows lack.
+//! It chooses and arranges; charts and maps are drawn elsewhere. An error says what the rows lack.
 
 use std::ops::Range;
 
-use super::bars::{self, Bar, Stack};
-use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, comparisons, numbers, titles};
+use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, differences, numbers, titles};
 use crate::report::figure::{
-    Chart, Printed, Scale, Scene, SeriesStyles, chart::excess as excess_charts, heatmap, slices,
+    Axis, Chart, Horizontal, Line, Printed, Scale, Scene, SeriesStyles, Spot, chart,
+    chart::excess as excess_charts, heatmap, slices,
 };
 use crate::report::series::breakdown;
 use crate::report::{Panel, Point, RUNNING, SeriesKey, Size, escape};
 
-/// Charts of one page; more are drawn on further pages.
-const MOST: usize = 12;
 /// The policies of Figure 3, and those of Figures 4, 5, 10 and 11, without the full cache.
 const OF_PERPLEXITY: [&str; 5] = ["truncate", "window", "window+4", "h2o", TOVA];
 const OF_QUESTIONS: [&str; 3] = ["truncate", "window+4", TOVA];
@@ -25,8 +23,8 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     panels.retain(|panel| !evidence.is_long(&panel.key));
     let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
     for (panel, title) in panels.iter().zip(titles(&panels)) {
-        pieces.compare(comparisons::perplexity(panel, &title), &title, panel.key.length);
-        pieces.differences.extend(comparisons::excess(panel, &title));
+        pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
+        pieces.differences.extend(differences::excess(panel, &title));
     }
     if evidence.beside_paper {
         pieces.scenes.extend(excess(exhibit, evidence, &panels));
@@ -45,13 +43,13 @@ fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option
         .into_iter()
         .zip(printed)
         .map(|(chart, printed)| chart.with_printed(printed));
-    let charts: Vec<Chart> = charts.take(MOST).collect();
+    let charts: Vec<Chart> = charts.collect();
     let title = format!("{}, excess over full", exhibit.title());
-    let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), Some(NAMES));
+    let scene = evidence.page(charts.len()).curves(&title, &charts, &SeriesStyles::of(panels), NAMES);
     Some(("-excess".to_owned(), scene))
 }
 
-/// Panels over the cache size on as many pages as they need.
+/// Panels over the cache size.
 fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over: bool) -> Pieces {
     let styles = SeriesStyles::of(panels);
     let chart = |(panel, title): (&Panel, String)| {
@@ -63,17 +61,16 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     };
     let charts: Vec<Chart> = panels.iter().zip(titles(panels)).map(chart).collect();
     let mut pieces = Pieces { left_out: evidence.left_out(panels), ..Pieces::default() };
-    for (number, page) in charts.chunks(MOST).enumerate() {
-        let end = if charts.len() > MOST { format!("-page-{}", number + 1) } else { String::new() };
-        let scene = evidence.page(page.len()).curves(&exhibit.title(), page, &styles, Some(NAMES));
-        pieces.scenes.push((end, scene));
+    if !charts.is_empty() {
+        let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, NAMES);
+        pieces.scenes.push((String::new(), scene));
     }
     pieces
 }
 
 /// What the paper's Table 3 says at the sizes and of the policies that a panel has.
 fn printed(panel: &Panel, value: &dyn Fn(&Point) -> Option<f64>) -> Option<Printed> {
-    let (paper, sizes) = comparisons::panel_and_sizes(panel)?;
+    let (paper, sizes) = differences::panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let here = |size: &&Size| panel.point(policy, Some(**size)).is_some();
         let spot = |size: &Size| Some((size.number(), value(paper.point(policy, Some(*size))?)?));
@@ -117,45 +114,66 @@ pub(super) fn is_instructed(key: &SeriesKey) -> bool {
         || words.any(|word| matches!(word, "chat" | "instruct" | "it"))
 }
 
+/// The lines of Figure 6.
+const PREFERENCES: [&str; 3] = ["policy preferred", "equal", "full preferred"];
+
 pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let endings = ["judge_win", "judge_tie", "judge_loss"];
     let [wins, ties, losses] =
         endings.map(|metric| evidence.panels_of("judge", metric, &|policy| policy != "full"));
-    let with_others = |(wins, title): (&Panel, String)| {
-        let of_same = |panels: &[Panel]| panels.iter().find(|panel| panel.key == wins.key).cloned();
-        Some((title, [wins.clone(), of_same(&ties)?, of_same(&losses)?]))
-    };
-    let settings: Vec<(String, [Panel; 3])> = wins.iter().zip(titles(&wins)).filter_map(with_others).collect();
-    let mut pieces = Pieces::default();
-    let mut stacks = Vec::new();
-    for (title, panels) in &settings {
-        pieces.compare(comparisons::preferences(panels, title), title, panels[0].key.length);
-        for policy in panels[0].policies().into_iter().filter(|policy| *policy != "full") {
-            let bar = |size: Size| {
-                let share = |panel: Option<&Panel>| Some(panel?.point(policy, Some(size))?.estimate.value);
-                let shares =
-                    |[win, tie, loss]: [Option<&Panel>; 3]| Some([share(win)?, share(tie)?, share(loss)?]);
-                Some(Bar {
-                    size,
-                    measured: shares(panels.each_ref().map(Some))?,
-                    printed: shares(panels.each_ref().map(numbers::panel_like)).filter(|_| evidence.beside_paper),
-                })
-            };
-            let bars: Vec<Bar> = panels[0].sizes().into_iter().filter_map(bar).collect();
-            let title = format!("{title} \u{B7} {}", escape::plain(policy));
-            stacks.extend((!bars.is_empty()).then(|| Stack { title, policy: escape::plain(policy), bars }));
+    let (mut pieces, mut charts) = (Pieces::default(), Vec::new());
+    for (win, title) in wins.iter().zip(titles(&wins)) {
+        let is_same = |panel: &&Panel| panel.key == win.key;
+        let (Some(tie), Some(loss)) = (ties.iter().find(is_same), losses.iter().find(is_same)) else { continue };
+        for panel in [win, tie, loss] {
+            pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
+        }
+        for policy in win.policies().into_iter().filter(|policy| *policy != "full") {
+            let title = format!("{title} \u{B7} {policy}");
+            charts.push(preferences([win, tie, loss], policy, title, evidence.beside_paper));
         }
     }
-    if stacks.is_empty() {
+    if charts.is_empty() {
         return Err("no story was judged".to_owned());
     }
-    let page = evidence.page(stacks.len());
     let caption = "shares of pairs in percent; a story is preferred where the judge chose it in both orders; identical \
                    stories are equal";
-    let scene = bars::scene(&exhibit.title(), &stacks, &page, numbers::STORY_MODEL, caption);
+    let styles = SeriesStyles::in_order(&PREFERENCES);
+    let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, caption);
     pieces.scenes.push((String::new(), scene));
-    pieces.differences.extend(comparisons::story_lengths(evidence));
+    let lengths = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
+    let lengths = lengths.iter().zip(titles(&lengths));
+    pieces
+        .differences
+        .extend(lengths.filter_map(|(panel, title)| differences::minus_paper(exhibit, panel, &title)));
     Ok(pieces)
+}
+
+/// How often a judge preferred the story of a policy, neither, and that of the full cache, over the cache size.
+fn preferences(panels: [&Panel; 3], policy: &str, title: String, laid_over: bool) -> Chart {
+    let mut quantity = panels[0].metric.clone();
+    (quantity.label, quantity.range) = ("share of pairs (%)".into(), Some((0.0, 100.0)));
+    let sizes = panels[0].sizes();
+    let line = |(name, panel): (&str, &Panel)| {
+        let points = panel.points.iter().filter(|point| point.policy == policy);
+        let spots = points.filter_map(|point| Some(chart::measurement(panel, point, point.cache_size?.number())));
+        Line { policy: name.to_owned(), spots: spots.collect() }
+    };
+    let printed = |(name, panel): (&str, &Panel)| {
+        let paper = numbers::panel_like(panel)?;
+        let spot = |size: &Size| Some((size.number(), paper.point(policy, Some(*size))?.estimate.value));
+        Some((name.to_owned(), sizes.iter().filter_map(spot).collect()))
+    };
+    let lines = PREFERENCES.into_iter().zip(panels).map(line).collect();
+    let across = (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes));
+    let chart = Chart::new((title, &quantity), across, Scale::Linear, lines, None, None);
+    let mut lines: Vec<(String, Vec<Spot>)> = PREFERENCES.into_iter().zip(panels).filter_map(printed).collect();
+    lines.retain(|(_, spots)| !spots.is_empty());
+    let source = format!("paper: {}", numbers::STORY_MODEL);
+    match laid_over && !lines.is_empty() {
+        true => chart.with_printed(Printed { lines, full: None, source }),
+        false => chart,
+    }
 }
 
 pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
@@ -183,7 +201,7 @@ pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Piece
         let page = evidence.page(charts.len());
         let caption = format!("{title}; each point is over all tokens read so far");
         let long = format!("{}: {title}", exhibit.title());
-        pieces.scenes.push((end_of(&title, running.len()), page.curves(&long, &charts, &styles, Some(&caption))));
+        pieces.scenes.push((end_of(&title, running.len()), page.curves(&long, &charts, &styles, &caption)));
     }
     pieces.or_missing("no text is longer than 4,096 tokens and was read by window+4 or tova")
 }

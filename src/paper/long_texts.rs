@@ -3,7 +3,7 @@
 //! Averages at two places of a text, or of two policies, are compared over the samples that both have.
 
 use super::claim::{Finding, Limit, Observation, Verdict};
-use super::leads::natural;
+use super::pairwise::natural;
 use super::wording::{apart, with};
 use super::{Evidence, TOVA, numbers};
 use crate::metric::Metric;
@@ -65,7 +65,7 @@ pub(super) fn rise(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
 }
 
 /// By how much TOVA's average is below Window+4's of the same size, at each place. Policies are told apart from 6 clusters on.
-pub(super) fn least_lead(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
+pub(super) fn least_gain(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
     let metric = Metric::of(METRIC);
     let others = run_as(text, &LONG_WINDOW);
     let mut of_both = run_as(text, &LONG_TOVA);
@@ -74,12 +74,12 @@ pub(super) fn least_lead(text: &LongText<'_>, limit: Limit) -> Option<Observatio
     let other = others.into_iter().find(|(_, size)| *size == own.1)?;
     let (own_name, other_name) = (named(&own)?, named(&other)?);
     limit.decisive(text.iter().filter_map(|running| {
-        let lead = difference(&metric, running.series.get(&other)?, running.series.get(&own)?)?;
-        let by = apart(&metric, &lead, ["better", "worse"]);
+        let gain = difference(&metric, running.series.get(&other)?, running.series.get(&own)?)?;
+        let by = apart(&metric, &gain, ["better", "worse"]);
         let said =
             format!("after {} tokens the average of {other_name} is {by} than that of {own_name}", running.end);
-        let observed = limit.observe(natural(&lead), said);
-        let verdict = if has_verdicts(lead.clusters) { observed.verdict } else { Verdict::NotDecided };
+        let observed = limit.observe(natural(&gain), said);
+        let verdict = if has_verdicts(gain.clusters) { observed.verdict } else { Verdict::NotDecided };
         Some(Observation { verdict, ..observed })
     }))
 }

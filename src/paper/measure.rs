@@ -4,14 +4,13 @@
 //! same functions.
 
 use super::claim::{Finding, Limit, Observation, Verdict};
-use super::leads::{BASELINES, natural};
+use super::pairwise::{BASELINES, natural};
 use super::wording::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
 use crate::ledger::{IDENTICAL, setting};
 use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
 use crate::report::series::cell_of;
-use crate::report::series::layer_bounds::layer_bounds;
 use crate::report::{
     CellSums, Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesKey, Size, difference, median,
 };
@@ -25,11 +24,6 @@ fn cost(panel: &Panel, policy: &str, size: impl Into<Size>) -> Option<Difference
 fn scaled(of: Estimate, unit: impl Fn(f64) -> f64) -> Estimate {
     let interval = of.interval.map(|interval| Interval { low: unit(interval.low), high: unit(interval.high) });
     Estimate { value: unit(of.value), interval }
-}
-
-/// A number that is counted and not estimated.
-fn exact(value: f64) -> Estimate {
-    Estimate { value, interval: Some(Interval { low: value, high: value }) }
 }
 
 /// Less than held, for a reason that is said.
@@ -180,40 +174,11 @@ pub(super) fn story_length(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding
     })
 }
 
-/// How many times as many tokens per second are decoded as with the full cache; the interval is the range of the repeats.
+/// How many times as many tokens per second are decoded with TOVA's cache of an eighth of the length as with the full cache; the
+/// interval is the range of the repeats.
 pub(super) fn speed(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
-    timed(evidence, "decode_batch", |[own, full], place| {
-        let range = match (own, full) {
-            ([fastest, .., slowest], [full_fastest, .., full_slowest]) => {
-                Some(Interval { low: full_fastest / slowest, high: full_slowest / fastest })
-            }
-            _ => None,
-        };
-        let estimate = Estimate { value: median(full) / median(own), interval: range };
-        let times = interval(estimate, hundredths);
-        let said = format!(
-            "{place} decodes {:.2}{times} times as many tokens per second as the full cache",
-            estimate.value
-        );
-        limit.observe(estimate, said)
-    })
-}
-
-/// The memory of a cache in percent of the full cache's.
-pub(super) fn memory(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
-    timed(evidence, "cache_bytes", |[own, full], place| {
-        let share = 100.0 * median(own) / median(full);
-        limit.observe(exact(share), format!("{place} takes {} of the full cache's memory", percent(share)))
-    })
-}
-
-/// Repeats with TOVA's cache of an eighth of the length and with the full cache, each ascending.
-fn timed(
-    evidence: &Evidence<'_>,
-    metric: &str,
-    observe: impl Fn([&[f64]; 2], String) -> Observation,
-) -> Vec<Finding> {
-    let all = evidence.results.series.iter().filter(|((_, id, slice), _)| *id == metric && slice.is_none());
+    let all = evidence.results.series.iter();
+    let all = all.filter(|((_, id, slice), _)| *id == "decode_batch" && slice.is_none());
     let all: Vec<(&SeriesKey, _)> = all.map(|((key, ..), series)| (key, series)).collect();
     let keys: Vec<SeriesKey> = all.iter().map(|(key, _)| (*key).clone()).collect();
     let found = all.iter().filter_map(|(key, series)| {
@@ -222,29 +187,23 @@ fn timed(
             series.get(&place).map(CellSums::quotients).filter(|repeats| !repeats.is_empty())
         };
         let (own, full) = (repeats((TOVA.into(), Some(size.into())))?, repeats(("full".into(), None))?);
-        Some((key.title(&keys), observe([&own, &full], with(TOVA, size))))
+        // Each is ascending.
+        let interval = match (&own[..], &full[..]) {
+            ([fastest, .., slowest], [full_fastest, .., full_slowest]) => {
+                Some(Interval { low: full_fastest / slowest, high: full_slowest / fastest })
+            }
+            _ => None,
+        };
+        let estimate = Estimate { value: median(&full) / median(&own), interval };
+        let said = format!(
+            "{} decodes {:.2}{} times as many tokens per second as the full cache",
+            with(TOVA, size),
+            estimate.value,
+            self::interval(estimate, hundredths)
+        );
+        Some((key.title(&keys), limit.observe(estimate, said)))
     });
     found.collect()
-}
-
-/// The distances of mean lifetimes from the counted mean, by the size and window of each layer. Policies whose rows do not say
-/// these are left out.
-pub(super) fn lifetimes(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
-    of_panels(evidence, ("retention", "lifetime"), |panel| {
-        // Where nothing is evicted, every token is kept to the end.
-        let points = panel.points.iter().filter(|point| point.policy == TOVA);
-        limit.decisive(points.filter_map(|point| {
-            let size = point.cache_size.filter(|size| size.is_below(panel.key.length))?;
-            let samples = samples(evidence, panel, "lifetime", (TOVA, Some(size)));
-            let layers = layer_bounds(samples.first()?.row)?;
-            let counted = layers.iter().map(|layer| layer.mean_lifetime(panel.key.length));
-            let [least, most] = counted.fold([0.0; 2], |[a, b], [low, high]| [a + low, b + high]);
-            let [below, above] = [least, most].map(|sum| point.estimate.value - sum / layers.len() as f64);
-            let away = if below >= 0.0 && above <= 0.0 { 0.0 } else { below.abs().min(above.abs()) };
-            let said = format!("the farthest is {}, {away:.2} steps away", with(&point.policy, size));
-            Some(limit.observe(exact(away), said))
-        }))
-    })
 }
 
 /// The share of recent tokens, in percent.

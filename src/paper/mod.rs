@@ -1,24 +1,22 @@
 //! The paper "Transformers are Multi-State RNNs" (arXiv 2401.06104), redrawn from rows and checked against them.
 //!
-//! A client of [`report`]: [`write_report`] adds the paper's numbers and claims to a report, and [`draw`] writes its
+//! A client of [`report`]: [`write_report`] adds the paper's claims to a report, and [`draw`] writes its
 //! figures and tables by their numbers, sized for one or two columns of a paper.
 
-mod bars;
 mod claim;
 mod claims;
 #[cfg(test)]
 mod claims_tests;
-mod comparisons;
+mod differences;
 mod exhibit;
 mod figures;
 #[cfg(test)]
 mod fixture;
-mod leads;
 mod long_texts;
 mod measure;
 mod numbers;
-mod peers;
-mod published;
+mod other_publications;
+mod pairwise;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -34,13 +32,13 @@ use crate::ledger::Row;
 use crate::report::figure::{Page, Scene};
 use crate::report::sections::kept::{self, Kept};
 use crate::report::{
-    self, Block, Document, Folder, Format, Panel, Plain, RUNNING, Results, SeriesKey, Table, WIDTH, Written, order,
+    self, Block, Document, Folder, Format, Panel, Plain, RUNNING, Results, Section, SeriesKey, Table, WIDTH,
+    Written, order,
 };
 pub use exhibit::Exhibit;
 #[cfg(test)]
 pub(crate) use numbers::ROWS;
-pub use peers::peer_names;
-use published::Paper;
+pub use other_publications::publication_names;
 use wording::listed;
 
 /// Where and how exhibits are drawn.
@@ -91,10 +89,14 @@ struct Pieces {
     left_out: Option<String>,
 }
 
-/// Writes the report of the rows, with the paper's numbers beside its tables, and after them the paper's claims and the published tables
-/// of these names.
-pub fn write_report(rows: &[Row], options: &report::Options, peers: &[String]) -> Result<Written> {
-    report::write(rows, options, &Paper { peers })
+/// Writes the report of the rows, and in it the paper's claims and the tables of other publications by these names.
+pub fn write_report(rows: &[Row], options: &report::Options, publications: &[String]) -> Result<Written> {
+    let added = |results: &Results<'_>| -> Vec<Block> {
+        let claims = claim::measured(&Evidence::of(results)).map(Block::folded);
+        let claims = Section::of("Compared with the paper", claims.into_iter().collect());
+        claims.into_iter().chain(other_publications::blocks(publications, results)).collect()
+    };
+    report::write(rows, options, &added)
 }
 
 /// Draws exhibits into `out/paper`. Those that the rows do not have are listed in [`Drawn::missing`]; the others are drawn
@@ -155,7 +157,7 @@ impl Pieces {
     fn compare(&mut self, differences: Option<Table>, title: &str, length: u32) {
         match differences {
             Some(sheet) => self.differences.push(sheet),
-            None => self.notes.push(comparisons::not_compared(title, length)),
+            None => self.notes.push(differences::not_compared(title, length)),
         }
     }
 }
@@ -178,7 +180,7 @@ impl<'a> Evidence<'a> {
         }
         panels.retain(|panel| panel.points.iter().any(|point| !point.is_full()));
         // The paper's figures show no guesses.
-        panels.iter_mut().for_each(|panel| panel.chance = None);
+        panels.iter_mut().for_each(|panel| panel.guess = None);
         panels
     }
 

@@ -23,8 +23,6 @@ pub(super) const LENGTH: u32 = 4096;
 pub(super) const TABLE_2_LENGTH: usize = 8;
 /// The sizes of Table 5, and the lines of Figure 9.
 pub(super) const TABLE_5_SIZES: [u32; 4] = [256, 512, 1024, 2048];
-/// The text on Figure 8: of the tokens kept, the share of recent ones, in percent: least and most.
-pub(super) const RECENT_SHARE: (f64, f64) = (73.0, 76.0);
 
 #[derive(Deserialize)]
 pub(super) struct Numbers {
@@ -149,13 +147,13 @@ impl BySize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::series::LayerBound;
 
     #[test]
     fn the_average_is_the_counting_identity() {
         for (size, steps) in TABLE_5_SIZES.into_iter().zip(NUMBERS.table_5[0].2) {
-            let all = LayerBound { size: Some(size), window: None };
-            assert_eq!(all.mean_lifetime(LENGTH).map(f64::round), [steps; 2]);
+            // The mean of min(t, k + 1) over all steps t.
+            let sum: u32 = (1..=LENGTH).map(|t| t.min(size + 1)).sum();
+            assert_eq!((f64::from(sum) / f64::from(LENGTH)).round(), steps);
         }
     }
 

@@ -3,8 +3,7 @@
 use indexmap::IndexMap;
 
 use super::numbers::{NUMBERS, TagSteps};
-use super::published::Paper;
-use super::{Evidence, Exhibit, Pieces, TOVA, comparisons, titles};
+use super::{Evidence, Exhibit, Pieces, TOVA, differences, titles};
 use crate::metric::Slice;
 use crate::report::sections::kept;
 use crate::report::sections::kept::Kept;
@@ -13,26 +12,26 @@ use crate::report::sections::values::{self, Show};
 use crate::report::{Entry, Grid, Line, SeriesKey, Size, Table, coverage};
 
 pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-    let timed = timing::all(&evidence.results.series, &Paper { peers: &[] });
+    let timed = timing::all(&evidence.results.series);
     let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
     let mut pieces = Pieces::default();
     for table in &timed {
         let title = format!("{} \u{B7} {}", table.key.title(&keys), table.key.device);
         let heading = format!("Memory, batch and throughput \u{B7} {title}");
         pieces.tables.push(Table::new(heading, table.legend(), timing::CORNER, table.grid()));
-        pieces.compare(comparisons::speeds(table, &title), &title, table.key.length);
+        pieces.compare(differences::speeds(table, &title), &title, table.key.length);
     }
     pieces.or_missing("nothing was timed")
 }
 
-pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+pub(super) fn ablation(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let panels = evidence
         .panels_of("perplexity", "nll", &|policy| NUMBERS.table_3.rows.iter().any(|(known, _)| known == policy));
     let mut pieces = Pieces { left_out: evidence.left_out(&panels), ..Pieces::default() };
     for (panel, title) in panels.iter().zip(titles(&panels)) {
         let Some(grid) = values::grid(panel, Show::Value) else { continue };
-        pieces.compare(comparisons::perplexity(panel, &title), &title, panel.key.length);
-        pieces.differences.extend(comparisons::excess(panel, &title));
+        pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
+        pieces.differences.extend(differences::excess(panel, &title));
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
         let about = format!(
             "Lower is better; full is the paper's topline, truncate its baseline. {} samples from {} clusters; in \
@@ -59,7 +58,7 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
                      In brackets are 95 % intervals.";
         let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title);
         pieces.tables.push(Table::new(title, about, "class or tag", grid));
-        pieces.compare(comparisons::steps(exhibit, section, lines), &section.title, section.key.length);
+        pieces.compare(differences::steps(exhibit, section, lines), &section.title, section.key.length);
     }
     pieces.or_missing("no steps that tova keeps a token were measured")
 }

@@ -32,17 +32,8 @@ pub fn markdown(text: &str) -> String {
 }
 
 /// Text that LaTeX shows as it is, also at the beginning of a line of a table and inside a caption. Letters that pdfLaTeX
-/// may lack go through `\tovabenchletter`, which the file with the tables defines.
+/// may lack are shown by their code points.
 pub(super) fn latex(text: &str) -> String {
-    latex_but(text, |letter| format!("\\tovabenchletter{{{:04X}}}{{{letter}}}", u32::from(letter)))
-}
-
-/// The same without commands of its own, for a list of tables, which stands before the file is read.
-pub(super) fn latex_for_lists(text: &str) -> String {
-    latex_but(text, |letter| format!("\\texttt{{U+{:04X}}}", u32::from(letter)))
-}
-
-fn latex_but(text: &str, rare: impl Fn(char) -> String) -> String {
     let mut escaped = String::with_capacity(text.len());
     let mut last = None;
     for c in plain(text).chars() {
@@ -75,9 +66,7 @@ fn latex_but(text: &str, rare: impl Fn(char) -> String) -> String {
             '–' => escaped.push_str("--"),
             '·' => escaped.push_str("\\textperiodcentered{}"),
             'À'..='ÿ' => escaped.push(c),
-            // LuaTeX takes the letter itself for broken UTF-8.
-            '\u{FFFD}' => escaped.push_str("\\texttt{U+FFFD}"),
-            other => escaped.push_str(&rare(other)),
+            other => escaped.push_str(&format!("\\texttt{{U+{:04X}}}", u32::from(other))),
         }
         last = Some(c);
     }
@@ -178,8 +167,7 @@ mod tests {
         check("a---b", "a-\\/-\\/-b");
         check("<\"x\">", "\\textless{}\\char34{}x\\char34{}\\textgreater{}");
         check("±0.26†", "\\ensuremath{\\pm}0.26\\ensuremath{^\\dagger}");
-        check("模 · é", "\\tovabenchletter{6A21}{模} \\textperiodcentered{} é");
-        assert_eq!(latex_for_lists("模_é"), "\\texttt{U+6A21}\\_é");
+        check("模 · é", "\\texttt{U+6A21} \\textperiodcentered{} é");
         check("two\nlines", "two\\texttt{U+FFFD}lines");
     }
 }

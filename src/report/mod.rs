@@ -1,8 +1,8 @@
 //! Tables, figures and files of result rows.
 //!
 //! [`Results`] reduces rows once to series and pools these into [`Panel`]s of [`Point`]s, with intervals and paired
-//! differences; [`write()`] puts a page, a Markdown report, CSV, LaTeX and figures into a folder, with what a caller has
-//! [`Published`] beside them. It needs no model, no network and no system fonts, and knows rows, not how they were measured.
+//! differences; [`write()`] puts a page, a Markdown report, CSV, LaTeX and figures into a folder, with blocks
+//! of the caller's own. It needs no model, no network and no system fonts, and knows rows, not how they were measured.
 
 pub mod document;
 pub mod escape;
@@ -10,7 +10,6 @@ pub(crate) mod figure;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod format;
-mod published;
 pub(crate) mod sections;
 pub mod series;
 mod special_tokens;
@@ -23,7 +22,6 @@ pub use format::html::page_head;
 pub use format::markdown::render as markdown;
 pub use format::terminal::{WIDTH, render as terminal};
 pub use format::{FORMATS, Format};
-pub use published::{Published, PublishedColumns};
 pub use sections::speed::median;
 pub use series::distance::Distance;
 pub use series::key::{SeriesKey, prefill_words};

@@ -226,7 +226,7 @@ fn a_sweep_measures_budgets_and_its_report_names_them() {
         }
     }
     let page = fs::read_to_string(folder.join("results/report.html")).unwrap();
-    assert!(page.contains("as in PyramidKV with β = 20") && page.contains("3 : 2 : 2 : 1"));
+    assert!(page.contains("budget pyramid 20") && page.contains("budget layers 3 2 2 1"));
 }
 
 #[test]

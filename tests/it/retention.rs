@@ -180,10 +180,7 @@ fn rows_split_the_log_into_groups() {
     assert!(report.contains("## What is kept") && report.contains("| class possessive |"), "{report}");
     let figures: Vec<PathBuf> =
         fs::read_dir(folder.join("one/figures")).unwrap().map(|e| e.unwrap().path()).collect();
-    assert!(
-        figures.iter().any(|path| path.to_string_lossy().ends_with("-tova-100-last-layer.svg")),
-        "{figures:?}"
-    );
+    assert!(figures.iter().any(|path| path.to_string_lossy().ends_with("-tova-100-layers.svg")), "{figures:?}");
 }
 
 /// The groups of each layer and the steps at which tokens leave, as a page of `show` has them.

@@ -313,12 +313,8 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
         assert!(of_model().any(|row| row.task == "story" && row.new_tokens > 150));
     }
     let report = fs::read_to_string(results.join("report.md")).unwrap();
-    let note =
-        "No layer sees more than 24 tokens, so nothing was evicted at 64: every policy is the full cache there.";
+    let note = "nothing was evicted at 64: every policy is the full cache there";
     assert_eq!(report.matches(note).count(), 3, "{report}");
-    let counted = report.lines().find(|line| line.contains("for as many steps as counting gives")).unwrap();
-    assert!(counted.contains("held") && !counted.contains("not held"), "{counted}");
-    assert!(report.contains("No prompt is longer than 12, 64: truncate is the full cache there."), "{report}");
 }
 
 /// The bytes that are held while a text is written, by hand.

@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use indexmap::IndexMap;
 
 use crate::eviction::Schedule;
-use crate::report::figure::{
-    Axis, Chart, Content, EXCESS, Figure, Horizontal, Line, Scale, chart, excess, figure_title,
-};
+use crate::report::figure::{Axis, Chart, Content, EXCESS, Figure, Horizontal, Line, Scale, chart, excess};
 use crate::report::series::{Panel, Schedules, SeriesKey, Size};
 
 /// `None` where no policy has several schedules at one size. The figure of the panel over sizes is the `whole`.
@@ -28,9 +26,9 @@ pub(crate) fn figure(panel: &Panel, schedules: &Schedules, whole: &Figure, keys:
             ("linear", panels.iter().map(|(panel, title)| chart(panel, title.clone(), Scale::Linear)).collect())
         }
     };
-    let title = format!("{}, by schedule", figure_title::of(&panel.metric, &panel.key, keys));
+    let title = format!("{}, by schedule", panel.title(keys));
     let stem = format!("{}-by-schedule", whole.stem);
-    Some(Figure { stem, title: title.clone(), content: Content::Charts(vec![drawing]), subject: Some(title) })
+    Some(Figure { stem, title, content: Content::Charts(vec![drawing]) })
 }
 
 /// The points at a size of policies that have several schedules there, and the full cache's.
@@ -94,7 +92,7 @@ mod tests {
         .concat();
         let results = Results::of(&all).unwrap();
         let panels = results.whole();
-        let whole = figures(&panels).single[0].clone().unwrap();
+        let whole = figures(&panels)[0].clone().unwrap();
         let schedules = series::schedules(&all);
         let figure = figure(&panels[0], &schedules, &whole, &[panels[0].key.clone()]).unwrap();
         let Content::Charts(drawings) = &figure.content else { panic!("charts expected") };
@@ -121,7 +119,7 @@ mod tests {
         let results = Results::of(&cut).unwrap();
         let (panels, schedules) = (results.whole(), series::schedules(&cut));
         let styles = SeriesStyles::with_schedules(&panels, &schedules);
-        let whole = figures(&panels).single[0].clone().unwrap();
+        let whole = figures(&panels)[0].clone().unwrap();
         let figure = super::figure(&panels[0], &schedules, &whole, &[panels[0].key.clone()]).unwrap();
         let placed = texts(&figure.scenes(&styles, Plain::default())[0]);
         assert!(placed.iter().any(|text| text.text == "h2o"), "{placed:?}");

@@ -1,58 +1,32 @@
-//! The figures over the cache size: every panel alone, and all panels of a quantity side by side as in the paper's Figure 3, each
-//! linear, logarithmic and as excess over the full cache.
+//! The figures over the cache size: every panel linear, logarithmic and as excess over the full cache.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::format::capital;
 use crate::metric::Property;
 use crate::report::escape;
-use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess, figure_title};
+use crate::report::figure::{Chart, Content, EXCESS, Figure, Scale, excess};
 use crate::report::series::{Panel, SeriesKey};
 
-/// A figure of more panels than this gives no overview.
-const MOST_TOGETHER: usize = 12;
-
-/// The figure of each panel that has a curve to show, and those of several panels.
-pub(crate) struct Figures {
-    /// In the order of the panels; `None` where only the full cache was measured, and for details.
-    pub(crate) single: Vec<Option<Rc<Figure>>>,
-    /// For each quantity with two to twelve panels.
-    pub(crate) combined: Vec<Rc<Figure>>,
-}
-
-pub(crate) fn figures(panels: &[Panel]) -> Figures {
+/// The figure of each panel that has a curve to show; `None` where only the full cache was measured, and for details.
+pub(crate) fn figures(panels: &[Panel]) -> Vec<Option<Rc<Figure>>> {
     let settings: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();
-    let stems = stems(panels, &settings);
-    let mut together: BTreeMap<(usize, &str), Vec<(&Panel, String)>> = BTreeMap::new();
-    let mut single = Vec::new();
-    for (panel, stem) in panels.iter().zip(stems) {
-        let title = panel.key.title(&settings);
-        single.push((!panel.sizes().is_empty() && !panel.metric.has(Property::Detail)).then(|| {
-            together.entry(panel.metric.order()).or_default().push((panel, title));
-            let title = figure_title::of(&panel.metric, &panel.key, &settings);
-            Rc::new(by_size(stem, format!("{title}, by cache size"), &[(panel, title)]))
-        }));
-    }
-    let combined = together.into_values().filter(|panels| (2..=MOST_TOGETHER).contains(&panels.len()));
-    let combined = combined.map(|panels| {
-        let quantity = &panels[0].0.metric;
-        let title = format!("{} by cache size", capital(&figure_title::name(quantity)));
-        let figure = by_size(format!("{}-all", quantity.slug()), title.clone(), &panels);
-        Rc::new(Figure { subject: Some(title), ..figure })
-    });
-    Figures { combined: combined.collect(), single }
+    let figure = |(panel, stem): (&Panel, String)| {
+        let has_curve = !panel.sizes().is_empty() && !panel.metric.has(Property::Detail);
+        has_curve.then(|| Rc::new(by_size(panel, stem, &settings)))
+    };
+    panels.iter().zip(stems(panels, &settings)).map(figure).collect()
 }
 
-/// Panels over the cache size, in the scales worth drawing.
-fn by_size(stem: String, title: String, panels: &[(&Panel, String)]) -> Figure {
-    let log = panels.iter().all(|(panel, _)| panel.metric.has_log_axis());
-    let scales = [(Scale::Linear, "linear"), (Scale::Log, "log")];
-    let drawings = scales.into_iter().filter(|(scale, _)| log || *scale == Scale::Linear).map(|(scale, name)| {
-        (name, panels.iter().map(|(panel, title)| Chart::by_size(panel, title.clone(), scale)).collect())
-    });
-    let excess = excess::charts(panels, Chart::by_size).map(|charts| (EXCESS, charts));
-    Figure { stem, title, content: Content::Charts(drawings.chain(excess).collect()), subject: None }
+/// A panel over the cache size, in the scales worth drawing.
+fn by_size(panel: &Panel, stem: String, settings: &[SeriesKey]) -> Figure {
+    let title = panel.key.title(settings);
+    let mut drawings = vec![("linear", vec![Chart::by_size(panel, title.clone(), Scale::Linear)])];
+    if panel.metric.has_log_axis() {
+        drawings.push(("log", vec![Chart::by_size(panel, title.clone(), Scale::Log)]));
+    }
+    drawings.extend(excess::charts(&[(panel, title)], Chart::by_size).map(|charts| (EXCESS, charts)));
+    let title = format!("{}, by cache size", panel.title(settings));
+    Figure { stem, title, content: Content::Charts(drawings) }
 }
 
 /// File names that say what is drawn; where two would be equal, each gets a fingerprint of all its settings.
@@ -83,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_off_the_scale_are_named_in_the_legend() {
+    fn policies_off_the_scale_are_in_the_legend() {
         let full = cell("nll", "full", None, &[("a", 5f64.ln(), 1.0)]);
         let window = line("window", &[(8, 900.0), (16, 400.0)]);
         let all =
@@ -91,16 +65,15 @@ mod tests {
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
-        let figure = figures.single[0].as_ref().unwrap();
+        let figure = figures[0].as_ref().unwrap();
         let [linear, log, excess] = &figure.scenes(&styles, Plain::default())[..] else {
             panic!("two scales and the excess expected")
         };
         let has = |scene: &Scene, expected: &str| texts(scene).iter().any(|placed| placed.text == expected);
-        assert!(has(linear, "window (off scale)"), "{:?}", texts(linear));
+        assert!(has(linear, "window"), "{:?}", texts(linear));
         assert!(has(log, "window") && has(log, "5.00"), "{:?}", texts(log));
         // ln(900 / 5) = 5.2 is on the axis of the excess.
         assert!(has(excess, "window") && has(excess, "5"), "{:?}", texts(excess));
-        assert!(figures.combined.is_empty());
     }
 
     #[test]
@@ -112,7 +85,7 @@ mod tests {
         let panels = panels(&all);
         let styles = SeriesStyles::of(&panels);
         let figures = figures(&panels);
-        let scene = &figures.single[0].as_ref().unwrap().scenes(&styles, Plain::default())[1];
+        let scene = &figures[0].as_ref().unwrap().scenes(&styles, Plain::default())[1];
         let placed = texts(scene);
         assert!(placed.len() > 25);
         for text in placed {
@@ -138,14 +111,10 @@ mod tests {
             one.iter().map(|row| Row { model: "b/other".into(), cell: row.cell.to_uppercase(), ..row.clone() });
         let figures = figures(&panels(&one.iter().cloned().chain(other).collect::<Vec<_>>()));
         let stem = "perplexity-llama-2-7b-hf-pg19";
-        let title = "Perplexity of Llama-2-7b-hf on pg19, by cache size";
+        let title = "Perplexity: Llama-2-7b-hf · pg19, by cache size";
         let expected = [("linear", ", linear axis"), ("log", ", log axis"), ("excess", ", excess over full")];
         let expected = expected.map(|(end, how)| (format!("{stem}-{end}"), format!("{title}{how}")));
-        assert_eq!(figures.single[0].as_ref().unwrap().files(), expected);
-        // Models that were measured alike are beside one another on one axis.
-        let [together] = &figures.combined[..] else { panic!("one figure expected") };
-        let files: Vec<String> = together.files().into_iter().map(|(stem, _)| stem).collect();
-        assert_eq!(files, ["perplexity-all-linear", "perplexity-all-log", "perplexity-all-excess"]);
+        assert_eq!(figures[0].as_ref().unwrap().files(), expected);
     }
 
     #[test]
@@ -156,11 +125,10 @@ mod tests {
         let all: Vec<Vec<Row>> = vec![rows("模型"), rows("型模"), rows("a/x"), rows("b/x"), rows("all")];
         let panels = panels(&all.concat());
         let figures = figures(&panels);
-        let mut stems: Vec<&str> = figures.single.iter().flatten().map(|figure| figure.stem.as_str()).collect();
-        stems.extend(figures.combined.iter().map(|figure| figure.stem.as_str()));
+        let mut stems: Vec<&str> = figures.iter().flatten().map(|figure| figure.stem.as_str()).collect();
         let all = stems.len();
         stems.sort_unstable();
         stems.dedup();
-        assert_eq!((stems.len(), all), (6, 6), "{stems:?}");
+        assert_eq!((stems.len(), all), (5, 5), "{stems:?}");
     }
 }

@@ -7,7 +7,6 @@ mod clip;
 mod draw;
 pub(crate) mod excess;
 mod legend;
-mod place;
 mod printed;
 pub(crate) mod title;
 mod tooltip;
@@ -15,8 +14,8 @@ mod tooltip;
 use crate::metric::{Metric, Pooling, Property};
 use crate::report::figure::{Axis, Horizontal, Plain, Scale, Spot, axis, values_to_show};
 use crate::report::series::{Panel, Point};
-pub(crate) use legend::{Entry, Stroke, draw_caption, finish, finish_charts, legend};
-pub(crate) use printed::{Printed, pen as printed_pen};
+pub(crate) use legend::{Stroke, draw_caption, finish, legend};
+pub(crate) use printed::Printed;
 pub(crate) use tooltip::describe;
 
 /// Font sizes in points, legible in a paper's column.
@@ -36,14 +35,6 @@ pub(crate) const TITLE_ROW: f64 = 13.0;
 const TICK_ROW: f64 = 10.0;
 const LABEL_ROW: f64 = 10.0;
 
-/// How much of a policy's line a chart shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Shown {
-    All,
-    Part,
-    Nothing,
-}
-
 #[derive(Clone)]
 pub(crate) struct Chart {
     pub(crate) title: String,
@@ -54,10 +45,8 @@ pub(crate) struct Chart {
     /// In the order of the policies.
     pub(crate) lines: Vec<Line>,
     pub(crate) full: Option<Reference>,
-    /// The full cache's point where it is the same at all sizes.
-    full_point: Option<Point>,
     /// What a guess would score.
-    pub(crate) chance: Option<Reference>,
+    pub(crate) guess: Option<Reference>,
     /// Whether the bands are of the difference to the full cache.
     pub(crate) paired: bool,
     /// A distance to the full cache that the paper calls small, on the value axis.
@@ -106,7 +95,7 @@ impl Chart {
         Self::of_panel(panel, title, across, scale, lines.collect())
     }
 
-    /// Lines of a panel's points, with its full cache and its chance all across.
+    /// Lines of a panel's points, with its full cache and what a guess would score all across.
     pub(crate) fn of_panel(
         panel: &Panel,
         title: String,
@@ -114,15 +103,14 @@ impl Chart {
         scale: Scale,
         lines: Vec<Line>,
     ) -> Self {
-        let chart = Self::new(
+        Self::new(
             (title, &panel.metric),
             across,
             scale,
             lines,
             panel.full().map(|full| Reference::Level(full.estimate.value)),
-            panel.chance.map(Reference::Level),
-        );
-        Self { full_point: panel.full().cloned(), ..chart }
+            panel.guess.map(Reference::Level),
+        )
     }
 
     pub(crate) fn new(
@@ -131,7 +119,7 @@ impl Chart {
         scale: Scale,
         lines: Vec<Line>,
         full: Option<Reference>,
-        chance: Option<Reference>,
+        guess: Option<Reference>,
     ) -> Self {
         let paired = !quantity.has(Property::NoDifference) && full.is_some();
         let values = Axis::of_values(&axis_values(quantity, &lines, full.as_ref(), scale), scale);
@@ -144,8 +132,7 @@ impl Chart {
             values,
             lines,
             full,
-            full_point: None,
-            chance,
+            guess,
             paired,
             limit: None,
             is_excess: false,
@@ -174,19 +161,6 @@ impl Chart {
         title::room(title_lines) + plot + TICK_ROW + LABEL_ROW
     }
 
-    /// How much of a policy lies within the value axis; `None` where this chart does not have it.
-    pub(crate) fn shown(&self, policy: &str) -> Option<Shown> {
-        let line = self.lines.iter().find(|line| line.policy == policy)?;
-        let inside = line.spots.iter().filter(|spot| self.values.contains(spot.point.estimate.value)).count();
-        match inside {
-            _ if line.spots.is_empty() => None,
-            _ if self.is_excess => Some(Shown::All),
-            0 => Some(Shown::Nothing),
-            n if n < line.spots.len() => Some(Shown::Part),
-            _ => Some(Shown::All),
-        }
-    }
-
     /// Whether any point has a band.
     fn has_bands(&self) -> bool {
         self.lines.iter().flat_map(|line| &line.spots).any(|spot| spot.band.is_some())
@@ -200,8 +174,7 @@ pub(crate) fn notes(charts: &[Chart]) -> Vec<String> {
         false => "bands: 95 % intervals",
     };
     let bands = charts.iter().any(Chart::has_bands).then_some(bands);
-    let beside = charts.iter().any(Chart::has_neighbours).then_some("markers at one place stand side by side");
-    bands.into_iter().chain(beside).map(str::to_owned).chain(excess::notes(charts)).collect()
+    bands.into_iter().map(str::to_owned).chain(excess::notes(charts)).collect()
 }
 
 /// The values that an axis is to show, and the bands around them as far as there is room.

@@ -11,8 +11,6 @@ pub struct Figure {
     pub(crate) stem: String,
     pub(crate) title: String,
     pub(crate) content: Content,
-    /// What the titles of the charts do not say.
-    pub(crate) subject: Option<String>,
 }
 
 /// What is on a figure.
@@ -51,7 +49,7 @@ impl Figure {
         };
         let titles = self.files().into_iter().map(|(_, title)| title);
         let scene = |((_, charts), title): (&(&str, Vec<Chart>), String)| {
-            Page::usual(charts.len(), plain).curves(&title, charts, styles, self.subject.as_deref())
+            Page::usual(charts.len(), plain).curves(&title, charts, styles, &self.title)
         };
         drawings.iter().zip(titles).map(scene).collect()
     }

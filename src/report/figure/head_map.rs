@@ -1,7 +1,6 @@
 //! What each key-value head holds: a map of heads (down) by layers (across), for one policy at one cache size.
 
 use crate::report::escape;
-use crate::report::figure::Horizontal;
 use crate::report::figure::square_map::{Square, SquareMap};
 use crate::report::series::Size;
 
@@ -27,7 +26,7 @@ pub(crate) fn map(policy: &str, size: Option<Size>, shares: &[Vec<f64>]) -> Squa
         squares: shares.iter().enumerate().flat_map(of_layer).collect(),
         title,
         policy: policy.to_owned(),
-        horizontal: Horizontal::Number("layer"),
+        horizontal: "layer",
         vertical: "head",
         columns: (0..shares.len()).map(|layer| named(if narrowest < 14.0 { 5 } else { 1 }, layer)).collect(),
         lines: (0..heads).map(|head| named(heads.div_ceil(8), head)).collect(),

@@ -26,6 +26,7 @@ const TOGETHER: usize = 160;
 const ABREAST: usize = 4;
 /// Maps of one figure: the paper's pages have as many.
 pub(crate) const MOST: usize = 20;
+const SHADES: &str = "black: kept; grey: by some of the heads, or for some of the tokens and steps of a point";
 /// Between a map and its frame, in points.
 const AIR: f64 = 0.75;
 
@@ -107,7 +108,7 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize, pl
         let squares = map.tokens.clamp(1, if alone { ALONE } else { TOGETHER });
         scene.image(corner, (side, side), squares, &map.grey(squares));
         let end = (corner.0 + side, corner.1 + side);
-        // PublishedColumns the map, not on it: the first few tokens are often those that are never evicted.
+        // Beside the map, not on it: the first few tokens are often those that are never evicted.
         let (outer, far) = ((corner.0 - AIR, corner.1 - AIR), (end.0 + AIR, end.1 + AIR));
         let pen = Pen::new(BLACK, 0.5);
         scene.stroke("axis", &[outer, (far.0, outer.1), far, (outer.0, far.1), outer], pen);
@@ -140,7 +141,7 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize, pl
     scene.upright_text((6.0, (top + bottom) / 2.0), "step", LABEL);
     scene.text((middle, bottom + 10.0), "kept token", LABEL, BLACK, Across::Centre);
     let sample = maps.first().map_or("", |map| map.sample.as_str());
-    let caption = format!("{}; sample {}; {}", title, escape::plain(sample), shades(maps));
+    let caption = format!("{title}; sample {}; {SHADES}", escape::plain(sample));
     let end = match plain.footnote {
         true => bottom + 15.0,
         false => chart::draw_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption),
@@ -149,31 +150,9 @@ pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize, pl
     scene
 }
 
-/// What black and grey mean.
-fn shades(maps: &[Map]) -> String {
-    let heads = maps.iter().map(|map| map.evicted.len()).max().unwrap_or(1);
-    let squares = if maps.len() == 1 { ALONE } else { TOGETHER };
-    let coarse = maps.iter().any(|map| map.tokens > squares);
-    let greys = [
-        (heads > 1).then(|| format!("by some of the {heads} key-value heads, each of which evicts by itself")),
-        coarse.then(|| "for some of the tokens and steps of a point".to_owned()),
-    ];
-    let greys: Vec<String> = greys.into_iter().flatten().collect();
-    let grey = if greys.is_empty() { String::new() } else { format!("; grey: kept {}", greys.join(", or ")) };
-    format!("black: kept{grey}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn grey_is_explained_where_there_is_any() {
-        let of = |heads: usize, tokens: usize| shades(&[map(vec![vec![tokens; tokens]; heads])]);
-        assert_eq!(of(1, ALONE), "black: kept");
-        assert!(of(4, ALONE).contains("grey: kept by some of the 4 key-value heads"));
-        assert!(of(1, ALONE + 1).ends_with("grey: kept for some of the tokens and steps of a point"));
-    }
 
     fn map(evicted: Vec<Vec<usize>>) -> Map {
         Map { layer: 0, sample: "a".into(), tokens: evicted[0].len(), evicted }

@@ -3,16 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::report::escape;
-use crate::report::figure::{
-    Axis, Chart, Horizontal, Line, Page, Plain, Reference, Scale, Scene, SeriesStyles, Stroke, chart,
-};
+use crate::report::figure::{Axis, Chart, Horizontal, Line, Page, Plain, Scale, Scene, SeriesStyles, chart};
 use crate::report::series::{Panel, Size};
 
 /// Positions 0 to 25, as in the paper.
 pub(crate) const MOST: u32 = 26;
-const ABREAST: usize = 3;
-const WIDTH: f64 = 2.3 * 72.0;
-const PLOT: f64 = 108.0;
 
 /// Steps kept by position, ready to be drawn.
 pub(crate) struct KeptByPosition {
@@ -32,7 +27,7 @@ impl KeptByPosition {
     ) -> Option<Self> {
         let (_, first) = positions.first()?;
         let sizes: BTreeSet<Size> = lines.iter().flat_map(|(_, sizes)| sizes.iter().copied()).collect();
-        let names: Vec<String> = sizes.iter().map(Size::to_string).collect();
+        let names: Vec<String> = sizes.iter().map(|size| size.words()).collect();
         let styles = SeriesStyles::in_order(&names.iter().map(String::as_str).collect::<Vec<_>>());
         let chart = |(policy, sizes): &(&str, Vec<Size>)| {
             let line = |size: &Size| {
@@ -40,19 +35,15 @@ impl KeptByPosition {
                     let point = panel.point(policy, Some(*size))?;
                     Some(chart::measurement(panel, point, f64::from(*position)))
                 });
-                Line { policy: size.to_string(), spots: spots.collect() }
+                Line { policy: size.words(), spots: spots.collect() }
             };
             let across: Vec<f64> = positions.iter().map(|(position, _)| f64::from(*position)).collect();
-            // No token is kept longer than to the end of the text.
-            let end = positions
-                .iter()
-                .map(|(position, _)| (f64::from(*position), f64::from(length - position.min(&length))));
             let chart = Chart::new(
                 (escape::plain(policy), &first.metric),
                 (Horizontal::Number("position of the token"), Axis::of_values(&across, Scale::Linear)),
                 Scale::Linear,
                 sizes.iter().map(line).collect(),
-                Some(Reference::Curve(end.collect())),
+                None,
                 None,
             );
             chart.spanning(&[0.0, f64::from(length)])
@@ -63,15 +54,8 @@ impl KeptByPosition {
 
     /// The figure, on a page of some width in points where it is not to be the usual one.
     pub(crate) fn scene(&self, page: Option<f64>, plain: Plain) -> Scene {
-        let charts: Vec<Chart> = self.charts.iter().map(|chart| chart.plain(plain)).collect();
-        let abreast = charts.len().clamp(1, ABREAST);
-        let width = page.unwrap_or((WIDTH * abreast as f64 + chart::LABEL_ROOM).max(3.3 * 72.0));
-        let unit = |size: &str| if size.ends_with('%') { "" } else { " entries" };
-        let sizes = self.styles.iter();
-        let legend = sizes.map(|(size, style)| (format!("{size}{}", unit(size)), Stroke::Policy(style)));
-        let legend = legend.chain([("to the end".to_owned(), Stroke::Full)]).collect();
-        let caption =
-            if plain.bands { self.title.clone() } else { format!("{}; bands: 95 % intervals", self.title) };
-        Page { width, abreast, plot: PLOT, plain }.scene(&self.title, &charts, &self.styles, legend, &caption)
+        let usual = Page::usual(self.charts.len(), plain);
+        let page = Page { width: page.unwrap_or(usual.width), ..usual };
+        page.curves(&self.title, &self.charts, &self.styles, &self.title)
     }
 }

@@ -6,7 +6,6 @@ pub(crate) mod by_size;
 pub(crate) mod chart;
 pub(crate) mod drawing;
 pub(crate) mod export;
-pub(crate) mod figure_title;
 pub(crate) mod font;
 pub(crate) mod head_map;
 pub(crate) mod heatmap;
@@ -20,9 +19,7 @@ pub(crate) mod slices;
 pub(crate) mod square_map;
 
 pub(crate) use axis::{Axis, Horizontal, Scale, Tick, values_to_show};
-pub(crate) use chart::{
-    Chart, Entry, LABEL, Line, MARGIN, Printed, Reference, SMALL, Shown, Stroke, TITLE, TITLE_ROW, excess,
-};
+pub(crate) use chart::{Chart, LABEL, Line, MARGIN, Printed, Reference, SMALL, Stroke, TITLE, TITLE_ROW, excess};
 pub(crate) use drawing::{Content, EXCESS, Figure};
 pub(crate) use kept_by_position::KeptByPosition;
 pub(crate) use page::{Page, TOP};

@@ -1,6 +1,6 @@
 //! How charts stand on a figure: rows of plots, below them the legend, where it cannot cover data, and a caption.
 
-use crate::report::figure::{Chart, MARGIN, Plain, Scene, SeriesStyles, Shown, Stroke, chart};
+use crate::report::figure::{Chart, MARGIN, Plain, Scene, SeriesStyles, chart};
 
 /// One column of a paper, in points.
 const COLUMN: f64 = 3.3 * 72.0;
@@ -29,35 +29,11 @@ impl Page {
         }
     }
 
-    /// Charts of policies, with their legend, and the `subject` and what the bands are in the caption.
-    pub(crate) fn curves(
-        &self,
-        title: &str,
-        charts: &[Chart],
-        styles: &SeriesStyles,
-        subject: Option<&str>,
-    ) -> Scene {
-        let note = |shown| match shown {
-            Shown::All => "",
-            Shown::Part => " (partly off scale)",
-            Shown::Nothing => " (off scale)",
-        };
-        let named = |entry: chart::Entry| (entry.name + note(entry.shown), entry.stroke);
+    /// Charts in rows, and below them their legend, and a caption that goes on with what the bands are.
+    pub(crate) fn curves(&self, title: &str, charts: &[Chart], styles: &SeriesStyles, caption: &str) -> Scene {
         let charts: Vec<Chart> = charts.iter().map(|chart| chart.plain(self.plain)).collect();
-        let legend = chart::legend(&charts, styles).into_iter().map(named).collect();
-        let caption: Vec<String> = subject.map(str::to_owned).into_iter().chain(chart::notes(&charts)).collect();
-        self.scene(title, &charts, styles, legend, &caption.join("; "))
-    }
-
-    /// Draws charts, plain ones, in rows, and below them the legend and a caption.
-    pub(crate) fn scene(
-        &self,
-        title: &str,
-        charts: &[Chart],
-        styles: &SeriesStyles,
-        legend: Vec<(String, Stroke)>,
-        caption: &str,
-    ) -> Scene {
+        let caption: Vec<String> = std::iter::once(caption.to_owned()).chain(chart::notes(&charts)).collect();
+        let caption = if self.plain.footnote { String::new() } else { caption.join("; ") };
         let mut scene = Scene::new(title, self.width);
         let abreast = self.abreast;
         let extra = if abreast > 1 { LABEL } else { 0.0 };
@@ -81,7 +57,7 @@ impl Page {
             chart.draw(&mut scene, corner, room, styles, (&title, column == 0));
         }
         let bottom = charts.len().div_ceil(abreast) as f64 * row_height + MARGIN;
-        chart::finish_charts(&mut scene, bottom, legend, if self.plain.footnote { "" } else { caption });
+        chart::finish(&mut scene, bottom, &chart::legend(&charts, styles), &caption);
         scene
     }
 }

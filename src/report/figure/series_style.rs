@@ -144,11 +144,6 @@ impl SeriesStyles {
     }
 }
 
-/// Whether a policy is in the paper's figures; drawn last, since lines of its variants often lie under it.
-pub(crate) fn is_of_the_paper(policy: &str) -> bool {
-    FIXED.paper.contains_key(policy)
-}
-
 fn fixed(policy: &str) -> Option<Look> {
     let (color, marker) = FIXED.paper.get(policy).or_else(|| FIXED.others.get(policy))?;
     Some((COLORS.iter().position(|(name, _)| name == color)?, *marker))

@@ -25,7 +25,7 @@ pub(crate) fn figure(breakdown: &Breakdown<'_>, whole: &Figure, title: &str) -> 
         _ => return None,
     };
     let title = format!("{title}, {how}");
-    Some(Figure { stem: format!("{}-{end}", whole.stem), title: title.clone(), content, subject: Some(title) })
+    Some(Figure { stem: format!("{}-{end}", whole.stem), title, content })
 }
 
 /// A map for each policy and cache size.
@@ -50,9 +50,9 @@ fn over_octaves(breakdown: &Breakdown<'_>, size: Size) -> Option<Chart> {
     let (first, end) = (octaves.first()?.0, octaves.last()?.1.checked_add(1)?);
     let borders: Vec<u32> =
         std::iter::successors(Some(first), |border| border.checked_mul(2)).take_while(|b| *b <= end).collect();
-    let chance = spots.iter().filter_map(|(panel, middle)| Some((*middle, panel.chance?))).collect();
+    let guess = spots.iter().filter_map(|(panel, middle)| Some((*middle, panel.guess?))).collect();
     let across = (Horizontal::Octaves("tokens between the fact and the answer"), Axis::of_sizes(&borders));
-    Some(curves(breakdown, size, &spots, |_| true, across, chance))
+    Some(curves(breakdown, size, &spots, |_| true, across, guess))
 }
 
 /// A chart over ranges of positions at one cache size.
@@ -89,7 +89,7 @@ fn curves(
     panels: &[(&Panel, f64)],
     has_band: impl Fn(&Point) -> bool,
     across: (Horizontal, Axis),
-    chance: Vec<(f64, f64)>,
+    guess: Vec<(f64, f64)>,
 ) -> Chart {
     let spots = |policy: &str| -> Vec<chart::Measurement> {
         let spot = |(panel, place): &(&Panel, f64)| {
@@ -104,7 +104,7 @@ fn curves(
     let full = spots("full").into_iter().map(|spot| (spot.across, spot.point.estimate.value)).collect();
     let curve = |spots: Vec<(f64, f64)>| (!spots.is_empty()).then_some(Reference::Curve(spots));
     let title = (format!("cache size {size}"), breakdown.metric());
-    Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(chance))
+    Chart::new(title, across, Scale::Linear, lines.collect(), curve(full), curve(guess))
 }
 
 #[cfg(test)]
@@ -118,8 +118,9 @@ mod tests {
         let panels = panels(&recalls());
         let [distance, kind] = &breakdowns(&panels)[..] else { panic!("two breakdowns expected") };
         let chart = over_octaves(distance, 32.into()).unwrap();
-        assert!(chart.full.is_some() && chart.chance.is_some());
-        assert_eq!((chart.shown("tova"), chart.shown("h2o")), (Some(chart::Shown::All), None));
+        assert!(chart.full.is_some() && chart.guess.is_some());
+        let drawn: Vec<&str> = chart.lines.iter().map(|line| line.policy.as_str()).collect();
+        assert!(drawn.contains(&"tova") && !drawn.contains(&"full"), "{drawn:?}");
         assert!(over_octaves(kind, 32.into()).is_none());
     }
 }

@@ -2,8 +2,7 @@
 
 use crate::report::escape;
 use crate::report::figure::{
-    Across, BLACK, Color, Horizontal, LABEL, Pen, Plain, SMALL, Scene, Spot, TITLE, TITLE_ROW, TOP, WHITE, chart,
-    font,
+    Across, BLACK, Color, LABEL, Pen, Plain, SMALL, Scene, Spot, TITLE, TITLE_ROW, TOP, WHITE, chart, font,
 };
 use crate::report::series::Size;
 
@@ -20,7 +19,7 @@ pub(crate) struct SquareMaps {
 pub(crate) struct SquareMap {
     pub(crate) title: String,
     pub(crate) policy: String,
-    pub(crate) horizontal: Horizontal,
+    pub(crate) horizontal: &'static str,
     pub(crate) vertical: &'static str,
     /// Names, of which some may be empty.
     pub(crate) columns: Vec<String>,
@@ -46,14 +45,15 @@ const LABEL_ROOM: f64 = LABEL + 5.0;
 const SQUARE_HEIGHT: f64 = 14.0;
 /// Between squares.
 const LINE: f64 = 0.6;
+/// On squares of more than this, white stands out more than black does.
+const DARK: f64 = 70.0;
 /// Longer titles are cut.
 const MOST_TITLE: f64 = 150.0;
 
 impl SquareMaps {
-    /// Maps in rows: those of a policy, or all where each is of another policy.
+    /// Maps in rows: those of a policy.
     pub(crate) fn rows(&self) -> impl Iterator<Item = &[SquareMap]> {
-        let is_over_sizes = self.maps.iter().all(|map| map.horizontal.is_of_sizes());
-        let rows = self.maps.chunk_by(move |a, b| is_over_sizes || a.policy == b.policy);
+        let rows = self.maps.chunk_by(|a, b| a.policy == b.policy);
         rows.flat_map(|row| row.chunks(self.abreast))
     }
 
@@ -128,7 +128,7 @@ impl SquareMap {
         for (column, name) in self.columns.iter().enumerate() {
             scene.text((x(column) + wide / 2.0, bottom + 6.0), name, SMALL, BLACK, Across::Centre);
         }
-        scene.text((centre, bottom + 15.0), self.horizontal.name(), LABEL, BLACK, Across::Centre);
+        scene.text((centre, bottom + 15.0), self.horizontal, LABEL, BLACK, Across::Centre);
     }
 
     /// Its height with a title of one line.
@@ -141,7 +141,7 @@ impl Square {
     /// The number is left out where it does not fit.
     fn draw(&self, scene: &mut Scene, (left, top): Spot, (wide, high): (f64, f64)) {
         let color = color(self.percent);
-        let (ink, class) = if is_dark(color) { (WHITE, "cell dark") } else { (BLACK, "cell") };
+        let (ink, class) = if self.percent > DARK { (WHITE, "cell dark") } else { (BLACK, "cell") };
         let size = self.size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
         // A thin line of the background between squares.
         let (left, top) = (left + LINE / 2.0, top + LINE / 2.0);
@@ -168,15 +168,6 @@ fn color(found: f64) -> Color {
     Color(red, green, blue)
 }
 
-/// Whether white stands out more than black does, by the luminance of WCAG 2.2.
-fn is_dark(Color(red, green, blue): Color) -> bool {
-    let linear = |part: u8| match f64::from(part) / 255.0 {
-        part if part <= 0.04045 => part / 12.92,
-        part => ((part + 0.055) / 1.055).powf(2.4),
-    };
-    0.2126 * linear(red) + 0.7152 * linear(green) + 0.0722 * linear(blue) < 0.179
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -184,7 +175,6 @@ mod tests {
     #[test]
     fn more_is_darker_and_numbers_can_be_read_on_it() {
         assert_eq!([0.0, 50.0, 100.0].map(color), [Color(247, 251, 255), Color(107, 174, 214), Color(8, 48, 107)]);
-        assert_eq!([0.0, 50.0, 100.0].map(|share| is_dark(color(share))), [false, false, true]);
         let green: Vec<u8> = (0..=100).map(|share| color(f64::from(share)).1).collect();
         assert!(green.is_sorted_by(|a, b| a > b), "{green:?}");
     }

@@ -35,7 +35,7 @@ fn points(panels: &[Panel], schedules: &Schedules) -> String {
             &estimate(to_full.map(|to_full| to_full.shown)),
             &estimate(to_full.and_then(|to_full| to_full.nats)),
             &estimate(point.to_ceiling),
-            &[shown(panel.chance), point.samples.to_string(), panel.samples.to_string()],
+            &[shown(panel.guess), point.samples.to_string(), panel.samples.to_string()],
             &[point.clusters.to_string(), point.weight.to_string(), point.complete.to_string()],
             &[shown(schedules.get(&point.policy).map(|(_, schedule)| schedule))],
         ];

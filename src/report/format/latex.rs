@@ -25,14 +25,6 @@ const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `to
 \providecommand{\tovabenchspread}[1]{{\scriptsize\color{gray}#1}}
 % A table wider than the text is made as narrow.
 \providecommand{\tovabenchfit}[1]{\sbox0{#1}\ifdim\wd0>\linewidth\resizebox{\linewidth}{!}{\usebox0}\else\usebox0\fi}
-% A letter beyond ASCII by its code point and itself: itself where the font has it.
-\ifdefined\tovabenchletter\else
-  \ifdefined\Umathchar
-    \protected\def\tovabenchletter#1#2{\iffontchar\font\string"#1 #2\else\texttt{U+#1}\fi}
-  \else
-    \protected\def\tovabenchletter#1#2{\ifcsname u8:\detokenize{#2}\endcsname#2\else\texttt{U+#1}\fi}
-  \fi
-\fi
 "##;
 
 /// Tables between two ends of a page.
@@ -66,11 +58,9 @@ pub(super) fn render(document: &Document) -> String {
 }
 
 fn float(table: &Table, title: Option<&str>, label: &str) -> String {
-    let titled = |escape: fn(&str) -> String| {
-        let own = escape(&capital(&table.title));
-        title.map_or_else(|| own.clone(), |title| format!("{own} ({})", escape(title)))
-    };
-    let (short, mut long) = (titled(escape::latex_for_lists), titled(escape::latex));
+    let own = escape::latex(&capital(&table.title));
+    let short = title.map_or_else(|| own.clone(), |title| format!("{own} ({})", escape::latex(title)));
+    let mut long = short.clone();
     if !table.about.is_empty() {
         long.push_str(&format!(". {}", escape::latex(&table.about)));
     }

@@ -152,19 +152,19 @@ mod tests {
             "- **Cache sizes:** 64, 128",
             "pg19** perplexity, 12 samples of 4096 tokens",
             "### Perplexity: excess over full (nats/token)\n",
-            "### How much cache is enough",
+            "### Smallest sufficient cache",
             "<details><summary>Perplexity</summary>",
             "<details><summary>Perplexity: window against the others",
             "## Where the numbers come from",
         ];
         let places: Vec<Option<usize>> = order.iter().map(|part| file.find(part)).collect();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {file}");
-        // The short answer has what was asked, the first table of each setting and how much is enough.
+        // The short answer has what was asked, the first table of each setting and the smallest sufficient cache.
         let order = [
             order[0],
             order[2],
             "## Perplexity: excess over full (nats/token) \u{B7} ",
-            "## How much cache is enough",
+            "## Smallest sufficient cache",
         ];
         let places: Vec<Option<usize>> = order.iter().map(|part| summary.find(part)).collect();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {summary}");

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use super::setting::Setting;
 use crate::ledger::Row;
-use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
+use crate::report::document::{Block, Group};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, SquareMaps, head_map};
 use crate::report::series::{SeriesKey, Size, label};
@@ -42,11 +42,10 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
         let maps = sizes.iter().map(|(size, shares)| head_map::map(policy, *size, shares)).collect();
         let about = "numbers: percent of the tokens read that a head holds".to_owned();
         let content = Content::Maps(SquareMaps { maps, abreast: 1, about });
-        Block::Figure(Rc::new(Figure { stem, title, content, subject: None }))
+        Block::Figure(Rc::new(Figure { stem, title, content }))
     });
     let mut blocks = vec![Block::Paragraph(ABOUT.to_owned())];
     blocks.extend(figures);
-    blocks.push(Block::Table(table(&maps)));
     vec![Block::Group(Group::open("What each head holds", blocks))]
 }
 
@@ -67,32 +66,6 @@ fn mean(rows: &[&Row]) -> Shares {
     sums
 }
 
-/// The heads that hold least and most of each policy.
-fn table(maps: &Maps) -> Table {
-    let columns = ["mean (%)", "smallest head (%)", "largest head (%)", "smallest layer (%)", "largest layer (%)"];
-    let lines = maps.iter().flat_map(|(policy, sizes)| sizes.iter().map(move |of_size| (policy, of_size)));
-    let line = |(policy, (size, shares)): (&String, &(Option<Size>, Shares))| {
-        let of_heads: Vec<f64> = shares.iter().flatten().copied().collect();
-        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-        let of_layers: Vec<f64> = shares.iter().map(|heads| mean(heads)).collect();
-        let ends = |values: &[f64]| {
-            [values.iter().copied().fold(f64::NAN, f64::min), values.iter().copied().fold(f64::NAN, f64::max)]
-        };
-        let [least, most] = ends(&of_heads);
-        let [least_layer, most_layer] = ends(&of_layers);
-        let numbers = [mean(&of_heads), least, most, least_layer, most_layer];
-        let name = size.map_or_else(|| policy.clone(), |size| format!("{policy} at {size}"));
-        Line::new(name, numbers.iter().map(|share| Some(Entry::plain(format!("{share:.1}")))).collect())
-    };
-    let grid = Grid { columns: columns.map(Column::from).into(), lines: lines.map(line).collect() };
-    Table::new(
-        "Entries by head".to_owned(),
-        "The heads with the fewest and the most entries, and the same of the means of layers.".to_owned(),
-        "policy",
-        grid,
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -109,6 +82,6 @@ mod tests {
         assert_eq!(mean(&rows.iter().collect::<Vec<_>>()), [[37.5, 62.5], [37.5, 37.5]]);
         let whole = cell("nll", "adakv", Some(8), &[("a", 1.0, 1.0), ("b", 1.0, 1.0)]);
         let [report, _] = documents(&[rows, whole].concat()).each_ref().map(crate::report::markdown);
-        assert!(report.contains("| adakv at 8 | 43.8 | 37.5 | 62.5 | 37.5 | 50.0 |"), "{report}");
+        assert!(report.contains("# What each head holds") && report.contains(ABOUT), "{report}");
     }
 }

@@ -3,11 +3,9 @@
 //! [`document`] is the whole report, [`summary`] the short answer for a terminal and for a pull request.
 
 pub(crate) mod ceiling;
-mod enough;
 mod evicted;
 mod heads;
 pub(crate) mod kept;
-mod overview;
 mod pages;
 pub(crate) mod pairs;
 mod policies;
@@ -16,6 +14,7 @@ mod question;
 mod schedules;
 mod setting;
 mod slices;
+mod smallest_cache;
 pub(crate) mod speed;
 pub(crate) mod values;
 
@@ -23,9 +22,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::document::{Block, Document};
-use super::figure::by_size::{self, Figures};
+use super::figure::by_size;
 use super::figure::{Figure, SeriesStyles};
-use super::published::Published;
 use super::series::breakdown::{Breakdown, breakdowns};
 use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey};
 use crate::ledger::Text;
@@ -36,10 +34,9 @@ use speed::Speeds;
 /// The parts of a report, in order.
 const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
     question::blocks,
-    overview::blocks,
     setting::blocks,
-    enough::of_all_settings,
-    |report| report.published.blocks(report.results),
+    smallest_cache::of_unmeasured,
+    |report| (report.added)(report.results),
     |_| vec![Block::Samples],
     provenance::blocks,
 ];
@@ -59,7 +56,7 @@ const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
 const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
     setting::figure,
     values::lead,
-    enough::of_setting,
+    smallest_cache::of_setting,
     schedules::blocks,
     values::rest,
     ceiling::blocks,
@@ -67,8 +64,10 @@ const METRIC: &[fn(&Measured<'_>) -> Vec<Block>] = &[
 ];
 
 /// The parts of the short answer.
-const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] =
-    &[question::blocks, setting::summary, enough::summary, kept::summary];
+const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] = &[question::blocks, setting::summary, smallest_cache::summary];
+
+/// Blocks of a caller's own about the results, which come after the settings.
+pub type Added<'a> = dyn Fn(&Results<'_>) -> Vec<Block> + 'a;
 
 /// Results with what a reader asked for, as all sections take them.
 pub(crate) struct Report<'a> {
@@ -81,17 +80,18 @@ pub(crate) struct Report<'a> {
     pub(crate) policies: Vec<(String, String)>,
     pub(crate) schedules: Schedules,
     pub(crate) styles: SeriesStyles,
-    figures: Figures,
+    /// Of the panels.
+    figures: Vec<Option<Rc<Figure>>>,
     breakdowns: Vec<Breakdown<'a>>,
     speeds: Vec<Speeds>,
     kept: Vec<Kept<'a>>,
-    /// How far from the full cache a cache that is enough may be: as asked for, or as in the paper's claims.
+    /// How far from the full cache a sufficient cache may be: as asked for, or as in the paper's claims.
     distances: Vec<Distance>,
     /// Whether they were asked for.
     are_asked: bool,
     /// The policy that pairs are shown against, where one was asked for.
     reference: Option<String>,
-    published: &'a dyn Published,
+    added: &'a Added<'a>,
     /// Pages of single samples, by cell and sample.
     pages: &'a BTreeMap<(Text, Text), String>,
 }
@@ -102,7 +102,7 @@ impl<'a> Report<'a> {
         results: &'a Results<'a>,
         distances: &[Distance],
         reference: Option<&str>,
-        published: &'a dyn Published,
+        added: &'a Added<'a>,
         pages: &'a BTreeMap<(Text, Text), String>,
     ) -> Self {
         let panels = results.whole();
@@ -116,12 +116,12 @@ impl<'a> Report<'a> {
             schedules,
             figures: by_size::figures(&panels),
             breakdowns: breakdowns(&results.panels),
-            speeds: speed::all(&results.series, published),
+            speeds: speed::all(&results.series),
             kept: kept::all(results),
             distances: if distances.is_empty() { Distance::usual() } else { distances.to_vec() },
             are_asked: !distances.is_empty(),
             reference: reference.map(str::to_owned),
-            published,
+            added,
             pages,
             panels,
             keys,
@@ -131,7 +131,7 @@ impl<'a> Report<'a> {
     /// The figure of a panel alone.
     fn figure_of(&self, panel: &Panel) -> Option<&Rc<Figure>> {
         let at = self.panels.iter().position(|own| (&own.key, &own.metric) == (&panel.key, &panel.metric))?;
-        self.figures.single[at].as_ref()
+        self.figures[at].as_ref()
     }
 }
 

@@ -5,37 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use indexmap::IndexMap;
-
 use super::setting::Measured;
-use crate::format::capital;
 use crate::metric::{Better, Property};
-use crate::report::document::{Block, Entry, Grid, Group, Line, Table};
-use crate::report::series::{Outcome, Pair, Panel, Size, panel};
+use crate::report::document::{Block, Entry, Grid, Line, Table};
+use crate::report::series::{Pair, Panel, Size, panel};
 use crate::report::statistics::has_verdicts;
 
-/// The words for what a pair says of its first policy, in the order of lists.
-const OUTCOMES: [(Outcome, &str); 4] = [
-    (Outcome::Better, "better"),
-    (Outcome::Worse, "worse"),
-    (Outcome::Equal, "equal"),
-    (Outcome::NoClearDifference, "no clear difference"),
-];
-
 pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
-    let (panel, asked) = (measured.panel, measured.setting.report.reference.as_deref());
-    let group = |table: Table| {
-        let title = table.title.clone();
-        let blocks = std::iter::once(Block::Table(table)).chain(outcomes(panel, asked)).collect();
-        Block::Group(Group::folded(title, blocks))
-    };
-    table(panel, asked).map(group).into_iter().collect()
-}
-
-/// The outcomes in words, as a list.
-pub(super) fn outcomes(panel: &Panel, asked: Option<&str>) -> Option<Block> {
-    let (legend, outcomes) = told_apart(panel, asked)?;
-    Some(Block::Group(Group::folded(capital(&legend), vec![Block::List(outcomes)])))
+    let table = table(measured.panel, measured.setting.report.reference.as_deref());
+    table.map(Block::folded).into_iter().collect()
 }
 
 /// Pairs by the other policy, in the panel's order.
@@ -54,20 +32,11 @@ fn reference<'p>(panel: &'p Panel, asked: Option<&str>) -> Option<(&'p str, Othe
         None => policies().find(|policy| *policy != "truncate")?,
     };
     let others = policies().map(|other| {
-        let own = panel.pairs.iter().filter_map(|pair| match (&*pair.policy, &*pair.against) {
-            (first, second) if first == reference && second == other => Some(pair.clone()),
-            (first, second) if first == other && second == reference => Some(pair.turned()),
-            _ => None,
-        });
-        (other, own.collect::<Vec<_>>())
+        let pairs = panel.sizes().into_iter().filter_map(|size| panel.pair(reference, other, size));
+        (other, pairs.collect::<Vec<_>>())
     });
     let others: Others<'_> = others.filter(|(_, pairs)| !pairs.is_empty()).collect();
     (!others.is_empty()).then_some((reference, others))
-}
-
-/// The number of pairs that were tested.
-fn comparisons(panel: &Panel) -> usize {
-    panel.pairs.iter().filter(|pair| pair.p.is_some()).count()
 }
 
 /// The table of one policy against each other.
@@ -79,7 +48,7 @@ fn table(panel: &Panel, asked: Option<&str>) -> Option<Table> {
         Line::new(format!("{reference} \u{2212} {other}"), sizes.iter().map(at).collect())
     });
     let mut about = "The first policy minus the second, over the samples both have.".to_owned();
-    let comparisons = comparisons(panel);
+    let comparisons = panel.pairs.iter().filter(|pair| pair.p.is_some()).count();
     if comparisons > 0 {
         about.push_str(&format!(
             " In brackets are the pairs' own 95 % intervals{}. Bold differences are clear among all {comparisons} comparisons of this \
@@ -103,41 +72,6 @@ fn entry(panel: &Panel, pair: &Pair) -> Entry {
     }
     let partial = pair.difference.samples < panel.samples;
     Entry { bold: pair.is_clear(), partial, ..Entry::of_difference(&panel.metric, pair.difference.shown) }
-}
-
-/// The outcomes of the reference policy among all comparisons, a line for all policies with the same outcomes, and how to read
-/// them; `None` where nothing was compared or there are too few clusters to tell policies apart.
-fn told_apart(panel: &Panel, asked: Option<&str>) -> Option<(String, Vec<String>)> {
-    let comparisons = comparisons(panel);
-    let (reference, others) =
-        reference(panel, asked).filter(|_| comparisons > 0 && has_verdicts(panel.clusters))?;
-    let legend = format!("outcomes among all {comparisons} comparisons (95 %, sign-flip test with max-|t|)");
-    let sizes = panel.sizes();
-    let mut lines: IndexMap<String, Vec<&str>> = IndexMap::new();
-    for (other, pairs) in &others {
-        let at = |size: Size| {
-            let pair = pairs.iter().find(|pair| pair.cache_size == size)?;
-            Some(pair.outcome(panel.metric.better))
-        };
-        let outcomes = OUTCOMES.into_iter().filter_map(|(wanted, word)| {
-            let places = spans(&sizes, |size| at(size) == Some(wanted));
-            (!places.is_empty()).then(|| format!("{word} at {places}"))
-        });
-        lines.entry(outcomes.collect::<Vec<_>>().join("; ")).or_default().push(other);
-    }
-    let line =
-        |(outcomes, others): (String, Vec<&str>)| format!("{reference} against {}: {outcomes}", others.join(", "));
-    Some((legend, lines.into_iter().map(line).collect()))
-}
-
-/// The wanted sizes, as `64–1024, 4096`.
-fn spans(sizes: &[Size], wanted: impl Fn(Size) -> bool) -> String {
-    let runs = sizes.chunk_by(|a, b| wanted(*a) == wanted(*b)).filter(|run| wanted(run[0]));
-    let span = |run: &[Size]| match run {
-        [first, .., last] => format!("{first}–{last}"),
-        one => one.iter().map(Size::to_string).collect(),
-    };
-    runs.map(span).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -164,14 +98,9 @@ mod tests {
         assert!(at(0).bold && !at(6).bold && at(6).spread.is_none(), "{h2o:?}", h2o = h2o.cells);
         // 28 pairs at six sizes; at the seventh all are equal.
         assert!(table.about.contains("all 168 comparisons"), "{}", table.about);
-        let (_, found) = told_apart(&panels[0], Some("tova")).unwrap();
-        let others = "truncate, window, window+1, window+4, h2o, tova-head";
-        let expected = [
-            format!("tova against {others}: better at 64–2048; equal at 4096"),
-            // 9.53 and 9.63 with 100 books are too near each other.
-            "tova against tova+4: equal at 4096; no clear difference at 64–2048".to_owned(),
-        ];
-        assert_eq!(found, expected);
+        // 9.53 and 9.63 with 100 books are too near each other.
+        let near = table.grid.lines.iter().find(|line| line.name == "tova − tova+4").unwrap();
+        assert!(near.cells.iter().flatten().all(|entry| !entry.bold));
     }
 
     fn scores(policy: &str, sizes: &[(u32, f64)]) -> Vec<Row> {
@@ -193,15 +122,21 @@ mod tests {
         let panels = panels(&all.concat());
         // The cut text comes first and is no policy.
         assert_eq!(panels[0].policies(), ["truncate", "window", "h2o"]);
-        let (_, found) = told_apart(&panels[0], None).unwrap();
-        assert_eq!(found[0], "window against truncate: worse at 8");
-        assert_eq!(found[1], "window against h2o: better at 16; worse at 8; equal at 32");
+        let shown = |asked: Option<&str>| {
+            let table = table(&panels[0], asked).unwrap();
+            let line = table.grid.lines[1].clone();
+            let numbers = line.cells.iter().flatten().map(|entry| (entry.number.clone(), entry.bold));
+            (line.name, numbers.collect::<Vec<_>>())
+        };
+        let numbers =
+            |numbers: [(&str, bool); 3]| numbers.map(|(number, bold)| (number.to_owned(), bold)).to_vec();
+        let expected = [("-10.00", true), ("+10.00", true), ("equal", false)];
+        assert_eq!(shown(None), ("window − h2o".to_owned(), numbers(expected)));
         // Asked for, any of them is the reference, and the same pairs are told from its side.
-        let (_, turned) = told_apart(&panels[0], Some("h2o")).unwrap();
-        assert_eq!(turned[1], "h2o against window: better at 8; worse at 16; equal at 32");
+        let turned = [("+10.00", true), ("-10.00", true), ("equal", false)];
+        assert_eq!(shown(Some("h2o")), ("h2o − window".to_owned(), numbers(turned)));
         assert!(table(&panels[0], Some("truncate")).unwrap().title.ends_with("truncate against the others"));
         assert!(table(&panels[0], Some("tova")).is_none() && table(&panels[0], Some("full")).is_none());
-        assert_eq!(spans(&[8, 16, 32, 64, 128].map(Size::Entries), |size| size != 32.into()), "8–16, 64–128");
     }
 
     #[test]
@@ -210,7 +145,7 @@ mod tests {
         assert!(table(&panels(&cell("nll", "tova", Some(8), &sample))[0], None).is_none());
         let unknown = ["tova", "window"].map(|policy| cell("cost", policy, Some(8), &sample));
         let panels = panels(&unknown.concat());
-        assert!(table(&panels[0], None).is_none() && told_apart(&panels[0], None).is_none());
+        assert!(table(&panels[0], None).is_none());
         assert_eq!(panels[0].pairs.len(), 1, "the file of all pairs has it");
     }
 }

@@ -1,20 +1,20 @@
 //! Where the numbers come from: sweeps, models, data, engine, commits, devices, dates and the time they took; and what the
 //! words of a report mean.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::Report;
 use crate::format;
+use crate::ledger::Row;
 use crate::report::Results;
 use crate::report::document::{Block, Fact, Group, Item, Section};
 
 const GLOSSARY: &str = include_str!("../../../docs/glossary.md");
 
 pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
-    let all = Provenance::of(report.results);
-    let facts = all.facts().into_iter().map(|(name, values)| Fact::new(name, values));
+    let facts = facts(report.results).into_iter().map(|(name, values)| Fact::new(name, values));
     let facts = facts.filter(|fact| !fact.items.is_empty()).collect();
-    let numbers = Group::folded(all.counted(), vec![Block::Facts(facts)]);
+    let numbers = Group::folded(counted(report.results), vec![Block::Facts(facts)]);
     let words = Group::folded("Words of this report", vec![Block::Facts(glossary())]);
     Section::of("Where the numbers come from", vec![Block::Group(numbers), Block::Group(words)])
         .into_iter()
@@ -32,102 +32,54 @@ fn glossary() -> Vec<Fact> {
     entries.map(fact).collect()
 }
 
-#[derive(Default)]
-struct Provenance<'a> {
-    /// Of complete cells, and of the others, whose rows no other program sees yet.
-    counts: [Count<'a>; 2],
-    samples: usize,
-    seconds: f64,
-    sweeps: BTreeSet<&'a str>,
-    models: BTreeSet<(&'a str, &'a str, String)>,
-    datasets: BTreeSet<&'a str>,
-    engines: BTreeSet<u32>,
-    commits: BTreeSet<&'a str>,
-    devices: BTreeSet<&'a str>,
-    dates: Option<(&'a str, &'a str)>,
+/// `120 rows of 3 cells`; or `80 rows of 2 complete cells, and 40 rows of 1 incomplete cell`, whose rows no other program sees yet.
+fn counted(results: &Results<'_>) -> String {
+    let counted = |is_unfinished: bool, cell: &str| {
+        let rows = results.rows.iter().filter(|row| results.unfinished.contains(&row.cell) == is_unfinished);
+        let cells: HashSet<&str> = rows.clone().map(|row| row.cell.as_str()).collect();
+        let (rows, cells) = (rows.count(), cells.len());
+        (rows, format!("{} of {}", format::counted(rows, "row"), format::counted(cells, cell)))
+    };
+    match counted(true, "incomplete cell") {
+        (0, _) => counted(false, "cell").1,
+        (_, incomplete) => format!("{}, and {incomplete}", counted(false, "complete cell").1),
+    }
 }
 
-#[derive(Default)]
-struct Count<'a> {
-    rows: usize,
-    cells: HashSet<&'a str>,
-}
-
-impl<'a> Provenance<'a> {
-    fn of(results: &'a Results<'_>) -> Self {
-        let mut all = Self::default();
-        // Each row of a sample repeats its seconds.
-        let mut timed: HashSet<(&str, &str)> = HashSet::new();
-        for of_cell in results.rows.chunk_by(|a, b| a.cell == b.cell) {
-            let row = &of_cell[0];
-            let count = &mut all.counts[usize::from(results.unfinished.contains(&row.cell))];
-            count.rows += of_cell.len();
-            count.cells.insert(&row.cell);
-            all.sweeps.insert(&row.sweep);
-            all.models.insert((&row.model, &row.model_revision, row.precision()));
-            all.datasets.insert(&row.dataset);
-            all.engines.insert(row.engine);
-            all.commits.extend(row.commit.as_deref());
-            all.devices.insert(&row.device);
-            for of_sample in of_cell.chunk_by(|a, b| a.sample == b.sample) {
-                let row = &of_sample[0];
-                if timed.insert((&row.cell, &row.sample)) {
-                    all.seconds += row.seconds;
-                    all.samples += 1;
-                    let (first, last) = all.dates.unwrap_or((&row.date, &row.date));
-                    all.dates = Some((first.min(&row.date), last.max(&row.date)));
-                }
-            }
-        }
-        all
-    }
-
-    /// `120 rows of 3 cells`; or `80 rows of 2 complete cells, and 40 rows of 1 incomplete cell`.
-    fn counted(&self) -> String {
-        let counted = |count: &Count<'_>, cell: &str| {
-            format!("{} of {}", format::counted(count.rows, "row"), format::counted(count.cells.len(), cell))
-        };
-        let [complete, incomplete] = &self.counts;
-        if incomplete.rows == 0 {
-            return counted(complete, "cell");
-        }
-        format!("{}, and {}", counted(complete, "complete cell"), counted(incomplete, "incomplete cell"))
-    }
-
-    /// Everything else by name, as plain values that are not escaped.
-    fn facts(&self) -> Vec<(&'static str, Vec<String>)> {
-        let texts = |texts: &BTreeSet<&str>| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        let model = |(model, revision, dtype): &(&str, &str, String)| match revision.is_empty() {
-            true => format!("{model}, {dtype}"),
-            false => format!("{model}, {dtype}, {revision}"),
-        };
-        let date = |(first, end): (&str, &str)| {
-            if first == end { first.to_owned() } else { format!("{first} to {end}") }
-        };
-        vec![
-            ("sweep", texts(&self.sweeps)),
-            ("model", self.models.iter().map(model).collect()),
-            ("data", texts(&self.datasets)),
-            ("engine", self.engines.iter().map(u32::to_string).collect()),
-            ("commit", texts(&self.commits)),
-            ("device", texts(&self.devices)),
-            ("measured", self.dates.map(date).into_iter().collect()),
-            (
-                "compute time",
-                vec![format!(
-                    "{} for {}",
-                    format::duration(self.seconds),
-                    format::counted(self.samples, "sample")
-                )],
-            ),
-        ]
-    }
+/// Everything else by name, as plain values that are not escaped.
+fn facts(results: &Results<'_>) -> Vec<(&'static str, Vec<String>)> {
+    // Each row of a sample repeats its seconds.
+    let heads = results.rows.chunk_by(|a, b| (&a.cell, &a.sample) == (&b.cell, &b.sample));
+    let samples: BTreeMap<(&str, &str), &Row> =
+        heads.map(|rows| ((rows[0].cell.as_str(), rows[0].sample.as_str()), &rows[0])).collect();
+    let distinct = |of: fn(&Row) -> String| {
+        let values: BTreeSet<String> = samples.values().map(|row| of(row)).collect();
+        Vec::from_iter(values)
+    };
+    let model = |row: &Row| match row.model_revision.is_empty() {
+        true => format!("{}, {}", row.model, row.precision()),
+        false => format!("{}, {}, {}", row.model, row.precision(), row.model_revision),
+    };
+    let dates = distinct(|row| row.date.to_string());
+    let measured = match &dates[..] {
+        [first, .., last] => format!("{first} to {last}"),
+        one => one.concat(),
+    };
+    let seconds = format::duration(samples.values().map(|row| row.seconds).sum());
+    vec![
+        ("sweep", distinct(|row| row.sweep.to_string())),
+        ("model", distinct(model)),
+        ("data", distinct(|row| row.dataset.to_string())),
+        ("engine", distinct(|row| row.engine.to_string())),
+        ("commit", distinct(|row| row.commit.as_deref().unwrap_or_default().to_owned())),
+        ("device", distinct(|row| row.device.to_string())),
+        ("measured", vec![measured]),
+        ("compute time", vec![format!("{seconds} for {}", format::counted(samples.len(), "sample"))]),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use super::*;
     use crate::report::fixture::{cell, changed};
 
@@ -138,12 +90,12 @@ mod tests {
             changed(cell("nll", "full", None, &[("a", 1.0, 1.0)]), |row| row.date = "2025-05-05T00:00:00Z".into());
         let rows = [tova("nll"), tova("nll_word"), full].concat();
         let results = Results::of(&rows).unwrap();
-        let found = Provenance::of(&results);
-        assert_eq!((found.seconds, found.samples, &*found.counted()), (3.0, 3, "5 rows of 2 cells"));
-        assert_eq!(found.dates, Some(("2025-05-05T00:00:00Z", "2026-01-01T00:00:00Z")));
+        assert_eq!(counted(&results), "5 rows of 2 cells");
+        let found = BTreeMap::from_iter(facts(&results));
+        assert_eq!(found["compute time"], [format!("{} for 3 samples", format::duration(3.0))]);
+        assert_eq!(found["measured"], ["2025-05-05T00:00:00Z to 2026-01-01T00:00:00Z"]);
         // `rows.parquet` has those of `full` alone.
         let results = Results::of_unfinished(&rows, &BTreeMap::from([(rows[0].cell.clone(), 3)])).unwrap();
-        let counted = Provenance::of(&results).counted();
-        assert_eq!(counted, "1 row of 1 complete cell, and 4 rows of 1 incomplete cell");
+        assert_eq!(counted(&results), "1 row of 1 complete cell, and 4 rows of 1 incomplete cell");
     }
 }

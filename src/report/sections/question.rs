@@ -70,22 +70,10 @@ fn samples(panel: &Panel) -> String {
             counted(panel.clusters, "cluster")
         ),
     };
-    let prefill = match &*key.prefill {
-        "" | "stream" => String::new(),
-        one_shot => {
-            let (read, written) = if one_shot == "one_shot" {
-                ("prompts", "the answer")
-            } else {
-                ("documents", "question and answer")
-            };
-            let name = prefill_words(one_shot);
-            format!(
-                ", prefill {name}: {read} are read whole, the cache is then cut to its size, and every token of {written} evicts \
-                 one entry"
-            )
-        }
-    };
-    samples + &prefill
+    match &*key.prefill {
+        "" | "stream" => samples,
+        prefill => format!("{samples}, prefill {}", prefill_words(prefill)),
+    }
 }
 
 #[cfg(test)]

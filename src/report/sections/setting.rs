@@ -2,9 +2,8 @@
 
 use std::rc::Rc;
 
-use super::{METRIC, Report, SETTING, pairs, slices, speed, values};
+use super::{METRIC, Report, SETTING, slices, speed, values};
 use crate::format::capital;
-use crate::metric::Property;
 use crate::report::document::{Block, Fact, Group, Section, Table};
 use crate::report::series::{Panel, SeriesKey};
 
@@ -20,7 +19,7 @@ pub(crate) struct Setting<'r> {
 pub(crate) struct Measured<'r> {
     pub(crate) setting: &'r Setting<'r>,
     pub(crate) panel: &'r Panel,
-    /// Whether it is the setting's first, which says how much cache is enough for all.
+    /// Whether it is the setting's first, which has the smallest sufficient caches of all.
     pub(crate) is_first: bool,
     /// The tables of its numbers.
     pub(crate) tables: Vec<Table>,
@@ -52,14 +51,8 @@ pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
 
 /// The metrics: the first in full view, each with its slices after it.
 pub(super) fn metrics(setting: &Setting<'_>) -> Vec<Block> {
-    let report = setting.report;
-    let mut panels = setting.panels.clone();
-    // Metrics that show which tokens are kept in detail come last.
-    let has_kept = report.kept.iter().any(|kept| kept.key == setting.key);
-    panels
-        .sort_by_key(|panel| has_kept && report.figure_of(panel).is_none() && panel.metric.has(Property::Detail));
     let mut all = Vec::new();
-    for (place, panel) in panels.into_iter().enumerate() {
+    for (place, panel) in setting.panels.iter().copied().enumerate() {
         let measured = Measured { setting, panel, is_first: place == 0, tables: values::headline(panel) };
         let blocks: Vec<Block> = METRIC.iter().flat_map(|blocks| blocks(&measured)).collect();
         let group = Group::folded(capital(&panel.metric.label), blocks).of_metric(&panel.metric);
@@ -90,8 +83,7 @@ pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
     let of_setting = |setting: Setting<'_>| {
         let first = speed::table(&setting).or_else(|| values::headline(setting.panels[0]).into_iter().next());
         let title = |table: Table| Table { title: format!("{} \u{B7} {}", table.title, setting.title()), ..table };
-        let table = first.map(|table| Block::Table(title(table)));
-        table.into_iter().chain(pairs::outcomes(setting.panels[0], report.reference.as_deref()))
+        first.map(|table| Block::Table(title(table)))
     };
     Setting::all(report).filter(|setting| !setting.panels.is_empty()).flat_map(of_setting).collect()
 }

@@ -10,7 +10,7 @@ use super::values::{self, Show};
 use crate::format::capital;
 use crate::metric::{Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
-use crate::report::figure::{figure_title, slices};
+use crate::report::figure::slices;
 use crate::report::series::{Breakdown, LENGTH_AND_DEPTH, Panel, RUNNING, Size, TASK_AND_LENGTH};
 
 /// Most columns of a table.
@@ -20,7 +20,7 @@ pub(super) fn blocks(measured: &Measured<'_>) -> Vec<Block> {
     let (report, panel) = (measured.setting.report, measured.panel);
     let of_panel = report.breakdowns.iter().filter(|parts| parts.is_of(panel));
     let group = |parts: &Breakdown<'_>| {
-        let title = figure_title::of(&panel.metric, &panel.key, &report.keys);
+        let title = panel.title(&report.keys);
         let whole = report.figure_of(panel);
         let figure = whole.and_then(|whole| slices::figure(parts, whole, &title));
         let tables = tables(parts).into_iter().map(Block::Table);
@@ -103,7 +103,7 @@ fn grid(parts: &Breakdown<'_>, size: Size) -> Grid {
         let cells = slices.iter().map(|(_, panel)| number(panel).map(Entry::plain)).collect();
         lines.extend(Some(Line::new(name, cells)).filter(Line::has_any));
     };
-    fixed("(chance)", |panel| panel.chance.map(|chance| panel.metric.show(chance)));
+    fixed("(chance)", |panel| panel.guess.map(|guess| panel.metric.show(guess)));
     fixed("(measured)", |panel| {
         let weights =
             panel.points.iter().map(|point| point.weight).filter(|_| !panel.metric.has(Property::Uncountable));

@@ -12,7 +12,6 @@ use super::setting::Setting;
 use crate::format::{Bytes, capital};
 use crate::metric::Metric;
 use crate::report::document::{Block, Entry, Grid, Line, Table};
-use crate::report::published::{Published, PublishedColumns};
 use crate::report::series::{AllSeries, SeriesKey, Size};
 
 /// Policies and sizes of one key, each with its repeats.
@@ -20,7 +19,6 @@ pub(crate) struct Speeds {
     pub(crate) key: SeriesKey,
     /// In order.
     pub(crate) lines: Vec<Repeats>,
-    columns: Option<PublishedColumns>,
 }
 
 /// What was measured for one policy at one size.
@@ -52,7 +50,7 @@ pub(super) fn table(setting: &Setting<'_>) -> Option<Table> {
 type Cell<'a> = &'a dyn Fn(&Repeats) -> Option<Entry>;
 
 /// The tables of all keys that were timed.
-pub(crate) fn all(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Speeds> {
+pub(crate) fn all(all: &AllSeries<'_>) -> Vec<Speeds> {
     let mut keys: IndexMap<SeriesKey, IndexMap<_, Repeats>> = IndexMap::new();
     for ((key, metric, _), series) in all.iter().filter(|((_, metric, _), _)| Metric::of(metric).is_timed()) {
         let lines = keys.entry(key.clone()).or_default();
@@ -69,10 +67,7 @@ pub(crate) fn all(all: &AllSeries<'_>, published: &dyn Published) -> Vec<Speeds>
         let mut lines: Vec<Repeats> = lines.into_values().collect();
         let policies: IndexSet<String> = lines.iter().map(|line| line.policy.clone()).collect();
         lines.sort_by_key(|line| (policies.get_index_of(&line.policy), line.size));
-        let names: Vec<(&str, Option<Size>)> =
-            lines.iter().map(|line| (line.policy.as_str(), line.size)).collect();
-        let columns = published.decoding_columns(&key, &names);
-        Speeds { key, lines, columns }
+        Speeds { key, lines }
     };
     keys.into_iter().map(table).collect()
 }
@@ -100,11 +95,7 @@ impl Speeds {
             Line { name: line.name(), size: line.size, ..Line::of_policy(&line.policy, cells) }
         };
         let columns = columns.iter().map(|(name, _)| (*name).into()).collect();
-        let mut grid = Grid { columns, lines: self.lines.iter().map(line).collect() };
-        if let Some(columns) = &self.columns {
-            columns.append_to(&mut grid);
-        }
-        grid
+        Grid { columns, lines: self.lines.iter().map(line).collect() }
     }
 
     /// A median, the full cache's being 1.
@@ -129,15 +120,11 @@ impl Speeds {
             Some(1) => "times of one repeat".to_string(),
             repeats => format!("medians of {} repeats, in brackets the least and the most", repeats.unwrap_or(0)),
         };
-        let mut legend = format!(
+        format!(
             "{times}; cache: keys and values of one sequence, counted, and \
              resident: what the program grew by for each; batch: as many sequences as fit; relative: tokens/s in the batch, \
              full being 1"
-        );
-        if let Some(columns) = &self.columns {
-            legend.push_str(&format!("; {}", columns.source));
-        }
-        legend
+        )
     }
 }
 
@@ -190,7 +177,7 @@ mod tests {
     use crate::report::series::Results;
 
     fn tables_of(rows: &[Row]) -> Vec<Speeds> {
-        all(&Results::of(rows).unwrap().series, &())
+        all(&Results::of(rows).unwrap().series)
     }
 
     /// Three repeats of one metric.

@@ -144,8 +144,8 @@ pub(crate) fn meaning(panel: &Panel) -> String {
         true => format!("; in brackets are 95 % intervals over clusters{}", panel::coverage(panel.clusters)),
         false => String::new(),
     };
-    let chance = guess(panel).map_or_else(String::new, |guess| format!(" For comparison, {guess}."));
-    format!("{}{}{spread}.{chance}", better(panel), counts(panel))
+    let compared = guess(panel).map_or_else(String::new, |guess| format!(" For comparison, {guess}."));
+    format!("{}{}{spread}.{compared}", better(panel), counts(panel))
 }
 
 /// Which way is better, and what is bold; as a sentence.
@@ -171,7 +171,7 @@ fn counts(panel: &Panel) -> String {
 /// `the commonest answer would reach 12.5`, where a guess is known.
 pub(crate) fn guess(panel: &Panel) -> Option<String> {
     let guess = panel.metric.guess?;
-    Some(format!("{} would reach {}", guess.by, panel.metric.show(panel.chance?)))
+    Some(format!("{} would reach {}", guess.by, panel.metric.show(panel.guess?)))
 }
 
 fn notes(panel: &Panel) -> Vec<String> {

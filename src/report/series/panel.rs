@@ -8,7 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexSet;
 
+use crate::format::capital;
 use crate::metric::{Metric, Property, Slice};
+use crate::report::escape;
 use crate::report::series::{
     AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, ceiling, pairs,
     sums,
@@ -58,9 +60,9 @@ pub struct Panel {
     /// The slice of every sample that the panel is about; `None`: all of it.
     pub slice: Option<Slice>,
     /// What a guess would reach, where that is known.
-    pub chance: Option<f64>,
+    pub guess: Option<f64>,
     /// By how much the full cache is better than the guess.
-    pub above_chance: Option<Estimate>,
+    pub above_guess: Option<Estimate>,
     /// Ordered by policy, as the rows have them, then by cache size.
     pub points: Vec<Point>,
     /// Every two policies at one cache size, of whole samples only.
@@ -81,10 +83,10 @@ pub fn panels(all: &AllSeries<'_>) -> Vec<Panel> {
         if !metric.is_result() {
             continue;
         }
-        let guess = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
-        let chance = guess.and_then(level).map(|pooled| metric.of_pooled(pooled));
-        let above_chance = guess.and_then(|guess| above(&metric, series, guess));
-        panels.push(Panel { chance, above_chance, ..panel(key.clone(), metric, *slice, series) });
+        let guesses = metric.guess.and_then(|guess| all.get(&(key.clone(), guess.metric, *slice)));
+        let guess = guesses.and_then(level).map(|pooled| metric.of_pooled(pooled));
+        let above_guess = guesses.and_then(|guesses| above(&metric, series, guesses));
+        panels.push(Panel { guess, above_guess, ..panel(key.clone(), metric, *slice, series) });
     }
     panels.extend(running(all).iter().map(average));
     let several: BTreeSet<SeriesKey> = of_several_lengths(&panels);
@@ -162,11 +164,16 @@ impl Panel {
         (self.metric.order(), self.slice.as_ref())
     }
 
+    /// `Perplexity: Llama-2-7b-hf · pg19`, with what else tells the key apart `among` all of the report.
+    pub(crate) fn title(&self, among: &[SeriesKey]) -> String {
+        format!("{}: {}", capital(&escape::plain(&self.metric.label)), self.key.title(among))
+    }
+
     /// Whether the full cache is clearly better than a guess, or none is known. Where it is not, policies that are near it show
     /// nothing.
     pub fn beats_guess(&self) -> bool {
         let least = |above: Estimate| above.interval.map_or(above.value, |interval| interval.low);
-        self.above_chance.is_none_or(|above| least(above) > 0.0)
+        self.above_guess.is_none_or(|above| least(above) > 0.0)
     }
 
     pub fn full(&self) -> Option<&Point> {
@@ -194,6 +201,16 @@ impl Panel {
     pub fn point(&self, policy: &str, cache_size: Option<impl Into<Size>>) -> Option<&Point> {
         let cache_size = cache_size.map(Into::into);
         self.points.iter().find(|point| point.policy == policy && point.cache_size == cache_size)
+    }
+
+    /// Two policies at a size, from the side of the first.
+    pub fn pair(&self, policy: &str, against: &str, size: Size) -> Option<Pair> {
+        let mut pairs = self.pairs.iter().filter(|pair| pair.cache_size == size);
+        pairs.find_map(|pair| match (&*pair.policy, &*pair.against) {
+            names if names == (policy, against) => Some(pair.clone()),
+            names if names == (against, policy) => Some(pair.turned()),
+            _ => None,
+        })
     }
 
     /// What tables show at a size: the full cache has none, so its point is at every one.
@@ -247,25 +264,22 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
     let pairs = if is_compared { pairs::of(&pool, &cells) } else { Vec::new() };
     let slice = slice.cloned();
     let length = Some(key.length);
-    Panel { length, key, metric, slice, chance: None, above_chance: None, points, pairs, samples, clusters, notes }
+    Panel { length, key, metric, slice, guess: None, above_guess: None, points, pairs, samples, clusters, notes }
 }
 
-/// Points without all samples, of which there are many while a run goes on.
+/// Points without all samples.
 fn unfinished(points: &[Point], samples: usize) -> Option<String> {
-    const MOST_NAMED: usize = 4;
     let unfinished: Vec<&Point> = points.iter().filter(|point| !point.complete).collect();
-    let named = unfinished.iter().take(MOST_NAMED);
-    let named = named.map(|point| format!("{} has {}", place(&point.policy, point.cache_size), point.samples));
-    let named = named.collect::<Vec<_>>().join(", ");
-    let more = match unfinished.len().saturating_sub(MOST_NAMED) {
+    let first = unfinished.first()?;
+    let others = match unfinished.len() - 1 {
         0 => String::new(),
-        more => format!(", and {more} more have fewer"),
+        others => format!(", {others} more have fewer"),
     };
-    (!unfinished.is_empty()).then(|| {
-        format!(
-            "of {samples} samples {named}{more}: these do not compare with the others, but their differences to full do"
-        )
-    })
+    let at = place(&first.policy, first.cache_size);
+    Some(format!(
+        "of {samples} samples {at} has {}{others}: these do not compare with the others, but their differences to full do",
+        first.samples
+    ))
 }
 
 /// What is wrong with the samples behind one point; `full` is given where a policy must score the same tokens.
@@ -359,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_have_panels_of_their_own_with_their_chance() {
+    fn slices_have_panels_of_their_own_with_their_guess() {
         let at = |metric: &str, slice: Option<&str>, value| {
             changed(cell(metric, "tova", Some(64), &[("a", value, 8.0)]), |row| row.slice = slice.map(Into::into))
         };
@@ -372,7 +386,7 @@ mod tests {
             at("recall_chance", Some("distance:16-31"), 1.0),
         ];
         let panels = panels(&all.concat());
-        let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.chance);
+        let shown = |panel: &Panel| (panel.slice.clone(), panel.points[0].estimate.value, panel.guess);
         let slice = |slice: &str| Some(slice.into());
         let expected = [
             (None, 75.0, Some(25.0)),

@@ -1,12 +1,12 @@
 //! Draws a chart: axes, bands, lines and points.
 
 use super::legend::{Stroke, draw_marker};
-use super::place::Place;
 use super::{
-    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Reference, SMALL, TICK_ROW, clip, title, tooltip,
+    Chart, LABEL, LABEL_ROOM, LINE_WIDTH, Line, MARKER_RADIUS, Measurement, Reference, SMALL, TICK_ROW, clip,
+    title,
 };
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font, series_style};
+use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font};
 
 const TICK: f64 = 6.0;
 /// Of the circle around a point that shows its tooltip.
@@ -81,29 +81,25 @@ impl Chart {
             scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (plot.top + plot.bottom) / 2.0), &name, LABEL);
         }
         self.draw_value_axis(scene, plot);
-        let places = self.places(plot);
-        for (line, places) in self.lines.iter().zip(&places) {
-            self.draw_band(scene, plot, (line, places), styles);
+        for line in &self.lines {
+            self.draw_band(scene, plot, line, styles);
         }
         if let Some(printed) = &self.printed {
             self.draw_printed(scene, plot, printed, styles);
         }
-        self.draw_reference(scene, plot, self.chance.as_ref(), Stroke::Chance);
+        self.draw_reference(scene, plot, self.guess.as_ref(), Stroke::Guess);
         scene.group("data-policy=\"full\"", |scene| {
             self.draw_reference(scene, plot, self.full.as_ref(), Stroke::Full);
             if let Some(value) = level {
                 scene.text((plot.right + 4.5, self.y(plot, value)), &level_label, SMALL, BLACK, Across::Left);
             }
-            self.draw_full_points(scene, plot);
         });
         if let Some(limit) = self.limit {
             self.draw_reference(scene, plot, Some(&Reference::Level(limit)), Stroke::Limit);
             scene.text((plot.right + 4.5, self.y(plot, limit)), &level_label, SMALL, BLACK, Across::Left);
         }
-        let mut lines: Vec<(&Line, &Vec<Place>)> = self.lines.iter().zip(&places).collect();
-        lines.sort_by_key(|(line, _)| series_style::is_of_the_paper(&line.policy));
-        for (line, places) in lines {
-            self.draw_line(scene, plot, (line, places), styles);
+        for line in &self.lines {
+            self.draw_line(scene, plot, line, styles);
         }
         self.draw_across_axis(scene, plot);
         scene.text((centre, plot.bottom + TICK_ROW + 5.0), self.horizontal.name(), LABEL, BLACK, Across::Centre);
@@ -164,33 +160,19 @@ impl Chart {
         plot.stroke(scene, class, &spots, pen);
     }
 
-    /// The full cache's points, which have tooltips like a policy's.
-    fn draw_full_points(&self, scene: &mut Scene, plot: Plot) {
-        let points: Vec<(Spot, String)> = match (&self.full, &self.full_point) {
-            (Some(Reference::Level(value)), Some(point)) => {
-                vec![((plot.right, *value), tooltip::describe(&self.quantity, point, "full"))]
-            }
-            (Some(Reference::Curve(spots)), _) => {
-                let text = |(across, value): &Spot| self.tooltip_of_full_at(*across, *value);
-                spots.iter().map(|spot| ((self.x(plot, spot.0), spot.1), text(spot))).collect()
-            }
-            _ => Vec::new(),
-        };
-        for ((x, value), text) in points.into_iter().filter(|((_, value), _)| self.values.contains(*value)) {
-            scene.group("class=\"pt full\" tabindex=\"0\" role=\"img\"", |scene| {
-                scene.tooltip((x, self.y(plot, value)), TARGET_RADIUS, &text);
-            });
-        }
+    /// Where a measurement is in the plot; its height may be outside.
+    fn spot(&self, plot: Plot, measurement: &Measurement) -> Spot {
+        (self.x(plot, measurement.across), self.y(plot, measurement.point.estimate.value))
     }
 
-    fn draw_band(&self, scene: &mut Scene, plot: Plot, (line, places): (&Line, &[Place]), styles: &SeriesStyles) {
+    fn draw_band(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
         // A logarithmic axis has no zero; the band then ends at the frame.
         let y = |value: f64| Some(self.y(plot, value)).filter(|y| y.is_finite()).unwrap_or(plot.bottom);
-        let banded = line.spots.iter().zip(places).filter_map(|(spot, place)| Some((spot, place, spot.band?)));
-        let banded: Vec<_> = banded.filter(|(_, place, _)| place.at.1.is_finite()).collect();
-        let highs = banded.iter().map(|(_, place, (_, high))| (place.at.0, y(*high)));
-        let lows = banded.iter().map(|(_, place, (low, _))| (place.at.0, y(*low)));
+        let banded = line.spots.iter().filter_map(|spot| Some((self.spot(plot, spot), spot.band?)));
+        let banded: Vec<(Spot, (f64, f64))> = banded.filter(|(at, _)| at.1.is_finite()).collect();
+        let highs = banded.iter().map(|(at, (_, high))| (at.0, y(*high)));
+        let lows = banded.iter().map(|(at, (low, _))| (at.0, y(*low)));
         let outline: Vec<Spot> = lows.chain(highs.rev()).collect();
         if outline.is_empty() {
             return;
@@ -203,29 +185,22 @@ impl Chart {
                 [low, high] => plot.stroke(scene, "bar", &[low, high], Pen::new(style.color(), LINE_WIDTH)),
                 _ => scene.fill("band", &clip::area(&outline, plot.between()), style.color(), opacity),
             }
-            for (spot, place, (low, high)) in &banded {
-                let is_shown = self.values.contains(spot.point.estimate.value);
-                for end in [*low, *high].into_iter().filter(|_| is_shown) {
-                    if let Some((border, out)) = plot.beyond(y(end)) {
-                        scene.fill("cut", &arrow((place.at.0, border), out), style.color(), 0.5);
-                    }
-                }
-            }
         });
     }
 
-    fn draw_line(&self, scene: &mut Scene, plot: Plot, (line, places): (&Line, &[Place]), styles: &SeriesStyles) {
+    fn draw_line(&self, scene: &mut Scene, plot: Plot, line: &Line, styles: &SeriesStyles) {
         let Some(style) = styles.get(&line.policy) else { return };
+        let spots: Vec<Spot> = line.spots.iter().map(|spot| self.spot(plot, spot)).collect();
         scene.group(&format!("class=\"line {}\" {}", style.class(), of_policy(line)), |scene| {
             let (class, pen) = Stroke::Policy(style).look();
-            plot.stroke(scene, class, &places.iter().map(|place| place.at).collect::<Vec<_>>(), pen);
-            for (spot, place) in line.spots.iter().zip(places).filter(|(_, place)| !place.at.1.is_nan()) {
+            plot.stroke(scene, class, &spots, pen);
+            for (spot, at) in line.spots.iter().zip(spots).filter(|(_, at)| !at.1.is_nan()) {
                 let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" data-size=\"{size}\""));
                 let is_below = self.is_excess && spot.point.estimate.value < self.values.lowest();
-                let cut = if is_below { Some((plot.bottom, 1.0)) } else { plot.beyond(place.at.1) };
-                let at = (place.at.0, cut.map_or(place.at.1, |(border, _)| border));
+                let cut = if is_below { Some((plot.bottom, 1.0)) } else { plot.beyond(at.1) };
+                let at = (at.0, cut.map_or(at.1, |(border, _)| border));
                 scene.group(&format!("class=\"pt\" tabindex=\"0\" role=\"img\"{size}"), |scene| {
-                    scene.tooltip(at, TARGET_RADIUS, &self.tooltip_of(spot, &place.beside));
+                    scene.tooltip(at, TARGET_RADIUS, &self.tooltip_of(spot));
                     match cut {
                         Some((_, out)) => scene.fill("mark", &arrow(at, out), style.color(), 1.0),
                         None => draw_marker(scene, at, style),
@@ -236,7 +211,7 @@ impl Chart {
     }
 }
 
-/// What marks a cut at the border of a plot: a flat triangle whose tip is on the border and points out of the plot.
+/// What marks a point beyond the border of a plot: a flat triangle whose tip is on the border and points out of the plot.
 fn arrow((x, border): Spot, out: f64) -> [Spot; 3] {
     let (half, height) = (1.6 * MARKER_RADIUS, 1.6 * MARKER_RADIUS);
     [(x, border), (x - half, border - out * height), (x + half, border - out * height)]
@@ -262,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_bands_end_at_the_border_with_a_mark() {
+    fn lines_and_bands_end_at_the_border() {
         // h2o's two books are far apart at 8, so that its band leaves the axis; window does by itself.
         let two = |policy, size, [a, b]: [f64; 2]| {
             cell("cost", policy, size, &[("a", a, 1.0), ("b", b, 1.0), ("c", a, 1.0), ("d", b, 1.0)])
@@ -297,9 +272,6 @@ mod tests {
         let (off, on) = (marks[0][0], line[1]);
         assert_eq!(off.1, top, "the tip is on the border: {marks:?}");
         assert!(marks[0][1].1 > top && line[0].0 > off.0 + (on.0 - off.0) * 97 / 100, "{line:?}");
-        // The axis spans 5 to 10, half of that more for the band on either side, and a margin: 0 to 20 is cut twice.
-        let cuts = paths("h2o", "cut");
-        assert_eq!(cuts.iter().map(|cut| cut[0].1).collect::<Vec<_>>(), [bottom, top]);
         let band = &paths("h2o", "band")[0];
         assert!(band.iter().all(|(_, y)| (top..=bottom).contains(y)), "{band:?}");
         assert!(band.iter().any(|(_, y)| *y == top) && band.iter().any(|(_, y)| *y == bottom), "{band:?}");

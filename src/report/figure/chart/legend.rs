@@ -1,8 +1,8 @@
 //! What is below the charts of a figure: samples of lines with their names, and captions.
 
-use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, Shown, printed};
+use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, printed};
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, GREY, Marker, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
+use crate::report::figure::{Across, BLACK, GREY, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
 
 /// Width of a line in the legend, in points.
 const SAMPLE: f64 = 16.0;
@@ -12,7 +12,7 @@ const SAMPLE: f64 = 16.0;
 pub(crate) enum Stroke {
     Policy(SeriesStyle),
     Full,
-    Chance,
+    Guess,
     Printed,
     Limit,
 }
@@ -23,35 +23,28 @@ impl Stroke {
         match self {
             Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),
             Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
-            Self::Chance => ("reference chance", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
-            Self::Printed => ("printed", printed::pen()),
-            Self::Limit => ("reference limit", printed::pen()),
+            Self::Guess => ("reference guess", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
+            Self::Printed => ("printed", printed::pen(GREY)),
+            Self::Limit => ("reference limit", printed::pen(GREY)),
         }
     }
 }
 
-/// A name in a legend, and how much of its line can be seen.
-pub(crate) struct Entry {
-    pub(crate) name: String,
-    pub(crate) stroke: Stroke,
-    pub(crate) shown: Shown,
-}
-
-/// The legend of charts that share a figure.
-pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles) -> Vec<Entry> {
-    let entry = |name: &str, stroke| Entry { name: name.to_owned(), stroke, shown: Shown::All };
-    let full = charts.iter().any(|chart| chart.full.is_some()).then(|| entry("full", Stroke::Full));
-    let policies = styles.iter().filter_map(|(policy, style)| {
-        // The worst of the charts: one where it is missing must be explained.
-        let shown = charts.iter().filter_map(|chart| chart.shown(policy)).max()?;
-        Some(Entry { name: escape::plain(policy), stroke: Stroke::Policy(style), shown })
-    });
+/// The legend of charts that share a figure: names, and what their lines look like.
+pub(crate) fn legend(charts: &[Chart], styles: &SeriesStyles) -> Vec<(String, Stroke)> {
+    let full = charts.iter().any(|chart| chart.full.is_some()).then(|| ("full".to_owned(), Stroke::Full));
+    let is_drawn = |policy: &str| {
+        let mut lines = charts.iter().flat_map(|chart| &chart.lines);
+        lines.any(|line| line.policy == policy && !line.spots.is_empty())
+    };
+    let policies = styles.iter().filter(|(policy, _)| is_drawn(policy));
+    let policies = policies.map(|(policy, style)| (escape::plain(policy), Stroke::Policy(style)));
     let is_recall = charts.iter().all(|chart| chart.quantity.id == "recall");
-    let chance = charts.iter().any(|chart| chart.chance.is_some());
-    let chance = chance.then(|| entry(if is_recall { "chance" } else { "trivial answer" }, Stroke::Chance));
+    let guess = charts.iter().any(|chart| chart.guess.is_some());
+    let guess = guess.then(|| (if is_recall { "chance" } else { "trivial answer" }.to_owned(), Stroke::Guess));
     let printed = charts.iter().find_map(|chart| chart.printed.as_ref());
-    let printed = printed.map(|printed| entry(&printed.source, Stroke::Printed));
-    full.into_iter().chain(policies).chain(chance).chain(printed).collect()
+    let printed = printed.map(|printed| (printed.source.clone(), Stroke::Printed));
+    full.into_iter().chain(policies).chain(guess).chain(printed).collect()
 }
 
 /// One marker, as in a line and in the legend.
@@ -77,15 +70,6 @@ fn draw_sample(scene: &mut Scene, (x, y): Spot, stroke: Stroke) {
         }),
         _ => scene.stroke(class, &ends, pen),
     }
-    if let Stroke::Printed = stroke {
-        printed::draw_hollow(scene, middle, Marker::Circle, GREY);
-    }
-}
-
-/// Ends a figure of charts: the names of their lines, then the caption.
-pub(crate) fn finish_charts(scene: &mut Scene, top: f64, legend: Vec<(String, Stroke)>, caption: &str) {
-    let (names, strokes): (Vec<String>, Vec<Stroke>) = legend.into_iter().unzip();
-    finish(scene, top, &names, (SAMPLE, |scene, at, i| draw_sample(scene, at, strokes[i])), caption);
 }
 
 /// A caption in as many lines as it needs; returns where it ends.
@@ -99,28 +83,21 @@ pub(crate) fn draw_caption(scene: &mut Scene, at: Spot, room: f64, text: &str) -
     y - ROW / 2.0
 }
 
-/// Ends a figure: the names below its charts, in as many columns as fit, then the caption. `sample` draws what is left of
-/// the i-th name.
-pub(crate) fn finish(
-    scene: &mut Scene,
-    top: f64,
-    names: &[String],
-    (sample_width, sample): (f64, impl Fn(&mut Scene, Spot, usize)),
-    caption: &str,
-) {
+/// Ends a figure of charts: the names of their lines, in as many columns as fit, then the caption.
+pub(crate) fn finish(scene: &mut Scene, top: f64, legend: &[(String, Stroke)], caption: &str) {
     const ROW: f64 = 9.5;
     let left = MARGIN + 4.0;
     let room = scene.width - 2.0 * left;
-    let widest = names.iter().map(|name| font::width(name, SMALL)).fold(0.0, f64::max);
-    let column = (sample_width + 3.0 + widest + 8.0).min(room);
-    let columns = ((room / column) as usize).clamp(1, names.len().max(1));
-    let rows = names.len().div_ceil(columns);
-    for (i, name) in names.iter().enumerate() {
+    let widest = legend.iter().map(|(name, _)| font::width(name, SMALL)).fold(0.0, f64::max);
+    let column = (SAMPLE + 3.0 + widest + 8.0).min(room);
+    let columns = ((room / column) as usize).clamp(1, legend.len().max(1));
+    let rows = legend.len().div_ceil(columns);
+    for (i, (name, stroke)) in legend.iter().enumerate() {
         // Down first, so that a family of policies stays together.
         let (x, y) = (left + (i / rows) as f64 * room / columns as f64, top + (i % rows) as f64 * ROW + 4.0);
-        sample(scene, (x, y), i);
-        let name = font::fit(name, SMALL, column - sample_width - 3.0);
-        scene.text((x + sample_width + 3.0, y), &name, SMALL, BLACK, Across::Left);
+        draw_sample(scene, (x, y), *stroke);
+        let name = font::fit(name, SMALL, column - SAMPLE - 3.0);
+        scene.text((x + SAMPLE + 3.0, y), &name, SMALL, BLACK, Across::Left);
     }
     let mut bottom = top + rows as f64 * ROW + 1.0;
     if !caption.is_empty() {

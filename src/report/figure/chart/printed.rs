@@ -1,15 +1,13 @@
-//! Numbers that others published, drawn over a chart: grey, thin and dashed, with hollow markers, so that nobody mistakes
-//! them for what was measured.
+//! Numbers that others published, drawn over a chart: thin and dashed, without markers, so that nobody mistakes them for what
+//! was measured.
 
 use super::draw::Plot;
-use super::{Chart, MARKER_RADIUS, Reference, axis_values, excess, values};
-use crate::report::figure::{Axis, Color, GREY, Marker, Pen, Scene, SeriesStyles, Spot, WHITE};
-
-const WIDTH: f64 = 0.7;
+use super::{Chart, Reference, axis_values, excess, values};
+use crate::report::figure::{Axis, Color, GREY, Pen, Scene, SeriesStyles, Spot};
 
 /// What numbers of others are drawn with.
-pub(crate) fn pen() -> Pen {
-    Pen::new(GREY, WIDTH).dashed((1.8, 1.4))
+pub(crate) fn pen(color: Color) -> Pen {
+    Pen::new(color, 0.7).dashed((1.8, 1.4))
 }
 
 /// Lines that others published, by the names of policies, and the level of their full cache.
@@ -40,35 +38,14 @@ impl Chart {
     }
 
     pub(crate) fn draw_printed(&self, scene: &mut Scene, plot: Plot, printed: &Printed, styles: &SeriesStyles) {
-        if let Some(full) = printed.full.filter(|full| self.values.contains(*full)) {
+        if let Some(full) = printed.full {
             let y = self.y(plot, full);
-            scene.stroke("printed", &[(plot.left, y), (plot.right, y)], pen());
+            plot.stroke(scene, "printed", &[(plot.left, y), (plot.right, y)], pen(GREY));
         }
         for (policy, spots) in &printed.lines {
             let Some(style) = styles.get(policy) else { continue };
             let spots = spots.iter().map(|(across, value)| (self.x(plot, *across), self.y(plot, *value)));
-            let spots: Vec<Spot> = spots.collect();
-            let is_inside = |(_, y): &&Spot| (plot.top..=plot.bottom).contains(y);
-            // Of a line that is nearly all off the scale nothing can be read.
-            if 2 * spots.iter().filter(is_inside).count() < spots.len() {
-                continue;
-            }
-            plot.stroke(scene, "printed", &spots, pen());
-            for &spot in spots.iter().filter(is_inside) {
-                draw_hollow(scene, spot, style.marker, style.color());
-            }
+            plot.stroke(scene, "printed", &spots.collect::<Vec<Spot>>(), pen(style.color()));
         }
-    }
-}
-
-/// A marker's outline around white.
-pub(crate) fn draw_hollow(scene: &mut Scene, at: Spot, marker: Marker, color: Color) {
-    let (filled, outlines) = marker.strokes(at, MARKER_RADIUS);
-    for mut points in outlines {
-        if filled {
-            scene.fill("printed", &points, WHITE, 1.0);
-            points.extend(points.first().copied());
-        }
-        scene.stroke("printed", &points, Pen::new(color, WIDTH));
     }
 }

@@ -6,25 +6,12 @@ use crate::report::figure::{Across, BLACK, Scene, Spot, font};
 
 /// The most lines of a title.
 const MOST: usize = 3;
-/// Between the parts of a title.
-const SIGN: &str = " \u{B7} ";
 /// From one line to the next, in points.
 const LINE: f64 = 9.5;
 
-/// A title in lines of some width, broken between its parts where that is enough; what is too much is cut.
+/// A title in lines of some width; what is too much is cut.
 pub(crate) fn lines(title: &str, width: f64) -> Vec<String> {
-    let title = escape::plain(title);
-    let mut parts: Vec<String> = Vec::new();
-    for part in title.split(SIGN) {
-        match parts.last_mut() {
-            Some(line) if font::width(&format!("{line}{SIGN}{part}"), TITLE) <= width => {
-                line.push_str(SIGN);
-                line.push_str(part);
-            }
-            _ => parts.push(part.to_owned()),
-        }
-    }
-    let mut lines: Vec<String> = parts.iter().flat_map(|part| font::wrap(part, TITLE, width)).collect();
+    let mut lines = font::wrap(&escape::plain(title), TITLE, width);
     if lines.len() > MOST {
         let rest = lines.split_off(MOST - 1).join(" ");
         lines.push(font::fit(&rest, TITLE, width));
@@ -61,8 +48,5 @@ mod tests {
             assert!(lines.iter().all(|line| font::width(line, TITLE) <= room), "{room}: {lines:?}");
         }
         assert_eq!(lines(long, 600.0), [long]);
-        // Parts stay whole, and no line ends in the sign between them.
-        let room = font::width("one two \u{B7} three", TITLE);
-        assert_eq!(lines("one two \u{B7} three four", room), ["one two", "three four"]);
     }
 }

@@ -8,26 +8,13 @@ use crate::report::series::Point;
 use crate::report::statistics::Estimate;
 
 impl Chart {
-    /// What a point says; those `beside` it, which line and which of its points, have the same place.
-    pub(super) fn tooltip_of(&self, spot: &Measurement, beside: &[(usize, usize)]) -> String {
+    /// What a point says.
+    pub(super) fn tooltip_of(&self, spot: &Measurement) -> String {
         let policy = escape::plain(&spot.point.policy);
         let size = spot.point.cache_size.map_or_else(String::new, |size| format!(" with {}", size.words()));
         let is_over_sizes = self.horizontal.is_of_sizes();
         let place = if is_over_sizes { String::new() } else { format!(", {}", self.place(spot.across)) };
-        let mut text = describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"));
-        let name = |&(line, spot): &(usize, usize)| {
-            let line = &self.lines[line];
-            format!("{} {}", escape::plain(&line.policy), digits(line.spots[spot].point.estimate.value))
-        };
-        if !beside.is_empty() {
-            let names: Vec<String> = beside.iter().map(name).collect();
-            text.push_str(&format!("; also here: {}", names.join(", ")));
-        }
-        text
-    }
-
-    pub(super) fn tooltip_of_full_at(&self, across: f64, value: f64) -> String {
-        format!("full, {}: {} {}", self.place(across), self.quantity.label, digits(value))
+        describe(&self.quantity, &spot.point, &format!("{policy}{size}{place}"))
     }
 
     /// Where a point is: at a number, or in an octave.
@@ -92,7 +79,7 @@ mod tests {
         let spot = &chart.lines[0].spots[1];
         assert!((chart.across.share(spot.across) - 0.5).abs() < 1e-12);
         let said = "tova with 25% of the prompt or text: cost 1.50000; 1 samples";
-        assert_eq!(chart.tooltip_of(spot, &[]), said);
+        assert_eq!(chart.tooltip_of(spot), said);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use maud::{Markup, html};
 
 use super::{figure, table};
 use crate::format::capital;
+use crate::metric::Metric;
 use crate::report::document::{Block, Fact, Group, Item, Section};
 use crate::report::escape;
 use crate::report::sections::Report;
@@ -23,23 +24,14 @@ impl Renderer<'_> {
         let mut parts = Vec::new();
         let mut rest = blocks;
         while let Some((first, after)) = rest.split_first() {
-            let tables = rest.iter().take_while(|block| matches!(block, Block::Table(_))).count();
-            rest = match (first, after.first()) {
-                (Block::Figure(_), Some(second @ Block::Table(_))) if !is_of_size(second) => {
-                    parts.push(html! { div.pair { (self.block(first)) (self.block(second)) } });
-                    &after[1..]
+            let part;
+            (part, rest) = match (first, after.split_first()) {
+                (Block::Figure(_), Some((table @ Block::Table(of), after))) if of.size.is_none() => {
+                    (html! { div.pair { (self.block(first)) (self.block(table)) } }, after)
                 }
-                // Tables of several cache sizes are small.
-                (Block::Table(_), _) if tables > 1 && is_of_size(first) => {
-                    let (together, after) = rest.split_at(tables);
-                    parts.push(html! { div.sheets { @for table in together { (self.block(table)) } } });
-                    after
-                }
-                _ => {
-                    parts.push(self.block(first));
-                    after
-                }
+                _ => (self.block(first), after),
             };
+            parts.push(part);
         }
         html! { @for part in parts { (part) } }
     }
@@ -75,18 +67,19 @@ impl Renderer<'_> {
     }
 
     fn group(&self, Group { title, is_open, metric, blocks }: &Group) -> Markup {
+        // What menus call it.
+        let quantity = metric.as_deref().map(|metric| escape::plain(&Metric::of(metric).label));
         let (inside, metric) = (self.blocks(blocks), metric.as_deref().map(escape::plain));
         let Some(title) = title.as_deref().map(|title| capital(&escape::plain(title))) else {
-            return html! { div.panel[metric.is_some()] data-metric=[metric] { (inside) } };
+            return html! { div.panel[metric.is_some()] data-metric=[metric] data-quantity=[quantity] { (inside) } };
         };
         html! {
-            details.fold.panel[metric.is_some()] open[*is_open] data-metric=[metric] { summary { (title) } (inside) }
+            details.fold.panel[metric.is_some()] open[*is_open] data-metric=[metric] data-quantity=[quantity] {
+                summary { (title) }
+                (inside)
+            }
         }
     }
-}
-
-fn is_of_size(block: &Block) -> bool {
-    matches!(block, Block::Table(table) if table.size.is_some())
 }
 
 fn facts(facts: &[Fact]) -> Markup {

@@ -3,14 +3,17 @@
 //! Charts are those of the files. Both scales are in the page and the style sheet shows one; the excess over the full cache is
 //! below them.
 
+use std::collections::BTreeMap;
+
+use anyhow::Result;
 use indexmap::IndexSet;
 use maud::{Markup, PreEscaped, html};
 
+use super::json::inside_script;
 use crate::format::capital;
 use crate::report::escape;
 use crate::report::figure::{
-    Chart, Content, Entry, Figure, Marker, Plain, Scene, SeriesStyle, SeriesStyles, Shown, SquareMap, SquareMaps,
-    Stroke, chart,
+    Chart, Content, Figure, Marker, Plain, Scene, SeriesStyle, SeriesStyles, SquareMap, SquareMaps, Stroke, chart,
 };
 
 /// Widths of a chart and heights of its plot, alone and among others. In points, of which the style sheet makes about two
@@ -34,8 +37,6 @@ pub(super) fn figure(figure: &Figure, styles: &SeriesStyles) -> Markup {
                     div.charts.alone[alone] {
                         @for chart in charts { (one(chart, styles, &title, alone)) }
                     }
-                    @let missing = off_scale(charts, styles);
-                    @if !missing.is_empty() { p.about { "Off this axis: " (missing) "." } }
                 }
             }
             (legend(charts, styles))
@@ -93,20 +94,10 @@ fn square_map(map: &SquareMap) -> Scene {
     scene
 }
 
-/// What is measured but cannot be seen.
-fn off_scale(charts: &[Chart], styles: &SeriesStyles) -> String {
-    let names = chart::legend(charts, styles).into_iter().filter_map(|entry| match entry.shown {
-        Shown::All => None,
-        Shown::Part => Some(format!("{} (in part)", entry.name)),
-        Shown::Nothing => Some(entry.name),
-    });
-    names.collect::<Vec<_>>().join(", ")
-}
-
 fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
     html! {
         ul.legend {
-            @for Entry { name, stroke, .. } in chart::legend(charts, styles) {
+            @for (name, stroke) in chart::legend(charts, styles) {
                 @let style = match stroke { Stroke::Policy(style) => Some(style), _ => None };
                 @let is_policy = style.is_some() || matches!(stroke, Stroke::Full);
                 li class=[style.map(SeriesStyle::class)] data-policy=[is_policy.then_some(&name)] {
@@ -125,13 +116,22 @@ fn legend(charts: &[Chart], styles: &SeriesStyles) -> Markup {
 }
 
 /// A marker's outline around the origin, in pixels, and whether it is filled.
-pub(super) fn marker_path(marker: Marker) -> (String, bool) {
+fn marker_path(marker: Marker) -> (String, bool) {
     let (filled, outlines) = marker.strokes((0.0, 0.0), 4.4);
     let trace = |outline: &Vec<(f64, f64)>| {
         let steps: Vec<String> = outline.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
         format!("M{}{}", steps.join("L"), if filled { "Z" } else { "" })
     };
     (outlines.iter().map(trace).collect(), filled)
+}
+
+/// For each policy its classes, its marker's outline, and whether that is open, as the page's script draws a sample's numbers.
+pub(super) fn looks(styles: &SeriesStyles) -> Result<String> {
+    let look = |(policy, style): (&str, SeriesStyle)| {
+        let (path, filled) = marker_path(style.marker);
+        (escape::plain(policy), (style.class(), path, !filled))
+    };
+    inside_script(&styles.iter().map(look).collect::<BTreeMap<_, _>>())
 }
 
 /// A figure as it is in the files.

@@ -8,7 +8,6 @@ mod blocks;
 mod figure;
 mod json;
 mod page;
-mod points;
 #[cfg(test)]
 mod reader;
 mod samples;

@@ -1,4 +1,4 @@
-// The page's interaction: sorting, filtering, tips on points, single samples, export. Texts of data sets
+// The page's interaction: sorting, filtering, tips on points, single samples. Texts of data sets
 // and models only ever become text nodes; nothing is fetched and nothing is stored.
 (() => {
   const root = document.documentElement;
@@ -25,8 +25,6 @@
     return element;
   };
 
-  const data = read("points");
-
   // ---- what is shown: hidden values by facet, and words to find
   const facets = ["policy", "size", "metric", "task", "model", "dataset"];
   const named = {
@@ -41,29 +39,6 @@
   let words = [];
   const shows = (facet, value) => value === undefined || value === null || !hidden[facet].has(String(value));
   const finds = (text) => words.every((word) => text.includes(word));
-
-  const fieldOf = (setting, name) => data.settings[setting].fields[data.fields.indexOf(name)];
-  const points = data.points.map((point) => {
-    const [of, policy, size] = point;
-    const panel = data.panels[of];
-    const setting = data.settings[panel.setting];
-    const text = [setting.title, ...setting.fields.slice(0, 3), panel.quantity, panel.slice, policy]
-      .join(" ")
-      .toLowerCase();
-    return {
-      point,
-      panel,
-      setting,
-      text,
-      policy,
-      size,
-      metric: panel.metric,
-      task: fieldOf(panel.setting, "task"),
-      model: fieldOf(panel.setting, "model"),
-      dataset: fieldOf(panel.setting, "dataset"),
-    };
-  });
-  const pointIsShown = (point) => facets.every((facet) => shows(facet, point[facet])) && finds(point.text);
 
   // ---- the page's own tables and charts, read once
   const lower = (element, selector) => {
@@ -90,6 +65,7 @@
     return { sheet, panel, part, rows, size: sheet.dataset.size };
   });
   const columns = all("th[data-size], td[data-size]");
+  const numbers = all(".sheet td[data-v]");
   const charts = all(".figure").map((figure) => {
     const panel = figure.closest(".panel");
     const part = figure.closest(".part");
@@ -139,8 +115,8 @@
       const fits = ["task", "model", "dataset"].every((facet) => shows(facet, part.dataset[facet]));
       off(part, !fits || sheets.every((entry) => entry.part !== part || entry.empty));
     }
-    const shown = points.filter(pointIsShown).length;
-    counter.textContent = `${shown} of ${points.length} numbers`;
+    const shown = numbers.filter((cell) => !cell.closest(".off")).length;
+    counter.textContent = `${shown} of ${numbers.length} numbers`;
     all("svg.plot").forEach(rove);
     drill.show();
   };
@@ -197,16 +173,6 @@
     link.remove();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
   };
-  const savePoints = () => {
-    const lines = [[...data.fields, "metric", "slice", "quantity", "chance", "samples_expected", ...data.columns]];
-    for (const { point, panel, setting } of points.filter(pointIsShown)) {
-      const [, policy, size, values, ...others] = point;
-      const subject = [panel.metric, panel.slice, panel.quantity, panel.chance, panel.samples];
-      lines.push([...setting.fields, ...subject, policy, size, ...values, ...others]);
-    }
-    save("points.csv", lines);
-  };
-
   // ---- tables and pictures wider than their box say so, by the style sheet
   const watcher = new ResizeObserver((entries) => {
     for (const { target } of entries) {
@@ -220,25 +186,23 @@
   };
 
   const { rove } = pointTips({ all });
-  const along = courseAlong({ make, draw, rove, looks: data.looks });
+  const along = courseAlong({ make, draw, rove, looks: read("looks") });
   const drill = singleSamples({ make, number, shows, sorted, save, read, along, watch });
 
   // ---- the controls
   const controls = document.getElementById("controls");
   const counter = make("span", { className: "count", role: "status" });
   const values = (facet) => {
-    const found = [
-      ...new Set(points.map((point) => point[facet]).filter((value) => value !== null && value !== undefined)),
-    ];
-    // Entries are numbers, shares texts such as "25%".
-    const isShare = (size) => Number(typeof size === "string");
+    const found = [...new Set(all(`[data-${facet}]`).map((element) => element.dataset[facet]))];
+    // Shares such as "25%" follow entries.
+    const isShare = (size) => Number(size.endsWith("%"));
     const bySize = (a, b) => isShare(a) - isShare(b) || parseFloat(a) - parseFloat(b);
     return facet === "size" ? found.sort(bySize) : found;
   };
-  const label = (facet, value) =>
-    facet === "metric"
-      ? (data.panels.find((panel) => panel.metric === value) || {}).quantity || value
-      : String(value);
+  const label = (facet, value) => {
+    const panel = facet === "metric" && panels.find((panel) => panel.dataset.metric === value);
+    return panel ? panel.dataset.quantity : value;
+  };
   const menus = [];
   const menu = (facet) => {
     const options = values(facet);
@@ -304,7 +268,7 @@
     return button;
   };
   const row = make("div", { className: "row" });
-  const tools = make("details", { className: "tools" }, make("summary", {}, "Find, filter, colours, download"), row);
+  const tools = make("details", { className: "tools" }, make("summary", {}, "Find, filter, colours"), row);
   controls.append(tools);
   row.append(make("label", {}, "Find", search), ...facets.map(menu).filter(Boolean));
   if (document.querySelector(".both")) {
@@ -345,7 +309,6 @@
       for (const { reset } of menus) reset();
       apply();
     }),
-    push("Save CSV", "save-points", savePoints),
     counter,
   );
   // A click elsewhere or the escape key closes a menu.

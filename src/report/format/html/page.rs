@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use sha2::{Digest as _, Sha256};
 
 use super::super::Sources;
-use super::{blocks, points, samples};
+use super::{blocks, figure, samples};
 use crate::report::document::Block;
 use crate::report::escape;
 
@@ -42,7 +42,7 @@ pub(super) fn page(sources: &Sources<'_>) -> Result<String> {
                 main #main tabindex="-1" { (renderer.blocks(body)) }
                 footer { p { "Written by tova-bench " (env!("CARGO_PKG_VERSION")) " from result rows. This page loads nothing from a network and sends nothing to one." } }
                 div #tip aria-hidden="true" hidden {}
-                script #points type="application/json" { (PreEscaped(points::json(&report.results.panels, &report.keys, &report.styles)?)) }
+                script #looks type="application/json" { (PreEscaped(figure::looks(&report.styles)?)) }
                 script #rows type="application/json" { (PreEscaped(samples::json(&report.results.series, &report.keys, &report.policies, samples::BUDGET)?)) }
                 script { (PreEscaped(SCRIPT)) }
             }

@@ -1,7 +1,6 @@
 //! Single samples as data for the page's script: what each measured under every policy and size, and what was written.
 //!
-//! A page that would be too large to open has no curves by position; where that is not enough, fewer samples. It says what it
-//! leaves out.
+//! A page that would be too large to open has fewer samples, and says how many it leaves out.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,12 +90,9 @@ pub(super) fn json(
     let all_keys: Vec<KeySamples<'_>> = keys.iter().map(of_key).collect();
     let mut most = all_keys.iter().map(|of_key| of_key.samples.len()).max().unwrap_or(0).min(MOST_SAMPLES);
     loop {
-        for with_slices in [true, false] {
-            let records: Vec<Record<'_>> = all_keys.iter().map(|key| key.record(most, with_slices)).collect();
-            let json = inside_script(&records)?;
-            if json.len() <= budget || (most <= 1 && !with_slices) {
-                return Ok(json);
-            }
+        let json = inside_script(&all_keys.iter().map(|key| key.record(most)).collect::<Vec<_>>())?;
+        if json.len() <= budget || most <= 1 {
+            return Ok(json);
         }
         most /= 2;
     }
@@ -141,15 +137,13 @@ impl<'a> KeySamples<'a> {
         columns
     }
 
-    /// The first samples, with their numbers by position or without.
-    fn record(&self, most: usize, with_slices: bool) -> Record<'_> {
+    /// The first samples.
+    fn record(&self, most: usize) -> Record<'_> {
         let samples = &self.samples[..most.min(self.samples.len())];
         let fewer = samples.len() < self.samples.len();
         let fewer =
             fewer.then(|| format!("{} of {} samples", self.samples.len() - samples.len(), self.samples.len()));
-        let (columns, slices): (Vec<Column<'_>>, Vec<Column<'_>>) =
-            self.columns().into_iter().partition(|(_, slice)| with_slices || slice.is_none());
-        let no_slices = (!slices.is_empty()).then(|| "the numbers by position".to_owned());
+        let columns = self.columns();
         let subject = |(metric, slice): &Column<'_>| {
             let metric = Metric::of(metric);
             json!({
@@ -192,7 +186,7 @@ impl<'a> KeySamples<'a> {
             weights,
             questions: self.questions(samples),
             references: self.references(samples),
-            left_out: fewer.into_iter().chain(no_slices).collect(),
+            left_out: fewer.into_iter().collect(),
         }
     }
 

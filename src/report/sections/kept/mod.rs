@@ -7,14 +7,12 @@ mod tokens;
 
 use std::rc::Rc;
 
-use super::Report;
 use super::setting::Setting;
 use crate::ledger::Row;
 use crate::metric::{Metric, Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
-use crate::report::figure::{Content, Figure, KeptByPosition, Plain, Scene, heatmap, kept_by_position};
-use crate::report::published::Published;
+use crate::report::figure::{Content, Figure, KeptByPosition, Plain, heatmap, kept_by_position};
 use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, cell_of, label};
 use crate::report::statistics::Estimate;
 
@@ -33,14 +31,12 @@ pub(crate) struct Kept<'a> {
     /// The rows that carry a table of a sample.
     rows: Vec<&'a Row>,
     series: &'a AllSeries<'a>,
-    /// With their sizes below a sample's length; at the others nothing is evicted, unless layers have sizes of their own.
+    /// With their sizes below a sample's length.
     policies: Vec<(&'a str, Vec<Size>)>,
 }
 
 /// The cache size that maps are drawn at and tables sorted by, where it was measured: the paper's.
 const USUAL_SIZE: Size = Size::Entries(512);
-/// What the terminal names.
-const MOST_NAMED: usize = 4;
 /// The metric of the whole section.
 const LIFETIME: &str = "lifetime";
 
@@ -59,12 +55,7 @@ pub(crate) fn all<'a>(results: &'a Results<'_>) -> Vec<Kept<'a>> {
         let sizes = |policy: &'a str| {
             let points = whole.points.iter().filter(|point| point.is_policy() && point.policy == policy);
             let sizes = points.filter_map(|point| point.cache_size);
-            (
-                policy,
-                sizes
-                    .filter(|size| size.is_below(key.length) || has_budget(results.rows, (key, policy, *size)))
-                    .collect(),
-            )
+            (policy, sizes.filter(|size| size.is_below(key.length)).collect())
         };
         let policies = whole.policies().into_iter().map(sizes);
         let shared = stems.iter().filter(|other| *other == own).count() > 1;
@@ -81,42 +72,18 @@ pub(crate) fn all<'a>(results: &'a Results<'_>) -> Vec<Kept<'a>> {
     whole.iter().zip(&stems).map(section).collect()
 }
 
-/// Whether a policy gives layers sizes of their own, of which some may be smaller than the size itself.
-fn has_budget(rows: &[Row], (key, policy, size): (&SeriesKey, &str, Size)) -> bool {
-    let mut of_budgets = rows.iter().filter(|row| row.budget.is_some() && Size::of(row) == Some(size));
-    of_budgets.any(|row| label(row) == policy && SeriesKey::of(row) == key.of_rows())
-}
-
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     let Some(kept) = setting.report.kept.iter().find(|kept| kept.key == setting.key) else { return Vec::new() };
     let figures = kept.figures().into_iter().enumerate().map(|(at, figure)| match at {
         0 => Block::Figure(Rc::new(figure)),
         _ => Block::Group(Group::folded(figure.title.clone(), vec![Block::Figure(Rc::new(figure))])),
     });
-    let published = setting.report.published;
-    let tables = kept.tables(published).into_iter().map(|table| {
+    let tables = kept.tables().into_iter().map(|table| {
         let group = Group::folded(table.title.clone(), vec![Block::Table(table)]);
         Block::Group(group.of_metric(&Metric::of(LIFETIME)))
     });
-    let about = format!("{ABOUT} {}", published.on_lifetimes()).trim_end().to_owned();
-    let blocks = std::iter::once(Block::Paragraph(about)).chain(figures).chain(tables).collect();
+    let blocks = std::iter::once(Block::Paragraph(ABOUT.to_owned())).chain(figures).chain(tables).collect();
     vec![Block::Group(Group::open("What is kept", blocks))]
-}
-
-/// The tokens kept longest, a line for each policy.
-pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
-    let mut lines = Vec::new();
-    for kept in &report.kept {
-        let title = if report.kept.len() > 1 { format!("{} \u{B7} ", kept.title) } else { String::new() };
-        for (policy, sizes) in &kept.policies {
-            let size = reference(sizes);
-            let slices = kept.kinds_at(policy, size).into_iter().take(MOST_NAMED);
-            let named: Vec<String> =
-                slices.map(|(slice, steps)| format!("{} {}", name(Some(slice)), show(steps))).collect();
-            lines.push(format!("{title}kept longest by {policy} at {size}, in steps: {}", named.join(", ")));
-        }
-    }
-    if lines.is_empty() { Vec::new() } else { vec![Block::List(lines)] }
 }
 
 /// `class digits`; `None` is all tokens.
@@ -131,10 +98,6 @@ fn reference(sizes: &[Size]) -> Size {
     } else {
         sizes.get(sizes.len() / 2).copied().unwrap_or(USUAL_SIZE)
     }
-}
-
-fn show(steps: f64) -> String {
-    Metric::of(LIFETIME).show(steps)
 }
 
 impl<'a> Kept<'a> {
@@ -182,39 +145,26 @@ impl<'a> Kept<'a> {
     }
 
     fn figures(&self) -> Vec<Figure> {
-        let figure = |stem: String, title: String, draw: Box<dyn Fn(Plain) -> Scene>| Figure {
-            stem,
-            title,
-            content: Content::Picture(draw),
-            subject: None,
-        };
         let mut figures = Vec::new();
         if let Some(kept) = self.by_position(&self.policies) {
             let (stem, title) = (format!("{}-by-position", self.stem), kept.title.clone());
             let draw = move |plain: Plain| kept.scene(None, plain);
-            figures.push(figure(stem, title, Box::new(draw)));
+            figures.push(Figure { stem, title, content: Content::Picture(Box::new(draw)) });
         }
         for (policy, sizes) in &self.policies {
             let size = reference(sizes);
             let maps = heatmap::maps(self.rows_at(policy, size));
             let stem = format!("{}-{}-{}", self.stem, escape::slug(policy), escape::slug(&size.to_string()));
             let what = format!("{} \u{B7} {} with {}", self.title, escape::plain(policy), size.words());
-            let mut push = |stem: String, what: String, maps: Vec<heatmap::Map>| {
-                let title = heatmap::title(&what);
-                let draw = move |plain: Plain| heatmap::scene(&what, &maps, plain);
-                figures.push(figure(stem, title, Box::new(draw)));
-            };
-            if let Some(last) = maps.last() {
-                let what = format!("{what} \u{B7} layer {}", last.layer);
-                push(format!("{stem}-last-layer"), what, vec![last.clone()]);
-            }
-            for page in maps.chunks(heatmap::MOST).filter(|_| maps.len() > 1) {
-                let layers = match page {
-                    [first, .., last] if maps.len() > page.len() => format!("-{}-{}", first.layer, last.layer),
-                    [only] => format!("-{0}-{0}", only.layer),
-                    _ => String::new(),
+            for page in maps.chunks(heatmap::MOST) {
+                let layers = match maps.len() > page.len() {
+                    true => format!("-{}-{}", page[0].layer, page[page.len() - 1].layer),
+                    false => String::new(),
                 };
-                push(format!("{stem}-layers{layers}"), what.clone(), page.to_vec());
+                let (what, page, title) = (what.clone(), page.to_vec(), heatmap::title(&what));
+                let draw = move |plain: Plain| heatmap::scene(&what, &page, plain);
+                let content = Content::Picture(Box::new(draw));
+                figures.push(Figure { stem: format!("{stem}-layers{layers}"), title, content });
             }
         }
         figures
@@ -227,8 +177,8 @@ impl<'a> Kept<'a> {
         self.rows.iter().filter(here).copied().collect()
     }
 
-    fn tables(&self, published: &dyn Published) -> Vec<Table> {
-        let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes, published));
+    fn tables(&self) -> Vec<Table> {
+        let kinds = self.policies.iter().map(|(policy, sizes)| self.kinds_of(policy, sizes));
         let tokens = self.policies.iter().flat_map(|(policy, sizes)| {
             let size = reference(sizes);
             tokens::tables(&self.rows_at(policy, size), &format!("{policy} with {}", size.words()))
@@ -237,7 +187,7 @@ impl<'a> Kept<'a> {
     }
 
     /// A policy's table by class and tag.
-    fn kinds_of(&self, policy: &str, sizes: &[Size], published: &dyn Published) -> Table {
+    fn kinds_of(&self, policy: &str, sizes: &[Size]) -> Table {
         let size = reference(sizes);
         let columns =
             std::iter::once("tokens (%)".into()).chain(sizes.iter().copied().map(Column::of_size)).collect();
@@ -248,16 +198,14 @@ impl<'a> Kept<'a> {
             std::iter::once(None).chain(kinds.iter().map(|(slice, _)| Some(*slice))).collect();
         let line = |slice: &Option<&Slice>| {
             let share = point(*slice, size).map_or(0.0, |point| 100.0 * point.weight / all);
-            let steps = |size: &Size| point(*slice, *size).map(|point| Entry::plain(show(point.estimate.value)));
+            let steps = |size: &Size| {
+                point(*slice, *size).map(|point| Entry::plain(Metric::of(LIFETIME).show(point.estimate.value)))
+            };
             let share = Some(Entry::plain(format!("{share:.2}")));
             Line::new(name(*slice), std::iter::once(share).chain(sizes.iter().map(steps)).collect())
         };
-        let mut grid = Grid { lines: slices.iter().map(line).collect(), columns };
-        let mut about = format!("Sorted by size {size}.");
-        if let Some(columns) = published.lifetime_columns(self.key, size, &slices) {
-            columns.append_to(&mut grid);
-            about.push_str(&format!(" {}", columns.source));
-        }
+        let grid = Grid { lines: slices.iter().map(line).collect(), columns };
+        let about = format!("Sorted by size {size}.");
         Table::new(format!("Steps kept by class and part of speech: {policy}"), about, "class or tag", grid)
     }
 }
@@ -310,13 +258,12 @@ mod tests {
         let stems: Vec<&str> = figures.iter().map(|figure| figure.stem.as_str()).collect();
         assert_eq!(stems.len(), 3, "{stems:?}");
         assert!(
-            stems[0].ends_with("-by-position") && stems[1].ends_with("-tova-8-last-layer")
-                || stems[1].ends_with("-window-8-last-layer")
+            stems[0].ends_with("-by-position") && stems[1].ends_with("-tova-8-layers")
+                || stems[1].ends_with("-window-8-layers")
         );
         let svg = |figure: &Figure| figure.scenes(&SeriesStyles::of(&[]), Plain::default())[0].svg();
         assert!(svg(&figures[0]).contains("<svg") && svg(&figures[1]).contains("<image "));
-        let [report, summary] = documents(&rows).each_ref().map(crate::report::markdown);
-        let text = report;
+        let [text, _] = documents(&rows).each_ref().map(crate::report::markdown);
         for line in [
             "| class or tag | tokens (%) | 4 | 8 |",
             "| all tokens | 100.00 | 0.2500 | 0.5000 |",
@@ -330,10 +277,6 @@ mod tests {
         assert!(
             text.contains("| \\\\n | 8 | 1 |") && !text.contains("| end |") && text.contains("␣a\\|b"),
             "{text}"
-        );
-        assert!(
-            summary.contains("kept longest by tova at 8, in steps: class digits 6.0000, tag NOUN 0.5000"),
-            "{summary}"
         );
         // Tables of samples make no panels.
         assert!(results.panels.iter().all(|panel| panel.metric.id == "lifetime"));

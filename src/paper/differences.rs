@@ -2,13 +2,13 @@
 //!
 //! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 
-use super::numbers::{self, LENGTH, MODEL, STORY_MODEL, TagSteps};
-use super::published::{speed, table_5_column};
-use super::{Evidence, Exhibit, TOVA, titles};
+use super::numbers::{self, LENGTH, MODEL, NUMBERS, STORY_MODEL, Speed, TABLE_5_SIZES, TagSteps};
+use super::{Exhibit, TOVA};
+use crate::format::capital;
 use crate::report::sections::kept::{self, Kept};
 use crate::report::sections::speed::{self as timing, Speeds};
 use crate::report::series::signed;
-use crate::report::{Column, Entry, Estimate, Grid, Line, Panel, Size, Table};
+use crate::report::{Column, Entry, Estimate, Grid, Line, Panel, SeriesKey, Size, Table};
 
 /// The paper's panel of what a panel measures, and the sizes that both have, at least one.
 pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<Size>)> {
@@ -33,8 +33,8 @@ fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
     Entry::estimate(own, |value| signed(value - theirs, digits))
 }
 
-/// A panel minus Table 3.
-pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
+/// A panel minus the paper's.
+pub(super) fn minus_paper(exhibit: Exhibit, panel: &Panel, title: &str) -> Option<Table> {
     let (paper, sizes) = panel_and_sizes(panel)?;
     let line = |policy: &str| {
         let cell = |size: &Size| {
@@ -47,11 +47,14 @@ pub(super) fn perplexity(panel: &Panel, title: &str) -> Option<Table> {
         Line::of_policy(policy, sizes.iter().map(cell).collect())
     };
     let known = panel.policies().into_iter().filter(|policy| paper.policies().contains(policy));
+    let model = if panel.key.task == "perplexity" { MODEL } else { STORY_MODEL };
     let about = format!(
-        "What was measured minus the paper's numbers, which are {MODEL}'s on PG-19; in brackets are 95 % intervals. Of another model or other texts the shape compares, not the level."
+        "What was measured minus the paper's numbers, which are {model}'s; in brackets are 95 % intervals. Of another model or \
+         other texts the shape compares, not the level."
     );
     let grid = Grid::by_size(sizes.iter().copied(), known.map(line).collect());
-    Some(Table::new(format!("Perplexity minus the paper's Table 3 \u{B7} {title}"), about, "policy", grid))
+    let title = format!("{} minus the paper's {exhibit} \u{B7} {title}", capital(&panel.metric.label));
+    Some(Table::new(title, about, "policy", grid))
 }
 
 /// The excess over the full cache of a panel and of Table 3, line by line. It compares between models, which perplexities do not.
@@ -71,7 +74,7 @@ pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
     let lines: Vec<Line> = known.flat_map(both).collect();
     let is_measured = lines.iter().any(Line::has_any);
     let about = format!(
-        "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. PublishedColumns each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
+        "Nats for each token above the full cache: ln(perplexity / that of full), 0.01 being 1 %. Beside each policy the paper's Table 3 ({MODEL}); in brackets are paired 95 % intervals."
     );
     let grid = Grid::by_size(sizes.iter().copied(), lines);
     is_measured.then(|| {
@@ -79,38 +82,14 @@ pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
     })
 }
 
-/// A setting's wins, ties and losses minus Figure 6; `None` where no size or length is the paper's.
-pub(super) fn preferences(panels: &[Panel; 3], title: &str) -> Option<Table> {
-    let title = format!("Preferences in percent minus the paper's Figure 6 \u{B7} {title}");
-    let names = ["TOVA preferred", "equal", "full preferred"];
-    by_size(title, "the paper's shares", &names, panels, &[256, 512, 1024].map(Some))
-}
-
-/// The lengths of stories minus those of Figure 6.
-pub(super) fn story_lengths(evidence: &Evidence<'_>) -> Vec<Table> {
-    let panels = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
-    let sizes = [None, Some(256), Some(512), Some(1024)];
-    let sheet = |(panel, title): (&Panel, String)| {
-        let title = format!("Tokens of a story minus the paper's \u{B7} {title}");
-        by_size(title, "the paper's mean lengths", &["tokens"], std::slice::from_ref(panel), &sizes)
+/// The line of Table 1 with this length and size: of TOVA or of the full cache.
+fn speed(key: &SeriesKey, policy: &str, size: Option<Size>) -> Option<&'static Speed> {
+    let size = match (policy, size) {
+        ("full", None) => LENGTH,
+        (TOVA, Some(Size::Entries(size))) if size < LENGTH => size,
+        _ => return None,
     };
-    panels.iter().zip(titles(&panels)).filter_map(sheet).collect()
-}
-
-/// Panels minus the paper's, each a line over cache sizes: of TOVA, and without a size of the full cache.
-fn by_size(title: String, what: &str, names: &[&str], panels: &[Panel], sizes: &[Option<u32>]) -> Option<Table> {
-    let line = |(name, panel): (&&str, &Panel)| {
-        let cell = |size: &Option<u32>| {
-            let point = |panel: &Panel| panel.point(size.map_or("full", |_| TOVA), *size).cloned();
-            Some(minus(point(panel)?.estimate, point(numbers::panel_like(panel)?)?.estimate.value, 1))
-        };
-        Line::new(*name, sizes.iter().map(cell).collect())
-    };
-    let columns = sizes.iter().map(|size| size.map_or_else(|| "full".into(), Column::of_size));
-    let grid = Grid { columns: columns.collect(), lines: names.iter().zip(panels).map(line).collect() };
-    let about = format!("What was measured minus {what} (TOVA, {STORY_MODEL}); in brackets are 95 % intervals.");
-    let is_measured = grid.lines.iter().any(Line::has_any);
-    is_measured.then(|| Table::new(title, about, "cache size", grid))
+    NUMBERS.table_1.iter().find(|known| known.size == size && key.length == LENGTH)
 }
 
 /// What was measured minus Table 1; `None` where it has none of the sizes.
@@ -139,7 +118,9 @@ pub(super) fn speeds(table: &Speeds, title: &str) -> Option<Table> {
 
 /// Steps by tag minus lines of Table 5; `None` where no size or length is the paper's.
 pub(super) fn steps(exhibit: Exhibit, section: &Kept<'_>, lines: &[TagSteps]) -> Option<Table> {
-    let column = |size: Size| Some((size, table_5_column(section.key.length, size.entries()?)?));
+    let is_of_paper = section.key.length == LENGTH;
+    let place = |size: Size| TABLE_5_SIZES.iter().position(|known| is_of_paper && Some(*known) == size.entries());
+    let column = |size: Size| Some((size, place(size)?));
     let sizes: Vec<(Size, usize)> = section.sizes_of(TOVA).into_iter().filter_map(column).collect();
     let line = |TagSteps(tag, slice, theirs): &TagSteps| {
         let cell = |&(size, column): &(Size, usize)| {

@@ -1,20 +1,18 @@
 //! Numbers that other projects and papers publish, each with its source, beside what was measured of the same model and task.
 //!
-//! They are in `peers.json`, as they were printed, to two decimals. What exists as a picture only has no number there.
+//! They are in `other_publications.json`, as they were printed, to two decimals. What exists as a picture only has no number there.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
 use crate::format::capital;
-use crate::report::figure::{Chart, Content, Figure, Printed, Scale};
 use crate::report::{Block, Column, Entry, Grid, Group, Line, Panel, Results, Section, Size, Table};
 
 /// One published table.
 #[derive(Deserialize)]
-struct Peer {
+struct PublishedTable {
     /// What `--published` calls it; several tables can have one name.
     name: String,
     source: String,
@@ -35,8 +33,9 @@ struct Peer {
     notes: Vec<String>,
 }
 
-static PEERS: LazyLock<Vec<Peer>> =
-    LazyLock::new(|| serde_json::from_str(include_str!("peers.json")).expect("the file is part of the program"));
+static TABLES: LazyLock<Vec<PublishedTable>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("other_publications.json")).expect("the file is part of the program")
+});
 
 /// The presets that compute what publications call so.
 const PRESETS: [(&str, &str); 8] = [
@@ -51,25 +50,24 @@ const PRESETS: [(&str, &str); 8] = [
 ];
 
 /// The names of all published tables, sorted.
-pub fn peer_names() -> Vec<&'static str> {
-    let names: BTreeSet<&str> = PEERS.iter().map(|peer| peer.name.as_str()).collect();
+pub fn publication_names() -> Vec<&'static str> {
+    let names: BTreeSet<&str> = TABLES.iter().map(|table| table.name.as_str()).collect();
     names.into_iter().collect()
 }
 
 /// The tables of some names, each beside the measured numbers of the same model and task.
 pub(super) fn blocks(names: &[String], results: &Results<'_>) -> Vec<Block> {
-    let chosen = PEERS.iter().filter(|peer| names.contains(&peer.name));
-    let blocks = chosen.enumerate().map(|(at, peer)| peer.block(results, at)).collect();
+    let chosen = TABLES.iter().filter(|table| names.contains(&table.name));
+    let blocks = chosen.map(|table| table.block(results)).collect();
     Section::of("Published elsewhere", blocks).into_iter().collect()
 }
 
-impl Peer {
-    fn block(&self, results: &Results<'_>, at: usize) -> Block {
+impl PublishedTable {
+    fn block(&self, results: &Results<'_>) -> Block {
         let own: Vec<&Panel> = results.panels.iter().filter(|panel| self.is_of(panel)).collect();
         let title = format!("{} of {}, from {}", capital(&self.quantity), self.model, self.name);
-        let mut blocks: Vec<Block> = own.iter().map(|panel| self.figure(panel, &title, at)).collect();
-        blocks.push(Block::Table(self.table(&own, &title)));
-        Block::Group(Group { is_open: !own.is_empty(), ..Group::folded(title, blocks) })
+        let table = Block::Table(self.table(&own, &title));
+        Block::Group(Group { is_open: !own.is_empty(), ..Group::folded(title, vec![table]) })
     }
 
     /// Whether a panel is of the same model, task and metric. Folders and files of a model have its name, not its owner's.
@@ -126,24 +124,6 @@ impl Peer {
         let notes = self.notes.iter().cloned().chain(notes).collect();
         Table { notes, ..Table::new(title, &about, "method", Grid { columns, lines }) }
     }
-
-    /// What was measured, with the published numbers over it.
-    fn figure(&self, panel: &Panel, title: &str, at: usize) -> Block {
-        let line = |(policy, values): &(String, Vec<Option<f64>>)| {
-            let spots =
-                self.sizes().into_iter().zip(values).filter_map(|(size, value)| Some((size.number(), (*value)?)));
-            Some((preset(policy)?.to_owned(), spots.collect()))
-        };
-        let lines = self.lines.iter().filter_map(line).collect();
-        let printed = Printed { lines, full: self.full, source: self.name.clone() };
-        let chart = Chart::by_size(panel, title.to_owned(), Scale::Linear).with_printed(printed);
-        Block::Figure(Rc::new(Figure {
-            stem: format!("published-{}-{}", self.name, at + 1),
-            title: format!("{title}, published and measured"),
-            content: Content::Charts(vec![("linear", vec![chart])]),
-            subject: None,
-        }))
-    }
 }
 
 fn preset(published: &str) -> Option<&'static str> {
@@ -159,17 +139,17 @@ mod tests {
 
     #[test]
     fn every_table_is_whole_and_in_this_programs_words() {
-        for peer in PEERS.iter() {
-            let what = format!("{} {}", peer.name, peer.model);
-            assert!(Metric::known(&peer.metric).is_some(), "{what}");
-            assert_eq!(peer.sizes().len(), peer.sizes.len(), "{what}");
-            assert!(peer.lines.iter().all(|(_, values)| values.len() == peer.sizes.len()), "{what}");
-            let values = peer.lines.iter().flat_map(|(_, values)| values).flatten().chain(&peer.full);
+        for table in TABLES.iter() {
+            let what = format!("{} {}", table.name, table.model);
+            assert!(Metric::known(&table.metric).is_some(), "{what}");
+            assert_eq!(table.sizes().len(), table.sizes.len(), "{what}");
+            assert!(table.lines.iter().all(|(_, values)| values.len() == table.sizes.len()), "{what}");
+            let values = table.lines.iter().flat_map(|(_, values)| values).flatten().chain(&table.full);
             assert!(
                 values.clone().count() > 0 && values.clone().all(|value| (0.0..=100.0).contains(value)),
                 "{what}"
             );
-            assert!(peer.source.starts_with("https://") && peer.model.contains('/'), "{what}");
+            assert!(table.source.starts_with("https://") && table.model.contains('/'), "{what}");
         }
         for (_, preset) in PRESETS {
             assert!(presets::by_name(preset).is_some(), "{preset}");
@@ -199,9 +179,7 @@ mod tests {
         let blocks = blocks(&["kvzip".to_owned()], &results);
         let [Block::Section(section)] = &blocks[..] else { panic!("a section expected") };
         let [Block::Group(group)] = &section.blocks[..] else { panic!("one table has this name") };
-        let [Block::Figure(_), Block::Table(table)] = &group.blocks[..] else {
-            panic!("measured numbers are drawn")
-        };
+        let [Block::Table(table)] = &group.blocks[..] else { panic!("one table expected") };
         let lines = table.grid.lines.iter().map(|line| {
             let number = |cell: &Option<Entry>| cell.as_ref().map_or(String::new(), |entry| entry.number.clone());
             (line.name.as_str(), line.cells.iter().map(number).collect::<Vec<_>>())

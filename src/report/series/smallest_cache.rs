@@ -3,18 +3,18 @@
 //! Larger caches need not be better, so a size counts only if all larger ones that were measured count as well. Nothing is said
 //! where a guess is as good as the full cache.
 
-use crate::report::series::{Limit, Panel, Point, Size};
+use crate::report::series::{Limit, Panel, Size};
 use crate::report::statistics::Estimate;
 
-/// How much cache is enough for one policy.
-pub(crate) struct Enough<'p> {
+/// The smallest sufficient cache of one policy.
+pub(crate) struct SmallestCache {
     /// The smallest that loses no more than the distance, as do all larger ones.
-    pub(crate) measured: Option<&'p Point>,
+    pub(crate) size: Option<Size>,
     /// `None` where there are no intervals.
     pub(crate) not_excluded: Option<Sizes>,
 }
 
-/// The measured sizes that could be enough, as far as the interval of each loss says.
+/// The measured sizes that could be the smallest, as far as the interval of each loss says.
 pub(crate) struct Sizes {
     /// The smallest whose interval is not wholly beyond the distance, nor that of any larger one; `None`: not even the largest.
     from: Option<Size>,
@@ -34,49 +34,40 @@ impl Sizes {
     }
 }
 
-impl Enough<'_> {
-    pub(crate) fn size(&self) -> Option<Size> {
-        self.measured.and_then(|point| point.cache_size)
-    }
-}
-
 /// `None` where the policy has no size that compares with the full cache.
-pub(crate) fn enough<'p>(panel: &'p Panel, policy: &str, limit: Limit) -> Option<Enough<'p>> {
+pub(crate) fn smallest_cache(panel: &Panel, policy: &str, limit: Limit) -> Option<SmallestCache> {
     let of_policy = panel.points.iter().filter(|point| point.policy == policy);
-    let losses = of_policy.filter_map(|point| Some((point.cache_size?, point, limit.loss(panel, point)?)));
-    let losses: Vec<(Size, &Point, Estimate)> = losses.collect();
+    let losses = of_policy.filter_map(|point| Some((point.cache_size?, limit.loss(panel, point)?)));
+    let losses: Vec<(Size, Estimate)> = losses.collect();
     losses.first()?;
     // Points come by size, so from the largest down.
     let smallest = |holds: &dyn Fn(&Estimate) -> bool| {
-        losses.iter().rev().take_while(|(.., loss)| holds(loss)).last().map(|(size, point, _)| (*size, *point))
+        losses.iter().rev().take_while(|(_, loss)| holds(loss)).last().map(|(size, _)| *size)
     };
     let could_be = |loss: &Estimate| loss.interval.is_none_or(|interval| limit.allows(interval.low));
     let must_be = |loss: &Estimate| loss.interval.is_some_and(|interval| limit.allows(interval.high));
-    let has_intervals = losses.iter().any(|(.., loss)| loss.interval.is_some());
-    Some(Enough {
-        measured: smallest(&|loss| limit.allows(loss.value)).map(|(_, point)| point),
-        not_excluded: has_intervals.then(|| Sizes {
-            from: smallest(&could_be).map(|(size, _)| size),
-            to: smallest(&must_be).map(|(size, _)| size),
-        }),
+    let has_intervals = losses.iter().any(|(_, loss)| loss.interval.is_some());
+    Some(SmallestCache {
+        size: smallest(&|loss| limit.allows(loss.value)),
+        not_excluded: has_intervals.then(|| Sizes { from: smallest(&could_be), to: smallest(&must_be) }),
     })
 }
 
-/// Why no size of a panel can be called enough, where a guess is not known to be worse than the full cache, or is itself
+/// Why no size of a panel can be called sufficient, where a guess is not known to be worse than the full cache, or is itself
 /// within the distance of it.
 pub(crate) fn not_stated(panel: &Panel, limit: Limit) -> Option<String> {
-    let (guess, chance, above) = (panel.metric.guess?, panel.chance?, panel.above_chance?);
-    let [full, chance] = [panel.full()?.estimate.value, chance].map(|value| panel.metric.show(value));
+    let (guess, value, above) = (panel.metric.guess?, panel.guess?, panel.above_guess?);
+    let [full, value] = [panel.full()?.estimate.value, value].map(|value| panel.metric.show(value));
     if !panel.beats_guess() {
         let (difference, metric) = (panel.metric.show_difference(above.value), &panel.metric);
         let range = above.interval.map_or_else(String::new, |interval| {
             let [low, high] = [interval.low, interval.high].map(|end| metric.show_difference(end));
             format!(" at 95 %: the difference is {difference} [{low}, {high}]")
         });
-        return Some(format!("full ({full}) is not above {} ({chance}){range}", guess.by));
+        return Some(format!("full ({full}) is not above {} ({value}){range}", guess.by));
     }
     let is_near = limit.allows(above.value);
-    is_near.then(|| format!("{} ({chance}) is within this distance of full ({full}) as well", guess.by))
+    is_near.then(|| format!("{} ({value}) is within this distance of full ({full}) as well", guess.by))
 }
 
 #[cfg(test)]
@@ -111,9 +102,9 @@ mod tests {
 
     /// The smallest measured size within a distance, and the sizes not excluded where there are intervals.
     fn found(panel: &Panel, distance: &str) -> (Option<u32>, Option<String>) {
-        let found = enough(panel, "tova", limit(panel, distance)).unwrap();
+        let found = smallest_cache(panel, "tova", limit(panel, distance)).unwrap();
         (
-            found.size().and_then(Size::entries),
+            found.size.and_then(Size::entries),
             found.not_excluded.map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned())),
         )
     }
@@ -152,8 +143,8 @@ mod tests {
         let at = |share: f64, lost: f64| at_share(share, f1("f1", "tova", None, &[80.0 - lost; 4]));
         let full = f1("f1", "full", None, &[80.0; 4]);
         let panels = panels(&[full, at(0.5, 0.5), at(0.25, 0.75), at(0.125, 2.0)].concat());
-        let found = enough(&panels[0], "tova", limit(&panels[0], "1f1")).unwrap();
-        assert_eq!(found.size(), Some(Size::Share(2500)));
+        let found = smallest_cache(&panels[0], "tova", limit(&panels[0], "1f1")).unwrap();
+        assert_eq!(found.size, Some(Size::Share(2500)));
         assert_eq!(found.not_excluded.unwrap().words().as_deref(), Some("25%"));
     }
 
@@ -226,6 +217,6 @@ mod tests {
         let rows = f1("f1", "tova", Some(64), &[80.0; 4]);
         let all = [f1("f1", "full", None, &[80.0; 4]), changed(rows, |row| row.slice = Some("kind:home".into()))];
         let panels = panels(&all.concat());
-        assert!(enough(&panels[0], "tova", limit(&panels[0], "1f1")).is_none());
+        assert!(smallest_cache(&panels[0], "tova", limit(&panels[0], "1f1")).is_none());
     }
 }

@@ -1,13 +1,13 @@
-//! How much cache is enough, as a table and in lines: what `enough` finds for each policy, panel and distance.
+//! The smallest sufficient cache in lines: what `series::smallest_cache` finds for each policy, panel and distance.
 
 use std::collections::BTreeMap;
 
-use indexmap::IndexSet;
-
 use super::Report;
 use super::setting::Measured;
-use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Section, Table};
-use crate::report::series::{Distance, Enough, Limit, Panel, SeriesKey, Size, enough::enough, not_stated};
+use crate::report::document::{Block, Group};
+use crate::report::series::{
+    Distance, Limit, Panel, SeriesKey, Size, SmallestCache, not_stated, smallest_cache::smallest_cache,
+};
 
 /// Of the setting's metrics, after the first of them.
 pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
@@ -16,29 +16,25 @@ pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
         return Vec::new();
     }
     let panels: Vec<Panel> = setting.panels.iter().map(|panel| (*panel).clone()).collect();
-    table(&panels, &report.keys, &answers(&panels, &report.distances)).map(Block::Table).into_iter().collect()
+    block(lines(&panels, &report.keys, &report.distances)).into_iter().collect()
 }
 
-/// Of all settings together, where several have an answer; and the distances asked for that nothing was measured in.
-pub(super) fn of_all_settings(report: &Report<'_>) -> Vec<Block> {
-    let answered = answers(&report.panels, &report.distances);
-    let settings: IndexSet<&SeriesKey> = answered.iter().map(|answer| &answer.panel.key).collect();
-    let table = table(&report.panels, &report.keys, &answered).filter(|_| settings.len() > 1);
-    let blocks = table.map(Block::Table).into_iter().chain(of_unmeasured(report)).collect();
-    Section::of("All settings together", blocks).into_iter().collect()
-}
-
-/// In a line for each setting and distance.
+/// Of all settings.
 pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
-    let lines = in_short(&report.panels, &report.keys, &report.distances);
-    let lines = (!lines.is_empty()).then(|| Block::Group(Group::open(TITLE, vec![Block::List(lines)])));
-    lines.into_iter().chain(of_unmeasured(report)).collect()
+    let block = block(lines(&report.panels, &report.keys, &report.distances));
+    block.into_iter().chain(of_unmeasured(report)).collect()
 }
 
-fn of_unmeasured(report: &Report<'_>) -> Option<Block> {
+/// The distances asked for that nothing was measured in.
+pub(super) fn of_unmeasured(report: &Report<'_>) -> Vec<Block> {
     let asked = if report.are_asked { &report.distances[..] } else { &[] };
     let notes = unmeasured(&report.panels, asked);
-    (!notes.is_empty()).then_some(Block::List(notes))
+    (!notes.is_empty()).then_some(Block::List(notes)).into_iter().collect()
+}
+
+fn block(lines: Vec<String>) -> Option<Block> {
+    let title = "Smallest sufficient cache";
+    (!lines.is_empty()).then(|| Block::Group(Group::open(title, vec![Block::List(lines)])))
 }
 
 /// What was asked of a panel: within how much of the full cache.
@@ -53,33 +49,27 @@ fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>>
     with_full.flat_map(of_panel).collect()
 }
 
-/// How much cache is enough in one panel within one distance.
+/// The smallest sufficient caches of one panel within one distance.
 struct Answer<'p> {
     panel: &'p Panel,
     distance: String,
     /// By policy, in the panel's order.
-    found: Vec<(&'p str, Enough<'p>)>,
+    found: Vec<(&'p str, SmallestCache)>,
     /// Why the sizes are not stated.
     not_stated: Option<String>,
 }
 
 fn answers<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Answer<'p>> {
-    let answer = |(panel, distance, limit): Wanted<'p>| Answer {
-        panel,
-        distance: distance.shown(panel),
-        found: panel
-            .policies()
-            .into_iter()
-            .filter_map(|policy| Some((policy, enough(panel, policy, limit)?)))
-            .collect(),
-        not_stated: not_stated(panel, limit),
+    let answer = |(panel, distance, limit): Wanted<'p>| {
+        let of_policy = |policy| Some((policy, smallest_cache(panel, policy, limit)?));
+        Answer {
+            panel,
+            distance: distance.shown(panel),
+            found: panel.policies().into_iter().filter_map(of_policy).collect(),
+            not_stated: not_stated(panel, limit),
+        }
     };
     wanted(panels, distances).into_iter().map(answer).filter(|answer| !answer.found.is_empty()).collect()
-}
-
-/// Whether titles must say what a panel is of.
-fn are_several(panels: &[Panel]) -> bool {
-    panels.iter().any(|panel| panel.key != panels[0].key)
 }
 
 impl Answer<'_> {
@@ -90,7 +80,7 @@ impl Answer<'_> {
 
     /// What is not known of stated sizes where there are no intervals.
     fn without_intervals(&self) -> Option<String> {
-        let stated = || self.found.iter().filter(|(_, found)| found.measured.is_some());
+        let stated = || self.found.iter().filter(|(_, found)| found.size.is_some());
         let without: Vec<&str> =
             stated().filter(|(_, found)| found.not_excluded.is_none()).map(|(policy, _)| *policy).collect();
         let whose = match without.len() {
@@ -101,40 +91,14 @@ impl Answer<'_> {
         Some(format!("how certain the sizes{whose} are is not known, as there are no intervals"))
     }
 
-    /// The cell of a policy, in bold where no other that can be chosen needs less.
-    fn entry(&self, policy: &str) -> Option<Entry> {
-        let found = &self.found.iter().find(|(name, _)| *name == policy)?.1;
-        if self.not_stated.is_some() {
-            return Some(Entry::plain("not stated"));
-        }
-        let number = found.size().map(|size| with_share(size, self.panel.length));
-        Some(Entry {
-            number: number.unwrap_or_else(|| "no measured size is enough".to_owned()),
-            spread: found.not_excluded.as_ref().map(|sizes| match sizes.words() {
-                Some(sizes) => format!("not excluded: {sizes}"),
-                None => "all sizes excluded".to_owned(),
-            }),
-            bold: self.panel.is_choice(policy) && found.size().is_some() && found.size() == self.best(),
-            partial: found.measured.is_some_and(|point| !point.complete),
-        })
-    }
-
-    /// The smallest size, if some policies need more.
-    fn best(&self) -> Option<Size> {
-        let own = self.found.iter().filter(|(policy, _)| self.panel.is_choice(policy));
-        let sizes: Vec<Option<Size>> = own.map(|(_, found)| found.size()).collect();
-        let best = sizes.iter().copied().flatten().min();
-        best.filter(|_| sizes.iter().any(|size| *size != best))
-    }
-
-    /// Sizes ascending, each with the policies for which it is enough; those without any come last.
+    /// Sizes ascending, each with the policies for which it is sufficient; those without any come last.
     fn by_size(&self) -> String {
         let mut by_size: BTreeMap<(bool, Option<Size>), Vec<String>> = BTreeMap::new();
         for (policy, found) in &self.found {
             let sizes =
                 found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
             let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
-            let place = (found.size().is_none(), found.size());
+            let place = (found.size.is_none(), found.size);
             by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
         }
         let each = by_size.into_iter().map(|((_, size), policies)| match size {
@@ -144,44 +108,6 @@ impl Answer<'_> {
         each.collect::<Vec<_>>().join("; ")
     }
 }
-
-/// The table of some panels, which `keys` give titles where there are several; `None` where nothing was measured within any
-/// of the distances.
-fn table(panels: &[Panel], keys: &[SeriesKey], answers: &[Answer<'_>]) -> Option<Table> {
-    let policies: IndexSet<&str> =
-        answers.iter().flat_map(|answer| answer.found.iter().map(|(policy, _)| *policy)).collect();
-    let (mut lines, mut notes) = (Vec::new(), IndexSet::new());
-    for answer in answers {
-        let title = answer.panel.key.title(keys);
-        let titled = |text: String| if are_several(panels) { format!("{title}: {text}") } else { text };
-        let name = match are_several(panels) {
-            true => format!("{} \u{B7} {title}", answer.distance),
-            false => answer.distance.clone(),
-        };
-        match &answer.not_stated {
-            Some(why) => notes.extend([format!("{name}: not stated, because {why}")]),
-            None => {
-                // The table of values says what few clusters mean.
-                notes.extend(answer.without_intervals().map(titled));
-            }
-        }
-        lines.push(Line::new(name, policies.iter().map(|policy| answer.entry(policy)).collect()));
-    }
-    let about_intervals = if answers.iter().any(Answer::has_intervals) { ABOUT_INTERVALS } else { "" };
-    let grid = Grid { columns: policies.into_iter().map(Column::from).collect(), lines };
-    (!grid.lines.is_empty()).then(|| Table {
-        bold: "smallest",
-        notes: notes.into_iter().collect(),
-        ..Table::new(TITLE, format!("{ABOUT}{about_intervals}"), "within", grid)
-    })
-}
-
-const TITLE: &str = "How much cache is enough";
-const ABOUT: &str = "For each policy: the smallest measured cache that loses no more than the distance against the full \
-                     cache, as do all larger ones; of a number of entries also its share of the sample's length. The \
-                     smallest of each line is bold.";
-const ABOUT_INTERVALS: &str = " Sizes that are not excluded could be the smallest that is enough, as far as the paired 95 % \
-                               interval of each loss says.";
 
 /// The distances within which nothing was measured, a sentence each.
 fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
@@ -194,11 +120,13 @@ fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
     missing.map(note).collect()
 }
 
-/// One line for each panel and distance; where sizes that are not excluded are in brackets, a last line says so.
-fn in_short(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
+/// One line for each panel and distance, with the panel's title where `panels` are of several keys; where sizes that are not
+/// excluded are in brackets, a last line says so.
+fn lines(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Vec<String> {
     let answers = answers(panels, distances);
+    let are_several = panels.iter().any(|panel| panel.key != panels[0].key);
     let line = |answer: &Answer<'_>| {
-        let title = match are_several(panels) {
+        let title = match are_several {
             true => format!(" \u{B7} {}", answer.panel.key.title(keys)),
             false => String::new(),
         };
@@ -236,28 +164,17 @@ mod tests {
     use crate::ledger::Row;
     use crate::report::fixture::{cell, changed, panels, table_3};
 
-    fn table_of(panels: &[Panel], keys: &[SeriesKey], distances: &[Distance]) -> Option<Table> {
-        table(panels, keys, &answers(panels, distances))
-    }
-
     fn distance(text: &str) -> Distance {
         text.parse().unwrap()
-    }
-
-    /// By policy, what stands in the only line.
-    fn in_line(table: &Table) -> Vec<(&str, &str, Option<&str>)> {
-        let [line] = &table.grid.lines[..] else { panic!("one line expected") };
-        let cells = line.cells.iter().map(|cell| cell.as_ref().unwrap());
-        let answers = table.grid.columns.iter().zip(cells);
-        answers.map(|(policy, entry)| (&*policy.name, &*entry.number, entry.spread.as_deref())).collect()
     }
 
     /// The sizes of a table like the paper's, whose perplexities are multiplied.
     fn like_the_paper(scale: f64, asked: &[Distance]) -> (String, Vec<(String, String)>) {
         let panels = panels(&table_3("meta-llama/Llama-2-7b-hf", scale, 100));
-        let table = table_of(&panels, &[panels[0].key.clone()], asked).unwrap();
-        let found = in_line(&table).into_iter().map(|(policy, size, _)| (policy.to_owned(), size.to_owned()));
-        (table.grid.lines[0].name.clone(), found.collect())
+        let [answer] = &answers(&panels, asked)[..] else { panic!("one answer expected") };
+        let shown = |found: &SmallestCache| with_share(found.size.unwrap(), answer.panel.length);
+        let found = answer.found.iter().map(|(policy, found)| ((*policy).to_owned(), shown(found)));
+        (answer.distance.clone(), found.collect())
     }
 
     fn named<const N: usize>(expected: [(&str, &str); N]) -> Vec<(String, String)> {
@@ -306,15 +223,10 @@ mod tests {
         let rows = table_3("meta-llama/Llama-2-7b-hf", 1.0, 100);
         let all = panels(&rows);
         let keys = [all[0].key.clone()];
-        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        let bold = table.grid.lines[0].cells.iter().flatten().filter(|entry| entry.bold).count();
-        assert_eq!(bold, 2, "tova and tova+4");
-        // A hundred books that lose between 0.75 and 1.25 of the mean: its interval is narrower than from one size to the next.
-        let tova = in_line(&table)[6];
-        assert_eq!(tova, ("tova", "512 (1/8)", Some("not excluded: 512")));
+        // A hundred books that lose between 0.75 and 1.25 of the mean: an interval is narrower than from one size to the next.
         let brackets = "[ ] measured sizes that the 95 % intervals do not exclude";
         assert_eq!(
-            in_short(&all, &keys, &Distance::usual()),
+            lines(&all, &keys, &Distance::usual()),
             [
                 "at most 0.0544 nats (0.40 PPL here) from full: 512 (1/8) for tova [512], tova+4 [512]; 1024 (1/4) for \
                  window+1 [1024], window+4 [1024], h2o [1024], tova-head [1024]; 2048 (1/2) for truncate [2048]; \
@@ -325,7 +237,7 @@ mod tests {
         let small = |row: &Row| row.policy == "window" && row.cache_size < Some(4096);
         let window: Vec<Row> = rows.into_iter().filter(|row| row.policy == "full" || small(row)).collect();
         let expected = "at most 0.0544 nats (0.40 PPL here) from full: no measured size for window [none]";
-        assert_eq!(in_short(&panels(&window), &keys, &Distance::usual()), [expected, brackets]);
+        assert_eq!(lines(&panels(&window), &keys, &Distance::usual()), [expected, brackets]);
     }
 
     #[test]
@@ -333,12 +245,14 @@ mod tests {
         let both = [table_3("a/one", 1.0, 20), table_3("b/two", 1.0, 20)].concat();
         let panels = panels(&both);
         let keys = [panels[0].key.clone(), panels[1].key.clone()];
-        let table = table_of(&panels, &keys, &Distance::usual()).unwrap();
-        let names: Vec<&str> = table.grid.lines.iter().map(|line| line.name.as_str()).collect();
-        assert_eq!(
-            names,
-            ["0.0544 nats (0.40 PPL here) · one · pg19", "0.0544 nats (0.40 PPL here) · two · pg19"]
-        );
+        let found = lines(&panels, &keys, &Distance::usual());
+        for (line, title) in found.iter().zip(["one", "two"]) {
+            let start = format!(
+                "at most 0.0544 nats (0.40 PPL here) from full \u{B7} {title} \u{B7} pg19: 512 (1/8) for tova "
+            );
+            assert!(line.starts_with(&start), "{line}");
+        }
+        assert_eq!(found.len(), 3, "the last says what is in brackets");
     }
 
     /// F1 of a full cache, of `tova` at 512 and of the commonest answer; one value for each book.
@@ -353,33 +267,24 @@ mod tests {
     }
 
     #[test]
-    fn without_intervals_the_sheet_says_that_certainty_is_not_known() {
+    fn without_intervals_the_line_says_that_certainty_is_not_known() {
         let all = panels(&answered(&[80.0; 2], &[79.5, 80.0], &[5.0; 2]));
         let keys = [all[0].key.clone()];
-        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", None)]);
-        let [unknown] = &table.notes[..] else { panic!("one note expected: {:?}", table.notes) };
-        assert!(unknown.contains("is not known") && !table.about.contains("excluded"), "{table:?}");
-        let [line] = &in_short(&all, &keys, &Distance::usual())[..] else { panic!("one line expected") };
-        assert!(line.contains("512 (51.2 %) for tova; ") && line.contains(unknown), "{line}");
+        let [line] = &lines(&all, &keys, &Distance::usual())[..] else { panic!("one line expected") };
+        assert!(line.contains("512 (51.2 %) for tova; how certain") && line.contains("is not known"), "{line}");
     }
 
     #[test]
     fn a_full_cache_no_better_than_a_trivial_answer_has_no_smallest_cache() {
         let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[12.0, 5.0, 5.0, 5.0]));
         let keys = [all[0].key.clone()];
-        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        assert_eq!(in_line(&table), [("tova", "not stated", None)]);
         let why = "full (11.00) is not above the commonest answer (6.75) at 95 %: the difference is +4.25 [-1.00, +6.00]";
-        assert_eq!(table.notes, [format!("1 F1: not stated, because {why}")]);
-        assert!(!table.about.contains("excluded"), "{}", table.about);
         let line = format!("at most 1 F1 from full: not stated, because {why}");
-        assert_eq!(in_short(&all, &keys, &Distance::usual()), [line]);
+        assert_eq!(lines(&all, &keys, &Distance::usual()), [line]);
         // Clearly above it, the size is stated.
         let all = panels(&answered(&[11.0; 4], &[11.0; 4], &[5.0; 4]));
-        let table = table_of(&all, &keys, &Distance::usual()).unwrap();
-        assert_eq!(in_line(&table), [("tova", "512 (51.2 %)", Some("not excluded: 512"))]);
-        assert!(table.notes.is_empty(), "{:?}", table.notes);
+        let stated = lines(&all, &keys, &Distance::usual());
+        assert_eq!(stated[0], "at most 1 F1 from full: 512 (51.2 %) for tova [512]");
     }
 
     #[test]
@@ -400,8 +305,9 @@ mod tests {
         let number = |rows: Vec<Row>| {
             let panels = panels(&rows);
             let whole: Vec<Panel> = panels.into_iter().filter(|panel| panel.slice.is_none()).collect();
-            let keys = [whole[0].key.clone()];
-            table_of(&whole, &keys, &Distance::usual()).unwrap().grid.lines[0].cells[0].clone().unwrap().number
+            let usual = Distance::usual();
+            let answer = &answers(&whole, &usual)[0];
+            with_share(answer.found[0].1.size.unwrap(), answer.panel.length)
         };
         assert_eq!(number(needles(&[1024])), "256 (1/4)");
         // Of the shorter texts it is a half, so there is no share that is true of all.
@@ -419,10 +325,9 @@ mod tests {
     fn distances_without_results_are_listed() {
         let panels = panels(&table_3("m", 1.0, 10));
         let asked = [distance("1f1"), distance("0.4ppl")];
-        let keys = [panels[0].key.clone()];
-        assert_eq!(table_of(&panels, &keys, &asked).unwrap().grid.lines.len(), 1);
+        assert_eq!(answers(&panels, &asked).len(), 1);
         let [note] = &unmeasured(&panels, &asked)[..] else { panic!("one note expected") };
         assert!(note.starts_with("within 1f1: no metric"), "{note}");
-        assert!(table_of(&[], &[], &asked).is_none() && table_of(&panels, &keys, &asked[..1]).is_none());
+        assert!(answers(&[], &asked).is_empty() && answers(&panels, &asked[..1]).is_empty());
     }
 }
