@@ -43,8 +43,8 @@ enum Action {
 struct SaveArguments {
     /// Its name: letters, digits, dots, dashes, underscores, plus signs
     name: String,
-    /// Results folder [default: that of the sweep that was run last, below `results`]
-    results: Option<PathBuf>,
+    /// Results folder
+    results: PathBuf,
     /// Save even if cells are unfinished, and replace a baseline of the same engine version
     #[arg(long)]
     force: bool,
@@ -101,10 +101,6 @@ pub(super) fn known(folder: &Path, name: &str) -> Result<String> {
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     let SaveArguments { name, results, force } = arguments;
     let file = checked_path(folder, name)?;
-    let results = &match results {
-        Some(results) => results.clone(),
-        None => last_run()?,
-    };
     let Current { rows: all, incomplete, .. } = Ledger::existing(results)?.current(Wanted::Complete)?;
     if incomplete > 0 && !force {
         bail!(
@@ -144,21 +140,6 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     write_rows(&file, &rows)?;
     let Origin { cells, rows, .. } = Origin::of(name, &rows);
     Ok(format!("{}: {cells} cells, {rows} rows, engine {engine}\n", file.display()))
-}
-
-/// The folder below `results` in which a sweep was run last.
-fn last_run() -> Result<PathBuf> {
-    let folders = std::fs::read_dir("results").into_iter().flatten().flatten().map(|entry| entry.path());
-    let ended = |folder: &PathBuf| folder.join("rows.parquet").metadata().and_then(|file| file.modified()).ok();
-    let last = folders.filter_map(|folder| Some((ended(&folder)?, folder))).max();
-    let (_, folder) = last.ok_or_else(|| {
-        UsageError::new(
-            "there is no results folder below `results`",
-            "name the folder to save: `baseline save NAME RESULTS`",
-        )
-    })?;
-    eprintln!("note: {} was run last", folder.display());
-    Ok(folder)
 }
 
 /// Puts the same rows into the same order, whatever files they came from.

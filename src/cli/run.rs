@@ -24,7 +24,7 @@ use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
 use crate::report::{Options, WIDTH, Written, with_unique_names};
-use crate::run::{self, Machine, MissingPath, Outcome, Prepared};
+use crate::run::{self, Machine, Outcome};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
@@ -94,16 +94,14 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     if outcome.interrupted {
         return Ok(interrupt.exit_code(mode));
     }
-    Ok(code(&outcome, &prepared))
+    Ok(code(&outcome))
 }
 
-/// 4 says that the cells that did not fail are measured; where there are none, a wrong path is a mistake in the sweep.
-fn code(outcome: &Outcome, prepared: &Prepared) -> u8 {
-    let is_path_wrong = || prepared.unavailable.iter().any(|unavailable| unavailable.error.is::<MissingPath>());
+/// 4 says that the cells that did not fail are measured.
+fn code(outcome: &Outcome) -> u8 {
     match outcome.failed {
         0 => 0,
         _ if outcome.done + outcome.skipped + outcome.taken > 0 => 4,
-        _ if is_path_wrong() => 2,
         _ => 1,
     }
 }

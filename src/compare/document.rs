@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::chance::Chance;
 use super::cluster::{Cluster, NAMED};
 use super::comparison::{Comparison, Origin};
 use super::point::{Moved, Point, Verdict};
-use crate::format::{capital, counted};
+use crate::format::counted;
 use crate::report::{Block, Document, Entry, Grid, Group, Line, SeriesKey, Table};
 
 /// Longest name shown, in characters.
@@ -31,7 +30,6 @@ pub struct Shown {
 pub fn document(comparison: &Comparison, shown: Shown) -> Document {
     let mut blocks = vec![Block::Paragraph(cut(&sides(comparison), LONGEST_NOTE))];
     blocks.extend(findings(comparison, shown));
-    blocks.extend(chance(comparison).map(|chance| Block::Paragraph(format!("{}.", capital(&chance)))));
     let notes: Vec<String> = comparison.notes.iter().map(|note| cut(note, LONGEST_NOTE)).collect();
     blocks.extend((!notes.is_empty()).then(|| Block::Group(Group::open("Notes", vec![Block::List(notes)]))));
     Document { title: headline(comparison), blocks }
@@ -139,18 +137,6 @@ fn sides(comparison: &Comparison) -> String {
     };
     let [results, baseline] = [side(&comparison.results), side(&comparison.baseline)];
     format!("{numbers} of {results} compared with {baseline}{how}")
-}
-
-/// How many numbers chance alone makes worse.
-fn chance(comparison: &Comparison) -> Option<String> {
-    let Chance { intervals, worse, expected, any } = comparison.chance();
-    let (digits, percent) = (1 + usize::from(expected < 1.0), 100.0 * any);
-    (intervals > 0).then(|| {
-        format!(
-            "95 % intervals of numbers that moved: {intervals}, wholly on the worse side: {worse}; noise alone would put about \
-             {expected:.digits$} there, and at least one with a chance of {percent:.0} % if the numbers were independent"
-        )
-    })
 }
 
 fn lacks_samples(point: &Point) -> bool {

@@ -3,7 +3,6 @@
 //! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`document`] is the [`Comparison`]
 //! for readers, [`json`] and [`junit`] are it for programs. It knows rows, and the series, metrics and intervals of a report.
 
-mod chance;
 mod cluster;
 mod comparison;
 mod document;
@@ -26,7 +25,6 @@ mod times;
 
 use anyhow::{Context, Result};
 
-pub use chance::Chance;
 pub use cluster::Cluster;
 pub use comparison::{Comparison, Options, Origin};
 pub use document::{Shown, document};
@@ -50,7 +48,7 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     let after = side::align(&before, side(results)?);
     let mut points = points(&before, &after, options);
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
-    let mut notes = notes::of(&before, &after, &points);
+    let mut notes = notes::of(&before, &after);
     if options.exact.is_some() {
         notes.extend(exact::notes(baseline.1, results.1));
     }

@@ -369,29 +369,3 @@ fn times_compare_on_one_device_only() {
     let slower = compared(&base, &timed("cpu", [1.25, 1.2, 1.3]), &Options::default());
     assert_eq!((only(&slower).before, only(&slower).after), (Some(100.0), Some(80.0)));
 }
-
-#[test]
-fn the_chance_of_a_false_alarm_is_counted_over_what_moved() {
-    let chance = |count: usize, shift: f64| {
-        let of = |metric: &str, shift: f64| books(metric, &vec![2.0 + shift; count], &[1.0; 12]);
-        let [before, after] =
-            [0.0, shift].map(|shift| ["nll", "f1", "new_tokens"].map(|metric| of(metric, shift)).concat());
-        compared(&before, &after, &Options::default())
-    };
-    // What is equal raises no alarm.
-    let equal = chance(8, 0.0);
-    assert_eq!(equal.chance(), Chance { intervals: 0, worse: 0, expected: 0.0, any: 0.0 });
-    assert!(!terminal(&equal).contains("chance"), "{}", terminal(&equal));
-    // Perplexity got worse and F1 better; of written tokens no number is worse.
-    let moved = chance(8, 0.1);
-    assert_eq!((moved.compared(), moved.chance().intervals, moved.chance().worse), (3, 2, 1));
-    assert_eq!((moved.chance().expected, moved.chance().any), (0.04, 1.0 - 0.98 * 0.98));
-    assert!(
-        terminal(&moved).contains("about 0.04 there, and at least one with a chance of 4 %"),
-        "{}",
-        terminal(&moved)
-    );
-    // Four books all have one sign in one case of sixteen.
-    let few = chance(4, 0.1).chance();
-    assert_eq!((few.worse, few.expected), (1, 0.125));
-}

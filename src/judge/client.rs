@@ -72,18 +72,15 @@ impl<'a> Client<'a> {
 
     /// Asks until there is an answer; transient failures are retried as often as the settings say.
     ///
-    /// When `is_ending` becomes true, waits end too. `waiting` is called before every wait.
+    /// When `is_ending` becomes true, a wait ends, and nothing is asked after it. `tell` is called before every wait.
     pub(super) fn ask(
         &self,
         question: &str,
         is_ending: &dyn Fn() -> bool,
-        waiting: &dyn Fn(&str, Duration),
+        tell: &dyn Fn(String),
     ) -> Result<Answer, CallError> {
         let retries = self.settings.retries;
         for failures in 0.. {
-            if is_ending() {
-                break;
-            }
             let (cause, after) = match self.request(question) {
                 Err(CallError::Transient { cause, after }) => (cause, after),
                 end => return end,
@@ -96,10 +93,13 @@ impl<'a> Client<'a> {
                 let cause = format!("{cause}; it asks to wait longer than {} s", LONGEST_RETRY_AFTER.as_secs());
                 return Err(CallError::Transient { cause, after });
             };
-            waiting(&cause, wait);
+            tell(format!("{cause}; asking again in {:.1} s", wait.as_secs_f64()));
             let until = Instant::now() + wait;
             while Instant::now() < until && !is_ending() {
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            if is_ending() {
+                break;
             }
         }
         Err(CallError::Interrupted)
@@ -172,29 +172,19 @@ impl<'a> Client<'a> {
         };
         let cause = format!("the judge at {} answered with status {status}: {message}", self.host());
         let code = error["code"].as_str().unwrap_or_default();
-        let variable = &self.settings.key_variable;
-        let hint = match status {
-            // The status of a rate limit, but the account is empty.
-            429 if code == "insufficient_quota" => "the account of this key has no credit left".to_string(),
-            408 | 409 | 425 | 429 | 500.. => return CallError::Transient { cause, after },
-            413 => return CallError::Pair(cause),
+        match status {
+            // An account without credit has the status of a rate limit.
+            408 | 409 | 425 | 429 | 500.. if code != "insufficient_quota" => CallError::Transient { cause, after },
+            413 => CallError::Pair(cause),
             400 if code == "context_length_exceeded" || text.contains("maximum context length") => {
-                return CallError::Pair(cause);
+                CallError::Pair(cause)
             }
-            401 | 403 if self.settings.key.is_some() => {
-                format!("the key in the environment variable {variable} is not accepted there")
-            }
-            401 | 403 => {
-                format!("put the key into the environment variable {variable}, or name another one with --key-env")
-            }
-            404 => format!(
-                "does the server have the model `{}`, and is `/chat/completions` right below --base-url?",
-                self.settings.model
-            ),
-            300..=399 => "redirects are not followed: give --base-url the final address".to_string(),
-            _ => "the judge must accept chat completions with `temperature` 0 and `max_tokens`".to_string(),
-        };
-        CallError::Fatal(format!("{cause}\nhint: {hint}"))
+            _ => CallError::Fatal(format!(
+                "{cause}\nhint: check --judge-model, --base-url (redirects are not followed), and the key in the environment \
+                 variable {}; the judge must take chat completions with `temperature` 0 and `max_tokens`",
+                self.settings.key_variable
+            )),
+        }
     }
 
     /// A server's text as it may be shown and stored.

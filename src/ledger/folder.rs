@@ -17,7 +17,7 @@ use super::identity::{CellName, digest};
 use super::journal::samples_in;
 use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, stem_of};
 use super::row::Row;
-use super::schema::{read_checked, write_rows};
+use super::schema::read_checked;
 use crate::parquet::Table;
 
 /// The state of a cell.
@@ -180,15 +180,6 @@ impl Ledger {
     pub fn rows_of(&self, name: &CellName) -> Result<Vec<Row>> {
         let path = self.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
         rows_of_cell(&path)
-    }
-
-    /// Puts other rows into the file of a complete cell, which is replaced as a whole.
-    ///
-    /// # Errors
-    /// A cell that is not complete, or a folder that cannot be written.
-    pub fn replace(&self, name: &CellName, rows: &[Row]) -> Result<()> {
-        let path = self.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
-        write_rows(&path, rows)
     }
 
     /// The rows of all complete cells, by file name; within a cell by sample.
