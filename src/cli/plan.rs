@@ -47,22 +47,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(Mode::Auto), &name)?;
     if let Some(most) = arguments.prompts {
         let shown = prepared.model_tasks.iter().map(|model_task| prompts(model_task, most)).collect::<String>();
-        let missing = Missing::of(&prepared, is_offline);
-        print(&(shown + &missing.text))?;
-        return Ok(if missing.fails { 4 } else { 0 });
+        let (missing, fails) = missing(&prepared, is_offline);
+        print(&(shown + &missing))?;
+        return Ok(if fails { 4 } else { 0 });
     }
     let mut damaged = String::new();
     if let Some(ledger) = ledger.filter(|_| arguments.check) {
         damaged = unmark_damaged(&mut prepared, &ledger);
     }
     let costs = run::estimate(&prepared, threads)?;
-    let missing = Missing::of(&prepared, is_offline);
+    let (missing, fails) = missing(&prepared, is_offline);
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    print(&(heading + &describe(&prepared, &costs, threads) + &damaged + &missing.text))?;
+    print(&(heading + &describe(&prepared, &costs, threads) + &damaged + &missing))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
-    let fails = missing.fails || (arguments.check && !is_complete);
-    Ok(if fails { 4 } else { 0 })
+    Ok(if fails || (arguments.check && !is_complete) { 4 } else { 0 })
 }
 
 /// Counts complete cells whose files are damaged as cells to do, and says what is wrong with them.
@@ -188,38 +187,29 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     }
 }
 
-/// Cells whose model or texts are missing.
-struct Missing {
-    /// A line for each reason.
-    text: String,
-    /// Whether `run` would fail as well, as it cannot fetch what is missing.
-    fails: bool,
-}
-
-impl Missing {
-    fn of(prepared: &Prepared, is_offline: bool) -> Missing {
-        let needs_network = |cause: &(dyn std::error::Error + 'static)| {
-            matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
+/// A line for each reason why models or texts of cells are missing, and whether `run` would fail as well, as it cannot fetch them.
+fn missing(prepared: &Prepared, is_offline: bool) -> (String, bool) {
+    let needs_network = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
+    };
+    let mut fails = false;
+    let mut reasons: IndexMap<String, (usize, IndexSet<String>)> = IndexMap::new();
+    for Unavailable { model, task, cells, error } in &prepared.unavailable {
+        let reason = if !is_offline && error.chain().any(needs_network) {
+            "not on this machine yet; `run` fetches what is missing from the hub".to_string()
+        } else {
+            fails = true;
+            format!("{error:#}")
         };
-        let mut missing = Missing { text: String::new(), fails: false };
-        let mut reasons: IndexMap<String, (usize, IndexSet<String>)> = IndexMap::new();
-        for Unavailable { model, task, cells, error } in &prepared.unavailable {
-            let reason = if !is_offline && error.chain().any(needs_network) {
-                "not on this machine yet; `run` fetches what is missing from the hub".to_string()
-            } else {
-                missing.fails = true;
-                format!("{error:#}")
-            };
-            let (all, names) = reasons.entry(reason).or_default();
-            *all += cells;
-            names.insert(format!("{task} with {model}"));
-        }
-        for (reason, (cells, names)) in reasons {
-            let (cells, names) = (counted(cells, "cell"), names.into_iter().collect::<Vec<_>>().join(", "));
-            missing.text += &format!("\n{cells} cannot be planned ({names}): {reason}\n");
-        }
-        missing
+        let (all, names) = reasons.entry(reason).or_default();
+        *all += cells;
+        names.insert(format!("{task} with {model}"));
     }
+    let line = |(reason, (cells, names)): (String, (usize, IndexSet<String>))| {
+        let (cells, names) = (counted(cells, "cell"), names.into_iter().collect::<Vec<_>>().join(", "));
+        format!("\n{cells} cannot be planned ({names}): {reason}\n")
+    };
+    (reasons.into_iter().map(line).collect(), fails)
 }
 
 fn state(model_task: &ModelTask, cell: &NamedCell) -> String {

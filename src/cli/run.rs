@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -76,10 +76,8 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
-    let progress = Arc::new(Mutex::new(RunProgress::new(mode)));
+    let progress = Mutex::new(RunProgress::new(mode));
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-    let shown = Arc::clone(&progress);
-    interrupt.on_first(move || shown.lock().unwrap_or_else(PoisonError::into_inner).stop())?;
     let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
     lock().progress.finish();
     let outcome = outcome?;

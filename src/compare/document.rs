@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::cluster::{Cluster, NAMED};
+use super::cluster::Cluster;
 use super::comparison::{Comparison, Origin};
 use super::point::{Moved, Point, Verdict};
 use crate::format::counted;
@@ -154,10 +154,9 @@ fn number(point: &Point, title: &str) -> Line {
 /// The clusters that a number moved by, in a line.
 fn clusters(point: &Point, title: &str) -> Option<String> {
     let named: Vec<String> = point.clusters_worse.iter().map(|cluster| in_cluster(point, cluster)).collect();
-    let named: Vec<&str> = named.iter().map(String::as_str).collect();
     let what = if point.verdict == Verdict::Regressed { "got worse" } else { "changed" };
     let place = format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label);
-    (!named.is_empty()).then(|| format!("{place}: clusters that {what}: {}", some(&named, NAMED)))
+    (!named.is_empty()).then(|| format!("{place}: clusters that {what}: {}", named.join(", ")))
 }
 
 /// `book.txt 93.10 -> 224.0`.

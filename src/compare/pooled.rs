@@ -60,7 +60,7 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
         };
     }
     if matches!(point.verdict, Verdict::Regressed | Verdict::Changed) {
-        point.clusters_worse = cluster::worst(&clusters, &threshold.0, before, better);
+        point.clusters_worse = cluster::worst(&clusters, before, better);
     }
     point
 }

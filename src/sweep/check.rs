@@ -16,7 +16,7 @@ use crate::eviction::{
     POSITIONS, Policy, Positions, Schedule, Score,
 };
 use crate::format::did_you_mean;
-use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
+use crate::lm::source::{ModelSource, POCKET, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -124,15 +124,12 @@ fn check_name(
 
 fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigError> {
     text.parse::<ModelSource>().or_else(|error| {
-        let near = did_you_mean(text, [POCKET, RANDOM_TINY]);
-        let (message, hint) = if text.starts_with(RANDOM) && !text.contains('/') {
-            (format!("{error:#}"), format!("write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"))
-        } else {
-            let forms = "a path starting with ./, ../ or / for a folder or a GGUF file, owner/name[@revision] or \
-                         owner/name:file.gguf for the hub";
-            (format!("`{text}` names no model"), format!("write {forms}, {POCKET} or {RANDOM_TINY}"))
-        };
-        yaml::refuse(referenced, message, near + &hint)
+        let hint = format!(
+            "{}write a path starting with ./, ../ or / for a folder or a GGUF file, owner/name[@revision] or owner/name:file.gguf \
+             for the hub, {POCKET}, {RANDOM_TINY} or a shape such as {RANDOM_FORM}",
+            did_you_mean(text, [POCKET, RANDOM_TINY])
+        );
+        yaml::refuse(referenced, format!("{error:#}"), hint)
     })
 }
 

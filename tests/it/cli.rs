@@ -136,7 +136,7 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
     ]);
     let few = ["report", "results/smoke", "--out", "few", "--format", "csv,svg"];
     let few = run(folder.path(), &few).with_code(0);
-    assert!(few.stderr.contains("few/report.csv") && few.stderr.contains(".svg"), "{}", few.stderr);
+    assert!(few.stderr.contains(" files written to few"), "{}", few.stderr);
     assert!(!few.stderr.contains(".md") && !few.stderr.contains(".png"), "{}", few.stderr);
     for file in ["report.md", "summary.md", "report.tex", "report.csv", "pairs.csv"] {
         assert!(folder.path().join("elsewhere").join(file).is_file(), "{file}");
