@@ -1,6 +1,7 @@
 //! `baseline`: results saved in one file, to be committed and compared with later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -179,31 +180,23 @@ fn show(name: &str, folder: &Path) -> Result<String> {
         bail!(UsageError::new(message, known(folder, name)?));
     }
     let rows = read_rows(&file)?;
-    let commits: BTreeSet<&str> = rows.iter().filter_map(|row| row.commit.as_deref()).collect();
-    let commits = if commits.is_empty() { "unknown".to_owned() } else { joined(commits, ", ") };
     let [_, engines, cells, samples, count, dates, devices] = facts(name, &rows);
-    let mut text = format!(
-        "{name}: {cells} cells, {samples} samples, {count} rows\n\
-         engine {engines}, commit {commits}, measured {dates} on {devices}\n"
-    );
-    let mut settings: BTreeMap<SeriesKey, Vec<&Row>> = BTreeMap::new();
-    for row in &rows {
-        settings.entry(SeriesKey::of(row).without_cache()).or_default().push(row);
-    }
-    let all: Vec<SeriesKey> = settings.keys().cloned().collect();
-    for (setting, rows) in &settings {
-        let mut policies: Vec<String> =
-            rows.iter().map(|row| label(row).into_owned()).collect::<BTreeSet<_>>().into_iter().collect();
-        policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
-        let sizes: BTreeSet<Size> = rows.iter().filter_map(|row| Size::of(row)).collect();
-        let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
-        let line = |name: &str, values: String| format!("  {name:<12} {values}\n");
-        text += &format!("\n{} \u{B7} {}\n", escape::plain(&setting.task), setting.title(&all));
-        text += &line("policies", joined(&policies, " "));
-        text += &line("cache sizes", joined(&sizes, " "));
-        text += &line("metrics", joined(&metrics, " "));
-    }
-    Ok(text)
+    let settings: BTreeSet<SeriesKey> = rows.iter().map(|row| SeriesKey::of(row).without_cache()).collect();
+    let settings = Vec::from_iter(settings);
+    let titles = settings.iter().map(|key| format!("{} \u{B7} {}", key.task, key.title(&settings)));
+    let policies: BTreeSet<Cow<'_, str>> = rows.iter().map(label).collect();
+    let mut policies = Vec::from_iter(policies);
+    policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
+    let sizes: BTreeSet<Size> = rows.iter().filter_map(Size::of).collect();
+    let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
+    Ok(format!(
+        "{name}: {cells} cells, {samples} samples, {count} rows\nengine {engines}, measured {dates} on {devices}\n\
+         settings     {}\npolicies     {}\ncache sizes  {}\nmetrics      {}\n",
+        joined(titles, "; "),
+        joined(&policies, " "),
+        joined(&sizes, " "),
+        joined(&metrics, " ")
+    ))
 }
 
 /// Name, engines, cells, samples (each once however many cells measured it), rows, dates and devices of a baseline.

@@ -135,7 +135,7 @@ fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String 
 fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) -> String {
     let shape = &model_task.files.shape;
     let mut text = format!(
-        "\n{} ({} parameters{}, {} of weights{}), {} on {} ({}, {} tokens, BOS {})\n",
+        "\n{} ({} parameters{}, {} of weights), {} on {} ({}, {} tokens, BOS {})\n",
         model_task.model,
         count(shape.parameters()),
         if shape.active_parameters() < shape.parameters() {
@@ -144,10 +144,6 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             String::new()
         },
         Bytes(model_task.files.weight_bytes()),
-        match shape.cached_layers().len() {
-            all if all == shape.layers => String::new(),
-            some => format!(", {some} of {} layers with a cache", shape.layers),
-        },
         model_task.task.name,
         model_task.task.dataset,
         counted(model_task.samples.len(), "sample"),

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::rule::Margin;
+use super::threshold::Margin;
 use crate::metric::{Better, Metric};
 use crate::report::Sums;
 

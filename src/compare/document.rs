@@ -160,7 +160,7 @@ fn clusters(point: &Point, title: &str) -> Option<String> {
 }
 
 /// `book.txt 93.10 -> 224.0`.
-pub(super) fn in_cluster(point: &Point, Cluster { name, before, after }: &Cluster) -> String {
+fn in_cluster(point: &Point, Cluster { name, before, after }: &Cluster) -> String {
     format!("{name} {} -> {}", point.metric.show(*before), point.metric.show(*after))
 }
 

@@ -16,7 +16,6 @@ mod junit;
 mod notes;
 mod point;
 mod pooled;
-mod rule;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -31,9 +30,8 @@ pub use document::{Shown, document};
 pub use json::json;
 pub use junit::junit;
 pub use point::{Moved, Point, Verdict};
-pub use rule::{Margin, Rule};
 use side::{Numbers, Side, Subject};
-pub use threshold::{Threshold, Thresholds, metric_named, shown_name};
+pub use threshold::{Margin, Rule, Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
 use crate::report::series::order;

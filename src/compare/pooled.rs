@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use super::cluster::{self, Cluster};
 use super::point::{Point, Verdict};
-use super::rule::Change;
 use super::side::Numbers;
-use super::threshold::Threshold;
+use super::threshold::{Change, Threshold};
 use crate::metric::Better;
 use crate::report::{Estimate, Pooled, Sums, pooled};
 

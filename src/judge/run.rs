@@ -14,7 +14,7 @@ use super::pairing::{Pair, PairedCell, pair, story};
 use super::prompt;
 use super::rows::{Call, Counts, rows};
 use super::verdict::verdict_in;
-use crate::ledger::{Journal, Ledger, Only, Opened, Row, Status, Wanted, is_disk_full};
+use crate::ledger::{Journal, Ledger, Only, Opened, Row, Status, Wanted};
 
 /// How often a question is asked before its answers count as unreadable; with a reminder from the second time on.
 const ATTEMPTS: usize = 3;
@@ -221,11 +221,8 @@ impl Judging<'_> {
         let pair = &cell.pairs[at];
         let places = if pair.is_identical() { 0..0 } else { 0..2 };
         let calls = places.map(|place| self.call(pair, place)).collect::<Result<Vec<Call>, CallError>>()?;
-        journal.append(at, rows(self.settings, cell, pair, calls)).map_err(|error| {
-            let full = is_disk_full(&error);
-            let why = if full { "the disk is full" } else { "cannot write the results" };
-            CallError::Fatal(format!("{:#}", error.context(why)))
-        })?;
+        let written = journal.append(at, rows(self.settings, cell, pair, calls));
+        written.map_err(|error| CallError::Fatal(format!("{error:#}")))?;
         (self.observe)(Event::Judged);
         Ok(())
     }

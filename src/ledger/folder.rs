@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
 use super::journal::samples_in;
-use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, stem_of};
+use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of};
 use super::row::Row;
 use super::schema::read_checked;
 use crate::parquet::Table;
@@ -198,19 +198,15 @@ impl Ledger {
         Ok(read_cells(&files)?.into_iter().flatten().collect())
     }
 
-    /// The names of partial and failed cells, sorted.
+    /// How many cells are partial or have failed.
     ///
     /// # Errors
     /// A folder that cannot be read.
-    pub fn incomplete(&self) -> Result<Vec<String>> {
+    pub fn incomplete(&self) -> Result<usize> {
         let complete = self.complete()?;
-        let mut stems = BTreeSet::new();
-        for part in [PARTIAL, FAILED] {
-            for path in self.files(part)?.filter(|path| id_of(path).is_none_or(|id| !complete.contains_key(id))) {
-                stems.extend(stem_of(&path).map(str::to_string));
-            }
-        }
-        Ok(stems.into_iter().collect())
+        let mut open = self.by_id(PARTIAL)?;
+        open.append(&mut self.by_id(FAILED)?);
+        Ok(open.keys().filter(|id| !complete.contains_key(*id)).count())
     }
 }
 

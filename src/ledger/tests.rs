@@ -97,7 +97,7 @@ fn an_interrupted_cell_continues() {
     let journal = fixture.journal(name);
     assert_eq!(journal.done(), [0, 2]);
     let lacks = journal.complete(3).unwrap_err().to_string();
-    assert!(lacks.ends_with("lacks the samples 1"), "{lacks}");
+    assert!(lacks.ends_with("has 2 samples, and not the 3 it must have"), "{lacks}");
     journal.append(1, rows(name, 1)).unwrap();
     assert!(journal.complete(2).is_err(), "one too many");
     assert!(!fixture.path("cells", 0, "parquet").exists());
@@ -175,7 +175,7 @@ fn a_cell_is_found_under_its_earlier_name() {
     let held = fixture.journal(name);
     assert!(matches!(fixture.ledger.journal(&renamed).unwrap(), Opened::Busy), "two names have one lock");
     drop(held);
-    assert_eq!(fixture.ledger.incomplete().unwrap(), [name.stem()]);
+    assert_eq!(fixture.ledger.incomplete().unwrap(), 1);
     assert_eq!(fixture.ledger.status(&renamed).unwrap(), Status::Partial { samples: [0].into() });
     fixture.journal(&renamed).complete(1).unwrap();
     assert_eq!(fixture.ledger.status(name).unwrap(), Status::Done);

@@ -89,7 +89,7 @@ impl Seconds {
 impl Cost {
     /// The cost of all samples of a cell on the nominal machine, if texts are generated to their full length.
     pub(super) fn nominal(model_task: &ModelTask, cell: &NamedCell) -> Cost {
-        let config = cell.cache_config();
+        let config = model_task.cache_config(cell);
         let seconds = Seconds::nominal(&model_task.files.shape);
         let mut cost = Cost { own: FILE, shared: 0.0 };
         for batch in model_task.samples.batches() {

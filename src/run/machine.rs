@@ -118,7 +118,7 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
 pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) -> u64 {
     let shape = &model_task.files.shape;
     let longest = model_task.samples.longest();
-    let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
+    let configs: Vec<_> = model_task.cells.iter().map(|cell| model_task.cache_config(cell)).collect();
     let full = model_task.samples.full_cache_tokens(&configs);
     let held = |cell: &NamedCell| -> Vec<usize> {
         let entries = match cell.cell.effective_rule() {
