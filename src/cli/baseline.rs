@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,7 +11,7 @@ use clap::{Args, Subcommand};
 use super::error::UsageError;
 use super::output::{columns, print};
 use crate::compare::Origin;
-use crate::format::did_you_mean;
+use crate::format::counted;
 use crate::ledger::{Current, Ledger, Row, Text, Wanted, read_rows, write_rows};
 use crate::report::{SeriesKey, Size, escape, label, order};
 
@@ -89,37 +90,26 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Says which baselines there are, for a name that is none.
-pub(super) fn known(folder: &Path, name: &str) -> Result<String> {
-    let (names, folder) = (names(folder)?, folder.display());
-    if names.is_empty() {
-        return Ok(format!("{folder} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one"));
-    }
-    let near = did_you_mean(name, names.iter().map(String::as_str));
-    Ok(format!("{near}baselines in {folder}: {}", names.join(", ")))
+/// The error for a name that is no baseline's.
+pub(super) fn unknown(message: impl Display) -> anyhow::Error {
+    UsageError::new(message, "`tova-bench baseline list` names the saved ones").into()
 }
 
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     let SaveArguments { name, results, force } = arguments;
     let file = checked_path(folder, name)?;
-    let Current { rows: all, incomplete, .. } = Ledger::existing(results)?.current(Wanted::Complete)?;
+    let Current { mut rows, incomplete, .. } = Ledger::existing(results)?.current(Wanted::Complete)?;
     if incomplete > 0 && !force {
         bail!(
-            "{} is not complete: {} not measured\n\
+            "{} is not complete and lacks {}\n\
              hint: run the sweep again to measure the rest, or save what is there with --force",
             results.display(),
-            if incomplete == 1 { "a cell is".to_owned() } else { format!("{incomplete} cells are") }
+            counted(incomplete, "cell")
         );
     }
-    let Some(engine) = all.iter().map(|row| row.engine).max() else {
+    let Some(engine) = rows.iter().map(|row| row.engine).max() else {
         bail!("{} holds no complete cell\nhint: run its sweep first", results.display())
     };
-    // A results folder keeps cells of older engines beside the new ones of the same experiments.
-    let (mut rows, older): (Vec<Row>, Vec<Row>) = all.into_iter().partition(|row| row.engine == engine);
-    if !older.is_empty() {
-        let cells = Origin::of("", &older).cells;
-        eprintln!("note: {cells} cells of older engines are left out; the baseline is of engine {engine}");
-    }
     rows.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     if file.is_file() && !force {
         let before = read_rows(&file).map_err(|error| anyhow!("{error:#}\nhint: --force replaces it"))?;
@@ -159,7 +149,8 @@ fn without_volatile(rows: &[Row]) -> Vec<String> {
 fn list(folder: &Path) -> Result<String> {
     let names = names(folder)?;
     if names.is_empty() {
-        return Ok(known(folder, "")? + "\n");
+        let folder = folder.display();
+        return Ok(format!("{folder} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one\n"));
     }
     let mut lines = vec![["name", "engine", "cells", "samples", "rows", "measured", "device"].map(str::to_owned)];
     for name in names {
@@ -176,8 +167,7 @@ fn list(folder: &Path) -> Result<String> {
 fn show(name: &str, folder: &Path) -> Result<String> {
     let file = checked_path(folder, name)?;
     if !file.is_file() {
-        let message = format!("there is no baseline `{name}` in {}", folder.display());
-        bail!(UsageError::new(message, known(folder, name)?));
+        return Err(unknown(format!("there is no baseline `{name}` in {}", folder.display())));
     }
     let rows = read_rows(&file)?;
     let [_, engines, cells, samples, count, dates, devices] = facts(name, &rows);

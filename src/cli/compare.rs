@@ -139,8 +139,7 @@ fn rows_of(named: &str, saved: &Path) -> Result<Vec<Row>> {
                     measured and saved again";
         return read_rows(&file).map_err(|error| anyhow!("{error:#}\n{hint}"));
     }
-    let message = format!("`{named}` is neither a results folder, nor a file, nor a saved baseline");
-    bail!(UsageError::new(message, baseline::known(saved, named)?))
+    Err(baseline::unknown(format!("`{named}` is neither a results folder, nor a file, nor a saved baseline")))
 }
 
 fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {

@@ -38,9 +38,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     out.write_current()?;
     if unfinished > 0 {
-        let are = if unfinished == 1 { "is" } else { "are" };
         let (cells, out) = (counted(unfinished, "cell"), out.folder().display());
-        eprintln!("note: {cells} {are} not complete; `tova-bench run SWEEP --results {out}` continues");
+        eprintln!("note: not complete: {cells}; `tova-bench run SWEEP --results {out}` continues");
     }
     print(&text)
 }

@@ -12,7 +12,7 @@ use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name};
-use crate::run::{self, Cost, ModelTask, NamedCell, Prepared, Unavailable, bytes_per_worker};
+use crate::run::{self, ModelTask, NamedCell, Prepared, Unavailable, bytes_per_worker};
 use crate::task::Prompt;
 
 /// Show what `run` would do: cells done and to do, tokens, memory, time, downloads
@@ -55,10 +55,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     if let Some(ledger) = ledger.filter(|_| arguments.check) {
         damaged = unmark_damaged(&mut prepared, &ledger);
     }
-    let costs = run::estimate(&prepared, threads)?;
+    let seconds = run::estimate(&prepared, threads)?;
     let (missing, fails) = missing(&prepared, is_offline);
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    print(&(heading + &describe(&prepared, &costs, threads) + &damaged + &missing))?;
+    print(&(heading + &describe(&prepared, &seconds, threads) + &damaged + &missing))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     Ok(if fails || (arguments.check && !is_complete) { 4 } else { 0 })
@@ -100,17 +100,10 @@ fn prompts(model_task: &ModelTask, most: usize) -> String {
     text
 }
 
-/// `costs` are those of the cells of every model and task.
-fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String {
-    let mut text = String::new();
-    let mut seconds = 0.0;
-    for (model_task, costs) in prepared.model_tasks.iter().zip(costs) {
-        let left = |(cell, cost): (&NamedCell, &Cost)| cost.left(model_task, cell);
-        let left: Vec<Cost> = model_task.cells.iter().zip(costs).map(left).collect();
-        let left = run::one_after_another(&left);
-        seconds += left.iter().sum::<f64>();
-        text += &describe_model_task(model_task, threads, &left);
-    }
+/// `seconds` are those that are left of the cells of every model and task.
+fn describe(prepared: &Prepared, seconds: &[Vec<f64>], threads: usize) -> String {
+    let tasks = prepared.model_tasks.iter().zip(seconds);
+    let mut text: String = tasks.map(|(task, seconds)| describe_model_task(task, threads, seconds)).collect();
     let cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
     let all = cells.count();
@@ -118,7 +111,7 @@ fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String 
         0 if all == 0 && !prepared.unavailable.is_empty() => String::new(),
         0 => format!("\n{}: {done} done, nothing to do\n", counted(all, "cell")),
         left => {
-            let time = duration(seconds);
+            let time = duration(seconds.iter().flatten().sum());
             let cells = counted(all, "cell");
             let threads = counted(threads, "thread");
             format!("\n{cells}: {done} done, {left} to do, about {time} with {threads} of the processor\n")

@@ -49,10 +49,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     };
     let Some(source) = source else {
         return requests::run(|request| {
-            let cache = request.cache(&cache);
+            let cache = request.cache(&cache)?;
             cache.check(&own)?;
-            let (tokens, log) = (request.tokens(&model)?, request.evictions.unwrap_or_default());
-            let scored = score(&tokens, request.prompt.or(arguments.prompt), &cache, log)?;
+            let prompt = request.take("prompt")?.or(arguments.prompt);
+            let log = request.take("evictions")?.unwrap_or(false);
+            let tokens = request.tokens(&model, false)?;
+            let scored = score(&tokens, prompt, &cache, log)?;
             let pieces = model.pieces(&tokens).ok();
             let mut answer =
                 json!({"tokens": tokens, "pieces": pieces, "nll": scored.nll, "survivors": scored.survivors});
@@ -62,7 +64,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             Ok(answer)
         });
     };
-    let tokens = source.tokens(&model)?;
+    let tokens = source.tokens(&model, false)?;
     let scored = score(&tokens, arguments.prompt, &cache, false)?;
     let mut answer = json!({ "nll": scored.nll, "survivors": scored.survivors });
     if arguments.timing {

@@ -55,8 +55,6 @@ pub(super) struct Pairing {
     pub(super) cells: Vec<PairedCell>,
     /// Why other cells cannot be judged.
     pub(super) unpaired: Vec<String>,
-    /// Cells of stories in the ledger, selected or not.
-    pub(super) story_cells: usize,
 }
 
 /// The stories of one cell, at least one.
@@ -75,7 +73,7 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
         let head = stories[0];
         (&head.model, &head.policy, head.cache_size, &head.cell)
     });
-    let mut pairing = Pairing { story_cells: full.len() + bounded.len(), ..Pairing::default() };
+    let mut pairing = Pairing::default();
     for stories in bounded.iter().filter(|stories| passes(only, |only| admits(only, stories[0]))) {
         match counterpart(stories[0], &full).and_then(|full| paired_cell(stories, full, judge)) {
             Ok(cell) => pairing.cells.push(cell),

@@ -88,15 +88,11 @@ pub fn judge(
     observe: &(dyn Fn(Event) + Sync),
 ) -> Result<Outcome> {
     let pairing = pair(&ledger.current(Wanted::Complete)?.rows, &settings.only, &settings.model);
-    if pairing.story_cells == 0 {
-        bail!(
-            "{} holds no stories\nhint: the task `story` writes stories; only complete cells are judged",
-            ledger.folder().display()
-        );
-    }
     ensure!(
         !pairing.cells.is_empty() || !pairing.unpaired.is_empty(),
-        "no story of a bounded cache is selected\nhint: leave out `--only`, or check what the results hold"
+        "{} holds no stories of bounded caches, or --only selects none\n\
+         hint: the task `story` writes stories; only complete cells are judged",
+        ledger.folder().display()
     );
     let mut outcome = Outcome { unpaired: pairing.unpaired.len(), ..Outcome::default() };
     for why in pairing.unpaired {

@@ -168,27 +168,15 @@ pub(super) fn loading(model_task: &ModelTask) -> f64 {
     model_task.files.weight_bytes() as f64 / LOADING
 }
 
-/// The seconds of each cell of a model and a task that are measured together: the longest prefix counts once, for the first
-/// cells that need it.
-pub fn one_after_another(costs: &[Cost]) -> Vec<f64> {
-    let mut shared = 0.0_f64;
-    let seconds = costs.iter().map(|cost| {
-        let more = (cost.shared - shared).max(0.0);
-        shared += more;
-        cost.own + more
-    });
-    seconds.collect()
-}
-
-/// The costs on this machine's processor of all cells, by model and task.
+/// The seconds that are left of each cell on this machine's processor, by model and task.
 ///
 /// # Errors
 /// Threads that cannot be started.
-pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<Cost>>> {
+pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<f64>>> {
     let mut rates = HashMap::new();
-    let mut of_task = |model_task: &ModelTask| -> Result<Vec<Cost>> {
+    let mut of_task = |model_task: &ModelTask| -> Result<Vec<f64>> {
         if model_task.cells.iter().all(|cell| cell.status == Status::Done) {
-            return Ok(vec![Cost::default(); model_task.cells.len()]);
+            return Ok(vec![0.0; model_task.cells.len()]);
         }
         let arithmetic = model_task.model.arithmetic;
         let rate = match rates.entry(arithmetic) {
@@ -197,15 +185,10 @@ pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<Cost>>> {
         };
         let machine = workers(model_task, &Device::CPU, threads, 1);
         let slower = PRODUCTS / (rate * machine.threads as f64 / threads as f64);
-        // Workers measure the cells of a batch side by side once one of them has read its prefix. Batches are split where there
-        // are too few.
-        let parallel = |pieces: usize| machine.workers.min(pieces).max(1) as f64;
-        let (cells, batches) = (model_task.samples.len() * model_task.cells.len(), model_task.samples.batches());
-        let of_cell = |NamedCell { cost: Cost { own, shared }, .. }: &NamedCell| {
-            let (own, shared) = (own / parallel(cells), shared / parallel(batches.len()));
-            Cost { own: slower * own, shared: slower * shared }
-        };
-        Ok(model_task.cells.iter().map(of_cell).collect())
+        // Workers measure samples and cells side by side.
+        let parallel = machine.workers.min(model_task.samples.len() * model_task.cells.len()).max(1) as f64;
+        let left = |cell: &NamedCell| (1.0 - model_task.measured(cell).1) * model_task.seconds(cell);
+        Ok(model_task.cells.iter().map(|cell| slower * left(cell) / parallel).collect())
     };
     prepared.model_tasks.iter().map(&mut of_task).collect()
 }
@@ -322,21 +305,13 @@ mod tests {
             - timing: {memory: 10 MB, length: 64, prompt: 16, repeats: 1}\n",
         );
         assert!(prepared.unavailable.is_empty());
-        let costs = estimate(&prepared, 2).unwrap();
-        assert_eq!(costs.len(), prepared.model_tasks.len());
-        for (model_task, costs) in prepared.model_tasks.iter().zip(&costs) {
-            assert_eq!(costs.len(), model_task.cells.len());
-            for (cell, cost) in model_task.cells.iter().zip(costs) {
-                let all = cost.own + cost.shared;
-                assert!(all.is_finite() && all > 0.0 && cost.shared >= 0.0, "{cell:?}: {cost:?}");
+        let seconds = estimate(&prepared, 2).unwrap();
+        assert_eq!(seconds.len(), prepared.model_tasks.len());
+        for (model_task, seconds) in prepared.model_tasks.iter().zip(&seconds) {
+            assert_eq!(seconds.len(), model_task.cells.len());
+            for (cell, seconds) in model_task.cells.iter().zip(seconds) {
+                assert!(seconds.is_finite() && *seconds > 0.0, "{cell:?}: {seconds}");
             }
         }
-    }
-
-    #[test]
-    fn a_prefix_counts_once() {
-        let cost = |own, shared| Cost { own, shared };
-        assert_eq!(one_after_another(&[cost(1.0, 2.0), cost(1.0, 5.0), cost(3.0, 4.0)]), [3.0, 4.0, 3.0]);
-        assert!(one_after_another(&[]).is_empty());
     }
 }

@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-pub use cost::{Cost, estimate, one_after_another};
+pub use cost::{Cost, estimate};
 pub use event::{Event, Outcome, Started};
 pub use machine::{Machine, bytes_per_worker};
 use models::Models;
