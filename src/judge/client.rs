@@ -24,8 +24,6 @@ const LONGEST_MESSAGE: usize = 300;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest wait, unless the server asks for a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A request of the server to wait longer than this counts as a failure.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
 
 /// The judge's answer, and what it cost.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -89,10 +87,7 @@ impl<'a> Client<'a> {
                 let times = if retries == 0 { String::new() } else { format!(" (asked {} times)", retries + 1) };
                 return Err(CallError::Transient { cause: cause + &times, after });
             }
-            let Some(wait) = wait(failures, after, fastrand::f64()) else {
-                let cause = format!("{cause}; it asks to wait longer than {} s", LONGEST_RETRY_AFTER.as_secs());
-                return Err(CallError::Transient { cause, after });
-            };
+            let wait = wait(failures, after, fastrand::f64());
             tell(format!("{cause}; asking again in {:.1} s", wait.as_secs_f64()));
             let until = Instant::now() + wait;
             while Instant::now() < until && !is_ending() {
@@ -207,16 +202,11 @@ fn as_text(bytes: &[u8]) -> String {
     }
 }
 
-/// The wait after a failure that `failures` came before; `None` if the server asks for too long a wait. `random` is from 0
-/// to 1.
-fn wait(failures: u32, after: Option<Duration>, random: f64) -> Option<Duration> {
+/// The wait after a failure that `failures` came before. `random` is from 0 to 1.
+fn wait(failures: u32, after: Option<Duration>, random: f64) -> Duration {
     let longest = (FIRST_WAIT * 2u32.pow(failures.min(16))).min(LONGEST_WAIT);
     let own = longest.mul_f64(1.0 - random / 2.0);
-    match after {
-        Some(after) if after > LONGEST_RETRY_AFTER => None,
-        Some(after) => Some(own.max(after + FIRST_WAIT.mul_f64(random))),
-        None => Some(own),
-    }
+    after.map_or(own, |after| own.max(after + FIRST_WAIT.mul_f64(random)))
 }
 
 /// The wait that a server asks for, in seconds. Dates, the header's other form, are ignored.
@@ -292,7 +282,7 @@ mod tests {
 
     #[test]
     fn waits_grow_up_to_a_limit() {
-        let seconds = |failures, random| wait(failures, None, random).unwrap().as_secs_f64();
+        let seconds = |failures, random| wait(failures, None, random).as_secs_f64();
         assert_eq!([0, 1, 2, 3].map(|failures| seconds(failures, 0.0)), [0.5, 1.0, 2.0, 4.0]);
         assert_eq!([0, 1, 2, 3].map(|failures| seconds(failures, 1.0)), [0.25, 0.5, 1.0, 2.0]);
         assert_eq!([7, 40, u32::MAX].map(|failures| seconds(failures, 0.0)), [60.0, 60.0, 60.0]);
@@ -302,10 +292,9 @@ mod tests {
     fn retry_after_is_honoured() {
         let after = |seconds| Some(Duration::from_secs(seconds));
         for random in [0.0, 0.5, 1.0] {
-            let wait = wait(0, after(3), random).unwrap().as_secs_f64();
+            let wait = wait(0, after(3), random).as_secs_f64();
             assert!((3.0..=3.5).contains(&wait), "{wait}");
         }
-        assert_eq!(wait(3, after(0), 0.0), after(4), "the own wait is the longer one");
-        assert_eq!(wait(0, after(3600), 0.0), None);
+        assert_eq!(wait(3, after(0), 0.0), Duration::from_secs(4), "the own wait is the longer one");
     }
 }

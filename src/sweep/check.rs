@@ -6,7 +6,9 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::keys::{BudgetYaml, HeadsYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, ShareYaml, SweepYaml};
+use super::keys::{
+    BudgetYaml, HeadsYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, ShareYaml, SweepYaml,
+};
 use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::formula::{Formula, Pool};
@@ -79,14 +81,11 @@ fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, Co
             let hint = "write `tokenizer: ./FOLDER` or `tokenizer: owner/name` beside the model's `source:`";
             return yaml::refuse(referenced, format!("{error:#}"), hint);
         }
-        let rope_scaling = value.rope_scaling.map(|by| RopeOverride { kind: by.kind, factor: Real(by.factor) });
-        if let Some(by) = rope_scaling.filter(|by| !(1.0..=MAX_ROPE_FACTOR).contains(&by.factor.0)) {
-            return yaml::refuse(
-                referenced,
-                format!("positions cannot be stretched by {}", by.factor.0),
-                "write a factor from 1 up: the length of texts over that of the training",
-            );
-        }
+        let rope_override = |by: RopeOverrideYaml| -> Result<RopeOverride, ConfigError> {
+            let factor = Real(yaml::between("`factor`", &by.factor, 1.0, MAX_ROPE_FACTOR)?);
+            Ok(RopeOverride { kind: by.kind, factor })
+        };
+        let rope_scaling = value.rope_scaling.map(rope_override).transpose()?;
         let (name, dtype, arithmetic) = (value.name, value.dtype, value.arithmetic);
         let model = ModelSpec { name, source, tokenizer, dtype, arithmetic, rope_scaling };
         check_name(&model, &models, referenced)?;

@@ -689,7 +689,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     );
     refused(&swap("full, ", "full@slot, "), "full@slot", "never evicts", "write `full`");
     let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
-    refused(&stretched("{type: ntk, factor: 0.5}"), "{source", "stretched by 0.5", "from 1");
+    refused(&stretched("{type: ntk, factor: 0.5}"), "0.5}", "0.5 cannot be `factor`", "from 1");
     let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
     refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
     refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
