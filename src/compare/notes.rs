@@ -70,7 +70,8 @@ struct Texts<'a> {
     digests: Option<[&'a Text; 2]>,
     /// Samples that both sides have.
     common: BTreeSet<&'a str>,
-    /// Those of them whose ids can be compared under a policy that is the same, and differ.
+    /// Those of them whose ids can be compared under a policy that is the same, and those whose ids differ.
+    told: BTreeSet<&'a str>,
     changed: BTreeSet<&'a str>,
 }
 
@@ -82,25 +83,35 @@ impl<'a> Texts<'a> {
         }
         for ((_, sample), a, b) in before.both(after) {
             self.common.insert(sample);
-            if is_same_policy && has_comparable_ids(a.row, b.row) && a.row.sample_id != b.row.sample_id {
-                self.changed.insert(sample);
+            if is_same_policy && has_comparable_ids(a.row, b.row) {
+                self.told.insert(sample);
+                if a.row.sample_id != b.row.sample_id {
+                    self.changed.insert(sample);
+                }
             }
         }
     }
 
     /// `None` where everything is the same as far as rows tell.
     fn note(&self) -> Option<String> {
-        let digests = self.digests.map(|digests| {
-            let [before, after] = digests.map(|digest| shortened(digest));
-            format!("the texts differ: digest {before} in the baseline, {after} in the results")
-        });
-        let changed = (!self.changed.is_empty()).then(|| {
-            let (changed, all) = (self.changed.len(), self.common.len());
-            let named = some(&Vec::from_iter(self.changed.iter().copied()), NAMED);
-            format!("{changed} of {all} samples of one name were measured on other texts or settings: {named}")
-        });
-        let said: Vec<String> = digests.into_iter().chain(changed).collect();
-        (!said.is_empty()).then(|| said.join("; "))
+        let all = self.common.len();
+        let changed = match self.changed.len() {
+            0 if self.told.len() == all => format!("the samples that both have ({all}) are the same"),
+            0 => "the rows do not tell whether samples of one name are the same".to_owned(),
+            changed => {
+                let named = some(&Vec::from_iter(self.changed.iter().copied()), NAMED);
+                format!("{changed} of {all} samples of one name were measured on other texts or settings: {named}")
+            }
+        };
+        match self.digests {
+            Some(digests) => {
+                let [before, after] = digests.map(|digest| shortened(digest));
+                Some(format!(
+                    "the texts differ: digest {before} in the baseline, {after} in the results; {changed}"
+                ))
+            }
+            None => (!self.changed.is_empty()).then_some(changed),
+        }
     }
 }
 
@@ -147,11 +158,11 @@ mod tests {
         );
         // A sweep that grew has another digest, and the samples of the baseline.
         let found = notes(&before[..3], &books("fedcba9876543210", ""));
-        assert!(found[0].ends_with("fedcba98 in the results"), "{found:?}");
+        assert!(found[0].ends_with("the samples that both have (3) are the same"), "{found:?}");
         // Rows of an older schema, and of another engine, do not tell.
         for change in [|row: &mut Row| row.sample_id = Text::new(), |row: &mut Row| row.engine = 9] {
             let found = notes(&before, &changed(books("fedcba9876543210", "b"), change));
-            assert!(found.iter().all(|note| !note.contains("of one name")), "{found:?}");
+            assert!(found.iter().any(|note| note.contains("the rows do not tell")), "{found:?}");
         }
         // Settings that no column has.
         let found = notes(&before, &books("0123456789abcdef", "c"));

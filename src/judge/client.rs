@@ -24,6 +24,8 @@ const LONGEST_MESSAGE: usize = 300;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest wait, unless the server asks for a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// However long a server asks to wait, nobody waits longer.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// The judge's answer, and what it cost.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -211,7 +213,8 @@ fn wait(failures: u32, after: Option<Duration>, random: f64) -> Duration {
 
 /// The wait that a server asks for, in seconds. Dates, the header's other form, are ignored.
 fn retry_after(text: &str) -> Option<Duration> {
-    text.trim().parse().ok().map(Duration::from_secs)
+    let seconds: u64 = text.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -254,6 +257,7 @@ mod tests {
         assert_eq!(kind(400, r#"{"message": "This model's maximum context length is 8192"}"#), "pair");
         assert_eq!(kind(413, ""), "pair");
         assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("18446744073709551615"), Some(LONGEST_RETRY_AFTER));
         assert_eq!((retry_after("soon"), retry_after("-1")), (None, None));
     }
 
