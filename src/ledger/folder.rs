@@ -80,14 +80,6 @@ impl Ledger {
         &self.folder
     }
 
-    /// The state of a cell.
-    ///
-    /// # Errors
-    /// A folder or journal that cannot be read.
-    pub fn status(&self, name: &CellName) -> Result<Status> {
-        Ok(self.statuses([name])?.remove(0))
-    }
-
     /// The states of cells, in their order. Each folder is listed once.
     ///
     /// # Errors
