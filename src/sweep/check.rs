@@ -376,8 +376,21 @@ fn sizes(
     Ok(sizes)
 }
 
-/// Refuses schedules that have no meaning in a task.
-fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -> Result<(), ConfigError> {
+/// Refuses policies and schedules that have no meaning in a task.
+fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -> Result<(), ConfigError> {
+    let apart =
+        |message: String| yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
+    if task.is_timed() && policies.iter().any(|policy| policy.rule == Rule::Truncate) {
+        let name = task.name;
+        return apart(format!("`{name}` cannot measure the policy `truncate`, as there are no texts to cut"));
+    }
+    let clairvoyant = policies.iter().find(|policy| policy.rule.reads_future());
+    if let Some(policy) = clairvoyant.filter(|_| task.name != PERPLEXITY || task.length > LONGEST_KNOWN) {
+        return apart(format!(
+            "`{}` needs to know the whole text, as in `{PERPLEXITY}` up to {LONGEST_KNOWN} tokens",
+            policy.name
+        ));
+    }
     let evicting = policies.iter().filter_map(|policy| match policy.rule {
         Rule::Policy(own) => Some((&policy.name, own)),
         _ => None,
@@ -398,21 +411,21 @@ fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -
     }
     let cut = evicting.clone().find(|(_, policy)| policy.awaits_prompt());
     if let Some(cut) = cut.filter(|_| !task.has_prompt()) {
-        let hint = match task.name {
-            PERPLEXITY => "write `prompt: 75%` in the task, or change the policy",
-            _ => "put the policy or the task into a sweep of its own",
-        };
         let does = if cut.1.schedule.cut { "cuts" } else { "protects" };
         let message = format!("`{}` {does} the prompt, and `{}` has none", named(cut), task.name);
-        return yaml::refuse(referenced, message, hint);
+        return match task.name {
+            PERPLEXITY => {
+                yaml::refuse(referenced, message, "write `prompt: 75%` in the task, or change the policy")
+            }
+            _ => apart(message),
+        };
     }
     let burst = evicting.clone().find(|(_, policy)| policy.schedule.every != Some(1));
     if let Some(burst) = burst.filter(|_| task.name == RETENTION) {
-        let message = format!(
+        return apart(format!(
             "`{RETENTION}` follows entries that leave one by one, and under `{}` several do at once",
             named(burst)
-        );
-        return yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
+        ));
     }
     if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
         return yaml::refuse(
@@ -434,31 +447,12 @@ fn tasks(
     entries: Spanned<Vec<Spanned<TaskYaml>>>,
     policies: &[NamedPolicy],
 ) -> Result<Vec<TaskSpec>, ConfigError> {
-    let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
     let mut tasks = Vec::new();
-    let mut checked = Vec::new();
     for Spanned { value: entry, referenced } in entries.value {
-        checked.extend(entry.check()?.into_iter().map(|task| (task, referenced)));
+        tasks.extend(entry.check()?.into_iter().map(|task| (task, referenced)));
     }
-    for (task, referenced) in checked {
-        if truncates && task.is_timed() {
-            let name = task.name;
-            return yaml::refuse(
-                referenced,
-                format!("`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"),
-                format!("remove the policy, or put `{name}` into a sweep of its own"),
-            );
-        }
-        let clairvoyant = policies.iter().find(|policy| policy.rule.reads_future());
-        if let Some(policy) = clairvoyant.filter(|_| task.name != PERPLEXITY || task.length > LONGEST_KNOWN) {
-            let message = format!(
-                "`{}` needs to know the whole text, as in `{PERPLEXITY}` up to {LONGEST_KNOWN} tokens",
-                policy.name
-            );
-            return yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
-        }
-        check_cuts(&task, policies, referenced)?;
-        tasks.push((task, referenced));
+    for (task, referenced) in &tasks {
+        check_policies(task, policies, *referenced)?;
     }
     yaml::distinct("tasks", entries.referenced, tasks, |task| {
         format!("the same task ({} of {})", task.name, task.dataset)
