@@ -62,7 +62,7 @@ pub fn journal(input: &[u8]) {
     for bytes in [input, &summed] {
         scratch::write(&path, Some(bytes));
         scratch::write(&cell, None);
-        let status = ledger.status(&name).expect("a journal that can be read");
+        let status = ledger.statuses([&name]).expect("a journal that can be read").remove(0);
         let Status::Partial { samples } = status else { panic!("{status:?}") };
         let opened = ledger.journal(&name).expect("a journal that can be opened");
         let Opened::Journal(journal) = opened else { panic!("{opened:?}") };

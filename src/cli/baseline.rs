@@ -1,6 +1,8 @@
 //! `baseline`: results saved in one file, to be committed and compared with later.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,7 +11,7 @@ use clap::{Args, Subcommand};
 use super::error::UsageError;
 use super::output::{columns, print};
 use crate::compare::Origin;
-use crate::format::did_you_mean;
+use crate::format::counted;
 use crate::ledger::{Current, Ledger, Row, Text, Wanted, read_rows, write_rows};
 use crate::report::{SeriesKey, Size, escape, label, order};
 
@@ -43,8 +45,8 @@ enum Action {
 struct SaveArguments {
     /// Its name: letters, digits, dots, dashes, underscores, plus signs
     name: String,
-    /// Results folder [default: that of the sweep that was run last, below `results`]
-    results: Option<PathBuf>,
+    /// Results folder
+    results: PathBuf,
     /// Save even if cells are unfinished, and replace a baseline of the same engine version
     #[arg(long)]
     force: bool,
@@ -88,41 +90,26 @@ fn names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Says which baselines there are, for a name that is none.
-pub(super) fn known(folder: &Path, name: &str) -> Result<String> {
-    let (names, folder) = (names(folder)?, folder.display());
-    if names.is_empty() {
-        return Ok(format!("{folder} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one"));
-    }
-    let near = did_you_mean(name, names.iter().map(String::as_str));
-    Ok(format!("{near}baselines in {folder}: {}", names.join(", ")))
+/// The error for a name that is no baseline's.
+pub(super) fn unknown(message: impl Display) -> anyhow::Error {
+    UsageError::new(message, "`tova-bench baseline list` names the saved ones").into()
 }
 
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     let SaveArguments { name, results, force } = arguments;
     let file = checked_path(folder, name)?;
-    let results = &match results {
-        Some(results) => results.clone(),
-        None => last_run()?,
-    };
-    let Current { rows: all, incomplete, .. } = Ledger::existing(results)?.current(Wanted::Complete)?;
+    let Current { mut rows, incomplete, .. } = Ledger::existing(results)?.current(Wanted::Complete)?;
     if incomplete > 0 && !force {
         bail!(
-            "{} is not complete: {} not measured\n\
+            "{} is not complete and lacks {}\n\
              hint: run the sweep again to measure the rest, or save what is there with --force",
             results.display(),
-            if incomplete == 1 { "a cell is".to_owned() } else { format!("{incomplete} cells are") }
+            counted(incomplete, "cell")
         );
     }
-    let Some(engine) = all.iter().map(|row| row.engine).max() else {
+    let Some(engine) = rows.iter().map(|row| row.engine).max() else {
         bail!("{} holds no complete cell\nhint: run its sweep first", results.display())
     };
-    // A results folder keeps cells of older engines beside the new ones of the same experiments.
-    let (mut rows, older): (Vec<Row>, Vec<Row>) = all.into_iter().partition(|row| row.engine == engine);
-    if !older.is_empty() {
-        let cells = Origin::of("", &older).cells;
-        eprintln!("note: {cells} cells of older engines are left out; the baseline is of engine {engine}");
-    }
     rows.sort_by(|a, b| sort_key(a).cmp(&sort_key(b)));
     if file.is_file() && !force {
         let before = read_rows(&file).map_err(|error| anyhow!("{error:#}\nhint: --force replaces it"))?;
@@ -146,21 +133,6 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     Ok(format!("{}: {cells} cells, {rows} rows, engine {engine}\n", file.display()))
 }
 
-/// The folder below `results` in which a sweep was run last.
-fn last_run() -> Result<PathBuf> {
-    let folders = std::fs::read_dir("results").into_iter().flatten().flatten().map(|entry| entry.path());
-    let ended = |folder: &PathBuf| folder.join("rows.parquet").metadata().and_then(|file| file.modified()).ok();
-    let last = folders.filter_map(|folder| Some((ended(&folder)?, folder))).max();
-    let (_, folder) = last.ok_or_else(|| {
-        UsageError::new(
-            "there is no results folder below `results`",
-            "name the folder to save: `baseline save NAME RESULTS`",
-        )
-    })?;
-    eprintln!("note: {} was run last", folder.display());
-    Ok(folder)
-}
-
 /// Puts the same rows into the same order, whatever files they came from.
 fn sort_key(row: &Row) -> impl Ord + '_ {
     let series = [&row.task, &row.dataset, &row.model, &row.policy];
@@ -177,7 +149,8 @@ fn without_volatile(rows: &[Row]) -> Vec<String> {
 fn list(folder: &Path) -> Result<String> {
     let names = names(folder)?;
     if names.is_empty() {
-        return Ok(known(folder, "")? + "\n");
+        let folder = folder.display();
+        return Ok(format!("{folder} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one\n"));
     }
     let mut lines = vec![["name", "engine", "cells", "samples", "rows", "measured", "device"].map(str::to_owned)];
     for name in names {
@@ -194,35 +167,26 @@ fn list(folder: &Path) -> Result<String> {
 fn show(name: &str, folder: &Path) -> Result<String> {
     let file = checked_path(folder, name)?;
     if !file.is_file() {
-        let message = format!("there is no baseline `{name}` in {}", folder.display());
-        bail!(UsageError::new(message, known(folder, name)?));
+        return Err(unknown(format!("there is no baseline `{name}` in {}", folder.display())));
     }
     let rows = read_rows(&file)?;
-    let commits: BTreeSet<&str> = rows.iter().filter_map(|row| row.commit.as_deref()).collect();
-    let commits = if commits.is_empty() { "unknown".to_owned() } else { joined(commits, ", ") };
     let [_, engines, cells, samples, count, dates, devices] = facts(name, &rows);
-    let mut text = format!(
-        "{name}: {cells} cells, {samples} samples, {count} rows\n\
-         engine {engines}, commit {commits}, measured {dates} on {devices}\n"
-    );
-    let mut settings: BTreeMap<SeriesKey, Vec<&Row>> = BTreeMap::new();
-    for row in &rows {
-        settings.entry(SeriesKey::of(row).without_cache()).or_default().push(row);
-    }
-    let all: Vec<SeriesKey> = settings.keys().cloned().collect();
-    for (setting, rows) in &settings {
-        let mut policies: Vec<String> =
-            rows.iter().map(|row| label(row).into_owned()).collect::<BTreeSet<_>>().into_iter().collect();
-        policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
-        let sizes: BTreeSet<Size> = rows.iter().filter_map(|row| Size::of(row)).collect();
-        let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
-        let line = |name: &str, values: String| format!("  {name:<12} {values}\n");
-        text += &format!("\n{} \u{B7} {}\n", escape::plain(&setting.task), setting.title(&all));
-        text += &line("policies", joined(&policies, " "));
-        text += &line("cache sizes", joined(&sizes, " "));
-        text += &line("metrics", joined(&metrics, " "));
-    }
-    Ok(text)
+    let settings: BTreeSet<SeriesKey> = rows.iter().map(|row| SeriesKey::of(row).without_cache()).collect();
+    let settings = Vec::from_iter(settings);
+    let titles = settings.iter().map(|key| format!("{} \u{B7} {}", key.task, key.title(&settings)));
+    let policies: BTreeSet<Cow<'_, str>> = rows.iter().map(label).collect();
+    let mut policies = Vec::from_iter(policies);
+    policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
+    let sizes: BTreeSet<Size> = rows.iter().filter_map(Size::of).collect();
+    let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
+    Ok(format!(
+        "{name}: {cells} cells, {samples} samples, {count} rows\nengine {engines}, measured {dates} on {devices}\n\
+         settings     {}\npolicies     {}\ncache sizes  {}\nmetrics      {}\n",
+        joined(titles, "; "),
+        joined(&policies, " "),
+        joined(&sizes, " "),
+        joined(&metrics, " ")
+    ))
 }
 
 /// Name, engines, cells, samples (each once however many cells measured it), rows, dates and devices of a baseline.

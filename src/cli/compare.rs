@@ -22,20 +22,10 @@ const REGRESSION: u8 = 3;
 /// Compare results with a baseline and fail (exit code 3) where they got worse
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Numbers are matched by model, task and its settings, policy, positions, cache size and metric; samples by name.\n\
-A number that got worse regressed if any rule of its threshold holds:\n\
-\x20 interval        the 95 % interval of the paired difference (over subsets of books, stories or papers) excludes zero\n\
-\x20 2%              the difference is more than this share of the baseline's value\n\
-\x20 0.05            the difference is more than this, in the unit shown (perplexity, percent, tokens/s)\n\
-\x20 interval+2%     both, as with interval+0.05\n\
-\x20 cluster+5%      any one book, story or paper got worse by more than this share of its own baseline or the pooled one,\n\
-\x20                 whichever is larger, even if the number is better as a whole; or as with cluster+0.05\n\
-A threshold is a list of rules with commas between them. Defaults: interval+0.1%,1%,cluster+5%; for times and resident\n\
-bytes 10% of the median over repeats, with ranges that do not overlap; for cache bytes and batch sizes 0.1%; for a judge's\n\
-verdicts interval+0.1%. Fewer than four clusters have no interval; if all rules need one, their margins or 1% decide.\n\
-A threshold without a metric holds for all metrics not named. Metrics without a better direction (such as tokens written)\n\
-never regress. Times are compared on the same device only. Exit codes: 0 nothing regressed, 3 something regressed or is\n\
-missing, 1 and 2 as always."
+    after_help = "A number that got worse regressed if any rule of its threshold holds: interval (the 95 % interval of the paired\n\
+difference excludes zero), 2% (of the baseline's value), 0.05 (in the unit shown), interval+2% (both), cluster+5% (any one book,\n\
+story or paper), or several with commas. docs/compare.md has the defaults. Exit codes: 0 nothing regressed, 3 something regressed\n\
+or is missing, 1 and 2 as always."
 )]
 pub(super) struct Arguments {
     /// What to compare with: the name of a saved baseline, a .parquet file of rows, or a results folder
@@ -149,8 +139,7 @@ fn rows_of(named: &str, saved: &Path) -> Result<Vec<Row>> {
                     measured and saved again";
         return read_rows(&file).map_err(|error| anyhow!("{error:#}\n{hint}"));
     }
-    let message = format!("`{named}` is neither a results folder, nor a file, nor a saved baseline");
-    bail!(UsageError::new(message, baseline::known(saved, named)?))
+    Err(baseline::unknown(format!("`{named}` is neither a results folder, nor a file, nor a saved baseline")))
 }
 
 fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {

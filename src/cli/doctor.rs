@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use serde_json::json;
 
-use super::machine_args::{MachineArguments, cores};
+use super::machine_args::MachineArguments;
 use super::output::print;
 use crate::format::{Bytes, counted, plain};
 use crate::ledger::{ENGINE_VERSION, SCHEMA_VERSION};
@@ -96,7 +96,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         Ok(device) => {
             findings.push(ok("device", lm::device_name(&device)));
             findings.extend(attention(&device));
-            findings.push(machine(&device, threads));
+            findings.push(ok("machine", lm::machine_name(&device, threads)));
         }
         Err(error) => {
             let device = format!("{}: {}", arguments.machine.device, one_line(&error));
@@ -204,19 +204,8 @@ fn attention(device: &Device) -> Option<Finding> {
     }
 }
 
-fn machine(device: &Device, threads: usize) -> Finding {
-    let (usable, machine) = (cores(), ok("machine", lm::machine_name(device, threads)));
-    match threads > usable {
-        true => machine.note(format!("more threads than cores; use --threads {usable} or fewer")),
-        false => machine,
-    }
-}
-
 /// The built-in sweep takes 0.42 GB with two threads.
 const LEAST_MEMORY: u64 = 500_000_000;
-
-/// With less than this only small models run.
-const LITTLE_MEMORY: u64 = 4_000_000_000;
 
 fn memory() -> Finding {
     let Some(memory) = lm::host_memory() else {
@@ -225,12 +214,11 @@ fn memory() -> Finding {
     };
     let available = memory.available;
     let finding = ok("memory", format!("{} available of {}", Bytes(available), Bytes(memory.total)));
-    let more = "end other programs, raise the limit (Slurm: --mem, Docker: --memory), or use a larger machine";
     match available {
-        ..LEAST_MEMORY => finding.problem(format!("not enough for the built-in sweep: {more}")),
-        LEAST_MEMORY..LITTLE_MEMORY => {
-            finding.note(format!("enough for small models; `plan` shows what a sweep needs; {more}"))
-        }
+        ..LEAST_MEMORY => finding.problem(
+            "not enough for the built-in sweep: end other programs, raise the limit (Slurm: --mem, Docker: --memory), or use a \
+             larger machine",
+        ),
         _ => finding,
     }
 }
@@ -290,8 +278,7 @@ fn hub_findings(hub: &HubSettings, offline: bool) -> [Finding; 2] {
         None => ok("hub", format!("{endpoint}, not asked: offline, only the cache is used")),
         // 401 without a login, 404 from mirrors that do not know the question.
         Some(Ok(200 | 401 | 404)) => ok("hub", format!("{endpoint} answers")),
-        Some(Ok(status)) => ok("hub", format!("{endpoint} answers with status {status}"))
-            .note("407 means that a proxy wants a password, 5xx that the hub has trouble; cached models work"),
+        Some(Ok(status)) => ok("hub", format!("{endpoint} answers with status {status}")).note("cached models work"),
         Some(Err(error)) => ok("hub", format!("{endpoint} does not answer: {}", one_line(error))).note(
             "built-in and cached models work without it; without a network set HF_HUB_OFFLINE=1, behind a proxy HTTPS_PROXY, \
              for a mirror HF_ENDPOINT",

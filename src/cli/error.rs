@@ -2,7 +2,6 @@
 
 use std::fmt::Display;
 
-use crate::judge::NothingSelected;
 use crate::ledger::OnlyError;
 use crate::text::InvalidSettings;
 use crate::yaml::ConfigError;
@@ -30,7 +29,6 @@ pub(super) fn code(error: &anyhow::Error) -> u8 {
             || cause.is::<InvalidSettings>()
             || cause.is::<ConfigError>()
             || cause.is::<OnlyError>()
-            || cause.is::<NothingSelected>()
     });
     if is_usage { 2 } else { 1 }
 }

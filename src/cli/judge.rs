@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::env::{self, VarError};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Error, Result};
 use clap::Args;
@@ -65,10 +65,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         eprintln!("warning: the key goes to {} without encryption", settings.endpoint.host());
     }
     let interrupt = Interrupt::listen()?;
-    let progress = Mutex::new(JudgeProgress::default());
+    let progress = Mutex::new(Progress::default());
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-    let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| lock().show(&event));
-    lock().progress.finish();
+    let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| show(&mut lock(), event));
+    lock().finish();
     let outcome = outcome?;
     ledger.write_current()?;
     if !outcome.cells.is_empty() {
@@ -183,44 +183,17 @@ fn summary(outcome: &Outcome, folder: &Path) -> String {
     )
 }
 
-/// Shows the events of judging on stderr.
-#[derive(Default)]
-struct JudgeProgress {
-    progress: Progress,
-    last_wait: Option<Instant>,
-    calls: usize,
-    done: usize,
-    tokens: u64,
-    unreadable: usize,
-}
-
-const BETWEEN_WAITS: Duration = Duration::from_secs(10);
-
-impl JudgeProgress {
-    fn show(&mut self, event: &Event<'_>) {
-        match event {
-            Event::Started { pairs, done } => {
-                (self.calls, self.done) = (2 * pairs, *done);
-                let calls = self.calls;
-                self.progress.print(&format!("{pairs} pairs, {calls} calls, {done} of them answered before"));
-                self.progress.start(calls as u64, *done as u64);
-            }
-            Event::Judged { cell, readable, tokens } => {
-                self.done += 1;
-                self.tokens += tokens;
-                self.unreadable += usize::from(!readable);
-                let JudgeProgress { done, calls, tokens, unreadable, .. } = self;
-                let summary = format!("{done} of {calls} calls, {tokens} tokens, {unreadable} unreadable");
-                let size = cell.size_text().map_or(String::new(), |size| format!(" {size}"));
-                self.progress.update(self.done as u64, format!("{}{size}: {summary}", cell.policy));
-            }
-            Event::Waiting(cause, wait) => {
-                if self.last_wait.is_none_or(|last| last.elapsed() >= BETWEEN_WAITS) {
-                    self.last_wait = Some(Instant::now());
-                    self.progress.print(&format!("{cause}; asking again in {:.1} s", wait.as_secs_f64()));
-                }
-            }
-            Event::Message(text) => self.progress.print(text),
+/// Shows an event of judging on stderr.
+fn show(progress: &mut Progress, event: Event) {
+    match event {
+        Event::Started { pairs, done } => {
+            progress.print(&format!("{pairs} pairs, {done} of them judged before"));
+            progress.start(pairs as u64, done as u64);
         }
+        Event::Judged => {
+            let (done, pairs) = (progress.bar.position() + 1, progress.bar.length().unwrap_or_default());
+            progress.update(done, format!("{done} of {pairs} pairs"));
+        }
+        Event::Message(text) => progress.print(&text),
     }
 }

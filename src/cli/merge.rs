@@ -30,20 +30,16 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         let shown = folder.folder().display();
         let merged = out.merge(folder).with_context(|| format!("{shown} is not merged, or only in part"))?;
         text += &format!("{shown}: {} copied", counted(merged.copied, "cell"));
-        if merged.same > 0 {
-            text += &format!(", {} there already", merged.same);
+        if merged.kept > 0 {
+            text += &format!(", {} there already", merged.kept);
         }
         text += "\n";
-        for name in &merged.different {
-            eprintln!("note: {name} has other numbers in {shown}; the ones merged first are kept");
-        }
         unfinished += merged.unfinished;
     }
     out.write_current()?;
     if unfinished > 0 {
-        let are = if unfinished == 1 { "is" } else { "are" };
         let (cells, out) = (counted(unfinished, "cell"), out.folder().display());
-        eprintln!("note: {cells} {are} not complete; `tova-bench run SWEEP --results {out}` continues");
+        eprintln!("note: not complete: {cells}; `tova-bench run SWEEP --results {out}` continues");
     }
     print(&text)
 }

@@ -1,7 +1,5 @@
 //! `plan`: what `run` would do, without doing it.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use clap::Args;
 use indexmap::{IndexMap, IndexSet};
@@ -10,12 +8,11 @@ use super::downloads::Downloads;
 use super::output::print;
 use super::progress::Mode;
 use super::sweep_args::SweepArguments;
-use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name};
-use crate::run::{self, Cost, ModelTask, NamedCell, Prepared, Unavailable, bytes_per_worker};
+use crate::run::{self, ModelTask, NamedCell, Prepared, Unavailable, bytes_per_worker};
 use crate::task::Prompt;
 
 /// Show what `run` would do: cells done and to do, tokens, memory, time, downloads
@@ -50,22 +47,21 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(Mode::Auto), &name)?;
     if let Some(most) = arguments.prompts {
         let shown = prepared.model_tasks.iter().map(|model_task| prompts(model_task, most)).collect::<String>();
-        let missing = Missing::of(&prepared, is_offline);
-        print(&(shown + &missing.text))?;
-        return Ok(if missing.fails { 4 } else { 0 });
+        let (missing, fails) = missing(&prepared, is_offline);
+        print(&(shown + &missing))?;
+        return Ok(if fails { 4 } else { 0 });
     }
     let mut damaged = String::new();
     if let Some(ledger) = ledger.filter(|_| arguments.check) {
         damaged = unmark_damaged(&mut prepared, &ledger);
     }
-    let costs = run::estimate(&prepared, &device, threads)?;
-    let missing = Missing::of(&prepared, is_offline);
+    let seconds = run::estimate(&prepared, threads)?;
+    let (missing, fails) = missing(&prepared, is_offline);
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    print(&(heading + &describe(&prepared, &costs, threads) + &damaged + &missing.text))?;
+    print(&(heading + &describe(&prepared, &seconds, threads) + &damaged + &missing))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
-    let fails = missing.fails || (arguments.check && !is_complete);
-    Ok(if fails { 4 } else { 0 })
+    Ok(if fails || (arguments.check && !is_complete) { 4 } else { 0 })
 }
 
 /// Counts complete cells whose files are damaged as cells to do, and says what is wrong with them.
@@ -104,17 +100,10 @@ fn prompts(model_task: &ModelTask, most: usize) -> String {
     text
 }
 
-/// `costs` are those of the cells of every model and task.
-fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String {
-    let mut text = String::new();
-    let mut seconds = 0.0;
-    for (model_task, costs) in prepared.model_tasks.iter().zip(costs) {
-        let left = |(cell, cost): (&NamedCell, &Cost)| cost.left(model_task, cell);
-        let left: Vec<Cost> = model_task.cells.iter().zip(costs).map(left).collect();
-        let left = run::one_after_another(&left);
-        seconds += left.iter().sum::<f64>();
-        text += &describe_model_task(model_task, threads, &left);
-    }
+/// `seconds` are those that are left of the cells of every model and task.
+fn describe(prepared: &Prepared, seconds: &[Vec<f64>], threads: usize) -> String {
+    let tasks = prepared.model_tasks.iter().zip(seconds);
+    let mut text: String = tasks.map(|(task, seconds)| describe_model_task(task, threads, seconds)).collect();
     let cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let done = cells.clone().filter(|cell| cell.status == Status::Done).count();
     let all = cells.count();
@@ -122,10 +111,10 @@ fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String 
         0 if all == 0 && !prepared.unavailable.is_empty() => String::new(),
         0 => format!("\n{}: {done} done, nothing to do\n", counted(all, "cell")),
         left => {
-            let time = duration(seconds);
+            let time = duration(seconds.iter().flatten().sum());
             let cells = counted(all, "cell");
             let threads = counted(threads, "thread");
-            format!("\n{cells}: {done} done, {left} to do, about {time} with {threads} on this machine\n")
+            format!("\n{cells}: {done} done, {left} to do, about {time} with {threads} of the processor\n")
         }
     };
     if prepared.in_other_shards > 0 {
@@ -139,7 +128,7 @@ fn describe(prepared: &Prepared, costs: &[Vec<Cost>], threads: usize) -> String 
 fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) -> String {
     let shape = &model_task.files.shape;
     let mut text = format!(
-        "\n{} ({} parameters{}, {} of weights{}), {} on {} ({}, {} tokens, BOS {})\n",
+        "\n{} ({} parameters{}, {} of weights), {} on {} ({}, {} tokens, BOS {})\n",
         model_task.model,
         count(shape.parameters()),
         if shape.active_parameters() < shape.parameters() {
@@ -148,10 +137,6 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             String::new()
         },
         Bytes(model_task.files.weight_bytes()),
-        match shape.cached_layers().len() {
-            all if all == shape.layers => String::new(),
-            some => format!(", {some} of {} layers with a cache", shape.layers),
-        },
         model_task.task.name,
         model_task.task.dataset,
         counted(model_task.samples.len(), "sample"),
@@ -177,7 +162,6 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             shape.max_positions
         );
     }
-    text += &idle_sizes(model_task, longest);
     for run::Alias { cell, of } in &model_task.aliases {
         let size = cell.size_text().unwrap_or("-".into());
         text += &line(&cell.label(), &size, &format!("the same as {of}"), "", "");
@@ -192,73 +176,29 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     }
 }
 
-/// The sizes at which no policy evicts anything, as a line; empty where there are none.
-fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
-    let shape = &model_task.files.shape;
-    let unbounded = shape.most_entries(None, LocalLayers::Bounded);
-    // Entries that a layer's queries can attend to.
-    let seen: Vec<usize> = unbounded.iter().map(|window| longest.min(*window)).collect();
-    // With a budget a layer may be smaller than the text although its size is not.
-    let evicts = |cell: &NamedCell| {
-        let cache = (cell.cell.effective_rule().sized(), cell.cell.local_layers);
-        let prompt = cell.cell.task.longest_prompt().min(longest);
-        let has_lost = |tokens: usize| {
-            let held = shape.entries_after(cache, tokens, prompt);
-            held.iter().zip(&unbounded).any(|(held, window)| *held < tokens.min(*window))
-        };
-        has_lost(prompt) || has_lost(longest)
+/// A line for each reason why models or texts of cells are missing, and whether `run` would fail as well, as it cannot fetch them.
+fn missing(prepared: &Prepared, is_offline: bool) -> (String, bool) {
+    let needs_network = |cause: &(dyn std::error::Error + 'static)| {
+        matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
     };
-    let is_cut = |cell: &NamedCell| matches!(cell.cell.rule, CacheRule::Truncate { size } if size < longest);
-    let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
-        model_task.cells.iter().filter(|cell| !is_cut(cell)).partition(|cell| evicts(cell));
-    let [evicting, others] =
-        [evicting, others].map(|cells| cells.iter().filter_map(|cell| cell.cell.size()).collect::<BTreeSet<_>>());
-    let sizes: Vec<String> = others.difference(&evicting).map(usize::to_string).collect();
-    if sizes.is_empty() {
-        return String::new();
-    }
-    let most = seen.into_iter().max().unwrap_or(longest);
-    let why = if most < longest {
-        format!("no layer sees more than {most} tokens")
-    } else {
-        format!("no text has more than {longest} tokens")
-    };
-    let evict = if sizes.len() == 1 { "evicts nothing" } else { "evict nothing" };
-    format!("  cache sizes: {why}, so {} {evict}: equal to full\n", sizes.join(", "))
-}
-
-/// Cells whose model or texts are missing.
-struct Missing {
-    /// A line for each reason.
-    text: String,
-    /// Whether `run` would fail as well, as it cannot fetch what is missing.
-    fails: bool,
-}
-
-impl Missing {
-    fn of(prepared: &Prepared, is_offline: bool) -> Missing {
-        let needs_network = |cause: &(dyn std::error::Error + 'static)| {
-            matches!(cause.downcast_ref::<HubError>(), Some(HubError::Offline(_)))
+    let mut fails = false;
+    let mut reasons: IndexMap<String, (usize, IndexSet<String>)> = IndexMap::new();
+    for Unavailable { model, task, cells, error } in &prepared.unavailable {
+        let reason = if !is_offline && error.chain().any(needs_network) {
+            "not on this machine yet; `run` fetches what is missing from the hub".to_string()
+        } else {
+            fails = true;
+            format!("{error:#}")
         };
-        let mut missing = Missing { text: String::new(), fails: false };
-        let mut reasons: IndexMap<String, (usize, IndexSet<String>)> = IndexMap::new();
-        for Unavailable { model, task, cells, error } in &prepared.unavailable {
-            let reason = if !is_offline && error.chain().any(needs_network) {
-                "not on this machine yet; `run` fetches what is missing from the hub".to_string()
-            } else {
-                missing.fails = true;
-                format!("{error:#}")
-            };
-            let (all, names) = reasons.entry(reason).or_default();
-            *all += cells;
-            names.insert(format!("{task} with {model}"));
-        }
-        for (reason, (cells, names)) in reasons {
-            let (cells, names) = (counted(cells, "cell"), names.into_iter().collect::<Vec<_>>().join(", "));
-            missing.text += &format!("\n{cells} cannot be planned ({names}): {reason}\n");
-        }
-        missing
+        let (all, names) = reasons.entry(reason).or_default();
+        *all += cells;
+        names.insert(format!("{task} with {model}"));
     }
+    let line = |(reason, (cells, names)): (String, (usize, IndexSet<String>))| {
+        let (cells, names) = (counted(cells, "cell"), names.into_iter().collect::<Vec<_>>().join(", "));
+        format!("\n{cells} cannot be planned ({names}): {reason}\n")
+    };
+    (reasons.into_iter().map(line).collect(), fails)
 }
 
 fn state(model_task: &ModelTask, cell: &NamedCell) -> String {

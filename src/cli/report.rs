@@ -12,6 +12,7 @@ use super::error::UsageError;
 use super::output::print;
 use super::results::CellArguments;
 use super::terminal;
+use crate::format::counted;
 use crate::ledger::{Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
 use crate::report::{
@@ -175,17 +176,11 @@ fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
     }
 }
 
-/// Most files that are listed; more are counted.
-const MOST_FILES: usize = 24;
-
-/// Says on stderr where the page is, or which files were written where there is none.
+/// Says on stderr where the page is, or how many files were written where there is none.
 pub(super) fn say_where(written: &Written, out: &Path) {
     match written.page() {
         Some(page) => eprintln!("\nwritten to {}; open {}", out.display(), page.display()),
-        None if written.files.len() > MOST_FILES => {
-            eprintln!("\n{} files written to {}", written.files.len(), out.display());
-        }
-        None => written.files.iter().for_each(|file| eprintln!("{}", file.display())),
+        None => eprintln!("\n{} written to {}", counted(written.files.len(), "file"), out.display()),
     }
 }
 

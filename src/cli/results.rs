@@ -57,10 +57,8 @@ fn note(folder: &Path, current: &Current, hint: &str) {
             counted(current.others, "cell")
         );
     }
-    match current.incomplete {
-        0 => {}
-        1 => eprintln!("note: a cell of {folder} is not complete"),
-        count => eprintln!("note: {count} cells of {folder} are not complete"),
+    if current.incomplete > 0 {
+        eprintln!("note: {folder} lacks {} of its sweep", counted(current.incomplete, "cell"));
     }
 }
 

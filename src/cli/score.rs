@@ -8,7 +8,7 @@ use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
 use crate::lm::{LanguageModel, MemoryPlan, machine_name};
-use crate::text::{ScoreSettings, Scored, TextLength};
+use crate::text::{CacheSettings, ScoreSettings, Scored, TextLength};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
 ///
@@ -40,44 +40,40 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     cache.check(&own)?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
-    if text.stream {
-        let model = text.load(files)?;
+    let source = if text.stream { None } else { Some(text.source()?) };
+    let model = text.load(files)?;
+    let score = |tokens: &[u32], prompt: Option<usize>, cache: &CacheSettings, log: bool| -> Result<Scored> {
+        let (plan, truncated) = cache.plan(&own, TextLength { prompt, text: tokens.len() })?;
+        let settings = ScoreSettings { truncated, prompt, chunk: text.chunk() };
+        pool.install(|| model.score(tokens, &MemoryPlan { log, ..plan }, settings))
+    };
+    let Some(source) = source else {
         return requests::run(|request| {
-            let cache = request.cache(&cache);
+            let cache = request.cache(&cache)?;
             cache.check(&own)?;
-            let tokens = request.tokens(&model)?;
-            let prompt = request.prompt.or(arguments.prompt);
-            let (plan, truncated) = cache.plan(&own, TextLength { prompt, text: tokens.len() })?;
-            let plan = MemoryPlan { log: request.evictions.unwrap_or_default(), ..plan };
-            let settings = ScoreSettings { truncated, prompt, chunk: text.chunk() };
-            let scored = pool.install(|| model.score(&tokens, &plan, settings))?;
+            let prompt = request.take("prompt")?.or(arguments.prompt);
+            let log = request.take("evictions")?.unwrap_or(false);
+            let tokens = request.tokens(&model, false)?;
+            let scored = score(&tokens, prompt, &cache, log)?;
             let pieces = model.pieces(&tokens).ok();
             let mut answer =
                 json!({"tokens": tokens, "pieces": pieces, "nll": scored.nll, "survivors": scored.survivors});
-            if plan.log {
+            if log {
                 answer["evictions"] = scored.eviction_rows().collect();
             }
             Ok(answer)
         });
-    }
-    let source = text.source()?;
-    let model = text.load(files)?;
-    let tokens = source.tokens(&model)?;
-    let (plan, truncated) = cache.plan(&own, TextLength { prompt: arguments.prompt, text: tokens.len() })?;
-    let answer = pool.install(|| -> Result<Value> {
-        let settings = ScoreSettings { truncated, prompt: arguments.prompt, chunk: text.chunk() };
-        let read = || model.score(&tokens, &plan, settings);
-        let scored = read()?;
-        let mut answer = json!({ "nll": scored.nll, "survivors": scored.survivors });
-        if arguments.timing {
-            let mut readings = vec![scored];
-            for _ in 0..arguments.repeat {
-                readings.push(read()?);
-            }
-            answer["timing"] = timing(&model.model, tokens.len(), readings);
+    };
+    let tokens = source.tokens(&model, false)?;
+    let scored = score(&tokens, arguments.prompt, &cache, false)?;
+    let mut answer = json!({ "nll": scored.nll, "survivors": scored.survivors });
+    if arguments.timing {
+        let mut readings = vec![scored];
+        for _ in 0..arguments.repeat {
+            readings.push(score(&tokens, arguments.prompt, &cache, false)?);
         }
-        Ok(answer)
-    })?;
+        answer["timing"] = pool.install(|| timing(&model.model, tokens.len(), readings));
+    }
     print(&format!("{answer}\n"))
 }
 

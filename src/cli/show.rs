@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::error::UsageError;
 use super::output::print;
-use super::text_args::{Source, TextArguments, parse};
+use super::text_args::{TextArguments, parse};
 use crate::eviction::{CacheSize, Schedule};
 use crate::report::Format;
 use crate::show::{Request, View, animation, page, picture};
@@ -89,10 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let files = text.files()?;
     let source = text.source()?;
     let model = text.load(files)?;
-    let tokens = match source {
-        Source::Text(text) if arguments.chat => model.chat_tokens(&text)?,
-        source => source.tokens(&model)?,
-    };
+    let tokens = source.tokens(&model, arguments.chat)?;
     let (title, prompt, write, chunk) = (text.title(), arguments.prompt, arguments.write, text.chunk());
     let view =
         pool.install(|| View::read(&model, Request { title, tokens, prompt, caches, own: &own, chunk, write }))?;

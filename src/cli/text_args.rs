@@ -138,9 +138,10 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// The tokens, at least one.
-    pub(super) fn tokens(self, model: &TextModel) -> Result<Vec<u32>> {
+    /// The tokens, at least one; with `chat` those of a text in the model's chat template.
+    pub(super) fn tokens(self, model: &TextModel, chat: bool) -> Result<Vec<u32>> {
         match self {
+            Source::Text(text) if chat => model.chat_tokens(&text),
             Source::Text(text) => model.tokens(&text),
             Source::Tokens(tokens) => Ok(tokens),
         }

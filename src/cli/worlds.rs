@@ -38,8 +38,6 @@ enum Kind {
     Stories,
     /// Requests to write a story (story)
     Prompts,
-    #[value(hide = true)]
-    Lessons,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
@@ -54,7 +52,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         Kind::Articles => lines(embedded::articles(count, questions)),
         Kind::Stories => lines(embedded::stories(count, questions)),
         Kind::Prompts => lines(embedded::prompts(count)),
-        Kind::Lessons => Err(UsageError::new("the training texts are not embedded", GENERATOR).into()),
     }?)
 }
 

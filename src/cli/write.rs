@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::output::print;
 use super::requests;
-use super::text_args::{Source, TextArguments};
+use super::text_args::TextArguments;
 use crate::eviction::Schedule;
 use crate::lm::{Generated, machine_name};
 use crate::text::{CacheSettings, TextModel, WriteSettings, Written};
@@ -91,10 +91,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     if text.stream {
         let model = text.load(files)?;
         return requests::run(|request| {
-            let cache = request.cache_of_prompt(&cache)?;
+            let (cache, settings) = request.writing(&cache, &settings)?;
             cache.check(&own)?;
-            let settings = request.settings(&settings)?;
-            let prompt = request.prompt(&model, arguments.chat)?;
+            let chat = request.take("chat")?.unwrap_or(arguments.chat);
+            let prompt = request.tokens(&model, chat)?;
             let written = write(&model, &prompt, &cache, &settings)?;
             let texts = texts(&written, |text| model.pieces(text).ok());
             Ok(json!({"tokens": prompt, "pieces": model.pieces(&prompt).ok(), "texts": texts}))
@@ -102,10 +102,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     let source = text.source()?;
     let model = text.load(files)?;
-    let prompt = match source {
-        Source::Text(text) if arguments.chat => model.chat_tokens(&text)?,
-        source => source.tokens(&model)?,
-    };
+    let prompt = source.tokens(&model, arguments.chat)?;
     let written = write(&model, &prompt, &cache, &settings)?;
     let mut answer = json!({ "prompt_tokens": written.prompt_tokens, "texts": texts(&written, |_| None) });
     if arguments.timing {

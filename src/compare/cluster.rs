@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::rule::{Margin, Rule};
+use super::threshold::Margin;
 use crate::metric::{Better, Metric};
 use crate::report::Sums;
 
-/// How many clusters are named where none exceeds a margin of its own.
-pub(super) const NAMED: usize = 5;
+/// How many clusters are named.
+const NAMED: usize = 5;
 
 /// A metric of one cluster, in the unit shown.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -52,9 +52,8 @@ impl Cluster {
     }
 }
 
-/// The clusters that explain a change, the worst first: those that exceed a cluster's margin, or else the five that got worse
-/// the most.
-pub(super) fn worst(clusters: &[Cluster], rules: &[Rule], pooled: f64, better: Better) -> Vec<Cluster> {
+/// The clusters that explain a change: those that got worse the most, the worst first.
+pub(super) fn worst(clusters: &[Cluster], pooled: f64, better: Better) -> Vec<Cluster> {
     let share = |cluster: &Cluster| match cluster.whole(pooled) {
         whole if whole > 0.0 && whole.is_finite() => cluster.worse_by(better) / whole,
         _ => cluster.worse_by(better),
@@ -62,12 +61,6 @@ pub(super) fn worst(clusters: &[Cluster], rules: &[Rule], pooled: f64, better: B
     let mut worse: Vec<Cluster> =
         clusters.iter().filter(|cluster| cluster.worse_by(better) > 0.0).cloned().collect();
     worse.sort_by(|a, b| share(b).total_cmp(&share(a)));
-    let exceeds = |cluster: &&Cluster| {
-        let is_beyond =
-            |rule: &Rule| matches!(rule, Rule::Cluster(margin) if cluster.exceeds(*margin, pooled, better));
-        rules.iter().any(is_beyond)
-    };
-    let beyond: Vec<Cluster> = worse.iter().filter(exceeds).cloned().collect();
     worse.truncate(NAMED);
-    if beyond.is_empty() { worse } else { beyond }
+    worse
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::chance::Chance;
 use super::point::{Moved, Point, Verdict};
 use super::threshold::Thresholds;
 use crate::ledger::{Row, Text};
@@ -85,11 +84,6 @@ impl Comparison {
     pub fn compared(&self) -> usize {
         let apart = [Verdict::Missing, Verdict::New, Verdict::NotComparable];
         self.points.iter().filter(|point| !apart.contains(&point.verdict)).count()
-    }
-
-    /// What chance makes of the intervals.
-    pub fn chance(&self) -> Chance {
-        Chance::of(&self.points)
     }
 
     /// The points of a verdict, worst first.

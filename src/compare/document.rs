@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 
 use indexmap::IndexMap;
 
-use super::chance::Chance;
-use super::cluster::{Cluster, NAMED};
+use super::cluster::Cluster;
 use super::comparison::{Comparison, Origin};
 use super::point::{Moved, Point, Verdict};
-use crate::format::{capital, counted};
+use crate::format::counted;
 use crate::report::{Block, Document, Entry, Grid, Group, Line, SeriesKey, Table};
 
 /// Longest name shown, in characters.
@@ -31,7 +30,6 @@ pub struct Shown {
 pub fn document(comparison: &Comparison, shown: Shown) -> Document {
     let mut blocks = vec![Block::Paragraph(cut(&sides(comparison), LONGEST_NOTE))];
     blocks.extend(findings(comparison, shown));
-    blocks.extend(chance(comparison).map(|chance| Block::Paragraph(format!("{}.", capital(&chance)))));
     let notes: Vec<String> = comparison.notes.iter().map(|note| cut(note, LONGEST_NOTE)).collect();
     blocks.extend((!notes.is_empty()).then(|| Block::Group(Group::open("Notes", vec![Block::List(notes)]))));
     Document { title: headline(comparison), blocks }
@@ -141,18 +139,6 @@ fn sides(comparison: &Comparison) -> String {
     format!("{numbers} of {results} compared with {baseline}{how}")
 }
 
-/// How many numbers chance alone makes worse.
-fn chance(comparison: &Comparison) -> Option<String> {
-    let Chance { intervals, worse, expected, any } = comparison.chance();
-    let (digits, percent) = (1 + usize::from(expected < 1.0), 100.0 * any);
-    (intervals > 0).then(|| {
-        format!(
-            "95 % intervals of numbers that moved: {intervals}, wholly on the worse side: {worse}; noise alone would put about \
-             {expected:.digits$} there, and at least one with a chance of {percent:.0} % if the numbers were independent"
-        )
-    })
-}
-
 fn lacks_samples(point: &Point) -> bool {
     point.verdict != Verdict::Missing && !point.missing_samples.is_empty()
 }
@@ -168,14 +154,13 @@ fn number(point: &Point, title: &str) -> Line {
 /// The clusters that a number moved by, in a line.
 fn clusters(point: &Point, title: &str) -> Option<String> {
     let named: Vec<String> = point.clusters_worse.iter().map(|cluster| in_cluster(point, cluster)).collect();
-    let named: Vec<&str> = named.iter().map(String::as_str).collect();
     let what = if point.verdict == Verdict::Regressed { "got worse" } else { "changed" };
     let place = format!("{} \u{B7} {} \u{B7} {title}", point.place(), point.metric.label);
-    (!named.is_empty()).then(|| format!("{place}: clusters that {what}: {}", some(&named, NAMED)))
+    (!named.is_empty()).then(|| format!("{place}: clusters that {what}: {}", named.join(", ")))
 }
 
 /// `book.txt 93.10 -> 224.0`.
-pub(super) fn in_cluster(point: &Point, Cluster { name, before, after }: &Cluster) -> String {
+fn in_cluster(point: &Point, Cluster { name, before, after }: &Cluster) -> String {
     format!("{name} {} -> {}", point.metric.show(*before), point.metric.show(*after))
 }
 

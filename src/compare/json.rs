@@ -5,20 +5,18 @@
 
 use serde_json::{Value, json};
 
-use super::chance::Chance;
 use super::comparison::Comparison;
 use super::point::{Point, Verdict};
 use crate::metric::Slice;
 
 /// Version of the shape below.
-const SCHEMA_VERSION: u32 = 3;
+const SCHEMA_VERSION: u32 = 4;
 
 /// The document, indented, with a newline at its end.
 ///
 /// # Errors
 /// None in practice.
 pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
-    let Chance { intervals, worse, expected, any } = comparison.chance();
     let count = |verdict| json!({ "verdict": verdict, "points": comparison.count(verdict) });
     let points = comparison.points.iter().map(|point| record(point, comparison.allow_missing));
     let document = json!({
@@ -33,10 +31,6 @@ pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
         "results": comparison.results,
         "counts": Verdict::all().map(count).collect::<Vec<_>>(),
         "numbers_compared": comparison.compared(),
-        "intervals": intervals,
-        "intervals_worse": worse,
-        "intervals_worse_by_chance": expected,
-        "chance_of_any_worse": any,
         "points": points.collect::<Vec<_>>(),
         "notes": comparison.notes,
     });

@@ -7,13 +7,8 @@ use indexmap::IndexMap;
 use quick_junit::{NonSuccessKind, Report, SerializeError, TestCase, TestCaseStatus, TestSuite};
 
 use super::comparison::Comparison;
-use super::document::in_cluster;
 use super::point::{Point, Verdict};
-use super::side::in_slice;
 use crate::report::escape;
-
-/// Samples, and clusters, that are named in a failure's text.
-const SHOWN: usize = 20;
 
 /// The document.
 ///
@@ -46,17 +41,7 @@ fn status(point: &Point, comparison: &Comparison) -> TestCaseStatus {
         (false, false) => return TestCaseStatus::success(),
     };
     let sentence = escape::plain(&point.sentence());
-    let moved = point.moved.iter().take(SHOWN).map(|moved| {
-        let sample = in_slice(&moved.sample, moved.slice.as_ref());
-        let shown = |value: Option<f64>| value.map_or_else(|| "none".to_owned(), |value| value.to_string());
-        format!("moved: {sample}: {} to {} ({})", shown(moved.before), shown(moved.after), moved.what())
-    });
-    let missing = point.missing_samples.iter().take(SHOWN).map(|sample| format!("missing: {sample}"));
-    let worse = point.clusters_worse.iter().take(SHOWN);
-    let worse = worse.map(|cluster| format!("worse: {}", in_cluster(point, cluster)));
-    let lines = worse.chain(moved).chain(missing).map(|line| escape::plain(&line));
     // Some services show the message, others the text.
-    let text = [sentence.clone()].into_iter().chain(lines).collect::<Vec<_>>().join("\n");
-    status.set_message(sentence).set_type(kind).set_description(text);
+    status.set_message(sentence.clone()).set_type(kind).set_description(sentence);
     status
 }

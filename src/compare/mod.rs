@@ -3,7 +3,6 @@
 //! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`document`] is the [`Comparison`]
 //! for readers, [`json`] and [`junit`] are it for programs. It knows rows, and the series, metrics and intervals of a report.
 
-mod chance;
 mod cluster;
 mod comparison;
 mod document;
@@ -17,7 +16,6 @@ mod junit;
 mod notes;
 mod point;
 mod pooled;
-mod rule;
 mod side;
 #[cfg(test)]
 mod tests;
@@ -26,16 +24,14 @@ mod times;
 
 use anyhow::{Context, Result};
 
-pub use chance::Chance;
 pub use cluster::Cluster;
 pub use comparison::{Comparison, Options, Origin};
 pub use document::{Shown, document};
 pub use json::json;
 pub use junit::junit;
 pub use point::{Moved, Point, Verdict};
-pub use rule::{Margin, Rule};
 use side::{Numbers, Side, Subject};
-pub use threshold::{Threshold, Thresholds, metric_named, shown_name};
+pub use threshold::{Margin, Rule, Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
 use crate::report::series::order;
@@ -50,7 +46,7 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     let after = side::align(&before, side(results)?);
     let mut points = points(&before, &after, options);
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
-    let mut notes = notes::of(&before, &after, &points);
+    let mut notes = notes::of(&before, &after);
     if options.exact.is_some() {
         notes.extend(exact::notes(baseline.1, results.1));
     }

@@ -1,26 +1,24 @@
-//! What a reader must know of the rows: other engines, definitions and texts under one name, keys that pair with nothing.
+//! What a reader must know of the rows: other engines, definitions and texts under one name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::some;
 use super::exact::has_comparable_ids;
-use super::point::{Point, Verdict};
 use super::side::{Numbers, Side};
-use crate::format::counted;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
 use crate::report::series::definition;
-use crate::report::{SeriesKey, Size, place};
+use crate::report::{SeriesKey, place};
 
 /// Most samples that a note names.
 const NAMED: usize = 5;
 
-/// Of the pairs of two sides, and of the keys without a partner.
-pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<String> {
+/// Of the pairs of two sides.
+pub(super) fn of(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let mut engines = BTreeSet::new();
     let mut weighed = 0;
-    // By policy: what differs at the first size, and all sizes at which something does.
-    let mut definitions: BTreeMap<&str, (String, BTreeSet<Option<Size>>)> = BTreeMap::new();
+    // By policy: what differs at the first size.
+    let mut definitions: BTreeMap<&str, String> = BTreeMap::new();
     let mut texts: BTreeMap<SeriesKey, Texts<'_>> = BTreeMap::new();
     for (subject, numbers) in before {
         let Some(other) = after.get(subject) else { continue };
@@ -32,7 +30,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
         let (policy, size) = &subject.policy;
         if !definition.is_empty() {
             let note = format!("{} is defined otherwise: {}", place(policy, *size), definition.join(", "));
-            definitions.entry(policy).or_insert((note, BTreeSet::new())).1.insert(*size);
+            definitions.entry(policy).or_insert(note);
         }
         weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
         // The digest of a timing is that of the machine.
@@ -44,16 +42,12 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
     let engine =
         |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention");
     let mut notes: Vec<String> = engines.into_iter().map(engine).collect();
-    notes.extend(definitions.into_values().map(|(note, sizes)| match sizes.len() - 1 {
-        0 => note,
-        others => format!("{note}; and at {}", counted(others, "other size")),
-    }));
+    notes.extend(definitions.into_values());
     let keys: Vec<SeriesKey> = texts.keys().cloned().collect();
     notes.extend(texts.iter().filter_map(|(key, texts)| Some(format!("{}: {}", key.title(&keys), texts.note()?))));
     if weighed > 0 {
         notes.push(format!("{weighed} numbers weigh their samples otherwise than in the baseline"));
     }
-    notes.extend(nearly_paired(points));
     notes
 }
 
@@ -127,27 +121,6 @@ fn shortened(digest: &str) -> &str {
     digits.get(..8).unwrap_or(digits)
 }
 
-/// Keys without a partner although one differs in little: a model trained again, a data set moved.
-fn nearly_paired(points: &[Point]) -> Vec<String> {
-    let only = |verdict: Verdict| -> Vec<SeriesKey> {
-        let (having, paired): (Vec<&Point>, Vec<&Point>) =
-            points.iter().partition(|point| point.verdict == verdict);
-        let [having, paired] =
-            [having, paired].map(|points| points.iter().map(|point| &point.key).collect::<BTreeSet<_>>());
-        having.difference(&paired).map(|key| (*key).clone()).collect()
-    };
-    let (missing, new) = (only(Verdict::Missing), only(Verdict::New));
-    let mut notes = Vec::new();
-    for key in &missing {
-        let others = new.iter().filter(|other| other.task == key.task);
-        let others = others.map(|other| differing(&key.fields(), &other.fields()));
-        let Some(nearest) = others.min_by_key(Vec::len).filter(|nearest| nearest.len() <= 3) else { continue };
-        let title = key.title(&missing);
-        notes.push(format!("{title} pairs with nothing; the nearest results differ in {}", nearest.join(", ")));
-    }
-    notes
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Given, cell, compared};
@@ -209,8 +182,11 @@ mod tests {
         };
         let found = notes(&of(8, &[64]), &of(2, &[64]));
         assert_eq!(found, ["tova at 64 is defined otherwise: keep_recent 8 (baseline) and 2 (results)"]);
-        let found = notes(&of(8, &[64, 128, 256]), &of(2, &[64, 128, 256]));
-        assert!(found[0].ends_with("; and at 2 other sizes"), "{found:?}");
+        assert_eq!(
+            notes(&of(8, &[64, 128, 256]), &of(2, &[64, 128, 256])),
+            found,
+            "the first size stands for all"
+        );
         // Only `random` depends on the seed.
         let seeded = |score: &str, seed: u64| {
             changed(books("01", ""), |row| (row.score, row.seed) = (Some(score.into()), seed))

@@ -7,9 +7,8 @@ use std::collections::BTreeMap;
 
 use super::cluster::{self, Cluster};
 use super::point::{Point, Verdict};
-use super::rule::Change;
 use super::side::Numbers;
-use super::threshold::Threshold;
+use super::threshold::{Change, Threshold};
 use crate::metric::Better;
 use crate::report::{Estimate, Pooled, Sums, pooled};
 
@@ -60,7 +59,7 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
         };
     }
     if matches!(point.verdict, Verdict::Regressed | Verdict::Changed) {
-        point.clusters_worse = cluster::worst(&clusters, &threshold.0, before, better);
+        point.clusters_worse = cluster::worst(&clusters, before, better);
     }
     point
 }

@@ -44,6 +44,8 @@ pub(super) struct Numbers<'a> {
 /// One side of a comparison.
 pub(super) type Side<'a> = BTreeMap<Subject<'a>, Numbers<'a>>;
 
+const HINT: &str = "hint: compare folders that know their sweep, or save the baseline again";
+
 /// Every number of whole samples, and of slices too if asked for. Compared exactly, the slices of a sample are in the same
 /// subject as the whole, and only rows that can be repeated count.
 ///
@@ -62,13 +64,8 @@ pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
         let (of_subject, of_sample) = if is_exact { (None, slice) } else { (slice, None) };
         for (policy, sums) in series {
             if let Some((sample, sum)) = sums.samples.iter().find(|(_, sum)| sum.is_repeated) {
-                bail!(
-                    "{metric} of {}, {}: cell {} has the sample {sample} twice\n\
-                     hint: a results folder has every row once; compare the folder, or save the baseline again",
-                    sum.row.model,
-                    place(&policy.0, policy.1),
-                    sum.row.cell
-                );
+                let (model, cell, policy) = (&sum.row.model, &sum.row.cell, place(&policy.0, policy.1));
+                bail!("{metric} of {model}, {policy}: cell {cell} has the sample {sample} twice\n{HINT}");
             }
             // Versions of the engine are compared with each other.
             let key = SeriesKey { engine: 0, ..key.clone() };
@@ -76,15 +73,11 @@ pub(super) fn of<'a>(rows: &'a [Row], options: &Options) -> Result<Side<'a>> {
             let Some((_, first)) = sums.samples.first_key_value() else { continue };
             let numbers = side.entry(subject);
             let numbers = numbers.or_insert_with(|| Numbers { row: first.row, samples: BTreeMap::new() });
+            let Row { task, model, policy, cell, .. } = first.row;
             ensure!(
-                numbers.row.cell == first.row.cell,
-                "{} of {}, {} was measured by two cells, {} and {}, of different versions of the engine\n\
-                 hint: save the baseline again, or compare folders that know their sweep",
-                first.row.task,
-                first.row.model,
-                first.row.policy,
-                numbers.row.cell,
-                first.row.cell
+                numbers.row.cell == *cell,
+                "{task} of {model}, {policy} was measured by two cells, {} and {cell}, of different versions of the engine\n{HINT}",
+                numbers.row.cell
             );
             numbers.samples.extend(sums.samples.iter().map(|(sample, sum)| ((of_sample, *sample), *sum)));
         }

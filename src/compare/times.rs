@@ -2,8 +2,6 @@
 //!
 //! Repeats are not texts, so there are no intervals over clusters.
 
-use std::ops::RangeInclusive;
-
 use super::point::{Point, Verdict};
 use super::side::Numbers;
 use super::threshold::Threshold;
@@ -12,13 +10,13 @@ use crate::report::{Estimate, SampleSum, median};
 
 pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: &Threshold) -> Point {
     let [was, is] = [before, after].map(|numbers| repeats(&blank.metric, numbers));
-    let (Some(first), Some(second)) = (range(&was), range(&is)) else {
+    if was.iter().chain(&is).any(|time| !time.is_finite()) {
         let why = Some("a repeat has no finite time".to_owned());
         return Point { verdict: Verdict::NotComparable, why, ..blank };
-    };
+    }
     let [before, after] = [median(&was), median(&is)];
     let difference = after - before;
-    let overlap = first.start() <= second.end() && second.start() <= first.end();
+    let overlap = was.first() <= is.last() && is.first() <= was.last();
     let (counts, rule) = threshold.decide_by_ranges(before, difference, overlap);
     let verdict = match counts {
         true => Point::direction(blank.metric.better, difference),
@@ -42,9 +40,4 @@ fn repeats(metric: &Metric, numbers: &Numbers) -> Vec<f64> {
     let mut values: Vec<f64> = numbers.samples.values().map(shown).collect();
     values.sort_by(f64::total_cmp);
     values
-}
-
-/// From the least to the most; `None` where one is not finite or there is none.
-fn range(sorted: &[f64]) -> Option<RangeInclusive<f64>> {
-    sorted.iter().all(|value| value.is_finite()).then_some(*sorted.first()?..=*sorted.last()?)
 }

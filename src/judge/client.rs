@@ -24,8 +24,8 @@ const LONGEST_MESSAGE: usize = 300;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest wait, unless the server asks for a longer one.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A request of the server to wait longer than this counts as a failure.
-const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(600);
+/// However long a server asks to wait, nobody waits longer.
+const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
 /// The judge's answer, and what it cost.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -72,18 +72,15 @@ impl<'a> Client<'a> {
 
     /// Asks until there is an answer; transient failures are retried as often as the settings say.
     ///
-    /// When `is_ending` becomes true, waits end too. `waiting` is called before every wait.
+    /// When `is_ending` becomes true, a wait ends, and nothing is asked after it. `tell` is called before every wait.
     pub(super) fn ask(
         &self,
         question: &str,
         is_ending: &dyn Fn() -> bool,
-        waiting: &dyn Fn(&str, Duration),
+        tell: &dyn Fn(String),
     ) -> Result<Answer, CallError> {
         let retries = self.settings.retries;
         for failures in 0.. {
-            if is_ending() {
-                break;
-            }
             let (cause, after) = match self.request(question) {
                 Err(CallError::Transient { cause, after }) => (cause, after),
                 end => return end,
@@ -92,14 +89,14 @@ impl<'a> Client<'a> {
                 let times = if retries == 0 { String::new() } else { format!(" (asked {} times)", retries + 1) };
                 return Err(CallError::Transient { cause: cause + &times, after });
             }
-            let Some(wait) = wait(failures, after, fastrand::f64()) else {
-                let cause = format!("{cause}; it asks to wait longer than {} s", LONGEST_RETRY_AFTER.as_secs());
-                return Err(CallError::Transient { cause, after });
-            };
-            waiting(&cause, wait);
+            let wait = wait(failures, after, fastrand::f64());
+            tell(format!("{cause}; asking again in {:.1} s", wait.as_secs_f64()));
             let until = Instant::now() + wait;
             while Instant::now() < until && !is_ending() {
                 std::thread::sleep(Duration::from_millis(20));
+            }
+            if is_ending() {
+                break;
             }
         }
         Err(CallError::Interrupted)
@@ -172,29 +169,19 @@ impl<'a> Client<'a> {
         };
         let cause = format!("the judge at {} answered with status {status}: {message}", self.host());
         let code = error["code"].as_str().unwrap_or_default();
-        let variable = &self.settings.key_variable;
-        let hint = match status {
-            // The status of a rate limit, but the account is empty.
-            429 if code == "insufficient_quota" => "the account of this key has no credit left".to_string(),
-            408 | 409 | 425 | 429 | 500.. => return CallError::Transient { cause, after },
-            413 => return CallError::Pair(cause),
+        match status {
+            // An account without credit has the status of a rate limit.
+            408 | 409 | 425 | 429 | 500.. if code != "insufficient_quota" => CallError::Transient { cause, after },
+            413 => CallError::Pair(cause),
             400 if code == "context_length_exceeded" || text.contains("maximum context length") => {
-                return CallError::Pair(cause);
+                CallError::Pair(cause)
             }
-            401 | 403 if self.settings.key.is_some() => {
-                format!("the key in the environment variable {variable} is not accepted there")
-            }
-            401 | 403 => {
-                format!("put the key into the environment variable {variable}, or name another one with --key-env")
-            }
-            404 => format!(
-                "does the server have the model `{}`, and is `/chat/completions` right below --base-url?",
-                self.settings.model
-            ),
-            300..=399 => "redirects are not followed: give --base-url the final address".to_string(),
-            _ => "the judge must accept chat completions with `temperature` 0 and `max_tokens`".to_string(),
-        };
-        CallError::Fatal(format!("{cause}\nhint: {hint}"))
+            _ => CallError::Fatal(format!(
+                "{cause}\nhint: check --judge-model, --base-url (redirects are not followed), and the key in the environment \
+                 variable {}; the judge must take chat completions with `temperature` 0 and `max_tokens`",
+                self.settings.key_variable
+            )),
+        }
     }
 
     /// A server's text as it may be shown and stored.
@@ -217,21 +204,17 @@ fn as_text(bytes: &[u8]) -> String {
     }
 }
 
-/// The wait after a failure that `failures` came before; `None` if the server asks for too long a wait. `random` is from 0
-/// to 1.
-fn wait(failures: u32, after: Option<Duration>, random: f64) -> Option<Duration> {
+/// The wait after a failure that `failures` came before. `random` is from 0 to 1.
+fn wait(failures: u32, after: Option<Duration>, random: f64) -> Duration {
     let longest = (FIRST_WAIT * 2u32.pow(failures.min(16))).min(LONGEST_WAIT);
     let own = longest.mul_f64(1.0 - random / 2.0);
-    match after {
-        Some(after) if after > LONGEST_RETRY_AFTER => None,
-        Some(after) => Some(own.max(after + FIRST_WAIT.mul_f64(random))),
-        None => Some(own),
-    }
+    after.map_or(own, |after| own.max(after + FIRST_WAIT.mul_f64(random)))
 }
 
 /// The wait that a server asks for, in seconds. Dates, the header's other form, are ignored.
 fn retry_after(text: &str) -> Option<Duration> {
-    text.trim().parse().ok().map(Duration::from_secs)
+    let seconds: u64 = text.trim().parse().ok()?;
+    Some(Duration::from_secs(seconds).min(LONGEST_RETRY_AFTER))
 }
 
 #[cfg(test)]
@@ -274,6 +257,7 @@ mod tests {
         assert_eq!(kind(400, r#"{"message": "This model's maximum context length is 8192"}"#), "pair");
         assert_eq!(kind(413, ""), "pair");
         assert_eq!(retry_after(" 7 "), Some(Duration::from_secs(7)));
+        assert_eq!(retry_after("18446744073709551615"), Some(LONGEST_RETRY_AFTER));
         assert_eq!((retry_after("soon"), retry_after("-1")), (None, None));
     }
 
@@ -302,7 +286,7 @@ mod tests {
 
     #[test]
     fn waits_grow_up_to_a_limit() {
-        let seconds = |failures, random| wait(failures, None, random).unwrap().as_secs_f64();
+        let seconds = |failures, random| wait(failures, None, random).as_secs_f64();
         assert_eq!([0, 1, 2, 3].map(|failures| seconds(failures, 0.0)), [0.5, 1.0, 2.0, 4.0]);
         assert_eq!([0, 1, 2, 3].map(|failures| seconds(failures, 1.0)), [0.25, 0.5, 1.0, 2.0]);
         assert_eq!([7, 40, u32::MAX].map(|failures| seconds(failures, 0.0)), [60.0, 60.0, 60.0]);
@@ -312,10 +296,9 @@ mod tests {
     fn retry_after_is_honoured() {
         let after = |seconds| Some(Duration::from_secs(seconds));
         for random in [0.0, 0.5, 1.0] {
-            let wait = wait(0, after(3), random).unwrap().as_secs_f64();
+            let wait = wait(0, after(3), random).as_secs_f64();
             assert!((3.0..=3.5).contains(&wait), "{wait}");
         }
-        assert_eq!(wait(3, after(0), 0.0), after(4), "the own wait is the longer one");
-        assert_eq!(wait(0, after(3600), 0.0), None);
+        assert_eq!(wait(3, after(0), 0.0), Duration::from_secs(4), "the own wait is the longer one");
     }
 }

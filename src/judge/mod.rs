@@ -8,10 +8,9 @@
 //! # What a kill costs
 //!
 //! A cell of verdicts is named by the hash of both stories' cells and texts, the judge's name and the version of the
-//! question. Each call is one line of the cell's journal, written as soon as it is answered; the second call of a pair
-//! writes the pair's result in the same line. So when a process is killed and the command is run again, no written call
-//! is repeated, none is left out, and every result is in the ledger once. Repeated are at most the calls in flight at
-//! the kill, one per thread; SIGINT and SIGTERM wait for those.
+//! question. Each pair is one line of the cell's journal, written as soon as both calls are answered. So when a process is
+//! killed and the command is run again, no written pair is repeated, none is left out, and every result is in the ledger
+//! once. Repeated are at most the pairs in work at the kill, one per thread; SIGINT and SIGTERM wait for those.
 
 mod client;
 mod endpoint;
@@ -21,11 +20,10 @@ mod rows;
 mod run;
 mod verdict;
 mod wilson;
-mod workers;
 
 pub use endpoint::{Endpoint, Key};
 pub use pairing::JUDGE;
 pub use prompt::PROMPT_VERSION;
 pub use rows::Counts;
-pub use run::{CellSummary, Event, NothingSelected, Outcome, Settings, judge};
+pub use run::{CellSummary, Event, Outcome, Settings, judge};
 pub use wilson::wilson;

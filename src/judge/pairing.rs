@@ -15,14 +15,21 @@ const STORY: (&str, &str) = ("story", "new_tokens");
 
 pub const JUDGE: &str = "judge";
 
-/// Two different stories of one sample.
+/// Two stories of one sample.
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     /// The row of the bounded cache's story.
     pub(super) bounded: Row,
     pub(super) full: String,
-    /// The request that both answer.
+    /// The request that both answer; empty where they are the same text.
     pub(super) request: String,
+}
+
+impl Pair {
+    /// Whether nobody needs to be asked: the bounded cache never evicted, or what it evicted changed nothing.
+    pub(super) fn is_identical(&self) -> bool {
+        story(&self.bounded) == self.full
+    }
 }
 
 pub(super) fn story(row: &Row) -> &str {
@@ -37,9 +44,6 @@ pub(super) struct PairedCell {
     pub(super) pairs: Vec<Pair>,
     /// A row of the bounded cache's cell, for what its rows have in common.
     pub(super) head: Row,
-    /// The rows of the bounded cache's stories that equal the full cache's: it never evicted, or what it evicted changed
-    /// nothing.
-    pub(super) identical: Vec<Row>,
     /// Samples that only one of the two cells has.
     pub(super) unmatched: usize,
 }
@@ -51,8 +55,6 @@ pub(super) struct Pairing {
     pub(super) cells: Vec<PairedCell>,
     /// Why other cells cannot be judged.
     pub(super) unpaired: Vec<String>,
-    /// Cells of stories in the ledger, selected or not.
-    pub(super) story_cells: usize,
 }
 
 /// The stories of one cell, at least one.
@@ -71,7 +73,7 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
         let head = stories[0];
         (&head.model, &head.policy, head.cache_size, &head.cell)
     });
-    let mut pairing = Pairing { story_cells: full.len() + bounded.len(), ..Pairing::default() };
+    let mut pairing = Pairing::default();
     for stories in bounded.iter().filter(|stories| passes(only, |only| admits(only, stories[0]))) {
         match counterpart(stories[0], &full).and_then(|full| paired_cell(stories, full, judge)) {
             Ok(cell) => pairing.cells.push(cell),
@@ -86,21 +88,13 @@ pub(super) fn pair(rows: &[Row], only: &[Only], judge: &str) -> Pairing {
 }
 
 /// The full cache's cell to compare with. A cache that never evicts does not depend on positions, prefill and the sweep's
-/// seed, so these only decide between several candidates.
+/// seed.
 fn counterpart<'s, 'a>(head: &'a Row, full: &'s [Stories<'a>]) -> Result<&'s [&'a Row], String> {
     let settings = |row: &'a Row| {
         let texts = (&row.dataset, row.length, row.stride, row.bos, &row.tail, &row.generation);
         (&row.model_revision, &row.dtype, row.engine, texts)
     };
-    let mut candidates: Vec<&Stories> = full.iter().filter(|full| settings(full[0]) == settings(head)).collect();
-    let likeness = |other: &Row| {
-        usize::from(other.prefill == head.prefill)
-            + usize::from(other.positions == head.positions)
-            + usize::from(other.seed == head.seed)
-            + usize::from(other.sweep == head.sweep)
-    };
-    let most = candidates.iter().map(|full| likeness(full[0])).max();
-    candidates.retain(|full| Some(likeness(full[0])) == most);
+    let candidates: Vec<&Stories> = full.iter().filter(|full| settings(full[0]) == settings(head)).collect();
     match candidates[..] {
         [one] => Ok(one),
         [] => Err("there is no story of policy `full` with the same model and settings to compare with".into()),
@@ -114,22 +108,20 @@ fn counterpart<'s, 'a>(head: &'a Row, full: &'s [Stories<'a>]) -> Result<&'s [&'
 fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCell, String> {
     let full_stories: BTreeMap<&str, &str> = full.iter().map(|row| (row.sample.as_str(), story(row))).collect();
     let mut texts = Sha256::new();
-    let (mut pairs, mut identical, mut matched) = (Vec::new(), Vec::new(), 0);
+    let mut pairs = Vec::new();
     for &row in stories {
         let Some(&full) = full_stories.get(row.sample.as_str()) else { continue };
-        matched += 1;
         // Lengths mark where one text ends and the next begins.
         for part in [row.sample.as_str(), story(row), full] {
             texts.update((part.len() as u64).to_le_bytes());
             texts.update(part);
         }
-        if story(row) == full {
-            identical.push(row.clone());
-            continue;
+        let mut pair = Pair { bounded: row.clone(), full: full.to_string(), request: String::new() };
+        if !pair.is_identical() {
+            pair.request = request_of(&row.dataset, &row.sample, row.generation.as_deref())
+                .ok_or_else(|| format!("the row of {} does not hold the request for the story", row.sample))?;
         }
-        let request = request_of(&row.dataset, &row.sample, row.generation.as_deref())
-            .ok_or_else(|| format!("the row of {} does not hold the request for the story", row.sample))?;
-        pairs.push(Pair { bounded: row.clone(), full: full.to_string(), request });
+        pairs.push(pair);
     }
     let texts: String = texts.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     let head = stories[0];
@@ -148,9 +140,8 @@ fn paired_cell(stories: &[&Row], full: &[&Row], judge: &str) -> Result<PairedCel
     let policy = share.map_or(head.policy.to_string(), |share| format!("{} {share}", head.policy));
     Ok(PairedCell {
         name: CellName::new(CellId::of(&meaning), JUDGE, folder.unwrap_or(&head.model), &policy, size),
+        unmatched: stories.len() + full.len() - 2 * pairs.len(),
         pairs,
         head: head.clone(),
-        identical,
-        unmatched: stories.len() + full.len() - 2 * matched,
     })
 }

@@ -15,8 +15,6 @@
 //! no verdicts, and its row of `judge_tie` has the output `identical`. A verdict's row holds the answer, the tokens of all attempts, and
 //! the seconds.
 
-use std::collections::{HashMap, HashSet};
-
 use super::Settings;
 use super::client::Answer;
 use super::pairing::{JUDGE, Pair, PairedCell};
@@ -31,65 +29,46 @@ const SHOWN: [&str; 2] = ["first", "second"];
 
 /// A question and its answer.
 pub(super) struct Call {
-    /// Where the bounded cache's story was shown: 0 first, 1 second.
-    pub(super) place: usize,
     pub(super) verdict: Verdict,
     /// The last answer, with the tokens of all attempts.
     pub(super) answer: Answer,
     pub(super) seconds: f64,
 }
 
-/// The rows of a call; and those of its pair, if the verdict of the other order is known.
-pub(super) fn rows(
-    settings: &Settings,
-    cell: &PairedCell,
-    pair: &Pair,
-    call: Call,
-    other: Option<Verdict>,
-) -> Vec<Row> {
+/// The rows of a pair: its calls, with the bounded cache's story shown first and second, and its result. Of identical
+/// stories there are no calls.
+pub(super) fn rows(settings: &Settings, cell: &PairedCell, pair: &Pair, calls: Vec<Call>) -> Vec<Row> {
     let row =
         |metric: &str, value: f64, weight: f64| of_story(settings, cell, &pair.bounded, metric, value, weight);
-    // Without weight, an unreadable verdict does not move the mean.
-    let (value, weight) = call.verdict.map_or((0.0, 0.0), |value| (value, 1.0));
-    let mut rows = vec![Row {
-        slice: Some(Slice::named("shown", SHOWN[call.place])),
-        output: Some(call.answer.text),
-        prompt_tokens: call.answer.prompt_tokens,
-        new_tokens: call.answer.new_tokens,
-        seconds: call.seconds,
-        ..row(VERDICT, value, weight)
-    }];
-    if let Some(other) = other {
-        rows.extend(results(result_of(call.verdict, other), row));
-    }
-    rows
-}
-
-/// The rows of a pair of identical stories.
-pub(super) fn of_identical(settings: &Settings, cell: &PairedCell, bounded: &Row) -> Vec<Row> {
-    let row = |metric: &str, value: f64, weight: f64| of_story(settings, cell, bounded, metric, value, weight);
-    let mut rows = results(Some([0.0, 1.0, 0.0]), row);
-    let tie = rows.iter_mut().find(|row| row.metric == RESULTS[1]);
-    tie.expect("the result is a tie").output = Some(IDENTICAL.into());
+    let result = match calls[..] {
+        [Call { verdict: one, .. }, Call { verdict: other, .. }] => result_of(one, other),
+        _ => Some([0.0, 1.0, 0.0]),
+    };
+    let is_identical = calls.is_empty();
+    let verdict = |(call, shown): (Call, &str)| {
+        // Without weight, an unreadable verdict does not move the mean.
+        let (value, weight) = call.verdict.map_or((0.0, 0.0), |value| (value, 1.0));
+        Row {
+            slice: Some(Slice::named("shown", shown)),
+            output: Some(call.answer.text),
+            prompt_tokens: call.answer.prompt_tokens,
+            new_tokens: call.answer.new_tokens,
+            seconds: call.seconds,
+            ..row(VERDICT, value, weight)
+        }
+    };
+    let mut rows: Vec<Row> = calls.into_iter().zip(SHOWN).map(verdict).collect();
+    let flags = result.into_iter().flat_map(|flags| RESULTS.into_iter().zip(flags));
+    let unreadable = (UNREADABLE, if result.is_none() { 1.0 } else { 0.0 });
+    rows.extend(flags.chain([unreadable]).map(|(metric, flag)| Row {
+        output: (is_identical && metric == RESULTS[1]).then(|| IDENTICAL.to_owned()),
+        ..row(metric, flag, 1.0)
+    }));
     rows
 }
 
 fn is_identical(row: &Row) -> bool {
     row.metric == RESULTS[1] && row.output.as_deref() == Some(IDENTICAL)
-}
-
-/// Of the cell's pairs of identical stories, those that some rows lack, with their places.
-pub(super) fn lacking<'a>(cell: &'a PairedCell, rows: &[Row]) -> Vec<(usize, &'a Row)> {
-    let known: HashSet<&str> =
-        rows.iter().filter(|row| is_identical(row)).map(|row| row.sample.as_str()).collect();
-    cell.identical.iter().enumerate().filter(|(_, row)| !known.contains(row.sample.as_str())).collect()
-}
-
-/// The rows of a pair's result: wins, ties and losses, or none where an answer could not be read.
-fn results(result: Option<[f64; 3]>, row: impl Fn(&str, f64, f64) -> Row) -> Vec<Row> {
-    let flags = result.into_iter().flat_map(|flags| RESULTS.into_iter().zip(flags));
-    let unreadable = (UNREADABLE, if result.is_none() { 1.0 } else { 0.0 });
-    flags.chain([unreadable]).map(|(metric, flag)| row(metric, flag, 1.0)).collect()
 }
 
 /// A row with the columns of the bounded cache's story.
@@ -114,18 +93,6 @@ fn of_story(settings: &Settings, cell: &PairedCell, bounded: &Row, metric: &str,
         date: date(),
         ..bounded.clone()
     }
-}
-
-/// The verdicts on each pair among a cell's rows, with its story shown first and second.
-pub(super) fn verdicts(rows: &[Row], pairs: &[Pair]) -> Vec<[Option<Verdict>; 2]> {
-    let verdicts = rows.iter().filter(|row| row.metric == VERDICT).map(|row| {
-        let shown = row.slice.as_ref().and_then(|slice| slice.name.as_deref());
-        let place = (row.sample.as_str(), shown.unwrap_or_default());
-        (place, (row.weight > 0.0).then_some(row.value))
-    });
-    let verdicts: HashMap<(&str, &str), Verdict> = verdicts.collect();
-    let of = |pair: &Pair| SHOWN.map(|shown| verdicts.get(&(pair.bounded.sample.as_str(), shown)).copied());
-    pairs.iter().map(of).collect()
 }
 
 /// The verdicts of one cell, counted.

@@ -1,15 +1,25 @@
-//! The loop over cells of stories: which pairs still lack verdicts, and what all verdicts of a cell add up to.
+//! The loop over cells of stories: threads that ask about the pairs that lack verdicts and write each pair down, and what all
+//! verdicts of a cell add up to.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 
+use super::client::{Answer, CallError, Client};
 use super::endpoint::{Endpoint, Key};
-use super::pairing::{PairedCell, pair};
-use super::rows::{Counts, lacking, of_identical};
-use super::workers::Workers;
-use crate::ledger::{Ledger, Only, Opened, Row, Status, Wanted};
+use super::pairing::{Pair, PairedCell, pair, story};
+use super::prompt;
+use super::rows::{Call, Counts, rows};
+use super::verdict::verdict_in;
+use crate::ledger::{Journal, Ledger, Only, Opened, Row, Status, Wanted};
+
+/// How often a question is asked before its answers count as unreadable; with a reminder from the second time on.
+const ATTEMPTS: usize = 3;
+/// After this many failed calls in a row, each with all its retries, the judge counts as gone.
+const GONE_AFTER: usize = 4;
 
 /// Which judge, and how to ask it. Only the model's name is part of a verdict's identity.
 #[derive(Clone, Debug)]
@@ -34,13 +44,11 @@ pub struct Settings {
 
 /// What happens while judging.
 #[derive(Debug)]
-pub enum Event<'a> {
-    /// Work begins; `done` of the two calls of each pair were answered by earlier runs.
+pub enum Event {
+    /// Work begins; earlier runs judged `done` of the pairs.
     Started { pairs: usize, done: usize },
-    /// A verdict on a story of this cell is written down.
-    Judged { cell: &'a Row, readable: bool, tokens: u64 },
-    /// A request failed and will be repeated after this wait.
-    Waiting(&'a str, Duration),
+    /// A pair's verdicts are written down.
+    Judged,
     /// Something the user should read.
     Message(String),
 }
@@ -68,11 +76,6 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
-/// A selection without any cell of stories.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no story of a bounded cache is selected\nhint: leave out `--only`, or check what the results hold")]
-pub struct NothingSelected;
-
 /// Gets the verdicts that the ledger's stories still lack.
 ///
 /// # Errors
@@ -82,99 +85,186 @@ pub fn judge(
     ledger: &Ledger,
     settings: &Settings,
     stop: &AtomicBool,
-    observe: &(dyn Fn(Event<'_>) + Sync),
+    observe: &(dyn Fn(Event) + Sync),
 ) -> Result<Outcome> {
     let pairing = pair(&ledger.current(Wanted::Complete)?.rows, &settings.only, &settings.model);
-    if pairing.story_cells == 0 {
-        bail!(
-            "{} holds no stories\nhint: the task `story` writes stories; only complete cells are judged",
-            ledger.folder().display()
-        );
-    }
-    if pairing.cells.is_empty() && pairing.unpaired.is_empty() {
-        return Err(NothingSelected.into());
-    }
+    ensure!(
+        !pairing.cells.is_empty() || !pairing.unpaired.is_empty(),
+        "{} holds no stories of bounded caches, or --only selects none\n\
+         hint: the task `story` writes stories; only complete cells are judged",
+        ledger.folder().display()
+    );
     let mut outcome = Outcome { unpaired: pairing.unpaired.len(), ..Outcome::default() };
     for why in pairing.unpaired {
         observe(Event::Message(format!("warning: {why}")));
     }
-    let workers = Workers::new(settings, stop, observe);
-    let (mut room, mut selected, mut done) = (settings.limit.unwrap_or(usize::MAX), Vec::new(), 0);
+    let (mut room, mut selected) = (settings.limit.unwrap_or(usize::MAX), Vec::new());
     for cell in &pairing.cells {
-        let take = cell.pairs.len().min(room);
-        room -= take;
+        let (identical, mut pairs): (Vec<usize>, Vec<usize>) =
+            (0..cell.pairs.len()).partition(|at| cell.pairs[*at].is_identical());
         // A cell of identical stories has nothing to ask, but has ties.
-        if take == 0 && !cell.pairs.is_empty() {
+        if room == 0 && !pairs.is_empty() {
             continue;
         }
-        selected.push((cell, take));
-        done += match ledger.status(&cell.name)? {
-            Status::Done => 2 * take,
-            Status::Partial { samples } | Status::Failed { samples, .. } => samples.range(..2 * take).count(),
-            Status::Missing => 0,
-        };
+        pairs.truncate(room);
+        room -= pairs.len();
+        pairs.extend(identical);
+        selected.push((cell, pairs));
         if cell.unmatched > 0 {
             let (Row { model, policy, .. }, unmatched) = (&cell.head, cell.unmatched);
             let text = format!("warning: stories without a counterpart: {unmatched} of {model}, {policy}");
             observe(Event::Message(text));
         }
     }
-    observe(Event::Started { pairs: selected.iter().map(|(_, take)| take).sum(), done });
-    for (cell, take) in selected {
-        let counts = judge_cell(ledger, &workers, cell, take, &mut outcome)?;
-        let open = cell.pairs.len() + counts.identical - counts.pairs() - counts.unreadable;
+    let statuses = ledger.statuses(selected.iter().map(|(cell, _)| &cell.name))?;
+    let done = statuses.iter().zip(&selected).map(|(status, (_, pairs))| match status {
+        Status::Done => pairs.len(),
+        Status::Partial { samples } | Status::Failed { samples, .. } => {
+            pairs.iter().filter(|pair| samples.contains(pair)).count()
+        }
+        Status::Missing => 0,
+    });
+    let (pairs, done) = (selected.iter().map(|(_, pairs)| pairs.len()).sum(), done.sum());
+    observe(Event::Started { pairs, done });
+    let (client, fatal, failures) = (Client::new(settings), Mutex::new(None), AtomicUsize::new(0));
+    let judging = Judging { ledger, client, settings, stop, observe, fatal, failures };
+    for (cell, pairs) in selected {
+        let counts = judging.cell(cell, &pairs, &mut outcome)?;
+        let open = cell.pairs.len() - counts.pairs() - counts.unreadable;
         outcome.cells.push(CellSummary { head: cell.head.clone(), counts, open });
     }
     outcome.interrupted = stop.load(Ordering::Relaxed);
     Ok(outcome)
 }
 
-/// Judges `take` pairs of a cell, and counts all verdicts it has then.
-fn judge_cell(
-    ledger: &Ledger,
-    workers: &Workers,
-    cell: &PairedCell,
-    take: usize,
-    outcome: &mut Outcome,
-) -> Result<Counts> {
-    let stopped = || workers.stop.load(Ordering::Relaxed);
-    if stopped() && ledger.status(&cell.name)? == Status::Missing {
-        return Ok(Counts::default());
+/// What all cells of a run share.
+struct Judging<'a> {
+    ledger: &'a Ledger,
+    client: Client<'a>,
+    settings: &'a Settings,
+    /// Set when the user wants the run to end.
+    stop: &'a AtomicBool,
+    observe: &'a (dyn Fn(Event) + Sync),
+    /// Why the run cannot go on.
+    fatal: Mutex<Option<String>>,
+    /// Calls that failed since the last answer.
+    failures: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panicking thread leaves these values whole.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Judging<'_> {
+    fn is_ending(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || lock(&self.fatal).is_some()
     }
-    let of_identical = |row| of_identical(workers.settings, cell, row);
-    let journal = match ledger.journal(&cell.name)? {
-        Opened::Journal(journal) => journal,
-        Opened::Complete => {
-            let mut rows = ledger.rows_of(&cell.name)?;
-            // Earlier versions left identical stories out.
-            let ties: Vec<Row> = lacking(cell, &rows).into_iter().flat_map(|(_, row)| of_identical(row)).collect();
-            if !ties.is_empty() {
-                rows.extend(ties);
-                ledger.replace(&cell.name, &rows)?;
+
+    fn tell(&self, message: String) {
+        (self.observe)(Event::Message(message));
+    }
+
+    /// Judges pairs of a cell, and counts all verdicts it has then.
+    ///
+    /// # Errors
+    /// What ends the run: a judge that is gone or refuses, a ledger that cannot be written.
+    fn cell(&self, cell: &PairedCell, pairs: &[usize], outcome: &mut Outcome) -> Result<Counts> {
+        let journal = match self.ledger.journal(&cell.name)? {
+            Opened::Journal(journal) => journal,
+            Opened::Complete => return Ok(Counts::of(&self.ledger.rows_of(&cell.name)?)),
+            Opened::Busy => {
+                outcome.taken += 1;
+                self.tell(format!("{} is being judged by another process", cell.name.stem()));
+                return Ok(Counts::default());
             }
-            return Ok(Counts::of(&rows));
+        };
+        let done = journal.done();
+        let open: Vec<usize> = pairs.iter().copied().filter(|pair| !done.contains(pair)).collect();
+        let (next, failed) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+        std::thread::scope(|scope| {
+            for _ in 0..self.settings.concurrency.min(open.len()) {
+                scope.spawn(|| {
+                    while let Some(&at) = open.get(next.fetch_add(1, Ordering::Relaxed))
+                        && !self.is_ending()
+                    {
+                        if let Err(error) = self.pair(cell, at, &journal) {
+                            self.record(cell, at, error, &failed);
+                        }
+                    }
+                });
+            }
+        });
+        if let Some(message) = lock(&self.fatal).take() {
+            bail!(message);
         }
-        Opened::Busy => {
-            outcome.taken += 1;
-            (workers.observe)(Event::Message(format!("{} is being judged by another process", cell.name.stem())));
-            return Ok(Counts::default());
-        }
-    };
-    if !stopped() {
-        for (at, row) in lacking(cell, &journal.rows()?) {
-            journal.append(2 * cell.pairs.len() + at, of_identical(row))?;
-        }
-        let failed = workers.judge(cell, take, &journal)?;
+        let failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
         outcome.failed += failed.len();
-        if let Some((&pair, why)) = failed.first_key_value() {
-            let sample = &cell.pairs[pair].bounded.sample;
+        if let Some((&at, why)) = failed.first_key_value() {
+            let sample = &cell.pairs[at].bounded.sample;
             let error = anyhow!("{why}").context(format!("{} pairs failed, the first: {sample}", failed.len()));
-            ledger.fail(&cell.name, &error)?;
+            self.ledger.fail(&cell.name, &error)?;
+        }
+        let rows = journal.rows()?;
+        if journal.done().len() == cell.pairs.len() {
+            journal.complete(cell.pairs.len())?;
+        }
+        Ok(Counts::of(&rows))
+    }
+
+    /// Asks about a pair in both orders, unless its stories are identical, and writes it down.
+    fn pair(&self, cell: &PairedCell, at: usize, journal: &Journal) -> Result<(), CallError> {
+        let pair = &cell.pairs[at];
+        let places = if pair.is_identical() { 0..0 } else { 0..2 };
+        let calls = places.map(|place| self.call(pair, place)).collect::<Result<Vec<Call>, CallError>>()?;
+        let written = journal.append(at, rows(self.settings, cell, pair, calls));
+        written.map_err(|error| CallError::Fatal(format!("{error:#}")))?;
+        (self.observe)(Event::Judged);
+        Ok(())
+    }
+
+    /// Notes a pair that failed, and whether the run ends with it.
+    fn record(&self, cell: &PairedCell, at: usize, error: CallError, failed: &Mutex<BTreeMap<usize, String>>) {
+        let end = |message: String| {
+            lock(&self.fatal).get_or_insert(message);
+        };
+        match error {
+            CallError::Interrupted => {}
+            CallError::Fatal(message) => end(message),
+            error => {
+                self.tell(format!("failed: {}: {}: {error}", cell.name.stem(), cell.pairs[at].bounded.sample));
+                let is_transient = matches!(error, CallError::Transient { .. });
+                if is_transient && self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= GONE_AFTER {
+                    end(format!(
+                        "{GONE_AFTER} calls in a row had no answer; the last: {error}\n\
+                         hint: verdicts so far are kept; once the judge answers, run the same command again to continue"
+                    ));
+                }
+                lock(failed).insert(at, error.to_string());
+            }
         }
     }
-    let rows = match ledger.status(&cell.name)? {
-        Status::Done => ledger.rows_of(&cell.name)?,
-        _ => journal.rows()?,
-    };
-    Ok(Counts::of(&rows))
+
+    /// Asks until an answer can be read, up to [`ATTEMPTS`] times, with the bounded cache's story first (0) or second (1).
+    fn call(&self, pair: &Pair, place: usize) -> Result<Call, CallError> {
+        let started = Instant::now();
+        let mut shown = [story(&pair.bounded), &pair.full];
+        shown.rotate_right(place);
+        let mut call = Call { verdict: None, answer: Answer::default(), seconds: 0.0 };
+        for attempt in 0..ATTEMPTS {
+            let question = prompt::question(&pair.request, shown[0], shown[1], attempt > 0);
+            let mut answer = self.client.ask(&question, &|| self.is_ending(), &|text| self.tell(text))?;
+            self.failures.store(0, Ordering::Relaxed);
+            // Unreadable answers cost tokens too.
+            answer.prompt_tokens = answer.prompt_tokens.saturating_add(call.answer.prompt_tokens);
+            answer.new_tokens = answer.new_tokens.saturating_add(call.answer.new_tokens);
+            call.verdict = verdict_in(&answer.text, place);
+            call.answer = answer;
+            if call.verdict.is_some() {
+                break;
+            }
+        }
+        call.seconds = started.elapsed().as_secs_f64();
+        Ok(call)
+    }
 }

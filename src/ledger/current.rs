@@ -54,7 +54,7 @@ impl Ledger {
         match self.manifest()? {
             Some(manifest) => self.rows_of_sweep(&manifest, wanted),
             None => {
-                let incomplete = self.incomplete()?.len();
+                let incomplete = self.incomplete()?;
                 Ok(Current { rows: self.rows()?, incomplete, ..Current::default() })
             }
         }

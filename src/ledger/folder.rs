@@ -15,9 +15,9 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
 use super::journal::samples_in;
-use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of, stem_of};
+use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of};
 use super::row::Row;
-use super::schema::{read_checked, write_rows};
+use super::schema::read_checked;
 use crate::parquet::Table;
 
 /// The state of a cell.
@@ -78,14 +78,6 @@ impl Ledger {
 
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    /// The state of a cell.
-    ///
-    /// # Errors
-    /// A folder or journal that cannot be read.
-    pub fn status(&self, name: &CellName) -> Result<Status> {
-        Ok(self.statuses([name])?.remove(0))
     }
 
     /// The states of cells, in their order. Each folder is listed once.
@@ -182,15 +174,6 @@ impl Ledger {
         rows_of_cell(&path)
     }
 
-    /// Puts other rows into the file of a complete cell, which is replaced as a whole.
-    ///
-    /// # Errors
-    /// A cell that is not complete, or a folder that cannot be written.
-    pub fn replace(&self, name: &CellName, rows: &[Row]) -> Result<()> {
-        let path = self.find(CELLS, name)?.with_context(|| format!("{} is not complete", name.stem()))?;
-        write_rows(&path, rows)
-    }
-
     /// The rows of all complete cells, by file name; within a cell by sample.
     ///
     /// # Errors
@@ -207,19 +190,15 @@ impl Ledger {
         Ok(read_cells(&files)?.into_iter().flatten().collect())
     }
 
-    /// The names of partial and failed cells, sorted.
+    /// How many cells are partial or have failed.
     ///
     /// # Errors
     /// A folder that cannot be read.
-    pub fn incomplete(&self) -> Result<Vec<String>> {
+    pub fn incomplete(&self) -> Result<usize> {
         let complete = self.complete()?;
-        let mut stems = BTreeSet::new();
-        for part in [PARTIAL, FAILED] {
-            for path in self.files(part)?.filter(|path| id_of(path).is_none_or(|id| !complete.contains_key(id))) {
-                stems.extend(stem_of(&path).map(str::to_string));
-            }
-        }
-        Ok(stems.into_iter().collect())
+        let mut open = self.by_id(PARTIAL)?;
+        open.append(&mut self.by_id(FAILED)?);
+        Ok(open.keys().filter(|id| !complete.contains_key(*id)).count())
     }
 }
 

@@ -61,10 +61,7 @@ impl Ledger {
 
     /// The files of a cell in one subfolder, sorted.
     pub(super) fn all(&self, part: Part, id: CellId) -> Result<Vec<PathBuf>> {
-        let id = id.to_string();
-        let mut found: Vec<PathBuf> = self.files(part)?.filter(|path| id_of(path) == Some(id.as_str())).collect();
-        found.sort();
-        Ok(found)
+        Ok(self.by_id(part)?.remove(&id.to_string()).unwrap_or_default())
     }
 
     /// The files of all cells in one subfolder by id, each cell's sorted.

@@ -12,17 +12,14 @@ use anyhow::{Context, Result, ensure};
 use super::disk::{advised, write_whole};
 use super::folder::{Ledger, rows_of_cell};
 use super::layout::{CELLS, FAILED, PARTIAL, id_of, stem_of};
-use super::row::Row;
 
 /// What was merged from one folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
     /// Complete cells that were copied.
     pub copied: usize,
-    /// Complete cells that both folders have, with the same numbers.
-    pub same: usize,
-    /// The same with different numbers; the target keeps its own.
-    pub different: Vec<String>,
+    /// Complete cells that both folders have; the target keeps its own.
+    pub kept: usize,
     /// Partial or failed cells that were copied, to be finished in the new folder.
     pub unfinished: usize,
 }
@@ -42,14 +39,11 @@ impl Ledger {
         let mut merged = Merged::default();
         let own = self.complete()?;
         for (id, theirs) in other.complete()? {
-            let rows = rows_of_cell(&theirs)?;
-            if let Some(own) = own.get(&id) {
-                match numbers(&rows_of_cell(own)?) == numbers(&rows) {
-                    true => merged.same += 1,
-                    false => merged.different.push(stem(&theirs)),
-                }
+            if own.contains_key(&id) {
+                merged.kept += 1;
                 continue;
             }
+            rows_of_cell(&theirs)?;
             // Side files first: a cell that is there must have all of them.
             self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), "")?;
             self.copy(&theirs, CELLS.0)?;
@@ -102,16 +96,4 @@ impl Ledger {
 
 fn stem(path: &Path) -> String {
     stem_of(path).unwrap_or_default().to_owned()
-}
-
-/// What was measured, sorted; date, machine and seconds do not count.
-fn numbers(rows: &[Row]) -> Vec<impl Ord> {
-    let mut numbers: Vec<_> = rows
-        .iter()
-        .map(|Row { sample, metric, slice, value, weight, output, .. }| {
-            (sample, metric, slice, value.to_bits(), weight.to_bits(), output)
-        })
-        .collect();
-    numbers.sort_unstable();
-    numbers
 }

@@ -20,7 +20,7 @@ mod schema;
 mod tests;
 
 pub use current::{Current, IDENTICAL, JUDGED_BY, Wanted};
-pub use disk::{is_disk_full, write_derived};
+pub use disk::write_derived;
 pub use folder::{Ledger, Status};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};

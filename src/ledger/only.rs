@@ -51,7 +51,7 @@ impl Only {
         // What follows a policy's name is listed for those who asked for it.
         let listed = present.iter().map(String::as_str).filter(|name| value.contains('@') || !name.contains('@'));
         let hint = format!("{near}{have} {}", listed.collect::<Vec<_>>().join(", "));
-        Err(OnlyError::NoSuchCell { value: value.clone(), hint })
+        Err(OnlyError(format!("no cell has `{value}`\nhint: {hint}")))
     }
 }
 
@@ -59,7 +59,8 @@ impl FromStr for Only {
     type Err = OnlyError;
 
     fn from_str(text: &str) -> Result<Self, OnlyError> {
-        let refused = || OnlyError::Only { text: text.to_string() };
+        let hint = "hint: write KEY=VALUE[,VALUE]; keys are policy, size, model and task";
+        let refused = || OnlyError(format!("`--only {text}` is not understood\n{hint}"));
         let (key, values) = text.split_once('=').ok_or_else(refused)?;
         let (_, field) = Field::ALL.into_iter().find(|(name, _)| *name == key.trim()).ok_or_else(refused)?;
         let values: Vec<String> = values.split(',').map(|value| value.trim().to_string()).collect();
@@ -69,14 +70,8 @@ impl FromStr for Only {
 
 /// Why an `--only` selects nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OnlyError {
-    #[error(
-        "`--only {text}` is not understood\nhint: write KEY=VALUE[,VALUE]; keys are policy, size, model and task"
-    )]
-    Only { text: String },
-    #[error("no cell has `{value}`\nhint: {hint}")]
-    NoSuchCell { value: String, hint: String },
-}
+#[error("{0}")]
+pub struct OnlyError(String);
 
 /// Whether something passes several `--only`: those with the same key are a union, and different keys must all hold.
 /// `admits` says whether it has one of the values that an `only` asks for.

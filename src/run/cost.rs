@@ -1,15 +1,19 @@
 //! Estimates the run time of cells: the tokens that a task counts, at the speed of a machine.
 //!
-//! An estimate may be a third off. Shards are balanced with the nominal speed, because all machines must split a sweep in the
-//! same way, and so is progress counted, whose time left follows from the observed pace. `plan` measures the speed.
+//! An estimate may be half off. Shards are balanced with the nominal speed, because all machines must split a sweep in the
+//! same way, and so is progress counted, whose time left follows from the observed pace. `plan` measures how fast this machine
+//! multiplies matrices, and takes everything else to be as much faster or slower.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use anyhow::Result;
 
-use super::machine::{MOST_SIDE_BY_SIDE, Workers, workers};
+use super::machine::{MOST_SIDE_BY_SIDE, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use crate::eviction::{CacheRule, Positions};
 use crate::ledger::Status;
-use crate::lm::{Arithmetic, Device, ModelShape};
+use crate::lm::{Arithmetic, Device, ModelShape, matrix_rate};
 use crate::task::{CacheConfig, TokenCost, sequences_that_fit};
 
 /// Multiplications and additions a second of the nominal machine, in large products.
@@ -45,31 +49,20 @@ pub struct Cost {
     pub shared: f64,
 }
 
-/// Seconds that work takes on a machine, in units of those of the nominal machine.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Speed {
-    pub reading: f64,
-    pub generating: f64,
-}
-
 /// Seconds of the parts of a model's work on the nominal machine.
-pub(super) struct Seconds {
+struct Seconds {
     /// A token through all layers, without attention.
     token: f64,
     /// Attention of a token to one entry of each layer.
     entry: f64,
     /// The probabilities after a token.
-    pub logits: f64,
+    logits: f64,
     /// Reading all weights from memory.
     weights: f64,
 }
 
-impl Speed {
-    const NOMINAL: Speed = Speed { reading: 1.0, generating: 1.0 };
-}
-
 impl Seconds {
-    pub fn nominal(shape: &ModelShape) -> Seconds {
+    fn nominal(shape: &ModelShape) -> Seconds {
         let layers = (shape.layers * shape.layer_weights()) as f64;
         let output = (shape.vocab * shape.hidden) as f64;
         let heads = (shape.layers * shape.heads.heads) as f64;
@@ -82,13 +75,13 @@ impl Seconds {
     }
 
     /// Reads of so many tokens in all, each of which attends to so many entries; nothing is read for no tokens.
-    pub fn read(&self, reads: usize, tokens: usize, entries: f64) -> f64 {
+    fn read(&self, reads: usize, tokens: usize, entries: f64) -> f64 {
         let (reads, tokens) = (if tokens == 0 { 0 } else { reads }, tokens as f64);
         (BEGINNING * reads as f64 + tokens) * self.token + tokens * entries * self.entry
     }
 
     /// A token of each of some texts that are generated side by side.
-    pub fn step(&self, texts: usize, entries: f64) -> f64 {
+    fn step(&self, texts: usize, entries: f64) -> f64 {
         self.weights + texts as f64 * (FEW_ROWS * (self.token + self.logits) + entries * self.entry)
     }
 }
@@ -96,25 +89,21 @@ impl Seconds {
 impl Cost {
     /// The cost of all samples of a cell on the nominal machine, if texts are generated to their full length.
     pub(super) fn nominal(model_task: &ModelTask, cell: &NamedCell) -> Cost {
-        Cost::at(Speed::NOMINAL, model_task, cell, &Device::CPU)
-    }
-
-    fn at(speed: Speed, model_task: &ModelTask, cell: &NamedCell, device: &Device) -> Cost {
-        let config = cell.cache_config();
+        let config = model_task.cache_config(cell);
         let seconds = Seconds::nominal(&model_task.files.shape);
         let mut cost = Cost { own: FILE, shared: 0.0 };
         for batch in model_task.samples.batches() {
             let texts = batch.len();
             let tokens = model_task.samples.cost(batch, &config);
-            let reading = speed.reading * (slowness(cell) * seconds.of_parts(&tokens, &config));
+            let parts = slowness(cell) * seconds.of_parts(&tokens, &config);
             let again = seconds.read(texts, tokens.read_again, tokens.read_again as f64 / 2.0 / texts as f64);
             let scored = if config.compare { 2 * tokens.scored } else { tokens.scored };
-            let reading = reading + speed.reading * (again + scored as f64 * seconds.logits);
+            let reading = parts + again + scored as f64 * seconds.logits;
             let entries = entries(&tokens, &config, texts);
-            let step = |texts: usize| speed.generating * seconds.step(texts, entries);
+            let step = |texts: usize| seconds.step(texts, entries);
             cost.own += if model_task.task.is_timed() {
                 // One sequence, twice, then as many as fit. Without room for one the cell fails, and takes no time.
-                sequences(model_task, cell, device).map_or(0.0, |together| {
+                sequences(model_task, cell).map_or(0.0, |together| {
                     (2 + together) as f64 * reading + tokens.written as f64 * (step(1) + step(together))
                 })
             } else {
@@ -122,7 +111,7 @@ impl Cost {
                 let side_by_side = texts.min(MOST_SIDE_BY_SIDE);
                 reading + tokens.written.div_ceil(side_by_side) as f64 * step(side_by_side)
             };
-            cost.shared += speed.reading * seconds.read(1, tokens.shared, tokens.shared as f64 / 2.0);
+            cost.shared += seconds.read(1, tokens.shared, tokens.shared as f64 / 2.0);
         }
         cost
     }
@@ -167,10 +156,10 @@ fn entries(tokens: &TokenCost, config: &CacheConfig, texts: usize) -> f64 {
 }
 
 /// Sequences of a timed task that fit into the memory that it grants.
-fn sequences(model_task: &ModelTask, cell: &NamedCell, device: &Device) -> Option<usize> {
+fn sequences(model_task: &ModelTask, cell: &NamedCell) -> Option<usize> {
     let shape = &model_task.files.shape;
     let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
-    let weights = model_task.files.held_bytes(model_task.model.dtype, device);
+    let weights = model_task.files.held_bytes(model_task.model.dtype, &Device::CPU);
     sequences_that_fit(model_task.task.granted_memory?, weights, shape.cache_bytes_by_head(&entries))
 }
 
@@ -179,55 +168,29 @@ pub(super) fn loading(model_task: &ModelTask) -> f64 {
     model_task.files.weight_bytes() as f64 / LOADING
 }
 
-/// The seconds of each cell of a model and a task that are measured together: the longest prefix counts once, for the first
-/// cells that need it.
-pub fn one_after_another(costs: &[Cost]) -> Vec<f64> {
-    let mut shared = 0.0_f64;
-    let seconds = costs.iter().map(|cost| {
-        let more = (cost.shared - shared).max(0.0);
-        shared += more;
-        cost.own + more
-    });
-    seconds.collect()
-}
-
-/// The costs on this machine of all cells, by model and task. Its speed is measured for each model with anything left to do.
+/// The seconds that are left of each cell on this machine's processor, by model and task.
 ///
 /// # Errors
-/// Threads that cannot be started, errors of the device.
-pub fn estimate(prepared: &Prepared, device: &Device, threads: usize) -> Result<Vec<Vec<Cost>>> {
-    let mut measured: Option<(&ModelTask, Workers, Speed)> = None;
-    let mut costs = Vec::new();
-    for model_task in &prepared.model_tasks {
+/// Threads that cannot be started.
+pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<f64>>> {
+    let mut rates = HashMap::new();
+    let mut of_task = |model_task: &ModelTask| -> Result<Vec<f64>> {
         if model_task.cells.iter().all(|cell| cell.status == Status::Done) {
-            costs.push(vec![Cost::default(); model_task.cells.len()]);
-            continue;
+            return Ok(vec![0.0; model_task.cells.len()]);
         }
+        let arithmetic = model_task.model.arithmetic;
+        let rate = match rates.entry(arithmetic) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(unknown) => *unknown.insert(matrix_rate(threads, arithmetic)?),
+        };
         let machine = workers(model_task, &Device::CPU, threads, 1);
-        let is_timed = model_task.task.is_timed();
-        let device = if is_timed { device } else { &Device::CPU };
-        let speed = match measured {
-            Some((other, workers, speed))
-                if other.model == model_task.model
-                    && other.task.is_timed() == is_timed
-                    && (workers.workers, workers.threads) == (machine.workers, machine.threads) =>
-            {
-                speed
-            }
-            _ => Speed::measured(model_task, device, machine)?,
-        };
-        measured = Some((model_task, machine, speed));
-        // Workers measure the cells of a batch side by side once one of them has read its prefix. Batches are split where there
-        // are too few.
-        let parallel = |pieces: usize| machine.workers.min(pieces).max(1) as f64;
-        let of_cell = |cell: &NamedCell| {
-            let Cost { own, shared } = Cost::at(speed, model_task, cell, device);
-            let own = own / parallel(model_task.samples.len() * model_task.cells.len());
-            Cost { own, shared: shared / parallel(model_task.samples.batches().len()) }
-        };
-        costs.push(model_task.cells.iter().map(of_cell).collect());
-    }
-    Ok(costs)
+        let slower = PRODUCTS / (rate * machine.threads as f64 / threads as f64);
+        // Workers measure samples and cells side by side.
+        let parallel = machine.workers.min(model_task.samples.len() * model_task.cells.len()).max(1) as f64;
+        let left = |cell: &NamedCell| (1.0 - model_task.measured(cell).1) * model_task.seconds(cell);
+        Ok(model_task.cells.iter().map(|cell| slower * left(cell) / parallel).collect())
+    };
+    prepared.model_tasks.iter().map(&mut of_task).collect()
 }
 
 #[cfg(test)]
@@ -342,21 +305,13 @@ mod tests {
             - timing: {memory: 10 MB, length: 64, prompt: 16, repeats: 1}\n",
         );
         assert!(prepared.unavailable.is_empty());
-        let costs = estimate(&prepared, &Device::CPU, 2).unwrap();
-        assert_eq!(costs.len(), prepared.model_tasks.len());
-        for (model_task, costs) in prepared.model_tasks.iter().zip(&costs) {
-            assert_eq!(costs.len(), model_task.cells.len());
-            for (cell, cost) in model_task.cells.iter().zip(costs) {
-                let all = cost.own + cost.shared;
-                assert!(all.is_finite() && all >= FILE / 2.0 && cost.shared >= 0.0, "{cell:?}: {cost:?}");
+        let seconds = estimate(&prepared, 2).unwrap();
+        assert_eq!(seconds.len(), prepared.model_tasks.len());
+        for (model_task, seconds) in prepared.model_tasks.iter().zip(&seconds) {
+            assert_eq!(seconds.len(), model_task.cells.len());
+            for (cell, seconds) in model_task.cells.iter().zip(seconds) {
+                assert!(seconds.is_finite() && *seconds > 0.0, "{cell:?}: {seconds}");
             }
         }
-    }
-
-    #[test]
-    fn a_prefix_counts_once() {
-        let cost = |own, shared| Cost { own, shared };
-        assert_eq!(one_after_another(&[cost(1.0, 2.0), cost(1.0, 5.0), cost(3.0, 4.0)]), [3.0, 4.0, 3.0]);
-        assert!(one_after_another(&[]).is_empty());
     }
 }

@@ -84,32 +84,26 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     }
     let largest = model_task.samples.largest_batch();
     let on_gpu = device.gpu_of_caches().is_some();
-    let most = |most: usize, side_by_side: usize, free: Option<u64>, threads_of: &dyn Fn(usize) -> usize| {
-        let room = free.map_or(u64::MAX, |bytes| bytes * 8 / 10);
-        let fits = |workers: usize, texts: usize| {
-            let per_text = bytes_per_worker(model_task, threads_of(workers), on_gpu);
-            per_text * (texts * jobs * workers) as u64 <= room
-        };
-        let side_by_side = (1..=side_by_side).rev().find(|texts| fits(1, *texts)).unwrap_or(1);
-        let workers = (1..=most).rev().find(|workers| fits(*workers, side_by_side)).unwrap_or(1);
-        Workers { workers, threads: threads_of(workers), side_by_side }
+    let card = device.gpu_of_caches().and_then(|_| card_memory());
+    // Caches of policies that know the future are on the host.
+    let on_host = model_task.cells.iter().any(|cell| cell.cell.rule.reads_future().is_some());
+    let (most, texts, free) = match card {
+        Some((free, _)) if !on_host => {
+            let texts = largest.min(MOST_ON_GPU);
+            (MOST_ON_GPU / texts, texts, Some(free as u64))
+        }
+        _ => (threads, largest.min(MOST_SIDE_BY_SIDE), available_memory()),
     };
-    let mut rules = model_task.cells.iter().map(|cell| cell.cell.rule);
-    match device.gpu_of_caches().and_then(|_| card_memory()) {
-        // Caches of policies that know the future are on the host.
-        Some(_) if rules.any(|rule| rule.reads_future().is_some()) => {
-            most(threads, largest.min(MOST_SIDE_BY_SIDE), available_memory(), &|_| 1)
-        }
-        // One thread of the host asks for a text's work and waits.
-        Some((free, _)) => {
-            let side_by_side = largest.min(MOST_ON_GPU);
-            most(MOST_ON_GPU / side_by_side, side_by_side, Some(free as u64), &|_| 1)
-        }
-        None => {
-            let threads_of = |workers: usize| (threads / workers).max(1);
-            most(threads, largest.min(MOST_SIDE_BY_SIDE), available_memory(), &threads_of)
-        }
-    }
+    // Beside a GPU one thread of the host asks for a text's work and waits.
+    let threads_of = |workers: usize| if card.is_some() { 1 } else { (threads / workers).max(1) };
+    let room = free.map_or(u64::MAX, |bytes| bytes * 8 / 10);
+    let fits = |workers: usize, texts: usize| {
+        let per_text = bytes_per_worker(model_task, threads_of(workers), on_gpu);
+        per_text * (texts * jobs * workers) as u64 <= room
+    };
+    let side_by_side = (1..=texts).rev().find(|texts| fits(1, *texts)).unwrap_or(1);
+    let workers = (1..=most).rev().find(|workers| fits(*workers, side_by_side)).unwrap_or(1);
+    Workers { workers, threads: threads_of(workers), side_by_side }
 }
 
 /// The most bytes that a worker of some threads holds while it measures a task: the needed part of the full cache, a bounded
@@ -118,7 +112,7 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
 pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) -> u64 {
     let shape = &model_task.files.shape;
     let longest = model_task.samples.longest();
-    let configs: Vec<_> = model_task.cells.iter().map(NamedCell::cache_config).collect();
+    let configs: Vec<_> = model_task.cells.iter().map(|cell| model_task.cache_config(cell)).collect();
     let full = model_task.samples.full_cache_tokens(&configs);
     let held = |cell: &NamedCell| -> Vec<usize> {
         let entries = match cell.cell.effective_rule() {

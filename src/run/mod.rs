@@ -8,13 +8,11 @@ mod event;
 #[cfg(test)]
 mod golden_ids;
 mod machine;
-mod missing;
 mod models;
 mod prepare;
 mod rows;
 mod schedule;
 mod shards;
-mod speed;
 mod work;
 
 use std::sync::atomic::Ordering;
@@ -22,10 +20,9 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
 
-pub use cost::{Cost, estimate, one_after_another};
+pub use cost::{Cost, estimate};
 pub use event::{Event, Outcome, Started};
 pub use machine::{Machine, bytes_per_worker};
-pub use missing::MissingPath;
 use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::cost::{self, Cost};
-use super::missing::MissingPath;
 use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
@@ -49,9 +48,6 @@ pub struct Alias {
 pub struct NamedCell {
     pub cell: Cell,
     pub name: CellName,
-    /// Layers of its model.
-    pub layers: usize,
-    pub kv_heads: usize,
     pub status: Status,
     /// On the nominal machine.
     pub cost: Cost,
@@ -60,23 +56,6 @@ pub struct NamedCell {
 }
 
 impl NamedCell {
-    /// The cache that the cell is measured with.
-    pub fn cache_config(&self) -> CacheConfig {
-        let task = &self.cell.task;
-        CacheConfig {
-            rule: self.cell.effective_rule(),
-            share: self.cell.share.filter(|_| self.cell.schedule().cut),
-            positions: self.cell.positions,
-            query_aware: task.generation.as_ref().is_none_or(|generation| generation.query_aware),
-            seed: self.cell.seed,
-            compare: task.compare_to_full.unwrap_or(false),
-            log: false,
-            local_layers: self.cell.local_layers,
-            layers: self.layers,
-            kv_heads: self.kv_heads,
-        }
-    }
-
     /// Whether a sample is measured already, in this cell or in another.
     pub fn is_measured(&self, sample: usize) -> bool {
         match &self.status {
@@ -107,6 +86,23 @@ pub struct Prepared {
 }
 
 impl ModelTask {
+    /// The cache that a cell is measured with.
+    pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
+        let (cell, shape) = (&cell.cell, &self.files.shape);
+        CacheConfig {
+            rule: cell.effective_rule(),
+            share: cell.share.filter(|_| cell.schedule().cut),
+            positions: cell.positions,
+            query_aware: cell.task.generation.as_ref().is_none_or(|generation| generation.query_aware),
+            seed: cell.seed,
+            compare: cell.task.compare_to_full.unwrap_or(false),
+            log: false,
+            local_layers: cell.local_layers,
+            layers: shape.cached_layers().len(),
+            kv_heads: shape.heads.kv_heads,
+        }
+    }
+
     /// The id of a sample under the cache of a cell.
     pub fn sample_id(&self, cell: &NamedCell, sample: usize) -> Option<Text> {
         let content = self.contents[sample].as_deref()?;
@@ -185,16 +181,8 @@ pub fn prepare(
                     None => {
                         ids.insert(id, cell.label());
                         let name = cell.name(id);
-                        let (status, reusable) = (Status::Missing, BTreeMap::new());
-                        named.push(NamedCell {
-                            cell,
-                            name,
-                            layers,
-                            kv_heads,
-                            status,
-                            cost: Cost::default(),
-                            reusable,
-                        });
+                        let (status, cost, reusable) = (Status::Missing, Cost::default(), BTreeMap::new());
+                        named.push(NamedCell { cell, name, status, cost, reusable });
                     }
                 }
             }
@@ -217,10 +205,7 @@ pub fn prepare(
                 model_task.cells.iter_mut().zip(costs).for_each(|(cell, cost)| cell.cost = cost);
                 prepared.model_tasks.push(model_task);
             }
-            Err(error) => {
-                let error = MissingPath::or(error, sweep, &first.model, &first.task);
-                prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error });
-            }
+            Err(error) => prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error }),
         }
     }
     prepared.manifest = Manifest {

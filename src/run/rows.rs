@@ -8,44 +8,31 @@ use crate::task::SampleResult;
 
 use super::prepare::{ModelTask, NamedCell};
 
-/// What the rows of a run have in common.
-pub(super) struct Provenance {
-    pub device: String,
-    pub dtype: String,
-    pub arithmetic: &'static str,
-}
-
-impl Provenance {
-    /// The rows of one sample of a cell.
-    pub fn rows(
-        &self,
-        sweep: &str,
-        model_task: &ModelTask,
-        named: &NamedCell,
-        sample: usize,
-        result: &SampleResult,
-    ) -> Vec<Row> {
-        let measured = Row {
-            prompt_tokens: result.prompt_tokens as u32,
-            new_tokens: result.new_tokens as u32,
-            engine: ENGINE_VERSION,
-            commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
-            device: self.device.as_str().into(),
-            dtype: self.dtype.as_str().into(),
-            arithmetic: self.arithmetic.into(),
-            seconds: result.seconds,
-            peak_cache_bytes: result.peak_cache_bytes,
-            date: date(),
-            ..Row::default()
-        };
-        let row = |MetricSum { metric, slice, value, weight, output }: &MetricSum| {
-            let (metric, slice, output) = ((*metric).into(), slice.clone(), output.clone());
-            let (value, weight) = (*value, *weight);
-            let measured = Row { metric, slice, value, weight, output, ..measured.clone() };
-            placed(measured, sweep, model_task, named, (sample, result.own_size))
-        };
-        result.sums.iter().map(row).collect()
-    }
+/// The rows of one sample of a cell. `common` has the columns that say where it was measured.
+pub(super) fn measured(
+    common: &Row,
+    sweep: &str,
+    model_task: &ModelTask,
+    named: &NamedCell,
+    sample: usize,
+    result: &SampleResult,
+) -> Vec<Row> {
+    let of_sample = Row {
+        prompt_tokens: result.prompt_tokens as u32,
+        new_tokens: result.new_tokens as u32,
+        engine: ENGINE_VERSION,
+        commit: option_env!("TOVA_BENCH_COMMIT").map(Text::from),
+        seconds: result.seconds,
+        peak_cache_bytes: result.peak_cache_bytes,
+        date: date(),
+        ..common.clone()
+    };
+    let row = |MetricSum { metric, slice, value, weight, output }: &MetricSum| {
+        let (metric, slice, output) = ((*metric).into(), slice.clone(), output.clone());
+        let of_metric = Row { metric, slice, value: *value, weight: *weight, output, ..of_sample.clone() };
+        placed(of_metric, sweep, model_task, named, (sample, result.own_size))
+    };
+    result.sums.iter().map(row).collect()
 }
 
 /// The rows of a sample, as this cell would have measured them, from the rows of another cell; `None` if that does not
@@ -62,7 +49,7 @@ pub(super) fn reused(
     let text = measured.iter().find_map(|row| row.output.as_deref().filter(|_| row.metric == TEXT));
     let scores = text.map_or_else(Vec::new, |text| model_task.samples.rescored(sample, text));
     let own_size = measured.first().and_then(|row| row.cache_size).map(|size| size as usize);
-    let own_size = own_size.filter(|_| named.cache_config().share.is_some());
+    let own_size = own_size.filter(|_| model_task.cache_config(named).share.is_some());
     let rows = measured.iter().map(|&old| {
         let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice == old.slice;
         let (value, weight) =

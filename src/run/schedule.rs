@@ -203,7 +203,7 @@ impl Worker<'_> {
     }
 
     fn config(&self, cell: usize) -> CacheConfig {
-        self.model_task.cells[cell].cache_config()
+        self.model_task.cache_config(&self.model_task.cells[cell])
     }
 
     fn read_batch(&self, job: BatchJob) -> GoOn {

@@ -17,9 +17,9 @@ use super::event::{Event, Outcome};
 use super::machine::{Job, check_memory, workers};
 use super::models::Models;
 use super::prepare::{ModelTask, NamedCell, Prepared};
-use super::rows::{self, Provenance};
+use super::rows;
 use super::schedule::{self, BatchJob, GoOn};
-use crate::ledger::{Journal, Ledger, Opened, Status, is_disk_full, rows_in};
+use crate::ledger::{Journal, Ledger, Opened, Row, Status, rows_in};
 use crate::lm::{Interrupted, LanguageModel, device_name, machine_name};
 use crate::task::SampleResult;
 
@@ -127,15 +127,10 @@ impl Work<'_> {
                 return Ok(());
             }
         };
-        let provenance = Provenance {
-            device: if model_task.task.is_timed() {
-                machine_name(job.device, job.threads)
-            } else {
-                device_name(job.device)
-            },
-            dtype: model.dtype(),
-            arithmetic: model_task.model.arithmetic.name(),
-        };
+        let is_timed = model_task.task.is_timed();
+        let device = if is_timed { machine_name(job.device, job.threads) } else { device_name(job.device) };
+        let (dtype, arithmetic) = (model.dtype().into(), model_task.model.arithmetic.name().into());
+        let common = Row { device: device.into(), dtype, arithmetic, ..Row::default() };
         let report = |index: usize, sample: usize, result: Result<SampleResult>| -> GoOn {
             let (cell, state) = (&model_task.cells[index], &progress[&index]);
             let (name, _) = model_task.samples.name(sample);
@@ -158,11 +153,8 @@ impl Work<'_> {
                 .side_files
                 .iter()
                 .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
-            let rows = || provenance.rows(self.sweep, model_task, cell, sample, &result);
-            kept.and_then(|()| state.journal.append(sample, rows())).map_err(|error| {
-                let hint = if is_disk_full(&error) { "the disk is full" } else { "the results cannot be written" };
-                error.context(hint)
-            })?;
+            let rows = || rows::measured(&common, self.sweep, model_task, cell, sample, &result);
+            kept.and_then(|()| state.journal.append(sample, rows()))?;
             let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
             observe(Event::Sample {
                 cell,

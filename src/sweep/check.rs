@@ -6,7 +6,9 @@ use std::path::Path;
 
 use indexmap::IndexMap;
 
-use super::keys::{BudgetYaml, HeadsYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, ShareYaml, SweepYaml};
+use super::keys::{
+    BudgetYaml, HeadsYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, ShareYaml, SweepYaml,
+};
 use super::schema::names::{RESERVED, fixed_policies, known_policies};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep};
 use crate::eviction::formula::{Formula, Pool};
@@ -16,7 +18,7 @@ use crate::eviction::{
     POSITIONS, Policy, Positions, Schedule, Score,
 };
 use crate::format::did_you_mean;
-use crate::lm::source::{ModelSource, POCKET, RANDOM, RANDOM_FORM, RANDOM_TINY};
+use crate::lm::source::{ModelSource, POCKET, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
 use crate::task::{Prefill, TaskSpec, TaskYaml};
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -55,8 +57,7 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     }));
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies)?;
-    let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
-    Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed })
+    Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
 }
 
 /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
@@ -80,14 +81,11 @@ fn models(shapes: Spanned<Vec<Spanned<ModelYaml>>>) -> Result<Vec<ModelSpec>, Co
             let hint = "write `tokenizer: ./FOLDER` or `tokenizer: owner/name` beside the model's `source:`";
             return yaml::refuse(referenced, format!("{error:#}"), hint);
         }
-        let rope_scaling = value.rope_scaling.map(|by| RopeOverride { kind: by.kind, factor: Real(by.factor) });
-        if let Some(by) = rope_scaling.filter(|by| !(1.0..=MAX_ROPE_FACTOR).contains(&by.factor.0)) {
-            return yaml::refuse(
-                referenced,
-                format!("positions cannot be stretched by {}", by.factor.0),
-                "write a factor from 1 up: the length of texts over that of the training",
-            );
-        }
+        let rope_override = |by: RopeOverrideYaml| -> Result<RopeOverride, ConfigError> {
+            let factor = Real(yaml::between("`factor`", &by.factor, 1.0, MAX_ROPE_FACTOR)?);
+            Ok(RopeOverride { kind: by.kind, factor })
+        };
+        let rope_scaling = value.rope_scaling.map(rope_override).transpose()?;
         let (name, dtype, arithmetic) = (value.name, value.dtype, value.arithmetic);
         let model = ModelSpec { name, source, tokenizer, dtype, arithmetic, rope_scaling };
         check_name(&model, &models, referenced)?;
@@ -125,15 +123,12 @@ fn check_name(
 
 fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigError> {
     text.parse::<ModelSource>().or_else(|error| {
-        let near = did_you_mean(text, [POCKET, RANDOM_TINY]);
-        let (message, hint) = if text.starts_with(RANDOM) && !text.contains('/') {
-            (format!("{error:#}"), format!("write {RANDOM_TINY}, or a shape such as {RANDOM_FORM}"))
-        } else {
-            let forms = "a path starting with ./, ../ or / for a folder or a GGUF file, owner/name[@revision] or \
-                         owner/name:file.gguf for the hub";
-            (format!("`{text}` names no model"), format!("write {forms}, {POCKET} or {RANDOM_TINY}"))
-        };
-        yaml::refuse(referenced, message, near + &hint)
+        let hint = format!(
+            "{}write a path starting with ./, ../ or / for a folder or a GGUF file, owner/name[@revision] or owner/name:file.gguf \
+             for the hub, {POCKET}, {RANDOM_TINY} or a shape such as {RANDOM_FORM}",
+            did_you_mean(text, [POCKET, RANDOM_TINY])
+        );
+        yaml::refuse(referenced, format!("{error:#}"), hint)
     })
 }
 
@@ -381,8 +376,21 @@ fn sizes(
     Ok(sizes)
 }
 
-/// Refuses schedules that have no meaning in a task.
-fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -> Result<(), ConfigError> {
+/// Refuses policies and schedules that have no meaning in a task.
+fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -> Result<(), ConfigError> {
+    let apart =
+        |message: String| yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
+    if task.is_timed() && policies.iter().any(|policy| policy.rule == Rule::Truncate) {
+        let name = task.name;
+        return apart(format!("`{name}` cannot measure the policy `truncate`, as there are no texts to cut"));
+    }
+    let clairvoyant = policies.iter().find(|policy| policy.rule.reads_future());
+    if let Some(policy) = clairvoyant.filter(|_| task.name != PERPLEXITY || task.length > LONGEST_KNOWN) {
+        return apart(format!(
+            "`{}` needs to know the whole text, as in `{PERPLEXITY}` up to {LONGEST_KNOWN} tokens",
+            policy.name
+        ));
+    }
     let evicting = policies.iter().filter_map(|policy| match policy.rule {
         Rule::Policy(own) => Some((&policy.name, own)),
         _ => None,
@@ -403,21 +411,21 @@ fn check_cuts(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -
     }
     let cut = evicting.clone().find(|(_, policy)| policy.awaits_prompt());
     if let Some(cut) = cut.filter(|_| !task.has_prompt()) {
-        let hint = match task.name {
-            PERPLEXITY => "write `prompt: 75%` in the task, or change the policy",
-            _ => "put the policy or the task into a sweep of its own",
-        };
         let does = if cut.1.schedule.cut { "cuts" } else { "protects" };
         let message = format!("`{}` {does} the prompt, and `{}` has none", named(cut), task.name);
-        return yaml::refuse(referenced, message, hint);
+        return match task.name {
+            PERPLEXITY => {
+                yaml::refuse(referenced, message, "write `prompt: 75%` in the task, or change the policy")
+            }
+            _ => apart(message),
+        };
     }
     let burst = evicting.clone().find(|(_, policy)| policy.schedule.every != Some(1));
     if let Some(burst) = burst.filter(|_| task.name == RETENTION) {
-        let message = format!(
+        return apart(format!(
             "`{RETENTION}` follows entries that leave one by one, and under `{}` several do at once",
             named(burst)
-        );
-        return yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
+        ));
     }
     if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
         return yaml::refuse(
@@ -439,31 +447,12 @@ fn tasks(
     entries: Spanned<Vec<Spanned<TaskYaml>>>,
     policies: &[NamedPolicy],
 ) -> Result<Vec<TaskSpec>, ConfigError> {
-    let truncates = policies.iter().any(|policy| policy.rule == Rule::Truncate);
     let mut tasks = Vec::new();
-    let mut checked = Vec::new();
     for Spanned { value: entry, referenced } in entries.value {
-        checked.extend(entry.check()?.into_iter().map(|task| (task, referenced)));
+        tasks.extend(entry.check()?.into_iter().map(|task| (task, referenced)));
     }
-    for (task, referenced) in checked {
-        if truncates && task.is_timed() {
-            let name = task.name;
-            return yaml::refuse(
-                referenced,
-                format!("`{name}` cannot measure the policy `truncate`: it cuts texts, and there are none to cut"),
-                format!("remove the policy, or put `{name}` into a sweep of its own"),
-            );
-        }
-        let clairvoyant = policies.iter().find(|policy| policy.rule.reads_future());
-        if let Some(policy) = clairvoyant.filter(|_| task.name != PERPLEXITY || task.length > LONGEST_KNOWN) {
-            let message = format!(
-                "`{}` needs to know the whole text, as in `{PERPLEXITY}` up to {LONGEST_KNOWN} tokens",
-                policy.name
-            );
-            return yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
-        }
-        check_cuts(&task, policies, referenced)?;
-        tasks.push((task, referenced));
+    for (task, referenced) in &tasks {
+        check_policies(task, policies, *referenced)?;
     }
     yaml::distinct("tasks", entries.referenced, tasks, |task| {
         format!("the same task ({} of {})", task.name, task.dataset)

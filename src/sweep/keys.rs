@@ -25,7 +25,7 @@ use crate::yaml::{Spanned, from_text};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tova-bench sweep")]
-#[schemars(transform = schema::known_policies, transform = schema::sizes_where_needed)]
+#[schemars(transform = schema::known_policies)]
 pub(super) struct SweepYaml {
     /// The name of the sweep and of its results folder; by default that of the file.
     #[schemars(regex(pattern = r"\S"))]
@@ -115,7 +115,7 @@ pub(super) struct RopeOverrideYaml {
     pub kind: RopeOverrideKind,
     /// The length of texts over that of the training; 1 changes nothing.
     #[schemars(range(min = 1.0, max = MAX_ROPE_FACTOR))]
-    pub factor: f64,
+    pub factor: Spanned<f64>,
 }
 
 /// The largest factor of stretched positions.
@@ -167,6 +167,7 @@ pub(super) struct PolicyYaml {
     #[serde(default)]
     pub keep_recent: Amount,
     /// When entries leave; by default as the sweep says.
+    #[serde(default)]
     #[schemars(schema_with = "names::schedules")]
     pub schedule: Option<Schedule>,
     /// Sizes of their own for layers or key-value heads, whose mean is the cache size, or a pool of them; by default every head of every

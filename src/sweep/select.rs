@@ -61,7 +61,12 @@ impl Shard {
     pub fn of_slurm(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Shard>, ShardError> {
         let Some(task) = variable("SLURM_ARRAY_TASK_ID") else { return Ok(None) };
         let number = |name: &str| variable(name).and_then(|text| text.trim().parse::<usize>().ok());
-        let irregular = || ShardError::Array { task: task.clone() };
+        let irregular = || {
+            ShardError(format!(
+                "this is task {task} of a Slurm array job whose tasks are not numbered evenly, so its shard is not known\n\
+                 hint: submit with --array=0-7 or --array=1-15:2, or name the shard with --shard I/N (1/1 for all)"
+            ))
+        };
         let id = task.trim().parse::<usize>().map_err(|_| irregular())?;
         let (Some(first), Some(count)) = (number("SLURM_ARRAY_TASK_MIN"), number("SLURM_ARRAY_TASK_COUNT")) else {
             return Err(irregular());
@@ -86,7 +91,8 @@ impl FromStr for Shard {
     type Err = ShardError;
 
     fn from_str(text: &str) -> Result<Self, ShardError> {
-        let refused = || ShardError::Shard { text: text.to_string() };
+        let hint = "hint: write I/N with I from 1 to N, for example 2/8";
+        let refused = || ShardError(format!("`--shard {text}` is not understood\n{hint}"));
         let (index, count) = text.split_once('/').ok_or_else(refused)?;
         let number = |digits: &str| digits.trim().parse::<usize>().map_err(|_| refused());
         let (index, count) = (number(index)?, number(count)?);
@@ -96,12 +102,5 @@ impl FromStr for Shard {
 
 /// Why a shard is not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ShardError {
-    #[error("`--shard {text}` is not understood\nhint: write I/N with I from 1 to N, for example 2/8")]
-    Shard { text: String },
-    #[error(
-        "this is task {task} of a Slurm array job whose tasks are not numbered evenly, so its shard is not known\n\
-         hint: submit with --array=0-7 or --array=1-15:2, or name the shard with --shard I/N (1/1 for all)"
-    )]
-    Array { task: String },
-}
+#[error("{0}")]
+pub struct ShardError(String);

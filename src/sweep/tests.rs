@@ -650,13 +650,12 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("64, 16", "64, 64"), "64]", "size 64 is listed twice", "remove");
     refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
     refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
-    let one_list = "such as `cache_sizes: [64, 128]` with whole numbers";
     refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "where a cache size", "");
     refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "where a cache size", "");
-    refused(&swap("length: 128", "length: [128]"), "[128]", "a single value was expected", one_list);
+    refused(&swap("length: 128", "length: [128]"), "[128]", "a single value was expected", "configs/");
     refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
-    refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` names no model", "owner/name");
+    refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` is no model", "owner/name");
     refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
     refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
     refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
@@ -669,7 +668,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("random-tiny", own), "{source", "takes no tokenizer", "tokenizer: ./FOLDER");
     let file = "{source: ./m.gguf, tokenizer: ./n.gguf}";
     refused(&swap("random-tiny", file), "{source", "`./n.gguf` is no place of a tokenizer", "owner/name");
-    refused(&swap("random-tiny", "a/b:c.bin"), "a/b", "`a/b:c.bin` names no model", "owner/name:file.gguf");
+    refused(&swap("random-tiny", "a/b:c.bin"), "a/b", "`a/b:c.bin` is no model", "owner/name:file.gguf");
     refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
     refused(&swap("random-words, length: 128", "embedded, books: 65"), "65", "has no 65 texts", "at most");
     refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
@@ -677,11 +676,11 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
     refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
     refused(&swap("perplexity:", "perplexty:"), "perplexty", "unknown name `perplexty`", "`perplexity`");
-    refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "appears twice", "keep one");
-    refused(&swap("[64, 16]", "64"), "64", "a list was expected", "[one]");
-    refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "keys and values", "{key: value");
+    refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "duplicate mapping key", "");
+    refused(&swap("[64, 16]", "64"), "64", "a list, such as [one", "configs/");
+    refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "a mapping, such as {key", "configs/");
     refused(&swap("length: 128", "bos: null"), "null", "", "");
-    refused(&swap("length: 128", "compare_to_full: yes"), "yes", "not a boolean", "true or false");
+    refused(&swap("length: 128", "compare_to_full: yes"), "yes", "true or false expected", "");
     refused(
         &swap("tova]", "tova@sloth]"),
         "tova@sloth",
@@ -690,7 +689,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     );
     refused(&swap("full, ", "full@slot, "), "full@slot", "never evicts", "write `full`");
     let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
-    refused(&stretched("{type: ntk, factor: 0.5}"), "{source", "stretched by 0.5", "from 1");
+    refused(&stretched("{type: ntk, factor: 0.5}"), "0.5}", "0.5 cannot be `factor`", "from 1");
     let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
     refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
     refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
@@ -710,7 +709,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&story, "story", "needs to know the whole text", "of its own");
     let long = swap("tova]", "clairvoyant]").replace("128}", "16385}");
     refused(&long, "perplexity", "up to 16384 tokens", "of its own");
-    refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "second document", "remove");
+    refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "only single YAML document", "");
     refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
 }
 

@@ -111,12 +111,11 @@ pub fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, Conf
 fn explain(error: &serde_saphyr::Error) -> ConfigError {
     use serde_saphyr::Error;
     let location = error.location().unwrap_or(Location::UNKNOWN);
-    let examples = "see the example sweeps under configs/".to_string();
+    let examples = || "see the example sweeps under configs/".to_string();
     let known = |name: &str, kind: &str, expected: &[&'static str]| {
         let near = did_you_mean(name, expected.iter().copied());
         format!("{near}the {kind} here are {}", expected.join(", "))
     };
-    let plain = |message: &str, hint: &str| (message.to_string(), hint.to_string());
     let (message, hint) = match cause(error) {
         Error::SerdeUnknownField { field, expected, .. } => {
             (format!("unknown key `{field}`"), known(field, "keys", expected))
@@ -125,36 +124,17 @@ fn explain(error: &serde_saphyr::Error) -> ConfigError {
             (format!("unknown name `{variant}`"), known(variant, "names", expected))
         }
         Error::SerdeMissingField { field, .. } => {
-            (format!("the key `{field}` is missing"), format!("add `{field}:`; {examples}"))
+            (format!("the key `{field}` is missing"), format!("add `{field}:`; {}", examples()))
         }
-        Error::DuplicateMappingKey { key, .. } => {
-            let key = key.as_ref().map_or("here".to_string(), |key| format!("`{key}`"));
-            (format!("the key {key} appears twice"), "keep one of them".to_string())
-        }
-        Error::InvalidScalar { ty, .. } => (format!("not {}", plain_type(ty)), examples),
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
             let unexpected = unexpected.replace("unit value", "nothing");
-            (format!("{unexpected} where {expected} was expected"), examples)
+            (format!("{unexpected} where {expected} was expected"), examples())
         }
-        Error::Unexpected { expected: "sequence start", .. } => {
-            plain("a list was expected", "write [one, another], and [one] for a single entry")
+        Error::InvalidScalar { ty: expected, .. } | Error::Unexpected { expected, .. } => {
+            (format!("{} was expected", in_words(expected)), examples())
         }
-        Error::Unexpected { expected: "mapping start", .. } => {
-            plain("keys and values were expected", "write {key: value, another: value}")
-        }
-        // Where a list or keys stand in place of a number or a word.
-        Error::Unexpected { expected: "string scalar", .. } => plain(
-            "a single value was expected",
-            "write one value; a list has one pair of brackets, such as `cache_sizes: [64, 128]` with whole numbers",
-        ),
-        Error::Eof { .. } => plain("the file ends too early", "a sweep needs at least models, policies and tasks"),
-        Error::MultipleDocuments { .. } => {
-            plain("a second document begins", "one file holds one sweep; remove `---`")
-        }
-        Error::MergeKeyNotAllowed { .. } => plain("merge keys (`<<`) are not understood", "write the keys out"),
-        Error::InvalidBooleanStrict { .. } => plain("not a boolean", "write true or false"),
-        other => (UserMessageFormatter.format_message(other).to_string(), examples),
+        other => (UserMessageFormatter.format_message(other).to_string(), examples()),
     };
     ConfigError::at(location, message, hint)
 }
@@ -169,11 +149,14 @@ fn cause(mut error: &serde_saphyr::Error) -> &serde_saphyr::Error {
     error
 }
 
-/// A Rust number type in words.
-fn plain_type(ty: &str) -> &str {
-    match ty {
+/// What the YAML crate expected, in words.
+fn in_words(expected: &str) -> &str {
+    match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
-        "bool" => "a boolean (true or false)",
+        "bool" => "true or false",
+        "sequence start" => "a list, such as [one, another],",
+        "mapping start" => "a mapping, such as {key: value},",
+        "string scalar" => "a single value",
         other => other,
     }
 }

@@ -1,4 +1,4 @@
-//! Building blocks of the JSON Schema: words with their meanings, conditions, and names of repositories.
+//! Building blocks of the JSON Schema: words with their meanings, and names of repositories.
 //!
 //! The schema is draft 07, which is all that the language servers of editors understand. Patterns use only what every
 //! dialect of regular expressions has: no look-around.
@@ -29,14 +29,6 @@ pub fn setting(names: &[Named], default: &str, optional: bool) -> Schema {
         kinds = json!(["string", "null"]);
     }
     json_schema!({"type": kinds, "enum": words, "enumDescriptions": meanings, "default": default})
-}
-
-/// Adds a condition that must hold too.
-pub fn require(schema: &mut Schema, condition: Value) {
-    let all = schema.ensure_object().entry("allOf").or_insert_with(|| json!([]));
-    if let Value::Array(all) = all {
-        all.push(condition);
-    }
 }
 
 /// Asserts that the listed words are exactly those from which a type is read.

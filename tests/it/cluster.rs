@@ -186,7 +186,7 @@ fn folders_of_shards_merge_into_one() {
     let line = journal_line(&measured_of(&folder.join("one"), &begun[0]));
     fs::write(folder.join(format!("killed/partial/{stem}.jsonl")), line).unwrap();
     let merged = run(folder, &["merge", "new", "killed"]).with_code(0);
-    merged.says(&["1 cell is not complete", "run SWEEP --results new"]);
+    merged.says(&["not complete: 1 cell", "run SWEEP --results new"]);
     let plan = run(folder, &["plan", "sweep.yaml", "--results", "new"]).with_code(0).stdout;
     assert!(plan.contains("1 of 3 samples done"), "{plan}");
 

@@ -172,7 +172,6 @@ fn each_movement_has_its_verdict() {
     let ended = compared(&folder, &forgets, &[]).with_code(3);
     assert!(ended.stdout.starts_with("REGRESSION: 1 regressed, 5 equal\n"), "{}", ended.stdout);
     assert!(ended.stdout.contains("window at 64 \u{B7} recall (%)") && ended.stdout.contains("-10.00"));
-    assert!(ended.stdout.contains("numbers that moved: 1, wholly on the worse side: 1"), "{}", ended.stdout);
 }
 
 #[test]
@@ -392,7 +391,7 @@ fn all_formats_agree() {
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
 
     let document: Value = serde_json::from_str(&read("o.json")).unwrap();
-    assert_eq!((&document["schema_version"], &document["failed"]), (&3.into(), &true.into()));
+    assert_eq!((&document["schema_version"], &document["failed"]), (&4.into(), &true.into()));
     let counts: Vec<(&str, u64)> = document["counts"]
         .as_array()
         .unwrap()
@@ -496,8 +495,10 @@ fn a_baseline_is_saved_once_listed_and_shown() {
     for words in ["3 cells, 12 samples, 72 rows", "engine 2", "full window tova", "nll recall"] {
         assert!(shown.contains(words), "{words}: {shown}");
     }
-    run(folder.path(), &["baseline", "show", "god"]).with_code(2).says(&["results/baselines: again, good"]);
-    run(folder.path(), &["compare", "god", "results/later"]).with_code(2).says(&["did you mean `good`?"]);
+    run(folder.path(), &["baseline", "show", "god"]).with_code(2).says(&["no baseline `god`", "baseline list"]);
+    run(folder.path(), &["compare", "god", "results/later"])
+        .with_code(2)
+        .says(&["`god` is neither", "baseline list"]);
     // A baseline can also be given as a file, and elsewhere.
     run(folder.path(), &["compare", "results/baselines/good.parquet", "good"]).with_code(0);
     run(folder.path(), &["baseline", "save", "x", "results/later", "--dir", "kept"]).with_code(0);
@@ -538,15 +539,4 @@ fn a_baseline_is_not_lost_by_accident() {
     run(folder.path(), &["baseline", "save", "x", "results/nothing"])
         .with_code(1)
         .says(&["is not a results folder"]);
-}
-
-#[test]
-fn cells_of_older_engines_stay_out_of_a_baseline() {
-    let newer = changed(&measured(), |row| (row.engine, row.cell) = (3, format!("{}3", row.cell).into()));
-    let folder = tempfile::tempdir().unwrap();
-    ledger(folder.path(), "r", &[measured(), newer].concat());
-    let ended = run(folder.path(), &["baseline", "save", "x", "r"]).with_code(0);
-    ended.says(&["3 cells of older engines are left out"]);
-    let rows = read_rows(&folder.path().join("results/baselines/x.parquet")).unwrap();
-    assert!(rows.len() == measured().len() && rows.iter().all(|row| row.engine == 3));
 }

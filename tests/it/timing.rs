@@ -164,7 +164,7 @@ fn sweeps_that_cannot_be_timed_are_refused() {
     ]);
     let plan = run(folder, &["plan", "sweep.yaml", "--results", "r"]).with_code(0);
     assert!(plan.stdout.contains("failed:"), "{}", plan.stdout);
-    run(folder, &["report", "r"]).with_code(0).says(&["note: a cell of r is not complete"]);
+    run(folder, &["report", "r"]).with_code(0).says(&["note: r lacks 1 cell of its sweep"]);
     sweep(folder, "[random-tiny]", "[full]", "[]", "length: 1000, memory: 900 TB");
     time(folder, "r", &["--no-report"]).with_code(1).says(&["`memory` of 900 TB leaves", "grant it less"]);
 }

@@ -208,8 +208,6 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
          \x20 - story: {{request: 'w3 w4 w5 w6 w7 w8', stories: 1, length: 250, write: {{max_new_tokens: 200, temperature: 0}}}}\n"
     );
     fs::write(path.join("sweep.yaml"), sweep).unwrap();
-    let planned = run(path, &["plan", "sweep.yaml", "--results", "results"]).with_code(0).stdout;
-    assert!(planned.contains("cache sizes: no layer sees more than 24 tokens, so 64 evicts nothing"), "{planned}");
     run(path, &["run", "sweep.yaml", "--results", "results"]).with_code(0);
     let results = path.join("results");
     let rows = measured(&results);

@@ -16,7 +16,6 @@ use serde_json::json;
 
 use super::keys::{ModelMap, ModelYaml, PolicyYaml, SweepYaml};
 use crate::eviction::Amount;
-use crate::yaml::schema::require;
 
 /// The schema as indented JSON text, ended by a newline.
 ///
@@ -36,16 +35,7 @@ pub(super) fn known_policies(schema: &mut Schema) {
         "if": {"not": {"required": ["define"]}},
         "then": {"properties": {"policies": {"items": {"anyOf": names::preset_entries()}}}},
     });
-    require(schema, condition);
-}
-
-/// All policies except the full cache need sizes.
-pub(super) fn sizes_where_needed(schema: &mut Schema) {
-    let condition = json!({
-        "if": {"required": ["policies"], "properties": {"policies": {"contains": {"not": {"const": "full"}}}}},
-        "then": {"required": ["cache_sizes"], "properties": {"cache_sizes": {"type": "array", "minItems": 1}}},
-    });
-    require(schema, condition);
+    schema.insert("allOf".into(), json!([condition]));
 }
 
 impl JsonSchema for ModelYaml {
@@ -79,11 +69,6 @@ impl JsonSchema for Amount {
 pub(super) fn definitions(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": ["object", "null"],
-        "propertyNames": {
-            "pattern": format!("^{}$", names::OWN_POLICY),
-            "maxLength": names::LONGEST_POLICY,
-            "not": {"pattern": format!("^({})(\\+|$)", names::fixed_policies().join("|"))},
-        },
         "additionalProperties": PolicyYaml::json_schema(generator),
         "default": {},
     })

@@ -10,7 +10,7 @@ use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::presets::PRESETS;
 use crate::eviction::{Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
-use crate::yaml::schema::{HUB_PART, Named, one_of, setting};
+use crate::yaml::schema::{Named, one_of, setting};
 
 /// The words of a table of `eviction`.
 pub(super) fn words<T>(table: &[Keyword<T>]) -> Vec<Named> {
@@ -38,33 +38,18 @@ pub const RESERVED: [Named; 2] = [
     ("truncate", "the text in pieces of the cache's size, each with an empty cache: the paper's baseline"),
 ];
 
-/// The characters of a defined policy's name, and how many there may be.
-pub(super) const OWN_POLICY: &str = "[A-Za-z0-9][A-Za-z0-9_.+-]*";
-pub(super) const LONGEST_POLICY: usize = 40;
-
-/// The rest of a model's path.
-const NO_CONTROL: &str = r"[^\u0000-\u001f\u007f-\u009f]*";
-/// A branch, tag, commit or refs/pr/N.
-const REVISION: &str = "[A-Za-z0-9_+][A-Za-z0-9_.+-]*(/[A-Za-z0-9_+][A-Za-z0-9_.+-]*)*";
-
-/// A GGUF file's path in its repository.
-const GGUF_FILE: &str = r"[A-Za-z0-9_+.-]+(/[A-Za-z0-9_+.-]+)*\.gguf";
+/// The characters of a defined policy's name.
+const OWN_POLICY: &str = "[A-Za-z0-9][A-Za-z0-9_.+-]*";
 
 pub fn scores(_: &mut SchemaGenerator) -> Schema {
-    let names = calls().map(|function| function.name);
-    let known: Vec<_> = WORDS.iter().map(|word| word.name).chain(names).collect();
-    let numbers = r"[0-9.]+([eE][+-]?[0-9]+)?";
-    let pattern = format!(r"^([\s,()<>=!*/+-]|{numbers}|({})(?![A-Za-z0-9_]))+$", known.join("|"));
     let meanings: Vec<_> = WORDS
         .iter()
         .map(|word| format!("{}: {}", word.name, word.meaning))
         .chain(calls().map(|function| format!("{}{}", function.name, function.meaning)))
         .collect();
-    let examples: Vec<_> =
-        ["ema(attention, 0.95)", "sum(attention) * value_norm"].into_iter().chain(known).collect();
     json_schema!({"anyOf": [
         one_of(&SCORES.iter().map(|score| (score.name, score.meaning)).collect::<Vec<_>>()),
-        {"type": "string", "pattern": pattern, "description": meanings.join("\n\n"), "examples": examples},
+        {"type": "string", "description": meanings.join("\n\n"), "examples": ["ema(attention, 0.95)"]},
     ]})
 }
 
@@ -112,8 +97,8 @@ pub fn cache_sizes(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// 1 to 65536, as text.
-const AT_ONCE: &str = "([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-6])";
+/// So many entries at once, as text.
+const AT_ONCE: &str = "[1-9][0-9]*";
 
 /// The forms of a schedule.
 fn schedule_forms() -> Value {
@@ -176,12 +161,8 @@ fn own_positions() -> String {
 pub fn policies(_: &mut SchemaGenerator) -> Schema {
     let mut entries = preset_entries();
     if let Some(entries) = entries.as_array_mut() {
-        // A name that the sweep defines; `rules` takes it back where nothing is defined.
-        entries.push(json!({
-            "type": "string",
-            "pattern": format!("^{OWN_POLICY}{}$", own_positions()),
-            "not": {"pattern": format!("^({})(\\+|@|$)", fixed_policies().join("|"))},
-        }));
+        // A name that the sweep defines; `known_policies` takes it back where nothing is defined.
+        entries.push(json!({"type": "string", "pattern": format!("^{OWN_POLICY}{}$", own_positions())}));
     }
     json_schema!({"type": "array", "items": {"anyOf": entries}, "minItems": 1, "uniqueItems": true})
 }
@@ -194,22 +175,13 @@ pub fn models(_: &mut SchemaGenerator) -> Schema {
             one_of(&named),
             {
                 "type": "string",
-                "description": "random weights of a stated shape: hidden size, layers, attention heads, key-value heads if \
-                                they are fewer, MLP size, vocabulary; -s32: attention as many times as sharp",
-                "pattern": "^random(-[halkfvs][0-9]+){5,7}$",
-                "examples": ["random-h512-l8-a8-k2-f1408-v8000"],
-            },
-            {
-                "type": "string",
-                "description": "a folder with config.json, *.safetensors and tokenizer.json, or a GGUF file",
-                "pattern": format!("^([/.]{NO_CONTROL}|~(/{NO_CONTROL})?)$"),
-                "examples": ["./my-model", "./my-model.Q4_K_M.gguf"],
-            },
-            {
-                "type": "string",
-                "description": "a repository of the hub, at a branch, tag or commit, or a GGUF file in it",
-                "pattern": format!("^{HUB_PART}/{HUB_PART}(@{REVISION})?(:{GGUF_FILE})?$"),
-                "examples": ["meta-llama/Llama-2-7b-hf@main"],
+                "description": "a folder or a GGUF file, starting with ./, ../ or /; a repository of the hub, at a branch, tag or commit, \
+                                or a GGUF file in it; or random weights of a stated shape",
+                "pattern": "^([/.~].*|random-.*|[^/]+/.+)$",
+                "examples": [
+                    "./my-model", "./my-model.Q4_K_M.gguf", "meta-llama/Llama-2-7b-hf@main",
+                    "random-h512-l8-a8-k2-f1408-v8000",
+                ],
             },
         ],
     })

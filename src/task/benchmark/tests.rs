@@ -242,7 +242,7 @@ fn a_mistake_is_named_with_its_file_and_line() {
         (before("cache: {cut: sideways}", "metric_list"), 8, "`sideways`"),
         (before("cache: {rows: mine}", "metric_list"), 8, "no code makes the rows `mine`"),
         (before("include: base.yaml", "task"), 1, "base.yaml is not there"),
-        (before("test_split: test", "test_split"), 5, "`test_split` appears twice"),
+        (before("test_split: test", "test_split"), 5, "duplicate mapping key: test_split"),
         (KEYS.replace("data_files", "data_fils"), 3, "`data_fils`; did you mean `data_files`?"),
     ] {
         let error = read(&file).unwrap_err();
