@@ -3,8 +3,8 @@
 use super::entries::{CacheEntries, HeadGroup};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
+use super::policy::Amount;
 use super::scan::Eviction;
-use super::scoring::SAME_NORM;
 
 /// How a bounded cache is scanned.
 #[derive(Clone, Debug, Default)]
@@ -42,17 +42,19 @@ impl CacheEntries {
             let own = ScanRule { limit: usize::MAX, window: self.window, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
-        if policy.schedule.every != Some(1) || policy.keeps_prompt || policy.budget.is_by_head() {
+        let protects_prompt = policy.keep_first == Amount::Prompt;
+        if policy.schedule.every != Some(1) || protects_prompt || policy.budget.is_by_head() {
             return None;
         }
+        let [keep_first, keep_recent] = policy.protected();
         Some(ScanRule {
             limit: self.limits[0],
             window: self.window,
-            keep_first: policy.keep_first,
-            keep_recent: policy.keep_recent,
+            keep_first,
+            keep_recent,
             groups: self.groups.len(),
             score: lower(policy.score, policy.size, self.heads, policy.scope)?,
-            same_priority: if policy.score.compares_norms() { SAME_NORM } else { 0.0 },
+            same_priority: policy.score.same_priority(),
             salt: self.salt,
             wants_scores: self.awaits_cut && !self.newest.is_empty(),
             keeps_received: policy.score.sums_attention(),
@@ -172,23 +174,16 @@ impl CacheEntries {
     pub fn log_victims(log: &mut Vec<Eviction>, seen: usize, groups: usize, victims: &[i32]) {
         for (row, victims) in victims.chunks_exact(groups).enumerate() {
             let step = (seen + row) as u32;
-            let of_row = |passed: bool| {
-                victims
-                    .iter()
-                    .enumerate()
-                    .filter(move |(_, victim)| if passed { **victim < -1 } else { **victim >= 0 })
-            };
+            let groups = || (0..).zip(victims);
             // What the window passed was seen for the last time one step before.
-            log.extend(of_row(true).map(|(group, victim)| Eviction {
+            let passed = groups().filter(|(_, victim)| **victim < -1);
+            log.extend(passed.map(|(group, victim)| Eviction {
                 step: step - 1,
-                group: group as u32,
+                group,
                 victim: (-2 - victim) as u32,
             }));
-            log.extend(of_row(false).map(|(group, victim)| Eviction {
-                step,
-                group: group as u32,
-                victim: *victim as u32,
-            }));
+            let evicted = groups().filter(|(_, victim)| **victim >= 0);
+            log.extend(evicted.map(|(group, victim)| Eviction { step, group, victim: *victim as u32 }));
         }
     }
 }

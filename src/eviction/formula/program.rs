@@ -171,7 +171,7 @@ fn constant(expr: &Expr, size: usize) -> Option<f64> {
 
 fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Instruction>) -> Operand {
     let (size, sizes_differ) = sizes;
-    let number = constant(expr, size).filter(|_| !sizes_differ || !expr.has(&|word| word == Word::Size));
+    let number = constant(expr, size).filter(|_| !sizes_differ || !expr.has(Word::Size));
     if let Some(number) = number {
         return Operand::Number(number as f32);
     }

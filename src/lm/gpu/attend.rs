@@ -344,7 +344,7 @@ impl Prepared<'_> {
             seen: (entries.seen + rows.start) as i32,
             all_stride: self.all_stride as i32,
             limit: rule.map_or(i32::MAX, |rule| rule.limit.min(i32::MAX as usize) as i32),
-            window: entries.window().map_or(0, |window| window.min(i32::MAX as usize) as i32),
+            window: entries.window.map_or(0, |window| window.min(i32::MAX as usize) as i32),
             keep_first: rule.map_or(0, |rule| rule.keep_first as i32),
             keep_recent: rule.map_or(0, |rule| rule.keep_recent as i32),
             groups: groups as i32,
