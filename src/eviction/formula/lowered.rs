@@ -133,26 +133,20 @@ impl LoweredScore {
         let members = if instruction.per_head { group } else { 1 };
         let mut lowered = LoweredInstruction {
             operation: match *operation {
-                Operation::Word(Word::FutureAttention)
-                | Operation::Numbered(..)
-                | Operation::Dot { .. }
-                | Operation::TokenIn(_) => return None,
-                Operation::Word(word) if word as usize > LAST_WORD as usize => return None,
-                Operation::Function(function) | Operation::Memory(function, _)
-                    if function as usize > LAST_FUNCTION as usize =>
-                {
-                    return None;
-                }
-                Operation::Word(word) => of_word(word),
+                Operation::Word(Word::FutureAttention) => return None,
+                Operation::Word(word) if word as usize <= LAST_WORD as usize => of_word(word),
                 Operation::PooledAttention => of_extra(Extra::PooledAttention),
-                Operation::Function(function) | Operation::Memory(function, _) => of_function(function),
+                Operation::Function(function, _) if function as usize <= LAST_FUNCTION as usize => {
+                    of_function(function)
+                }
+                _ => return None,
             },
             members: if instruction.uses(Word::KeySimilarity) { results } else { members } as i32,
             always: i32::from(*always),
             ..blank()
         };
         let results = if instruction.value_is_kept() { 0 } else { results };
-        if let Operation::Memory(_, number) = operation {
+        if let Operation::Function(_, number) = operation {
             lowered.number = *number;
         }
         let mut claim = |lists: usize, of: fn(&mut Self) -> &mut usize| {
