@@ -23,18 +23,8 @@ use super::params::{Address, Layer};
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// The kernels' names in the order of [`Kernel`].
-const KERNELS: [(Kernel, &str); 10] = [
-    (Kernel::Place, "place"),
-    (Kernel::Softmax, "softmax"),
-    (Kernel::Received, "received"),
-    (Kernel::Scan, "scan"),
-    (Kernel::ScanRotating, "scan_rotating"),
-    (Kernel::Outputs, "outputs"),
-    (Kernel::Loss, "loss"),
-    (Kernel::Refill, "refill"),
-    (Kernel::Score, "score"),
-    (Kernel::Copy, "copy"),
-];
+const KERNELS: [&str; 10] =
+    ["place", "softmax", "received", "scan", "scan_rotating", "outputs", "loss", "refill", "score", "copy"];
 /// Shared memory that a block may have without being asked for, on every GPU.
 const USUAL_SHARED: usize = 48 * 1024;
 
@@ -118,7 +108,7 @@ impl CudaGpu {
         let context: &Arc<CudaContext> = stream.context();
         let module = context.load_module(PTX.into()).asked(|| "load the kernels of attention".into())?;
         let mut kernels = Vec::with_capacity(KERNELS.len());
-        for (_, name) in KERNELS {
+        for name in KERNELS {
             let what = || format!("load the kernel {name}");
             let function = module.load_function(name).asked(what)?;
             let threads = function.max_threads_per_block().asked(what)?;
@@ -265,7 +255,7 @@ impl Gpu for CudaGpu {
 
     fn launch(&self, launch: Launch) -> Result<()> {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
-        let (_, name) = KERNELS[kernel as usize];
+        let name = KERNELS[kernel as usize];
         let (function, most_threads) = &self.kernels[kernel as usize];
         let threads = match kernel {
             // They do the same work with any number of threads.
@@ -321,12 +311,3 @@ impl Gpu for CudaGpu {
         }))
     }
 }
-
-/// The kernels' names are found by their index.
-const _: () = {
-    let mut index = 0;
-    while index < KERNELS.len() {
-        assert!(KERNELS[index].0 as usize == index);
-        index += 1;
-    }
-};
