@@ -11,8 +11,6 @@ use super::scan::Eviction;
 pub struct ScanRule {
     /// Beyond this many entries one is evicted per token.
     pub limit: usize,
-    /// Tokens that a query of the layer sees.
-    pub window: Option<usize>,
     pub keep_first: usize,
     pub keep_recent: usize,
     pub groups: usize,
@@ -39,7 +37,7 @@ impl CacheEntries {
     /// How a device scans it; `None` for a cache from which no entry leaves, and where it cannot: several leave at once.
     pub fn scan_rule(&self) -> Option<ScanRule> {
         let Some(policy) = self.policy else {
-            let own = ScanRule { limit: usize::MAX, window: self.window, groups: 1, ..ScanRule::default() };
+            let own = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
         let protects_prompt = policy.keep_first == Amount::Prompt;
@@ -49,7 +47,6 @@ impl CacheEntries {
         let [keep_first, keep_recent] = policy.protected();
         Some(ScanRule {
             limit: self.limits[0],
-            window: self.window,
             keep_first,
             keep_recent,
             groups: self.groups.len(),

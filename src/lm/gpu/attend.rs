@@ -16,7 +16,6 @@ use super::cache::GpuCache;
 use super::device::{Buffer, Gpu, Kernel, launch_one};
 use super::launch::{Block, COPY_THREADS, Call, REFILL_PARTS, launch};
 use super::params::{Address, Layer, Text};
-use crate::eviction::formula::LoweredScore;
 use crate::eviction::{CacheEntries, Eviction, ScanRule};
 use crate::lm::attention::LayerTokens;
 use crate::lm::memory::{BLOCK, Memory};
@@ -211,13 +210,13 @@ impl GpuAttention {
         let pairs = frequencies.pairs.len();
         let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
         let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
-        let bounded = rule.as_ref();
-        let groups = bounded.map_or(1, |rule| rule.groups);
+        let unbounded = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
+        let own = rule.as_ref().unwrap_or(&unbounded);
+        let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
-        let score = bounded.map(|rule| &rule.score);
         let is_rotated = text.cache.rotated.is_some();
-        let wants_logits = score.is_some_and(LoweredScore::has_logits) && !is_rotated;
+        let wants_logits = score.has_logits() && !is_rotated;
 
         let cos = arena.put(&tokens.angles.cos[range.clone()]);
         let sin = arena.put(&tokens.angles.sin[range]);
@@ -231,38 +230,38 @@ impl GpuAttention {
         let per_kv = shape.heads.per_kv_head();
         let all_logits = measures_loss.then(|| arena.scratch::<f32>(per_kv * block * all_stride));
         let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));
-        let alive = bounded.filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride));
-        let moves = bounded.map(|_| arena.scratch::<u32>(groups * 2 * block));
-        let victims = bounded.map(|_| match text.log {
+        let is_shared = !is_bounded || stride <= SHARED_COLUMNS;
+        let alive = (!is_shared).then(|| arena.scratch::<u8>(groups * stride));
+        let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * block));
+        let victims = is_bounded.then(|| match text.log {
             Some(_) => arena.result::<i32>(rows * groups),
             None => arena.scratch::<i32>(rows * groups),
         });
         let new_priority = new_priority.map(|priorities| arena.put(&priorities));
-        let program = score.filter(|score| !score.program.is_empty()).map(|score| arena.put(&score.program));
-        let results = score.filter(|score| score.results > 0);
-        let results = results.map(|score| arena.scratch::<f32>(groups * score.results * stride));
-        let newest = bounded.filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride));
+        let program = (!score.program.is_empty()).then(|| arena.put(&score.program));
+        let results = (score.results > 0).then(|| arena.scratch::<f32>(groups * score.results * stride));
+        let newest = own.wants_scores.then(|| arena.result::<f32>(groups * stride));
 
         let common = Text {
             positions,
             priority,
             moved,
             frequency_factor: frequencies.factor,
-            same_priority: bounded.map_or(0.0, |rule| rule.same_priority),
-            salt: bounded.map_or(0, |rule| rule.salt),
+            same_priority: own.same_priority,
+            salt: own.salt,
             stride: stride as i32,
             all_stride: all_stride as i32,
-            limit: bounded.map_or(i32::MAX, |rule| rule.limit.min(i32::MAX as usize) as i32),
+            limit: own.limit.min(i32::MAX as usize) as i32,
             window: text.entries.window.map_or(0, |window| window.min(i32::MAX as usize) as i32),
-            keep_first: bounded.map_or(0, |rule| rule.keep_first as i32),
-            keep_recent: bounded.map_or(0, |rule| rule.keep_recent as i32),
+            keep_first: own.keep_first as i32,
+            keep_recent: own.keep_recent as i32,
             groups: groups as i32,
-            instructions: score.map_or(0, |score| score.program.len() as i32),
-            kept_lists: score.map_or(0, |score| score.kept as i32),
-            total_lists: score.map_or(0, |score| score.totals as i32),
-            result_lists: score.map_or(0, |score| score.results as i32),
+            instructions: score.program.len() as i32,
+            kept_lists: score.kept as i32,
+            total_lists: score.totals as i32,
+            result_lists: score.results as i32,
             moves_stride: block as i32,
-            alive_is_shared: i32::from(alive.is_none()),
+            alive_is_shared: i32::from(is_shared),
             ..cache
         };
         let placed = move |arena: &Arena| Text {
