@@ -232,12 +232,12 @@ impl Memory {
             let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
             // Without evictions, rank and position are the same.
             let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
-            // On a device, keys are not placed anew after a cut.
-            let moves_at_cut = entries.awaits_cut && positions != Positions::Absolute;
-            let tables = if on_gpu && !moves_at_cut && entries.can_be_scanned_on_device() {
+            // On a device, keys are not placed anew after an eviction.
+            let on_gpu = on_gpu && positions == Positions::Absolute;
+            let tables = if on_gpu && entries.can_be_scanned_on_device() {
                 let rule = entries.scan_rule();
                 let all_keys = plan.measure_loss.then_some(plan.text);
-                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), positions, all_keys);
+                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), all_keys);
                 Tables::Gpu(of_gpu)
             } else {
                 let table = |dim: usize| Table::new(heads.kv_heads, &rooms, dim);

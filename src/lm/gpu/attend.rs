@@ -206,8 +206,7 @@ impl GpuAttention {
         let ([positions, priority, moved], received) =
             text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
         let block = BLOCK.min(rows);
-        let frequencies = shape.rope.frequencies(text.is_long);
-        let pairs = frequencies.pairs.len();
+        let pairs = shape.rope.frequencies(text.is_long).pairs.len();
         let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
         let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
         let unbounded = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
@@ -215,16 +214,13 @@ impl GpuAttention {
         let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
-        let is_rotated = text.cache.rotated.is_some();
-        let wants_logits = score.has_logits() && !is_rotated;
 
         let cos = arena.put(&tokens.angles.cos[range.clone()]);
         let sin = arena.put(&tokens.angles.sin[range]);
-        let pair_frequencies = is_rotated.then(|| arena.put(&frequencies.pairs));
         let query_scales = arena.put(&scales);
         let queries = arena.scratch::<f32>(heads * block * dim);
         let logits = arena.scratch::<f32>(heads * block * stride);
-        let raw_logits = wants_logits.then(|| arena.scratch::<f32>(heads * block * stride));
+        let raw_logits = score.has_logits().then(|| arena.scratch::<f32>(heads * block * stride));
         let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
         let mixed = arena.scratch::<f32>(heads * block * dim);
         let per_kv = shape.heads.per_kv_head();
@@ -246,7 +242,6 @@ impl GpuAttention {
             positions,
             priority,
             moved,
-            frequency_factor: frequencies.factor,
             same_priority: own.same_priority,
             salt: own.salt,
             stride: stride as i32,
@@ -267,7 +262,6 @@ impl GpuAttention {
         let placed = move |arena: &Arena| Text {
             cos: arena.at(cos),
             sin: arena.at(sin),
-            frequencies: arena.at_any(pair_frequencies),
             query_scales: arena.at(query_scales),
             queries: arena.at(queries),
             logits: arena.at(logits),

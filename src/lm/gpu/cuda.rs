@@ -23,8 +23,7 @@ use super::params::{Address, Layer};
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// The kernels' names in the order of [`Kernel`].
-const KERNELS: [&str; 10] =
-    ["place", "softmax", "received", "scan", "scan_rotating", "outputs", "loss", "refill", "score", "copy"];
+const KERNELS: [&str; 9] = ["place", "softmax", "received", "scan", "outputs", "loss", "refill", "score", "copy"];
 /// Shared memory that a block may have without being asked for, on every GPU.
 const USUAL_SHARED: usize = 48 * 1024;
 
@@ -34,7 +33,7 @@ pub(super) struct CudaGpu {
     stream: Arc<CudaStream>,
     blas: Arc<CudaBlas>,
     /// With the most threads that a block of each may have.
-    kernels: [(CudaFunction, usize); 10],
+    kernels: [(CudaFunction, usize); 9],
     /// The most shared memory that a block may have, in bytes.
     most_shared: usize,
 }
@@ -258,8 +257,8 @@ impl Gpu for CudaGpu {
         let name = KERNELS[kernel as usize];
         let (function, most_threads) = &self.kernels[kernel as usize];
         let threads = match kernel {
-            // They do the same work with any number of threads.
-            Kernel::Scan | Kernel::ScanRotating => threads.min(most_threads / 32 * 32),
+            // It does the same work with any number of threads.
+            Kernel::Scan => threads.min(most_threads / 32 * 32),
             _ => threads,
         };
         let [x, y] = grid;

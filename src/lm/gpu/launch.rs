@@ -43,9 +43,9 @@ struct Round {
     texts: Vec<Text>,
     /// The first of them in the table of all.
     first: usize,
-    /// The kernels that decide, and their texts, which come first.
-    parts: Vec<(Kernel, Range<usize>)>,
-    /// The same texts again: for each scope that attention is kept for, and for each key-value head where lost attention is
+    /// Those that are scanned together. All of a full cache come before, and after them
+    scans: Vec<Range<usize>>,
+    /// the same texts again: for each scope that attention is kept for, and for each key-value head where lost attention is
     /// measured.
     received: Range<usize>,
     losses: Range<usize>,
@@ -55,16 +55,12 @@ impl Round {
     /// Adds the texts of a round to the table `all`, in the order of what they need.
     fn new(mut blocks: Vec<Block>, all: &mut Vec<Text>) -> Round {
         // How many threads scan follows from the decisions, and some sums from the threads.
-        let kind = |block: &Block| match (block.is_bounded, block.text.positions_kind) {
-            (false, _) => (Kernel::Softmax, 0),
-            (true, 0) => (Kernel::Scan, block.text.groups),
-            (true, _) => (Kernel::ScanRotating, block.text.groups),
-        };
-        blocks.sort_by_key(|block| (kind(block).0 as i32, kind(block).1));
-        let mut parts: Vec<(Kernel, Range<usize>)> = Vec::new();
+        let kind = |block: &Block| block.is_bounded.then_some(block.text.groups);
+        blocks.sort_by_key(kind);
+        let (mut scans, mut end) = (Vec::new(), 0);
         for same in blocks.chunk_by(|a, b| kind(a) == kind(b)) {
-            let start = parts.last().map_or(0, |(_, part)| part.end);
-            parts.push((kind(&same[0]).0, start..start + same.len()));
+            end += same.len();
+            scans.extend(same[0].is_bounded.then(|| end - same.len()..end));
         }
         let mut texts: Vec<Text> = blocks.iter().map(|block| block.text).collect();
         texts.extend(blocks.iter().flat_map(|block| &block.received));
@@ -72,7 +68,7 @@ impl Round {
         texts.extend(blocks.iter().flat_map(|block| &block.losses));
         let (first, losses) = (all.len(), received.end..texts.len());
         all.extend(&texts);
-        Round { texts, first, parts, received, losses }
+        Round { texts, first, scans, received, losses }
     }
 }
 
@@ -114,7 +110,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     };
     let all = (round.first, own.len());
     launch(Kernel::Place, rows, all, COPY_THREADS, 0)?;
-    for text in own.iter().filter(|text| text.positions_kind == 0) {
+    for text in own {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
         let a = Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim };
         let b = Factor { address: text.keys, stride: dim, batch: capacity * dim };
@@ -122,22 +118,16 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let (m, n, k) = (per_kv * rows, text.held as usize + rows, dim);
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads, factors: DType::F32 })?;
     }
-    // Those come first.
-    let absolute = own.iter().filter(|text| text.positions_kind == 0);
-    let (count, most) = absolute.fold((0, 0), |(count, most), text| (count + 1, most.max(text.rows as usize)));
-    if count > 0 {
-        launch(Kernel::Softmax, heads * most, (round.first, count), ROW_THREADS, SCRATCH)?;
-    }
-    for (kernel, part) in round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax) {
-        let texts = (round.first + part.start, part.len());
-        let of_part = &round.texts[part.clone()];
-        let groups = of_part[0].groups as usize;
+    launch(Kernel::Softmax, heads * rows, all, ROW_THREADS, SCRATCH)?;
+    for scan in &round.scans {
+        let of_scan = &own[scan.clone()];
+        let groups = of_scan[0].groups as usize;
         let columns = |text: &Text| {
             if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
         };
-        let bytes = of_part.iter().map(columns).max().unwrap_or(0);
-        let angles = if *kernel == Kernel::ScanRotating { 2 * size_of::<f32>() * layer.pairs as usize } else { 0 };
-        launch(*kernel, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes + angles)?;
+        let bytes = of_scan.iter().map(columns).max().unwrap_or(0);
+        let texts = (round.first + scan.start, scan.len());
+        launch(Kernel::Scan, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes)?;
     }
     if !round.received.is_empty() {
         let of_round = &round.texts[round.received.clone()];
@@ -169,11 +159,10 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: 1, factors })?;
         launch(Kernel::Loss, rows, (round.first + index, 1), ROW_THREADS, SCRATCH)?;
     }
-    let bounded = round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax);
-    let bounded = bounded.map(|(_, part)| part.clone()).reduce(|first, last| first.start..last.end);
-    if let Some(bounded) = bounded {
-        let groups = round.texts[bounded.clone()].iter().map(|text| text.groups as usize).max().unwrap_or(1);
-        let texts = (round.first + bounded.start, bounded.len());
+    if let Some(first) = round.scans.first() {
+        let bounded = &own[first.start..];
+        let groups = bounded.iter().map(|text| text.groups as usize).max().unwrap_or(1);
+        let texts = (round.first + first.start, bounded.len());
         launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, texts, COPY_THREADS, 0)?;
     }
     Ok(())

@@ -153,11 +153,9 @@ __device__ inline void key_similarity(const Scan &scan, int kv_member, float *ou
     const Text &text = scan.text;
     int kv_head = scan.first_head / scan.per_kv() + kv_member, dim = scan.layer.dim;
     const float *keys = text.keys + (size_t)kv_head * text.capacity * dim;
-    size_t of_column = text.positions_kind == ABSOLUTE ? dim : 1;
-    size_t of_dim = text.positions_kind == ABSOLUTE ? 1 : text.capacity;
     for (int c = warp(); c < scan.columns(); c += warps()) {
         float sum = 0;
-        for (int d = lane(); d < dim; d += 32) sum += keys[c * of_column + d * of_dim] * keys[c * of_column + d * of_dim];
+        for (int d = lane(); d < dim; d += 32) sum += keys[(size_t)c * dim + d] * keys[(size_t)c * dim + d];
         sum = warp_sum(sum);
         if (lane() == 0) out[c] = sqrtf(sum);
     }
@@ -167,14 +165,14 @@ __device__ inline void key_similarity(const Scan &scan, int kv_member, float *ou
     for (int d = threadIdx.x; d < dim; d += blockDim.x) {
         float sum = 0;
         for (int c = 0; c < scan.columns(); c++)
-            if (scan.alive[c]) sum += keys[c * of_column + d * of_dim] / out[c];
+            if (scan.alive[c]) sum += keys[(size_t)c * dim + d] / out[c];
         mean[d] = sum;
         square += (double)sum * sum;
     }
     float length = sqrtf((float)block_sum(square, scan.scratch));
     for (int c = warp(); c < scan.columns(); c += warps()) {
         float sum = 0;
-        for (int d = lane(); d < dim; d += 32) sum += keys[c * of_column + d * of_dim] * mean[d];
+        for (int d = lane(); d < dim; d += 32) sum += keys[(size_t)c * dim + d] * mean[d];
         sum = warp_sum(sum);
         if (lane() == 0) out[c] = sum / (out[c] * length);
     }
