@@ -90,9 +90,9 @@ pub struct CacheEntries {
     pub burst: usize,
     /// Whether the prompt will be cut.
     pub awaits_cut: bool,
-    /// What a prompt is cut by, (groups)(entries): the newest row's attention, or its scores under a formula. For a function the
-    /// attention of each query head: (groups)(heads of the group, entries).
-    pub(super) newest: Vec<Vec<f32>>,
+    /// What a prompt is cut by where nothing else keeps it, (groups)(entries): the newest row's attention. For a function that of each
+    /// query head: (groups)(heads of the group, entries).
+    pub newest: Vec<Vec<f32>>,
     /// Caches that will be cut after the prompt, and hold the same entries until then: each has its own scores.
     pub cuts: Vec<CacheEntries>,
     /// Tokens read so far.
@@ -161,7 +161,7 @@ impl CacheEntries {
 
     /// The largest attention that was paid to the entries of the chunk: (kv_heads)(entries).
     pub fn take_second_reading(&mut self) -> Vec<Vec<f32>> {
-        self.second_reading.take().map(SecondReading::into_largest).unwrap_or_default()
+        self.second_reading.take().map(|reading| reading.largest).unwrap_or_default()
     }
 
     /// The scores of the cache, and of those that hold the same until a cut.
@@ -189,7 +189,7 @@ impl CacheEntries {
     pub fn end_prompt(&mut self, reread: &[Vec<f32>]) {
         self.cuts.iter_mut().for_each(|cut| cut.end_prompt(reread));
         let (Some(policy), Some(mut scorer)) = (self.policy, self.scorer.take()) else { return };
-        if scorer.wants_reread() && !self.newest.is_empty() {
+        if scorer.wants_reread() && self.awaits_cut {
             // Nothing has left yet, and no window takes anything.
             let mask = vec![0.0; self.seen];
             for group in 0..self.groups.len() {
@@ -200,7 +200,6 @@ impl CacheEntries {
                 let unprotected = self.candidates(policy, group, self.seen);
                 let entries = formula::Entries { positions, mask: &mask, unprotected };
                 scorer.read_again(&reread, group, &entries);
-                self.newest[group] = scorer.scores(group, 0..self.seen).collect();
             }
         }
         self.scorer = Some(scorer);
@@ -292,9 +291,9 @@ impl CacheEntries {
 
     /// The same cache, from which nothing leaves until [`evict_together`](super::evict_together).
     fn evicting_together(self) -> CacheEntries {
-        let ranks_by_newest = self.policy.is_some_and(|policy| {
-            matches!(policy.score.method(), Method::NewestAttention | Method::Instructions | Method::Function(_))
-        });
+        let ranks_by_newest = self
+            .policy
+            .is_some_and(|policy| matches!(policy.score.method(), Method::NewestAttention | Method::Function(_)));
         let groups = self.groups.len();
         let newest = vec![Vec::new(); if ranks_by_newest { groups } else { 0 }];
         CacheEntries { limits: vec![usize::MAX; groups], newest, ..self }
@@ -361,16 +360,13 @@ impl CacheEntries {
         }
         for group in 0..self.newest.len() {
             let columns = mask(group).len();
-            self.newest[group] = match (&self.scorer, policy.score) {
-                (Some(scorer), _) => scorer.scores(group, 0..columns).collect(),
-                (None, Score::Custom(_)) => {
-                    self.heads.of_group(policy.scope, group).fold(Vec::new(), |mut all, head| {
-                        let (weights, scale) = attention.of_head(head);
-                        all.extend(weights[..columns].iter().map(|weight| weight * scale));
-                        all
-                    })
-                }
-                (None, _) => {
+            self.newest[group] = match policy.score {
+                Score::Custom(_) => self.heads.of_group(policy.scope, group).fold(Vec::new(), |mut all, head| {
+                    let (weights, scale) = attention.of_head(head);
+                    all.extend(weights[..columns].iter().map(|weight| weight * scale));
+                    all
+                }),
+                Score::Formula(_) => {
                     let mut newest = vec![0.0; columns];
                     attention.add_to(&mut newest, policy.scope, group);
                     newest
@@ -381,10 +377,12 @@ impl CacheEntries {
 
     /// The columns of a group, evicted ones included, that are not protected, where there are so many.
     pub(super) fn candidates(&self, policy: SizedPolicy, group: usize, columns: usize) -> Range<usize> {
-        // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
-        // columns.
-        let first = self.first_columns(policy, group).min(columns);
-        first..columns.saturating_sub(policy.protected()[1]).max(first)
+        // Protected first tokens never were evicted, so they are the first columns, unless the window has passed them. With `keep_recent` > 0
+        // none of the newest was, so they are the last ones.
+        let [keep_first, keep_recent] = policy.protected();
+        let is_first = |position: &u32| (*position as usize) < keep_first;
+        let first = self.groups[group].positions.partition_point(is_first).min(columns);
+        first..columns.saturating_sub(keep_recent).max(first)
     }
 
     /// Ends a block.
@@ -399,11 +397,6 @@ impl CacheEntries {
         for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
             scorer.truncate(&columns);
         }
-    }
-
-    /// The columns of protected first tokens, which are a group's first unless the window has passed them.
-    pub(super) fn first_columns(&self, policy: SizedPolicy, group: usize) -> usize {
-        self.groups[group].positions.partition_point(|position| (*position as usize) < policy.protected()[0])
     }
 
     /// Keeps the columns `kept` of every group: (groups)(entries), ascending.

@@ -156,11 +156,6 @@ impl CacheEntries {
         }
     }
 
-    /// Takes the scores of the last row before its eviction, (groups)(entries), by which a prompt is cut.
-    pub fn take_newest(&mut self, newest: Vec<Vec<f32>>) {
-        self.newest = newest;
-    }
-
     /// The position of the first entry, or of the next token.
     pub fn first_position(&self) -> usize {
         self.groups[0].positions.first().map_or(self.seen, |position| *position as usize)

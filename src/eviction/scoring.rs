@@ -423,15 +423,12 @@ impl CacheEntries {
         let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
             Method::Order => positions.iter().map(|position| f64::from(*position)).collect(),
-            Method::Instructions if policy.budget.divides().is_some() => {
+            Method::Instructions => {
                 let columns = 0..positions.len();
-                self.scorer
-                    .iter()
-                    .flat_map(|scorer| scorer.scores(group, columns.clone()))
-                    .map(f64::from)
-                    .collect()
+                let scores = self.scorer.iter().flat_map(|scorer| scorer.scores(group, columns.clone()));
+                scores.map(f64::from).collect()
             }
-            Method::NewestAttention | Method::Instructions => of_f32(&newest[group]),
+            Method::NewestAttention => of_f32(&newest[group]),
             Method::SummedAttention => of_f32(&self.received[0].sums[group]),
             Method::NormPriority | Method::RandomPriority => priority.clone(),
             Method::Function(score) => {

@@ -22,9 +22,8 @@ pub(in crate::eviction) struct Scorer {
     program: Vec<Instruction>,
     heads: Heads,
     scope: Scope,
-    /// The cache size, and whether groups may have others.
+    /// The cache size.
     size: usize,
-    sizes_differ: bool,
     salt: u64,
     layer: usize,
     groups: Vec<Group>,
@@ -74,8 +73,8 @@ pub(in crate::eviction) struct Entries<'a> {
 }
 
 impl Scorer {
-    /// With `sizes_differ`, groups will have other sizes ([`resize`](Self::resize)), and the scores of the last row that decided stay with
-    /// the entries.
+    /// With `sizes_differ`, groups will have other sizes ([`resize`](Self::resize)). The scores of the last row that decided stay with the
+    /// entries.
     pub fn new(
         formula: Formula,
         size: usize,
@@ -99,7 +98,7 @@ impl Scorer {
         let queries = if program.iter().any(Instruction::expects) { heads.heads } else { 0 };
         let groups = vec![group; heads.groups(scope)];
         let (logits, queries) = (vec![Vec::new(); logits], vec![QueryStatistics::default(); queries]);
-        Scorer { program, heads, scope, size, sizes_differ, salt, layer: 0, groups, future: None, logits, queries }
+        Scorer { program, heads, scope, size, salt, layer: 0, groups, future: None, logits, queries }
     }
 
     pub fn of_layer(self, layer: usize) -> Scorer {
@@ -351,9 +350,7 @@ impl Scorer {
                 own.columns.iter_mut().for_each(|column| keep(column, kept));
                 own.totals.iter_mut().for_each(|column| keep(column, kept));
             }
-            if self.sizes_differ {
-                group.results.iter_mut().flatten().for_each(|column| keep(column, kept));
-            }
+            group.results.iter_mut().flatten().for_each(|column| keep(column, kept));
         }
     }
 

@@ -357,6 +357,7 @@ impl FormulaError {
     }
 
     /// The part of the formula that is wrong; empty at its end.
+    #[cfg(test)]
     pub fn part(&self) -> &str {
         &self.formula[self.place.clone()]
     }

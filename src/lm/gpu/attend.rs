@@ -375,9 +375,9 @@ impl Prepared<'_> {
         }
         if let Some(newest) = self.newest {
             let lists = arena.values::<f32>(newest);
-            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec()).collect();
             // Nothing has left a prompt that will be cut, so its columns are in order.
-            entries.take_newest(lists);
+            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec());
+            entries.newest = lists.collect();
         }
     }
 }
