@@ -361,11 +361,7 @@ impl CacheEntries {
         for group in 0..self.newest.len() {
             let columns = mask(group).len();
             self.newest[group] = match policy.score {
-                Score::Custom(_) => self.heads.of_group(policy.scope, group).fold(Vec::new(), |mut all, head| {
-                    let (weights, scale) = attention.of_head(head);
-                    all.extend(weights[..columns].iter().map(|weight| weight * scale));
-                    all
-                }),
+                Score::Custom(_) => attention.by_head(policy.scope, group, &(0..columns).collect::<Vec<_>>()),
                 Score::Formula(_) => {
                     let mut newest = vec![0.0; columns];
                     attention.add_to(&mut newest, policy.scope, group);
@@ -377,8 +373,8 @@ impl CacheEntries {
 
     /// The columns of a group, evicted ones included, that are not protected, where there are so many.
     pub(super) fn candidates(&self, policy: SizedPolicy, group: usize, columns: usize) -> Range<usize> {
-        // Protected first tokens never were evicted, so they are the first columns, unless the window has passed them. With `keep_recent` > 0
-        // none of the newest was, so they are the last ones.
+        // Protected first tokens never were evicted, so they are the first columns, unless the window has passed them. With
+        // `keep_recent` > 0 none of the newest was, so they are the last ones.
         let [keep_first, keep_recent] = policy.protected();
         let is_first = |position: &u32| (*position as usize) < keep_first;
         let first = self.groups[group].positions.partition_point(is_first).min(columns);

@@ -366,11 +366,7 @@ impl CacheEntries {
         let policy = self.policy?;
         let columns: Vec<usize> = (0..living.len()).filter(|column| living[*column] == 0.0).collect();
         let positions: Vec<u32> = columns.iter().map(|column| self.groups[group].positions[*column]).collect();
-        let heads = self.heads.of_group(policy.scope, group).flat_map(|head| {
-            let (weights, scale) = attention.of_head(head);
-            columns.iter().map(move |column| weights[*column] * scale)
-        });
-        let attention: Vec<f32> = heads.collect();
+        let attention = attention.by_head(policy.scope, group, &columns);
         let own = self.function_scores(score, group, (&columns, &positions, &attention), vectors)?;
         let mut scores = vec![f64::NAN; living.len()];
         for (column, value) in columns.iter().zip(own) {

@@ -69,8 +69,7 @@ __device__ inline void attention_of_row(const Scan &scan) {
     for (int member = warp(); member < scan.members; member += warps()) {
         int head = scan.first_head + member;
         size_t at = (size_t)head * text.rows + scan.row;
-        float *x = text.logits + at * text.stride, *copy = logit_list(text, scan.group, member);
-        for (int c = lane(); copy && c < columns; c += 32) copy[c] = text.raw_logits[at * text.stride + c];
+        float *x = text.logits + at * text.stride;
         bool has_next = scan.row + 1 < text.rows;
         for (int c = 32 * lane(); has_next && c <= columns; c += 32 * 32) fetch_ahead(x + text.stride + c);
         float sum = 0;

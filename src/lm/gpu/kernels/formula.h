@@ -41,13 +41,6 @@ __device__ inline double *total_list(const Text &text, int group, int list) {
     return text.totals + ((size_t)group * text.total_lists + list) * text.capacity;
 }
 
-// Where the softmax leaves a query head's logits, if the formula wants them.
-__device__ inline float *logit_list(const Text &text, int group, int member) {
-    for (int i = 0; i < text.instructions; i++)
-        if (text.program[i].operation == WORD_LOGIT) return result_list(text, group, text.program[i].result + member);
-    return nullptr;
-}
-
 // An argument of an instruction, for one of the query heads.
 struct Argument {
     const float *list;
@@ -294,7 +287,7 @@ __device__ inline void run_formula(const Scan &scan, bool decides) {
         const Instruction &i = text.program[index];
         if (!i.always && !decides) continue;
         int op = i.operation;
-        if (op == WORD_LOGIT || op == WORD_KEY_NORM || op == WORD_VALUE_NORM || op == WORD_VALUE_NORM2 || op == WORD_RANDOM)
+        if (op == WORD_KEY_NORM || op == WORD_VALUE_NORM || op == WORD_VALUE_NORM2 || op == WORD_RANDOM)
             continue;   // known already
         if (op == WORD_OUTPUT_SHIFT || op == WORD_KEY_SIMILARITY || op == RANK || op == SOFTMAX || op == SHARE) {
             for (int member = 0; member < i.members; member++) {
@@ -323,6 +316,8 @@ __device__ inline void run_formula(const Scan &scan, bool decides) {
                 y = attention_sum(scan, c, op == POOLED_ATTENTION ? 1.0f / scan.members : 1.0f);
             } else if (op == WORD_ATTENTION) {
                 y = scan.attention(scan.first_head + member)[c] * scan.scale(scan.first_head + member);
+            } else if (op == WORD_LOGIT) {
+                y = text.raw_logits[((size_t)(scan.first_head + member) * text.rows + scan.row) * text.stride + c];
             } else if (op == WORD_AGE) {
                 y = scan.age(c);
             } else if (op == WORD_POSITION) {
