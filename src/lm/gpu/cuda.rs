@@ -11,8 +11,8 @@ use candle_core::{CudaDevice, DType, Storage, Tensor};
 use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUdevice_attribute, CUevent_flags, CUfunction_attribute, CUmemPool_attribute, CUmemoryPool,
-    cuDeviceGetDefaultMemPool, cuDriverGetVersion, cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    CUevent_flags, CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuDriverGetVersion,
+    cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
 use sha2::{Digest, Sha256};
@@ -24,8 +24,6 @@ use super::params::{Address, Layer};
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// The kernels' names in the order of [`Kernel`].
 const KERNELS: [&str; 9] = ["place", "softmax", "received", "scan", "outputs", "loss", "refill", "score", "copy"];
-/// Shared memory that a block may have without being asked for, on every GPU.
-const USUAL_SHARED: usize = 48 * 1024;
 
 /// A GPU and its kernels.
 #[derive(Debug)]
@@ -33,9 +31,7 @@ pub(super) struct CudaGpu {
     stream: Arc<CudaStream>,
     blas: Arc<CudaBlas>,
     /// With the most threads that a block of each may have.
-    kernels: [(CudaFunction, usize); 9],
-    /// The most shared memory that a block may have, in bytes.
-    most_shared: usize,
+    kernels: Vec<(CudaFunction, usize)>,
 }
 
 /// Memory, which is freed in the stream's order.
@@ -119,7 +115,6 @@ impl CudaGpu {
         unsafe {
             device.disable_event_tracking();
         }
-        let Ok(kernels) = kernels.try_into() else { bail!("there are other kernels than expected") };
         if let Some(pool) = memory_pool(context) {
             // Otherwise each wait would give freed memory back to the driver, to be asked for again.
             let (threshold, mut all) = (CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX);
@@ -129,10 +124,7 @@ impl CudaGpu {
                 cuMemPoolSetAttribute(pool, threshold, (&raw mut all).cast());
             }
         }
-        let most_shared = context
-            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-            .asked(|| "tell its shared memory".into())?;
-        Ok(CudaGpu { blas: device.cublas_handle(), kernels, most_shared: most_shared as usize, stream })
+        Ok(CudaGpu { blas: device.cublas_handle(), kernels, stream })
     }
 
     /// Makes this GPU the one that calls of this thread are for.
@@ -265,19 +257,6 @@ impl Gpu for CudaGpu {
         let what = || format!("run the kernel {name} with {x} * {y} blocks of {threads} threads");
         let int = |number: usize| c_uint::try_from(number).with_context(what);
         self.bind()?;
-        if shared_bytes > USUAL_SHARED {
-            let most = self.most_shared;
-            ensure!(
-                shared_bytes <= most,
-                "the kernel {name} needs {shared_bytes} bytes of shared memory, and the GPU has {most}"
-            );
-            function
-                .set_attribute(
-                    CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    shared_bytes as i32,
-                )
-                .asked(|| format!("give the kernel {name} {shared_bytes} bytes of shared memory"))?;
-        }
         let mut parameters =
             [ptr::from_ref::<Layer>(&layer).cast_mut().cast(), ptr::from_ref::<Address>(&texts).cast_mut().cast()];
         // SAFETY: all kernels have these parameters, which are copied before the call returns. The texts' addresses are of
