@@ -10,25 +10,13 @@ use crate::eviction::settings::Scope;
 pub(super) const LAST_WORD: Word = Word::Size;
 pub(super) const LAST_FUNCTION: Function = Function::PooledMax;
 
-/// What only kernels do: numbers after those of their words and functions.
-#[derive(Clone, Copy, Debug)]
-enum Extra {
-    /// Attention, added up over the query heads of the decision.
-    SummedAttention,
-    /// Its mean.
-    PooledAttention,
-}
-
-const fn of_word(word: Word) -> i32 {
-    word as i32
-}
+/// What only kernels do: attention, added up over the query heads of the decision, and its mean. Their numbers come after those of words
+/// and functions.
+const SUMMED_ATTENTION: i32 = of_function(LAST_FUNCTION) + 1;
+const POOLED_ATTENTION: i32 = SUMMED_ATTENTION + 1;
 
 const fn of_function(function: Function) -> i32 {
     LAST_WORD as i32 + 1 + function as i32
-}
-
-const fn of_extra(extra: Extra) -> i32 {
-    of_function(LAST_FUNCTION) + 1 + extra as i32
 }
 
 /// Where an argument is.
@@ -68,17 +56,10 @@ pub struct LoweredScore {
     pub totals: usize,
 }
 
-impl LoweredScore {
-    /// Whether an instruction takes logits.
-    pub fn has_logits(&self) -> bool {
-        self.program.iter().any(|instruction| instruction.operation == of_word(Word::Logit))
-    }
-}
-
 /// A score of a cache with `size` entries; `None` if it has a word or a function that kernels do not know, such as those of the
 /// future, of neighbours, or of queries. Scores that are a priority have no instructions.
 pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<LoweredScore> {
-    let summed = LoweredInstruction { operation: of_extra(Extra::SummedAttention), result: 0, ..blank() };
+    let summed = LoweredInstruction { operation: SUMMED_ATTENTION, result: 0, ..blank() };
     let one_list = LoweredScore { results: 1, ..LoweredScore::default() };
     let Score::Formula(formula) = score else { return None };
     Some(match formula.method() {
@@ -119,6 +100,11 @@ fn blank() -> LoweredInstruction {
 }
 
 impl LoweredScore {
+    /// Whether an instruction takes logits.
+    pub fn has_logits(&self) -> bool {
+        self.program.iter().any(|instruction| instruction.operation == Word::Logit as i32)
+    }
+
     /// Adds an instruction of a program whose earlier ones are there; `None` if kernels do not know it.
     fn push(
         &mut self,
@@ -134,8 +120,8 @@ impl LoweredScore {
         let mut lowered = LoweredInstruction {
             operation: match *operation {
                 Operation::Word(Word::FutureAttention) => return None,
-                Operation::Word(word) if word as usize <= LAST_WORD as usize => of_word(word),
-                Operation::PooledAttention => of_extra(Extra::PooledAttention),
+                Operation::Word(word) if word as usize <= LAST_WORD as usize => word as i32,
+                Operation::PooledAttention => POOLED_ATTENTION,
                 Operation::Function(function, _) if function as usize <= LAST_FUNCTION as usize => {
                     of_function(function)
                 }
