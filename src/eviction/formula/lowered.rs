@@ -43,7 +43,6 @@ pub struct LoweredInstruction {
     list: [i32; 3],
     sharing: [i32; 3],
     constant: [f32; 3],
-    pad: i32,
 }
 
 /// A score as instructions, and how many lists they need for each decision.
@@ -95,7 +94,6 @@ fn blank() -> LoweredInstruction {
         list: [0; 3],
         sharing: [1; 3],
         constant: [0.0; 3],
-        pad: 0,
     }
 }
 

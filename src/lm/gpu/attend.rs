@@ -402,6 +402,5 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         dim: shape.head_dim as i32,
         pairs: shape.rope.frequencies(false).pairs.len() as i32,
         softcap: shape.model.attention_softcap.unwrap_or(0.0),
-        pad: 0,
     }
 }

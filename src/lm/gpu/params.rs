@@ -12,7 +12,6 @@ pub struct Layer {
     pub dim: i32,
     pub pairs: i32,
     pub softcap: f32,
-    pub pad: i32,
 }
 
 /// A text, its cache in this layer, and the block of it that is read.
@@ -117,12 +116,12 @@ pub struct CopiedRows {
 
 /// `params.h` checks the same numbers.
 const _: () = assert!(
-    size_of::<Layer>() == 24
+    size_of::<Layer>() == 20
         && size_of::<ScoredRow>() == 48
         && size_of::<Scoring>() == 32
         && size_of::<CopiedRows>() == 40
         && size_of::<Text>() == 336
-        && size_of::<crate::eviction::formula::LoweredInstruction>() == 80
+        && size_of::<crate::eviction::formula::LoweredInstruction>() == 76
 );
 
 /// Values of a slice as bytes.

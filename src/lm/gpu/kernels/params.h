@@ -10,7 +10,6 @@ struct Layer {
     int heads, kv_heads, dim;
     int pairs;        // rotated pairs of dimensions
     float softcap;    // 0: none
-    int pad;
 };
 
 // One instruction of a formula. It makes a number for every column, for each query head of the decision, each key-value head,
@@ -25,7 +24,6 @@ struct Instruction {
     // Of each argument: the list of its first member in `results` or `kept`, or a number, and how many query heads share a list.
     int from[3], list[3], sharing[3];
     float constant[3];
-    int pad;
 };
 
 // Where an argument is.
@@ -112,7 +110,7 @@ struct Copy {
 };
 
 // `params.rs` checks the same numbers.
-static_assert(sizeof(Layer) == 24 && sizeof(Text) == 336 && sizeof(Instruction) == 80 && sizeof(ScoredRow) == 48 &&
+static_assert(sizeof(Layer) == 20 && sizeof(Text) == 336 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
                   sizeof(Scoring) == 32 && sizeof(Copy) == 40,
               "the program has other structs");
 
