@@ -43,10 +43,10 @@ struct Round {
     texts: Vec<Text>,
     /// The first of them in the table of all.
     first: usize,
-    /// Those that are scanned together. All of a full cache come before, and after them
+    /// Those that are scanned together. Texts of full caches come before them.
     scans: Vec<Range<usize>>,
-    /// the same texts again: for each scope that attention is kept for, and for each key-value head where lost attention is
-    /// measured.
+    /// After all of these the same texts again: for each scope that attention is kept for, and for each key-value head where lost
+    /// attention is measured.
     received: Range<usize>,
     losses: Range<usize>,
 }
