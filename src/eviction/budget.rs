@@ -51,18 +51,6 @@ pub enum PoolOver {
     Model,
 }
 
-impl FromStr for PoolOver {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<PoolOver> {
-        match text {
-            "heads" => Ok(PoolOver::Heads),
-            "model" => Ok(PoolOver::Model),
-            _ => bail!("`{text}` is no pool"),
-        }
-    }
-}
-
 impl BudgetPool {
     /// Entries that each head keeps at least, of a cache of `size`.
     pub(super) fn kept_by_each(self, size: usize) -> usize {
@@ -293,9 +281,13 @@ impl FromStr for Budget {
                     Some((rest, score)) => (rest, Some(Formula::new(score, Pool::Mean)?)),
                     None => (rest, None),
                 };
-                let (over, floor) = rest.split_once(' ').with_context(|| format!("`{text}` is no budget"))?;
+                let (over, floor) = match rest.split_once(' ') {
+                    Some(("heads", floor)) => (PoolOver::Heads, floor),
+                    Some(("model", floor)) => (PoolOver::Model, floor),
+                    _ => bail!("`{text}` is no budget"),
+                };
                 let floor = floor.strip_suffix('%').context("a floor is a percentage")?.parse()?;
-                Ok(Budget::Pool(BudgetPool { over: over.parse()?, floor, score }))
+                Ok(Budget::Pool(BudgetPool { over, floor, score }))
             }
             _ => bail!("`{text}` is no budget"),
         }

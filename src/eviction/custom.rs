@@ -79,7 +79,7 @@ impl Clone for State {
 }
 
 /// What a cache keeps for a function between two calls.
-#[derive(Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct FunctionInputs {
     /// Ids of all tokens of the text.
     pub token_ids: Vec<u32>,
@@ -88,43 +88,38 @@ pub(super) struct FunctionInputs {
     /// (tokens, heads, dim) and (tokens, hidden)
     queries: Vec<f32>,
     hidden: Vec<f32>,
-    /// (groups): the position after the last token that a call was given.
-    given: Vec<AtomicUsize>,
-    states: Vec<Mutex<State>>,
+    groups: Vec<OfGroup>,
 }
 
-impl Clone for FunctionInputs {
-    fn clone(&self) -> FunctionInputs {
-        let FunctionInputs { token_ids, first, queries, hidden, given, states } = self;
-        let state =
-            |state: &Mutex<State>| Mutex::new(state.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        FunctionInputs {
-            token_ids: token_ids.clone(),
-            first: *first,
-            queries: queries.clone(),
-            hidden: hidden.clone(),
-            given: given.iter().map(|given| AtomicUsize::new(given.load(Relaxed))).collect(),
-            states: states.iter().map(state).collect(),
-        }
+/// What a group has been given, and what the function remembers of it.
+#[derive(Default)]
+struct OfGroup {
+    /// The position after the last token that a call was given.
+    given: AtomicUsize,
+    state: Mutex<State>,
+}
+
+impl Clone for OfGroup {
+    fn clone(&self) -> OfGroup {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        OfGroup { given: self.given.load(Relaxed).into(), state: state.into() }
     }
 }
 
-impl fmt::Debug for FunctionInputs {
+impl fmt::Debug for OfGroup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FunctionInputs({} tokens)", self.token_ids.len())
+        write!(f, "OfGroup(given {:?})", self.given)
     }
 }
 
 impl FunctionInputs {
     pub fn new(groups: usize) -> FunctionInputs {
-        let states = (0..groups).map(|_| Mutex::default()).collect();
-        let given = (0..groups).map(|_| AtomicUsize::new(0)).collect();
-        FunctionInputs { given, states, ..FunctionInputs::default() }
+        FunctionInputs { groups: vec![OfGroup::default(); groups], ..FunctionInputs::default() }
     }
 
     /// Adds a block's tokens, and forgets those that every group was given.
     pub fn add(&mut self, new: &NewEntries<'_>) {
-        let given = self.given.iter().map(|given| given.load(Relaxed)).min().unwrap_or(0);
+        let given = self.groups.iter().map(|group| group.given.load(Relaxed)).min().unwrap_or(0);
         let tokens = self.token_ids.len() - self.first;
         let dropped = given - self.first;
         if dropped > 0 {
@@ -142,14 +137,14 @@ impl FunctionInputs {
     /// What a call of a group after the first `seen` tokens is given: queries of its `heads` of `all`, and hidden states.
     pub fn give(&self, group: usize, seen: usize, heads: Range<usize>, all: usize) -> (Vec<f32>, &[f32]) {
         let tokens = (self.token_ids.len() - self.first).max(1);
-        let rows = self.given[group].swap(seen, Relaxed) - self.first..seen - self.first;
+        let rows = self.groups[group].given.swap(seen, Relaxed) - self.first..seen - self.first;
         let (dim, width) = (self.queries.len() / (tokens * all), self.hidden.len() / tokens);
         let of_row = |row: usize| &self.queries[(row * all + heads.start) * dim..(row * all + heads.end) * dim];
         (rows.clone().flat_map(of_row).copied().collect(), &self.hidden[rows.start * width..rows.end * width])
     }
 
     pub fn state(&self, group: usize) -> &Mutex<State> {
-        &self.states[group]
+        &self.groups[group].state
     }
 }
 

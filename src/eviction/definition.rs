@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::formula::canonical::{Expr, Pool};
 use super::formula::words::{Function, Word};
+use super::policy::Amount;
 use super::scan::Eviction;
 use super::schedule::Schedule;
 use super::settings::Scope;
@@ -247,7 +248,7 @@ impl Past<'_> {
     /// How much an entry's key and value stand out from the next `n` entries (LagKV).
     fn lag_score(&self, n: usize, kv_head: usize, entry: usize, step: usize) -> f64 {
         let Case { policy, prompt, .. } = *self.case;
-        let first = if policy.keeps_prompt { prompt } else { policy.keep_first };
+        let first = if policy.keep_first == Amount::Prompt { prompt } else { policy.protected()[0] };
         let living: Vec<usize> = self.steps[step].living.iter().copied().filter(|at| *at >= first).collect();
         let Some(place) = living.iter().position(|living| *living == entry) else { return 1.0 };
         let part = place / n;
@@ -336,6 +337,8 @@ fn highest_if_nan(value: f64) -> f64 {
 pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl Fn() -> f64) -> Answer {
     let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
+    let [keep_first, keep_recent] = policy.protected();
+    let keep_first = if policy.keep_first == Amount::Prompt { case.prompt } else { keep_first };
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
     let past = |group| Past {
         case,
@@ -377,8 +380,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                 entry.received += mean;
             }
             let living: Vec<usize> = cache.iter().map(|entry| entry.position).collect();
-            let keep_first = if policy.keeps_prompt { case.prompt } else { policy.keep_first };
-            let protected = |i: usize| cache[i].position < keep_first || i + policy.keep_recent >= cache.len();
+            let protected = |i: usize| cache[i].position < keep_first || i + keep_recent >= cache.len();
             past[group].steps.push(Seen {
                 unprotected: (0..cache.len()).filter(|i| !protected(*i)).map(|i| living[i]).collect(),
                 attention: rows[members.clone()]
@@ -389,7 +391,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
             });
         }
         let Schedule { cut, every } = policy.schedule;
-        let more = if policy.keeps_prompt { case.prompt } else { 0 };
+        let more = if policy.keep_first == Amount::Prompt { case.prompt } else { 0 };
         // Entries that have to leave so many groups that hold so many together.
         let excess = |groups: usize, held: usize, size: usize| match every {
             _ if cut && t + 1 < case.prompt => 0,
@@ -416,9 +418,8 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
             }
         };
         let candidates = |group: usize| {
-            let keep_first = if policy.keeps_prompt { case.prompt } else { policy.keep_first };
             let cache = &caches[group];
-            let free = |i: &usize| cache[*i].position >= keep_first && i + policy.keep_recent < cache.len();
+            let free = |i: &usize| cache[*i].position >= keep_first && i + keep_recent < cache.len();
             (0..cache.len()).filter(free).map(|i| (group, i)).collect::<Vec<_>>()
         };
         let is_rounded = case.formula.is_none() && policy.score.name() != "recency";

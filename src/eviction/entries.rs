@@ -72,11 +72,11 @@ pub struct CacheEntries {
     /// What the policy's function is given, if that is a function.
     pub(super) inputs: Option<FunctionInputs>,
     /// Attention so far, where it is recorded.
-    pub(super) recorded: Option<RecordedAttention>,
+    pub recorded: Option<RecordedAttention>,
     /// What the prompt's entries are paid while it is read again.
     pub(super) second_reading: Option<SecondReading>,
     /// Tokens that a query of this layer sees, itself included, if the model limits that.
-    pub(super) window: Option<usize>,
+    pub window: Option<usize>,
     /// Whether the window does not slide, but begins anew after so many tokens.
     is_chunked: bool,
     /// Entries outside the window stay, masked: forks may need them.
@@ -87,14 +87,14 @@ pub struct CacheEntries {
     /// together. In a pool these are what its groups hold on average. (groups)
     pub(super) limits: Vec<usize>,
     /// Entries that leave a group at once, when there are so many more than its limit.
-    pub(super) burst: usize,
+    pub burst: usize,
     /// Whether the prompt will be cut.
-    pub(super) awaits_cut: bool,
-    /// What a prompt is cut by, (groups)(entries): the newest row's attention, or its scores under a formula. For a function the
-    /// attention of each query head: (groups)(heads of the group, entries).
-    pub(super) newest: Vec<Vec<f32>>,
+    pub awaits_cut: bool,
+    /// What a prompt is cut by where nothing else keeps it, (groups)(entries): the newest row's attention. For a function that of each
+    /// query head: (groups)(heads of the group, entries).
+    pub newest: Vec<Vec<f32>>,
     /// Caches that will be cut after the prompt, and hold the same entries until then: each has its own scores.
-    pub(super) cuts: Vec<CacheEntries>,
+    pub cuts: Vec<CacheEntries>,
     /// Tokens read so far.
     pub seen: usize,
     /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
@@ -161,13 +161,13 @@ impl CacheEntries {
 
     /// The largest attention that was paid to the entries of the chunk: (kv_heads)(entries).
     pub fn take_second_reading(&mut self) -> Vec<Vec<f32>> {
-        self.second_reading.take().map(SecondReading::into_largest).unwrap_or_default()
+        self.second_reading.take().map(|reading| reading.largest).unwrap_or_default()
     }
 
     /// The scores of the cache, and of those that hold the same until a cut.
     fn scores(&self) -> impl Iterator<Item = Score> {
         let policies = std::iter::once(self).chain(&self.cuts).filter_map(|cache| cache.policy);
-        policies.flat_map(SizedPolicy::scores)
+        policies.flat_map(|policy| policy.scores())
     }
 
     /// What its scores have to know of new entries.
@@ -189,7 +189,7 @@ impl CacheEntries {
     pub fn end_prompt(&mut self, reread: &[Vec<f32>]) {
         self.cuts.iter_mut().for_each(|cut| cut.end_prompt(reread));
         let (Some(policy), Some(mut scorer)) = (self.policy, self.scorer.take()) else { return };
-        if scorer.wants_reread() && !self.newest.is_empty() {
+        if scorer.wants_reread() && self.awaits_cut {
             // Nothing has left yet, and no window takes anything.
             let mask = vec![0.0; self.seen];
             for group in 0..self.groups.len() {
@@ -200,7 +200,6 @@ impl CacheEntries {
                 let unprotected = self.candidates(policy, group, self.seen);
                 let entries = formula::Entries { positions, mask: &mask, unprotected };
                 scorer.read_again(&reread, group, &entries);
-                self.newest[group] = scorer.scores(group, 0..self.seen).collect();
             }
         }
         self.scorer = Some(scorer);
@@ -224,16 +223,6 @@ impl CacheEntries {
             }
         }
         CacheEntries { cuts, ..self }
-    }
-
-    /// The caches of [`with_cuts`](Self::with_cuts), as they are now.
-    pub fn cuts(&self) -> &[CacheEntries] {
-        &self.cuts
-    }
-
-    /// Ends the prompt: takes the caches of [`with_cuts`](Self::with_cuts).
-    pub fn take_cuts(&mut self) -> Vec<CacheEntries> {
-        std::mem::take(&mut self.cuts)
     }
 
     /// A cache that has read the first `len` tokens of this unbounded one, a prompt, and will be cut as `policy` says. `cuts` are
@@ -270,25 +259,10 @@ impl CacheEntries {
         CacheEntries { recorded, ..self }
     }
 
-    /// What was recorded.
-    pub fn into_recorded(self) -> Option<RecordedAttention> {
-        self.recorded
-    }
-
-    /// Whether the prompt will be cut.
-    pub fn awaits_cut(&self) -> bool {
-        self.awaits_cut
-    }
-
-    /// Tokens that a query of this layer sees, if that is limited.
-    pub fn window(&self) -> Option<usize> {
-        self.window
-    }
-
     /// Entries that a key-value head holds at most, while a token is read; in a pool, on average over its heads.
     pub fn most(&self, kv_head: usize) -> usize {
         let limit = match self.policy {
-            Some(SizedPolicy { size, schedule, .. }) if self.evicts_together() && schedule.every.is_some() => size,
+            Some(policy) if self.evicts_together() && policy.schedule.every.is_some() => policy.size,
             _ => self.limits[self.group_of(kv_head)],
         };
         limit.saturating_add(self.burst - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
@@ -317,9 +291,9 @@ impl CacheEntries {
 
     /// The same cache, from which nothing leaves until [`evict_together`](super::evict_together).
     fn evicting_together(self) -> CacheEntries {
-        let ranks_by_newest = self.policy.is_some_and(|policy| {
-            matches!(policy.score.method(), Method::NewestAttention | Method::Instructions | Method::Function(_))
-        });
+        let ranks_by_newest = self
+            .policy
+            .is_some_and(|policy| matches!(policy.score.method(), Method::NewestAttention | Method::Function(_)));
         let groups = self.groups.len();
         let newest = vec![Vec::new(); if ranks_by_newest { groups } else { 0 }];
         CacheEntries { limits: vec![usize::MAX; groups], newest, ..self }
@@ -367,7 +341,7 @@ impl CacheEntries {
         let Some(policy) = self.policy else { return };
         let step = self.seen + attention.row;
         // The end of a read may be that of the prompt.
-        let may_be_cut = attention.ends_read && (self.awaits_cut || policy.pools_model());
+        let may_be_cut = attention.ends_read && (self.awaits_cut || policy.budget.pools_model());
         let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
         let run = |scorer: &mut Scorer, entries: &CacheEntries| {
             for group in 0..entries.groups.len() {
@@ -386,16 +360,9 @@ impl CacheEntries {
         }
         for group in 0..self.newest.len() {
             let columns = mask(group).len();
-            self.newest[group] = match (&self.scorer, policy.score) {
-                (Some(scorer), _) => scorer.scores(group, 0..columns).collect(),
-                (None, Score::Custom(_)) => {
-                    self.heads.of_group(policy.scope, group).fold(Vec::new(), |mut all, head| {
-                        let (weights, scale) = attention.of_head(head);
-                        all.extend(weights[..columns].iter().map(|weight| weight * scale));
-                        all
-                    })
-                }
-                (None, _) => {
+            self.newest[group] = match policy.score {
+                Score::Custom(_) => attention.by_head(policy.scope, group, &(0..columns).collect::<Vec<_>>()),
+                Score::Formula(_) => {
                     let mut newest = vec![0.0; columns];
                     attention.add_to(&mut newest, policy.scope, group);
                     newest
@@ -406,10 +373,12 @@ impl CacheEntries {
 
     /// The columns of a group, evicted ones included, that are not protected, where there are so many.
     pub(super) fn candidates(&self, policy: SizedPolicy, group: usize, columns: usize) -> Range<usize> {
-        // Protected first tokens never were evicted. With `keep_recent` > 0 none of the newest was, so they are the last
-        // columns.
-        let first = self.first_columns(policy, group).min(columns);
-        first..columns.saturating_sub(policy.keep_recent).max(first)
+        // Protected first tokens never were evicted, so they are the first columns, unless the window has passed them. With
+        // `keep_recent` > 0 none of the newest was, so they are the last ones.
+        let [keep_first, keep_recent] = policy.protected();
+        let is_first = |position: &u32| (*position as usize) < keep_first;
+        let first = self.groups[group].positions.partition_point(is_first).min(columns);
+        first..columns.saturating_sub(keep_recent).max(first)
     }
 
     /// Ends a block.
@@ -424,11 +393,6 @@ impl CacheEntries {
         for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
             scorer.truncate(&columns);
         }
-    }
-
-    /// The columns of protected first tokens, which are a group's first unless the window has passed them.
-    pub(super) fn first_columns(&self, policy: SizedPolicy, group: usize) -> usize {
-        self.groups[group].positions.partition_point(|position| (*position as usize) < policy.keep_first)
     }
 
     /// Keeps the columns `kept` of every group: (groups)(entries), ascending.
@@ -485,7 +449,7 @@ impl CacheEntries {
             received,
             scorer: policy.and_then(|policy| match policy.score {
                 Score::Formula(formula) if formula.method() == Method::Instructions => {
-                    let is_divided = policy.divides().is_some();
+                    let is_divided = policy.budget.divides().is_some();
                     let scorer = Scorer::new(formula, policy.size, is_divided, self.heads, policy.scope, salt);
                     Some(scorer.of_layer(self.layer))
                 }
@@ -510,7 +474,11 @@ impl CacheEntries {
             let priority = positions.iter().map_while(|position| fork.priority(group, *position, |_| 0.0));
             fork.groups[group] = HeadGroup { priority: priority.collect(), positions: positions.to_vec() };
         }
-        Some(if policy.is_some_and(SizedPolicy::pools_model) { fork.evicting_together() } else { fork })
+        Some(if policy.is_some_and(|policy| policy.budget.pools_model()) {
+            fork.evicting_together()
+        } else {
+            fork
+        })
     }
 
     /// The columns of an unbounded cache that were there after `len` tokens; `None` if some are not there (any more).
@@ -527,12 +495,7 @@ impl CacheEntries {
 
     /// Whether its entries leave together with those of other layers.
     pub fn evicts_together(&self) -> bool {
-        self.policy.is_some_and(SizedPolicy::pools_model) && !self.awaits_cut
-    }
-
-    /// Entries that leave a group at once.
-    pub fn burst(&self) -> usize {
-        self.burst
+        self.policy.is_some_and(|policy| policy.budget.pools_model()) && !self.awaits_cut
     }
 
     /// What its heads add to the pool of all layers before entries leave that; `None` before a prompt that will be cut ends.

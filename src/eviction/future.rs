@@ -33,7 +33,7 @@ pub(super) struct SecondReading {
     prompt: usize,
     chunk: Range<usize>,
     /// (kv_heads)(entries of the chunk)
-    largest: Vec<Vec<f32>>,
+    pub largest: Vec<Vec<f32>>,
 }
 
 /// The prompt's first entries that take part in every softmax (NVIDIA/kvpress `kvzip_press.py`).
@@ -58,10 +58,6 @@ impl SecondReading {
                 *most = most.max((f64::from(*weight) / all) as f32);
             }
         }
-    }
-
-    pub fn into_largest(self) -> Vec<Vec<f32>> {
-        self.largest
     }
 }
 

@@ -3,16 +3,14 @@
 use super::entries::{CacheEntries, HeadGroup};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
+use super::policy::Amount;
 use super::scan::Eviction;
-use super::scoring::SAME_NORM;
 
 /// How a bounded cache is scanned.
 #[derive(Clone, Debug, Default)]
 pub struct ScanRule {
     /// Beyond this many entries one is evicted per token.
     pub limit: usize,
-    /// Tokens that a query of the layer sees.
-    pub window: Option<usize>,
     pub keep_first: usize,
     pub keep_recent: usize,
     pub groups: usize,
@@ -39,20 +37,21 @@ impl CacheEntries {
     /// How a device scans it; `None` for a cache from which no entry leaves, and where it cannot: several leave at once.
     pub fn scan_rule(&self) -> Option<ScanRule> {
         let Some(policy) = self.policy else {
-            let own = ScanRule { limit: usize::MAX, window: self.window, groups: 1, ..ScanRule::default() };
+            let own = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
-        if policy.schedule.every != Some(1) || policy.keeps_prompt || policy.budget.is_by_head() {
+        let protects_prompt = policy.keep_first == Amount::Prompt;
+        if policy.schedule.every != Some(1) || protects_prompt || policy.budget.is_by_head() {
             return None;
         }
+        let [keep_first, keep_recent] = policy.protected();
         Some(ScanRule {
             limit: self.limits[0],
-            window: self.window,
-            keep_first: policy.keep_first,
-            keep_recent: policy.keep_recent,
+            keep_first,
+            keep_recent,
             groups: self.groups.len(),
             score: lower(policy.score, policy.size, self.heads, policy.scope)?,
-            same_priority: if policy.score.compares_norms() { SAME_NORM } else { 0.0 },
+            same_priority: policy.score.same_priority(),
             salt: self.salt,
             wants_scores: self.awaits_cut && !self.newest.is_empty(),
             keeps_received: policy.score.sums_attention(),
@@ -157,11 +156,6 @@ impl CacheEntries {
         }
     }
 
-    /// Takes the scores of the last row before its eviction, (groups)(entries), by which a prompt is cut.
-    pub fn take_newest(&mut self, newest: Vec<Vec<f32>>) {
-        self.newest = newest;
-    }
-
     /// The position of the first entry, or of the next token.
     pub fn first_position(&self) -> usize {
         self.groups[0].positions.first().map_or(self.seen, |position| *position as usize)
@@ -172,23 +166,16 @@ impl CacheEntries {
     pub fn log_victims(log: &mut Vec<Eviction>, seen: usize, groups: usize, victims: &[i32]) {
         for (row, victims) in victims.chunks_exact(groups).enumerate() {
             let step = (seen + row) as u32;
-            let of_row = |passed: bool| {
-                victims
-                    .iter()
-                    .enumerate()
-                    .filter(move |(_, victim)| if passed { **victim < -1 } else { **victim >= 0 })
-            };
+            let groups = || (0..).zip(victims);
             // What the window passed was seen for the last time one step before.
-            log.extend(of_row(true).map(|(group, victim)| Eviction {
+            let passed = groups().filter(|(_, victim)| **victim < -1);
+            log.extend(passed.map(|(group, victim)| Eviction {
                 step: step - 1,
-                group: group as u32,
+                group,
                 victim: (-2 - victim) as u32,
             }));
-            log.extend(of_row(false).map(|(group, victim)| Eviction {
-                step,
-                group: group as u32,
-                victim: *victim as u32,
-            }));
+            let evicted = groups().filter(|(_, victim)| **victim >= 0);
+            log.extend(evicted.map(|(group, victim)| Eviction { step, group, victim: *victim as u32 }));
         }
     }
 }

@@ -4,6 +4,7 @@
 //! cache size. Named policies are in `presets`; YAML is the business of `sweep`.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::budget::{Budget, BudgetPool, PoolOver};
 use super::entries::Heads;
-use super::formula::{Formula, Pool, Word};
+use super::formula::{Pool, Word};
 use super::schedule::Schedule;
 use super::scoring::{Method, Score};
 use super::settings::Scope;
@@ -30,22 +31,23 @@ pub enum CacheRule {
 }
 
 impl CacheRule {
+    fn policy(self) -> Option<Policy> {
+        if let CacheRule::Evict { policy, .. } = self { Some(policy) } else { None }
+    }
+
     /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
     pub fn awaits_prompt(self) -> bool {
-        matches!(self, CacheRule::Evict { policy, .. } if policy.awaits_prompt())
+        self.policy().is_some_and(Policy::awaits_prompt)
     }
 
     /// The scope of a policy that needs the attention of the whole text.
     pub fn reads_future(self) -> Option<Scope> {
-        match self {
-            CacheRule::Evict { policy, .. } if policy.score.reads_future() => Some(policy.scope),
-            _ => None,
-        }
+        self.policy().filter(|policy| policy.score.reads_future()).map(|policy| policy.scope)
     }
 
     /// Whether the scores that a policy has while it reads a prompt depend on its size.
     pub fn scores_depend_on_size(self) -> bool {
-        let CacheRule::Evict { policy, .. } = self else { return false };
+        let Some(policy) = self.policy() else { return false };
         let amounts = [policy.keep_first, policy.keep_recent];
         let of_size = amounts.into_iter().any(|amount| matches!(amount, Amount::Percent(_)));
         policy.scores().any(|score| score.depends_on_size() || score.depends_on_protection() && of_size)
@@ -53,18 +55,12 @@ impl CacheRule {
 
     /// The policy's definition, whatever the size; `None` if there is no policy.
     pub fn definition(self) -> Option<String> {
-        match self {
-            CacheRule::Evict { policy, .. } => Some(policy.definition()),
-            _ => None,
-        }
+        self.policy().map(Policy::definition)
     }
 
     /// When entries leave; of caches from which none does, the default.
     pub fn schedule(self) -> Schedule {
-        match self {
-            CacheRule::Evict { policy, .. } => policy.schedule,
-            _ => Schedule::default(),
-        }
+        self.policy().map_or_else(Schedule::default, |policy| policy.schedule)
     }
 
     /// The policy with its size, if there is one.
@@ -177,13 +173,13 @@ impl Policy {
         );
         let Policy { score, scope, budget, schedule, .. } = policy;
         let keeps_prompt = policy.keep_first == Amount::Prompt;
+        let looks_ahead = |score: Score| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
             !budget.is_by_head() || scope == Scope::Head,
             "its budget lets the heads of a layer hold different numbers of entries; its scope must be head"
         );
-        let looks_ahead = |score: Formula| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
-            !budget.as_pool().and_then(|pool| pool.score).is_some_and(looks_ahead),
+            !budget.divides().is_some_and(looks_ahead),
             "the score that divides its budget looks ahead, which only the score that decides what leaves can"
         );
         ensure!(
@@ -202,7 +198,9 @@ impl Policy {
             !(keeps_prompt && schedule.cut),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
         );
-        Ok(SizedPolicy { score, scope, keep_first, keep_recent, keeps_prompt, size, budget, schedule })
+        let keep_first = if keeps_prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
+        let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
+        Ok(SizedPolicy { policy, size })
     }
 
     /// The scores that it computes: its own, and the one that divides its budget if it has that.
@@ -217,26 +215,50 @@ impl Policy {
     pub fn check(self, size: usize, layers: usize, kv_heads: usize) -> Result<()> {
         self.at(size)?.check(layers, kv_heads)
     }
-}
 
-impl Policy {
     /// Refuses what layers with a window cannot have: a schedule under which their heads would hold different numbers of entries, or
     /// a protected prompt, which the window passes.
     ///
     /// # Errors
-    /// Schedules other than `1` and `cut+1`, and `keep_first: prompt`.
+    /// Schedules other than `1` and `cut+1`, `keep_first: prompt`, and a score that reads the prompt again.
     pub fn check_windows(self) -> Result<()> {
-        ensure!(
-            self.keep_first != Amount::Prompt,
-            "the model has layers with a window that is shorter than the text, which no prompt stays in\n\
+        let because = if self.keep_first == Amount::Prompt {
+            "which no prompt stays in".to_owned()
+        } else if self.score.has(Word::RereadAttention) {
+            "whose entries no second reading finds again".to_owned()
+        } else if self.schedule.every != Some(1) {
+            // Where several leave at once, the window takes more from some heads than from others.
+            format!("whose heads the schedule {} would leave with different numbers of entries", self.schedule)
+        } else {
+            return Ok(());
+        };
+        bail!(
+            "the model has layers with a window that is shorter than the text, {because}\n\
              hint: leave such layers alone with @exempt (`local_layers: exempt`)"
-        );
-        ensure!(
-            !self.score.has(Word::RereadAttention),
-            "the model has layers with a window that is shorter than the text, whose entries no second reading finds again\n\
-             hint: leave such layers alone with @exempt (`local_layers: exempt`)"
-        );
-        self.schedule.check_windows()
+        )
+    }
+
+    /// The definition that rows have, which [`str::parse`] reads:
+    /// `score=ema(attention, 0.9) scope=head keep_first=2 keep_recent=10% budget=pyramid 20 schedule=1`. Its score has the name of today.
+    pub fn definition(self) -> String {
+        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
+        let (score, scope) = (score.name(), scope.name());
+        format!(
+            "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} budget={budget} \
+             schedule={schedule}"
+        )
+    }
+
+    /// The canonical text of the meaning, as it enters cell ids. With a size it is the same however the amounts were written.
+    fn meaning(self, size: Option<usize>) -> String {
+        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
+        let (score, scope) = (score.identity(), scope.name());
+        let mut text = format!("score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}");
+        text.extend(size.map(|size| format!(" size={size}")));
+        // Left out where they are the defaults, as they were before there were others.
+        text.extend((budget != Budget::Uniform).then(|| format!(" budget={budget}")));
+        text.extend((schedule != Schedule::default()).then(|| format!(" schedule={schedule}")));
+        text
     }
 }
 
@@ -267,19 +289,6 @@ impl FromStr for Amount {
     }
 }
 
-impl Policy {
-    /// The definition that rows have, which [`str::parse`] reads:
-    /// `score=ema(attention, 0.9) scope=head keep_first=2 keep_recent=10% budget=pyramid 20 schedule=1`. Its score has the name of today.
-    pub fn definition(self) -> String {
-        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
-        let (score, scope) = (score.name(), scope.name());
-        format!(
-            "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} budget={budget} \
-             schedule={schedule}"
-        )
-    }
-}
-
 impl FromStr for Policy {
     type Err = anyhow::Error;
 
@@ -304,62 +313,45 @@ impl FromStr for Policy {
 }
 
 impl fmt::Display for Policy {
-    /// The canonical text of the meaning, as it enters cell ids.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
-        let (score, scope) = (score.identity(), scope.name());
-        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}")?;
-        write_rest(f, budget, schedule)
+        f.write_str(&self.meaning(None))
     }
 }
 
 impl fmt::Display for SizedPolicy {
-    /// The canonical text of the meaning, as it enters cell ids: the same however the amounts were written.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.policy();
-        let (score, scope, size) = (score.identity(), scope.name(), self.size);
-        write!(f, "score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent} size={size}")?;
-        write_rest(f, budget, schedule)
+        f.write_str(&self.meaning(Some(self.size)))
     }
 }
 
-/// Left out where they are the defaults, as they were before there were others.
-fn write_rest(f: &mut fmt::Formatter<'_>, budget: Budget, schedule: Schedule) -> fmt::Result {
-    if budget != Budget::Uniform {
-        write!(f, " budget={budget}")?;
-    }
-    if schedule == Schedule::default() { Ok(()) } else { write!(f, " schedule={schedule}") }
-}
-
-/// A policy whose amounts are entries of a cache of `size`. Only [`Policy::at`] makes one, so there is always an
-/// entry to evict: `keep_first + keep_recent <= size`.
+/// A policy for a cache of `size`. Only [`Policy::at`] makes one, so there is always an entry to evict:
+/// `keep_first + keep_recent <= size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizedPolicy {
-    pub score: Score,
-    pub scope: Scope,
-    pub(super) keep_first: usize,
-    pub(super) keep_recent: usize,
-    /// No token of the prompt leaves, and the size is that of what follows it.
-    pub(super) keeps_prompt: bool,
+    /// With amounts in tokens, or the prompt.
+    pub(super) policy: Policy,
     /// Entries of a layer, or their mean over layers under a budget that is not uniform.
     pub size: usize,
-    pub budget: Budget,
-    pub schedule: Schedule,
+}
+
+impl Deref for SizedPolicy {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.policy
+    }
 }
 
 impl SizedPolicy {
-    /// The policy with its amounts in tokens.
-    fn policy(self) -> Policy {
-        let SizedPolicy { score, scope, budget, schedule, .. } = self;
-        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(Amount::Tokens);
-        let keep_first = if self.keeps_prompt { Amount::Prompt } else { keep_first };
-        Policy { score, scope, keep_first, keep_recent, budget, schedule }
+    /// Entries that never leave: the first ones, before the prompt ends under [`Amount::Prompt`] none, and the newest.
+    pub(super) fn protected(self) -> [usize; 2] {
+        [self.keep_first, self.keep_recent].map(|amount| amount.of(self.size))
     }
 
     /// Entries of each layer of a model that has so many. A budget for another number of layers, which
     /// [`Policy::check`] refuses, counts as uniform.
     pub fn sizes(self, layers: usize) -> Vec<usize> {
-        self.budget.sizes(self.size, self.keep_recent, layers)
+        self.budget.sizes(self.size, self.protected()[1], layers)
     }
 
     /// Entries of the smallest layer or head: what it can read before anything is evicted.
@@ -396,29 +388,9 @@ impl SizedPolicy {
         self.head_sizes(kv_heads).into_iter().map(move |size| SizedPolicy { size, ..self })
     }
 
-    /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
-    pub fn awaits_prompt(self) -> bool {
-        self.schedule.cut || self.keeps_prompt
-    }
-
-    /// Whether all layers evict together, after a token has gone through all of them.
-    pub fn pools_model(self) -> bool {
-        self.budget.pools_model()
-    }
-
-    /// The score that says how many entries leave from each head of a pool, if that is not its own.
-    pub(super) fn divides(self) -> Option<Score> {
-        self.budget.divides()
-    }
-
     /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text ([`Score::shares_prefix`]).
     pub fn shares_prefix(self) -> bool {
-        self.score.shares_prefix() && self.divides().is_none()
-    }
-
-    /// As of [`Policy::scores`].
-    pub fn scores(self) -> impl Iterator<Item = Score> {
-        std::iter::once(self.score).chain(self.divides())
+        self.score.shares_prefix() && self.budget.divides().is_none()
     }
 
     /// Checks the policy in a model of so many layers and key-value heads.
@@ -427,7 +399,7 @@ impl SizedPolicy {
     /// A budget for another number of layers or heads, or a layer or head too small for what is protected.
     pub fn check(self, layers: usize, kv_heads: usize) -> Result<()> {
         self.budget.check(layers, kv_heads)?;
-        let of_head = Policy { budget: Budget::Uniform, ..self.policy() };
+        let of_head = Policy { budget: Budget::Uniform, ..*self };
         for layer in 0..layers {
             for size in self.of_layer(layer, layers).head_sizes(kv_heads) {
                 if let Err(error) = of_head.at(size) {
@@ -446,14 +418,6 @@ impl SizedPolicy {
         Ok(())
     }
 
-    /// As [`Policy::check_windows`].
-    ///
-    /// # Errors
-    /// The same.
-    pub fn check_windows(self) -> Result<()> {
-        self.policy().check_windows()
-    }
-
     /// Entries of a layer of this size between two tokens, at most. A prompt that will be cut is held whole.
     pub fn most(self) -> usize {
         if self.awaits_prompt() { usize::MAX } else { self.size.saturating_add(self.schedule.buffer()) }
@@ -461,7 +425,7 @@ impl SizedPolicy {
 
     /// Entries of a layer of this size after so many tokens, of which the first are the prompt.
     pub fn entries_after(self, tokens: usize, prompt: usize) -> usize {
-        let (grown, size) = match (self.schedule.cut, self.keeps_prompt) {
+        let (grown, size) = match (self.schedule.cut, self.keep_first == Amount::Prompt) {
             (true, _) if tokens < prompt => return tokens,
             (true, _) => (prompt.min(self.size) + tokens - prompt, self.size),
             (_, true) => (tokens, self.size.saturating_add(prompt)),
@@ -477,28 +441,20 @@ impl SizedPolicy {
     /// that policies of several sizes share theirs.
     #[must_use]
     pub(super) fn before_cut(self) -> SizedPolicy {
-        let shared = SizedPolicy {
-            keep_first: 0,
-            keep_recent: 0,
-            keeps_prompt: false,
-            size: 1,
-            budget: Budget::Uniform,
-            schedule: Schedule::CUT,
-            ..self
+        let [keep_first, keep_recent] = match self.scores().any(Score::depends_on_protection) {
+            true => self.protected().map(Amount::Tokens),
+            false => [Amount::default(); 2],
         };
-        let SizedPolicy { keep_first, keep_recent, size, budget, .. } = self;
-        let shared = match self.scores().any(Score::depends_on_protection) {
-            true => SizedPolicy { keep_first, keep_recent, ..shared },
-            false => shared,
-        };
-        let shared = if self.divides().is_some() { SizedPolicy { budget, ..shared } } else { shared };
-        if self.scores().any(Score::depends_on_size) { SizedPolicy { size, ..shared } } else { shared }
+        let budget = if self.budget.divides().is_some() { self.budget } else { Budget::Uniform };
+        let size = if self.scores().any(Score::depends_on_size) { self.size } else { 1 };
+        let policy = Policy { keep_first, keep_recent, budget, schedule: Schedule::CUT, ..*self };
+        SizedPolicy { policy, size }
     }
 
     /// The policy of one layer, with its size.
     #[must_use]
     pub fn of_layer(self, layer: usize, layers: usize) -> SizedPolicy {
         let size = self.sizes(layers).get(layer).copied().unwrap_or(self.size);
-        SizedPolicy { size, budget: self.budget.of_layer(layer, size), ..self }
+        SizedPolicy { policy: Policy { budget: self.budget.of_layer(layer, size), ..*self }, size }
     }
 }

@@ -3,7 +3,7 @@
 use super::budget::BudgetPool;
 use super::entries::CacheEntries;
 use super::formula;
-use super::policy::SizedPolicy;
+use super::policy::{Amount, Policy, SizedPolicy};
 use super::scan::{Attention, Eviction, Vectors};
 
 /// An entry that may leave.
@@ -46,7 +46,7 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
     for (index, layer) in layers.iter_mut().enumerate() {
         let Some(policy) = layer.entries.policy else { continue };
         let is_cut = ends_prompt && std::mem::take(&mut layer.entries.awaits_cut);
-        if policy.pools_model() {
+        if policy.budget.pools_model() {
             pooled.push((index, policy));
             cuts |= is_cut;
         } else if is_cut {
@@ -105,7 +105,7 @@ impl LayerEntries<'_> {
     /// Cuts a layer by itself.
     fn cut(&mut self, policy: SizedPolicy) -> Option<Kept> {
         let entries = &mut *self.entries;
-        if policy.keeps_prompt {
+        if policy.keep_first == Amount::Prompt {
             entries.protect_prompt(policy);
             return None;
         }
@@ -192,7 +192,8 @@ impl CacheEntries {
 
     /// From the end of the prompt on, its tokens are protected, and the size is that of what follows.
     fn protect_prompt(&mut self, policy: SizedPolicy) {
-        self.policy = Some(SizedPolicy { keep_first: self.seen, ..policy });
+        let protected = Policy { keep_first: Amount::Tokens(self.seen), ..*policy };
+        self.policy = Some(SizedPolicy { policy: protected, ..policy });
         self.newest = Vec::new();
         let sizes = policy.group_sizes(self.heads).into_iter().zip(self.held());
         self.limits = sizes.map(|(size, held)| size.saturating_add(held)).collect();
@@ -202,7 +203,7 @@ impl CacheEntries {
     fn after_cut(&mut self, policy: SizedPolicy) {
         match policy.schedule.every {
             // They go on to leave together.
-            Some(_) if policy.pools_model() => return,
+            Some(_) if policy.budget.pools_model() => return,
             Some(_) => self.limits = policy.group_sizes(self.heads),
             // Nothing needs a score.
             None => {

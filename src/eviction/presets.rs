@@ -143,7 +143,7 @@ mod tests {
         }
         let (vatp, with_sinks) = (by_name("vatp").unwrap(), by_name("vatp+4").unwrap());
         assert_eq!((vatp.keep_first, with_sinks.keep_first), (Amount::Tokens(20), Amount::Tokens(4)));
-        assert_eq!(by_name("tova").unwrap().score, Score::last_attention());
+        assert_eq!(by_name("tova").unwrap().score.name(), "last_attention");
     }
 
     #[test]
@@ -161,12 +161,11 @@ mod tests {
             keep_recent: Amount::Percent(recent),
             ..tova
         };
-        let kept =
-            |first, recent, size| percent(first, recent).at(size).map(|p| (p.keep_first, p.keep_recent)).ok();
-        assert_eq!(kept(10, 0, 41), Some((5, 0)));
-        assert_eq!(kept(50, 50, 40), Some((20, 20)));
+        let kept = |first, recent, size| percent(first, recent).at(size).map(|policy| policy.protected()).ok();
+        assert_eq!(kept(10, 0, 41), Some([5, 0]));
+        assert_eq!(kept(50, 50, 40), Some([20, 20]));
         assert_eq!(kept(50, 50, 41), None);
-        assert_eq!(kept(99, 1, 100), Some((99, 1)));
+        assert_eq!(kept(99, 1, 100), Some([99, 1]));
         assert_eq!(kept(99, 0, 10), None, "rounded up it fills the cache");
         assert_eq!(kept(100, 0, 100), None);
         assert_eq!(percent(10, 0).to_string(), "score=last_attention scope=layer keep_first=10% keep_recent=0%");

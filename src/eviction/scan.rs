@@ -358,6 +358,15 @@ impl Attention<'_> {
         (&self.logits[at * self.stride..][..width], 1.0 / self.sums[at])
     }
 
+    /// The attention of a group's query heads to some columns: (heads of the group, columns)
+    pub(super) fn by_head(&self, scope: Scope, group: usize, columns: &[usize]) -> Vec<f32> {
+        let of_head = |head: usize| {
+            let (weights, scale) = self.of_head(head);
+            columns.iter().map(move |column| weights[*column] * scale)
+        };
+        self.heads.of_group(scope, group).flat_map(of_head).collect()
+    }
+
     /// Adds a group's attention, summed over its query heads, to `onto` (columns).
     pub(super) fn add_to(&self, onto: &mut [f32], scope: Scope, group: usize) {
         for head in self.heads.of_group(scope, group) {

@@ -29,20 +29,6 @@ impl Schedule {
     /// The prompt is cut, and from then on one entry leaves after every token: `prefill: one_shot`, as the paper's code does.
     pub const CUT_ONE: Schedule = Schedule { cut: true, every: Some(1) };
 
-    /// Refuses a schedule under which the heads of a layer with a window would hold different numbers of entries: where several
-    /// leave at once, the window takes more from some heads than from others.
-    ///
-    /// # Errors
-    /// Schedules other than `1` and `cut+1`.
-    pub(super) fn check_windows(self) -> Result<()> {
-        ensure!(
-            self.every == Some(1),
-            "the model has layers with a window that is shorter than the text, and there the schedule {self} would leave heads \
-             with different numbers of entries\nhint: leave such layers alone with @exempt (`local_layers: exempt`), or use the schedule 1 or cut+1"
-        );
-        Ok(())
-    }
-
     /// Entries beyond its size that a cache holds while it grows, without the newest token.
     pub fn buffer(self) -> usize {
         self.every.map_or(usize::MAX, |every| every - 1)

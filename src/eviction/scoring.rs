@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use super::custom::{CustomScore, Step};
 use super::entries::{CacheEntries, HeadGroup, Heads};
+use super::formula::canonical::Expr;
 use super::formula::{Formula, FormulaError, Function, Pool, Word};
 use super::policy::SizedPolicy;
 use super::scan::{Attention, Vectors};
@@ -100,11 +101,6 @@ impl Score {
         Score::new(if column == "key_norm" { "-key_norm" } else { column }, Pool::Mean).ok()
     }
 
-    /// Attention that the newest query pays (arXiv 2401.06104, section 4).
-    pub fn last_attention() -> Score {
-        Score::new("last_attention", Pool::Mean).expect("a name")
-    }
-
     /// The row of the table, if it has a name.
     fn named(self) -> Option<&'static NamedScore> {
         let Score::Formula(formula) = self else { return None };
@@ -132,6 +128,11 @@ impl Score {
             Score::Formula(formula) => formula.text(),
             Score::Custom(score) => score.id(),
         }
+    }
+
+    /// The same as a tree; none of a function.
+    fn expr(self) -> Option<&'static Expr> {
+        if let Score::Formula(formula) = self { Some(formula.expr()) } else { None }
     }
 
     pub(super) fn method(self) -> Method {
@@ -179,17 +180,17 @@ impl Score {
 
     /// Whether it depends on which entries are protected.
     pub fn depends_on_protection(self) -> bool {
-        matches!(self, Score::Formula(formula) if formula.depends_on_protection())
+        self.expr().is_some_and(|expr| expr.functions().any(Function::depends_on_protection))
     }
 
     /// Whether its formula has a word.
     pub fn has(self, word: Word) -> bool {
-        matches!(self, Score::Formula(formula) if formula.has(word))
+        self.expr().is_some_and(|expr| expr.has(word))
     }
 
     /// Whether its formula calls a function.
     pub fn calls(self, function: Function) -> bool {
-        matches!(self, Score::Formula(formula) if formula.calls(function))
+        self.expr().is_some_and(|expr| expr.functions().any(|own| own == function))
     }
 
     /// Refuses vectors of files that a model does not fit.
@@ -220,9 +221,9 @@ impl Score {
         }
     }
 
-    /// The tokens of a block, if whole blocks leave.
+    /// The tokens of a block, if whole blocks leave: its score is the same in all of a block.
     pub fn block(self) -> Option<usize> {
-        if let Score::Formula(formula) = self { formula.block() } else { None }
+        self.expr()?.block().filter(|tokens| *tokens > 0)
     }
 
     /// Whether a bounded cache can continue where an unbounded one has read the beginning of the text. Others need what that
@@ -236,6 +237,11 @@ impl Score {
     /// does.)
     pub fn compares_norms(self) -> bool {
         self.method() == Method::NormPriority
+    }
+
+    /// The share of themselves by which priorities differ at least that are not equal.
+    pub(super) fn same_priority(self) -> f64 {
+        if self.compares_norms() { SAME_NORM } else { 0.0 }
     }
 }
 
@@ -272,18 +278,16 @@ impl CacheEntries {
                 let newest = &mut newest[..mask.len()];
                 newest.fill(0.0);
                 attention.add_to(newest, policy.scope, group);
-                Scores::Attention(&newest[candidates])
+                Scores::Numbers(Cow::Borrowed(&newest[candidates]))
             }
-            Method::SummedAttention => Scores::Attention(&self.received[0].sums[group][candidates]),
-            Method::NormPriority => {
-                Scores::Priorities(Cow::Borrowed(&self.groups[group].priority[candidates]), SAME_NORM)
-            }
-            Method::RandomPriority => {
-                Scores::Priorities(Cow::Borrowed(&self.groups[group].priority[candidates]), 0.0)
+            Method::SummedAttention => Scores::Numbers(Cow::Borrowed(&self.received[0].sums[group][candidates])),
+            Method::NormPriority | Method::RandomPriority => {
+                let priorities = &self.groups[group].priority[candidates];
+                Scores::Priorities(priorities.into(), policy.score.same_priority())
             }
             Method::Instructions => {
                 let scores = self.scorer.iter().flat_map(|scorer| scorer.scores(group, candidates.clone()));
-                Scores::Formula(scores.collect())
+                Scores::Numbers(scores.collect())
             }
             // Without an answer the oldest entry leaves.
             Method::Function(score) => match self.custom_scores(score, group, mask, (attention, vectors)) {
@@ -305,7 +309,7 @@ impl CacheEntries {
     ) {
         let Some(policy) = self.policy else { return };
         let scores = self.scores_of(group, candidates.clone(), mask, sources, newest);
-        if let (Scores::Formula(scores), Some(tokens)) = (&scores, policy.score.block()) {
+        if let (Scores::Numbers(scores), Some(tokens)) = (&scores, policy.score.block()) {
             let living: Vec<usize> = (0..mask.len()).filter(|column| mask[*column] == 0.0).collect();
             let score = |column: usize| f64::from(scores[column - candidates.start]);
             for column in self.blocks(tokens, group, &living, candidates.clone(), excess, score) {
@@ -362,11 +366,7 @@ impl CacheEntries {
         let policy = self.policy?;
         let columns: Vec<usize> = (0..living.len()).filter(|column| living[*column] == 0.0).collect();
         let positions: Vec<u32> = columns.iter().map(|column| self.groups[group].positions[*column]).collect();
-        let heads = self.heads.of_group(policy.scope, group).flat_map(|head| {
-            let (weights, scale) = attention.of_head(head);
-            columns.iter().map(move |column| weights[*column] * scale)
-        });
-        let attention: Vec<f32> = heads.collect();
+        let attention = attention.by_head(policy.scope, group, &columns);
         let own = self.function_scores(score, group, (&columns, &positions, &attention), vectors)?;
         let mut scores = vec![f64::NAN; living.len()];
         for (column, value) in columns.iter().zip(own) {
@@ -419,15 +419,12 @@ impl CacheEntries {
         let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
             Method::Order => positions.iter().map(|position| f64::from(*position)).collect(),
-            Method::Instructions if policy.divides().is_some() => {
+            Method::Instructions => {
                 let columns = 0..positions.len();
-                self.scorer
-                    .iter()
-                    .flat_map(|scorer| scorer.scores(group, columns.clone()))
-                    .map(f64::from)
-                    .collect()
+                let scores = self.scorer.iter().flat_map(|scorer| scorer.scores(group, columns.clone()));
+                scores.map(f64::from).collect()
             }
-            Method::NewestAttention | Method::Instructions => of_f32(&newest[group]),
+            Method::NewestAttention => of_f32(&newest[group]),
             Method::SummedAttention => of_f32(&self.received[0].sums[group]),
             Method::NormPriority | Method::RandomPriority => priority.clone(),
             Method::Function(score) => {
@@ -445,10 +442,9 @@ impl CacheEntries {
 pub(super) enum Scores<'a> {
     /// The oldest has the lowest.
     Ascending,
-    Attention(&'a [f32]),
+    Numbers(Cow<'a, [f32]>),
     /// As of [`lowest_priority`].
     Priorities(Cow<'a, [f64]>, f64),
-    Formula(Vec<f32>),
 }
 
 impl Scores<'_> {
@@ -456,8 +452,7 @@ impl Scores<'_> {
     pub fn lowest(&self, mask: &[f32]) -> Option<usize> {
         let lowest = match self {
             Scores::Ascending => None,
-            Scores::Attention(scores) => vector::masked_argmin(scores, mask),
-            Scores::Formula(scores) => vector::masked_argmin(scores, mask),
+            Scores::Numbers(scores) => vector::masked_argmin(scores, mask),
             Scores::Priorities(scores, same) => lowest_priority(scores, mask, *same),
         };
         // If every score is NaN, the oldest leaves, and the NaN shows in the results.
@@ -468,8 +463,7 @@ impl Scores<'_> {
     pub fn at(&self, column: usize, position: u32) -> f64 {
         match self {
             Scores::Ascending => f64::from(position),
-            Scores::Attention(scores) => f64::from(scores[column]),
-            Scores::Formula(scores) => f64::from(scores[column]),
+            Scores::Numbers(scores) => f64::from(scores[column]),
             Scores::Priorities(scores, _) => scores[column],
         }
     }
@@ -482,7 +476,7 @@ impl Scores<'_> {
 
 /// Two key norms closer than this share of themselves count as equal. Equal tokens in equal surroundings have
 /// equal norms in exact arithmetic; attention in f32 makes them differ by a few units of the ninth digit.
-pub(super) const SAME_NORM: f64 = 2e-8;
+const SAME_NORM: f64 = 2e-8;
 
 /// Index of the first of the unmasked priorities that are the lowest, or differ from it by no more than the share `same` of themselves.
 /// What is not a number counts as the highest.

@@ -276,8 +276,9 @@ fn schedules() -> impl Strategy<Value = Schedule> {
 /// The case under another schedule, which a layer with a window does not take. Some protect the prompt.
 fn scheduled(case: Case, schedule: Schedule, prompt: usize) -> Case {
     let keeps_prompt = !schedule.cut && prompt.is_multiple_of(3);
-    let keep_first = if keeps_prompt { 0 } else { case.policy.keep_first };
-    let policy = SizedPolicy { schedule, keeps_prompt, keep_first, ..case.policy };
+    let keep_first = if keeps_prompt { Amount::Prompt } else { case.policy.keep_first };
+    let policy = Policy { schedule, keep_first, ..*case.policy };
+    let policy = SizedPolicy { policy, ..case.policy };
     Case { policy, window: None, prompt: prompt.clamp(1, case.tokens), ..case }
 }
 
@@ -373,7 +374,7 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
         let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(case.window, true);
         unbounded = unbounded.recording(Some(case.policy.scope));
         case.scan(&mut unbounded, case.tokens, &mut Vec::new());
-        entries = entries.with_future(unbounded.into_recorded().unwrap().into());
+        entries = entries.with_future(unbounded.recorded.unwrap().into());
     }
     let draw = |group, position| scoring::uniform(SALT, group as u64, position as u64);
     let answer = definition::read(case, draw, || 0.0);
@@ -440,11 +441,13 @@ proptest! {
             None => case,
         };
         let kv_heads = case.heads.kv_heads;
-        let least = case.policy.keep_first.max(case.policy.keep_recent) + case.policy.keep_recent;
+        let [keep_first, keep_recent] = case.policy.protected();
+        let least = keep_first.max(keep_recent) + keep_recent;
         let mut size = || if rng.bool() { usize::MAX } else { rng.usize(least + 1..least + 30) };
         let sizes: Vec<usize> = (0..kv_heads).map(|_| size()).collect();
         let budget = if pool { Budget::Pool(BudgetPool { over: PoolOver::Heads, floor, score: None }) } else { Budget::OfLayer(Box::leak(sizes.into())) };
-        let policy = SizedPolicy { budget, scope: Scope::Head, ..case.policy };
+        let policy = Policy { budget, scope: Scope::Head, ..*case.policy };
+        let policy = SizedPolicy { policy, ..case.policy };
         let own = ["value_norm", "if(rank(attention) < size / 2, 1000000, value_norm)", "attention * value_norm + size"];
         let Some(own) = own.get(divided).filter(|_| pool) else { return agrees(&Case { policy, ..case }) };
         // The same score divides the budget for every own one.
@@ -452,7 +455,8 @@ proptest! {
         let budget = Budget::Pool(BudgetPool {
             over: PoolOver::Heads, floor, score: Some(Formula::new(divider.2, Pool::Mean).unwrap())
         });
-        let policy = SizedPolicy { budget, score: Score::new(own.2, Pool::Mean).unwrap(), ..policy };
+        let own_policy = Policy { budget, score: Score::new(own.2, Pool::Mean).unwrap(), ..*policy };
+        let policy = SizedPolicy { policy: own_policy, ..policy };
         let (formula, divider) = (Some((own.0, own.1)), Some((divider.0, divider.1)));
         agrees(&Case { policy, tokens: case.tokens.min(40), prompt: case.prompt.min(40), formula, divider, ..case })?;
     }
@@ -472,7 +476,7 @@ proptest! {
         let own = [(case.policy, SALT), (other, SALT), (SizedPolicy { size: other.size + 3, ..other }, SALT + 1)];
         let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(window, true).with_cuts(&own);
         case.scan(&mut unbounded, case.prompt, &mut Vec::new());
-        let cuts = unbounded.take_cuts();
+        let cuts = std::mem::take(&mut unbounded.cuts);
         for (policy, salt) in own {
             let mut alone = CacheEntries::bounded(case.heads, policy, salt).with_window(window, false);
             case.scan(&mut alone, case.prompt, &mut Vec::new());
@@ -512,8 +516,7 @@ proptest! {
         // Those that have a name have tests of their own.
         let Some(score) = Score::new(&written, pool).ok().filter(|score| !score.has_name()) else { return Ok(()) };
         let expr = formula::parse::parse(&written).unwrap();
-        let SizedPolicy { scope, size, .. } = case.policy;
-        let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
+        let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, .. }, size } = case.policy;
         let (budget, schedule) = (Budget::Uniform, Schedule::default());
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         prop_assume!(!max || !written.contains("pooled("));
@@ -545,9 +548,7 @@ proptest! {
             Some(schedule) => scheduled(case, schedule, prompt),
             None => case,
         };
-        let SizedPolicy { scope, size, schedule, .. } = case.policy;
-        let [keep_first, keep_recent] = [case.policy.keep_first, case.policy.keep_recent].map(Amount::Tokens);
-        let keep_first = if case.policy.keeps_prompt { Amount::Prompt } else { keep_first };
+        let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, schedule, .. }, size } = case.policy;
         let budget = Budget::Uniform;
         let policy = |score| Policy { score, scope, keep_first, keep_recent, budget, schedule }.at(size).unwrap();
         // The oldest leaves in every group alike.

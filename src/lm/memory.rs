@@ -207,12 +207,12 @@ impl Memory {
             let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
             // Without evictions, rank and position are the same.
             let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
-            // On a device, keys are not placed anew after a cut.
-            let moves_at_cut = entries.awaits_cut() && positions != Positions::Absolute;
-            let tables = if on_gpu && !moves_at_cut && entries.can_be_scanned_on_device() {
+            // On a device, keys are not placed anew after an eviction.
+            let on_gpu = on_gpu && positions == Positions::Absolute;
+            let tables = if on_gpu && entries.can_be_scanned_on_device() {
                 let rule = entries.scan_rule();
                 let all_keys = plan.measure_loss.then_some(plan.text);
-                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), positions, all_keys);
+                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), all_keys);
                 Tables::Gpu(of_gpu)
             } else {
                 let table = |dim: usize| Table::new(heads.kv_heads, &rooms, dim);
@@ -274,7 +274,7 @@ impl Memory {
 
     /// The attention of the tokens read, by layer, if it was recorded.
     pub fn into_attention(self) -> Vec<Arc<RecordedAttention>> {
-        self.layers.into_iter().filter_map(|layer| layer.entries.into_recorded()).map(Arc::new).collect()
+        self.layers.into_iter().filter_map(|layer| layer.entries.recorded).map(Arc::new).collect()
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so it equals
@@ -300,12 +300,12 @@ impl Memory {
 
     /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
     pub fn cuts(&self) -> PromptScores {
-        PromptScores(self.layers.iter().map(|layer| layer.entries.cuts().to_vec()).collect())
+        PromptScores(self.layers.iter().map(|layer| layer.entries.cuts.clone()).collect())
     }
 
     /// Ends a prompt that was read with [`MemoryPlan::cuts`]: what each policy knows of it.
     pub fn take_cuts(&mut self) -> PromptScores {
-        PromptScores(self.layers.iter_mut().map(|layer| layer.entries.take_cuts()).collect())
+        PromptScores(self.layers.iter_mut().map(|layer| std::mem::take(&mut layer.entries.cuts)).collect())
     }
 
     /// A memory that has read the beginning of a prompt by which `scores` were taken from this unbounded one, `len` tokens, and that
@@ -326,7 +326,7 @@ impl Memory {
         let policy = policy?;
         let entries = self.layers.iter().enumerate().map(|(index, layer)| {
             let own = policy.of_layer(index, self.layers.len());
-            let own = local_layers.policy(Some(own), layer.entries.window());
+            let own = local_layers.policy(Some(own), layer.entries.window);
             let salt = salt(seed, index);
             match (own, cut) {
                 (Some(own), Some((scores, _))) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt),
@@ -346,7 +346,7 @@ impl Memory {
         };
         let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).map(|(((layer, entries), log), kept)| {
             let columns = layer.entries.columns_at(len)?;
-            let rooms = match cut.is_some() && entries.awaits_cut() {
+            let rooms = match cut.is_some() && entries.awaits_cut {
                 true => vec![vector::padded(expect.max(columns.len()) + BLOCK)],
                 false => rooms_for_blocks(&entries),
             };
@@ -419,7 +419,7 @@ impl Memory {
                 }
                 Tables::Gpu(_) => None,
             };
-            let was_cut = ends_prompt && entries.awaits_cut();
+            let was_cut = ends_prompt && entries.awaits_cut;
             parts.push((entries, log, vectors, was_cut));
         }
         let layers = parts.iter_mut().map(|(entries, log, vectors, _)| LayerEntries {
@@ -537,7 +537,7 @@ fn rooms_for_blocks(entries: &CacheEntries) -> Vec<usize> {
         // As many as without a pool, but each where its head needs them.
         Some(PoolOver::Heads) => shared(&held, rooms.iter().sum()),
         Some(PoolOver::Model) => {
-            held.iter().map(|held| vector::padded(held + entries.burst() - 1 + BLOCK)).collect()
+            held.iter().map(|held| vector::padded(held + entries.burst - 1 + BLOCK)).collect()
         }
         None => rooms,
     }

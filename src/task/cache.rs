@@ -83,7 +83,8 @@ impl CacheConfig {
     /// that depend on the size need to know it, which is another for every prompt where it is a share of that.
     fn shares_prompt(&self) -> bool {
         let policy = self.sized().filter(|policy| policy.awaits_prompt() && self.positions == Positions::Absolute);
-        policy.is_some_and(|SizedPolicy { score, .. }| {
+        policy.is_some_and(|policy| {
+            let score = policy.score;
             let knows_size = self.share.is_none() || !self.rule.scores_depend_on_size();
             let is_formula = !score.is_function();
             is_formula && !score.compares_norms() && !score.reads_future() && knows_size

@@ -42,7 +42,7 @@ impl TextModel {
     /// Checks that the model can have a policy, with a text of so many tokens.
     ///
     /// # Errors
-    /// As [`SizedPolicy::check`], [`SizedPolicy::check_windows`] and [`Score::check_vectors`](crate::eviction::Score::check_vectors).
+    /// As [`SizedPolicy::check`], [`Policy::check_windows`](crate::eviction::Policy::check_windows) and [`Score::check_vectors`](crate::eviction::Score::check_vectors).
     pub fn check_policy(
         &self,
         policy: Option<SizedPolicy>,

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 
 use super::{InvalidSettings, TextModel};
-use crate::eviction::{Eviction, SizedPolicy};
+use crate::eviction::Eviction;
 use crate::lm::{MemoryPlan, ReadStats};
 use crate::task::{CHUNK, Piece, pieces};
 
@@ -47,7 +47,7 @@ impl TextModel {
         ScoreSettings { truncated, prompt, chunk }: ScoreSettings,
     ) -> Result<Scored> {
         ensure!(!tokens.is_empty(), "there is no token to read");
-        let cuts = plan.policy.is_some_and(SizedPolicy::awaits_prompt);
+        let cuts = plan.policy.is_some_and(|policy| policy.awaits_prompt());
         self.check_policy(plan.policy, plan.local_layers, tokens.len())?;
         self.model.shape().check_positions(plan.positions)?;
         let prompt = match prompt {
@@ -92,7 +92,7 @@ impl TextModel {
         let future = knows.map(|policy| model.record_attention(tokens, policy.scope)).transpose()?;
         let text = tokens.len();
         // A prompt that will be cut is held whole.
-        let cuts = plan.policy.is_some_and(SizedPolicy::awaits_prompt);
+        let cuts = plan.policy.is_some_and(|policy| policy.awaits_prompt());
         let expect = if cuts { prompt } else { plan.expect };
         let plan = MemoryPlan { text, expect, future: future.as_deref(), ..*plan };
         let mut memory = model.new_memory(&plan);

@@ -12,7 +12,9 @@ use crate::support::checkpoint::{GOLDENS, configure, load, load_as};
 use serde::Deserialize;
 use tova_bench::eviction::formula::{Formula, Pool};
 use tova_bench::eviction::presets::{self, PRESETS, Preset};
-use tova_bench::eviction::{Amount, Budget, BudgetPool, LocalLayers, Policy, Positions, Schedule, Scope, Score};
+use tova_bench::eviction::{
+    Amount, Budget, BudgetPool, LocalLayers, Policy, PoolOver, Positions, Schedule, Scope, Score,
+};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
     Device, LanguageModel, MemoryPlan, ModelFiles, Real, RepeatRequest, RopeOverride, RopeOverrideKind, Tokenizer,
@@ -61,7 +63,7 @@ struct Defined {
 enum BudgetJson {
     Pyramid { pyramid: u32 },
     Layers { layers: Vec<f64> },
-    Pool { pool: String, floor: u8, score: Option<String> },
+    Pool { pool: PoolOver, floor: u8, score: Option<String> },
     Heads { heads: Vec<Vec<serde_json::Value>> },
 }
 
@@ -93,7 +95,7 @@ impl Defined {
             Some(BudgetJson::Layers { layers }) => Budget::of_layers(layers).unwrap(),
             Some(BudgetJson::Pool { pool, floor, score }) => {
                 let score = score.as_ref().map(|score| Formula::new(score, Pool::Mean).unwrap());
-                Budget::Pool(BudgetPool { over: pool.parse().unwrap(), floor: *floor, score })
+                Budget::Pool(BudgetPool { over: *pool, floor: *floor, score })
             }
             Some(BudgetJson::Heads { heads }) => {
                 let rows: Vec<Vec<Option<f64>>> =

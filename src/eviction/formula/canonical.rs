@@ -56,26 +56,21 @@ impl Expr {
         }
     }
 
-    /// Whether it has a word for which this holds.
-    pub fn has(&self, holds: &dyn Fn(Word) -> bool) -> bool {
-        match self {
-            Expr::Number(_) | Expr::Text(_) => false,
-            Expr::Word(word) => holds(*word),
-            Expr::Call(_, arguments) => arguments.iter().any(|argument| argument.has(holds)),
-        }
+    /// Itself and all that is inside of it.
+    pub fn parts(&self) -> Vec<&Expr> {
+        let arguments: &[Expr] = if let Expr::Call(_, arguments) = self { arguments } else { &[] };
+        std::iter::once(self).chain(arguments.iter().flat_map(Expr::parts)).collect()
     }
 
-    /// Visits every call, those of arguments first.
-    pub fn each_call<'a>(&'a self, visit: &mut dyn FnMut(Function, &'a [Expr])) {
-        let Expr::Call(function, arguments) = self else { return };
-        arguments.iter().for_each(|argument| argument.each_call(visit));
-        visit(*function, arguments);
+    /// Whether it has a word.
+    pub fn has(&self, word: Word) -> bool {
+        self.parts().contains(&&Expr::Word(word))
     }
 
-    /// Whether it calls a function for which this holds.
-    pub fn calls(&self, holds: &dyn Fn(Function) -> bool) -> bool {
-        let Expr::Call(own, arguments) = self else { return false };
-        holds(*own) || arguments.iter().any(|argument| argument.calls(holds))
+    /// The functions that it calls.
+    pub fn functions(&self) -> impl Iterator<Item = Function> {
+        let function = |part: &Expr| if let Expr::Call(function, _) = part { Some(*function) } else { None };
+        self.parts().into_iter().filter_map(function)
     }
 
     /// The tokens of a block, where its value is the same in all of a block (`Some(0)`: everywhere).
@@ -371,30 +366,18 @@ fn written(expr: &Expr, least: u8) -> String {
     }
 }
 
-/// Why a formula cannot rank entries, and what to do; `None` if it can.
-pub(super) fn fault(expr: &Expr) -> Option<(&'static str, &'static str)> {
-    fn is_finite(expr: &Expr) -> bool {
-        match expr {
-            Expr::Number(number) => number.is_finite(),
-            Expr::Word(_) | Expr::Text(_) => true,
-            Expr::Call(_, arguments) => arguments.iter().all(is_finite),
-        }
-    }
-    fn remembers_reread(expr: &Expr) -> bool {
-        let Expr::Call(function, arguments) = expr else { return false };
-        let is_reread = |word: Word| word == Word::RereadAttention;
-        function.remembers() && expr.has(&is_reread) || arguments.iter().any(remembers_reread)
-    }
-    const DIFFERS: &str = "use a word that differs between entries, such as attention or position";
+/// Why a formula cannot rank entries; `None` if it can.
+pub(super) fn fault(expr: &Expr) -> Option<&'static str> {
+    let is_infinite = |part: &&Expr| matches!(part, Expr::Number(number) if !number.is_finite());
+    let remembers_reread = |part: &&Expr| {
+        matches!(part, Expr::Call(function, _) if function.remembers()) && part.has(Word::RereadAttention)
+    };
     if expr.is_constant() {
-        Some(("the formula is the same for all entries", DIFFERS))
-    } else if !is_finite(expr) {
-        Some(("a number in the formula becomes infinite", DIFFERS))
-    } else if remembers_reread(expr) {
-        Some((
-            "`reread_attention` is known only where the prompt is cut, and there is nothing to remember of it",
-            "use it outside of sum, window and other functions of earlier steps",
-        ))
+        Some("the formula is the same for all entries")
+    } else if expr.parts().iter().any(is_infinite) {
+        Some("a number in the formula becomes infinite")
+    } else if expr.parts().iter().any(remembers_reread) {
+        Some("`reread_attention` is known only where the prompt is cut, and there is nothing to remember of it")
     } else {
         None
     }

@@ -22,9 +22,8 @@ pub(in crate::eviction) struct Scorer {
     program: Vec<Instruction>,
     heads: Heads,
     scope: Scope,
-    /// The cache size, and whether groups may have others.
+    /// The cache size.
     size: usize,
-    sizes_differ: bool,
     salt: u64,
     layer: usize,
     groups: Vec<Group>,
@@ -74,8 +73,8 @@ pub(in crate::eviction) struct Entries<'a> {
 }
 
 impl Scorer {
-    /// With `sizes_differ`, groups will have other sizes ([`resize`](Self::resize)), and the scores of the last row that decided stay with
-    /// the entries.
+    /// With `sizes_differ`, groups will have other sizes ([`resize`](Self::resize)). The scores of the last row that decided stay with the
+    /// entries.
     pub fn new(
         formula: Formula,
         size: usize,
@@ -88,7 +87,7 @@ impl Scorer {
         let (members, per_kv) = (heads.of_group(scope, 0).len(), heads.per_kv_head());
         let kept = |instruction: &Instruction| {
             let Columns { kept, totals, .. } = instruction.columns(members, per_kv);
-            let is_peak = matches!(instruction.operation, Operation::Memory(Function::Peak, _));
+            let is_peak = matches!(instruction.operation, Operation::Function(Function::Peak, _));
             let start = if is_peak { f32::NAN } else { 0.0 };
             Kept { columns: vec![Vec::new(); kept], totals: vec![Vec::new(); totals], start }
         };
@@ -99,7 +98,7 @@ impl Scorer {
         let queries = if program.iter().any(Instruction::expects) { heads.heads } else { 0 };
         let groups = vec![group; heads.groups(scope)];
         let (logits, queries) = (vec![Vec::new(); logits], vec![QueryStatistics::default(); queries]);
-        Scorer { program, heads, scope, size, sizes_differ, salt, layer: 0, groups, future: None, logits, queries }
+        Scorer { program, heads, scope, size, salt, layer: 0, groups, future: None, logits, queries }
     }
 
     pub fn of_layer(self, layer: usize) -> Scorer {
@@ -218,7 +217,27 @@ impl Scorer {
                         Word::KeyRedundancy => {
                             statistics::redundancy(&row.vectors.keys(kv_head, mask), mask, out);
                         }
-                        _ => word_column(word, row, entries, head, out),
+                        Word::Attention => {
+                            let (weights, scale) = row.attention.of_head(head);
+                            let [weights, scale] = [Column::Own(&weights[..n]), Column::Same(scale)];
+                            elementwise(Function::Multiply, [weights, scale, Column::Same(0.0)], out);
+                        }
+                        Word::OutputShift => {
+                            let (weights, scale) = row.attention.of_head(head);
+                            row.vectors.output_shift(head, &weights[..n], scale, out);
+                        }
+                        Word::Age => {
+                            for (age, position) in out.iter_mut().zip(entries.positions) {
+                                *age = (row.step - *position as usize) as f32;
+                            }
+                        }
+                        Word::Position => {
+                            for (to, position) in out.iter_mut().zip(entries.positions) {
+                                *to = *position as f32;
+                            }
+                        }
+                        // Known since the entry joined.
+                        _ => {}
                     },
                     Operation::PooledAttention => {
                         out.fill(0.0);
@@ -227,20 +246,18 @@ impl Scorer {
                             vector::add_scaled(out, &weights[..out.len()], scale / heads.len() as f32);
                         }
                     }
-                    Operation::Memory(function, number) => {
+                    Operation::Function(function, number) if function.remembers() => {
                         let step = Step { step: row.step, positions: entries.positions, member };
                         let argument = computed.column(instruction.arguments[0], member, n);
                         kept[0].remember(function, number, step, argument, out);
                     }
-                    Operation::Numbered(Function::LagScore, tokens) => {
+                    Operation::Function(Function::LagScore, tokens) => {
                         let (keys, values) = (row.vectors.keys(kv_head, mask), row.vectors.values(kv_head));
-                        statistics::lag_score(tokens, [&keys, values], entries, out);
+                        statistics::lag_score(tokens as usize, [&keys, values], entries, out);
                     }
-                    Operation::Numbered(
-                        function @ (Function::ExpectedAttention | Function::ExpectedAttentionMean),
-                        positions,
-                    ) => {
+                    Operation::Function(function, positions) if instruction.expects() => {
                         let keys = row.vectors.keys(head / per_kv, mask);
+                        let positions = positions as usize;
                         let rotation = row.vectors.mean_rotation(head / per_kv, mask, row.step, positions);
                         let covariance = function == Function::ExpectedAttention;
                         self.queries[head].expect(&rotation, &keys, covariance, entries, out);
@@ -333,9 +350,7 @@ impl Scorer {
                 own.columns.iter_mut().for_each(|column| keep(column, kept));
                 own.totals.iter_mut().for_each(|column| keep(column, kept));
             }
-            if self.sizes_differ {
-                group.results.iter_mut().flatten().for_each(|column| keep(column, kept));
-            }
+            group.results.iter_mut().flatten().for_each(|column| keep(column, kept));
         }
     }
 
@@ -389,40 +404,22 @@ impl<'a> Computed<'a> {
             None => Column::Same(0.0),
         };
         match instruction.operation {
-            Operation::Function(function @ (Function::PooledMean | Function::PooledMax)) => {
+            Operation::Function(function @ (Function::PooledMean | Function::PooledMax), _) => {
                 let columns = (0..self.heads).map(|member| self.column(instruction.arguments[0], member, n));
                 pool(columns, function == Function::PooledMean, out);
             }
-            Operation::Function(function @ (Function::Rank | Function::Softmax | Function::Share)) => {
+            Operation::Function(function @ (Function::Rank | Function::Softmax | Function::Share), _) => {
                 over_entries(function, argument(0), entries, out);
             }
-            Operation::Function(function) => elementwise(function, [argument(0), argument(1), argument(2)], out),
-            Operation::Numbered(function, number) => near_entries(function, number, argument(0), entries, out),
+            Operation::Function(function @ (Function::Smooth | Function::SmoothMax | Function::Block), number) => {
+                near_entries(function, number as usize, argument(0), entries, out);
+            }
+            Operation::Function(function, _) => {
+                elementwise(function, [argument(0), argument(1), argument(2)], out)
+            }
             // Computed elsewhere.
             _ => {}
         }
-    }
-}
-
-fn word_column(word: Word, row: &Row<'_>, entries: &Entries<'_>, head: usize, out: &mut [f32]) {
-    let positions = out.iter_mut().zip(entries.positions);
-    match word {
-        Word::Attention => {
-            let (weights, scale) = row.attention.of_head(head);
-            elementwise(
-                Function::Multiply,
-                [Column::Own(&weights[..out.len()]), Column::Same(scale), Column::Same(0.0)],
-                out,
-            );
-        }
-        Word::OutputShift => {
-            let (weights, scale) = row.attention.of_head(head);
-            row.vectors.output_shift(head, &weights[..out.len()], scale, out);
-        }
-        Word::Age => positions.for_each(|(age, position)| *age = (row.step - *position as usize) as f32),
-        Word::Position => positions.for_each(|(to, position)| *to = *position as f32),
-        // Known since the entry joined, or written by the caller.
-        _ => {}
     }
 }
 

@@ -10,25 +10,13 @@ use crate::eviction::settings::Scope;
 pub(super) const LAST_WORD: Word = Word::Size;
 pub(super) const LAST_FUNCTION: Function = Function::PooledMax;
 
-/// What only kernels do: numbers after those of their words and functions.
-#[derive(Clone, Copy, Debug)]
-enum Extra {
-    /// Attention, added up over the query heads of the decision.
-    SummedAttention,
-    /// Its mean.
-    PooledAttention,
-}
-
-const fn of_word(word: Word) -> i32 {
-    word as i32
-}
+/// What only kernels do: attention, added up over the query heads of the decision, and its mean. Their numbers come after those of words
+/// and functions.
+const SUMMED_ATTENTION: i32 = of_function(LAST_FUNCTION) + 1;
+const POOLED_ATTENTION: i32 = SUMMED_ATTENTION + 1;
 
 const fn of_function(function: Function) -> i32 {
     LAST_WORD as i32 + 1 + function as i32
-}
-
-const fn of_extra(extra: Extra) -> i32 {
-    of_function(LAST_FUNCTION) + 1 + extra as i32
 }
 
 /// Where an argument is.
@@ -55,7 +43,6 @@ pub struct LoweredInstruction {
     list: [i32; 3],
     sharing: [i32; 3],
     constant: [f32; 3],
-    pad: i32,
 }
 
 /// A score as instructions, and how many lists they need for each decision.
@@ -68,17 +55,10 @@ pub struct LoweredScore {
     pub totals: usize,
 }
 
-impl LoweredScore {
-    /// Whether an instruction takes logits.
-    pub fn has_logits(&self) -> bool {
-        self.program.iter().any(|instruction| instruction.operation == of_word(Word::Logit))
-    }
-}
-
 /// A score of a cache with `size` entries; `None` if it has a word or a function that kernels do not know, such as those of the
 /// future, of neighbours, or of queries. Scores that are a priority have no instructions.
 pub fn lower(score: Score, size: usize, heads: Heads, scope: Scope) -> Option<LoweredScore> {
-    let summed = LoweredInstruction { operation: of_extra(Extra::SummedAttention), result: 0, ..blank() };
+    let summed = LoweredInstruction { operation: SUMMED_ATTENTION, result: 0, ..blank() };
     let one_list = LoweredScore { results: 1, ..LoweredScore::default() };
     let Score::Formula(formula) = score else { return None };
     Some(match formula.method() {
@@ -114,11 +94,15 @@ fn blank() -> LoweredInstruction {
         list: [0; 3],
         sharing: [1; 3],
         constant: [0.0; 3],
-        pad: 0,
     }
 }
 
 impl LoweredScore {
+    /// Whether an instruction takes logits.
+    pub fn has_logits(&self) -> bool {
+        self.program.iter().any(|instruction| instruction.operation == Word::Logit as i32)
+    }
+
     /// Adds an instruction of a program whose earlier ones are there; `None` if kernels do not know it.
     fn push(
         &mut self,
@@ -133,26 +117,20 @@ impl LoweredScore {
         let members = if instruction.per_head { group } else { 1 };
         let mut lowered = LoweredInstruction {
             operation: match *operation {
-                Operation::Word(Word::FutureAttention)
-                | Operation::Numbered(..)
-                | Operation::Dot { .. }
-                | Operation::TokenIn(_) => return None,
-                Operation::Word(word) if word as usize > LAST_WORD as usize => return None,
-                Operation::Function(function) | Operation::Memory(function, _)
-                    if function as usize > LAST_FUNCTION as usize =>
-                {
-                    return None;
+                Operation::Word(Word::FutureAttention) => return None,
+                Operation::Word(word) if word as usize <= LAST_WORD as usize => word as i32,
+                Operation::PooledAttention => POOLED_ATTENTION,
+                Operation::Function(function, _) if function as usize <= LAST_FUNCTION as usize => {
+                    of_function(function)
                 }
-                Operation::Word(word) => of_word(word),
-                Operation::PooledAttention => of_extra(Extra::PooledAttention),
-                Operation::Function(function) | Operation::Memory(function, _) => of_function(function),
+                _ => return None,
             },
             members: if instruction.uses(Word::KeySimilarity) { results } else { members } as i32,
             always: i32::from(*always),
             ..blank()
         };
         let results = if instruction.value_is_kept() { 0 } else { results };
-        if let Operation::Memory(_, number) = operation {
+        if let Operation::Function(_, number) = operation {
             lowered.number = *number;
         }
         let mut claim = |lists: usize, of: fn(&mut Self) -> &mut usize| {

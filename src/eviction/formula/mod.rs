@@ -56,8 +56,8 @@ impl Formula {
     pub fn new(text: &str, pool: Pool) -> Result<Formula, FormulaError> {
         static FORMULAS: Mutex<BTreeMap<String, &'static Parsed>> = Mutex::new(BTreeMap::new());
         let expr = canonical::canonical(parse::parse(text)?, pool);
-        if let Some((message, hint)) = canonical::fault(&expr) {
-            return Err(FormulaError::of_all(text, message, hint));
+        if let Some(message) = canonical::fault(&expr) {
+            return Err(FormulaError::new(text, 0..text.len(), message));
         }
         let canonical = canonical::text(&expr);
         let method = Method::of_formula(&canonical);
@@ -75,19 +75,8 @@ impl Formula {
         self.0.method
     }
 
-    /// Whether it depends on which entries are protected.
-    pub fn depends_on_protection(self) -> bool {
-        self.0.expr.calls(&Function::depends_on_protection)
-    }
-
-    /// Whether it has a word.
-    pub fn has(self, word: Word) -> bool {
-        self.0.expr.has(&|own| own == word)
-    }
-
-    /// Whether it calls a function.
-    pub fn calls(self, function: Function) -> bool {
-        self.0.expr.calls(&|own| own == function)
+    pub(super) fn expr(self) -> &'static Expr {
+        &self.0.expr
     }
 
     /// Bytes that a cache of `size` entries remembers for each of them, for all decisions of a layer.
@@ -102,20 +91,13 @@ impl Formula {
         heads.groups(scope) * (all + size_of::<f32>())
     }
 
-    /// The tokens of a block, if whole blocks leave: its score is the same in all of a block.
-    pub fn block(self) -> Option<usize> {
-        self.0.expr.block().filter(|tokens| *tokens > 0)
-    }
-
     /// The vectors that it multiplies keys with.
     pub fn vectors(self) -> Vec<Result<&'static FileVectors, String>> {
-        let mut found = Vec::new();
-        self.0.expr.each_call(&mut |function, arguments| {
-            if matches!(function, Function::Dot | Function::RotatedDot) {
-                found.push(FileVectors::of(arguments));
-            }
-        });
-        found
+        let vectors = |part: &Expr| match part {
+            Expr::Call(Function::Dot | Function::RotatedDot, arguments) => Some(FileVectors::of(arguments)),
+            _ => None,
+        };
+        self.0.expr.parts().into_iter().filter_map(vectors).collect()
     }
 }
 

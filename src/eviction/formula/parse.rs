@@ -54,7 +54,7 @@ struct Parser<'a> {
 pub(in crate::eviction) fn parse(text: &str) -> Result<Expr, FormulaError> {
     let mut parser = Parser { text, tokens: Vec::new(), at: 0, depth: 0 };
     if text.len() > LONGEST {
-        return Err(parser.error(0..0, format!("the formula has more than {LONGEST} characters"), "shorten it"));
+        return Err(parser.error(0..0, format!("the formula has more than {LONGEST} characters")));
     }
     parser.tokens = parser.tokens()?;
     let expr = parser.comparison()?;
@@ -62,14 +62,14 @@ pub(in crate::eviction) fn parse(text: &str) -> Result<Expr, FormulaError> {
         (Token::End, _) => Ok(expr),
         (_, place) => {
             let found = format!("`{}` is not expected here", &text[place.clone()]);
-            Err(parser.error(place, found, "write an operator such as + or * before it, or leave it out"))
+            Err(parser.error(place, found))
         }
     }
 }
 
 impl<'a> Parser<'a> {
-    fn error(&self, place: Range<usize>, message: impl Into<String>, hint: impl Into<String>) -> FormulaError {
-        FormulaError { formula: self.text.to_owned(), place, message: message.into(), hint: hint.into() }
+    fn error(&self, place: Range<usize>, message: impl Into<String>) -> FormulaError {
+        FormulaError::new(self.text, place, message)
     }
 
     fn tokens(&self) -> Result<Vec<(Token<'a>, Range<usize>)>, FormulaError> {
@@ -92,7 +92,7 @@ impl<'a> Parser<'a> {
                 }
                 let Some(number) = rest[..length].parse().ok().filter(|number: &f64| number.is_finite()) else {
                     let message = format!("`{}` is not a number", &rest[..length]);
-                    return Err(self.error(start..start + length, message, "write numbers such as 0.95 or 1e-3"));
+                    return Err(self.error(start..start + length, message));
                 };
                 (Token::Number(number), length)
             } else if first.is_ascii_alphabetic() || first == '_' {
@@ -106,19 +106,16 @@ impl<'a> Parser<'a> {
                     error => {
                         let wrong = error.and_then(Result::err).map_or(rest.len(), |error| error.column());
                         let place = start..start + rest.floor_char_boundary(wrong);
-                        let message = "the text has no end, or something in it has no meaning";
-                        let hint =
-                            "close it with a double quote, and write \\\" for a quote and \\\\ for a backslash";
-                        return Err(self.error(place, message, hint));
+                        let hint = "write \\\" for a quote inside of it and \\\\ for a backslash".to_owned();
+                        let error = self.error(place, "the text has no end, or something in it has no meaning");
+                        return Err(FormulaError { hint, ..error });
                     }
                 }
             } else {
                 const SYMBOLS: [&str; 13] = ["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "(", ")", ","];
                 let Some(symbol) = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol)) else {
                     let place = start..start + first.len_utf8();
-                    let hint = "formulas have + - * /, comparisons, parentheses, words and functions: \
-                                `tova-bench list scores`";
-                    return Err(self.error(place, format!("`{first}` has no meaning in a formula"), hint));
+                    return Err(self.error(place, format!("`{first}` has no meaning in a formula")));
                 };
                 (Token::Symbol(symbol), symbol.len())
             };
@@ -155,32 +152,22 @@ impl<'a> Parser<'a> {
         self.depth += 1;
         if self.depth > DEEPEST {
             let place = self.tokens[self.at].1.clone();
-            return Err(self.error(
-                place,
-                format!("more than {DEEPEST} parentheses inside each other"),
-                "write fewer",
-            ));
+            return Err(self.error(place, format!("more than {DEEPEST} parentheses inside each other")));
         }
-        let left = self.sum()?;
-        let Some(sign) = self.symbol(&SIGNS) else {
-            self.depth -= 1;
-            return Ok(left);
-        };
-        let right = self.sum()?;
-        let place = self.tokens[self.at].1.clone();
-        if self.symbol(&SIGNS).is_some() {
-            let hint = "compare two values at a time: (a < b) * (b < c)";
-            return Err(self.error(place, "comparisons cannot be chained", hint));
+        let mut value = self.sum()?;
+        if let Some(sign) = self.symbol(&SIGNS) {
+            let (left, right) = (value, self.sum()?);
+            value = match sign {
+                "<" => call(Function::Less, vec![left, right]),
+                "<=" => call(Function::AtMost, vec![left, right]),
+                ">" => call(Function::Less, vec![right, left]),
+                ">=" => call(Function::AtMost, vec![right, left]),
+                "==" => call(Function::Equal, vec![left, right]),
+                _ => call(Function::Unequal, vec![left, right]),
+            };
         }
         self.depth -= 1;
-        Ok(match sign {
-            "<" => call(Function::Less, vec![left, right]),
-            "<=" => call(Function::AtMost, vec![left, right]),
-            ">" => call(Function::Less, vec![right, left]),
-            ">=" => call(Function::AtMost, vec![right, left]),
-            "==" => call(Function::Equal, vec![left, right]),
-            _ => call(Function::Unequal, vec![left, right]),
-        })
+        Ok(value)
     }
 
     fn sum(&mut self) -> Result<Expr, FormulaError> {
@@ -227,7 +214,7 @@ impl<'a> Parser<'a> {
                     }
                     _ => format!("a value is expected here, not `{}`", &self.text[place.clone()]),
                 };
-                Err(self.error(place, found, "a value is a number, a word, a call such as sum(attention), or ( )"))
+                Err(self.error(place, found))
             }
         }
     }
@@ -238,12 +225,7 @@ impl<'a> Parser<'a> {
         }
         let place = self.tokens[self.at].1.clone();
         let hint = format!("close the parenthesis of character {}", self.text[..open.start].chars().count() + 1);
-        Err(self.error(place, "`)` is missing", hint))
-    }
-
-    /// Whether a value could begin here.
-    fn is_at_value(&self) -> bool {
-        matches!(self.peek(), Token::Number(_) | Token::Name(_) | Token::Symbol("("))
+        Err(FormulaError { hint, ..self.error(place, "`,` or `)` is missing") })
     }
 
     fn name(&mut self, name: &'a str, place: Range<usize>) -> Result<Expr, FormulaError> {
@@ -252,30 +234,31 @@ impl<'a> Parser<'a> {
         let is_call = *self.peek() == Token::Symbol("(");
         match (function, word) {
             (Some(function), _) if is_call => self.arguments(function, place),
-            (Some(function), _) => {
-                let hint = format!("write {name}(...): {}", function.meaning);
-                Err(self.error(place, format!("`{name}` needs arguments"), hint))
-            }
+            (Some(function), _) => Err(self.misused(function, place, format!("`{name}` needs arguments"))),
             (_, Some(_)) if is_call => {
-                let hint = format!("write `{name}` alone, or `{name} * (...)`");
-                Err(self.error(place, format!("`{name}` is a word and takes no arguments"), hint))
+                Err(self.error(place, format!("`{name}` is a word and takes no arguments")))
             }
             (_, Some(word)) => Ok(Expr::Word(word.word)),
             (None, None) => {
                 let known = WORDS.iter().map(|word| word.name).chain(calls().map(|call| call.name));
-                let hint = did_you_mean(name, known) + "`tova-bench list scores` lists all words and functions";
-                Err(self.error(place, format!("unknown word `{name}`"), hint))
+                let error = self.error(place, format!("unknown word `{name}`"));
+                Err(FormulaError { hint: did_you_mean(name, known) + &error.hint, ..error })
             }
         }
     }
 
+    /// A function that is used otherwise than its meaning says.
+    fn misused(&self, row: &FunctionRow, place: Range<usize>, message: String) -> FormulaError {
+        FormulaError { hint: format!("write {}{}", row.name, row.meaning), ..self.error(place, message) }
+    }
+
     fn arguments(&mut self, row: &FunctionRow, place: Range<usize>) -> Result<Expr, FormulaError> {
-        let FunctionRow { function, name, arguments: (fewest, most), meaning, of_texts, .. } = *row;
+        let FunctionRow { function, name, arguments: (fewest, most), of_texts, .. } = *row;
         let (_, open) = self.next();
         let mut arguments = Vec::new();
         loop {
             let start = self.tokens[self.at].1.start;
-            let argument = if of_texts { self.text(name, meaning)? } else { self.comparison()? };
+            let argument = if of_texts { self.text(row)? } else { self.comparison()? };
             let written = start..self.tokens[self.at - 1].1.end;
             arguments.push(argument);
             match (row.kind, row.count) {
@@ -289,12 +272,6 @@ impl<'a> Parser<'a> {
                 break;
             }
         }
-        if self.is_at_value() && arguments.len() < most {
-            let place = self.tokens[self.at].1.clone();
-            let hint =
-                format!("commas stand between the arguments of `{name}`, operators such as * between values");
-            return Err(self.error(place, "`,` is missing", hint));
-        }
         self.close(open)?;
         if !(fewest..=most).contains(&arguments.len()) {
             let needed = match (fewest, most) {
@@ -302,17 +279,14 @@ impl<'a> Parser<'a> {
                 (n, m) if n == m => format!("{n} arguments"),
                 (n, m) => format!("{n} or {m} arguments"),
             };
-            let message = format!("`{name}` takes {needed}, not {}", arguments.len());
-            return Err(self.error(place, message, format!("{name}{meaning}")));
+            return Err(self.misused(row, place, format!("`{name}` takes {needed}, not {}", arguments.len())));
         }
         if let (Function::Dot | Function::RotatedDot, [Expr::Text(file), Expr::Text(tensor)]) =
             (function, arguments.as_slice())
         {
             // A formula means the vectors, wherever the file is.
             let opened = FileVectors::open(file, tensor).map_err(|error| {
-                let message = format!("the file {file:?} of `{name}` cannot be used: {error}");
-                let hint = "name a safetensors file from here, and one of its tensors (layers, heads, dimensions)";
-                self.error(place.clone(), message, hint)
+                self.misused(row, place, format!("the file {file:?} of `{name}` cannot be used: {error}"))
             })?;
             arguments[0] = Expr::Text(opened);
         }
@@ -320,12 +294,13 @@ impl<'a> Parser<'a> {
     }
 
     /// An argument that is a text.
-    fn text(&mut self, name: &str, meaning: &str) -> Result<Expr, FormulaError> {
-        let hint = format!("write {name}{meaning}");
+    fn text(&mut self, row: &FunctionRow) -> Result<Expr, FormulaError> {
         match self.next() {
-            (Token::Text(text), place) if text.is_empty() => Err(self.error(place, "the text is empty", hint)),
+            (Token::Text(text), place) if text.is_empty() => Err(self.error(place, "the text is empty")),
             (Token::Text(text), _) => Ok(Expr::Text(text)),
-            (_, place) => Err(self.error(place, format!("`{name}` needs a text in double quotes here"), hint)),
+            (_, place) => {
+                Err(self.misused(row, place, format!("`{}` needs a text in double quotes here", row.name)))
+            }
         }
     }
 
@@ -344,9 +319,8 @@ impl<'a> Parser<'a> {
         match arguments {
             [.., Expr::Number(number)] if is_allowed(*number) => Ok(()),
             _ => {
-                let (a, example) = if is_odd { ("an odd", 5) } else { ("a", 64) };
-                let message = format!("`{name}` takes {a} number of {of} from {from} to {to}");
-                Err(self.error(place, message, format!("write {a} whole number, such as {example}")))
+                let a = if is_odd { "an odd" } else { "a" };
+                Err(self.error(place, format!("`{name}` takes {a} number of {of} from {from} to {to}")))
             }
         }
     }
@@ -358,41 +332,33 @@ impl<'a> Parser<'a> {
         arguments: &[Expr],
         place: Range<usize>,
     ) -> Result<(), FormulaError> {
-        let (message, hint) = match (function, arguments) {
-            (_, [.., argument]) if !argument.is_constant() => (
-                format!("the number of `{name}` is the same for all entries and steps"),
-                "write a number, or arithmetic of numbers and `size`",
-            ),
+        let message = match (function, arguments) {
+            (_, [.., argument]) if !argument.is_constant() => {
+                format!("the number of `{name}` is the same for all entries and steps: numbers and `size`")
+            }
             (Function::Ema, [.., Expr::Number(factor)]) if !(0.0..=1.0).contains(factor) => {
-                ("a factor of `ema` lies between 0 and 1".to_owned(), "0.95 forgets half in 14 steps")
+                "a factor of `ema` lies between 0 and 1".to_owned()
             }
             (Function::Window | Function::Peak, [.., Expr::Number(steps)])
                 if !(*steps > 0.0 && *steps <= MOST_STEPS) =>
             {
-                (
-                    format!("`{name}` takes at least 1 and at most {MOST_STEPS} steps"),
-                    "write a number such as 32; sum and peak over all steps keep one number for every entry",
-                )
+                format!("`{name}` takes at least 1 and at most {MOST_STEPS} steps")
             }
             _ => return Ok(()),
         };
-        Err(self.error(place, message, hint))
+        Err(self.error(place, message))
     }
 }
 
 impl FormulaError {
-    /// The part of the formula that is wrong; empty at its end.
-    pub fn part(&self) -> &str {
-        &self.formula[self.place.clone()]
+    pub(super) fn new(formula: &str, place: Range<usize>, message: impl Into<String>) -> FormulaError {
+        let hint = "`tova-bench list scores` lists all words and functions".to_owned();
+        FormulaError { formula: formula.to_owned(), place, message: message.into(), hint }
     }
 
-    /// An error of the whole formula.
-    pub(in crate::eviction) fn of_all(formula: &str, message: &str, hint: &str) -> FormulaError {
-        FormulaError {
-            formula: formula.to_owned(),
-            place: 0..formula.len(),
-            message: message.into(),
-            hint: hint.into(),
-        }
+    /// The part of the formula that is wrong; empty at its end.
+    #[cfg(test)]
+    pub fn part(&self) -> &str {
+        &self.formula[self.place.clone()]
     }
 }

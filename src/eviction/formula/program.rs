@@ -17,11 +17,8 @@ pub(super) enum Operation {
     Word(Word),
     /// Attention, averaged over the heads of the group.
     PooledAttention,
-    Function(Function),
-    /// A function that remembers, with its number: a factor, or a number of steps (0: all).
-    Memory(Function, f32),
-    /// A function of entries that looks at so many, or of what an entry is, with its number.
-    Numbered(Function, usize),
+    /// With its last argument, where that is a number and no column: of what remembers, a factor or a number of steps (0: all).
+    Function(Function, f32),
     /// Keys times the vectors of a file; none where a formula was read from rows.
     Dot {
         vectors: Option<&'static FileVectors>,
@@ -36,7 +33,7 @@ impl Operation {
     fn per(self) -> Option<Per> {
         match self {
             Operation::Word(word) => Some(word.row().per),
-            Operation::Numbered(function, _) => match function.row().kind {
+            Operation::Function(function, _) => match function.row().kind {
                 Kind::Own(per) => Some(per),
                 _ => None,
             },
@@ -92,7 +89,7 @@ impl Instruction {
     pub fn expects(&self) -> bool {
         matches!(
             self.operation,
-            Operation::Numbered(Function::ExpectedAttention | Function::ExpectedAttentionMean, _)
+            Operation::Function(Function::ExpectedAttention | Function::ExpectedAttentionMean, _)
         )
     }
 
@@ -109,8 +106,8 @@ impl Instruction {
     pub fn value_is_kept(&self) -> bool {
         match self.operation {
             fixed if fixed.is_fixed() => true,
-            Operation::Memory(Function::Sum | Function::Ema, _) => true,
-            Operation::Memory(Function::Peak, steps) => steps == 0.0,
+            Operation::Function(Function::Sum | Function::Ema, _) => true,
+            Operation::Function(Function::Peak, steps) => steps == 0.0,
             _ => false,
         }
     }
@@ -121,10 +118,10 @@ impl Instruction {
         let (kept, totals) = match self.operation {
             fixed if fixed.is_fixed() => return Columns { results: 0, kept: own, totals: 0 },
             Operation::Word(Word::FutureAttention) => (0, 1),
-            Operation::Memory(Function::Std, _) => (2 * own, 0),
-            Operation::Memory(Function::Window, steps) => (steps as usize * own, own),
-            Operation::Memory(Function::Peak, steps) if steps > 0.0 => (steps as usize * own, 0),
-            Operation::Memory(..) => (own, 0),
+            Operation::Function(Function::Std, _) => (2 * own, 0),
+            Operation::Function(Function::Window, steps) => (steps as usize * own, own),
+            Operation::Function(Function::Peak, steps) if steps > 0.0 => (steps as usize * own, 0),
+            Operation::Function(function, _) if function.remembers() => (own, 0),
             _ => (0, 0),
         };
         Columns { results: own, kept, totals }
@@ -138,7 +135,7 @@ pub(super) fn compile(expr: &'static Expr, size: usize, sizes_differ: bool) -> V
     compile_into(expr, (size, sizes_differ), &mut program);
     for index in (0..program.len()).rev() {
         let instruction: &Instruction = &program[index];
-        let remembers = matches!(instruction.operation, Operation::Memory(..));
+        let remembers = matches!(instruction.operation, Operation::Function(function, _) if function.remembers());
         if !instruction.always && !remembers && !instruction.uses(Word::FutureAttention) {
             continue;
         }
@@ -171,7 +168,7 @@ fn constant(expr: &Expr, size: usize) -> Option<f64> {
 
 fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Instruction>) -> Operand {
     let (size, sizes_differ) = sizes;
-    let number = constant(expr, size).filter(|_| !sizes_differ || !expr.has(&|word| word == Word::Size));
+    let number = constant(expr, size).filter(|_| !sizes_differ || !expr.has(Word::Size));
     if let Some(number) = number {
         return Operand::Number(number as f32);
     }
@@ -189,7 +186,7 @@ fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Ins
         for next in rest {
             per_head |= next.is_per_head();
             let next = compile_into(next, sizes, program);
-            sum = push(Operation::Function(function), vec![sum, next], per_head, program);
+            sum = push(Operation::Function(function, 0.0), vec![sum, next], per_head, program);
         }
         return sum;
     }
@@ -198,12 +195,11 @@ fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Ins
         Function::PooledMean if arguments[0] == Expr::Word(Word::Attention) => {
             (Operation::PooledAttention, &arguments[..0])
         }
-        Function::Ema => (Operation::Memory(function, number(1) as f32), &arguments[..1]),
-        function if function.remembers() => {
-            (Operation::Memory(function, number(1).ceil() as f32), &arguments[..1])
+        Function::Ema | Function::Smooth | Function::SmoothMax | Function::Block => {
+            (Operation::Function(function, number(1) as f32), &arguments[..1])
         }
-        Function::Smooth | Function::SmoothMax | Function::Block => {
-            (Operation::Numbered(function, number(1) as usize), &arguments[..1])
+        function if function.remembers() => {
+            (Operation::Function(function, number(1).ceil() as f32), &arguments[..1])
         }
         Function::Dot | Function::RotatedDot => {
             let vectors = FileVectors::of(arguments).ok();
@@ -211,9 +207,9 @@ fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Ins
         }
         Function::TokenIn => (Operation::TokenIn(arguments), &arguments[..0]),
         function if matches!(function.row().kind, Kind::Own(_)) => {
-            (Operation::Numbered(function, number(0) as usize), &arguments[..0])
+            (Operation::Function(function, number(0) as f32), &arguments[..0])
         }
-        function => (Operation::Function(function), arguments),
+        function => (Operation::Function(function, 0.0), arguments),
     };
     let inputs = inputs.iter().map(|argument| compile_into(argument, sizes, program)).collect();
     push(operation, inputs, expr.is_per_head(), program)

@@ -106,8 +106,8 @@ fn errors_name_their_place() {
         ("ema(atention, 0.95)", "atention", "unknown word"),
         ("ema(attention)", "ema", "2 arguments, not 1"),
         ("attention +", "", "ends where"),
-        ("sum(attention", "", "`)` is missing"),
-        ("ema(attention 0.9)", "0.9", "`,` is missing"),
+        ("sum(attention", "", "`,` or `)` is missing"),
+        ("ema(attention 0.9)", "0.9", "`,` or `)` is missing"),
         ("attention 2", "2", "not expected"),
         ("attention(3)", "attention", "takes no arguments"),
         ("sum * 2", "sum", "needs arguments"),
@@ -115,7 +115,7 @@ fn errors_name_their_place() {
         ("ema(attention, 1.5)", "1.5", "between 0 and 1"),
         ("window(attention, 0)", "0", "at least 1"),
         ("window(attention, 1e9)", "1e9", "at most 10000 steps"),
-        ("1 < age < 3", "<", "chained"),
+        ("1 < age < 3", "<", "not expected"),
         ("attention ^ 2", "^", "no meaning"),
         ("1.2.3 * age", "1.2.3", "not a number"),
         ("size + 3", "size + 3", "the same for all entries"),
@@ -157,7 +157,7 @@ fn texts_are_written_as_they_are_read() {
 
 #[test]
 fn blocks_leave_where_a_score_is_the_same_in_each() {
-    let block = |formula: &str| Formula::new(formula, Pool::Mean).unwrap().block();
+    let block = |formula: &str| Score::new(formula, Pool::Mean).unwrap().block();
     assert_eq!(block("block(attention, 16)"), Some(16));
     assert_eq!(block("max(-block(attention, 16), size) + 2 * block(value_norm, 16)"), Some(16));
     for none in [

@@ -216,7 +216,7 @@ impl Function {
     }
 
     /// Whether its value depends on which entries are protected.
-    pub(super) fn depends_on_protection(self) -> bool {
+    pub(in crate::eviction) fn depends_on_protection(self) -> bool {
         self.row().of_protection
     }
 

@@ -16,7 +16,6 @@ use super::cache::GpuCache;
 use super::device::{Buffer, Gpu, Kernel, launch_one};
 use super::launch::{Block, COPY_THREADS, Call, REFILL_PARTS, launch};
 use super::params::{Address, Layer, Text};
-use crate::eviction::formula::LoweredScore;
 use crate::eviction::{CacheEntries, Eviction, ScanRule};
 use crate::lm::attention::LayerTokens;
 use crate::lm::memory::{BLOCK, Memory};
@@ -57,37 +56,17 @@ pub(in crate::lm) struct GpuText<'a> {
 /// What a text needs in a call.
 struct Prepared<'a> {
     rule: Option<ScanRule>,
-    /// With the addresses of its cache, and of what attention the entries have received.
-    cache: Text,
+    /// What attention the entries have received, for each scope.
     received: Vec<Address>,
+    /// What its blocks have in common, with the addresses of its cache and, for the first block, of its memory in the call.
+    placed: Box<dyn Fn(&Arena) -> Text>,
     /// Columns of all tables of the call.
     stride: usize,
-    all_stride: usize,
-    pieces: Pieces,
-    text: GpuText<'a>,
-}
-
-/// Its memory in a call.
-struct Pieces {
-    cos: Piece,
-    sin: Piece,
-    frequencies: Option<Piece>,
-    query_scales: Piece,
-    queries: Piece,
-    logits: Piece,
-    raw_logits: Option<Piece>,
-    max: Piece,
-    scale: Piece,
-    mixed: Piece,
-    all_logits: Option<Piece>,
+    /// What comes back.
     lost: Option<Piece>,
-    alive: Option<Piece>,
-    moves: Option<Piece>,
     victims: Option<Piece>,
-    new_priority: Option<Piece>,
-    program: Option<Piece>,
-    results: Option<Piece>,
     newest: Option<Piece>,
+    text: GpuText<'a>,
 }
 
 impl GpuText<'_> {
@@ -190,10 +169,10 @@ impl GpuAttention {
         let [queries, keys, values] = addresses;
         let addresses = [queries?, keys?, values?, gpu.address_of(out)?];
         let blocks_of = |one: &Prepared<'_>| -> Vec<Block> {
-            let blocks = blocks(&one.text);
+            let (blocks, common) = (blocks(&one.text), (one.placed)(&arena));
             let ends = blocks.iter().skip(1).map(|(start, _)| *start).chain([one.text.rows]);
             let ends = blocks.iter().zip(ends);
-            ends.map(|((start, held), end)| one.block(tokens, &arena, addresses, *start..end, *held)).collect()
+            ends.map(|((start, held), end)| one.block(tokens, &common, addresses, *start..end, *held)).collect()
         };
         let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
         self.readers.call(call, |calls| {
@@ -226,47 +205,82 @@ impl GpuAttention {
         let cache = text.cache.own(gpu, (held, text.cache.capacity), seen, rows)?;
         let ([positions, priority, moved], received) =
             text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
-        let cache = Text { positions, priority, moved, ..cache };
         let block = BLOCK.min(rows);
-        let frequencies = shape.rope.frequencies(text.is_long);
-        let pairs = frequencies.pairs.len();
+        let pairs = shape.rope.frequencies(text.is_long).pairs.len();
         let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
         let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
-        let groups = rule.as_ref().map_or(1, |rule| rule.groups);
+        let unbounded = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
+        let own = rule.as_ref().unwrap_or(&unbounded);
+        let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
         let all_stride = vector::padded(seen + rows);
         let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
-        let bounded = rule.as_ref();
-        let score = bounded.map(|rule| &rule.score);
-        let is_rotated = text.cache.rotated.is_some();
-        let wants_logits = score.is_some_and(LoweredScore::has_logits) && !is_rotated;
-        let pieces = Pieces {
-            cos: arena.put(&tokens.angles.cos[range.clone()]),
-            sin: arena.put(&tokens.angles.sin[range]),
-            frequencies: is_rotated.then(|| arena.put(&frequencies.pairs)),
-            query_scales: arena.put(&scales),
-            queries: arena.scratch::<f32>(heads * block * dim),
-            logits: arena.scratch::<f32>(heads * block * stride),
-            raw_logits: wants_logits.then(|| arena.scratch::<f32>(heads * block * stride)),
-            max: arena.scratch::<f32>(heads * block),
-            scale: arena.scratch::<f32>(heads * block),
-            mixed: arena.scratch::<f32>(heads * block * dim),
-            all_logits: measures_loss
-                .then(|| arena.scratch::<f32>(heads / shape.heads.kv_heads * block * all_stride)),
-            lost: measures_loss.then(|| arena.state(&vec![0.0_f32; rows])),
-            alive: bounded.filter(|_| stride > SHARED_COLUMNS).map(|_| arena.scratch::<u8>(groups * stride)),
-            moves: bounded.map(|_| arena.scratch::<u32>(groups * 2 * block)),
-            victims: bounded.map(|_| match text.log {
-                Some(_) => arena.result::<i32>(rows * groups),
-                None => arena.scratch::<i32>(rows * groups),
-            }),
-            new_priority: new_priority.map(|priorities| arena.put(&priorities)),
-            program: score.filter(|score| !score.program.is_empty()).map(|score| arena.put(&score.program)),
-            results: score
-                .filter(|score| score.results > 0)
-                .map(|score| arena.scratch::<f32>(groups * score.results * stride)),
-            newest: bounded.filter(|rule| rule.wants_scores).map(|_| arena.result::<f32>(groups * stride)),
+
+        let cos = arena.put(&tokens.angles.cos[range.clone()]);
+        let sin = arena.put(&tokens.angles.sin[range]);
+        let query_scales = arena.put(&scales);
+        let queries = arena.scratch::<f32>(heads * block * dim);
+        let logits = arena.scratch::<f32>(heads * block * stride);
+        let raw_logits = score.has_logits().then(|| arena.scratch::<f32>(heads * block * stride));
+        let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
+        let mixed = arena.scratch::<f32>(heads * block * dim);
+        let per_kv = shape.heads.per_kv_head();
+        let all_logits = measures_loss.then(|| arena.scratch::<f32>(per_kv * block * all_stride));
+        let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));
+        let is_shared = !is_bounded || stride <= SHARED_COLUMNS;
+        let alive = (!is_shared).then(|| arena.scratch::<u8>(groups * stride));
+        let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * block));
+        let victims = is_bounded.then(|| match text.log {
+            Some(_) => arena.result::<i32>(rows * groups),
+            None => arena.scratch::<i32>(rows * groups),
+        });
+        let new_priority = new_priority.map(|priorities| arena.put(&priorities));
+        let program = (!score.program.is_empty()).then(|| arena.put(&score.program));
+        let results = (score.results > 0).then(|| arena.scratch::<f32>(groups * score.results * stride));
+        let newest = own.wants_scores.then(|| arena.result::<f32>(groups * stride));
+
+        let common = Text {
+            positions,
+            priority,
+            moved,
+            same_priority: own.same_priority,
+            salt: own.salt,
+            stride: stride as i32,
+            all_stride: all_stride as i32,
+            limit: own.limit.min(i32::MAX as usize) as i32,
+            window: text.entries.window.map_or(0, |window| window.min(i32::MAX as usize) as i32),
+            keep_first: own.keep_first as i32,
+            keep_recent: own.keep_recent as i32,
+            groups: groups as i32,
+            instructions: score.program.len() as i32,
+            kept_lists: score.kept as i32,
+            total_lists: score.totals as i32,
+            result_lists: score.results as i32,
+            moves_stride: block as i32,
+            alive_is_shared: i32::from(is_shared),
+            ..cache
         };
-        Ok(Prepared { rule, cache, received, stride, all_stride, pieces, text })
+        let placed = move |arena: &Arena| Text {
+            cos: arena.at(cos),
+            sin: arena.at(sin),
+            query_scales: arena.at(query_scales),
+            queries: arena.at(queries),
+            logits: arena.at(logits),
+            raw_logits: arena.at_any(raw_logits),
+            max: arena.at(max),
+            scale: arena.at(scale),
+            mixed: arena.at(mixed),
+            all_logits: arena.at_any(all_logits),
+            lost: arena.at_any(lost),
+            alive: arena.at_any(alive),
+            moves: arena.at_any(moves),
+            victims: arena.at_any(victims),
+            new_priority: arena.at_any(new_priority),
+            program: arena.at_any(program),
+            results: arena.at_any(results),
+            newest: arena.at_any(newest),
+            ..common
+        };
+        Ok(Prepared { rule, received, placed: Box::new(placed), stride, lost, victims, newest, text })
     }
 
     /// Fills the places of what leaves when a prompt is cut at once.
@@ -293,69 +307,40 @@ impl Prepared<'_> {
     fn block(
         &self,
         tokens: &LayerTokens<'_>,
-        arena: &Arena,
-        [queries, keys, values, out]: [u64; 4],
+        common: &Text,
+        [queries, keys, values, out]: [Address; 4],
         rows: Range<usize>,
         held: usize,
     ) -> Block {
-        let (pieces, shape, rule) = (&self.pieces, tokens.shape, self.rule.as_ref());
+        let (shape, rule, entries) = (tokens.shape, self.rule.as_ref(), &*self.text.entries);
         let float = size_of::<f32>();
-        let (q, kv) = (shape.heads.heads * shape.head_dim * float, shape.heads.kv_heads * shape.head_dim * float);
-        let row = self.text.first + rows.start;
-        let (pairs, groups) =
-            (shape.rope.frequencies(self.text.is_long).pairs.len(), rule.map_or(1, |rule| rule.groups));
-        let entries = &*self.text.entries;
-        let is_last = rows.end == self.text.rows;
-        let gone = entries.len(0) + rows.start - held;
-        let at = |piece: Option<Piece>, offset: usize| match piece {
-            Some(piece) => arena.at(piece) + offset as u64,
-            None => 0,
+        let row = (self.text.first + rows.start) * shape.head_dim * float;
+        let [q, kv] = [shape.heads.heads, shape.heads.kv_heads].map(|heads| (row * heads) as Address);
+        // What has so many bytes for each row, from the first of these on.
+        let from = |address: Address, bytes: usize| match address {
+            0 => 0,
+            address => address + (rows.start * bytes) as Address,
         };
+        let pairs = shape.rope.frequencies(self.text.is_long).pairs.len();
+        let groups = common.groups as usize;
+        let gone = entries.len(0) + rows.start - held;
         let text = Text {
-            new_queries: queries + (row * q) as u64,
-            new_keys: keys + (row * kv) as u64,
-            new_values: values + (row * kv) as u64,
-            cos: arena.at(pieces.cos) + (rows.start * pairs * float) as u64,
-            sin: arena.at(pieces.sin) + (rows.start * pairs * float) as u64,
-            frequencies: arena.at_any(pieces.frequencies),
-            frequency_factor: shape.rope.frequencies(self.text.is_long).factor,
-            query_scales: arena.at(pieces.query_scales) + (rows.start * float) as u64,
-            queries: arena.at(pieces.queries),
-            logits: arena.at(pieces.logits),
-            raw_logits: arena.at_any(pieces.raw_logits),
-            max: arena.at(pieces.max),
-            scale: arena.at(pieces.scale),
-            mixed: arena.at(pieces.mixed),
-            out: out + (row * q) as u64,
-            all_logits: arena.at_any(pieces.all_logits),
-            lost: at(pieces.lost, rows.start * float),
-            alive: arena.at_any(pieces.alive),
-            moves: arena.at_any(pieces.moves),
-            victims: at(pieces.victims, rows.start * groups * size_of::<i32>()),
-            new_priority: at(pieces.new_priority, rows.start * groups * size_of::<f64>()),
-            same_priority: rule.map_or(0.0, |rule| rule.same_priority),
-            program: arena.at_any(pieces.program),
-            results: arena.at_any(pieces.results),
-            newest: if is_last { arena.at_any(pieces.newest) } else { 0 },
-            salt: rule.map_or(0, |rule| rule.salt),
+            new_queries: queries + q,
+            new_keys: keys + kv,
+            new_values: values + kv,
+            out: out + q,
+            cos: from(common.cos, pairs * float),
+            sin: from(common.sin, pairs * float),
+            query_scales: from(common.query_scales, float),
+            lost: from(common.lost, float),
+            victims: from(common.victims, groups * size_of::<i32>()),
+            new_priority: from(common.new_priority, groups * size_of::<f64>()),
+            newest: if rows.end == self.text.rows { common.newest } else { 0 },
             rows: rows.len() as i32,
             held: held as i32,
-            stride: self.stride as i32,
             seen: (entries.seen + rows.start) as i32,
-            all_stride: self.all_stride as i32,
-            limit: rule.map_or(i32::MAX, |rule| rule.limit.min(i32::MAX as usize) as i32),
-            window: entries.window().map_or(0, |window| window.min(i32::MAX as usize) as i32),
-            keep_first: rule.map_or(0, |rule| rule.keep_first as i32),
-            keep_recent: rule.map_or(0, |rule| rule.keep_recent as i32),
-            groups: groups as i32,
-            instructions: rule.map_or(0, |rule| rule.score.program.len() as i32),
-            kept_lists: rule.map_or(0, |rule| rule.score.kept as i32),
-            total_lists: rule.map_or(0, |rule| rule.score.totals as i32),
-            result_lists: rule.map_or(0, |rule| rule.score.results as i32),
-            moves_stride: BLOCK.min(self.text.rows) as i32,
-            alive_is_shared: i32::from(pieces.alive.is_none()),
             oldest: (entries.first_position() + gone) as i32,
-            ..self.cache
+            ..*common
         };
         let of_scope = |address: &Address| Text { kept: *address, ..text };
         let text = match (rule, self.received.first()) {
@@ -367,32 +352,32 @@ impl Prepared<'_> {
         Block {
             is_bounded: rule.is_some(),
             received: scopes.map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) }).collect(),
-            losses: pieces.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),
+            losses: self.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),
             text,
         }
     }
 
     /// Notes that the tokens were read, and gives the host what the device has given back.
     fn take(&mut self, arena: &Arena) {
-        let Prepared { pieces, stride, rule, text, .. } = self;
+        let Prepared { stride, rule, text, .. } = self;
         let GpuText { entries, cache, log, rows, lost, .. } = text;
         let (seen, before) = (entries.seen, entries.len(0) + *rows);
         let groups = rule.as_ref().map_or(1, |rule| rule.groups);
         entries.scan_on_device(*rows);
         cache.scanned();
-        if let (Some(lost), Some(piece)) = (lost.as_deref_mut(), pieces.lost) {
+        if let (Some(lost), Some(piece)) = (lost.as_deref_mut(), self.lost) {
             for (lost, more) in lost.iter_mut().zip(arena.values::<f32>(piece)) {
                 *lost += more;
             }
         }
-        if let (Some(log), Some(victims)) = (log.as_deref_mut(), pieces.victims) {
+        if let (Some(log), Some(victims)) = (log.as_deref_mut(), self.victims) {
             CacheEntries::log_victims(log, seen, groups, &arena.values::<i32>(victims));
         }
-        if let Some(newest) = pieces.newest {
+        if let Some(newest) = self.newest {
             let lists = arena.values::<f32>(newest);
-            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec()).collect();
             // Nothing has left a prompt that will be cut, so its columns are in order.
-            entries.take_newest(lists);
+            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec());
+            entries.newest = lists.collect();
         }
     }
 }
@@ -417,6 +402,5 @@ fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
         dim: shape.head_dim as i32,
         pairs: shape.rope.frequencies(false).pairs.len() as i32,
         softcap: shape.model.attention_softcap.unwrap_or(0.0),
-        pad: 0,
     }
 }

@@ -14,7 +14,7 @@ use super::GpuAttention;
 use super::device::{Buffer, Elapsed, Factor, Gpu, Kernel, Launch, Product, launch_one};
 use super::launch::COPY_THREADS;
 use super::params::{Address, CopiedRows, Layer, Text, bytes_of};
-use crate::eviction::{Heads, Positions, Scope, presets};
+use crate::eviction::{Heads, Scope, presets};
 use crate::lm::config::ModelShape;
 use crate::lm::device::Device;
 use crate::lm::layers::{FEW_ROWS, compute_type};
@@ -293,7 +293,6 @@ fn cases(size: usize) -> Result<Vec<(&'static str, MemoryPlan<'static>)>> {
         ("h2o by head", of("h2o")?),
         ("tova by layer", of("tova")?),
         ("tova by layer, compared to full", MemoryPlan { measure_loss: true, ..of("tova")? }),
-        ("tova by layer, slot positions", MemoryPlan { positions: Positions::Slot, ..of("tova")? }),
         ("keyformer by head", of("keyformer")?),
     ])
 }

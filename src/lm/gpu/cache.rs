@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use super::device::{Buffer, Gpu, Kernel, launch_one};
 use super::launch::COPY_THREADS;
 use super::params::{Address, CopiedRows, Layer, Plain, Text, bytes_of, bytes_of_mut};
-use crate::eviction::{CacheEntries, Heads, Positions, ScanRule, Scanned};
+use crate::eviction::{CacheEntries, Heads, ScanRule, Scanned};
 use crate::vector;
 
 /// Rows of as many bytes for each entry. Clones share their memory until one of them is written to, so that copying a cache
@@ -105,7 +105,6 @@ pub(in crate::lm) struct GpuCache {
     pub(in crate::lm) capacity: usize,
     keys: GpuTable,
     values: GpuTable,
-    pub(super) rotated: Option<RotatedTables>,
     /// What a formula remembers.
     kept: GpuTable,
     totals: GpuTable,
@@ -138,15 +137,6 @@ enum Newest {
     Same,
 }
 
-/// Where positions depend on evictions.
-#[derive(Clone, Debug)]
-pub(super) struct RotatedTables {
-    positions: Positions,
-    raw_keys: GpuTable,
-    coordinates: GpuTable,
-    rotations: GpuTable,
-}
-
 /// Moves within a cache, as the kernel `refill` gets them: the columns to fill and those of what moves there, (groups, 2, stride),
 /// and (groups, 2): survivors, and how many of them move.
 pub(super) struct Moves {
@@ -162,7 +152,6 @@ impl GpuCache {
         dim: usize,
         capacity: usize,
         rule: Option<&ScanRule>,
-        positions: Positions,
         all_keys: Option<usize>,
     ) -> GpuCache {
         let float = size_of::<f32>();
@@ -171,19 +160,12 @@ impl GpuCache {
         let remembers = rule.filter(|rule| !rule.keeps_received);
         let lists = |of: fn(&ScanRule) -> usize| remembers.map_or(0, of) * groups;
         let (kept, totals) = (lists(|rule| rule.score.kept), lists(|rule| rule.score.totals));
-        let rotated = rule.filter(|_| positions != Positions::Absolute).map(|_| RotatedTables {
-            positions,
-            raw_keys: GpuTable::new(heads.kv_heads * dim, float),
-            coordinates: GpuTable::new(groups, size_of::<f64>()),
-            rotations: GpuTable::new(groups, 2 * size_of::<i32>()),
-        });
         GpuCache {
             heads,
             dim,
             capacity,
-            keys: if rotated.is_some() { GpuTable::new(heads.kv_heads * dim, float) } else { vectors() },
+            keys: vectors(),
             values: vectors(),
-            rotated,
             kept: GpuTable::new(kept, float),
             totals: GpuTable::new(totals, size_of::<f64>()),
             all_keys: all_keys.map(|text| (vectors(), vector::padded(text))),
@@ -202,7 +184,7 @@ impl GpuCache {
         rule: Option<&ScanRule>,
         all_keys: Option<usize>,
     ) -> GpuCache {
-        let empty = GpuCache::new(self.heads, self.dim, capacity, rule, Positions::Absolute, all_keys);
+        let empty = GpuCache::new(self.heads, self.dim, capacity, rule, all_keys);
         GpuCache {
             keys: self.keys.part(columns.start),
             values: self.values.part(columns.start),
@@ -272,19 +254,6 @@ impl GpuCache {
             capacity: capacity as i32,
             ..Text::default()
         };
-        if let Some(rotated) = &mut self.rotated {
-            text.raw_keys = rotated.raw_keys.own(gpu, held, capacity)?;
-            text.coordinates = rotated.coordinates.own(gpu, held, capacity)?;
-            text.rotations = rotated.rotations.own(gpu, 1, 1)?;
-            text.positions_kind = match rotated.positions {
-                Positions::Absolute => 0,
-                Positions::Slot => 1,
-                Positions::Squeezed => 2,
-            };
-            if seen == 0 {
-                gpu.upload(text.rotations, bytes_of(&vec![0_i32; 2 * rotated.rotations.rows]))?;
-            }
-        }
         if let Some((table, room)) = &mut self.all_keys {
             if seen + rows > *room {
                 *room = vector::padded((seen + rows).max(2 * *room));
@@ -385,7 +354,6 @@ impl GpuCache {
 
     /// Bytes of keys and values.
     pub fn bytes(&self) -> u64 {
-        let raw = self.rotated.as_ref().map_or(0, |rotated| rotated.raw_keys.bytes(self.capacity));
-        (self.keys.bytes(self.capacity) + self.values.bytes(self.capacity) + raw) as u64
+        (self.keys.bytes(self.capacity) + self.values.bytes(self.capacity)) as u64
     }
 }

@@ -9,7 +9,7 @@ use candle_core::{DType, Tensor};
 use sha2::{Digest, Sha256};
 
 use crate::eviction::formula::Function;
-use crate::eviction::{Heads, Policy, Positions, Schedule, Scope, presets};
+use crate::eviction::{Heads, Policy, Schedule, Scope, presets};
 use crate::lm::config::ModelShape;
 use crate::lm::device::Device;
 use crate::lm::layers::on_host;
@@ -225,8 +225,6 @@ fn policies() -> Result<Vec<Case>> {
     for name in ["window", "tova", "tova-head", "h2o", "h2o-layer", "caote"] {
         cases.push(case(name.into(), preset(name)?, 100)?);
     }
-    let tova = case("tova with slot positions".into(), preset("tova")?, 100)?;
-    cases.push(Case { plan: MemoryPlan { positions: Positions::Slot, ..tova.plan }, ..tova });
     for name in ["h2o", "h2o-layer"] {
         let fork = case(format!("{name} after the full cache"), preset(name)?, START + 2)?;
         cases.push(Case { is_fork: true, plan: MemoryPlan { measure_loss: true, ..fork.plan }, ..fork });
@@ -243,22 +241,10 @@ fn all_presets() -> Vec<Case> {
     let known = |policy: &Policy| !policy.score.reads_future() && !policy.score.calls(Function::TokenIn);
     for (preset, of_preset) in of_every_token.filter(|(_, policy)| known(policy)) {
         for scope in [Scope::Layer, Scope::Head] {
-            for (size, positions) in [
-                (41, Positions::Absolute),
-                (50, Positions::Slot),
-                (50, Positions::Squeezed),
-                (150, Positions::Absolute),
-            ] {
+            for size in [41, 150] {
                 let policy = Policy { scope, ..of_preset };
-                let name = format!(
-                    "{} by {} with {size} entries and {} positions",
-                    preset.name,
-                    scope.name(),
-                    positions.name()
-                );
-                if let Ok(own) = case(name, policy, size) {
-                    cases.push(Case { plan: MemoryPlan { positions, ..own.plan }, ..own });
-                }
+                let name = format!("{} by {} with {size} entries", preset.name, scope.name());
+                cases.extend(case(name, policy, size));
             }
         }
     }

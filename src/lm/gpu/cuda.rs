@@ -11,8 +11,8 @@ use candle_core::{CudaDevice, DType, Storage, Tensor};
 use cudarc::cublas::sys::{cublasComputeType_t, cublasGemmAlgo_t, cublasOperation_t, cudaDataType_t};
 use cudarc::cublas::{CudaBlas, result::gemm_strided_batched_ex};
 use cudarc::driver::sys::{
-    CUdevice_attribute, CUevent_flags, CUfunction_attribute, CUmemPool_attribute, CUmemoryPool,
-    cuDeviceGetDefaultMemPool, cuDriverGetVersion, cuMemPoolSetAttribute, cuMemPoolTrimTo,
+    CUevent_flags, CUmemPool_attribute, CUmemoryPool, cuDeviceGetDefaultMemPool, cuDriverGetVersion,
+    cuMemPoolSetAttribute, cuMemPoolTrimTo,
 };
 use cudarc::driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, result};
 use sha2::{Digest, Sha256};
@@ -23,20 +23,7 @@ use super::params::{Address, Layer};
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
 /// The kernels' names in the order of [`Kernel`].
-const KERNELS: [(Kernel, &str); 10] = [
-    (Kernel::Place, "place"),
-    (Kernel::Softmax, "softmax"),
-    (Kernel::Received, "received"),
-    (Kernel::Scan, "scan"),
-    (Kernel::ScanRotating, "scan_rotating"),
-    (Kernel::Outputs, "outputs"),
-    (Kernel::Loss, "loss"),
-    (Kernel::Refill, "refill"),
-    (Kernel::Score, "score"),
-    (Kernel::Copy, "copy"),
-];
-/// Shared memory that a block may have without being asked for, on every GPU.
-const USUAL_SHARED: usize = 48 * 1024;
+const KERNELS: [&str; 9] = ["place", "softmax", "received", "scan", "outputs", "loss", "refill", "score", "copy"];
 
 /// A GPU and its kernels.
 #[derive(Debug)]
@@ -44,9 +31,7 @@ pub(super) struct CudaGpu {
     stream: Arc<CudaStream>,
     blas: Arc<CudaBlas>,
     /// With the most threads that a block of each may have.
-    kernels: [(CudaFunction, usize); 10],
-    /// The most shared memory that a block may have, in bytes.
-    most_shared: usize,
+    kernels: Vec<(CudaFunction, usize)>,
 }
 
 /// Memory, which is freed in the stream's order.
@@ -118,7 +103,7 @@ impl CudaGpu {
         let context: &Arc<CudaContext> = stream.context();
         let module = context.load_module(PTX.into()).asked(|| "load the kernels of attention".into())?;
         let mut kernels = Vec::with_capacity(KERNELS.len());
-        for (_, name) in KERNELS {
+        for name in KERNELS {
             let what = || format!("load the kernel {name}");
             let function = module.load_function(name).asked(what)?;
             let threads = function.max_threads_per_block().asked(what)?;
@@ -130,7 +115,6 @@ impl CudaGpu {
         unsafe {
             device.disable_event_tracking();
         }
-        let Ok(kernels) = kernels.try_into() else { bail!("there are other kernels than expected") };
         if let Some(pool) = memory_pool(context) {
             // Otherwise each wait would give freed memory back to the driver, to be asked for again.
             let (threshold, mut all) = (CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX);
@@ -140,10 +124,7 @@ impl CudaGpu {
                 cuMemPoolSetAttribute(pool, threshold, (&raw mut all).cast());
             }
         }
-        let most_shared = context
-            .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-            .asked(|| "tell its shared memory".into())?;
-        Ok(CudaGpu { blas: device.cublas_handle(), kernels, most_shared: most_shared as usize, stream })
+        Ok(CudaGpu { blas: device.cublas_handle(), kernels, stream })
     }
 
     /// Makes this GPU the one that calls of this thread are for.
@@ -265,30 +246,17 @@ impl Gpu for CudaGpu {
 
     fn launch(&self, launch: Launch) -> Result<()> {
         let Launch { kernel, grid, threads, shared_bytes, layer, texts } = launch;
-        let (_, name) = KERNELS[kernel as usize];
+        let name = KERNELS[kernel as usize];
         let (function, most_threads) = &self.kernels[kernel as usize];
         let threads = match kernel {
-            // They do the same work with any number of threads.
-            Kernel::Scan | Kernel::ScanRotating => threads.min(most_threads / 32 * 32),
+            // It does the same work with any number of threads.
+            Kernel::Scan => threads.min(most_threads / 32 * 32),
             _ => threads,
         };
         let [x, y] = grid;
         let what = || format!("run the kernel {name} with {x} * {y} blocks of {threads} threads");
         let int = |number: usize| c_uint::try_from(number).with_context(what);
         self.bind()?;
-        if shared_bytes > USUAL_SHARED {
-            let most = self.most_shared;
-            ensure!(
-                shared_bytes <= most,
-                "the kernel {name} needs {shared_bytes} bytes of shared memory, and the GPU has {most}"
-            );
-            function
-                .set_attribute(
-                    CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                    shared_bytes as i32,
-                )
-                .asked(|| format!("give the kernel {name} {shared_bytes} bytes of shared memory"))?;
-        }
         let mut parameters =
             [ptr::from_ref::<Layer>(&layer).cast_mut().cast(), ptr::from_ref::<Address>(&texts).cast_mut().cast()];
         // SAFETY: all kernels have these parameters, which are copied before the call returns. The texts' addresses are of
@@ -321,12 +289,3 @@ impl Gpu for CudaGpu {
         }))
     }
 }
-
-/// The kernels' names are found by their index.
-const _: () = {
-    let mut index = 0;
-    while index < KERNELS.len() {
-        assert!(KERNELS[index].0 as usize == index);
-        index += 1;
-    }
-};

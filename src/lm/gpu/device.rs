@@ -16,7 +16,6 @@ pub enum Kernel {
     Softmax,
     Received,
     Scan,
-    ScanRotating,
     Outputs,
     Loss,
     Refill,

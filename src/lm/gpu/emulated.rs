@@ -105,14 +105,15 @@ impl EmulatedGpu {
     pub fn new(emulation: &Emulation) -> Result<EmulatedGpu> {
         let library = compiled(emulation)?;
         let path = CString::new(library.clone().into_os_string().into_encoded_bytes())?;
-        // SAFETY: the library has no code that runs when it is loaded; it stays loaded.
+        // SAFETY: the library has no code that runs when it is loaded; it stays loaded. emulation.cpp defines `emulate` with this type.
         #[expect(unsafe_code)]
-        let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        ensure!(!handle.is_null(), "the emulated kernels {path:?} cannot be loaded: {}", loader_error());
-        let emulate = symbol(handle, c"emulate")?;
-        // SAFETY: emulation.cpp defines it with this type.
-        #[expect(unsafe_code)]
-        let emulate = unsafe { std::mem::transmute::<*mut c_void, Emulate>(emulate) };
+        let emulate = unsafe {
+            let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
+            ensure!(!handle.is_null(), "the emulated kernels {path:?} cannot be loaded");
+            let emulate = libc::dlsym(handle, c"emulate".as_ptr());
+            ensure!(!emulate.is_null(), "the emulated kernels {path:?} have no function `emulate`");
+            std::mem::transmute::<*mut c_void, Emulate>(emulate)
+        };
         let memory_left = Arc::new(emulation.memory.into());
         let (launches, uploads, emulation) = (AtomicUsize::new(0), Arc::default(), emulation.clone());
         Ok(EmulatedGpu { library, emulate, emulation, launches, memory_left, uploads })
@@ -174,24 +175,6 @@ fn compiled(emulation: &Emulation) -> Result<PathBuf> {
         fs::rename(&own, &library).with_context(|| format!("cannot write {}", library.display()))?;
     }
     Ok(library)
-}
-
-fn symbol(handle: *mut c_void, name: &CStr) -> Result<*mut c_void> {
-    // SAFETY: the handle is of an open library.
-    #[expect(unsafe_code)]
-    let symbol = unsafe { libc::dlsym(handle, name.as_ptr()) };
-    ensure!(!symbol.is_null(), "the emulated kernels have no {name:?}");
-    Ok(symbol)
-}
-
-fn loader_error() -> String {
-    // SAFETY: the text stays until the loader's next error on this thread.
-    #[expect(unsafe_code)]
-    let error = unsafe {
-        let error = libc::dlerror();
-        (!error.is_null()).then(|| CStr::from_ptr(error).to_string_lossy().into_owned())
-    };
-    error.unwrap_or_default()
 }
 
 /// Numbers at an address.

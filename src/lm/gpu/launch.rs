@@ -43,12 +43,10 @@ struct Round {
     texts: Vec<Text>,
     /// The first of them in the table of all.
     first: usize,
-    /// The kernels that decide, and their texts.
-    parts: Vec<(Kernel, Range<usize>)>,
-    /// The same texts again: for each scope that attention is kept for, and for each key-value head where lost attention is
-    /// measured.
-    extra: Vec<Text>,
-    extra_first: usize,
+    /// Those that are scanned together. Texts of full caches come before them.
+    scans: Vec<Range<usize>>,
+    /// After all of these the same texts again: for each scope that attention is kept for, and for each key-value head where lost
+    /// attention is measured.
     received: Range<usize>,
     losses: Range<usize>,
 }
@@ -57,26 +55,20 @@ impl Round {
     /// Adds the texts of a round to the table `all`, in the order of what they need.
     fn new(mut blocks: Vec<Block>, all: &mut Vec<Text>) -> Round {
         // How many threads scan follows from the decisions, and some sums from the threads.
-        let kind = |block: &Block| match (block.is_bounded, block.text.positions_kind) {
-            (false, _) => (Kernel::Softmax, 0),
-            (true, 0) => (Kernel::Scan, block.text.groups),
-            (true, _) => (Kernel::ScanRotating, block.text.groups),
-        };
-        blocks.sort_by_key(|block| (kind(block).0 as i32, kind(block).1));
-        let mut parts: Vec<(Kernel, Range<usize>)> = Vec::new();
+        let kind = |block: &Block| block.is_bounded.then_some(block.text.groups);
+        blocks.sort_by_key(kind);
+        let (mut scans, mut end) = (Vec::new(), 0);
         for same in blocks.chunk_by(|a, b| kind(a) == kind(b)) {
-            let start = parts.last().map_or(0, |(_, part)| part.end);
-            parts.push((kind(&same[0]).0, start..start + same.len()));
+            end += same.len();
+            scans.extend(same[0].is_bounded.then(|| end - same.len()..end));
         }
-        let texts: Vec<Text> = blocks.iter().map(|block| block.text).collect();
-        let mut extra: Vec<Text> = blocks.iter().flat_map(|block| block.received.clone()).collect();
-        let received = 0..extra.len();
-        extra.extend(blocks.iter().flat_map(|block| block.losses.clone()));
-        let first = all.len();
+        let mut texts: Vec<Text> = blocks.iter().map(|block| block.text).collect();
+        texts.extend(blocks.iter().flat_map(|block| &block.received));
+        let received = blocks.len()..texts.len();
+        texts.extend(blocks.iter().flat_map(|block| &block.losses));
+        let (first, losses) = (all.len(), received.end..texts.len());
         all.extend(&texts);
-        all.extend(&extra);
-        let losses = received.end..extra.len();
-        Round { first, extra_first: first + texts.len(), parts, losses, received, texts, extra }
+        Round { texts, first, scans, received, losses }
     }
 }
 
@@ -110,14 +102,15 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     let [heads, kv_heads, dim] = [layer.heads, layer.kv_heads, layer.dim].map(|count| count as usize);
     let per_kv = heads / kv_heads;
     let at = |index: usize| table + (index * size_of::<Text>()) as u64;
-    let rows = round.texts.iter().map(|text| text.rows as usize).max().unwrap_or(0);
+    let own = &round.texts[..round.received.start];
+    let rows = own.iter().map(|text| text.rows as usize).max().unwrap_or(0);
     let launch = |kernel, x: usize, texts: (usize, usize), threads, shared_bytes| {
         let threads = gpu.threads(threads);
         gpu.launch(Launch { kernel, grid: [x, texts.1], threads, shared_bytes, layer, texts: at(texts.0) })
     };
-    let all = (round.first, round.texts.len());
+    let all = (round.first, own.len());
     launch(Kernel::Place, rows, all, COPY_THREADS, 0)?;
-    for text in round.texts.iter().filter(|text| text.positions_kind == 0) {
+    for text in own {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
         let a = Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim };
         let b = Factor { address: text.keys, stride: dim, batch: capacity * dim };
@@ -125,32 +118,26 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let (m, n, k) = (per_kv * rows, text.held as usize + rows, dim);
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: kv_heads, factors: DType::F32 })?;
     }
-    // Those come first.
-    let absolute = round.texts.iter().filter(|text| text.positions_kind == 0);
-    let (count, most) = absolute.fold((0, 0), |(count, most), text| (count + 1, most.max(text.rows as usize)));
-    if count > 0 {
-        launch(Kernel::Softmax, heads * most, (round.first, count), ROW_THREADS, SCRATCH)?;
-    }
-    for (kernel, part) in round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax) {
-        let texts = (round.first + part.start, part.len());
-        let of_part = &round.texts[part.clone()];
-        let groups = of_part[0].groups as usize;
+    launch(Kernel::Softmax, heads * rows, all, ROW_THREADS, SCRATCH)?;
+    for scan in &round.scans {
+        let of_scan = &own[scan.clone()];
+        let groups = of_scan[0].groups as usize;
         let columns = |text: &Text| {
             if text.alive_is_shared == 1 { (text.stride as usize).next_multiple_of(8) } else { 0 }
         };
-        let bytes = of_part.iter().map(columns).max().unwrap_or(0);
-        let angles = if *kernel == Kernel::ScanRotating { 2 * size_of::<f32>() * layer.pairs as usize } else { 0 };
-        launch(*kernel, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes + angles)?;
+        let bytes = of_scan.iter().map(columns).max().unwrap_or(0);
+        let texts = (round.first + scan.start, scan.len());
+        launch(Kernel::Scan, groups, texts, (32 * heads / groups).clamp(128, 1024), SCRATCH + bytes)?;
     }
     if !round.received.is_empty() {
-        let of_round = &round.extra[round.received.clone()];
+        let of_round = &round.texts[round.received.clone()];
         let columns = of_round.iter().map(|text| text.held as usize + text.rows as usize).max().unwrap_or(0);
         let lists = of_round.iter().map(|text| text.kept_lists as usize).max().unwrap_or(0);
         let blocks = columns.div_ceil(gpu.threads(ROW_THREADS)) * lists;
-        let texts = (round.extra_first + round.received.start, round.received.len());
+        let texts = (round.first + round.received.start, round.received.len());
         launch(Kernel::Received, blocks, texts, ROW_THREADS, 0)?;
     }
-    for text in &round.texts {
+    for text in own {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
         let a = Factor { address: text.logits, stride, batch: per_kv * rows * stride };
         let b = Factor { address: text.values, stride: dim, batch: capacity * dim };
@@ -160,7 +147,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
     }
     launch(Kernel::Outputs, rows, all, COPY_THREADS, 0)?;
     for index in round.losses.clone() {
-        let text = &round.extra[index];
+        let text = &round.texts[index];
         let (rows, all_stride) = (text.rows as usize, text.all_stride as usize);
         let (kv_head, seen) = (text.kv_head as usize, text.seen as usize + rows);
         let at = |table: Address, first: usize| table + (first * dim * size_of::<f32>()) as u64;
@@ -170,13 +157,12 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let c = Factor { address: text.all_logits, stride: all_stride, batch: 0 };
         let (m, n, k, factors) = (per_kv * rows, seen, dim, DType::F32);
         gpu.product(Product { m, n, k, a, b, b_is_transposed: true, c, batches: 1, factors })?;
-        launch(Kernel::Loss, rows, (round.extra_first + index, 1), ROW_THREADS, SCRATCH)?;
+        launch(Kernel::Loss, rows, (round.first + index, 1), ROW_THREADS, SCRATCH)?;
     }
-    let bounded = round.parts.iter().filter(|(kernel, _)| *kernel != Kernel::Softmax);
-    let bounded = bounded.map(|(_, part)| part.clone()).reduce(|first, last| first.start..last.end);
-    if let Some(bounded) = bounded {
-        let groups = round.texts[bounded.clone()].iter().map(|text| text.groups as usize).max().unwrap_or(1);
-        let texts = (round.first + bounded.start, bounded.len());
+    if let Some(first) = round.scans.first() {
+        let bounded = &own[first.start..];
+        let groups = bounded.iter().map(|text| text.groups as usize).max().unwrap_or(1);
+        let texts = (round.first + first.start, bounded.len());
         launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, texts, COPY_THREADS, 0)?;
     }
     Ok(())

@@ -12,7 +12,6 @@ pub struct Layer {
     pub dim: i32,
     pub pairs: i32,
     pub softcap: f32,
-    pub pad: i32,
 }
 
 /// A text, its cache in this layer, and the block of it that is read.
@@ -21,9 +20,6 @@ pub struct Layer {
 pub struct Text {
     pub keys: Address,
     pub values: Address,
-    pub raw_keys: Address,
-    pub coordinates: Address,
-    pub rotations: Address,
     pub all_keys: Address,
 
     pub new_queries: Address,
@@ -31,8 +27,6 @@ pub struct Text {
     pub new_values: Address,
     pub cos: Address,
     pub sin: Address,
-    pub frequencies: Address,
-    pub frequency_factor: f64,
     pub query_scales: Address,
 
     pub queries: Address,
@@ -73,7 +67,6 @@ pub struct Text {
     pub keep_first: i32,
     pub keep_recent: i32,
     pub groups: i32,
-    pub positions_kind: i32,
     pub instructions: i32,
     pub kept_lists: i32,
     pub total_lists: i32,
@@ -81,7 +74,6 @@ pub struct Text {
     pub moves_stride: i32,
     pub alive_is_shared: i32,
     pub oldest: i32,
-    pub pad: i32,
 }
 
 /// What is known of a row of logits over the vocabulary, and of that of the full cache.
@@ -124,12 +116,12 @@ pub struct CopiedRows {
 
 /// `params.h` checks the same numbers.
 const _: () = assert!(
-    size_of::<Layer>() == 24
+    size_of::<Layer>() == 20
         && size_of::<ScoredRow>() == 48
         && size_of::<Scoring>() == 32
         && size_of::<CopiedRows>() == 40
-        && size_of::<Text>() == 384
-        && size_of::<crate::eviction::formula::LoweredInstruction>() == 80
+        && size_of::<Text>() == 336
+        && size_of::<crate::eviction::formula::LoweredInstruction>() == 76
 );
 
 /// Values of a slice as bytes.

@@ -66,16 +66,14 @@ __device__ inline float logit(const Scan &scan, int head, int column) {
 __device__ inline void attention_of_row(const Scan &scan) {
     const Text &text = scan.text;
     int columns = scan.columns();
-    bool is_absolute = text.positions_kind == ABSOLUTE;
     for (int member = warp(); member < scan.members; member += warps()) {
         int head = scan.first_head + member;
         size_t at = (size_t)head * text.rows + scan.row;
-        float *x = text.logits + at * text.stride, *copy = logit_list(text, scan.group, member);
-        for (int c = lane(); copy && c < columns; c += 32) copy[c] = is_absolute ? text.raw_logits[at * text.stride + c] : x[c];
-        bool has_next = is_absolute && scan.row + 1 < text.rows;
+        float *x = text.logits + at * text.stride;
+        bool has_next = scan.row + 1 < text.rows;
         for (int c = 32 * lane(); has_next && c <= columns; c += 32 * 32) fetch_ahead(x + text.stride + c);
         float sum = 0;
-        for (int c = lane(); is_absolute && c < columns; c += 32) {
+        for (int c = lane(); c < columns; c += 32) {
             // Kernel `softmax` has left exponentials.
             if (!scan.alive[c]) x[c] = 0;
             sum += x[c];
@@ -84,8 +82,9 @@ __device__ inline void attention_of_row(const Scan &scan) {
         if (!(sum >= SMALLEST_SUM)) {
             float most = -INFINITY;
             for (int c = lane(); c < columns; c += 32) {
-                if (is_absolute && scan.alive[c]) x[c] = logit(scan, head, c);
-                if (scan.alive[c]) most = fmaxf(most, x[c]);
+                if (!scan.alive[c]) continue;
+                x[c] = logit(scan, head, c);
+                most = fmaxf(most, x[c]);
             }
             most = warp_max(most);
             sum = 0;

@@ -24,7 +24,6 @@ extern thread_local Index threadIdx, blockIdx, blockDim, gridDim;
 using std::isfinite;
 using std::isnan;
 inline int max(int a, int b) { return a > b ? a : b; }
-inline int min(int a, int b) { return a < b ? a : b; }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 
 // Waits for all threads of the block.

@@ -41,13 +41,6 @@ __device__ inline double *total_list(const Text &text, int group, int list) {
     return text.totals + ((size_t)group * text.total_lists + list) * text.capacity;
 }
 
-// Where the softmax leaves a query head's logits, if the formula wants them.
-__device__ inline float *logit_list(const Text &text, int group, int member) {
-    for (int i = 0; i < text.instructions; i++)
-        if (text.program[i].operation == WORD_LOGIT) return result_list(text, group, text.program[i].result + member);
-    return nullptr;
-}
-
 // An argument of an instruction, for one of the query heads.
 struct Argument {
     const float *list;
@@ -153,11 +146,9 @@ __device__ inline void key_similarity(const Scan &scan, int kv_member, float *ou
     const Text &text = scan.text;
     int kv_head = scan.first_head / scan.per_kv() + kv_member, dim = scan.layer.dim;
     const float *keys = text.keys + (size_t)kv_head * text.capacity * dim;
-    size_t of_column = text.positions_kind == ABSOLUTE ? dim : 1;
-    size_t of_dim = text.positions_kind == ABSOLUTE ? 1 : text.capacity;
     for (int c = warp(); c < scan.columns(); c += warps()) {
         float sum = 0;
-        for (int d = lane(); d < dim; d += 32) sum += keys[c * of_column + d * of_dim] * keys[c * of_column + d * of_dim];
+        for (int d = lane(); d < dim; d += 32) sum += keys[(size_t)c * dim + d] * keys[(size_t)c * dim + d];
         sum = warp_sum(sum);
         if (lane() == 0) out[c] = sqrtf(sum);
     }
@@ -167,14 +158,14 @@ __device__ inline void key_similarity(const Scan &scan, int kv_member, float *ou
     for (int d = threadIdx.x; d < dim; d += blockDim.x) {
         float sum = 0;
         for (int c = 0; c < scan.columns(); c++)
-            if (scan.alive[c]) sum += keys[c * of_column + d * of_dim] / out[c];
+            if (scan.alive[c]) sum += keys[(size_t)c * dim + d] / out[c];
         mean[d] = sum;
         square += (double)sum * sum;
     }
     float length = sqrtf((float)block_sum(square, scan.scratch));
     for (int c = warp(); c < scan.columns(); c += warps()) {
         float sum = 0;
-        for (int d = lane(); d < dim; d += 32) sum += keys[c * of_column + d * of_dim] * mean[d];
+        for (int d = lane(); d < dim; d += 32) sum += keys[(size_t)c * dim + d] * mean[d];
         sum = warp_sum(sum);
         if (lane() == 0) out[c] = sum / (out[c] * length);
     }
@@ -296,7 +287,7 @@ __device__ inline void run_formula(const Scan &scan, bool decides) {
         const Instruction &i = text.program[index];
         if (!i.always && !decides) continue;
         int op = i.operation;
-        if (op == WORD_LOGIT || op == WORD_KEY_NORM || op == WORD_VALUE_NORM || op == WORD_VALUE_NORM2 || op == WORD_RANDOM)
+        if (op == WORD_KEY_NORM || op == WORD_VALUE_NORM || op == WORD_VALUE_NORM2 || op == WORD_RANDOM)
             continue;   // known already
         if (op == WORD_OUTPUT_SHIFT || op == WORD_KEY_SIMILARITY || op == RANK || op == SOFTMAX || op == SHARE) {
             for (int member = 0; member < i.members; member++) {
@@ -325,6 +316,8 @@ __device__ inline void run_formula(const Scan &scan, bool decides) {
                 y = attention_sum(scan, c, op == POOLED_ATTENTION ? 1.0f / scan.members : 1.0f);
             } else if (op == WORD_ATTENTION) {
                 y = scan.attention(scan.first_head + member)[c] * scan.scale(scan.first_head + member);
+            } else if (op == WORD_LOGIT) {
+                y = text.raw_logits[((size_t)(scan.first_head + member) * text.rows + scan.row) * text.stride + c];
             } else if (op == WORD_AGE) {
                 y = scan.age(c);
             } else if (op == WORD_POSITION) {

@@ -3,7 +3,6 @@
 #include "softmax.cu"
 #include "received.cu"
 #include "scan.cu"
-#include "scan_rotating.cu"
 #include "outputs.cu"
 #include "loss.cu"
 #include "refill.cu"

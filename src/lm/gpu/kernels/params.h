@@ -10,7 +10,6 @@ struct Layer {
     int heads, kv_heads, dim;
     int pairs;        // rotated pairs of dimensions
     float softcap;    // 0: none
-    int pad;
 };
 
 // One instruction of a formula. It makes a number for every column, for each query head of the decision, each key-value head,
@@ -25,7 +24,6 @@ struct Instruction {
     // Of each argument: the list of its first member in `results` or `kept`, or a number, and how many query heads share a list.
     int from[3], list[3], sharing[3];
     float constant[3];
-    int pad;
 };
 
 // Where an argument is.
@@ -43,26 +41,18 @@ enum Operation {
     POOLED_ATTENTION,     // its mean
 };
 
-// How positions change when an entry is evicted.
-enum Positions { ABSOLUTE, SLOT, SQUEEZED };
-
 // Thread blocks that move the vectors of a head.
 #define REFILL_PARTS 8
 
 // A text, its cache in this layer, and the block of it that is read.
 struct Text {
-    // The cache: (kv_heads, capacity, dim), or for rotated keys whose positions change (kv_heads, dim, capacity).
+    // The cache: (kv_heads, capacity, dim).
     float *keys, *values;
-    float *raw_keys;                 // before rotation (kv_heads, dim, capacity); only where positions change
-    double *coordinates;             // (groups, capacity), of these keys
-    int *rotations;                      // (groups, 2): since the last rotation from raw keys, and columns before this one rotated
     float *all_keys;                 // every key ever read (kv_heads, all_capacity, dim), where lost attention is measured
 
     // The block's projections, unrotated: (rows, heads or kv_heads, dim).
     const float *new_queries, *new_keys, *new_values;
     const float *cos, *sin;          // (rows, pairs), at absolute positions
-    const double *frequencies;       // (pairs), where positions change
-    double frequency_factor;
     const float *query_scales;       // (rows)
 
     // Made for the block.
@@ -93,9 +83,9 @@ struct Text {
     int rows, held, stride, seen;    // seen: tokens read before the block
     int capacity, all_capacity, all_stride, kv_head;
     int limit, window, keep_first, keep_recent;   // window 0: none
-    int groups, positions_kind, instructions, kept_lists;
-    int total_lists, result_lists, moves_stride, alive_is_shared;
-    int oldest, pad;                 // position of column 0 of an unbounded cache
+    int groups, instructions, kept_lists, total_lists;
+    int result_lists, moves_stride, alive_is_shared;
+    int oldest;                      // position of column 0 of an unbounded cache
 };
 
 // What is known of a row of logits, and of that of the full cache.
@@ -120,7 +110,7 @@ struct Copy {
 };
 
 // `params.rs` checks the same numbers.
-static_assert(sizeof(Layer) == 24 && sizeof(Text) == 384 && sizeof(Instruction) == 80 && sizeof(ScoredRow) == 48 &&
+static_assert(sizeof(Layer) == 20 && sizeof(Text) == 336 && sizeof(Instruction) == 76 && sizeof(ScoredRow) == 48 &&
                   sizeof(Scoring) == 32 && sizeof(Copy) == 40,
               "the program has other structs");
 

@@ -14,19 +14,15 @@ extern "C" __global__ void place(Layer layer, const Text *texts) {
     const Text &text = texts[blockIdx.y];
     int row = blockIdx.x, dim = layer.dim, column = text.held + row;
     if (row >= text.rows) return;
-    bool is_absolute = text.positions_kind == ABSOLUTE;
-    const float *cos = is_absolute ? text.cos + (size_t)row * layer.pairs : nullptr;
-    const float *sin = is_absolute ? text.sin + (size_t)row * layer.pairs : nullptr;
+    const float *cos = text.cos + (size_t)row * layer.pairs, *sin = text.sin + (size_t)row * layer.pairs;
     for (int i = threadIdx.x; i < layer.kv_heads * dim; i += blockDim.x) {
         int head = i / dim, at = i % dim;
         size_t from = ((size_t)row * layer.kv_heads + head) * dim;
         text.values[((size_t)head * text.capacity + column) * dim + at] = text.new_values[from + at];
-        if (!is_absolute) continue;   // `scan_rotating` rotates
         float key = rotated(text.new_keys + from, at, layer.pairs, cos, sin, 1.0f);
         text.keys[((size_t)head * text.capacity + column) * dim + at] = key;
         if (text.all_keys) text.all_keys[((size_t)head * text.all_capacity + text.seen + row) * dim + at] = key;
     }
-    if (!is_absolute) return;
     for (int i = threadIdx.x; i < layer.heads * dim; i += blockDim.x) {
         int head = i / dim, at = i % dim;
         const float *from = text.new_queries + ((size_t)row * layer.heads + head) * dim;

@@ -23,19 +23,12 @@ extern "C" __global__ void refill(Layer layer, const Text *texts) {
     if (group < 0) {
         Moves moves(text, text.groups == 1 ? 0 : head);
         size_t first = (size_t)head * text.capacity * layer.dim;
-        bool is_absolute = text.positions_kind == ABSOLUTE;
         int part = blockIdx.x % REFILL_PARTS * blockDim.x + threadIdx.x;
         for (int at = part; at < moves.count * layer.dim; at += REFILL_PARTS * blockDim.x) {
             int i = at / layer.dim, d = at % layer.dim;
             size_t to = first + (size_t)moves.to[i] * layer.dim + d, from = first + (size_t)moves.from[i] * layer.dim + d;
             text.values[to] = text.values[from];
-            if (is_absolute) text.keys[to] = text.keys[from];
-        }
-        for (int at = part; !is_absolute && at < moves.count * layer.dim; at += REFILL_PARTS * blockDim.x) {
-            int d = at / moves.count, i = at % moves.count;
-            size_t row = first + (size_t)d * text.capacity;
-            text.keys[row + moves.to[i]] = text.keys[row + moves.from[i]];
-            text.raw_keys[row + moves.to[i]] = text.raw_keys[row + moves.from[i]];
+            text.keys[to] = text.keys[from];
         }
         return;
     }
@@ -48,5 +41,4 @@ extern "C" __global__ void refill(Layer layer, const Text *texts) {
         moves.numbers(text.kept + (group * text.kept_lists + list) * capacity);
     for (int list = 0; list < text.total_lists; list++)
         moves.numbers(text.totals + (group * text.total_lists + list) * capacity);
-    if (text.positions_kind != ABSOLUTE) moves.numbers(text.coordinates + group * capacity);
 }
