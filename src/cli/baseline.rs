@@ -45,8 +45,8 @@ enum Action {
 struct SaveArguments {
     /// Its name: letters, digits, dots, dashes, underscores, plus signs
     name: String,
-    /// Results folder
-    results: PathBuf,
+    /// Results folder [default: that of the sweep that was run last, below `results`]
+    results: Option<PathBuf>,
     /// Save even if cells are unfinished, and replace a baseline of the same engine version
     #[arg(long)]
     force: bool,
@@ -98,6 +98,10 @@ pub(super) fn unknown(message: impl Display) -> anyhow::Error {
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     let SaveArguments { name, results, force } = arguments;
     let file = checked_path(folder, name)?;
+    let results = &match results {
+        Some(results) => results.clone(),
+        None => last_run()?,
+    };
     let Current { mut rows, incomplete, .. } = Ledger::existing(results)?.current(Wanted::Complete)?;
     if incomplete > 0 && !force {
         bail!(
@@ -131,6 +135,21 @@ fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
     write_rows(&file, &rows)?;
     let Origin { cells, rows, .. } = Origin::of(name, &rows);
     Ok(format!("{}: {cells} cells, {rows} rows, engine {engine}\n", file.display()))
+}
+
+/// The folder below `results` in which a sweep was run last.
+fn last_run() -> Result<PathBuf> {
+    let folders = std::fs::read_dir("results").into_iter().flatten().flatten().map(|entry| entry.path());
+    let ended = |folder: &PathBuf| folder.join("rows.parquet").metadata().and_then(|file| file.modified()).ok();
+    let last = folders.filter_map(|folder| Some((ended(&folder)?, folder))).max();
+    let (_, folder) = last.ok_or_else(|| {
+        UsageError::new(
+            "there is no results folder below `results`",
+            "name the folder to save: `baseline save NAME RESULTS`",
+        )
+    })?;
+    eprintln!("note: {} was run last", folder.display());
+    Ok(folder)
 }
 
 /// Puts the same rows into the same order, whatever files they came from.

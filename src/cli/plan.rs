@@ -1,5 +1,7 @@
 //! `plan`: what `run` would do, without doing it.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use clap::Args;
 use indexmap::{IndexMap, IndexSet};
@@ -8,6 +10,7 @@ use super::downloads::Downloads;
 use super::output::print;
 use super::progress::Mode;
 use super::sweep_args::SweepArguments;
+use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
@@ -162,6 +165,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             shape.max_positions
         );
     }
+    text += &idle_sizes(model_task, longest);
     for run::Alias { cell, of } in &model_task.aliases {
         let size = cell.size_text().unwrap_or("-".into());
         text += &line(&cell.label(), &size, &format!("the same as {of}"), "", "");
@@ -174,6 +178,41 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
             Bytes(bytes_per_worker(model_task, 1, true)),
         ),
     }
+}
+
+/// The sizes at which no policy evicts anything, as a line; empty where there are none.
+fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
+    let shape = &model_task.files.shape;
+    let unbounded = shape.most_entries(None, LocalLayers::Bounded);
+    // Entries that a layer's queries can attend to.
+    let seen: Vec<usize> = unbounded.iter().map(|window| longest.min(*window)).collect();
+    // With a budget a layer may be smaller than the text although its size is not.
+    let evicts = |cell: &NamedCell| {
+        let cache = (cell.cell.effective_rule().sized(), cell.cell.local_layers);
+        let prompt = cell.cell.task.longest_prompt().min(longest);
+        let has_lost = |tokens: usize| {
+            let held = shape.entries_after(cache, tokens, prompt);
+            held.iter().zip(&unbounded).any(|(held, window)| *held < tokens.min(*window))
+        };
+        has_lost(prompt) || has_lost(longest)
+    };
+    let is_cut = |cell: &NamedCell| matches!(cell.cell.rule, CacheRule::Truncate { size } if size < longest);
+    let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
+        model_task.cells.iter().filter(|cell| !is_cut(cell)).partition(|cell| evicts(cell));
+    let [evicting, others] =
+        [evicting, others].map(|cells| cells.iter().filter_map(|cell| cell.cell.size()).collect::<BTreeSet<_>>());
+    let sizes: Vec<String> = others.difference(&evicting).map(usize::to_string).collect();
+    if sizes.is_empty() {
+        return String::new();
+    }
+    let most = seen.into_iter().max().unwrap_or(longest);
+    let why = if most < longest {
+        format!("no layer sees more than {most} tokens")
+    } else {
+        format!("no text has more than {longest} tokens")
+    };
+    let evict = if sizes.len() == 1 { "evicts nothing" } else { "evict nothing" };
+    format!("  cache sizes: {why}, so {} {evict}: equal to full\n", sizes.join(", "))
 }
 
 /// A line for each reason why models or texts of cells are missing, and whether `run` would fail as well, as it cannot fetch them.

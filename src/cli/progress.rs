@@ -129,6 +129,17 @@ impl Progress {
     pub(super) fn finish(&self) {
         self.bar.finish_and_clear();
     }
+
+    /// Removes the bar for good, because the program may be ended at any time; returns whether there was one.
+    pub(super) fn remove(&mut self) -> bool {
+        let had_bar = self.has_bar();
+        if had_bar {
+            self.bar.finish_and_clear();
+            self.bar.set_draw_target(ProgressDrawTarget::hidden());
+            self.mode = Mode::None;
+        }
+        had_bar
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -24,7 +24,7 @@ use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
 use crate::paper;
 use crate::report::{Options, WIDTH, Written, with_unique_names};
-use crate::run::{self, Machine, Outcome};
+use crate::run::{self, Machine, MissingPath, Outcome, Prepared};
 
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
@@ -76,8 +76,10 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
-    let progress = Mutex::new(RunProgress::new(mode));
+    let progress = Arc::new(Mutex::new(RunProgress::new(mode)));
     let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
+    let shown = Arc::clone(&progress);
+    interrupt.on_first(move || shown.lock().unwrap_or_else(PoisonError::into_inner).stop())?;
     let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
     lock().progress.finish();
     let outcome = outcome?;
@@ -92,14 +94,16 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     if outcome.interrupted {
         return Ok(interrupt.exit_code(mode));
     }
-    Ok(code(&outcome))
+    Ok(code(&outcome, &prepared))
 }
 
-/// 4 says that the cells that did not fail are measured.
-fn code(outcome: &Outcome) -> u8 {
+/// 4 says that the cells that did not fail are measured; where there are none, a wrong path is a mistake in the sweep.
+fn code(outcome: &Outcome, prepared: &Prepared) -> u8 {
+    let is_path_wrong = || prepared.unavailable.iter().any(|unavailable| unavailable.error.is::<MissingPath>());
     match outcome.failed {
         0 => 0,
         _ if outcome.done + outcome.skipped + outcome.taken > 0 => 4,
+        _ if is_path_wrong() => 2,
         _ => 1,
     }
 }

@@ -45,6 +45,13 @@ impl RunProgress {
         if self.mode == Mode::Json { self.write(event) } else { self.say(event) }
     }
 
+    /// The first signal came. A second one ends the program at once, so that nothing may be on the terminal.
+    pub(super) fn stop(&mut self) {
+        if self.progress.remove() {
+            eprintln!("stopping; another signal ends the program at once");
+        }
+    }
+
     /// Shows what became of the run; the page was written to `report`.
     pub(super) fn finish(&self, outcome: &Outcome, in_other_shards: usize, results: &Path, report: Option<&Path>) {
         if self.mode == Mode::Json {

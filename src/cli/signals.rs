@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
+use signal_hook::iterator::Signals;
 
 use super::progress::Mode;
 
@@ -29,6 +31,17 @@ impl Interrupt {
                 .context("cannot listen to signals")?;
         }
         Ok(interrupt)
+    }
+
+    /// Calls `tell` at the first signal, from a thread of its own.
+    pub(super) fn on_first(&self, tell: impl FnOnce() + Send + 'static) -> Result<()> {
+        let mut signals = Signals::new(SIGNALS).context("cannot listen to signals")?;
+        thread::spawn(move || {
+            if signals.forever().next().is_some() {
+                tell();
+            }
+        });
+        Ok(())
     }
 
     /// Says that the work was interrupted; the exit code names the signal, as in a shell.

@@ -8,6 +8,7 @@ mod event;
 #[cfg(test)]
 mod golden_ids;
 mod machine;
+mod missing;
 mod models;
 mod prepare;
 mod rows;
@@ -23,6 +24,7 @@ use anyhow::Result;
 pub use cost::{Cost, estimate};
 pub use event::{Event, Outcome, Started};
 pub use machine::{Machine, bytes_per_worker};
+pub use missing::MissingPath;
 use models::Models;
 pub use prepare::{Alias, ModelTask, NamedCell, Prepared, Unavailable, prepare};
 use work::Work;

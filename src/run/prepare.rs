@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::cost::{self, Cost};
+use super::missing::MissingPath;
 use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
@@ -205,7 +206,10 @@ pub fn prepare(
                 model_task.cells.iter_mut().zip(costs).for_each(|(cell, cost)| cell.cost = cost);
                 prepared.model_tasks.push(model_task);
             }
-            Err(error) => prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error }),
+            Err(error) => {
+                let error = MissingPath::or(error, sweep, &first.model, &first.task);
+                prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error });
+            }
         }
     }
     prepared.manifest = Manifest {

@@ -57,7 +57,8 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     }));
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies)?;
-    Ok(Sweep { name, models, policies, cache_sizes, tasks, seed: shape.seed })
+    let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
+    Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed })
 }
 
 /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.

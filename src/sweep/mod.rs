@@ -12,7 +12,7 @@ mod select;
 mod tests;
 
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, ModelSpec};
 pub use schema::json_schema;
@@ -28,6 +28,8 @@ use keys::DefineYaml;
 pub struct Sweep {
     /// `name:`, or the file's stem.
     pub name: String,
+    /// The folder of its file, if it has one. Paths do not start there.
+    pub folder: PathBuf,
     pub models: Vec<ModelSpec>,
     /// In the order of the file, which is the order of legends.
     pub policies: Vec<NamedPolicy>,
