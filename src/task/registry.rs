@@ -81,20 +81,18 @@ mod tests {
     use crate::task::data::Tail;
     use crate::task::longbench::Version;
     use crate::task::{Prefill, PromptStyle, Split};
-    use crate::yaml::schema::{Named, assert_words};
 
     #[test]
-    fn the_schema_has_every_word() {
-        fn check<T: DeserializeOwned>(words: &[Named], name: fn(T) -> &'static str) {
-            assert_words::<T>(words);
-            for (word, _) in words {
+    fn names_are_those_that_are_read() {
+        fn check<T: DeserializeOwned>(words: &[&'static str], name: fn(T) -> &'static str) {
+            for word in words {
                 assert_eq!(name(serde_json::from_value((*word).into()).unwrap()), *word);
             }
         }
-        check(Prefill::WORDS, Prefill::name);
-        check(Tail::WORDS, Tail::name);
-        check(Split::WORDS, Split::name);
-        check(PromptStyle::WORDS, PromptStyle::name);
-        check(Version::WORDS, Version::name);
+        check(&["stream", "one_shot"], Prefill::name);
+        check(&["drop", "keep"], Tail::name);
+        check(&["train", "validation", "test"], Split::name);
+        check(&["zeroscrolls", "paper"], PromptStyle::name);
+        check(&["v1", "e", "v2"], Version::name);
     }
 }

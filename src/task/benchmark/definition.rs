@@ -16,7 +16,7 @@ use super::reader::{Reader, reader};
 use super::template::Template;
 use crate::lm::Real;
 use crate::task::generation::GenerationConfig;
-use crate::yaml::{self, ConfigError};
+use crate::yaml::ConfigError;
 
 /// What is asked of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -149,22 +149,18 @@ impl Definition {
     /// What is missing, contradicts itself or cannot be done here, with its place.
     pub fn check(file: &TaskFile, name: &str) -> Result<Definition, ConfigError> {
         let output = file.output_type.unwrap_or_default();
-        let hint = "write `dataset_path: json` with `dataset_kwargs: {data_files: rows.jsonl}`";
-        let path = file.needed("dataset_path", file.dataset_path.as_ref(), hint)?;
+        let path = file.needed("dataset_path", file.dataset_path.as_ref())?;
         let tested = file.test_split.as_ref().or(file.validation_split.as_ref());
-        let hint = "write the split whose rows are measured, such as `test_split: test`";
-        let split = file.needed("test_split", tested, hint)?;
+        let split = file.needed("test_split", tested)?;
         if output == OutputType::MultipleChoice {
-            let hint = "write the choices: a list, or a column or template that gives one";
-            file.needed("doc_to_choice", file.doc_to_choice.as_ref(), hint)?;
+            file.needed("doc_to_choice", file.doc_to_choice.as_ref())?;
         }
-        let hint = "write a column or a template";
         let text = match &file.doc_to_text {
             Some(Field::Fixed(_)) => {
                 return file.refuse("doc_to_text", "`doc_to_text` is no text", "write a column or a template");
             }
             None if output == OutputType::LoglikelihoodRolling => Field::Fixed(String::new().into()),
-            text => file.needed("doc_to_text", text.as_ref(), hint)?,
+            text => file.needed("doc_to_text", text.as_ref())?,
         };
         let fewshot_delimiter = file.fewshot_delimiter.clone().unwrap_or("\n\n".into());
         let cache = file.cache.clone().unwrap_or_default();
@@ -183,7 +179,7 @@ impl Definition {
             output,
             description: file.description.clone(),
             text,
-            target: file.needed("doc_to_target", file.doc_to_target.as_ref(), hint)?,
+            target: file.needed("doc_to_target", file.doc_to_target.as_ref())?,
             choices: file.doc_to_choice.clone(),
             prefix: file.gen_prefix.clone(),
             target_delimiter: file.target_delimiter.clone().unwrap_or(" ".into()),
@@ -274,14 +270,9 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
     let file = TaskFile::read(path)?;
     let Some(tasks) = file.group() else { return Ok(vec![of_file(&file, path)?]) };
     let folder = path.parent().unwrap_or(Path::new("."));
-    let files = match files_of(folder) {
-        Ok(files) => files,
-        Err(error) => {
-            return file.refuse("task", format!("its folder cannot be read: {error}"), "check the folder");
-        }
-    };
-    let files = files.iter().filter(|other| *other != path);
-    let files: Vec<_> = files.map(|path| (path, TaskFile::read(path))).collect();
+    // A file that cannot be read is that of another task, or is missed below.
+    let others = files_of(folder).unwrap_or_default().into_iter().filter(|other| other != path);
+    let others: Vec<_> = others.filter_map(|path| Some((TaskFile::read(&path).ok()?, path))).collect();
     let mut found = Vec::new();
     for task in tasks.as_array().into_iter().flatten() {
         let name = task
@@ -291,22 +282,12 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
             return file.refuse("task", "a group lists the names of its tasks", "write [one, another]");
         };
         let before = found.len();
-        for (path, read) in &files {
-            if let Ok(file) = read
-                && file.is_called(name)
-            {
-                found.push(of_file(file, path)?);
-            }
+        for (file, path) in others.iter().filter(|(file, _)| file.is_called(name)) {
+            found.push(of_file(file, path)?);
         }
         if found.len() == before {
-            // Its file may be one that cannot be used.
-            let names_it = |path: &Path| yaml::read_file(path).is_ok_and(|text| text.contains(name));
-            let refused = files.iter().filter_map(|(path, read)| Some((path, read.as_ref().err()?)));
-            if let Some((_, error)) = refused.into_iter().find(|(path, _)| names_it(path)) {
-                return Err(error.clone());
-            }
-            let message = format!("no file in {} is the task {name}", folder.display());
-            return file.refuse("task", message, "name its file by itself");
+            let message = format!("no file in {} that can be read is the task {name}", folder.display());
+            return file.refuse("task", message, "name its file by itself, to see what is wrong with it");
         }
     }
     Ok(found)

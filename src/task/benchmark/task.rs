@@ -111,15 +111,25 @@ impl BenchmarkYaml {
             }
             let repeats = definition.repeats.unwrap_or(1);
             let spec = spec(definition, dataset.clone(), samples, length, write.clone())?;
-            if repeats > 1 && spec.generation.as_ref().is_none_or(|generation| !generation.samples()) {
-                let message = format!("at temperature 0 all {repeats} answers of a row are the same");
-                let hint = "write a `temperature` above 0 under `write`, or `repeats: 1` in the task file";
-                return yaml::refuse(task.referenced, message, hint);
+            if let Some(generation) = &spec.generation {
+                check_repeats(repeats, generation, task.referenced)?;
             }
             Ok(spec)
         };
         definitions.into_iter().map(spec).collect()
     }
+}
+
+/// Refuses several answers of a row that would all be the same.
+///
+/// # Errors
+/// At temperature 0 they are.
+pub fn check_repeats(count: usize, generation: &GenerationConfig, place: Location) -> Result<(), ConfigError> {
+    if count <= 1 || generation.samples() {
+        return Ok(());
+    }
+    let message = format!("at temperature 0 all {count} answers of a row are the same");
+    yaml::refuse(place, message, "write a `temperature` above 0 under `write`, or ask for one answer")
 }
 
 /// The tasks of a file or of a built-in name.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
-use super::DataSource;
+use super::{DataSource, files_below};
 use crate::lm::source::{Hub, expand_home};
 use crate::task::spec::PrepareContext;
 
@@ -47,16 +47,9 @@ pub fn json_files(source: &DataSource, context: &PrepareContext<'_>) -> Result<V
 }
 
 fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
-    let cannot = || format!("cannot read the folder {}", folder.display());
-    let mut files = Vec::new();
-    for entry in folder.read_dir().with_context(cannot)? {
-        let path = entry.with_context(cannot)?.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            files.push(path);
-        }
-    }
+    let mut files = files_below(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "jsonl"));
     ensure!(!files.is_empty(), "{} has no .jsonl file", folder.display());
-    files.sort();
     Ok(test_or_all(files))
 }
 

@@ -1,13 +1,12 @@
 //! How long texts are cut into samples: the settings that `perplexity` and `retention` share.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::source::{DataSource, check_texts, limit_embedded};
+use super::source::{DataSource, check_texts};
 use super::texts::{Book, note_fewer, read_books};
 use crate::eviction::Amount;
 use crate::task::spec::{BOS, PrepareContext, Setting, limit_text};
-use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Whether a sample starts with the tokenizer's BOS.
@@ -35,25 +34,20 @@ impl Bos {
 }
 
 /// What happens to a book's last sample when it is shorter than the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tail {
+    /// it is left out
     #[default]
     Drop,
+    /// it is a sample of its own
     Keep,
 }
 
 impl Tail {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[("drop", "it is left out"), ("keep", "it is a sample of its own")];
-
     /// The name in YAML, cell ids and result rows.
     pub fn name(self) -> &'static str {
-        Tail::WORDS[self as usize].0
-    }
-
-    pub fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(Tail::WORDS, "drop", false)
+        ["drop", "keep"][self as usize]
     }
 }
 
@@ -156,7 +150,7 @@ impl TextKeys {
     pub fn check(self) -> Result<Texts, ConfigError> {
         let dataset = check_texts(&self.dataset)?;
         Ok(Texts {
-            books: limit_embedded(&dataset, "`books`", &self.books)?,
+            books: yaml::limit("`books`", &self.books)?,
             dataset,
             length: length(&self.length)?,
             stride: yaml::limit("`stride`", &self.stride)?,

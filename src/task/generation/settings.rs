@@ -1,11 +1,10 @@
 //! How a task generates text: the settings of `write:`, as read and as checked.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::lm::{GenerationSettings, Real, Sampling};
 use crate::task::spec::Setting;
-use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
 pub const MOST_TEMPERATURE: f64 = 100.0;
@@ -14,35 +13,20 @@ pub const MOST_TEMPERATURE: f64 = 100.0;
 pub const REPETITION_PENALTIES: [f64; 2] = [0.01, 100.0];
 
 /// How a prompt enters a bounded cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Prefill {
-    /// Token by token in effect: the cache never exceeds its size. The paper's definition.
+    /// the prompt goes through the small cache token by token, as the paper defines it
     #[default]
     Stream,
-    /// Whole, into a full cache that is then cut to its size, by the policy's scores after the prompt's last token. From then
-    /// on every token evicts one entry. The paper's released code.
+    /// the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the paper's code
     OneShot,
 }
 
 impl Prefill {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[
-        ("stream", "the prompt goes through the small cache token by token, as the paper defines it"),
-        (
-            "one_shot",
-            "the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the \
-             paper's code",
-        ),
-    ];
-
     /// The name in YAML, cell ids and result rows.
     pub fn name(self) -> &'static str {
-        Prefill::WORDS[self as usize].0
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(Prefill::WORDS, "stream", false)
+        ["stream", "one_shot"][self as usize]
     }
 }
 
@@ -131,7 +115,7 @@ impl GenerationConfig {
 pub struct WriteYaml {
     /// How a prompt gets into a bounded cache. `one_shot` is the schedule `cut+1` for every policy that has none of its own.
     #[serde(default)]
-    #[schemars(schema_with = "Prefill::schema")]
+    #[schemars(extend("default" = "stream"))]
     pub prefill: Prefill,
     /// Of policies that cut the prompt, and with `prefill: one_shot`: whether the cache is cut after the question; false cuts it at
     /// the document's end, and the question is read with what is left.

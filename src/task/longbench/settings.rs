@@ -7,43 +7,34 @@ use serde::Deserialize;
 
 use super::{NOT_IN_E, SUBSETS, Subset};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
-use crate::task::data::{self, Texts, check_source, published_sources};
+use crate::task::data::{self, Texts, check_source};
 use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::{TaskSpec, limit_text};
-use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which of the three benchmarks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
+    /// LongBench: 16 English and code subsets, each with a measure of its own
     #[default]
     V1,
+    /// LongBench-E: 13 of them, with rows of all lengths
     E,
+    /// LongBench v2: questions with four choices
     V2,
 }
 
 impl Version {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[
-        ("v1", "LongBench: 16 English and code subsets, each with a measure of its own"),
-        ("e", "LongBench-E: 13 of them, with rows of all lengths"),
-        ("v2", "LongBench v2: questions with four choices"),
-    ];
-
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
-        Version::WORDS[self as usize].0
+        ["v1", "e", "v2"][self as usize]
     }
 
     /// Its subsets, in LongBench's order.
     pub fn subsets(self) -> impl Iterator<Item = &'static str> {
         let has = move |name: &&str| self == Version::V1 || self == Version::E && !NOT_IN_E.contains(name);
         SUBSETS.split(' ').filter(has)
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(Version::WORDS, "v1", true)
     }
 }
 
@@ -53,11 +44,9 @@ impl Version {
 pub struct LongBenchYaml {
     /// Where its files are: a folder (starting with `./`, `../` or `/`), a `.jsonl`, `.json` or `.zip` file, or
     /// `THUDM/LongBench` (v2: `THUDM/LongBench-v2`) on the hub.
-    #[schemars(schema_with = "published_sources")]
     dataset: Spanned<String>,
     /// Which of the three benchmarks.
-    #[serde(default)]
-    #[schemars(schema_with = "Version::schema")]
+    #[schemars(extend("default" = "v1"))]
     version: Option<Version>,
     /// The subsets to measure; by default all English and code ones that the data set has. Version 2 has none.
     #[serde(default)]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition};
 use super::canonical::list;
-use super::data::{self, DataSource, Texts, check_texts, limit_embedded, text_sources};
+use super::data::{self, DataSource, Texts, check_texts};
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -22,7 +22,6 @@ use crate::yaml::{self, ConfigError, Location, Spanned};
 pub struct NeedleYaml {
     /// The texts around the fact: `embedded`, a folder of `.txt` files or a `.parquet` file (starting with `./`, `../`
     /// or `/`), or a hub data set.
-    #[schemars(schema_with = "text_sources")]
     dataset: Spanned<String>,
     /// Lengths of prompt and answer together, in tokens; each is measured. By default only 4,096.
     #[serde(default)]
@@ -78,7 +77,7 @@ impl NeedleYaml {
         }
         let shortest = lengths.iter().copied().min().unwrap_or(0);
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        let texts = limit_embedded(&dataset, "`texts`", &self.texts)?.unwrap_or(TEXTS);
+        let texts = yaml::limit("`texts`", &self.texts)?.unwrap_or(TEXTS);
         let generation = Some(self.write.check(shortest, GenerationConfig::greedy(32))?);
         let mut selection =
             vec![("lengths", list(&lengths)), ("depths", list(&depths)), ("texts", texts.to_string())];

@@ -14,7 +14,7 @@ pub use measure::measure;
 pub use pieces::{Piece, pieces};
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
+use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::{Amount, CacheRule};
@@ -27,7 +27,6 @@ use crate::yaml::{self, ConfigError, Spanned};
 pub struct PerplexityYaml {
     /// Where texts come from: a folder of `.txt` files or a `.parquet` file with a `text` column (starting with `./`,
     /// `../` or `/`), a hub data set `owner/name`, `embedded`, `embedded-questions` or `random-words`.
-    #[schemars(schema_with = "text_sources")]
     dataset: Spanned<String>,
     /// Tokens of a sample, BOS included.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
@@ -41,7 +40,7 @@ pub struct PerplexityYaml {
     bos: Bos,
     /// What happens to a book's last, shorter sample.
     #[serde(default)]
-    #[schemars(schema_with = "Tail::schema")]
+    #[schemars(extend("default" = "drop"))]
     tail: Tail,
     /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]

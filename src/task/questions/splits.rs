@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 
 use super::release::{Release, Split};
 
@@ -36,21 +36,6 @@ pub fn in_folder(release: &Release, folder: &Path, split: Split) -> Result<PathB
     })
 }
 
-/// Refuses a file that is published as another split than the sweep asks for.
-pub fn check(release: &Release, file: &Path, asked: Split) -> Result<()> {
-    let name = file.file_name();
-    let is_of = |split: &Split| published(release, *split).iter().any(|path| Path::new(path).file_name() == name);
-    match Split::ALL.into_iter().find(is_of) {
-        Some(own) if own != asked => bail!(
-            "{} is the file of `split: {}`, and the sweep says `split: {}`\nhint: remove `split`, or name the other file",
-            file.display(),
-            own.name(),
-            asked.name()
-        ),
-        _ => Ok(()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,16 +60,8 @@ mod tests {
             for (split, name) in Split::ALL.into_iter().zip(names) {
                 let found = in_folder(benchmark, folder.path(), split).unwrap();
                 assert_eq!(found, folder.path().join(name));
-                assert!(check(benchmark, &found, split).is_ok());
-                for other in Split::ALL.into_iter().filter(|other| *other != split) {
-                    let message = check(benchmark, &found, other).unwrap_err().to_string();
-                    let (own, other) = (split.name(), other.name());
-                    let parts = [name.to_owned(), format!("of `split: {own}`"), format!("says `split: {other}`")];
-                    assert!(parts.iter().all(|part| message.contains(part)), "{message}");
-                }
             }
         }
-        assert!(check(&QASPER, Path::new("./mine.json"), Split::Train).is_ok());
     }
 
     #[test]

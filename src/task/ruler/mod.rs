@@ -29,7 +29,7 @@ use self::haystack::Essay;
 use self::requests::{Counter, Sources, Wanted};
 use self::tasks::{SUBTASKS, Subtask};
 use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, builtin_definition};
-use super::data::{self, DataSource, EMBEDDED, Texts, check_texts, text_sources};
+use super::data::{self, DataSource, EMBEDDED, Texts, check_texts};
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
 use crate::lm::ChatTemplate;
@@ -62,8 +62,7 @@ pub struct RulerYaml {
     seed: Option<u64>,
     /// The running text of five of the needle tasks, where RULER has Paul Graham's essays: `embedded`, a folder of `.txt` files
     /// or a `.parquet` file (starting with `./`, `../` or `/`), or a hub data set. By default `embedded`.
-    #[serde(default)]
-    #[schemars(schema_with = "haystacks")]
+    #[schemars(extend("default" = EMBEDDED))]
     haystack: Option<Spanned<String>>,
     /// The file of `qa_1`: SQuAD's `dev-v2.0.json`.
     #[schemars(extend("default" = null))]
@@ -76,13 +75,6 @@ pub struct RulerYaml {
     write: WriteYaml,
 }
 
-/// The schema of the haystack, which may be left out.
-fn haystacks(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let mut schema = text_sources(generator);
-    schema.insert("default".to_owned(), EMBEDDED.into());
-    schema
-}
-
 impl RulerYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
@@ -92,17 +84,7 @@ impl RulerYaml {
             lengths => yaml::distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 1024)?,
         };
         let needs_essay = tasks.iter().any(|task| task.needs_essay());
-        let haystack = match self.haystack.as_ref() {
-            Some(haystack) if needs_essay => check_texts(haystack)?,
-            Some(haystack) => {
-                return yaml::refuse(
-                    haystack.referenced,
-                    "none of the tasks has running text",
-                    "remove `haystack`, or add a task such as niah_single_2",
-                );
-            }
-            None => DataSource::Embedded,
-        };
+        let haystack = self.haystack.as_ref().map_or(Ok(DataSource::Embedded), check_texts)?;
         let shortest = lengths.iter().copied().min().unwrap_or(0);
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let own_limit = self.write.max_new_tokens.is_some();

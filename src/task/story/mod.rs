@@ -9,7 +9,6 @@ use serde::Deserialize;
 pub use requests::{STORY_REQUEST, request_of};
 
 use super::data::{self, EMBEDDED, Texts};
-use super::embedded::MOST_EMBEDDED_PROMPTS;
 use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml, by_slice};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
@@ -49,15 +48,6 @@ impl StoryYaml {
             Some(EMBEDDED) => (EMBEDDED, None),
             Some(text) => ("request", Some(text.to_string())),
         };
-        if let (EMBEDDED, Some(number)) = (dataset, &self.stories)
-            && number.value > MOST_EMBEDDED_PROMPTS as u64
-        {
-            return yaml::refuse(
-                number.referenced,
-                format!("`{EMBEDDED}` has no {} story requests", number.value),
-                format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
-            );
-        }
         let default = GenerationConfig {
             // The paper does not say how its stories were drawn.
             temperature: Real(1.0),
@@ -85,6 +75,7 @@ impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let has_template = spec.generation()?.chat_template && context.files.chat_template()?.is_some();
         let (requests, digest) = requests::requests(spec, self.stories, has_template);
+        data::note_fewer(context.progress, &spec.dataset, "requests", self.stories, requests.len());
         generation::prepare(spec, context, requests, digest, Box::new(Diversity))
     }
 }
