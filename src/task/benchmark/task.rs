@@ -36,17 +36,13 @@ pub struct BenchmarkYaml(Keys);
 struct Keys {
     /// A task file (ending in `.yaml` or `.yml`), or the name of a built-in one: `tova-bench list benchmarks`.
     task: Spanned<String>,
-    /// Rows in place of those that the file names: a file, a folder, or a data set of the hub.
-    #[serde(default)]
+    /// Rows in place of those that the file names by default: a file, a folder, or a data set of the hub.
     dataset: Option<String>,
-    /// Examples before each prompt, in place of the file's own number.
-    #[schemars(range(min = 0, max = 1000), extend("default" = null))]
+    /// Examples before each prompt, in place of the file's own number, which is the default.
     num_fewshot: Option<Spanned<u64>>,
-    /// Only the first rows; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first rows; by default all of them.
     samples: Option<Spanned<u64>>,
     /// Tokens of prompt and answer together; the default is the file's, or 4,096.
-    #[schemars(range(min = 2, max = u32::MAX), extend("default" = null))]
     length: Option<Spanned<u64>>,
     /// How answers are written; by default as the file says.
     #[serde(default)]

@@ -5,8 +5,7 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::measure::Generation;
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::Scorer;
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request, Scorer};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::{MetricSum, Slice};

@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::{Likelihood, by_slice};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Likelihood, Request, by_slice};
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
 use crate::metric::MetricSum;

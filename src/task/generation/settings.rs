@@ -110,11 +110,10 @@ impl GenerationConfig {
 
 /// How texts are written: `write:` of a task.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 #[schemars(extend("type" = ["object", "null"]))]
 pub struct WriteYaml {
     /// How a prompt gets into a bounded cache. `one_shot` is the schedule `cut+1` for every policy that has none of its own.
-    #[serde(default)]
     #[schemars(extend("default" = "stream"))]
     pub prefill: Prefill,
     /// Of policies that cut the prompt, and with `prefill: one_shot`: whether the cache is cut after the question; false cuts it at
@@ -123,16 +122,12 @@ pub struct WriteYaml {
     pub query_aware: Option<Spanned<bool>>,
     /// The most tokens to write; fewer than the task's `length`. The default is the task's own, but no more than half of
     /// `length`.
-    #[schemars(range(min = 1, max = u32::MAX))]
     pub max_new_tokens: Option<Spanned<u64>>,
     /// 0 always takes the most likely token; above 0, tokens are drawn. By default 1 for stories, 0 for other tasks.
-    #[schemars(range(min = 0.0, max = MOST_TEMPERATURE))]
     pub temperature: Option<Spanned<f64>>,
-    /// Draw only from this many most likely tokens; needs a temperature above 0.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Draw only from this many most likely tokens, by default from all; needs a temperature above 0.
     pub top_k: Option<Spanned<u64>>,
-    /// Draw only from the fewest tokens that together reach this probability; needs a temperature above 0.
-    #[schemars(range(min = 0.0, max = 1.0), extend("default" = null))]
+    /// Draw only from the fewest tokens that together reach this probability, by default from all; needs a temperature above 0.
     pub top_p: Option<Spanned<f64>>,
     /// Divides the logits of tokens that occurred before; 1 changes nothing.
     #[schemars(range(min = REPETITION_PENALTIES[0], max = REPETITION_PENALTIES[1]), extend("default" = 1.0))]
@@ -142,11 +137,9 @@ pub struct WriteYaml {
     #[schemars(extend("default" = true))]
     pub chat_template: Option<bool>,
     /// Strings that end a text, in addition to the model's own stop tokens, such as "\n".
-    #[serde(default)]
     #[schemars(inner(length(min = 1)), extend("type" = ["array", "null"], "default" = []))]
     pub stop: Vec<Spanned<String>>,
     /// Also measure `answer_nll`: how likely the first reference answer is after the prompt, whatever is written.
-    #[serde(default)]
     pub answer_nll: bool,
 }
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::{Likelihood, Scorer};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Likelihood, Request, Scorer};
 use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel, Tokenizer};
 use crate::metric::MetricSum;

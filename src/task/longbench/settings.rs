@@ -55,8 +55,7 @@ pub struct LongBenchYaml {
     /// Tokens of prompt and answer together; a prompt that is too long loses its middle.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Only the first rows of each subset; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first rows of each subset; by default all of them.
     samples: Option<Spanned<u64>>,
     /// How answers are written; by default greedily, with each subset's own limit of tokens.
     #[serde(default)]

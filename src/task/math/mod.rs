@@ -26,8 +26,7 @@ pub struct MathYaml {
     /// The problems: `embedded`, a `.jsonl` file or a folder of them (starting with `./`, `../` or `/`), or a hub data
     /// set with such files.
     dataset: Spanned<String>,
-    /// Only the first problems; null: all of them. At most 64 of the embedded ones.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first problems; by default all of them, and 16 of the 64 embedded ones.
     problems: Option<Spanned<u64>>,
     /// Answers to each problem, each from a seed of its own; more than 1 needs a temperature above 0.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = 1))]

@@ -31,8 +31,7 @@ pub struct PerplexityYaml {
     /// Tokens of a sample, BOS included.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Text tokens from the start of one sample to the next; overlapping tokens are scored once. Null: no overlap.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Text tokens from the start of one sample to the next; overlapping tokens are scored once. By default there is no overlap.
     stride: Option<Spanned<u64>>,
     /// Whether each sample starts with BOS; auto: as the tokenizer does.
     #[serde(default)]
@@ -42,15 +41,13 @@ pub struct PerplexityYaml {
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     tail: Tail,
-    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first books; by default all of them, and 16 of the 64 embedded ones.
     books: Option<Spanned<u64>>,
-    /// Only the first samples of each book; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first samples of each book; by default all of them.
     chunks_per_book: Option<Spanned<u64>>,
     /// The first tokens of a sample are a prompt, and only the rest is scored: a number of tokens, BOS included, or a whole
-    /// percentage such as "75%". Policies whose schedule says `cut` are cut after it. Not with a `stride`.
-    #[schemars(extend("default" = null))]
+    /// percentage such as "75%". Policies whose schedule says `cut` are cut after it. Not with a `stride`;
+    /// by default there is none.
     prompt: Option<Spanned<Amount>>,
     /// Also measure KL divergence and top-1 agreement with the full cache, and the attention mass that evicted entries
     /// would have received.

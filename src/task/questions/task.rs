@@ -33,11 +33,9 @@ pub struct QuestionsYaml {
     /// Tokens of prompt and answer together; a prompt that is too long loses its document's end.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Only the first documents; null: all of them. At most 64 of the embedded ones.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first documents; by default all of them, and 8 of the 64 embedded ones.
     documents: Option<Spanned<u64>>,
-    /// Only the first questions of each document; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first questions of each document; by default all of them.
     questions: Option<Spanned<u64>>,
     /// How answers are written; by default greedily, with the benchmark's own limit of tokens.
     #[serde(default)]

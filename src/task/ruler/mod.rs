@@ -8,7 +8,6 @@ mod coded_words;
 mod common_words;
 mod documents;
 mod example;
-mod haystack;
 mod needles;
 mod requests;
 mod tasks;
@@ -25,9 +24,9 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::documents::Documents;
-use self::haystack::Essay;
 use self::requests::{Counter, Sources, Wanted};
 use self::tasks::{SUBTASKS, Subtask};
+use self::words::Essay;
 use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, builtin_definition};
 use super::data::{self, DataSource, EMBEDDED, Texts, check_texts};
 use super::generation::{GenerationConfig, WriteYaml};
@@ -51,7 +50,6 @@ pub struct RulerYaml {
     tasks: Vec<Spanned<String>>,
     /// Lengths of prompt and answer together, in tokens; each is measured. By default only 4,096.
     #[serde(default)]
-    #[schemars(inner(range(min = 1024, max = u32::MAX)))]
     #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [Texts::DEFAULT_LENGTH]))]
     lengths: Vec<Spanned<u64>>,
     /// How many prompts of each task and length; RULER has 500.
@@ -64,11 +62,9 @@ pub struct RulerYaml {
     /// or a `.parquet` file (starting with `./`, `../` or `/`), or a hub data set. By default `embedded`.
     #[schemars(extend("default" = EMBEDDED))]
     haystack: Option<Spanned<String>>,
-    /// The file of `qa_1`: SQuAD's `dev-v2.0.json`.
-    #[schemars(extend("default" = null))]
+    /// The file of `qa_1`: SQuAD's `dev-v2.0.json`. By default `qa_1` is left out.
     squad: Option<Spanned<String>>,
-    /// The file of `qa_2`: HotpotQA's `hotpot_dev_distractor_v1.json`.
-    #[schemars(extend("default" = null))]
+    /// The file of `qa_2`: HotpotQA's `hotpot_dev_distractor_v1.json`. By default `qa_2` is left out.
     hotpotqa: Option<Spanned<String>>,
     /// How answers are written; by default greedily, at most as many tokens as RULER lets each task write.
     #[serde(default)]

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 
 use super::example::{Example, Generator};
-use super::haystack::Essay;
-use super::words::Words;
+use super::words::{Essay, Words};
 
 /// The text around the needles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,11 +9,10 @@ use super::coded_words::CodedWordGenerator;
 use super::common_words::CommonWordGenerator;
 use super::documents::Documents;
 use super::example::{Count, Example, Generator};
-use super::haystack::Essay;
 use super::needles::NeedleGenerator;
 use super::tasks::{Family, Subtask};
 use super::variables::VariableGenerator;
-use super::words::Words;
+use super::words::{Essay, Words};
 use crate::lm::ChatFormat;
 use crate::task::benchmark::{Definition, RowPrompt, Rows, alone};
 
