@@ -306,7 +306,7 @@ fn mistakes_under_write_are_reported() {
     let cut_early = "write: {prefill: one_shot, query_aware: false}";
     refused(&longbench(&format!("version: v2, {cut_early}")), "false", "one text", "remove");
     assert_eq!(sweep(&longbench(cut_early)).expand()[2].task.prefill_name(), "one_shot_document");
-    refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "names no data set", "THUDM");
+    refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "names no data set", "owner/name");
     refused(
         &writes("{math: {dataset: ./q, draws: 4}}", ""),
         "4}",

@@ -23,10 +23,6 @@ const NAMED: [(&str, DataSource); 3] = [
 /// How the names of files end. Such a name needs no `./`, as no data set of the hub is called so.
 const FILES: [&str; 4] = [".parquet", ".json", ".jsonl", ".zip"];
 
-/// What long texts can be read from.
-const TEXT_FORMS: &str = "a folder of .txt files or a .parquet file (starting with ./, ../ or /), a hub data set \
-                              owner/name, embedded, embedded-questions or random-words";
-
 /// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataSource {
@@ -67,21 +63,22 @@ impl fmt::Display for DataSource {
 
 /// The key `dataset` of long texts.
 pub fn check_texts(dataset: &Spanned<String>) -> Result<DataSource, ConfigError> {
-    check_source(dataset, TEXT_FORMS, &NAMED.map(|(name, _)| name))
+    check_source(dataset, &NAMED.map(|(name, _)| name))
 }
 
-/// The key `dataset`: a path, a data set of the hub, or a word of `named`; `forms` says so.
-pub fn check_source(dataset: &Spanned<String>, forms: &str, named: &[&str]) -> Result<DataSource, ConfigError> {
+/// The key `dataset`: a path, a data set of the hub, or a word of `named`.
+pub fn check_source(dataset: &Spanned<String>, named: &[&str]) -> Result<DataSource, ConfigError> {
     let is_other =
         NAMED.iter().any(|(name, _)| *name == dataset.value) && !named.contains(&dataset.value.as_str());
     let source = dataset.value.parse().ok().filter(|_| !is_other);
     source.map_or_else(
         || {
             let near = did_you_mean(&dataset.value, named.iter().copied());
+            let words: String = named.iter().map(|word| format!("{word}, ")).collect();
             yaml::refuse(
                 dataset.referenced,
                 format!("`{}` names no data set", dataset.value),
-                format!("{near}use {forms}"),
+                format!("{near}use {words}a file or folder (starting with ./, ../ or /), or a data set owner/name of the hub"),
             )
         },
         Ok,

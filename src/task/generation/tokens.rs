@@ -68,20 +68,14 @@ pub fn answer_tokens(
     let prefix = prompts.read_prefix(model, all.clone(), std::slice::from_ref(config))?;
     let (config, side_by_side, prefix) = (*config, samples.len(), prefix.as_ref());
     let batch = Batch { model, prefix, all, samples: &samples, config, side_by_side };
-    let mut answers = vec![TokenAnswer::default(); samples.len()];
-    let mut failed = None;
-    let _ = prompts.measure(&batch, &mut |sample, measured| match measured {
-        Ok(measured) => {
-            let is_text = prompts.prompts[sample].continuations.is_empty();
-            answers[sample] = answer(is_text, measured.sums);
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            failed = Some(error);
-            ControlFlow::Break(())
-        }
+    let mut measured = Vec::new();
+    let _ = prompts.measure(&batch, &mut |sample, result| {
+        measured.push((sample, result));
+        ControlFlow::Continue(())
     });
-    failed.map_or(Ok(answers), Err)
+    measured.sort_by_key(|(sample, _)| *sample);
+    let is_text = |sample: usize| prompts.prompts[sample].continuations.is_empty();
+    measured.into_iter().map(|(sample, result)| Ok(answer(is_text(sample), result?.sums))).collect()
 }
 
 /// Gives each likelihood as a sum.

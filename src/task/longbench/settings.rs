@@ -68,9 +68,7 @@ impl LongBenchYaml {
     /// # Errors
     /// A value out of its range, a subset that is unknown or cannot be measured, or settings that contradict each other.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let forms = "a folder or file of LongBench (starting with ./, ../ or /), or a hub data set with its files, such \
-                     as THUDM/LongBench or THUDM/LongBench-v2";
-        let dataset = check_source(&self.dataset, forms, &[])?;
+        let dataset = check_source(&self.dataset, &[])?;
         let version = self.version.unwrap_or_default();
         let subsets = chosen(&self.subsets, version)?;
         let is_v2 = version == Version::V2;

@@ -47,9 +47,7 @@ const EMBEDDED_PROBLEMS: usize = 16;
 impl MathYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let forms = "embedded, a .jsonl file or a folder of them (starting with ./, ../ or /), or a hub data set such as \
-                     HuggingFaceH4/MATH-500";
-        let dataset = check_source(&self.dataset, forms, &[EMBEDDED])?;
+        let dataset = check_source(&self.dataset, &[EMBEDDED])?;
         let length = data::length(&self.length)?;
         let is_open = self.write.max_new_tokens.is_none();
         let mut generation = self.write.check(length, GenerationConfig::greedy(length / 2))?;

@@ -77,8 +77,7 @@ impl PerplexityYaml {
                 return yaml::refuse(referenced, message, hint);
             }
             if strides {
-                let message = "with a `stride`, a sample scores only what the one before did not, and with a `prompt` only what \
-                               follows that";
+                let message = "with a `stride`, a sample scores only what the one before did not";
                 return yaml::refuse(referenced, message, "leave out one of them");
             }
             texts.prompt = Some(prompt);

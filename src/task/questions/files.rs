@@ -20,8 +20,7 @@ const MOST_BYTES: u64 = 1 << 29;
 /// folder or an archive; a file is read whole.
 ///
 /// # Errors
-/// A path that holds none of these, a broken line, or no question at all. Messages name file and line,
-/// and say which files can be read.
+/// A path that holds none of these, a broken line, or no question at all. Messages name file and line.
 pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     let found = if path.is_dir() { in_folder(release, path, split)? } else { path.to_path_buf() };
     let (text, file) = text_of(&found, &row_files(release, split), MOST_BYTES)?;
@@ -33,18 +32,9 @@ pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     } else {
         (release.read)(&text, &file).and_then(|documents| release::rows(documents, &file))
     };
-    let rows = rows.with_context(|| readable_forms(release))?;
-    ensure!(!rows.rows.is_empty(), "{file} holds no question; {}", readable_forms(release));
+    let rows = rows.with_context(|| format!("what can be read for {} is in docs/sweeps.md", release.name))?;
+    ensure!(!rows.rows.is_empty(), "{file} holds no question");
     Ok(rows)
-}
-
-/// What can be read, for errors.
-fn readable_forms(release: &Release) -> String {
-    let Release { name, format, .. } = release;
-    format!(
-        "what can be read for {name} are lines of ZeroSCROLLS (`input`, `document_start_index`), its {name}.zip, \
-         {format}, or a folder of one of them"
-    )
 }
 
 /// The answers that are not blank.
@@ -57,24 +47,15 @@ fn row_files(release: &Release, split: Split) -> [String; 2] {
     [format!("{}/{}.jsonl", release.name, split.name()), format!("{}.jsonl", split.name())]
 }
 
-/// The names under which a split is published: ZeroSCROLLS' first, then those of the original release.
-fn published(release: &Release, split: Split) -> Vec<String> {
-    let rows = row_files(release, split);
-    let mut released = (release.files)(split.released_name());
-    released.retain(|name| !rows.contains(name));
-    rows.into_iter().chain(released).collect()
-}
-
 /// The file of a folder that holds a split, or an archive of several.
 ///
 /// # Errors
 /// A folder without one; the message names the files that would do.
 fn in_folder(release: &Release, folder: &Path, split: Split) -> Result<PathBuf> {
-    let mut names = published(release, split);
     // ZeroSCROLLS, whose archive this is, has no training set.
-    if split != Split::Train {
-        names.insert(row_files(release, split).len(), format!("{}.zip", release.name));
-    }
+    let archive = Some(format!("{}.zip", release.name)).filter(|_| split != Split::Train);
+    let names = row_files(release, split).into_iter().chain(archive);
+    let names: Vec<String> = names.chain((release.files)(split.released_name())).collect();
     let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
     found.ok_or_else(|| {
         let (split, names) = (split.name(), names.join(", "));
@@ -194,7 +175,8 @@ mod tests {
         let folder = with_files(&["qasper-train-v0.3.json", "mine.jsonl"]);
         let message = in_folder(&QASPER, folder.path(), Split::Test).unwrap_err().to_string();
         assert!(message.contains("qasper-test-v0.3.json"), "{message}");
-        let names = published(&SQUALITY, Split::Train);
-        assert_eq!(names, ["squality/train.jsonl", "train.jsonl", "v1-3/txt/train.jsonl"]);
+        let message = in_folder(&SQUALITY, folder.path(), Split::Train).unwrap_err().to_string();
+        assert!(message.contains("none of squality/train.jsonl, train.jsonl,"), "{message}");
+        assert!(message.contains("v1-3/txt/train.jsonl") && !message.contains("squality.zip"), "{message}");
     }
 }

@@ -22,8 +22,6 @@ pub struct Release {
     pub opening: &'static str,
     /// The line before the document in an input of ZeroSCROLLS.
     pub document_header: &'static str,
-    /// The format of the original release in words, for errors.
-    pub format: &'static str,
     /// Names of a split's files, given [`Split::released_name`].
     pub files: fn(split: &str) -> Vec<String>,
     /// Reads the text of a file; errors call it `file`.

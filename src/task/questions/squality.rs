@@ -13,7 +13,6 @@ pub static SQUALITY: Release = Release {
     about: "SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.",
     opening: "You are given a story and a question.",
     document_header: "Story:\n",
-    format: "lines of SQuALITY v1.3 (`document`, `questions`)",
     files: |split| vec![format!("{split}.jsonl"), format!("v1-3/txt/{split}.jsonl")],
     read,
     embedded: embedded::stories,

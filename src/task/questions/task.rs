@@ -49,11 +49,7 @@ impl QuestionsYaml {
     /// A value out of its range, or a data set without questions.
     pub fn check(self, release: &'static Release) -> Result<TaskSpec, ConfigError> {
         let name = release.name;
-        let forms = format!(
-            "embedded, a file or folder of {name} (starting with ./, ../ or /), or a hub data set with {name}.zip, \
-             such as tau/zero_scrolls"
-        );
-        let dataset = check_source(&self.dataset, &forms, &[EMBEDDED])?;
+        let dataset = check_source(&self.dataset, &[EMBEDDED])?;
         let length = data::length(&self.length)?;
         let style = self.prompt.unwrap_or_default();
         let mut definition = definition(release, style)?;
