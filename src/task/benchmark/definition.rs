@@ -66,9 +66,8 @@ pub struct Fewshot {
 #[derive(Clone, Debug)]
 pub enum Examples {
     Split(String),
+    /// None, where the file names neither.
     Rows(Vec<Value>),
-    /// The file names neither, and there are no examples.
-    None,
 }
 
 /// Which examples a row gets.
@@ -183,7 +182,7 @@ impl Definition {
             choices: file.doc_to_choice.clone(),
             prefix: file.gen_prefix.clone(),
             target_delimiter: file.target_delimiter.clone().unwrap_or(" ".into()),
-            fewshot: fewshot(file)?,
+            fewshot: fewshot(file),
             generation: generation(file, &fewshot_delimiter, cache.chat_template)?,
             fewshot_delimiter,
             repeats: repeats(file, output, &chains)?,
@@ -209,21 +208,15 @@ fn repeats(file: &TaskFile, output: OutputType, chains: &[FilterChain]) -> Resul
     Ok(Some(count.get()))
 }
 
-fn fewshot(file: &TaskFile) -> Result<Fewshot, ConfigError> {
+fn fewshot(file: &TaskFile) -> Fewshot {
     let config = file.fewshot_config.clone().unwrap_or_default();
     // The harness falls back to the rows of training, and draws from those that are measured where there are none.
     let fallback = file.training_split.clone().or_else(|| file.validation_split.clone());
     let source = match (file.fewshot_split.clone(), config.samples, fallback) {
         (Some(split), ..) | (None, None, Some(split)) => Examples::Split(split),
-        (None, Some(rows), _) => Examples::Rows(rows),
-        (None, None, None) => Examples::None,
+        (None, rows, _) => Examples::Rows(rows.unwrap_or_default()),
     };
-    let count = file.num_fewshot.unwrap_or(0);
-    if count > 0 && matches!(source, Examples::None) {
-        let hint = "write `fewshot_split`, or `num_fewshot: 0`";
-        return file.refuse("num_fewshot", "there is nothing to draw examples from", hint);
-    }
-    Ok(Fewshot { count, source, sampler: config.sampler.unwrap_or_default() })
+    Fewshot { count: file.num_fewshot.unwrap_or(0), source, sampler: config.sampler.unwrap_or_default() }
 }
 
 fn dataset(path: String, file: &TaskFile) -> Dataset {

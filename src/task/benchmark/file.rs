@@ -262,24 +262,19 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Resul
         });
     }
     let keys = yaml::parse_yaml::<BTreeMap<String, Spanned<Value>>>(text, &file)?;
-    let refuse = |place: Location, message: String, hint: &str| {
-        yaml::refuse(place, message, hint).map_err(|error| error.in_file(&file))
-    };
-    let TaskFile { include, unsafe_code, .. } = yaml::parse_yaml(text, &file)?;
-    let place = |key: &str| keys.get(key).map_or(Location::UNKNOWN, |value| value.referenced);
-    if unsafe_code == Some(true) {
-        let message = "answers of this task are run as programs".to_owned();
-        return refuse(place("unsafe_code"), message, "choose another task");
-    }
+    let TaskFile { include, .. } = yaml::parse_yaml(text, &file)?;
+    let place = keys.get("include").map_or(Location::UNKNOWN, |value| value.referenced);
+    let refuse =
+        |message: String, hint: &str| yaml::refuse(place, message, hint).map_err(|error| error.in_file(&file));
     let mut written = Written::new();
     for name in include.iter().flat_map(|files| &files.0) {
         if depth == 0 {
-            return refuse(place("include"), "these files include each other".into(), "remove an `include`");
+            return refuse("these files include each other".into(), "remove an `include`");
         }
         let included = path.parent().unwrap_or(Path::new("")).join(name);
         let Some(text) = text_of(&included) else {
             let message = format!("{} is not there", included.display());
-            return refuse(place("include"), message, "write a path relative to this file");
+            return refuse(message, "write a path relative to this file");
         };
         written.extend(read_in(text_of, &text?, &included, depth - 1)?);
     }

@@ -241,7 +241,6 @@ fn a_mistake_is_named_with_its_file_and_line() {
             "`doc_to_target: !function utils.target` is Python",
         ),
         (before("class: utils.Task", "test_split"), 4, "unknown key `class`"),
-        (before("num_fewshot: 5", "output_type"), 5, "nothing to draw examples from"),
         (before("fewshot_config: {sampler: balanced}", "output_type"), 5, "unknown name `balanced`"),
         (before("cache: {cut: sideways}", "metric_list"), 8, "`sideways`"),
         (before("cache: {rows: mine}", "metric_list"), 8, "no code makes the rows `mine`"),

@@ -73,6 +73,27 @@ impl Texts {
     /// Tokens of a sample unless the sweep says otherwise: the training length of the paper's models.
     pub const DEFAULT_LENGTH: usize = 4096;
 
+    /// Checks the keys that tasks on long texts share.
+    ///
+    /// # Errors
+    /// A number out of its range, or a name that is no data set.
+    pub fn check(
+        dataset: &Spanned<String>,
+        [length_key, stride, books, chunks_per_book]: [&Option<Spanned<u64>>; 4],
+        (bos, tail): (Bos, Tail),
+    ) -> Result<Texts, ConfigError> {
+        Ok(Texts {
+            dataset: check_texts(dataset)?,
+            length: length(length_key)?,
+            stride: yaml::limit("`stride`", stride)?,
+            books: yaml::limit("`books`", books)?,
+            chunks_per_book: yaml::limit("`chunks_per_book`", chunks_per_book)?,
+            prompt: None,
+            bos,
+            tail,
+        })
+    }
+
     /// Text tokens of a whole sample, once it is known whether it starts with BOS.
     pub fn text_tokens(&self, bos: bool) -> usize {
         self.length - usize::from(bos)
@@ -132,33 +153,6 @@ impl Texts {
     /// The settings that say which samples there are.
     pub fn selection(&self) -> Vec<Setting> {
         vec![("books", limit_text(self.books)), ("chunks_per_book", limit_text(self.chunks_per_book))]
-    }
-}
-
-/// The keys of long texts, as read.
-pub struct TextKeys {
-    pub dataset: Spanned<String>,
-    pub length: Option<Spanned<u64>>,
-    pub stride: Option<Spanned<u64>>,
-    pub bos: Bos,
-    pub tail: Tail,
-    pub books: Option<Spanned<u64>>,
-    pub chunks_per_book: Option<Spanned<u64>>,
-}
-
-impl TextKeys {
-    pub fn check(self) -> Result<Texts, ConfigError> {
-        let dataset = check_texts(&self.dataset)?;
-        Ok(Texts {
-            books: yaml::limit("`books`", &self.books)?,
-            dataset,
-            length: length(&self.length)?,
-            stride: yaml::limit("`stride`", &self.stride)?,
-            bos: self.bos,
-            tail: self.tail,
-            chunks_per_book: yaml::limit("`chunks_per_book`", &self.chunks_per_book)?,
-            prompt: None,
-        })
     }
 }
 

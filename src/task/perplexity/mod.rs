@@ -14,7 +14,7 @@ pub use measure::measure;
 pub use pieces::{Piece, pieces};
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos};
+use super::data::{self, Bos, Tail, TextSample, Texts, cut, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::{Amount, CacheRule};
@@ -61,10 +61,9 @@ pub struct PerplexityYaml {
 impl PerplexityYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, prompt, .. } = self;
-        let strides = stride.is_some();
-        let mut texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
-        if let Some(Spanned { value: prompt, referenced }) = prompt {
+        let numbers = [&self.length, &self.stride, &self.books, &self.chunks_per_book];
+        let mut texts = Texts::check(&self.dataset, numbers, (self.bos, self.tail))?;
+        if let Some(Spanned { value: prompt, referenced }) = self.prompt {
             let hint = "write fewer tokens than `length`, at least 1, or a percentage from 1% to 99%";
             let fits = match prompt {
                 Amount::Tokens(tokens) => (1..texts.length).contains(&tokens),
@@ -76,7 +75,7 @@ impl PerplexityYaml {
                     format!("a prompt of {prompt} of {} tokens leaves nothing to read, or to score", texts.length);
                 return yaml::refuse(referenced, message, hint);
             }
-            if strides {
+            if self.stride.is_some() {
                 let message = "with a `stride`, a sample scores only what the one before did not";
                 return yaml::refuse(referenced, message, "leave out one of them");
             }

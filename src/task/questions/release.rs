@@ -16,8 +16,6 @@ use crate::task::embedded::Document;
 pub struct Release {
     /// The name in YAML, result rows and ZeroSCROLLS' files.
     pub name: &'static str,
-    /// What a sweep's schema says of it.
-    pub about: &'static str,
     /// The first sentence of an input of ZeroSCROLLS. Rows of other tasks begin otherwise.
     pub opening: &'static str,
     /// The line before the document in an input of ZeroSCROLLS.

@@ -18,7 +18,7 @@ pub use lifetimes::Lifetimes;
 use self::labels::LabelledSample;
 use super::cache::CacheConfig;
 use super::canonical::{list, option};
-use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos};
+use super::data::{self, Bos, Tail, Texts, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Spanned};
@@ -61,8 +61,8 @@ pub struct RetentionYaml {
 impl RetentionYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let RetentionYaml { dataset, length, stride, bos, tail, books, chunks_per_book, .. } = self;
-        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
+        let numbers = [&self.length, &self.stride, &self.books, &self.chunks_per_book];
+        let texts = Texts::check(&self.dataset, numbers, (self.bos, self.tail))?;
         let layers =
             |list: Spanned<Vec<_>>| yaml::distinct_counts("map_layers", list.referenced, &list.value, "layer", 0);
         let mut map_layers = self.map_layers.map(layers).transpose()?;
