@@ -78,7 +78,10 @@ pub fn check_source(dataset: &Spanned<String>, named: &[&str]) -> Result<DataSou
             yaml::refuse(
                 dataset.referenced,
                 format!("`{}` names no data set", dataset.value),
-                format!("{near}use {words}a file or folder (starting with ./, ../ or /), or a data set owner/name of the hub"),
+                format!(
+                    "{near}use {words}a file or folder (starting with ./, ../ or /), or a data set owner/name of the \
+                     hub"
+                ),
             )
         },
         Ok,

@@ -1,4 +1,5 @@
-//! Prompts in a model's tokens: framed by its chat template, cut to the tokens there are, and put into batches; and how what is written is scored.
+//! Prompts in a model's tokens: framed by its chat template, cut to the tokens there are, and put into batches.
+//! Tasks say how answers are scored.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -19,7 +19,8 @@ pub enum Prefill {
     /// the prompt goes through the small cache token by token, as the paper defines it
     #[default]
     Stream,
-    /// the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the paper's code
+    /// the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the paper's
+    /// code
     OneShot,
 }
 

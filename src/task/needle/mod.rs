@@ -187,7 +187,6 @@ fn rows(
                 let row = json!({
                     "name": name, "text": book.name, "document": document, "question": fact.question,
                     "answer": fact.answer, "length": length, "depth": depth,
-                    "length": length,
                     "length_and_depth": format!("{length} {depth}"),
                 });
                 rows.add(row, name)?;

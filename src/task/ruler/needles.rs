@@ -142,11 +142,7 @@ impl NeedleGenerator<'_> {
 
 impl Kind {
     fn name(self) -> &'static str {
-        match self {
-            Kind::Words => "words",
-            Kind::Numbers => "numbers",
-            Kind::Uuids => "uuids",
-        }
+        ["words", "numbers", "uuids"][self as usize]
     }
 }
 
