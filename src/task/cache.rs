@@ -95,7 +95,12 @@ impl CacheConfig {
         self.rule.awaits_prompt()
     }
 
-    /// The same where more tokens follow the text.
+    /// Whether it cuts the prompt where the question begins.
+    pub(super) fn cuts_before_question(&self) -> bool {
+        self.cuts() && !self.query_aware
+    }
+
+    /// As [`needs`](Self::needs), where more tokens follow the text.
     pub(super) fn needs_to_go_on(&self, tokens: usize) -> usize {
         match self.rule {
             CacheRule::Unbounded => tokens,

@@ -112,7 +112,7 @@ impl Samples for EncodedPrompts {
     ) -> Result<Option<FullCachePrefix>> {
         let common = self.common(batch.clone());
         // Cells of one model and text may differ in where they are cut.
-        let end = |config: &CacheConfig| self.common_of(batch.clone(), config.cuts() && !config.query_aware);
+        let end = |config: &CacheConfig| self.common_of(batch.clone(), config.cuts_before_question());
         let mut cuts: Vec<usize> = configs.iter().filter(|config| config.cuts()).map(end).collect();
         cuts.sort_unstable();
         cuts.dedup();
@@ -129,7 +129,7 @@ impl Samples for EncodedPrompts {
     }
 
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
-        let common = self.common_of(batch.clone(), config.cuts() && !config.query_aware);
+        let common = self.common_of(batch.clone(), config.cuts_before_question());
         let prompts = &self.prompts[batch];
         // What all prompts begin with is read once, then the rest of each.
         let first = Some(config.start(common)..common).filter(|part| config.sized().is_some() && !part.is_empty());
