@@ -74,27 +74,25 @@ pub fn answer_tokens(
         ControlFlow::Continue(())
     });
     measured.sort_by_key(|(sample, _)| *sample);
-    let is_text = |sample: usize| prompts.prompts[sample].continuations.is_empty();
-    measured.into_iter().map(|(sample, result)| Ok(answer(is_text(sample), result?.sums))).collect()
+    measured.into_iter().map(|(_, result)| Ok(answer(result?.sums))).collect()
 }
+
+const LIKELIHOOD: &str = "loglikelihood";
 
 /// Gives each likelihood as a sum.
 struct Plain;
 
 impl Scorer for Plain {
     fn choose(&self, likelihoods: &[Likelihood], _: &Request) -> Vec<MetricSum> {
-        let sum = |of: &Likelihood| MetricSum::new("loglikelihood", of.log, f64::from(u8::from(of.is_greedy)));
+        let sum = |of: &Likelihood| MetricSum::new(LIKELIHOOD, of.log, f64::from(u8::from(of.is_greedy)));
         likelihoods.iter().map(sum).collect()
     }
 }
 
-fn answer(is_text: bool, sums: Vec<MetricSum>) -> TokenAnswer {
-    if is_text {
-        let text = sums.into_iter().find_map(|sum| sum.output).unwrap_or_default();
-        return TokenAnswer { text, ..TokenAnswer::default() };
-    }
-    let likelihood = |sum: MetricSum| Likelihood { log: sum.value, is_greedy: sum.weight > 0.0 };
-    TokenAnswer { likelihoods: sums.into_iter().map(likelihood).collect(), ..TokenAnswer::default() }
+fn answer(sums: Vec<MetricSum>) -> TokenAnswer {
+    let likelihoods = sums.iter().filter(|sum| sum.metric == LIKELIHOOD);
+    let likelihoods = likelihoods.map(|sum| Likelihood { log: sum.value, is_greedy: sum.weight > 0.0 }).collect();
+    TokenAnswer { likelihoods, text: sums.into_iter().find_map(|sum| sum.output).unwrap_or_default() }
 }
 
 /// A request whose prompt has at most `kept` tokens: BOS, and the last of the others.
