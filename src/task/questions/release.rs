@@ -1,7 +1,5 @@
 //! What is published of a benchmark of questions: its files and how they are read.
 
-use std::fmt;
-
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -13,6 +11,7 @@ use crate::task::embedded::Document;
 
 /// A benchmark of questions about documents, as it is published. Its prompts and metrics are in the file of its name in
 /// `configs/benchmarks/`.
+#[derive(Debug)]
 pub struct Release {
     /// The name in YAML, result rows and ZeroSCROLLS' files.
     pub name: &'static str,
@@ -72,12 +71,6 @@ impl Split {
     /// The name in the files of original releases.
     pub fn released_name(self) -> &'static str {
         if self == Split::Validation { "dev" } else { self.name() }
-    }
-}
-
-impl fmt::Debug for Release {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
     }
 }
 

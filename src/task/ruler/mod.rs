@@ -102,11 +102,12 @@ impl RulerYaml {
             ("prompt_seed", wanted.seed.to_string()),
         ];
         let limit = if own_limit { "as the sweep says" } else { "as RULER has it" };
-        let files = [self.squad, self.hotpotqa].map(|file| file.map(|file| file.value));
-        let definitions = definitions(&wanted, needs_essay.then_some(&haystack), &files)?;
-        let haystack = needs_essay.then_some(haystack);
-        let texts = haystack.iter().map(ToString::to_string).chain(files.iter().flatten().cloned());
-        let texts: Vec<String> = texts.collect();
+        let haystack = if needs_essay { haystack.to_string() } else { String::new() };
+        let [squad, hotpotqa] =
+            [&self.squad, &self.hotpotqa].map(|file| file.as_ref().map_or("", |file| &file.value));
+        let definitions = definitions(&wanted, [&haystack, squad, hotpotqa])?;
+        let texts = definitions.iter().map(|file| file.dataset.path.as_str()).filter(|path| !path.is_empty());
+        let texts: Vec<&str> = texts.collect();
         let dataset = if texts.is_empty() { "synthetic".to_owned() } else { texts.join(", ") };
         let task = Benchmark { definitions, over: None, samples: None };
         let spec = TaskSpec::new("ruler", dataset, longest, vec![("answers", limit.to_owned())], task);
@@ -130,16 +131,6 @@ impl RulerYaml {
                 format!("write its path as `{}`, or leave the task out", task.file().unwrap_or_default()),
             );
         }
-        for key in ["squad", "hotpotqa"] {
-            let Some(file) = self.file(key) else { continue };
-            if tasks.iter().all(|task| task.file() != Some(key)) {
-                return yaml::refuse(
-                    file.referenced,
-                    format!("no task reads the file `{key}`"),
-                    "remove it, or add qa_1 (squad) or qa_2 (hotpotqa) to `tasks`",
-                );
-            }
-        }
         Ok(tasks)
     }
 
@@ -148,27 +139,21 @@ impl RulerYaml {
     }
 }
 
-/// The files of what is measured: one of all tasks without a file of questions, and one of each that has one.
-fn definitions(
-    wanted: &Wanted,
-    haystack: Option<&DataSource>,
-    questions: &[Option<String>; 2],
-) -> Result<Vec<Arc<Definition>>, ConfigError> {
-    let haystack = haystack.map(ToString::to_string).unwrap_or_default();
-    let [squad, hotpot] = questions.each_ref().map(|file| file.as_deref().unwrap_or_default());
-    let tasks = |file: Option<&str>| wanted.tasks.iter().copied().filter(|task| task.file() == file).collect();
-    let files: [(&str, &str, Vec<&Subtask>); 3] = [
-        ("ruler", &haystack, tasks(None)),
-        ("ruler_qa_squad", squad, tasks(Some("squad"))),
-        ("ruler_qa_hotpot", hotpot, tasks(Some("hotpotqa"))),
-    ];
-    let definition = |(name, dataset, tasks): (&str, &str, Vec<_>)| -> Result<_, ConfigError> {
-        let mut definition = builtin_definition(name)?;
-        definition.dataset.path = dataset.to_owned();
-        definition.reader = Some(Arc::new(Wanted { tasks, ..wanted.clone() }));
-        Ok(Arc::new(definition))
-    };
-    files.into_iter().filter(|(.., tasks)| !tasks.is_empty()).map(definition).collect()
+/// The files of what is measured: one of all tasks without a file of questions, and one of each that has one. `paths` are those of
+/// the haystack and of the files of questions; empty where nothing is read.
+fn definitions(wanted: &Wanted, paths: [&str; 3]) -> Result<Vec<Arc<Definition>>, ConfigError> {
+    let names = [("ruler", None), ("ruler_qa_squad", Some("squad")), ("ruler_qa_hotpot", Some("hotpotqa"))];
+    let mut found = Vec::new();
+    for ((name, file), path) in names.into_iter().zip(paths) {
+        let tasks: Vec<_> = wanted.tasks.iter().copied().filter(|task| task.file() == file).collect();
+        if !tasks.is_empty() {
+            let mut definition = builtin_definition(name)?;
+            definition.dataset.path = path.to_owned();
+            definition.reader = Some(Arc::new(Wanted { tasks, ..wanted.clone() }));
+            found.push(Arc::new(definition));
+        }
+    }
+    Ok(found)
 }
 
 /// The options of the reader in a file.
