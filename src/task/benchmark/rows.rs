@@ -14,9 +14,6 @@ use crate::parquet;
 use crate::task::data::{files_below, is_archive, json_lines, names, text_of};
 use crate::task::spec::PrepareContext;
 
-/// The most bytes of a file.
-const MOST_BYTES: u64 = 1 << 31;
-
 /// Rows, as JSON objects.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
@@ -101,7 +98,7 @@ impl Rows {
         }
         let inner = || names(path)?.into_iter().find(|name| is_rows(name)).context("it has no file of rows");
         let inner = if is_archive(path) { vec![inner().context(name)?] } else { Vec::new() };
-        let (text, name) = text_of(path, &inner, MOST_BYTES)?;
+        let (text, name) = text_of(path, &inner)?;
         let ending = name.rsplit('.').next().unwrap_or_default().to_lowercase();
         match ending.as_str() {
             "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),

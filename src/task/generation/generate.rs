@@ -9,7 +9,7 @@ use super::prompts::{EncodedPrompt, EncodedPrompts, Request, Scorer};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::{MetricSum, Slice};
-use crate::task::cache::{CacheConfig, FullCachePrefix, PrefixLength};
+use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use crate::task::spec::{PrepareContext, TaskSpec};
@@ -119,8 +119,7 @@ impl Samples for EncodedPrompts {
         let of_config = |config: &CacheConfig| config.needs_to_go_on(end(config));
         let read = configs.iter().map(of_config).max().unwrap_or(0);
         let Some(prompt) = self.prompts.get(batch.start) else { return Ok(None) };
-        let length = PrefixLength { read, cuts, text: prompt.request.length };
-        FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, length)
+        FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, (read, cuts), prompt.request.length)
     }
 
     fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {

@@ -105,7 +105,7 @@ impl Generation<'_> {
             CacheRule::Evict { .. } => peak.max(bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + new_tokens),
         };
-        let (prompt_tokens, own_size) = (prompt.len(), self.config.own_size(cut));
+        let (prompt_tokens, own_size) = (prompt.len(), self.config.share.map(|share| share.of(cut)));
         SampleResult {
             sums,
             seconds,

@@ -10,9 +10,6 @@ use super::Version;
 use crate::task::benchmark::Rows;
 use crate::task::data::{is_archive, json_lines, names, text_of};
 
-/// The most bytes of a file. LongBench's largest has tens of millions.
-const MOST_BYTES: u64 = 1 << 30;
-
 /// The archive of LongBench and LongBench-E on the hub.
 pub const ARCHIVE: &str = "data.zip";
 
@@ -55,7 +52,7 @@ pub fn find(path: &Path, file: &str) -> Result<Option<PathBuf>> {
 /// A file that is not there, or cannot be read.
 pub fn read(path: &Path, file: &str) -> Result<(String, String)> {
     let found = find(path, file)?.with_context(|| format!("{} has no {file}", path.display()))?;
-    text_of(&found, &places(file), MOST_BYTES)
+    text_of(&found, &places(file))
 }
 
 /// A line, without unused fields: `dataset`, `language`.

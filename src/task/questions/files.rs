@@ -10,9 +10,6 @@ use super::zeroscrolls;
 use crate::task::benchmark::Rows;
 use crate::task::data::text_of;
 
-/// The most bytes of a file of questions: twenty times the size of SQuALITY's and QASPER's.
-const MOST_BYTES: u64 = 1 << 29;
-
 /// Reads the questions of a release as rows, in the order of the file: those of [`release::rows`] or of [`zeroscrolls::rows`].
 ///
 /// `path` may be a file of ZeroSCROLLS' rows or of the benchmark's original release, a `.zip` of the hub's
@@ -23,7 +20,7 @@ const MOST_BYTES: u64 = 1 << 29;
 /// A path that holds none of these, a broken line, or no question at all. Messages name file and line.
 pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     let found = if path.is_dir() { in_folder(release, path, split)? } else { path.to_path_buf() };
-    let (text, file) = text_of(&found, &row_files(release, split), MOST_BYTES)?;
+    let (text, file) = text_of(&found, &row_files(release, split))?;
     // The original releases have no such key.
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let is_row = serde_json::from_str::<Value>(first).is_ok_and(|row| row.get("input").is_some());
