@@ -48,16 +48,6 @@ pub struct FullCachePrefix {
     cuts: Vec<(usize, PromptScores)>,
 }
 
-/// How far a text is read with the full cache that cells share.
-#[derive(Clone, Debug)]
-pub(super) struct PrefixLength {
-    pub read: usize,
-    /// Where caches are cut, ascending: the end of a prompt, or of what is shared of it.
-    pub cuts: Vec<usize>,
-    /// Of the whole text.
-    pub text: usize,
-}
-
 impl CacheConfig {
     /// Whether a cache that evicts keeps every key, to measure the attention that evicted entries would have received.
     pub fn measures_loss(&self) -> bool {
@@ -96,7 +86,12 @@ impl CacheConfig {
         self.rule.awaits_prompt()
     }
 
-    /// The same where more tokens follow the text.
+    /// Whether it cuts the prompt where the question begins.
+    pub(super) fn cuts_before_question(&self) -> bool {
+        self.cuts() && !self.query_aware
+    }
+
+    /// As [`needs`](Self::needs), where more tokens follow the text.
     pub(super) fn needs_to_go_on(&self, tokens: usize) -> usize {
         match self.rule {
             CacheRule::Unbounded => tokens,
@@ -116,11 +111,6 @@ impl CacheConfig {
             .check(size, self.layers, self.kv_heads)
             .with_context(|| format!("{share} of a prompt of {prompt} tokens"))?;
         Ok(CacheConfig { rule: CacheRule::Evict { policy, size }, ..*self })
-    }
-
-    /// Entries of the cache after a prompt of so many tokens, where that decides.
-    pub(super) fn own_size(&self, prompt: usize) -> Option<usize> {
-        self.share.map(|share| share.of(prompt))
     }
 
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
@@ -264,16 +254,18 @@ impl FullCachePrefix {
         let read = configs.iter().map(|config| config.needs(text, prompt)).max().unwrap_or(0);
         // A cache at least as large as the text is the full cache: nothing branches off.
         let forks = configs.iter().filter(|config| config.evicting(text).is_some());
-        let length = PrefixLength { read, cuts: prompt.into_iter().collect(), text };
-        FullCachePrefix::read_to(model, tokens, &forks.copied().collect::<Vec<_>>(), length)
+        let forks: Vec<CacheConfig> = forks.copied().collect();
+        FullCachePrefix::read_to(model, tokens, &forks, (read, prompt.into_iter().collect()), text)
     }
 
-    /// The same for the beginning of a text.
+    /// The same for `tokens` that are the beginning of a text of `text`: as many as are to be read, in parts that end where caches
+    /// are cut, ascending: at the end of a prompt, or of what is shared of it.
     pub(super) fn read_to(
         model: &LanguageModel,
         tokens: &[u32],
         configs: &[CacheConfig],
-        PrefixLength { read, cuts: ends, text }: PrefixLength,
+        (read, ends): (usize, Vec<usize>),
+        text: usize,
     ) -> Result<Option<FullCachePrefix>> {
         let started = Instant::now();
         if read == 0 {

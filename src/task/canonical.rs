@@ -7,17 +7,7 @@ use std::fmt::{Display, Write as _};
 
 /// A text in quotes. Characters that do not print, and marks that join the character before them, are escaped.
 pub fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            ' '..='~' => quoted.push(c),
-            _ => quoted.extend(c.escape_debug()),
-        }
-    }
-    quoted.push('"');
-    quoted
+    format!("{text:?}")
 }
 
 /// `[1, 2]`
@@ -46,9 +36,13 @@ mod tests {
 
     #[test]
     fn the_notation_is_that_of_the_first_results() {
-        for c in '\0'..=char::MAX {
-            let text = format!("a{c}b");
-            assert_eq!(quoted(&text), format!("{text:?}"));
+        for (text, expected) in [
+            ("it's", r#""it's""#),
+            ("a\"b\\\n\t\0", r#""a\"b\\\n\t\0""#),
+            ("é\u{301}\u{7f}\u{ad}😀", r#""é\u{301}\u{7f}\u{ad}😀""#),
+            ("\u{301}", r#""\u{301}""#),
+        ] {
+            assert_eq!(quoted(text), expected);
         }
         let texts = ["a\"b", "é\u{301}", ""];
         assert_eq!(quoted_list(texts), format!("{texts:?}"));

@@ -236,12 +236,6 @@ const SHOWN_SETTINGS: [&str; 6] = ["prompt", "version", "limits", "memory", "rep
 /// The setting whose value `auto` stands for what the model does.
 pub(super) const BOS: &str = "bos";
 
-impl From<TaskSpec> for Vec<TaskSpec> {
-    fn from(spec: TaskSpec) -> Vec<TaskSpec> {
-        vec![spec]
-    }
-}
-
 impl PartialEq for TaskSpec {
     fn eq(&self, other: &TaskSpec) -> bool {
         let data = |spec: &TaskSpec| (spec.dataset.clone(), spec.request.clone(), spec.to_string());

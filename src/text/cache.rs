@@ -98,20 +98,16 @@ impl CacheSettings {
                 Err(InvalidSettings::new(needs, "add a cache size, such as 64 or 25%"))
             }
         };
+        let unused = match name.as_str() {
+            "full" | "truncate" if schedule.is_some() => Some("schedule"),
+            "full" if cache_size.is_some() => Some("cache size"),
+            _ => None,
+        };
+        if let Some(what) = unused {
+            let message = format!("a {what} has no meaning for the policy {name}");
+            return Err(InvalidSettings::new(message, "leave it out, or choose another policy, such as tova"));
+        }
         let rule = match name.as_str() {
-            "full" | "truncate" if schedule.is_some() => {
-                let message = format!("a schedule has no meaning for {name}, from which nothing leaves");
-                return Err(InvalidSettings::new(
-                    message,
-                    "leave out the schedule, or choose a policy, such as tova",
-                ));
-            }
-            "full" if cache_size.is_some() => {
-                return Err(InvalidSettings::new(
-                    "a cache size has no meaning for the policy full, whose cache is unbounded",
-                    "leave out the cache size, or choose another policy, such as tova",
-                ));
-            }
             "full" => CacheRule::Unbounded,
             "truncate" => CacheRule::Truncate { size: size(length.text)? },
             name => {

@@ -11,7 +11,7 @@ use crate::task::generation::Cut;
 
 /// What a bounded cache and its reports need to know of a row.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct CacheYaml {
     /// The part of the prompt that the question is about: a column or a template, whose text stands in `doc_to_text` once.
     /// Rows with the same context follow each other and share its reading; it is what a prompt that is too long loses, and
@@ -37,11 +37,9 @@ pub struct CacheYaml {
     /// context, or else the row itself.
     pub cluster: Option<Template>,
     /// Whether a cluster is named after its first row; the rows of several files that are measured together share clusters.
-    #[serde(default)]
     pub first_row_names_cluster: bool,
     /// Parts of the rows that reports show by themselves: a name and a column or template each. A list gives
     /// several of one name, and an empty text none.
-    #[serde(default)]
     pub slices: BTreeMap<String, Template>,
     /// An answer that needs no reading, for comparison.
     pub trivial: Option<Trivial>,
@@ -56,10 +54,8 @@ pub struct CacheYaml {
     /// `accuracy_likelihood`.
     pub likelihood_after: Option<String>,
     /// Whether long answers are the point: `cut_off` and `held_bytes` are then measured too.
-    #[serde(default)]
     pub long_answers: bool,
     /// Whether prompts go through the model's chat template, if it has one; by default they do not, as in the harness.
-    #[serde(default)]
     pub chat_template: bool,
     /// Rows are never inside a chat template, whatever the sweep says.
     #[serde(skip)]

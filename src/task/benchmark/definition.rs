@@ -16,7 +16,7 @@ use super::reader::{Reader, reader};
 use super::template::Template;
 use crate::lm::Real;
 use crate::task::generation::GenerationConfig;
-use crate::yaml::{self, ConfigError};
+use crate::yaml::ConfigError;
 
 /// What is asked of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -66,9 +66,8 @@ pub struct Fewshot {
 #[derive(Clone, Debug)]
 pub enum Examples {
     Split(String),
+    /// None, where the file names neither.
     Rows(Vec<Value>),
-    /// The file names neither, and there are no examples.
-    None,
 }
 
 /// Which examples a row gets.
@@ -149,22 +148,18 @@ impl Definition {
     /// What is missing, contradicts itself or cannot be done here, with its place.
     pub fn check(file: &TaskFile, name: &str) -> Result<Definition, ConfigError> {
         let output = file.output_type.unwrap_or_default();
-        let hint = "write `dataset_path: json` with `dataset_kwargs: {data_files: rows.jsonl}`";
-        let path = file.needed("dataset_path", file.dataset_path.as_ref(), hint)?;
+        let path = file.needed("dataset_path", file.dataset_path.as_ref())?;
         let tested = file.test_split.as_ref().or(file.validation_split.as_ref());
-        let hint = "write the split whose rows are measured, such as `test_split: test`";
-        let split = file.needed("test_split", tested, hint)?;
+        let split = file.needed("test_split", tested)?;
         if output == OutputType::MultipleChoice {
-            let hint = "write the choices: a list, or a column or template that gives one";
-            file.needed("doc_to_choice", file.doc_to_choice.as_ref(), hint)?;
+            file.needed("doc_to_choice", file.doc_to_choice.as_ref())?;
         }
-        let hint = "write a column or a template";
         let text = match &file.doc_to_text {
             Some(Field::Fixed(_)) => {
                 return file.refuse("doc_to_text", "`doc_to_text` is no text", "write a column or a template");
             }
             None if output == OutputType::LoglikelihoodRolling => Field::Fixed(String::new().into()),
-            text => file.needed("doc_to_text", text.as_ref(), hint)?,
+            text => file.needed("doc_to_text", text.as_ref())?,
         };
         let fewshot_delimiter = file.fewshot_delimiter.clone().unwrap_or("\n\n".into());
         let cache = file.cache.clone().unwrap_or_default();
@@ -183,11 +178,11 @@ impl Definition {
             output,
             description: file.description.clone(),
             text,
-            target: file.needed("doc_to_target", file.doc_to_target.as_ref(), hint)?,
+            target: file.needed("doc_to_target", file.doc_to_target.as_ref())?,
             choices: file.doc_to_choice.clone(),
             prefix: file.gen_prefix.clone(),
             target_delimiter: file.target_delimiter.clone().unwrap_or(" ".into()),
-            fewshot: fewshot(file)?,
+            fewshot: fewshot(file),
             generation: generation(file, &fewshot_delimiter, cache.chat_template)?,
             fewshot_delimiter,
             repeats: repeats(file, output, &chains)?,
@@ -213,21 +208,15 @@ fn repeats(file: &TaskFile, output: OutputType, chains: &[FilterChain]) -> Resul
     Ok(Some(count.get()))
 }
 
-fn fewshot(file: &TaskFile) -> Result<Fewshot, ConfigError> {
+fn fewshot(file: &TaskFile) -> Fewshot {
     let config = file.fewshot_config.clone().unwrap_or_default();
     // The harness falls back to the rows of training, and draws from those that are measured where there are none.
     let fallback = file.training_split.clone().or_else(|| file.validation_split.clone());
     let source = match (file.fewshot_split.clone(), config.samples, fallback) {
         (Some(split), ..) | (None, None, Some(split)) => Examples::Split(split),
-        (None, Some(rows), _) => Examples::Rows(rows),
-        (None, None, None) => Examples::None,
+        (None, rows, _) => Examples::Rows(rows.unwrap_or_default()),
     };
-    let count = file.num_fewshot.unwrap_or(0);
-    if count > 0 && matches!(source, Examples::None) {
-        let hint = "write `fewshot_split`, or `num_fewshot: 0`";
-        return file.refuse("num_fewshot", "there is nothing to draw examples from", hint);
-    }
-    Ok(Fewshot { count, source, sampler: config.sampler.unwrap_or_default() })
+    Fewshot { count: file.num_fewshot.unwrap_or(0), source, sampler: config.sampler.unwrap_or_default() }
 }
 
 fn dataset(path: String, file: &TaskFile) -> Dataset {
@@ -274,14 +263,9 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
     let file = TaskFile::read(path)?;
     let Some(tasks) = file.group() else { return Ok(vec![of_file(&file, path)?]) };
     let folder = path.parent().unwrap_or(Path::new("."));
-    let files = match files_of(folder) {
-        Ok(files) => files,
-        Err(error) => {
-            return file.refuse("task", format!("its folder cannot be read: {error}"), "check the folder");
-        }
-    };
-    let files = files.iter().filter(|other| *other != path);
-    let files: Vec<_> = files.map(|path| (path, TaskFile::read(path))).collect();
+    // A file that cannot be read is that of another task, or is missed below.
+    let others = files_of(folder).unwrap_or_default().into_iter().filter(|other| other != path);
+    let others: Vec<_> = others.filter_map(|path| Some((TaskFile::read(&path).ok()?, path))).collect();
     let mut found = Vec::new();
     for task in tasks.as_array().into_iter().flatten() {
         let name = task
@@ -291,22 +275,12 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
             return file.refuse("task", "a group lists the names of its tasks", "write [one, another]");
         };
         let before = found.len();
-        for (path, read) in &files {
-            if let Ok(file) = read
-                && file.is_called(name)
-            {
-                found.push(of_file(file, path)?);
-            }
+        for (file, path) in others.iter().filter(|(file, _)| file.is_called(name)) {
+            found.push(of_file(file, path)?);
         }
         if found.len() == before {
-            // Its file may be one that cannot be used.
-            let names_it = |path: &Path| yaml::read_file(path).is_ok_and(|text| text.contains(name));
-            let refused = files.iter().filter_map(|(path, read)| Some((path, read.as_ref().err()?)));
-            if let Some((_, error)) = refused.into_iter().find(|(path, _)| names_it(path)) {
-                return Err(error.clone());
-            }
-            let message = format!("no file in {} is the task {name}", folder.display());
-            return file.refuse("task", message, "name its file by itself");
+            let message = format!("no file in {} that can be read is the task {name}", folder.display());
+            return file.refuse("task", message, "name its file by itself, to see what is wrong with it");
         }
     }
     Ok(found)

@@ -174,10 +174,6 @@ type Written = BTreeMap<String, (Value, String, Location)>;
 const INERT: &str = "task task_alias tag group group_alias aggregate_metric_list metadata should_decontaminate \
      doc_to_decontamination_query dataset_path dataset_name dataset_kwargs include unsafe_code";
 
-/// Keys that only the harness can obey.
-const OF_HARNESS: [&str; 7] =
-    ["custom_dataset", "class", "process_docs", "process_results", "use_prompt", "doc_to_image", "doc_to_audio"];
-
 /// The most files that include each other.
 const MOST_INCLUDES: usize = 10;
 
@@ -229,8 +225,11 @@ impl TaskFile {
     ///
     /// # Errors
     /// There is none.
-    pub fn needed<T: Clone>(&self, key: &str, value: Option<&T>, hint: &str) -> Result<T, ConfigError> {
-        value.cloned().map_or_else(|| self.refuse(key, format!("the key `{key}` is missing"), hint), Ok)
+    pub fn needed<T: Clone>(&self, key: &str, value: Option<&T>) -> Result<T, ConfigError> {
+        let missing = || {
+            self.refuse(key, format!("the key `{key}` is missing"), "write it; docs/task-files.md has an example")
+        };
+        value.cloned().map_or_else(missing, Ok)
     }
 
     /// The tasks of a group; `None` if the file is one task.
@@ -253,36 +252,29 @@ fn json(keys: &BTreeMap<&String, &Value>) -> String {
 /// The keys of a file's text, over those of the files that it includes.
 fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Result<Written, ConfigError> {
     let file = path.display().to_string();
-    if let Some((line, key, function)) = python_function(text) {
+    if let Some((number, line)) = python_function(text) {
         return Err(ConfigError {
             file,
-            place: Some((line, 1)),
-            message: format!("`{key}` is the Python function {function}, which is not run here"),
-            hint: instead_of_python(&key).to_owned(),
+            place: Some((number, 1)),
+            message: format!("`{line}` is Python, which is not run here"),
+            hint: "write a Jinja template over the columns of a row, or prepare the rows once and name their file"
+                .into(),
         });
     }
     let keys = yaml::parse_yaml::<BTreeMap<String, Spanned<Value>>>(text, &file)?;
-    let refuse = |place: Location, message: String, hint: &str| {
-        yaml::refuse(place, message, hint).map_err(|error| error.in_file(&file))
-    };
-    if let Some((key, value)) = keys.iter().find(|(key, _)| OF_HARNESS.contains(&key.as_str())) {
-        return refuse(value.referenced, format!("`{key}` needs the harness itself"), instead_of_python(key));
-    }
-    let TaskFile { include, unsafe_code, .. } = yaml::parse_yaml(text, &file)?;
-    let place = |key: &str| keys.get(key).map_or(Location::UNKNOWN, |value| value.referenced);
-    if unsafe_code == Some(true) {
-        let message = "answers of this task are run as programs".to_owned();
-        return refuse(place("unsafe_code"), message, "choose another task");
-    }
+    let TaskFile { include, .. } = yaml::parse_yaml(text, &file)?;
+    let place = keys.get("include").map_or(Location::UNKNOWN, |value| value.referenced);
+    let refuse =
+        |message: String, hint: &str| yaml::refuse(place, message, hint).map_err(|error| error.in_file(&file));
     let mut written = Written::new();
     for name in include.iter().flat_map(|files| &files.0) {
         if depth == 0 {
-            return refuse(place("include"), "these files include each other".into(), "remove an `include`");
+            return refuse("these files include each other".into(), "remove an `include`");
         }
         let included = path.parent().unwrap_or(Path::new("")).join(name);
         let Some(text) = text_of(&included) else {
             let message = format!("{} is not there", included.display());
-            return refuse(place("include"), message, "write a path relative to this file");
+            return refuse(message, "write a path relative to this file");
         };
         written.extend(read_in(text_of, &text?, &included, depth - 1)?);
     }
@@ -291,41 +283,10 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Resul
     Ok(written)
 }
 
-/// The first `!function` of a file outside comments: its line, its key and the function.
-fn python_function(text: &str) -> Option<(u64, String, String)> {
-    let mut last_key = String::new();
-    for (number, line) in text.lines().enumerate() {
-        let content = line.trim_start().trim_start_matches("- ");
-        if content.starts_with('#') {
-            continue;
-        }
-        if let Some((key, _)) = content.split_once(':') {
-            last_key = key.trim().trim_matches(['"', '\'']).to_owned();
-        }
-        let Some((before, function)) = content.split_once("!function") else { continue };
-        // Inside a text it means nothing.
-        if before.contains(['"', '\'']) && !before.trim_end().ends_with(':') {
-            continue;
-        }
-        let function = function.split_whitespace().next().unwrap_or_default();
-        return Some((number as u64 + 1, last_key, function.to_owned()));
-    }
-    None
-}
-
-/// What to write where the harness would run Python.
-fn instead_of_python(key: &str) -> &'static str {
-    match key {
-        "process_docs" | "custom_dataset" | "class" => {
-            "prepare the rows with it once, and name their file: `dataset_path: json` with \
-             `dataset_kwargs: {data_files: rows.jsonl}`"
-        }
-        "process_results" | "metric" | "aggregation" => {
-            "choose among the metrics of `tova-bench list benchmarks`, with a filter_list before them"
-        }
-        "doc_to_image" | "doc_to_audio" => "choose a task of text: models here read text only",
-        _ => "write it as a Jinja template over the columns of a row, or as a value",
-    }
+/// The first line with a `!function` outside comments, and its number.
+fn python_function(text: &str) -> Option<(u64, &str)> {
+    let lines = (1..).zip(text.lines().map(str::trim));
+    lines.into_iter().find(|(_, line)| !line.starts_with('#') && line.contains("!function"))
 }
 
 /// The `.yaml` and `.yml` files of a folder and its folders, in the order of their names.

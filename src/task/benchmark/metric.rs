@@ -9,7 +9,7 @@ use super::definition::OutputType;
 use super::file::TaskFile;
 use super::filter::Pattern;
 use crate::metric::{self, Letters, LongBenchMeasure};
-use crate::task::generation::Request;
+use crate::task::generation::{Likelihood, Request};
 use crate::task::{longbench, math};
 use crate::yaml::ConfigError;
 
@@ -250,32 +250,21 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
     }
 }
 
-/// What is known of a choice.
-#[derive(Clone, Copy, Debug)]
-pub struct Choice {
-    /// In nats, of the continuation.
-    pub log: f64,
-    /// Whether each of its tokens was the likeliest.
-    pub is_greedy: bool,
-    /// Characters and bytes of the choice.
-    pub length: (usize, usize),
-}
-
 /// A metric, its value and its weight.
 pub type Scored = (&'static str, f64, f64);
 
 /// The index of the likeliest choice.
-pub fn likeliest(choices: &[Choice]) -> Option<usize> {
-    first_largest(choices, |choice| choice.log)
+pub fn likeliest(choices: &[Likelihood]) -> Option<usize> {
+    first_largest(choices.len(), |at| choices[at].log)
 }
 
-/// The first of the largest, as numpy has it.
-fn first_largest(choices: &[Choice], value: fn(&Choice) -> f64) -> Option<usize> {
-    (0..choices.len()).reduce(|best, at| if value(&choices[at]) > value(&choices[best]) { at } else { best })
+/// The first of the largest of so many, as numpy has it.
+fn first_largest(count: usize, value: impl Fn(usize) -> f64) -> Option<usize> {
+    (0..count).reduce(|best, at| if value(at) > value(best) { at } else { best })
 }
 
 /// The scores of the likelihood of a target.
-pub fn of_target(metric: &TaskMetric, choices: &[Choice]) -> Option<Scored> {
+pub fn of_target(metric: &TaskMetric, choices: &[Likelihood]) -> Option<Scored> {
     let target = choices.first()?;
     match metric.kind {
         Perplexity => Some(("target_perplexity", -target.log, 1.0)),
@@ -301,20 +290,23 @@ pub fn of_text(metric: &TaskMetric, nll: f64, text: &str) -> Option<Scored> {
     }
 }
 
-/// The metric of what a trivial answer would reach.
-pub fn guess_of(id: &str) -> Option<&'static str> {
-    Some(metric::Metric::known(id)?.guess?.metric)
-}
-
 /// The scores of choices; `gold` are the indices of the right ones.
-pub fn of_choices(metric: &TaskMetric, choices: &[Choice], gold: &[usize]) -> Option<Scored> {
-    let best = |value: fn(&Choice) -> f64| first_largest(choices, value);
+pub fn of_choices(
+    metric: &TaskMetric,
+    choices: &[Likelihood],
+    texts: &[String],
+    gold: &[usize],
+) -> Option<Scored> {
     let right = |at: usize| f64::from(u8::from(gold.contains(&at)));
-    let likeliest = best(|choice| choice.log)?;
+    // The likeliest per character or byte.
+    let per = |length: fn(&String) -> usize| {
+        first_largest(choices.len(), |at| choices[at].log / texts.get(at).map_or(1, length) as f64)
+    };
+    let likeliest = likeliest(choices)?;
     Some(match metric.kind {
         Acc => ("acc", right(likeliest), 1.0),
-        AccNorm => ("acc_norm", right(best(|choice| choice.log / choice.length.0 as f64)?), 1.0),
-        AccBytes => ("acc_bytes", right(best(|choice| choice.log / choice.length.1 as f64)?), 1.0),
+        AccNorm => ("acc_norm", right(per(|text| text.chars().count())?), 1.0),
+        AccBytes => ("acc_bytes", right(per(String::len)?), 1.0),
         ExactMatch => {
             let is_greedy = gold.iter().any(|at| choices.get(*at).is_some_and(|choice| choice.is_greedy));
             ("exact_match", f64::from(u8::from(is_greedy)), 1.0)

@@ -41,7 +41,7 @@ pub(super) use rows::Rows;
 #[cfg(test)]
 pub(super) use score::ByFile;
 pub use task::BenchmarkYaml;
-pub(super) use task::{Benchmark, requests_of};
+pub(super) use task::{Benchmark, check_repeats, requests_of};
 
 use crate::yaml::ConfigError;
 

@@ -67,11 +67,8 @@ impl RollingText {
             name: name.to_owned(),
             cluster: cluster.to_owned(),
             tokens,
-            bos: None,
             scored,
-            words: 0,
-            prompt: None,
-            recalls: Vec::new(),
+            ..TextSample::default()
         };
         RollingText { windows: windows(text, prefix, length).into_iter().map(sample).collect() }
     }

@@ -14,9 +14,6 @@ use crate::parquet;
 use crate::task::data::{files_below, is_archive, json_lines, names, text_of};
 use crate::task::spec::PrepareContext;
 
-/// The most bytes of a file.
-const MOST_BYTES: u64 = 1 << 31;
-
 /// Rows, as JSON objects.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
@@ -52,13 +49,9 @@ fn files(
         Some(over) if is_path(over) || Path::new(over).exists() => local(&expand_home(over)?, dataset, split),
         Some(over) => hub(over, dataset, split, context),
         None if is_builder || !dataset.files.is_empty() => {
-            let named = dataset.files.get(split);
-            let splits = || dataset.files.keys().cloned().collect::<Vec<_>>().join(", ");
-            let named = named.with_context(|| {
-                let has = if dataset.files.is_empty() { "nothing".to_owned() } else { splits() };
-                format!("`data_files` of the task names {has}, and not the split {split}")
-            })?;
-            named.iter().map(|file| expand_home(file)).collect()
+            let splits: Vec<&str> = dataset.files.keys().map(String::as_str).collect();
+            let missing = || format!("`data_files` names no split {split}, but these: {}", splits.join(", "));
+            dataset.files.get(split).with_context(missing)?.iter().map(|file| expand_home(file)).collect()
         }
         None if is_path(&dataset.path) => local(&expand_home(&dataset.path)?, dataset, split),
         None => hub(&dataset.path, dataset, split, context),
@@ -105,7 +98,7 @@ impl Rows {
         }
         let inner = || names(path)?.into_iter().find(|name| is_rows(name)).context("it has no file of rows");
         let inner = if is_archive(path) { vec![inner().context(name)?] } else { Vec::new() };
-        let (text, name) = text_of(path, &inner, MOST_BYTES)?;
+        let (text, name) = text_of(path, &inner)?;
         let ending = name.rsplit('.').next().unwrap_or_default().to_lowercase();
         match ending.as_str() {
             "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),
@@ -134,13 +127,9 @@ impl Rows {
         let header: Vec<String> =
             reader.headers().with_context(|| name.to_owned())?.iter().map(str::to_owned).collect();
         let records = reader.records().collect::<Result<Vec<_>, _>>().with_context(|| name.to_owned())?;
-        let numbers: Vec<bool> = (0..header.len())
-            .map(|at| {
-                records
-                    .iter()
-                    .all(|row| row.get(at).is_none_or(|cell| cell.is_empty() || cell.parse::<f64>().is_ok()))
-            })
-            .collect();
+        let is_number = |cell: &str| cell.is_empty() || cell.parse::<f64>().is_ok();
+        let has_numbers = |at: usize| records.iter().all(|row| row.get(at).is_none_or(is_number));
+        let numbers: Vec<bool> = (0..header.len()).map(has_numbers).collect();
         for record in records {
             let cell = |(at, name): (usize, &String)| {
                 let text = record.get(at).unwrap_or_default();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::definition::{Definition, OutputType};
-use super::metric::{self, Choice};
-use crate::metric::{MetricSum, Slice};
+use super::metric;
+use crate::metric::{Metric, MetricSum, Slice};
 use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
 
 /// Scores each request as the file does that it is of.
@@ -46,7 +46,8 @@ fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSu
     if definition.cache.trivial.is_some() {
         for metric in &definition.metrics {
             let trivial = metric::of_answer(metric, &request.trivial, request);
-            let guessed = trivial.into_iter().filter_map(|(id, value)| Some((metric::guess_of(id)?, value)));
+            let guessed =
+                trivial.into_iter().filter_map(|(id, value)| Some((Metric::known(id)?.guess?.metric, value)));
             sums.extend(guessed.flat_map(|(id, value)| by_slice(request, id, value)));
         }
     }
@@ -55,27 +56,17 @@ fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSu
 
 /// The metrics of likelihoods. The first carries the likeliest choice.
 fn choose(definition: &Definition, likelihoods: &[Likelihood], request: &Request) -> Vec<MetricSum> {
-    let length = |text: &String| (text.chars().count(), text.len());
-    let choices: Vec<Choice> = likelihoods
-        .iter()
-        .enumerate()
-        .map(|(at, likelihood)| Choice {
-            log: likelihood.log,
-            is_greedy: likelihood.is_greedy,
-            length: request.classes.get(at).map_or((1, 1), length),
-        })
-        .collect();
     let mut sums = Vec::new();
     for metric in &definition.metrics {
         let scored = match definition.output {
-            OutputType::Loglikelihood => metric::of_target(metric, &choices),
-            _ => metric::of_choices(metric, &choices, &request.right),
+            OutputType::Loglikelihood => metric::of_target(metric, likelihoods),
+            _ => metric::of_choices(metric, likelihoods, &request.classes, &request.right),
         };
         if let Some((id, value, weight)) = scored {
             sums.extend(by_slice(request, id, value).map(|sum| MetricSum { weight, ..sum }));
         }
     }
-    let likeliest = metric::likeliest(&choices).and_then(|at| request.classes.get(at).cloned());
+    let likeliest = metric::likeliest(likelihoods).and_then(|at| request.classes.get(at).cloned());
     if let Some(first) = sums.first_mut() {
         first.output = likeliest;
     }

@@ -36,17 +36,13 @@ pub struct BenchmarkYaml(Keys);
 struct Keys {
     /// A task file (ending in `.yaml` or `.yml`), or the name of a built-in one: `tova-bench list benchmarks`.
     task: Spanned<String>,
-    /// Rows in place of those that the file names: a file, a folder, or a data set of the hub.
-    #[serde(default)]
+    /// Rows in place of those that the file names by default: a file, a folder, or a data set of the hub.
     dataset: Option<String>,
-    /// Examples before each prompt, in place of the file's own number.
-    #[schemars(range(min = 0, max = 1000), extend("default" = null))]
+    /// Examples before each prompt, in place of the file's own number, which is the default.
     num_fewshot: Option<Spanned<u64>>,
-    /// Only the first rows; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first rows; by default all of them.
     samples: Option<Spanned<u64>>,
     /// Tokens of prompt and answer together; the default is the file's, or 4,096.
-    #[schemars(range(min = 2, max = u32::MAX), extend("default" = null))]
     length: Option<Spanned<u64>>,
     /// How answers are written; by default as the file says.
     #[serde(default)]
@@ -100,26 +96,45 @@ impl BenchmarkYaml {
         let samples = yaml::limit("`samples`", &samples)?;
         let length = length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?;
         let fewshot = num_fewshot.as_ref().map(|count| yaml::count("`num_fewshot`", count, 0)).transpose()?;
-        let definitions = named(&task)?;
-        let spec = |mut definition: Definition| {
+        let of_task = |mut definition: Definition| {
             definition.fewshot.count = fewshot.unwrap_or(definition.fewshot.count);
-            if let (Some(count), Examples::None) = (&num_fewshot, &definition.fewshot.source)
-                && count.value > 0
-            {
-                let hint = "write `fewshot_split` in the task file";
-                return yaml::refuse(count.referenced, "the task has no split to draw examples from", hint);
+            let own_length = definition.cache.length.map(|length| length as usize);
+            let length = length.or(own_length).unwrap_or(Texts::DEFAULT_LENGTH);
+            let mut generation = write.clone().check(length, definition.generation.clone())?;
+            check_repeats(definition.repeats.unwrap_or(1), &generation, task.referenced)?;
+            let is_rolling = definition.output == OutputType::LoglikelihoodRolling;
+            if definition.output != OutputType::GenerateUntil {
+                generation =
+                    GenerationConfig { max_new_tokens: 0, stop: Vec::new(), temperature: Real(0.0), ..generation };
             }
-            let repeats = definition.repeats.unwrap_or(1);
-            let spec = spec(definition, dataset.clone(), samples, length, write.clone())?;
-            if repeats > 1 && spec.generation.as_ref().is_none_or(|generation| !generation.samples()) {
-                let message = format!("at temperature 0 all {repeats} answers of a row are the same");
-                let hint = "write a `temperature` above 0 under `write`, or `repeats: 1` in the task file";
-                return yaml::refuse(task.referenced, message, hint);
-            }
-            Ok(spec)
+            let settings: Vec<Setting> = vec![
+                ("benchmark", digest_of([&definition.canonical])),
+                ("num_fewshot", definition.fewshot.count.to_string()),
+                ("length", length.to_string()),
+            ];
+            let selection = vec![("samples", limit_text(samples))];
+            // A task's name lives as long as the program, which has only those of its sweep.
+            let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
+            let over = dataset.clone();
+            let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
+            let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples };
+            let spec = TaskSpec::new(name, dataset, length, settings, task);
+            Ok(TaskSpec { generation: (!is_rolling).then_some(generation), selection, ..spec })
         };
-        definitions.into_iter().map(spec).collect()
+        named(&task)?.into_iter().map(of_task).collect()
     }
+}
+
+/// Refuses several answers of a row that would all be the same.
+///
+/// # Errors
+/// At temperature 0 they are.
+pub fn check_repeats(count: usize, generation: &GenerationConfig, place: Location) -> Result<(), ConfigError> {
+    if count <= 1 || generation.samples() {
+        return Ok(());
+    }
+    let message = format!("at temperature 0 all {count} answers of a row are the same");
+    yaml::refuse(place, message, "write a `temperature` above 0 under `write`, or ask for one answer")
 }
 
 /// The tasks of a file or of a built-in name.
@@ -134,35 +149,6 @@ fn named(task: &Spanned<String>) -> Result<Vec<Definition>, ConfigError> {
         return yaml::refuse(task.referenced, format!("there is no task file {}", path.display()), hint);
     }
     definition::read(&path)
-}
-
-fn spec(
-    definition: Definition,
-    over: Option<String>,
-    samples: Option<usize>,
-    length: Option<usize>,
-    write: WriteYaml,
-) -> Result<TaskSpec, ConfigError> {
-    let own_length = definition.cache.length.map(|length| length as usize);
-    let length = length.or(own_length).unwrap_or(Texts::DEFAULT_LENGTH);
-    // A task's name lives as long as the program, which has only those of its sweep.
-    let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
-    let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
-    let mut generation = write.check(length, definition.generation.clone())?;
-    let is_rolling = definition.output == OutputType::LoglikelihoodRolling;
-    if definition.output != OutputType::GenerateUntil {
-        generation =
-            GenerationConfig { max_new_tokens: 0, stop: Vec::new(), temperature: Real(0.0), ..generation };
-    }
-    let settings: Vec<Setting> = vec![
-        ("benchmark", digest_of([&definition.canonical])),
-        ("num_fewshot", definition.fewshot.count.to_string()),
-        ("length", length.to_string()),
-    ];
-    let selection = vec![("samples", limit_text(samples))];
-    let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples };
-    let spec = TaskSpec::new(name, dataset, length, settings, task);
-    Ok(TaskSpec { generation: (!is_rolling).then_some(generation), selection, ..spec })
 }
 
 /// A task of a sweep: one file, or several that are measured together, such as the subsets of LongBench.
@@ -222,7 +208,6 @@ impl Benchmark {
             Examples::Split(split) if *split == definition.split => rows.rows.clone(),
             Examples::Split(split) => read(split).context("the examples")?.rows,
             Examples::Rows(rows) => rows.clone(),
-            Examples::None => Vec::new(),
         };
         let asked = self.samples.unwrap_or(0);
         data::note_fewer(context.progress, &spec.dataset, "rows", asked, rows.rows.len());

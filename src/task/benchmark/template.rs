@@ -113,12 +113,7 @@ impl std::io::Write for Limited<'_> {
 
 /// The error in one line.
 fn plainly(error: Error) -> anyhow::Error {
-    let mut words = error.to_string();
-    let mut cause = std::error::Error::source(&error);
-    while let Some(inner) = cause {
-        words = format!("{words}: {inner}");
-        cause = inner.source();
-    }
+    let words = format!("{:#}", anyhow::Error::new(error));
     let words = words.replace(" (in text:1)", "").replace(" (in text:", " (line ").replace('\n', " ");
     anyhow!("{words}")
 }

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 
 use super::texts::{Book, utf8};
 use crate::bounded_read;
-use crate::lm::source::DownloadProgress;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -55,38 +54,21 @@ pub fn files_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The first `limit` texts of a folder, in the order of their names. Files that are no texts are noted.
-pub fn books_of_folder(path: &Path, limit: usize, progress: &dyn DownloadProgress) -> Result<Vec<Book>> {
+/// The first `limit` texts of a folder, in the order of their names.
+pub fn books_of_folder(path: &Path, limit: usize) -> Result<Vec<Book>> {
     ensure!(
         !path.is_file(),
         "{} is neither a folder nor a .parquet file\nhint: texts are the .txt files of a folder; name the folder",
         path.display()
     );
-    let mut files: Vec<PathBuf> = std::fs::read_dir(path)
-        .with_context(|| format!("cannot read the folder of texts {}", path.display()))?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<Vec<_>>>()
-        .with_context(|| format!("cannot list {}", path.display()))?;
+    let cannot = || format!("cannot read the folder of texts {}", path.display());
+    let files = std::fs::read_dir(path).with_context(cannot)?.map(|entry| Ok(entry?.path()));
+    let mut files: Vec<PathBuf> = files.collect::<Result<_>>().with_context(cannot)?;
+    files.retain(|file| is_book(file));
     files.sort();
-    let (files, skipped): (Vec<PathBuf>, Vec<PathBuf>) = files.into_iter().partition(|file| is_book(file));
-    ensure!(
-        !files.is_empty(),
-        "{} holds no .txt file{}; a data set is a folder of texts",
-        path.display(),
-        if skipped.is_empty() { String::new() } else { format!(", only {}", few_names(&skipped)) }
-    );
-    if !skipped.is_empty() {
-        progress.note(&format!(
-            "{}: skipped {}; texts are .txt files whose names do not begin with a dot",
-            path.display(),
-            few_names(&skipped)
-        ));
-    }
-    files
-        .iter()
-        .take(limit)
-        .map(|file| Ok(Book { name: file_name(file), text: read_text(file)?, ..Book::default() }))
-        .collect()
+    ensure!(!files.is_empty(), "{} holds no .txt file; a data set is a folder of texts", path.display());
+    let book = |file: &PathBuf| Ok(Book { name: file_name(file), text: read_text(file)?, ..Book::default() });
+    files.iter().take(limit).map(book).collect()
 }
 
 /// Whether a file of a folder is one of its texts. Files that begin with a dot are the system's or an editor's.
@@ -100,24 +82,14 @@ fn file_name(file: &Path) -> String {
     file.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The names of the first files, and how many more there are.
-fn few_names(files: &[PathBuf]) -> String {
-    const FEW: usize = 3;
-    let name = |file: &PathBuf| format!("{}{}", file_name(file), if file.is_dir() { "/" } else { "" });
-    let names: Vec<String> = files.iter().take(FEW).map(name).collect();
-    let more = files.len() - names.len();
-    names.join(", ") + &if more == 0 { String::new() } else { format!(" and {more} more") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::lm::Tokenizer;
     use crate::task::data::digest;
-    use crate::task::data::texts::tests::Notes;
 
     fn read(folder: &Path) -> Result<Vec<Book>> {
-        books_of_folder(folder, usize::MAX, &())
+        books_of_folder(folder, usize::MAX)
     }
 
     #[test]
@@ -131,20 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn hidden_and_other_files_are_no_books_and_are_named() {
+    fn hidden_and_other_files_are_no_books() {
         let folder = tempfile::tempdir().unwrap();
         for name in [".a.txt", "b.txt", "c.md", "d.TXT"] {
             std::fs::write(folder.path().join(name), "text").unwrap();
         }
         std::fs::create_dir(folder.path().join("e.txt")).unwrap();
-        let notes = Notes::default();
-        let books = books_of_folder(folder.path(), usize::MAX, &notes).unwrap();
+        let books = read(folder.path()).unwrap();
         assert_eq!(books.iter().map(|book| book.name.as_str()).collect::<Vec<_>>(), ["b.txt"]);
-        let notes = notes.0.into_inner().unwrap();
-        assert!(notes.len() == 1 && notes[0].contains(".a.txt, c.md, d.TXT and 1 more"), "{notes:?}");
         std::fs::remove_file(folder.path().join("b.txt")).unwrap();
         let message = read(folder.path()).unwrap_err().to_string();
-        assert!(message.contains("no .txt file") && message.contains(".a.txt"), "{message}");
+        assert!(message.contains("no .txt file"), "{message}");
         let message = read(&folder.path().join("c.md")).unwrap_err().to_string();
         assert!(message.contains("c.md is neither a folder"), "{message}");
     }

@@ -20,11 +20,8 @@ pub(super) use rows::{json_files, json_lines, path_of};
 pub(super) use samples::cut_with;
 pub use samples::{TextSample, cut, resolve_bos};
 pub use settings::Texts;
-pub(super) use settings::{Bos, Tail, TextKeys, length};
+pub(super) use settings::{Bos, Tail, length};
 pub use source::DataSource;
-pub(super) use source::{
-    EMBEDDED, RANDOM_TOKENS, check_source, check_texts, limit_embedded, problem_sources, published_sources,
-    question_sources, text_sources,
-};
+pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, check_texts};
 pub use texts::{Book, digest, digest_of, read_books};
 pub(super) use texts::{note_fewer, utf8};

@@ -1,11 +1,11 @@
 //! The rows of benchmarks that are published as JSON lines.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 
-use super::DataSource;
+use super::{DataSource, files_below};
 use crate::lm::source::{Hub, expand_home};
 use crate::task::spec::PrepareContext;
 
@@ -31,41 +31,28 @@ pub fn path_of(source: &DataSource, wanted: &str, context: &PrepareContext<'_>) 
 /// # Errors
 /// A source without such files.
 pub fn json_files(source: &DataSource, context: &PrepareContext<'_>) -> Result<Vec<PathBuf>> {
-    match source {
+    let files = match source {
         DataSource::Path(path) => {
             let path = expand_home(path)?;
-            if path.is_dir() { in_folder(&path) } else { Ok(vec![path]) }
+            if !path.is_dir() {
+                return Ok(vec![path]);
+            }
+            files_below(&path).with_context(|| format!("cannot read the folder {}", path.display()))?
         }
         DataSource::Hub(repo) => {
             let hub = Hub { settings: context.hub, progress: context.progress };
-            let files = hub.dataset_files(repo, |name| name.ends_with(".jsonl"))?;
-            ensure!(!files.is_empty(), "{repo} has no .jsonl file");
-            Ok(test_or_all(files))
+            hub.dataset_files(repo, |name| name.ends_with(".jsonl"))?
         }
         other => bail!("{other} has no rows"),
-    }
+    };
+    test_or_all(files).with_context(|| format!("{source} has no .jsonl file"))
 }
 
-fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
-    let cannot = || format!("cannot read the folder {}", folder.display());
-    let mut files = Vec::new();
-    for entry in folder.read_dir().with_context(cannot)? {
-        let path = entry.with_context(cannot)?.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            files.push(path);
-        }
-    }
-    ensure!(!files.is_empty(), "{} has no .jsonl file", folder.display());
-    files.sort();
-    Ok(test_or_all(files))
-}
-
-fn test_or_all(files: Vec<PathBuf>) -> Vec<PathBuf> {
-    let is_test = |file: &&PathBuf| file.file_name().is_some_and(|name| name == "test.jsonl");
-    match files.iter().find(is_test) {
-        Some(test) => vec![test.clone()],
-        None => files,
-    }
+/// Of files those of rows: the test file, or all of them; `None`: there is none.
+fn test_or_all(mut files: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
+    let test = files.iter().find(|file| file.ends_with("test.jsonl")).cloned();
+    test.map(|test| vec![test]).or((!files.is_empty()).then_some(files))
 }
 
 /// The JSON values of a text's lines, each with the file and line that errors name. Blank lines are skipped.
@@ -94,12 +81,12 @@ mod tests {
     fn a_folder_has_its_test_file_or_all_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let found = || {
-            let files = in_folder(folder.path()).unwrap().into_iter();
+            let files = test_or_all(files_below(folder.path()).unwrap()).unwrap().into_iter();
             files.map(|file| file.file_name().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
         let write = |name: &str| std::fs::write(folder.path().join(name), "{}").unwrap();
         write("notes.txt");
-        assert!(in_folder(folder.path()).unwrap_err().to_string().contains("has no .jsonl file"));
+        assert_eq!(test_or_all(files_below(folder.path()).unwrap()), None);
         write("ii.jsonl");
         write("i.jsonl");
         assert_eq!(found(), ["i.jsonl", "ii.jsonl"]);

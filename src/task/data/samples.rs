@@ -12,7 +12,7 @@ use crate::lm::Tokenizer;
 use crate::task::canonical::{list, option, quoted};
 
 /// One text for the model, cut from a book.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TextSample {
     /// `10146.txt#3`: the fourth piece of a book.
     pub name: String,

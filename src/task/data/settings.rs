@@ -1,13 +1,12 @@
 //! How long texts are cut into samples: the settings that `perplexity` and `retention` share.
 
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::source::{DataSource, check_texts, limit_embedded};
+use super::source::{DataSource, check_texts};
 use super::texts::{Book, note_fewer, read_books};
 use crate::eviction::Amount;
 use crate::task::spec::{BOS, PrepareContext, Setting, limit_text};
-use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Whether a sample starts with the tokenizer's BOS.
@@ -35,25 +34,20 @@ impl Bos {
 }
 
 /// What happens to a book's last sample when it is shorter than the others.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Tail {
+    /// it is left out
     #[default]
     Drop,
+    /// it is a sample of its own
     Keep,
 }
 
 impl Tail {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[("drop", "it is left out"), ("keep", "it is a sample of its own")];
-
     /// The name in YAML, cell ids and result rows.
     pub fn name(self) -> &'static str {
-        Tail::WORDS[self as usize].0
-    }
-
-    pub fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(Tail::WORDS, "drop", false)
+        ["drop", "keep"][self as usize]
     }
 }
 
@@ -78,6 +72,27 @@ pub struct Texts {
 impl Texts {
     /// Tokens of a sample unless the sweep says otherwise: the training length of the paper's models.
     pub const DEFAULT_LENGTH: usize = 4096;
+
+    /// Checks the keys that tasks on long texts share.
+    ///
+    /// # Errors
+    /// A number out of its range, or a name that is no data set.
+    pub fn check(
+        dataset: &Spanned<String>,
+        [length_key, stride, books, chunks_per_book]: [&Option<Spanned<u64>>; 4],
+        (bos, tail): (Bos, Tail),
+    ) -> Result<Texts, ConfigError> {
+        Ok(Texts {
+            dataset: check_texts(dataset)?,
+            length: length(length_key)?,
+            stride: yaml::limit("`stride`", stride)?,
+            books: yaml::limit("`books`", books)?,
+            chunks_per_book: yaml::limit("`chunks_per_book`", chunks_per_book)?,
+            prompt: None,
+            bos,
+            tail,
+        })
+    }
 
     /// Text tokens of a whole sample, once it is known whether it starts with BOS.
     pub fn text_tokens(&self, bos: bool) -> usize {
@@ -138,33 +153,6 @@ impl Texts {
     /// The settings that say which samples there are.
     pub fn selection(&self) -> Vec<Setting> {
         vec![("books", limit_text(self.books)), ("chunks_per_book", limit_text(self.chunks_per_book))]
-    }
-}
-
-/// The keys of long texts, as read.
-pub struct TextKeys {
-    pub dataset: Spanned<String>,
-    pub length: Option<Spanned<u64>>,
-    pub stride: Option<Spanned<u64>>,
-    pub bos: Bos,
-    pub tail: Tail,
-    pub books: Option<Spanned<u64>>,
-    pub chunks_per_book: Option<Spanned<u64>>,
-}
-
-impl TextKeys {
-    pub fn check(self) -> Result<Texts, ConfigError> {
-        let dataset = check_texts(&self.dataset)?;
-        Ok(Texts {
-            books: limit_embedded(&dataset, "`books`", &self.books)?,
-            dataset,
-            length: length(&self.length)?,
-            stride: yaml::limit("`stride`", &self.stride)?,
-            bos: self.bos,
-            tail: self.tail,
-            chunks_per_book: yaml::limit("`chunks_per_book`", &self.chunks_per_book)?,
-            prompt: None,
-        })
     }
 }
 

@@ -60,7 +60,7 @@ pub fn read_books(
             if path.extension().is_some_and(|extension| extension == "parquet") {
                 books_of_tables(&[path], most)
             } else {
-                books_of_folder(&path, most, progress)
+                books_of_folder(&path, most)
             }
         }
     }
@@ -145,14 +145,14 @@ fn random_book(index: usize) -> Book {
 }
 
 #[cfg(test)]
-pub mod tests {
+mod tests {
     use std::sync::Mutex;
 
     use super::*;
 
     /// What a reader was told.
     #[derive(Default)]
-    pub struct Notes(pub Mutex<Vec<String>>);
+    struct Notes(Mutex<Vec<String>>);
 
     impl DownloadProgress for Notes {
         fn note(&self, message: &str) {

@@ -5,12 +5,11 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::measure::Generation;
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::Scorer;
+use super::prompts::{EncodedPrompt, EncodedPrompts, Request, Scorer};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::{MetricSum, Slice};
-use crate::task::cache::{CacheConfig, FullCachePrefix, PrefixLength};
+use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use crate::task::spec::{PrepareContext, TaskSpec};
@@ -113,15 +112,14 @@ impl Samples for EncodedPrompts {
     ) -> Result<Option<FullCachePrefix>> {
         let common = self.common(batch.clone());
         // Cells of one model and text may differ in where they are cut.
-        let end = |config: &CacheConfig| self.common_of(batch.clone(), config.cuts() && !config.query_aware);
+        let end = |config: &CacheConfig| self.common_of(batch.clone(), config.cuts_before_question());
         let mut cuts: Vec<usize> = configs.iter().filter(|config| config.cuts()).map(end).collect();
         cuts.sort_unstable();
         cuts.dedup();
         let of_config = |config: &CacheConfig| config.needs_to_go_on(end(config));
         let read = configs.iter().map(of_config).max().unwrap_or(0);
         let Some(prompt) = self.prompts.get(batch.start) else { return Ok(None) };
-        let length = PrefixLength { read, cuts, text: prompt.request.length };
-        FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, length)
+        FullCachePrefix::read_to(model, &prompt.tokens[..common], configs, (read, cuts), prompt.request.length)
     }
 
     fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
@@ -130,7 +128,7 @@ impl Samples for EncodedPrompts {
     }
 
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
-        let common = self.common_of(batch.clone(), config.cuts() && !config.query_aware);
+        let common = self.common_of(batch.clone(), config.cuts_before_question());
         let prompts = &self.prompts[batch];
         // What all prompts begin with is read once, then the rest of each.
         let first = Some(config.start(common)..common).filter(|part| config.sized().is_some() && !part.is_empty());

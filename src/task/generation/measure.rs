@@ -9,8 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::{Likelihood, by_slice};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Likelihood, Request, by_slice};
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
 use crate::metric::MetricSum;
@@ -47,8 +46,10 @@ impl Generation<'_> {
             Ok(common) => common,
             Err(error) => return all_fail(batch.samples.iter(), &error, report),
         };
-        let shared_seconds =
-            (started.elapsed().as_secs_f64() + self.prefix_seconds()) / batch.samples.len() as f64;
+        // The time of the shared prefix counts for the full cache only, which the prefix belongs to.
+        let prefix = self.prefix.filter(|_| self.config.rule == CacheRule::Unbounded);
+        let prefix_seconds = prefix.map_or(0.0, |prefix| prefix.seconds);
+        let shared_seconds = (started.elapsed().as_secs_f64() + prefix_seconds) / batch.samples.len() as f64;
         let decode = |tokens: &[u32]| self.prompts.tokenizer.decode(tokens);
         let mut generator = Generator::new(self.model, &self.prompts.writing, &decode);
         let mut waiting = batch.samples.iter();
@@ -104,7 +105,7 @@ impl Generation<'_> {
             CacheRule::Evict { .. } => peak.max(bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + new_tokens),
         };
-        let (prompt_tokens, own_size) = (prompt.len(), self.config.own_size(cut));
+        let (prompt_tokens, own_size) = (prompt.len(), self.config.share.map(|share| share.of(cut)));
         SampleResult {
             sums,
             seconds,
@@ -138,17 +139,11 @@ impl Generation<'_> {
         Ok(Likelihood { log, is_greedy: scores.hits.into_iter().all(|hit| hit) })
     }
 
-    /// The time of the shared prefix counts for the full cache only, which the prefix belongs to.
-    fn prefix_seconds(&self) -> f64 {
-        let own = self.config.rule == CacheRule::Unbounded;
-        self.prefix.filter(|_| own).map_or(0.0, |prefix| prefix.seconds)
-    }
-
     /// A cache that has read what all prompts of a batch begin with, and the number of these tokens. There is none if
     /// nothing is shared.
     fn common_cache(&self, batch: Range<usize>) -> Result<(Option<Memory>, usize)> {
         let Generation { model, config, .. } = *self;
-        let common = self.prompts.common_of(batch.clone(), self.cuts_at_document());
+        let common = self.prompts.common_of(batch.clone(), self.config.cuts_before_question());
         let all = &self.prompts.prompts[batch];
         let expect = all.iter().map(|prompt| prompt.tokens.len() + prompt.max_new_tokens).max().unwrap_or(0);
         // The same for every prompt of a task, so that no text depends on the others of its batch.
@@ -170,15 +165,6 @@ impl Generation<'_> {
         Ok((Some(memory), common))
     }
 
-    /// Whether a prompt that is read whole is cut at its document's end.
-    fn cuts_at_document(&self) -> bool {
-        self.cuts_prompt() && !self.config.query_aware
-    }
-
-    fn cuts_prompt(&self) -> bool {
-        self.config.cuts() && self.config.sized().is_some()
-    }
-
     /// Reads the rest of a prompt after the tokens that `common` has read.
     fn begin(
         &self,
@@ -193,7 +179,7 @@ impl Generation<'_> {
             _ => prompt.tokens.clone(),
         };
         // Where the prompt ends for a cache that is cut.
-        let cut = if self.cuts_at_document() { prompt.before_question } else { tokens.len() };
+        let cut = if self.config.cuts_before_question() { prompt.before_question } else { tokens.len() };
         let own = config.of_prompt(cut)?;
         let mut memory = match (common, own.sized().filter(|_| config.share.is_some())) {
             (Some(memory), _) => memory.clone(),
@@ -208,7 +194,7 @@ impl Generation<'_> {
             }
         };
         let mut peak = 0;
-        if self.cuts_at_document() {
+        if self.config.cuts_before_question() {
             if cut > read {
                 model.read(&tokens[read..cut], &mut memory)?;
                 read = cut;
@@ -218,7 +204,7 @@ impl Generation<'_> {
         }
         let states = model.read(&tokens[read..], &mut memory)?; // (tokens, hidden)
         let state = states.narrow(0, tokens.len() - read - 1, 1)?;
-        if self.cuts_prompt() && config.query_aware {
+        if config.cuts() && config.query_aware {
             peak = model.shape().cache_bytes(tokens.len());
             model.cut(&mut memory)?;
         }

@@ -6,13 +6,11 @@ mod generate;
 mod measure;
 mod prompt;
 mod prompts;
-mod scorer;
 mod settings;
 mod tokens;
 
 pub use generate::prepare;
 pub use prompt::{Cut, Prompt};
-pub use prompts::Request;
-pub use scorer::{Likelihood, Scorer, by_slice};
+pub use prompts::{Likelihood, Request, Scorer, by_slice};
 pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};
 pub use tokens::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};

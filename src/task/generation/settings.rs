@@ -1,11 +1,10 @@
 //! How a task generates text: the settings of `write:`, as read and as checked.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::lm::{GenerationSettings, Real, Sampling};
 use crate::task::spec::Setting;
-use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
 pub const MOST_TEMPERATURE: f64 = 100.0;
@@ -14,35 +13,21 @@ pub const MOST_TEMPERATURE: f64 = 100.0;
 pub const REPETITION_PENALTIES: [f64; 2] = [0.01, 100.0];
 
 /// How a prompt enters a bounded cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Prefill {
-    /// Token by token in effect: the cache never exceeds its size. The paper's definition.
+    /// the prompt goes through the small cache token by token, as the paper defines it
     #[default]
     Stream,
-    /// Whole, into a full cache that is then cut to its size, by the policy's scores after the prompt's last token. From then
-    /// on every token evicts one entry. The paper's released code.
+    /// the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the paper's
+    /// code
     OneShot,
 }
 
 impl Prefill {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[
-        ("stream", "the prompt goes through the small cache token by token, as the paper defines it"),
-        (
-            "one_shot",
-            "the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the \
-             paper's code",
-        ),
-    ];
-
     /// The name in YAML, cell ids and result rows.
     pub fn name(self) -> &'static str {
-        Prefill::WORDS[self as usize].0
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(Prefill::WORDS, "stream", false)
+        ["stream", "one_shot"][self as usize]
     }
 }
 
@@ -126,12 +111,11 @@ impl GenerationConfig {
 
 /// How texts are written: `write:` of a task.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 #[schemars(extend("type" = ["object", "null"]))]
 pub struct WriteYaml {
     /// How a prompt gets into a bounded cache. `one_shot` is the schedule `cut+1` for every policy that has none of its own.
-    #[serde(default)]
-    #[schemars(schema_with = "Prefill::schema")]
+    #[schemars(extend("default" = "stream"))]
     pub prefill: Prefill,
     /// Of policies that cut the prompt, and with `prefill: one_shot`: whether the cache is cut after the question; false cuts it at
     /// the document's end, and the question is read with what is left.
@@ -139,16 +123,12 @@ pub struct WriteYaml {
     pub query_aware: Option<Spanned<bool>>,
     /// The most tokens to write; fewer than the task's `length`. The default is the task's own, but no more than half of
     /// `length`.
-    #[schemars(range(min = 1, max = u32::MAX))]
     pub max_new_tokens: Option<Spanned<u64>>,
     /// 0 always takes the most likely token; above 0, tokens are drawn. By default 1 for stories, 0 for other tasks.
-    #[schemars(range(min = 0.0, max = MOST_TEMPERATURE))]
     pub temperature: Option<Spanned<f64>>,
-    /// Draw only from this many most likely tokens; needs a temperature above 0.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Draw only from this many most likely tokens, by default from all; needs a temperature above 0.
     pub top_k: Option<Spanned<u64>>,
-    /// Draw only from the fewest tokens that together reach this probability; needs a temperature above 0.
-    #[schemars(range(min = 0.0, max = 1.0), extend("default" = null))]
+    /// Draw only from the fewest tokens that together reach this probability, by default from all; needs a temperature above 0.
     pub top_p: Option<Spanned<f64>>,
     /// Divides the logits of tokens that occurred before; 1 changes nothing.
     #[schemars(range(min = REPETITION_PENALTIES[0], max = REPETITION_PENALTIES[1]), extend("default" = 1.0))]
@@ -158,11 +138,9 @@ pub struct WriteYaml {
     #[schemars(extend("default" = true))]
     pub chat_template: Option<bool>,
     /// Strings that end a text, in addition to the model's own stop tokens, such as "\n".
-    #[serde(default)]
     #[schemars(inner(length(min = 1)), extend("type" = ["array", "null"], "default" = []))]
     pub stop: Vec<Spanned<String>>,
     /// Also measure `answer_nll`: how likely the first reference answer is after the prompt, whatever is written.
-    #[serde(default)]
     pub answer_nll: bool,
 }
 

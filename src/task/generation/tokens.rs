@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request};
-use super::scorer::{Likelihood, Scorer};
+use super::prompts::{EncodedPrompt, EncodedPrompts, Likelihood, Request, Scorer};
 use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel, Tokenizer};
 use crate::metric::MetricSum;
@@ -69,39 +68,31 @@ pub fn answer_tokens(
     let prefix = prompts.read_prefix(model, all.clone(), std::slice::from_ref(config))?;
     let (config, side_by_side, prefix) = (*config, samples.len(), prefix.as_ref());
     let batch = Batch { model, prefix, all, samples: &samples, config, side_by_side };
-    let mut answers = vec![TokenAnswer::default(); samples.len()];
-    let mut failed = None;
-    let _ = prompts.measure(&batch, &mut |sample, measured| match measured {
-        Ok(measured) => {
-            let is_text = prompts.prompts[sample].continuations.is_empty();
-            answers[sample] = answer(is_text, measured.sums);
-            ControlFlow::Continue(())
-        }
-        Err(error) => {
-            failed = Some(error);
-            ControlFlow::Break(())
-        }
+    let mut measured = Vec::new();
+    let _ = prompts.measure(&batch, &mut |sample, result| {
+        measured.push((sample, result));
+        ControlFlow::Continue(())
     });
-    failed.map_or(Ok(answers), Err)
+    measured.sort_by_key(|(sample, _)| *sample);
+    measured.into_iter().map(|(_, result)| Ok(answer(result?.sums))).collect()
 }
+
+const LIKELIHOOD: &str = "loglikelihood";
 
 /// Gives each likelihood as a sum.
 struct Plain;
 
 impl Scorer for Plain {
     fn choose(&self, likelihoods: &[Likelihood], _: &Request) -> Vec<MetricSum> {
-        let sum = |of: &Likelihood| MetricSum::new("loglikelihood", of.log, f64::from(u8::from(of.is_greedy)));
+        let sum = |of: &Likelihood| MetricSum::new(LIKELIHOOD, of.log, f64::from(u8::from(of.is_greedy)));
         likelihoods.iter().map(sum).collect()
     }
 }
 
-fn answer(is_text: bool, sums: Vec<MetricSum>) -> TokenAnswer {
-    if is_text {
-        let text = sums.into_iter().find_map(|sum| sum.output).unwrap_or_default();
-        return TokenAnswer { text, ..TokenAnswer::default() };
-    }
-    let likelihood = |sum: MetricSum| Likelihood { log: sum.value, is_greedy: sum.weight > 0.0 };
-    TokenAnswer { likelihoods: sums.into_iter().map(likelihood).collect(), ..TokenAnswer::default() }
+fn answer(sums: Vec<MetricSum>) -> TokenAnswer {
+    let likelihoods = sums.iter().filter(|sum| sum.metric == LIKELIHOOD);
+    let likelihoods = likelihoods.map(|sum| Likelihood { log: sum.value, is_greedy: sum.weight > 0.0 }).collect();
+    TokenAnswer { likelihoods, text: sums.into_iter().find_map(|sum| sum.output).unwrap_or_default() }
 }
 
 /// A request whose prompt has at most `kept` tokens: BOS, and the last of the others.

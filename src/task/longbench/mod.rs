@@ -3,7 +3,6 @@
 //! Prompts, limits and measures are in `configs/benchmarks/longbench*.yaml`. Here is what finds and reads the published files.
 
 mod files;
-mod rows;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -47,7 +46,7 @@ impl Reader for Subset {
         }
         let (text, file) = files::read(&path, &file)
             .with_context(|| format!("the subset {name} is not there; get it, or remove it from `subsets`"))?;
-        rows::rows(name, &text, &file, version == Version::E)
+        files::rows(name, &text, &file, version == Version::E)
     }
 }
 

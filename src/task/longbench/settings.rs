@@ -7,43 +7,34 @@ use serde::Deserialize;
 
 use super::{NOT_IN_E, SUBSETS, Subset};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
-use crate::task::data::{self, Texts, check_source, published_sources};
+use crate::task::data::{self, Texts, check_source};
 use crate::task::generation::{GenerationConfig, WriteYaml};
 use crate::task::spec::{TaskSpec, limit_text};
-use crate::yaml::schema::{Named, setting};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which of the three benchmarks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Version {
+    /// LongBench: 16 English and code subsets, each with a measure of its own
     #[default]
     V1,
+    /// LongBench-E: 13 of them, with rows of all lengths
     E,
+    /// LongBench v2: questions with four choices
     V2,
 }
 
 impl Version {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[
-        ("v1", "LongBench: 16 English and code subsets, each with a measure of its own"),
-        ("e", "LongBench-E: 13 of them, with rows of all lengths"),
-        ("v2", "LongBench v2: questions with four choices"),
-    ];
-
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
-        Version::WORDS[self as usize].0
+        ["v1", "e", "v2"][self as usize]
     }
 
     /// Its subsets, in LongBench's order.
     pub fn subsets(self) -> impl Iterator<Item = &'static str> {
         let has = move |name: &&str| self == Version::V1 || self == Version::E && !NOT_IN_E.contains(name);
         SUBSETS.split(' ').filter(has)
-    }
-
-    fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(Version::WORDS, "v1", true)
     }
 }
 
@@ -53,11 +44,9 @@ impl Version {
 pub struct LongBenchYaml {
     /// Where its files are: a folder (starting with `./`, `../` or `/`), a `.jsonl`, `.json` or `.zip` file, or
     /// `THUDM/LongBench` (v2: `THUDM/LongBench-v2`) on the hub.
-    #[schemars(schema_with = "published_sources")]
     dataset: Spanned<String>,
     /// Which of the three benchmarks.
-    #[serde(default)]
-    #[schemars(schema_with = "Version::schema")]
+    #[schemars(extend("default" = "v1"))]
     version: Option<Version>,
     /// The subsets to measure; by default all English and code ones that the data set has. Version 2 has none.
     #[serde(default)]
@@ -66,8 +55,7 @@ pub struct LongBenchYaml {
     /// Tokens of prompt and answer together; a prompt that is too long loses its middle.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Only the first rows of each subset; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first rows of each subset; by default all of them.
     samples: Option<Spanned<u64>>,
     /// How answers are written; by default greedily, with each subset's own limit of tokens.
     #[serde(default)]
@@ -80,9 +68,7 @@ impl LongBenchYaml {
     /// # Errors
     /// A value out of its range, a subset that is unknown or cannot be measured, or settings that contradict each other.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let forms = "a folder or file of LongBench (starting with ./, ../ or /), or a hub data set with its files, such \
-                     as THUDM/LongBench or THUDM/LongBench-v2";
-        let dataset = check_source(&self.dataset, forms, &[])?;
+        let dataset = check_source(&self.dataset, &[])?;
         let version = self.version.unwrap_or_default();
         let subsets = chosen(&self.subsets, version)?;
         let is_v2 = version == Version::V2;

@@ -75,7 +75,7 @@ fn definition(subset: &str) -> Arc<Definition> {
 
 /// The requests of a text of rows.
 fn requests(subset: &str, text: &str, by_length: bool) -> Result<Vec<Request>> {
-    requests_of(&definition(subset), &rows::rows(subset, text, "f.jsonl", by_length)?)
+    requests_of(&definition(subset), &files::rows(subset, text, "f.jsonl", by_length)?)
 }
 
 /// The rows of a file of LongBench v2.

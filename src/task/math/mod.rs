@@ -12,12 +12,12 @@ use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition};
-use super::data::{self, DataSource, EMBEDDED, Texts, check_source, json_files, limit_embedded, problem_sources};
+use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition, check_repeats};
+use super::data::{self, DataSource, EMBEDDED, Texts, check_source, json_files};
 use super::embedded::MOST_EMBEDDED_BOOKS;
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::{TaskSpec, limit_text};
-use crate::yaml::{self, ConfigError, Spanned};
+use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// Problems with a known answer, such as MATH-500 and AIME: reasoned about in writing, with the answer in a box.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -25,13 +25,11 @@ use crate::yaml::{self, ConfigError, Spanned};
 pub struct MathYaml {
     /// The problems: `embedded`, a `.jsonl` file or a folder of them (starting with `./`, `../` or `/`), or a hub data
     /// set with such files.
-    #[schemars(schema_with = "problem_sources")]
     dataset: Spanned<String>,
-    /// Only the first problems; null: all of them. At most 64 of the embedded ones.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first problems; by default all of them, and 16 of the 64 embedded ones.
     problems: Option<Spanned<u64>>,
     /// Answers to each problem, each from a seed of its own; more than 1 needs a temperature above 0.
-    #[schemars(range(min = 1, max = 10_000), extend("default" = 1))]
+    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 1))]
     draws: Option<Spanned<u64>>,
     /// Tokens of prompt and answer together.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
@@ -43,39 +41,23 @@ pub struct MathYaml {
 
 /// Tokens that are left to a prompt unless the sweep sets `max_new_tokens`. Most problems are far shorter.
 const PROMPT_TOKENS: usize = 1024;
-/// The most draws of one problem.
-const MOST_DRAWS: u64 = 10_000;
 /// Problems of `embedded` unless the sweep asks for another number.
 const EMBEDDED_PROBLEMS: usize = 16;
 
 impl MathYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let forms = "embedded, a .jsonl file or a folder of them (starting with ./, ../ or /), or a hub data set such as \
-                     HuggingFaceH4/MATH-500";
-        let dataset = check_source(&self.dataset, forms, &[EMBEDDED])?;
+        let dataset = check_source(&self.dataset, &[EMBEDDED])?;
         let length = data::length(&self.length)?;
         let is_open = self.write.max_new_tokens.is_none();
         let mut generation = self.write.check(length, GenerationConfig::greedy(length / 2))?;
         if is_open {
             generation.max_new_tokens = length - PROMPT_TOKENS.min(length.div_ceil(2));
         }
-        let draws = match &self.draws {
-            Some(draws) if draws.value > MOST_DRAWS => {
-                let message = format!("{} draws of each problem are too many", draws.value);
-                return yaml::refuse(draws.referenced, message, format!("write a number from 1 to {MOST_DRAWS}"));
-            }
-            Some(draws) => yaml::count("`draws`", draws, 1)?,
-            None => 1,
-        };
-        if let Some(several) = self.draws.as_ref().filter(|_| draws > 1 && !generation.samples()) {
-            return yaml::refuse(
-                several.referenced,
-                format!("at temperature 0 all {draws} draws of a problem are the same"),
-                "write a `temperature` above 0 under `write`, or leave out `draws`",
-            );
-        }
-        let problems = limit_embedded(&dataset, "`problems`", &self.problems)?;
+        let draws = yaml::limit("`draws`", &self.draws)?.unwrap_or(1);
+        let place = self.draws.as_ref().map_or(Location::UNKNOWN, |draws| draws.referenced);
+        check_repeats(draws, &generation, place)?;
+        let problems = yaml::limit("`problems`", &self.problems)?;
         let settings = vec![("length", length.to_string())];
         let selection = vec![("problems", limit_text(problems)), ("draws", draws.to_string())];
         let samples = problems.or(Some(EMBEDDED_PROBLEMS).filter(|_| dataset == DataSource::Embedded));

@@ -1,19 +1,19 @@
 //! Needle in a haystack: one fact in a long text, asked for at the end.
 
-mod rows;
-
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition};
+use super::benchmark::{Asked, Benchmark, Definition, Reader, RowPrompt, Rows, alone, builtin_definition};
 use super::canonical::list;
-use super::data::{self, DataSource, Texts, check_texts, limit_embedded, text_sources};
+use super::data::{self, Book, DataSource, Texts, check_texts};
+use super::embedded::stranger;
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
+use crate::lm::Tokenizer;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
@@ -22,23 +22,19 @@ use crate::yaml::{self, ConfigError, Location, Spanned};
 pub struct NeedleYaml {
     /// The texts around the fact: `embedded`, a folder of `.txt` files or a `.parquet` file (starting with `./`, `../`
     /// or `/`), or a hub data set.
-    #[schemars(schema_with = "text_sources")]
     dataset: Spanned<String>,
     /// Lengths of prompt and answer together, in tokens; each is measured. By default only 4,096.
     #[serde(default)]
-    #[schemars(inner(range(min = 2, max = u32::MAX)))]
     #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [Texts::DEFAULT_LENGTH]))]
     lengths: Vec<Spanned<u64>>,
     /// The positions of the fact, in percent of the text: 0 is its beginning, 100 its end.
     #[serde(default)]
-    #[schemars(inner(range(min = 0, max = 100)))]
     #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [0, 25, 50, 75, 100]))]
     depths: Vec<Spanned<u64>>,
     /// How many texts for each length and depth.
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = 10))]
     texts: Option<Spanned<u64>>,
-    /// A fact of your own; null: one of many made-up facts.
-    #[schemars(extend("default" = null))]
+    /// A fact of your own; by default one of many made-up facts.
     fact: Option<Fact>,
     /// How answers are written; by default greedily, at most 32 tokens.
     #[serde(default)]
@@ -78,7 +74,7 @@ impl NeedleYaml {
         }
         let shortest = lengths.iter().copied().min().unwrap_or(0);
         let longest = lengths.iter().copied().max().unwrap_or(0);
-        let texts = limit_embedded(&dataset, "`texts`", &self.texts)?.unwrap_or(TEXTS);
+        let texts = yaml::limit("`texts`", &self.texts)?.unwrap_or(TEXTS);
         let generation = Some(self.write.check(shortest, GenerationConfig::greedy(32))?);
         let mut selection =
             vec![("lengths", list(&lengths)), ("depths", list(&depths)), ("texts", texts.to_string())];
@@ -139,6 +135,132 @@ impl Reader for Needles {
         let tokenizer = context.files.tokenizer()?;
         let books = data::read_books(&dataset, Some(self.texts), context.hub, context.progress)?;
         data::note_fewer(context.progress, &dataset, "texts", self.texts, books.len());
-        rows::rows(self, definition, &books, &tokenizer, spec.generation()?.max_new_tokens)
+        rows(self, definition, &books, &tokenizer, spec.generation()?.max_new_tokens)
+    }
+}
+
+/// A fact that the text does not state, in words that any model knows and that the pocket model was trained on.
+fn made_up(text: &str, number: usize) -> Fact {
+    let (name, town) = stranger(text, number);
+    Fact {
+        needle: format!("{name} lived in {town}."),
+        question: format!("Where does {name} live?"),
+        answer: town.to_owned(),
+    }
+}
+
+/// Hides facts in texts: each is cut to the length, and the fact put between two sentences at the depth.
+///
+/// A row for every length, depth and text. `definition` has the prompt around them.
+///
+/// # Errors
+/// A text shorter than a length, or a prompt without the text; the book is named.
+fn rows(
+    needles: &Needles,
+    definition: &Definition,
+    books: &[Book],
+    tokenizer: &Tokenizer,
+    max_new_tokens: usize,
+) -> Result<Rows> {
+    let mut rows = Rows::default();
+    let count = |text: &str| Ok::<_, anyhow::Error>(tokenizer.encode(text)?.ids.len());
+    for (number, book) in books.iter().enumerate() {
+        let tokens = tokenizer.encode(&book.text)?;
+        let ends = sentence_ends(&book.text);
+        let fact = needles.fact.clone().unwrap_or_else(|| made_up(&book.text, number));
+        let (before, after) = around(definition, &fact)?;
+        let spent = count(&before)? + count(&after)? + count(&fact.needle)?;
+        for &length in &needles.lengths {
+            let room = length.saturating_sub(spent + max_new_tokens + JOINTS);
+            ensure!(room > 0, "a length of {length} leaves no room for a text; use a larger one");
+            ensure!(
+                tokens.ids.len() >= room,
+                "{} has {} tokens, and {room} are needed for a length of {length}; use longer texts or a smaller length",
+                book.name,
+                tokens.ids.len()
+            );
+            let byte = |token: usize| tokens.places[token].start;
+            let end = byte(room - 1);
+            for &depth in &needles.depths {
+                let name = format!("{}@{depth}%of{length}", book.name);
+                let document = hide(&fact.needle, &book.text, &ends, byte((room - 1) * depth / 100), end);
+                let row = json!({
+                    "name": name, "text": book.name, "document": document, "question": fact.question,
+                    "answer": fact.answer, "length": length, "depth": depth,
+                    "length_and_depth": format!("{length} {depth}"),
+                });
+                rows.add(row, name)?;
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// What a prompt has before and after its text.
+fn around(definition: &Definition, fact: &Fact) -> Result<(String, String)> {
+    // No text has it.
+    const TEXT: &str = "\u{f8ff}text\u{f8ff}";
+    let row = json!({"document": TEXT, "question": fact.question, "answer": fact.answer});
+    let RowPrompt { before, text, prefix } = alone(definition, row)?;
+    let (own, after) = text.split_once(TEXT).context("`doc_to_text` of the task has no {{document}}")?;
+    Ok((before + own, after.to_owned() + &prefix))
+}
+
+/// Additional tokens that may appear where the parts of a prompt are joined.
+const JOINTS: usize = 8;
+
+/// The first whole sentences of a text, up to byte `most`, with the needle after the sentence that holds byte `at`, or
+/// before all of them if that is the first byte.
+fn hide(needle: &str, text: &str, ends: &[usize], at: usize, most: usize) -> String {
+    let ends = &ends[..ends.partition_point(|end| *end <= most)];
+    let end = ends.last().copied().unwrap_or(text.floor_char_boundary(most));
+    let after = ends.iter().copied().find(|end| *end >= at).unwrap_or(end);
+    let (head, tail) = text[..end].split_at(if at == 0 { 0 } else { after });
+    let parts = [head.trim_end(), needle, tail.trim()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// The ends of sentences in bytes: after a mark that white space follows.
+fn sentence_ends(text: &str) -> Vec<usize> {
+    let next = text.chars().skip(1).chain([' ']);
+    let ends = text.char_indices().zip(next);
+    let ends = ends.filter(|((_, c), next)| matches!(c, '.' | '!' | '?') && next.is_whitespace());
+    ends.map(|((at, _), _)| at + 1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metric::Slice;
+    use crate::task::benchmark::{builtin_definition, requests_of};
+
+    #[test]
+    fn the_fact_is_at_its_depth() {
+        let text: String = (0..200).map(|n| format!("Sentence {n} is here. ")).collect();
+        let book = Book { name: "b".into(), text, ..Book::default() };
+        let needles = Needles { lengths: vec![1000, 2000], depths: vec![0, 50, 100], texts: 1, fact: None };
+        let tokenizer = Tokenizer::bytes().unwrap();
+        let definition = builtin_definition("needle").unwrap();
+        let rows = |needles: &Needles| rows(needles, &definition, std::slice::from_ref(&book), &tokenizer, 20);
+        let requests = requests_of(&definition, &rows(&needles).unwrap()).unwrap();
+        assert_eq!(requests.len(), 6);
+        for request in &requests {
+            let whole = request.prompt.whole();
+            let tokens = tokenizer.encode(&whole).unwrap().ids.len();
+            assert!(tokens + 20 <= request.length && tokens + 60 > request.length, "{tokens} {}", request.length);
+            let needle = "Mara Fenwick lived in Oakford.";
+            assert_eq!(whole.matches(needle).count(), 1);
+            let document = &request.prompt.document;
+            let share = document.find(needle).unwrap() * 100 / (document.len() - needle.len());
+            let depth = request.slices[0].single().unwrap() as usize;
+            assert!(share.abs_diff(depth) <= 4, "{share} {depth}");
+            // An answer counts for its depth, its length, and both together.
+            let length = Slice::number("length", request.length as u64);
+            assert_eq!(request.slices[1..], [length.clone(), length.and("depth", depth as u64)]);
+            // No sentence is split.
+            assert!(document.find(needle).unwrap() == 0 || document.contains(&format!(". {needle}")));
+        }
+        let long = Needles { lengths: vec![10_000], ..needles };
+        assert!(rows(&long).unwrap_err().to_string().contains("b has "));
     }
 }

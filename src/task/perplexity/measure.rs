@@ -32,7 +32,7 @@ pub fn measure(
 ) -> Result<SampleResult> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
-    let own_size = config.own_size(sample.prompt.unwrap_or(tokens));
+    let own_size = config.share.map(|share| share.of(sample.prompt.unwrap_or(tokens)));
     let config = &config.of_prompt(sample.prompt.unwrap_or(tokens))?;
     let shared = || FullCachePrefix::of(prefix, config.needs(tokens, sample.prompt));
     let mut seconds = 0.0;

@@ -14,7 +14,7 @@ pub use measure::measure;
 pub use pieces::{Piece, pieces};
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::data::{self, Bos, Tail, TextKeys, TextSample, Texts, cut, resolve_bos, text_sources};
+use super::data::{self, Bos, Tail, TextSample, Texts, cut, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::{Amount, CacheRule};
@@ -27,13 +27,11 @@ use crate::yaml::{self, ConfigError, Spanned};
 pub struct PerplexityYaml {
     /// Where texts come from: a folder of `.txt` files or a `.parquet` file with a `text` column (starting with `./`,
     /// `../` or `/`), a hub data set `owner/name`, `embedded`, `embedded-questions` or `random-words`.
-    #[schemars(schema_with = "text_sources")]
     dataset: Spanned<String>,
     /// Tokens of a sample, BOS included.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Text tokens from the start of one sample to the next; overlapping tokens are scored once. Null: no overlap.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Text tokens from the start of one sample to the next; overlapping tokens are scored once. By default there is no overlap.
     stride: Option<Spanned<u64>>,
     /// Whether each sample starts with BOS; auto: as the tokenizer does.
     #[serde(default)]
@@ -41,17 +39,15 @@ pub struct PerplexityYaml {
     bos: Bos,
     /// What happens to a book's last, shorter sample.
     #[serde(default)]
-    #[schemars(schema_with = "Tail::schema")]
+    #[schemars(extend("default" = "drop"))]
     tail: Tail,
-    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first books; by default all of them, and 16 of the 64 embedded ones.
     books: Option<Spanned<u64>>,
-    /// Only the first samples of each book; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first samples of each book; by default all of them.
     chunks_per_book: Option<Spanned<u64>>,
     /// The first tokens of a sample are a prompt, and only the rest is scored: a number of tokens, BOS included, or a whole
-    /// percentage such as "75%". Policies whose schedule says `cut` are cut after it. Not with a `stride`.
-    #[schemars(extend("default" = null))]
+    /// percentage such as "75%". Policies whose schedule says `cut` are cut after it. Not with a `stride`;
+    /// by default there is none.
     prompt: Option<Spanned<Amount>>,
     /// Also measure KL divergence and top-1 agreement with the full cache, and the attention mass that evicted entries
     /// would have received.
@@ -65,10 +61,9 @@ pub struct PerplexityYaml {
 impl PerplexityYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let PerplexityYaml { dataset, length, stride, bos, tail, books, chunks_per_book, prompt, .. } = self;
-        let strides = stride.is_some();
-        let mut texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
-        if let Some(Spanned { value: prompt, referenced }) = prompt {
+        let numbers = [&self.length, &self.stride, &self.books, &self.chunks_per_book];
+        let mut texts = Texts::check(&self.dataset, numbers, (self.bos, self.tail))?;
+        if let Some(Spanned { value: prompt, referenced }) = self.prompt {
             let hint = "write fewer tokens than `length`, at least 1, or a percentage from 1% to 99%";
             let fits = match prompt {
                 Amount::Tokens(tokens) => (1..texts.length).contains(&tokens),
@@ -80,9 +75,8 @@ impl PerplexityYaml {
                     format!("a prompt of {prompt} of {} tokens leaves nothing to read, or to score", texts.length);
                 return yaml::refuse(referenced, message, hint);
             }
-            if strides {
-                let message = "with a `stride`, a sample scores only what the one before did not, and with a `prompt` only what \
-                               follows that";
+            if self.stride.is_some() {
+                let message = "with a `stride`, a sample scores only what the one before did not";
                 return yaml::refuse(referenced, message, "leave out one of them");
             }
             texts.prompt = Some(prompt);

@@ -1,17 +1,14 @@
 //! Files of questions: finds the split in a folder or an archive, and recognises the format by the contents.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::Value;
 
 use super::release::{self, Release, Split};
-use super::{splits, zeroscrolls};
+use super::zeroscrolls;
 use crate::task::benchmark::Rows;
 use crate::task::data::text_of;
-
-/// The most bytes of a file of questions: twenty times the size of SQuALITY's and QASPER's.
-const MOST_BYTES: u64 = 1 << 29;
 
 /// Reads the questions of a release as rows, in the order of the file: those of [`release::rows`] or of [`zeroscrolls::rows`].
 ///
@@ -20,11 +17,10 @@ const MOST_BYTES: u64 = 1 << 29;
 /// folder or an archive; a file is read whole.
 ///
 /// # Errors
-/// A path that holds none of these, a broken line, or no question at all. Messages name file and line,
-/// and say which files can be read.
+/// A path that holds none of these, a broken line, or no question at all. Messages name file and line.
 pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
-    let found = if path.is_dir() { splits::in_folder(release, path, split)? } else { path.to_path_buf() };
-    let (text, file) = text_of(&found, &splits::row_files(release, split), MOST_BYTES)?;
+    let found = if path.is_dir() { in_folder(release, path, split)? } else { path.to_path_buf() };
+    let (text, file) = text_of(&found, &row_files(release, split))?;
     // The original releases have no such key.
     let first = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let is_row = serde_json::from_str::<Value>(first).is_ok_and(|row| row.get("input").is_some());
@@ -33,23 +29,35 @@ pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     } else {
         (release.read)(&text, &file).and_then(|documents| release::rows(documents, &file))
     };
-    let rows = rows.with_context(|| readable_forms(release))?;
-    ensure!(!rows.rows.is_empty(), "{file} holds no question; {}", readable_forms(release));
+    let rows = rows.with_context(|| format!("what can be read for {} is in docs/sweeps.md", release.name))?;
+    ensure!(!rows.rows.is_empty(), "{file} holds no question");
     Ok(rows)
-}
-
-/// What can be read, for errors.
-fn readable_forms(release: &Release) -> String {
-    let Release { name, format, .. } = release;
-    format!(
-        "what can be read for {name} are lines of ZeroSCROLLS (`input`, `document_start_index`), its {name}.zip, \
-         {format}, or a folder of one of them"
-    )
 }
 
 /// The answers that are not blank.
 pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
     answers.into_iter().filter(|answer| !answer.trim().is_empty()).collect()
+}
+
+/// Names of a split's rows in ZeroSCROLLS' archives and folders.
+fn row_files(release: &Release, split: Split) -> [String; 2] {
+    [format!("{}/{}.jsonl", release.name, split.name()), format!("{}.jsonl", split.name())]
+}
+
+/// The file of a folder that holds a split, or an archive of several.
+///
+/// # Errors
+/// A folder without one; the message names the files that would do.
+fn in_folder(release: &Release, folder: &Path, split: Split) -> Result<PathBuf> {
+    // ZeroSCROLLS, whose archive this is, has no training set.
+    let archive = Some(format!("{}.zip", release.name)).filter(|_| split != Split::Train);
+    let names = row_files(release, split).into_iter().chain(archive);
+    let names: Vec<String> = names.chain((release.files)(split.released_name())).collect();
+    let found = names.iter().map(|name| folder.join(name)).find(|file| file.is_file());
+    found.ok_or_else(|| {
+        let (split, names) = (split.name(), names.join(", "));
+        anyhow!("{} has none of {names} for `split: {split}`", folder.display())
+    })
 }
 
 #[cfg(test)]
@@ -134,5 +142,38 @@ mod tests {
             let found = format!("{:#}", read(&QASPER, &empty.path().join(path)).unwrap_err());
             assert!(names.iter().all(|name| found.contains(name)), "{found}");
         }
+    }
+
+    fn with_files(names: &[&str]) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        for name in names {
+            let file = folder.path().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "{}").unwrap();
+        }
+        folder
+    }
+
+    #[test]
+    fn each_split_has_its_file() {
+        let qasper = ["qasper-train-v0.3.json", "qasper-dev-v0.3.json", "qasper-test-v0.3.json"];
+        let squality = ["train.jsonl", "v1-3/txt/dev.jsonl", "test.jsonl"];
+        for (benchmark, names) in [(&QASPER, qasper), (&SQUALITY, squality)] {
+            let folder = with_files(&names);
+            for (split, name) in Split::ALL.into_iter().zip(names) {
+                let found = in_folder(benchmark, folder.path(), split).unwrap();
+                assert_eq!(found, folder.path().join(name));
+            }
+        }
+    }
+
+    #[test]
+    fn what_would_do_is_named() {
+        let folder = with_files(&["qasper-train-v0.3.json", "mine.jsonl"]);
+        let message = in_folder(&QASPER, folder.path(), Split::Test).unwrap_err().to_string();
+        assert!(message.contains("qasper-test-v0.3.json"), "{message}");
+        let message = in_folder(&SQUALITY, folder.path(), Split::Train).unwrap_err().to_string();
+        assert!(message.contains("none of squality/train.jsonl, train.jsonl,"), "{message}");
+        assert!(message.contains("v1-3/txt/train.jsonl") && !message.contains("squality.zip"), "{message}");
     }
 }

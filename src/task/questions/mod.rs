@@ -7,7 +7,6 @@ mod files;
 mod qasper;
 mod reader;
 mod release;
-mod splits;
 mod squality;
 mod task;
 mod zeroscrolls;

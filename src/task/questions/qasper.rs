@@ -12,10 +12,8 @@ use crate::task::embedded::{self, Document, DocumentQuestion};
 /// QASPER (Dasigi et al. 2021, arXiv 2105.03011).
 pub static QASPER: Release = Release {
     name: "qasper",
-    about: "QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.",
     opening: "You are given a scientific article and a question.",
     document_header: "Article:\n",
-    format: "the JSON object of QASPER v0.3 (articles by arXiv id)",
     files: |split| vec![format!("qasper-{split}-v0.3.json")],
     read,
     embedded: embedded::articles,

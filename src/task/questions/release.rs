@@ -1,30 +1,24 @@
 //! What is published of a benchmark of questions: its files and how they are read.
 
-use std::fmt;
-
 use anyhow::Result;
-use schemars::{Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
 use super::files::nonblank;
 use crate::task::benchmark::Rows;
 use crate::task::embedded::Document;
-use crate::yaml::schema::{Named, setting};
 
 /// A benchmark of questions about documents, as it is published. Its prompts and metrics are in the file of its name in
 /// `configs/benchmarks/`.
+#[derive(Debug)]
 pub struct Release {
     /// The name in YAML, result rows and ZeroSCROLLS' files.
     pub name: &'static str,
-    /// What a sweep's schema says of it.
-    pub about: &'static str,
     /// The first sentence of an input of ZeroSCROLLS. Rows of other tasks begin otherwise.
     pub opening: &'static str,
     /// The line before the document in an input of ZeroSCROLLS.
     pub document_header: &'static str,
-    /// The format of the original release in words, for errors.
-    pub format: &'static str,
     /// Names of a split's files, given [`Split::released_name`].
     pub files: fn(split: &str) -> Vec<String>,
     /// Reads the text of a file; errors call it `file`.
@@ -34,73 +28,49 @@ pub struct Release {
 }
 
 /// Whose wording a prompt has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum PromptStyle {
-    /// That of ZeroSCROLLS (Shaham et al. 2023, appendix A): the instruction first, then the document under a header.
-    #[serde(rename = "zeroscrolls")]
+    /// ZeroSCROLLS' own (Shaham et al. 2023, appendix A): the instruction first, then the document under a header
+    #[default]
     ZeroScrolls,
-    /// That of the paper (table 4): the document first, then the instruction. The paper does not say how a cut document is
-    /// marked; as it cuts "as in Shaham et al.", ZeroSCROLLS' separator is used.
-    #[serde(rename = "paper")]
+    // The paper does not say how a cut document is marked; as it cuts "as in Shaham et al.", ZeroSCROLLS' separator is used.
+    /// the paper's (table 4): the document first, then the instruction
     Paper,
 }
 
 /// A published part of a benchmark.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Split {
-    /// Not part of ZeroSCROLLS.
+    /// the training set, only in the original releases
     Train,
-    /// Called `dev` in the original releases.
+    /// called dev in the original releases
     Validation,
+    /// the test set
+    #[default]
     Test,
 }
 
 impl PromptStyle {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[
-        ("zeroscrolls", "ZeroSCROLLS' own: the instruction first, then the document under a header"),
-        ("paper", "the paper's: the document first, then the instruction"),
-    ];
-
     /// The name in YAML and cell ids.
     pub fn name(self) -> &'static str {
-        PromptStyle::WORDS[self as usize].0
-    }
-
-    pub fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(PromptStyle::WORDS, "zeroscrolls", true)
+        ["zeroscrolls", "paper"][self as usize]
     }
 }
 
 impl Split {
-    /// The words in YAML, in the order of the variants.
-    pub const WORDS: &[Named] = &[
-        ("train", "the training set, only in the original releases"),
-        ("validation", "called dev in the original releases"),
-        ("test", "the test set"),
-    ];
     /// All of them.
     pub const ALL: [Split; 3] = [Split::Train, Split::Validation, Split::Test];
 
     /// The name in YAML and in ZeroSCROLLS' files.
     pub fn name(self) -> &'static str {
-        Split::WORDS[self as usize].0
+        ["train", "validation", "test"][self as usize]
     }
 
     /// The name in the files of original releases.
     pub fn released_name(self) -> &'static str {
         if self == Split::Validation { "dev" } else { self.name() }
-    }
-
-    pub fn schema(_: &mut SchemaGenerator) -> Schema {
-        setting(Split::WORDS, "test", true)
-    }
-}
-
-impl fmt::Debug for Release {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
     }
 }
 

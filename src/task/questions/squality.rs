@@ -10,10 +10,8 @@ use crate::task::embedded::{self, Document, DocumentQuestion};
 /// SQuALITY (Wang et al. 2022, arXiv 2205.11465).
 pub static SQUALITY: Release = Release {
     name: "squality",
-    about: "SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.",
     opening: "You are given a story and a question.",
     document_header: "Story:\n",
-    format: "lines of SQuALITY v1.3 (`document`, `questions`)",
     files: |split| vec![format!("{split}.jsonl"), format!("v1-3/txt/{split}.jsonl")],
     read,
     embedded: embedded::stories,

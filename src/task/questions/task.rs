@@ -11,7 +11,7 @@ use super::files::read_rows;
 use super::reader::Questions;
 use super::release::{PromptStyle, Release, Split};
 use crate::task::benchmark::{Benchmark, Definition, Rows, builtin_definition, requests_of};
-use crate::task::data::{self, EMBEDDED, Texts, check_source, limit_embedded, question_sources};
+use crate::task::data::{self, EMBEDDED, Texts, check_source};
 use crate::task::generation::{Request, WriteYaml};
 use crate::task::spec::{TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Spanned};
@@ -23,24 +23,19 @@ pub struct QuestionsYaml {
     /// Where documents and questions come from: `embedded`, a file (ending in `.json`, `.jsonl` or `.zip`) or folder
     /// (starting with `./`, `../` or `/`) of the original release or of ZeroSCROLLS, or a hub data set with ZeroSCROLLS'
     /// archives, such as `tau/zero_scrolls`.
-    #[schemars(schema_with = "question_sources")]
     dataset: Spanned<String>,
     /// Which published part of the benchmark; chooses among the files of a folder or an archive.
-    #[serde(default)]
-    #[schemars(schema_with = "Split::schema")]
+    #[schemars(extend("default" = "test"))]
     split: Option<Split>,
     /// Whose wording the prompts have.
-    #[serde(default)]
-    #[schemars(schema_with = "PromptStyle::schema")]
+    #[schemars(extend("default" = "zeroscrolls"))]
     prompt: Option<PromptStyle>,
     /// Tokens of prompt and answer together; a prompt that is too long loses its document's end.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Only the first documents; null: all of them. At most 64 of the embedded ones.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first documents; by default all of them, and 8 of the 64 embedded ones.
     documents: Option<Spanned<u64>>,
-    /// Only the first questions of each document; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first questions of each document; by default all of them.
     questions: Option<Spanned<u64>>,
     /// How answers are written; by default greedily, with the benchmark's own limit of tokens.
     #[serde(default)]
@@ -54,16 +49,12 @@ impl QuestionsYaml {
     /// A value out of its range, or a data set without questions.
     pub fn check(self, release: &'static Release) -> Result<TaskSpec, ConfigError> {
         let name = release.name;
-        let forms = format!(
-            "embedded, a file or folder of {name} (starting with ./, ../ or /), or a hub data set with {name}.zip, \
-             such as tau/zero_scrolls"
-        );
-        let dataset = check_source(&self.dataset, &forms, &[EMBEDDED])?;
+        let dataset = check_source(&self.dataset, &[EMBEDDED])?;
         let length = data::length(&self.length)?;
-        let style = self.prompt.unwrap_or(PromptStyle::ZeroScrolls);
+        let style = self.prompt.unwrap_or_default();
         let mut definition = definition(release, style)?;
         let generation = Some(self.write.check(length, definition.generation.clone())?);
-        let documents = limit_embedded(&dataset, "`documents`", &self.documents)?;
+        let documents = yaml::limit("`documents`", &self.documents)?;
         let questions = yaml::limit("`questions`", &self.questions)?;
         let split = self.split.unwrap_or(Split::Test).name();
         let settings = vec![("prompt", style.name().to_string()), ("length", length.to_string())];
@@ -73,7 +64,7 @@ impl QuestionsYaml {
             ("questions", limit_text(questions)),
         ];
         definition.split = split.to_string();
-        definition.reader = Some(Arc::new(Questions { release, split: self.split, documents, questions }));
+        definition.reader = Some(Arc::new(Questions { release, documents, questions }));
         let over = Some(dataset.to_string());
         let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples: None };
         let spec = TaskSpec::new(name, dataset, length, settings, task);

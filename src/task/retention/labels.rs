@@ -32,6 +32,9 @@ pub struct LabelledSample {
     pub labels: Vec<Label>,
 }
 
+/// Labelled samples, and the text of each token in them.
+pub type Labelled = (Vec<LabelledSample>, BTreeMap<u32, String>);
+
 impl LabelledSample {
     /// All that its measurement depends on, as ids have it.
     pub fn canonical(&self) -> String {
@@ -48,14 +51,8 @@ impl Label {
     }
 }
 
-/// Labelled samples, and the text of each token in them.
-pub struct LabelledSamples {
-    pub samples: Vec<LabelledSample>,
-    pub pieces: BTreeMap<u32, String>,
-}
-
 /// Cuts books into samples and labels their tokens.
-pub(super) fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<LabelledSamples> {
+pub(super) fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<Labelled> {
     let tagger = Tagger::new();
     let special = tokenizer.special();
     let samples = cut_with(books, settings, tokenizer, |book, sample, places| {
@@ -67,7 +64,7 @@ pub(super) fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Re
         let name = || tokenizer.name(token).unwrap_or_default();
         Ok((token, if special.contains(&token) { name() } else { tokenizer.piece(token)? }))
     };
-    Ok(LabelledSamples { samples, pieces: tokens.into_iter().map(piece).collect::<Result<_>>()? })
+    Ok((samples, tokens.into_iter().map(piece).collect::<Result<_>>()?))
 }
 
 /// The labels of a sample's tokens; `places` are the bytes of the book that those after BOS cover.
@@ -134,9 +131,9 @@ mod tests {
             chunks_per_book: None,
             prompt: None,
         };
-        let mut labels = cut(&[book], &settings, &Tokenizer::bytes().unwrap()).unwrap();
-        assert_eq!(labels.pieces.get(&0).map(String::as_str), (bos == Bos::Always).then_some("<s>"));
-        labels.samples.remove(0)
+        let (mut samples, pieces) = cut(&[book], &settings, &Tokenizer::bytes().unwrap()).unwrap();
+        assert_eq!(pieces.get(&0).map(String::as_str), (bos == Bos::Always).then_some("<s>"));
+        samples.remove(0)
     }
 
     #[test]

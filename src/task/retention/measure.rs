@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 
 use super::RetentionSamples;
-use super::labels::{Label, LabelledSample, LabelledSamples};
+use super::labels::{Label, LabelledSample};
 use super::lifetimes::Lifetimes;
 use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, Memory};
@@ -30,7 +30,7 @@ impl RetentionSamples {
         config: &CacheConfig,
     ) -> Result<SampleResult> {
         let started = std::time::Instant::now();
-        let RetentionSamples { task, labelled: LabelledSamples { samples, pieces } } = self;
+        let RetentionSamples { task, samples, pieces } = self;
         let text = &samples[index];
         let shape = model.shape();
         let tokens = text.sample.tokens.len();

@@ -6,6 +6,7 @@ mod lifetimes;
 mod measure;
 mod parts_of_speech;
 
+use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 
 use anyhow::{Result, bail};
@@ -14,10 +15,10 @@ use serde::Deserialize;
 
 pub use lifetimes::Lifetimes;
 
-use self::labels::LabelledSamples;
+use self::labels::LabelledSample;
 use super::cache::CacheConfig;
 use super::canonical::{list, option};
-use super::data::{self, Bos, Tail, TextKeys, Texts, resolve_bos, text_sources};
+use super::data::{self, Bos, Tail, Texts, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
 use crate::yaml::{self, ConfigError, Spanned};
@@ -28,13 +29,11 @@ use crate::yaml::{self, ConfigError, Spanned};
 pub struct RetentionYaml {
     /// Where texts come from: a folder of `.txt` files or a `.parquet` file with a `text` column (starting with `./`,
     /// `../` or `/`), a hub data set `owner/name`, `embedded`, `embedded-questions` or `random-words`.
-    #[schemars(schema_with = "text_sources")]
     dataset: Spanned<String>,
     /// Tokens of a sample, BOS included.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
     length: Option<Spanned<u64>>,
-    /// Text tokens from the start of one sample to the next. Null: no overlap.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Text tokens from the start of one sample to the next. By default there is no overlap.
     stride: Option<Spanned<u64>>,
     /// Whether each sample starts with BOS; auto: as the tokenizer does.
     #[serde(default)]
@@ -42,20 +41,17 @@ pub struct RetentionYaml {
     bos: Bos,
     /// What happens to a book's last, shorter sample.
     #[serde(default)]
-    #[schemars(schema_with = "Tail::schema")]
+    #[schemars(extend("default" = "drop"))]
     tail: Tail,
-    /// Only the first books; null: all of them. Of the embedded texts at most 64, and 16 for null.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first books; by default all of them, and 16 of the 64 embedded ones.
     books: Option<Spanned<u64>>,
-    /// Only the first samples of each book; null: all of them.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = null))]
+    /// Only the first samples of each book; by default all of them.
     chunks_per_book: Option<Spanned<u64>>,
     /// The number of samples, from the first, whose rows say when each token was evicted.
     #[schemars(range(min = 0, max = u32::MAX), extend("default" = 1))]
     maps: Option<Spanned<u64>>,
-    /// Only these layers of the maps, counted from 0, such as [0, 31]; null: all of them.
-    #[schemars(length(min = 1), inner(range(min = 0, max = u32::MAX)))]
-    #[schemars(extend("uniqueItems" = true, "default" = null))]
+    /// Only these layers of the maps, counted from 0, such as [0, 31]; by default all of them.
+    #[schemars(length(min = 1), extend("uniqueItems" = true))]
     map_layers: Option<Spanned<Vec<Spanned<u64>>>>,
     /// Also keep the log of evictions, as Parquet files beside the cells.
     #[serde(default)]
@@ -65,8 +61,8 @@ pub struct RetentionYaml {
 impl RetentionYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let RetentionYaml { dataset, length, stride, bos, tail, books, chunks_per_book, .. } = self;
-        let texts = TextKeys { dataset, length, stride, bos, tail, books, chunks_per_book }.check()?;
+        let numbers = [&self.length, &self.stride, &self.books, &self.chunks_per_book];
+        let texts = Texts::check(&self.dataset, numbers, (self.bos, self.tail))?;
         let layers =
             |list: Spanned<Vec<_>>| yaml::distinct_counts("map_layers", list.referenced, &list.value, "layer", 0);
         let mut map_layers = self.map_layers.map(layers).transpose()?;
@@ -99,9 +95,9 @@ impl Task for Retention {
             bail!("`map_layers` has layer {layer}, and {} has layers 0 to {}", files.source, layers - 1);
         }
         let books = self.texts.read(context)?;
-        let labelled = labels::cut(&books, &self.texts, &tokenizer)?;
+        let (samples, pieces) = labels::cut(&books, &self.texts, &tokenizer)?;
         Ok(PreparedTask {
-            samples: Box::new(RetentionSamples { task: self.clone(), labelled }),
+            samples: Box::new(RetentionSamples { task: self.clone(), samples, pieces }),
             digest: data::digest(&books),
             bos: resolve_bos(&self.texts, &tokenizer)?.is_some(),
         })
@@ -110,27 +106,29 @@ impl Task for Retention {
 
 struct RetentionSamples {
     task: Retention,
-    labelled: LabelledSamples,
+    samples: Vec<LabelledSample>,
+    /// The text of each token in them.
+    pieces: BTreeMap<u32, String>,
 }
 
 impl Samples for RetentionSamples {
     fn len(&self) -> usize {
-        self.labelled.samples.len()
+        self.samples.len()
     }
 
     fn name(&self, sample: usize) -> (&str, &str) {
-        let sample = &self.labelled.samples[sample].sample;
+        let sample = &self.samples[sample].sample;
         (&sample.name, &sample.cluster)
     }
 
     fn content(&self, sample: usize) -> Option<String> {
         let Retention { maps, map_layers, eviction_log, .. } = &self.task;
         let map_layers = (sample < *maps).then(|| option(map_layers.as_ref().map(list)));
-        Some(format!("{} {} {eviction_log}", self.labelled.samples[sample].canonical(), option(map_layers)))
+        Some(format!("{} {} {eviction_log}", self.samples[sample].canonical(), option(map_layers)))
     }
 
     fn tokens(&self, sample: usize) -> usize {
-        self.labelled.samples[sample].sample.tokens.len()
+        self.samples[sample].sample.tokens.len()
     }
 
     // There is no full-cache prefix: evictions do not depend on it, and long texts have no room for it.

@@ -8,7 +8,6 @@ mod coded_words;
 mod common_words;
 mod documents;
 mod example;
-mod haystack;
 mod needles;
 mod requests;
 mod tasks;
@@ -25,11 +24,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::documents::Documents;
-use self::haystack::Essay;
 use self::requests::{Counter, Sources, Wanted};
 use self::tasks::{SUBTASKS, Subtask};
+use self::words::Essay;
 use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, builtin_definition};
-use super::data::{self, DataSource, EMBEDDED, Texts, check_texts, text_sources};
+use super::data::{self, DataSource, EMBEDDED, Texts, check_texts};
 use super::generation::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
 use crate::lm::ChatTemplate;
@@ -51,7 +50,6 @@ pub struct RulerYaml {
     tasks: Vec<Spanned<String>>,
     /// Lengths of prompt and answer together, in tokens; each is measured. By default only 4,096.
     #[serde(default)]
-    #[schemars(inner(range(min = 1024, max = u32::MAX)))]
     #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [Texts::DEFAULT_LENGTH]))]
     lengths: Vec<Spanned<u64>>,
     /// How many prompts of each task and length; RULER has 500.
@@ -62,25 +60,15 @@ pub struct RulerYaml {
     seed: Option<u64>,
     /// The running text of five of the needle tasks, where RULER has Paul Graham's essays: `embedded`, a folder of `.txt` files
     /// or a `.parquet` file (starting with `./`, `../` or `/`), or a hub data set. By default `embedded`.
-    #[serde(default)]
-    #[schemars(schema_with = "haystacks")]
+    #[schemars(extend("default" = EMBEDDED))]
     haystack: Option<Spanned<String>>,
-    /// The file of `qa_1`: SQuAD's `dev-v2.0.json`.
-    #[schemars(extend("default" = null))]
+    /// The file of `qa_1`: SQuAD's `dev-v2.0.json`. By default `qa_1` is left out.
     squad: Option<Spanned<String>>,
-    /// The file of `qa_2`: HotpotQA's `hotpot_dev_distractor_v1.json`.
-    #[schemars(extend("default" = null))]
+    /// The file of `qa_2`: HotpotQA's `hotpot_dev_distractor_v1.json`. By default `qa_2` is left out.
     hotpotqa: Option<Spanned<String>>,
     /// How answers are written; by default greedily, at most as many tokens as RULER lets each task write.
     #[serde(default)]
     write: WriteYaml,
-}
-
-/// The schema of the haystack, which may be left out.
-fn haystacks(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    let mut schema = text_sources(generator);
-    schema.insert("default".to_owned(), EMBEDDED.into());
-    schema
 }
 
 impl RulerYaml {
@@ -92,17 +80,7 @@ impl RulerYaml {
             lengths => yaml::distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 1024)?,
         };
         let needs_essay = tasks.iter().any(|task| task.needs_essay());
-        let haystack = match self.haystack.as_ref() {
-            Some(haystack) if needs_essay => check_texts(haystack)?,
-            Some(haystack) => {
-                return yaml::refuse(
-                    haystack.referenced,
-                    "none of the tasks has running text",
-                    "remove `haystack`, or add a task such as niah_single_2",
-                );
-            }
-            None => DataSource::Embedded,
-        };
+        let haystack = self.haystack.as_ref().map_or(Ok(DataSource::Embedded), check_texts)?;
         let shortest = lengths.iter().copied().min().unwrap_or(0);
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let own_limit = self.write.max_new_tokens.is_some();
@@ -124,11 +102,12 @@ impl RulerYaml {
             ("prompt_seed", wanted.seed.to_string()),
         ];
         let limit = if own_limit { "as the sweep says" } else { "as RULER has it" };
-        let files = [self.squad, self.hotpotqa].map(|file| file.map(|file| file.value));
-        let definitions = definitions(&wanted, needs_essay.then_some(&haystack), &files)?;
-        let haystack = needs_essay.then_some(haystack);
-        let texts = haystack.iter().map(ToString::to_string).chain(files.iter().flatten().cloned());
-        let texts: Vec<String> = texts.collect();
+        let haystack = if needs_essay { haystack.to_string() } else { String::new() };
+        let [squad, hotpotqa] =
+            [&self.squad, &self.hotpotqa].map(|file| file.as_ref().map_or("", |file| &file.value));
+        let definitions = definitions(&wanted, [&haystack, squad, hotpotqa])?;
+        let texts = definitions.iter().map(|file| file.dataset.path.as_str()).filter(|path| !path.is_empty());
+        let texts: Vec<&str> = texts.collect();
         let dataset = if texts.is_empty() { "synthetic".to_owned() } else { texts.join(", ") };
         let task = Benchmark { definitions, over: None, samples: None };
         let spec = TaskSpec::new("ruler", dataset, longest, vec![("answers", limit.to_owned())], task);
@@ -152,16 +131,6 @@ impl RulerYaml {
                 format!("write its path as `{}`, or leave the task out", task.file().unwrap_or_default()),
             );
         }
-        for key in ["squad", "hotpotqa"] {
-            let Some(file) = self.file(key) else { continue };
-            if tasks.iter().all(|task| task.file() != Some(key)) {
-                return yaml::refuse(
-                    file.referenced,
-                    format!("no task reads the file `{key}`"),
-                    "remove it, or add qa_1 (squad) or qa_2 (hotpotqa) to `tasks`",
-                );
-            }
-        }
         Ok(tasks)
     }
 
@@ -170,27 +139,21 @@ impl RulerYaml {
     }
 }
 
-/// The files of what is measured: one of all tasks without a file of questions, and one of each that has one.
-fn definitions(
-    wanted: &Wanted,
-    haystack: Option<&DataSource>,
-    questions: &[Option<String>; 2],
-) -> Result<Vec<Arc<Definition>>, ConfigError> {
-    let haystack = haystack.map(ToString::to_string).unwrap_or_default();
-    let [squad, hotpot] = questions.each_ref().map(|file| file.as_deref().unwrap_or_default());
-    let tasks = |file: Option<&str>| wanted.tasks.iter().copied().filter(|task| task.file() == file).collect();
-    let files: [(&str, &str, Vec<&Subtask>); 3] = [
-        ("ruler", &haystack, tasks(None)),
-        ("ruler_qa_squad", squad, tasks(Some("squad"))),
-        ("ruler_qa_hotpot", hotpot, tasks(Some("hotpotqa"))),
-    ];
-    let definition = |(name, dataset, tasks): (&str, &str, Vec<_>)| -> Result<_, ConfigError> {
-        let mut definition = builtin_definition(name)?;
-        definition.dataset.path = dataset.to_owned();
-        definition.reader = Some(Arc::new(Wanted { tasks, ..wanted.clone() }));
-        Ok(Arc::new(definition))
-    };
-    files.into_iter().filter(|(.., tasks)| !tasks.is_empty()).map(definition).collect()
+/// The files of what is measured: one of all tasks without a file of questions, and one of each that has one. `paths` are those of
+/// the haystack and of the files of questions; empty where nothing is read.
+fn definitions(wanted: &Wanted, paths: [&str; 3]) -> Result<Vec<Arc<Definition>>, ConfigError> {
+    let names = [("ruler", None), ("ruler_qa_squad", Some("squad")), ("ruler_qa_hotpot", Some("hotpotqa"))];
+    let mut found = Vec::new();
+    for ((name, file), path) in names.into_iter().zip(paths) {
+        let tasks: Vec<_> = wanted.tasks.iter().copied().filter(|task| task.file() == file).collect();
+        if !tasks.is_empty() {
+            let mut definition = builtin_definition(name)?;
+            definition.dataset.path = path.to_owned();
+            definition.reader = Some(Arc::new(Wanted { tasks, ..wanted.clone() }));
+            found.push(Arc::new(definition));
+        }
+    }
+    Ok(found)
 }
 
 /// The options of the reader in a file.

@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use fastrand::Rng;
 
 use super::example::{Example, Generator};
-use super::haystack::Essay;
-use super::words::Words;
+use super::words::{Essay, Words};
 
 /// The text around the needles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,11 +142,7 @@ impl NeedleGenerator<'_> {
 
 impl Kind {
     fn name(self) -> &'static str {
-        match self {
-            Kind::Words => "words",
-            Kind::Numbers => "numbers",
-            Kind::Uuids => "uuids",
-        }
+        ["words", "numbers", "uuids"][self as usize]
     }
 }
 

@@ -9,11 +9,10 @@ use super::coded_words::CodedWordGenerator;
 use super::common_words::CommonWordGenerator;
 use super::documents::Documents;
 use super::example::{Count, Example, Generator};
-use super::haystack::Essay;
 use super::needles::NeedleGenerator;
 use super::tasks::{Family, Subtask};
 use super::variables::VariableGenerator;
-use super::words::Words;
+use super::words::{Essay, Words};
 use crate::lm::ChatFormat;
 use crate::task::benchmark::{Definition, RowPrompt, Rows, alone};
 
@@ -93,25 +92,12 @@ fn group(
     let room = length.saturating_sub(wanted.answer.unwrap_or(task.answer));
     ensure!(room > 0, "the answer takes all of it");
     let mut search = rng("size");
-    let (needles, variables, common_words, coded_words);
+    let plain = Counter { frame: None, ..*counter };
     let generator: &dyn Generator = match task.family {
-        Family::Needles(of_task) => {
-            needles = NeedleGenerator { needles: of_task, words, essay: &sources.essay, length };
-            &needles
-        }
-        Family::Variables => {
-            let plain = Counter { frame: None, ..*counter };
-            variables = VariableGenerator::new(length, &|example| plain.count(example), &mut search)?;
-            &variables
-        }
-        Family::CommonWords => {
-            common_words = CommonWordGenerator { words, length };
-            &common_words
-        }
-        Family::CodedWords => {
-            coded_words = CodedWordGenerator { room };
-            &coded_words
-        }
+        Family::Needles(needles) => &NeedleGenerator { needles, words, essay: &sources.essay, length },
+        Family::Variables => &VariableGenerator::new(length, &|example| plain.count(example), &mut search)?,
+        Family::CommonWords => &CommonWordGenerator { words, length },
+        Family::CodedWords => &CodedWordGenerator { room },
         Family::Squad | Family::HotpotQa => sources.documents.as_ref().context("no file of questions was read")?,
     };
     let samples = match (task.family, &sources.documents) {

@@ -8,9 +8,9 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::documents::Documents;
-use super::haystack::Essay;
 use super::requests::{Counter, Sources, Wanted, rows};
 use super::tasks::{SUBTASKS, Subtask};
+use super::words::Essay;
 use crate::lm::ChatFormat;
 use crate::task::benchmark::{ByFile, builtin_definition, requests_of};
 use crate::task::data::Book;

@@ -1,4 +1,4 @@
-//! Plain English words, for keys such as `calm-river` and for lists of words.
+//! Plain English words, for keys such as `calm-river` and for lists of words; and running text to hide sentences in.
 //!
 //! RULER takes them from the Python package wonderwords and from a file of its own. Here they are a list of about 2,100 words;
 //! where a list needs more, it is made of pairs of an adjective and a noun.
@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use fastrand::Rng;
 
+use crate::task::data::Book;
 use crate::task::embedded::section;
 
 /// The words of `words.txt`.
@@ -47,6 +48,43 @@ impl Words {
     }
 }
 
+/// Running text in words, as RULER has Paul Graham's essays.
+#[derive(Default)]
+pub struct Essay {
+    words: Vec<String>,
+}
+
+impl Essay {
+    /// The words of books, one after the other.
+    pub fn new(books: &[Book]) -> Essay {
+        let words = books.iter().flat_map(|book| book.text.split_whitespace());
+        Essay { words: words.map(str::to_owned).collect() }
+    }
+
+    /// Whether there is no word.
+    pub fn is_empty(&self) -> bool {
+        self.words.is_empty()
+    }
+
+    /// The first sentences in so many words; the last may be cut. The text is repeated where it is too short.
+    pub fn sentences(&self, words: usize) -> Vec<String> {
+        let mut sentences = Vec::new();
+        let mut open: Vec<&str> = Vec::new();
+        for word in self.words.iter().cycle().take(words) {
+            open.push(word);
+            // Quotes and brackets may follow the mark.
+            if word.trim_end_matches(['"', '\'', ')', ']', '”', '’']).ends_with(['.', '!', '?']) {
+                sentences.push(open.join(" "));
+                open.clear();
+            }
+        }
+        if !open.is_empty() {
+            sentences.push(open.join(" "));
+        }
+        sentences
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,5 +104,13 @@ mod tests {
             assert_eq!(found.iter().collect::<BTreeSet<_>>().len(), count);
             assert_eq!(found.iter().all(|word| word.contains('-')), count > all.len());
         }
+    }
+
+    #[test]
+    fn sentences_end_at_marks_and_the_text_repeats() {
+        let book = |text: &str| Book { text: text.into(), ..Book::default() };
+        let essay = Essay::new(&[book("Go  on.\nWhy? \"No!\" It"), book("is 3.5 so.")]);
+        assert_eq!(essay.sentences(7), ["Go on.", "Why?", "\"No!\"", "It is 3.5"]);
+        assert_eq!(essay.sentences(11)[3..], ["It is 3.5 so.", "Go on.", "Why?"]);
     }
 }

@@ -1,16 +1,12 @@
 //! Stories on request: one prompt for each seed, the same for every policy.
 
-mod requests;
-
 use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-pub use requests::{STORY_REQUEST, request_of};
-
-use super::data::{self, EMBEDDED, Texts};
-use super::embedded::MOST_EMBEDDED_PROMPTS;
-use super::generation::{self, GenerationConfig, Request, Scorer, WriteYaml, by_slice};
+use super::data::{self, EMBEDDED, Texts, digest_of};
+use super::embedded;
+use super::generation::{self, GenerationConfig, Prompt, Request, Scorer, WriteYaml, by_slice};
 use super::prepared::PreparedTask;
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::lm::Real;
@@ -49,15 +45,6 @@ impl StoryYaml {
             Some(EMBEDDED) => (EMBEDDED, None),
             Some(text) => ("request", Some(text.to_string())),
         };
-        if let (EMBEDDED, Some(number)) = (dataset, &self.stories)
-            && number.value > MOST_EMBEDDED_PROMPTS as u64
-        {
-            return yaml::refuse(
-                number.referenced,
-                format!("`{EMBEDDED}` has no {} story requests", number.value),
-                format!("ask for at most {MOST_EMBEDDED_PROMPTS}"),
-            );
-        }
         let default = GenerationConfig {
             // The paper does not say how its stories were drawn.
             temperature: Real(1.0),
@@ -84,7 +71,8 @@ struct Story {
 impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let has_template = spec.generation()?.chat_template && context.files.chat_template()?.is_some();
-        let (requests, digest) = requests::requests(spec, self.stories, has_template);
+        let (requests, digest) = requests(spec, self.stories, has_template);
+        data::note_fewer(context.progress, &spec.dataset, "requests", self.stories, requests.len());
         generation::prepare(spec, context, requests, digest, Box::new(Diversity))
     }
 }
@@ -100,5 +88,86 @@ impl Scorer for Diversity {
 
     fn reads_again(&self) -> bool {
         true
+    }
+}
+
+/// The paper's request for a story, word for word (table 4), as judges see it.
+pub const STORY_REQUEST: &str = "Write a very long story (at least 4,000 words). The story should include at least 20 \
+                                 named characters, spans 3 countries and 9 cities, at least 10 chapters and should \
+                                 have a lot of plot twists.";
+
+/// The request of the story in a result row, from the row's columns `dataset`, `sample` and `generation`. `None` if the row
+/// does not have it.
+pub fn request_of(dataset: &str, sample: &str, generation: Option<&str>) -> Option<String> {
+    match dataset {
+        PAPER => Some(STORY_REQUEST.to_owned()),
+        EMBEDDED => {
+            let number: usize = sample.strip_prefix(SAMPLE)?.parse().ok()?;
+            embedded::prompts(number.checked_add(1)?).nth(number)
+        }
+        _ => Some(generation?.split_once(" request=")?.1.to_owned()),
+    }
+}
+
+/// Samples are named by this and a number, which is added to the seed.
+const SAMPLE: &str = "seed-";
+
+/// The requests of a task, and a digest of them. `has_template`: the model's chat template goes around them.
+fn requests(spec: &TaskSpec, stories: usize, has_template: bool) -> (Vec<Request>, String) {
+    let texts: Vec<String> = match (spec.dataset.as_str(), &spec.request) {
+        (_, Some(request)) => vec![request.clone(); stories],
+        // The pocket model was trained on stories that follow their request after a blank line.
+        (EMBEDDED, _) => embedded::prompts(stories).map(|request| format!("{request}\n\n")).collect(),
+        // The frame below is that of another tuning; a model with a template was not tuned on both.
+        _ if has_template => vec![STORY_REQUEST.to_owned(); stories],
+        // The form that the paper's story model was tuned on.
+        _ => vec![format!("### Instruction:\n{STORY_REQUEST}\n\n### Response:\n"); stories],
+    };
+    let digest = digest_of(&texts);
+    let request = |(seed, text): (usize, String)| {
+        let name = format!("{SAMPLE}{seed}");
+        Request {
+            cluster: name.clone(),
+            name,
+            prompt: Prompt { after: text, ..Prompt::default() },
+            length: spec.length,
+            seed: seed as u64,
+            ..Request::default()
+        }
+    };
+    (texts.into_iter().enumerate().map(request).collect(), digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_paper_s_request_has_one_frame() {
+        let spec = TaskSpec::new("story", PAPER, 99, Vec::new(), Story { stories: 1 });
+        let (plain, digest) = requests(&spec, 1, true);
+        assert_eq!(plain[0].prompt.whole(), STORY_REQUEST);
+        let (framed, other) = requests(&spec, 1, false);
+        let expected = format!("### Instruction:\n{STORY_REQUEST}\n\n### Response:\n");
+        assert_eq!(framed[0].prompt.whole(), expected);
+        assert_ne!(digest, other);
+    }
+
+    #[test]
+    fn a_row_has_the_request_of_its_story() {
+        for (dataset, request) in [(PAPER, None), (EMBEDDED, None), ("request", Some("Of a request=x.".into()))] {
+            let generation = Some(GenerationConfig::greedy(9));
+            let spec = TaskSpec::new("story", dataset, 99, Vec::new(), Story { stories: 3 });
+            let spec = TaskSpec { generation, request, ..spec };
+            let generation = spec.generation_settings(Some("0123"));
+            for has_template in [true, false] {
+                for request in requests(&spec, 3, has_template).0 {
+                    let found = request_of(dataset, &request.name, generation.as_deref()).unwrap();
+                    assert!(request.prompt.after.contains(&found), "{found}");
+                }
+            }
+        }
+        assert_eq!(request_of("request", "seed-1", Some("temperature=1")), None);
+        assert_eq!(request_of("embedded", "story", None), None);
     }
 }

@@ -7,7 +7,7 @@ mod decoding;
 use std::ops::{ControlFlow, Range};
 
 use anyhow::{Context, Result};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::cache::CacheConfig;
@@ -23,7 +23,6 @@ use crate::yaml::{self, ConfigError, Spanned};
 pub struct TimingYaml {
     /// The memory that weights and the caches of the largest batch may take together: a number and a unit (B, kB, MB, GB,
     /// TB, KiB, MiB, GiB, TiB), such as `8 GiB`.
-    #[schemars(schema_with = "memory")]
     memory: Spanned<String>,
     /// Tokens of a sequence, its prompt included.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
@@ -37,14 +36,6 @@ pub struct TimingYaml {
     /// Steps decoded before each clock starts.
     #[schemars(range(min = 0, max = u32::MAX), extend("default" = Timing::DEFAULT_WARM_UP))]
     warm_up: Option<Spanned<u64>>,
-}
-
-fn memory(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "string",
-        "pattern": r"^([0-9]+\.?[0-9]*|\.[0-9]+)\s*(B|[kMGT]B|[KMGT]iB)$",
-        "examples": ["8 GiB", "32 GB"],
-    })
 }
 
 impl TimingYaml {
