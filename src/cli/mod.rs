@@ -7,6 +7,7 @@ mod baseline;
 mod compare;
 mod completions;
 mod doctor;
+mod embedded;
 mod export;
 mod fetch;
 mod judge;
@@ -19,7 +20,6 @@ mod run;
 mod schema;
 mod score;
 mod show;
-mod worlds;
 mod write;
 
 mod downloads;
@@ -93,7 +93,7 @@ commands! {
     Schema => schema,
     Completions => completions,
     Manual => manual,
-    Worlds => worlds,
+    Embedded => embedded,
     Doctor => doctor,
 }
 

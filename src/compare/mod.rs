@@ -46,7 +46,7 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     let after = side::align(&before, side(results)?);
     let mut points = points(&before, &after, options);
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
-    let mut notes = notes::of(&before, &after);
+    let mut notes = notes::of(&before, &after, &points);
     if options.exact.is_some() {
         notes.extend(exact::notes(baseline.1, results.1));
     }

@@ -1,9 +1,10 @@
-//! What a reader must know of the rows: other engines, definitions and texts under one name.
+//! What a reader must know of the rows: other engines, definitions and texts under one name, keys that pair with nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::document::some;
 use super::exact::has_comparable_ids;
+use super::point::{Point, Verdict};
 use super::side::{Numbers, Side};
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
@@ -13,8 +14,8 @@ use crate::report::{SeriesKey, place};
 /// Most samples that a note names.
 const NAMED: usize = 5;
 
-/// Of the pairs of two sides.
-pub(super) fn of(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
+/// Of the pairs of two sides, and of the keys without a partner.
+pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<String> {
     let mut engines = BTreeSet::new();
     let mut weighed = 0;
     // By policy: what differs at the first size.
@@ -48,6 +49,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     if weighed > 0 {
         notes.push(format!("{weighed} numbers weigh their samples otherwise than in the baseline"));
     }
+    notes.extend(nearly_paired(points));
     notes
 }
 
@@ -119,6 +121,27 @@ impl<'a> Texts<'a> {
 fn shortened(digest: &str) -> &str {
     let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
     digits.get(..8).unwrap_or(digits)
+}
+
+/// Keys without a partner although one differs in little: a model trained again, a data set moved.
+fn nearly_paired(points: &[Point]) -> Vec<String> {
+    let only = |verdict: Verdict| -> Vec<SeriesKey> {
+        let (having, paired): (Vec<&Point>, Vec<&Point>) =
+            points.iter().partition(|point| point.verdict == verdict);
+        let [having, paired] =
+            [having, paired].map(|points| points.iter().map(|point| &point.key).collect::<BTreeSet<_>>());
+        having.difference(&paired).map(|key| (*key).clone()).collect()
+    };
+    let (missing, new) = (only(Verdict::Missing), only(Verdict::New));
+    let mut notes = Vec::new();
+    for key in &missing {
+        let others = new.iter().filter(|other| other.task == key.task);
+        let others = others.map(|other| differing(&key.fields(), &other.fields()));
+        let Some(nearest) = others.min_by_key(Vec::len).filter(|nearest| nearest.len() <= 3) else { continue };
+        let title = key.title(&missing);
+        notes.push(format!("{title} pairs with nothing; the nearest results differ in {}", nearest.join(", ")));
+    }
+    notes
 }
 
 #[cfg(test)]

@@ -335,7 +335,7 @@ fn scores_without_what_they_need_are_reported() {
         (mine("block(attention, 8)", "scope: head"), "64", "heads would do at different times", "remove"),
         (mine("reread_attention", "scope: head"), "64", "its schedule must be cut or cut+N, not 1", "remove"),
         (mine("reread_attention", "scope: head, schedule: 8"), "64", "not 8", "remove"),
-        (mine("smooth(attention, 4)", "scope: head"), "'smooth", "an odd number", "such as 5"),
+        (mine("smooth(attention, 4)", "scope: head"), "'smooth", "an odd number", "list scores"),
         (
             mine("dot(\"./no.safetensors\", \"x\")", "scope: head"),
             "'dot",

@@ -134,6 +134,11 @@ fn explain(error: &serde_saphyr::Error) -> ConfigError {
         Error::InvalidScalar { ty: expected, .. } | Error::Unexpected { expected, .. } => {
             (format!("{} was expected", in_words(expected)), examples())
         }
+        Error::ExpectedMappingEndAfterEnumVariantValue { .. } => (
+            "a second key in an entry that has one".to_owned(),
+            "write its settings below its name, indented further, or in braces: `name: {setting: value}`"
+                .to_owned(),
+        ),
         other => (UserMessageFormatter.format_message(other).to_string(), examples()),
     };
     ConfigError::at(location, message, hint)

@@ -321,7 +321,7 @@ fn a_slower_machine_is_no_regression_and_a_slower_program_is() {
 
 /// The embedded books, cut short, as files; of some the characters are in another order.
 fn write_books(folder: &Path, shuffled: &[usize]) {
-    let printed = run(folder, &["worlds", "books", "--count", "12"]).with_code(0).stdout;
+    let printed = run(folder, &["embedded", "books", "--count", "12"]).with_code(0).stdout;
     let texts = folder.join("texts");
     fs::create_dir_all(&texts).unwrap();
     let mut rng = fastrand::Rng::with_seed(1);

@@ -1,4 +1,4 @@
-//! `worlds`: the embedded texts as JSON lines.
+//! `embedded`: the embedded texts as JSON lines.
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -13,7 +13,7 @@ const GENERATOR: &str =
 
 /// Print the embedded texts as JSON lines, with the facts they recall
 #[derive(Debug, Args)]
-#[command(after_help = GENERATOR)]
+#[command(after_help = GENERATOR, alias = "worlds")]
 pub(super) struct Arguments {
     /// What to print
     #[arg(value_enum)]
