@@ -650,6 +650,8 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "where a cache size", "");
     refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "where a cache size", "");
     refused(&swap("length: 128", "length: [128]"), "[128]", "a single value was expected", "configs/");
+    let beside = swap("perplexity: {dataset: random-words, length: 128}", "benchmark: gsm8k\n    samples: 3");
+    refused(&beside, "samples", "a second key", "below its name");
     refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
     refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` is no model", "owner/name");
