@@ -556,10 +556,11 @@ impl Setup {
         run(self.path(), &[&RUN[..], &["r"], arguments].concat())
     }
 
-    /// Both cells of a sweep fail with one message, which has these words, and the run ends in order.
+    /// Both cells of a sweep fail with one message, which has these words, and the run ends in order. The exit code is 1, or 2
+    /// where a path leads nowhere.
     #[track_caller]
-    fn fails(&self, sweep: &Sweep<'_>, words: &[&str]) {
-        let ended = self.run(sweep, &[]).with_code(1);
+    fn fails(&self, sweep: &Sweep<'_>, words: &[&str], code: i32) {
+        let ended = self.run(sweep, &[]).with_code(code);
         ended.says(&["failed: 2 cells", "0 cells measured, 0 were there already, 2 failed"]).says(words);
         assert_eq!(ended.stderr.matches("failed:").count(), 1, "the reason is printed once:\n{}", ended.stderr);
     }
@@ -655,7 +656,7 @@ fn unusable_models_are_named_with_file_and_reason() {
         Sweep { models: "[./model]", tasks: &["dataset: ./texts, length: 64, chunks_per_book: 1"], ..SMALL };
     let damaged = |damage: &dyn Fn(), words: &[&str]| {
         damage();
-        setup.fails(&sweep, &[&["./model"], words].concat());
+        setup.fails(&sweep, &[&["./model"], words].concat(), if model.exists() { 1 } else { 2 });
         let _ = fs::remove_dir_all(&model);
         copy(setup.path(), "model");
     };
@@ -737,7 +738,10 @@ fn unreadable_texts_are_named_with_file_and_reason() {
     let setup = Setup::new();
     let texts = setup.path().join("texts");
     let book = texts.join("z.txt");
-    let fails = |task: &str, words: &[&str]| setup.fails(&Sweep { tasks: &[task], ..SMALL }, words);
+    let fails = |task: &str, words: &[&str]| {
+        let code = if task.contains("./texts") && !texts.exists() { 2 } else { 1 };
+        setup.fails(&Sweep { tasks: &[task], ..SMALL }, words, code);
+    };
     let task = "dataset: ./texts, length: 64, chunks_per_book: 1";
     fs::write(&book, " \n").unwrap();
     fails(task, &["./texts/z.txt", "empty"]);
@@ -755,7 +759,7 @@ fn unreadable_texts_are_named_with_file_and_reason() {
 
 /// A sweep beside its texts and its model, run from the folder above.
 #[test]
-fn paths_start_at_the_working_directory() {
+fn paths_start_at_the_working_directory_and_the_error_says_what_is_beside_the_sweep() {
     let setup = Setup::new();
     let beside = setup.path().join("configs");
     fs::create_dir(&beside).unwrap();
@@ -767,12 +771,15 @@ fn paths_start_at_the_working_directory() {
         run(setup.path(), &["run", "configs/sweep.yaml", "--no-report", "--results", "r"]).with_code(code)
     };
     for (models, named) in [("[random-tiny]", "texts"), ("[./model]", "model")] {
-        let ended = from_above(Sweep { models, tasks: &[task], ..SMALL }, 1);
-        ended.says(&[&format!("./{named}"), "0 cells measured"]);
+        let ended = from_above(Sweep { models, tasks: &[task], ..SMALL }, 2);
+        ended.says(&["run it in configs, or write configs/", &format!("configs/{named}"), "0 cells measured"]);
     }
-    // Some cells are enough for 4.
+    let plan = run(setup.path(), &["plan", "configs/sweep.yaml"]).with_code(4);
+    assert!(plan.stdout.contains("or write configs/model"), "{}", plan.stdout);
+    // Neither what is nowhere nor what is measured gets the advice, and some cells are enough for 4.
     let nowhere = "dataset: ./nowhere, length: 64";
-    from_above(Sweep { tasks: &[nowhere], ..SMALL }, 1).says(&["./nowhere"]);
+    let ended = from_above(Sweep { tasks: &[nowhere], ..SMALL }, 2);
+    assert!(ended.stderr.contains("./nowhere") && !ended.stderr.contains("hint"), "{}", ended.stderr);
     from_above(Sweep { tasks: &[nowhere, "dataset: random-words, length: 64, books: 1"], ..SMALL }, 4)
         .says(&["2 cells measured, 0 were there already, 2 failed"]);
     run(&beside, &["run", "sweep.yaml", "--no-report", "--results", "r"]).with_code(4);
@@ -864,7 +871,7 @@ fn a_plan_without_data_fails_and_says_why_once() {
 }
 
 #[test]
-fn a_plan_names_lengths_beyond_the_training() {
+fn a_plan_names_lengths_and_sizes_that_say_nothing_new() {
     let setup = Setup::new();
     let config = setup.path().join("model/config.json");
     let text = fs::read_to_string(&config).unwrap();
@@ -884,7 +891,9 @@ fn a_plan_names_lengths_beyond_the_training() {
     let plan = run(setup.path(), &["plan", "sweep.yaml", "--results", "r"]).with_code(0).stdout;
     let tasks: Vec<&str> = plan.split("./model (").skip(1).collect();
     assert!(tasks[0].contains("up to 64 tokens, and the model was trained on 48"), "{plan}");
+    assert!(tasks[0].contains("so 64 evicts nothing: equal to full"), "{plan}");
     assert!(!tasks[1].contains("was trained on"), "{plan}");
+    assert!(tasks[1].contains("so 48, 64 evict nothing: equal to full"), "{plan}");
 }
 
 #[test]
