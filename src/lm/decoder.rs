@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use candle_core::{DType, Device, Tensor};
 
 use super::altup::AltUp;
@@ -77,6 +77,12 @@ impl Mixer {
         }
         if shape.interleaved_rotation {
             let Heads { heads, kv_heads } = shape.heads_of(index);
+            // Their numbers would have to change places with the rows of the weights.
+            let is_biased = loader.has("self_attn.q_proj.bias") || loader.has("self_attn.k_proj.bias");
+            ensure!(
+                !is_biased,
+                "queries and keys that rotate neighbouring numbers have biases, which is not computed here"
+            );
             loader.permute("self_attn.q_proj.weight", heads);
             loader.permute("self_attn.k_proj.weight", kv_heads);
         }

@@ -340,15 +340,15 @@ fn scores_without_what_they_need_are_reported() {
             mine("dot(\"./no.safetensors\", \"x\")", "scope: head"),
             "'dot",
             "./no.safetensors",
-            "one of its tensors",
+            "write dot(file, tensor)",
         ),
         (
             sweep("qfilters", ""),
             "qfilters",
             "\"q_filters.safetensors\" of `rotated_dot` cannot be used",
-            "one of its tensors",
+            "write rotated_dot(file, tensor)",
         ),
-        (sweep("qfilters+4@cut", ""), "qfilters", "q_filters.safetensors", "one of its tensors"),
+        (sweep("qfilters+4@cut", ""), "qfilters", "q_filters.safetensors", "write rotated_dot(file, tensor)"),
         (sweep("snapkv@0", ""), "snapkv@0", "no schedule", "cut+16"),
     ] {
         refused(&yaml, place, message, hint);

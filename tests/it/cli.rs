@@ -924,7 +924,7 @@ fn commands(folder: &Path) -> Vec<String> {
     let (_, commands) = help.split_once("Commands:\n").unwrap();
     let commands = commands.lines().map_while(|line| line.split_whitespace().next());
     let commands: Vec<String> = commands.filter(|command| *command != "help").map(str::to_owned).collect();
-    assert_eq!(commands.len(), 18, "{commands:?}");
+    assert!(commands.len() > 10, "{commands:?}");
     commands
 }
 

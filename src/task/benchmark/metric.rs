@@ -87,10 +87,7 @@ pub enum Kind {
     BitsPerByte,
 }
 
-use Kind::{
-    Acc, AccBytes, AccNorm, Accuracy, BitsPerByte, BytePerplexity, ExactMatch, F1, Found, LongBench, PassAt1,
-    Perplexity, Rouge, Ruler, Squad, WordPerplexity,
-};
+use Kind::*;
 use OutputType::{GenerateUntil, Loglikelihood, LoglikelihoodRolling, MultipleChoice};
 
 impl Kind {
@@ -246,7 +243,8 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
             let answer = answer.to_lowercase();
             vec![("found", share(targets.iter().any(|target| answer.contains(&target.to_lowercase()))))]
         }
-        _ => Vec::new(),
+        // Of likelihoods.
+        Acc | AccNorm | AccBytes | Perplexity | WordPerplexity | BytePerplexity | BitsPerByte => Vec::new(),
     }
 }
 
