@@ -1,11 +1,11 @@
-//! What a policy evicts, in words, from the columns of its rows: its score and scope, and settings as a sweep writes them.
+//! What a policy evicts, in words, from the columns of its rows: score, scope, protected entries and positions.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::eviction::Score;
-use crate::ledger::{Row, Text, setting};
-use crate::report::series::{Size, label};
+use crate::eviction::{Amount, Budget, BudgetPool, Policy, PoolOver, Schedule, Score, presets};
+use crate::ledger::Row;
+use crate::report::series::{Size, is_shared, label};
 
 /// The scores of rows, and what each evicts.
 const SCORES: [(&str, &str); 6] = [
@@ -20,63 +20,150 @@ const SCORES: [(&str, &str); 6] = [
     ),
 ];
 
-/// The definition of each policy of some rows, by the name that tables give it; of several, each.
-pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
-    let mut found: BTreeMap<Cow<'_, str>, BTreeSet<String>> = BTreeMap::new();
-    let is_same = |a: &Row, b: &Row| a.cell == b.cell && a.policy == b.policy && Size::of(a) == Size::of(b);
-    for row in rows.chunk_by(is_same).map(|of_cell| &of_cell[0]) {
-        found.entry(label(row)).or_default().insert(words(row));
-    }
-    let joined = |(name, each)| (name, Vec::from_iter(each).join("; in other cells: "));
-    found.into_iter().map(joined).collect()
+/// What all cells of a policy have in common, but for protected entries.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Rule<'a> {
+    score: &'a str,
+    scope: &'a str,
+    positions: &'a str,
+    local_layers: &'a str,
+    budget: &'a str,
+    schedule: &'a str,
 }
 
-fn words(row: &Row) -> String {
-    let score = row.score.as_deref().unwrap_or_default();
-    let name = Score::of_row(score).map_or(score, |score| score.name());
-    let evicts = match (&*row.policy, SCORES.iter().find(|(score, _)| *score == name)) {
-        ("full", _) => return "the model with an unbounded cache".to_owned(),
-        ("truncate", _) => {
-            return "no policy: the text is cut to the cache size, and what is written after it is held as well"
-                .to_owned();
+/// How many first tokens and newest entries a rule protects; several where cells differ.
+type Kept = [BTreeSet<Amount>; 2];
+
+/// The definition of each policy of some rows, by the name that tables give it.
+pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
+    let mut found: BTreeMap<Cow<'_, str>, BTreeMap<Rule<'_>, Kept>> = BTreeMap::new();
+    let is_same = |a: &Row, b: &Row| a.cell == b.cell && a.policy == b.policy && Size::of(a) == Size::of(b);
+    for row in rows.chunk_by(is_same).map(|of_cell| &of_cell[0]) {
+        let rule = Rule {
+            score: row.score.as_deref().unwrap_or_default(),
+            scope: row.scope.as_deref().unwrap_or_default(),
+            positions: if is_shared(row) { "" } else { &row.positions },
+            local_layers: row.local_layers.as_deref().unwrap_or_default(),
+            budget: row.budget.as_deref().unwrap_or_default(),
+            schedule: row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot")).unwrap_or_default(),
+        };
+        let [first, newest] = found.entry(label(row)).or_default().entry(rule).or_default();
+        let (of_first, of_newest) = protected(row);
+        first.insert(of_first);
+        newest.insert(of_newest);
+    }
+    let mut definitions = BTreeMap::new();
+    for (name, rules) in found {
+        let each: Vec<String> = rules.iter().map(|(rule, kept)| rule.words(&name, kept)).collect();
+        definitions.insert(name, each.join("; in other cells: "));
+    }
+    definitions
+}
+
+/// The protected entries as the policy defines them. Rows of earlier versions have the numbers at their size alone, which are
+/// those of a preset where the policy has its name and it has the same.
+fn protected(row: &Row) -> (Amount, Amount) {
+    let own = (row.keep_first as usize, row.keep_recent as usize);
+    let of = |amount: Amount| amount.of(row.cache_size.unwrap_or_default() as usize);
+    let is_own = |policy: &Policy| (of(policy.keep_first), of(policy.keep_recent)) == own;
+    let defined = row.definition.as_deref().and_then(|definition| definition.parse::<Policy>().ok());
+    let policy = defined.or_else(|| presets::by_name(&row.policy).map(Policy::canonical)).filter(is_own);
+    policy.map_or((Amount::Tokens(own.0), Amount::Tokens(own.1)), |policy| (policy.keep_first, policy.keep_recent))
+}
+
+impl Rule<'_> {
+    fn words(&self, name: &str, [first, newest]: &Kept) -> String {
+        let own = Score::of_row(self.score).map_or(self.score, |score| score.name());
+        let mut words = match (name, SCORES.iter().find(|(score, _)| *score == own)) {
+            ("full", _) => return "the model with an unbounded cache".to_owned(),
+            ("truncate", _) => return "no policy: the text is cut to the cache size, and what is written after it is held as well".to_owned(),
+            (_, Some((_, words))) => (*words).to_owned(),
+            (_, None) if self.score.is_empty() => "not defined in its rows".to_owned(),
+            (_, None) => format!("evicts the entry with the lowest {}", self.score),
+        };
+        // The oldest entry is the same for all heads.
+        words += match self.scope {
+            "layer" if self.score != "recency" => ", per layer",
+            "head" if self.score != "recency" => ", per head",
+            _ => "",
+        };
+        words += &kept(first, "first", ["token", "tokens"]);
+        words += &kept(newest, "newest", ["entry", "entries"]);
+        words += match self.positions {
+            "slot" => "; keys are at their rank in the cache",
+            "squeezed" => "; large gaps between positions are squeezed",
+            _ => "",
+        };
+        words += match self.local_layers {
+            "bounded" => "; layers with a window of their own hold that many at most as well",
+            "exempt" => "; layers with a window of their own hold their whole window",
+            _ => "",
+        };
+        words + &budget_words(self.budget) + &schedule_words(self.schedule)
+    }
+}
+
+/// When entries leave, from its column; empty for one after every token.
+fn schedule_words(schedule: &str) -> String {
+    let Ok(Schedule { cut, every }) = schedule.parse() else { return String::new() };
+    let at_once = |every: usize| {
+        if every == 1 { "one leaves after every token".to_owned() } else { format!("{every} leave at once") }
+    };
+    match (cut, every) {
+        (true, None) => "; the cache is cut once, after the prompt, and then grows".to_owned(),
+        (true, Some(every)) => format!("; the cache is cut after the prompt, and then {}", at_once(every)),
+        (false, Some(1) | None) => String::new(),
+        (false, Some(every)) => format!("; {}", at_once(every)),
+    }
+}
+
+/// What a budget is, from its column; empty without one.
+fn budget_words(budget: &str) -> String {
+    match budget.parse::<Budget>() {
+        Ok(Budget::Pyramid(beta)) => format!(
+            "; the cache size is the mean over layers, whose sizes fall linearly from the first to the last as in PyramidKV \
+             with \u{3b2} = {beta}"
+        ),
+        Ok(layers @ Budget::Layers(_)) => format!(
+            "; the cache size is the mean over layers, whose sizes are as {}",
+            layers.shares().map(|share| share.to_string()).collect::<Vec<_>>().join(" : ")
+        ),
+        Ok(Budget::Pool(BudgetPool { over, floor, score })) => {
+            let heads = if over == PoolOver::Heads { "the heads of a layer" } else { "the heads of all layers" };
+            let floor =
+                if floor == 0 { String::new() } else { format!(", and each keeps at least {floor} % of a size") };
+            let by = score.map_or(String::new(), |score| {
+                format!("; how many leave from each is decided by {}", score.text())
+            });
+            format!("; {heads} share their entries{floor}{by}")
         }
-        (_, Some((_, words))) => (*words).to_owned(),
-        (_, None) if score.is_empty() => return "not defined in its rows".to_owned(),
-        (_, None) => format!("evicts the entry with the lowest {score}"),
-    };
-    // The oldest entry is the same for all heads.
-    let scope = match row.scope.as_deref() {
-        Some(scope) if score != "recency" => format!(", per {scope}"),
-        _ => String::new(),
-    };
-    let text = |column: &Option<Text>, default: &str| column.as_deref().unwrap_or(default).to_owned();
-    let defined = |name: &str, own: u32| {
-        let defined = row.definition.as_deref().and_then(|definition| setting(definition, name));
-        defined.unwrap_or_else(|| own.to_string())
-    };
-    // That of a task's prompts is a setting of the table.
-    let schedule = row.schedule.clone().filter(|_| !row.prefill.starts_with("one_shot"));
-    let settings = [
-        ("keep_first", defined("keep_first", row.keep_first), "0"),
-        ("keep_recent", defined("keep_recent", row.keep_recent), "0"),
-        ("budget", text(&row.budget, "uniform"), "uniform"),
-        ("positions", row.positions.to_string(), "absolute"),
-        ("local_layers", text(&row.local_layers, "bounded"), "bounded"),
-        ("schedule", text(&schedule, "1"), "1"),
-    ];
-    let others = settings.iter().filter(|(_, value, default)| ![*default, "0%", ""].contains(&value.as_str()));
-    let others: String = others.map(|(name, value, _)| format!("; {name} {value}")).collect();
-    evicts + &scope + &others
+        Ok(Budget::Heads(_)) => "; every key-value head has a size of its own by a table".to_owned(),
+        _ if budget.is_empty() => String::new(),
+        _ => format!("; layers have the budget {budget}"),
+    }
+}
+
+/// The entries that are protected: a number, or a share of the cache.
+fn kept(amounts: &BTreeSet<Amount>, which: &str, [one, several]: [&str; 2]) -> String {
+    match Vec::from_iter(amounts)[..] {
+        [] | [Amount::Tokens(0) | Amount::Percent(0)] => String::new(),
+        [Amount::Prompt] => "; the prompt is kept, and the cache size is that of what follows it".to_owned(),
+        [Amount::Tokens(1)] => format!("; the {which} {one} is kept"),
+        [Amount::Tokens(n)] => format!("; the {which} {n} {several} are kept"),
+        [Amount::Percent(50)] => format!("; the {which} half is kept"),
+        [Amount::Percent(percent)] => format!("; the {which} {percent} % are kept"),
+        [least, .., most] => format!("; the {which} {least} to {most} {several} are kept, depending on the cell"),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::eviction::{Policy, SCORES as KNOWN};
+    use crate::eviction::SCORES as KNOWN;
     use crate::report::fixture::{cell, changed};
 
     /// The words for a policy at these sizes, whose rows are of today or of earlier versions.
-    fn words_of(name: &str, definition: &str, sizes: &[u32], today: bool) -> String {
+    fn words(name: &str, definition: &str, sizes: &[u32], today: bool) -> String {
         let policy: Policy = definition.parse().unwrap();
         let at = |size: &u32| {
             changed(cell("nll", name, Some(*size), &[("a", 1.0, 1.0)]), |row| {
@@ -97,24 +184,28 @@ mod tests {
             format!("score=last_attention scope={scope} keep_first=0 keep_recent={keep_recent} budget=uniform")
         };
         for (definition, expected) in [
-            (tova("layer", "16"), format!("{least}, per layer; keep_recent 16")),
+            (tova("layer", "16"), format!("{least}, per layer; the newest 16 entries are kept")),
             (tova("head", "0"), format!("{least}, per head")),
-            (tova("layer", "50%"), format!("{least}, per layer; keep_recent 50%")),
+            (tova("layer", "50%"), format!("{least}, per layer; the newest half is kept")),
+            (tova("layer", "10%"), format!("{least}, per layer; the newest 10 % are kept")),
         ] {
-            assert_eq!(words_of("mine", &definition, &[63, 128], true), expected);
+            assert_eq!(words("mine", &definition, &[63, 128], true), expected);
         }
         let sinks = "score=recency scope=layer keep_first=4 keep_recent=0 budget=uniform";
-        assert_eq!(words_of("window+4", sinks, &[64], true), "evicts the oldest entry; keep_first 4");
+        assert_eq!(words("window+4", sinks, &[64], true), "evicts the oldest entry; the first 4 tokens are kept");
     }
 
     #[test]
-    fn rows_of_earlier_versions_have_numbers() {
+    fn rows_of_earlier_versions_have_numbers_and_names() {
         let h2o = "score=accumulated_attention scope=head keep_first=0 keep_recent=50% budget=uniform";
-        let found = words_of("h2o", h2o, &[64, 128], false);
+        assert_eq!(words("h2o", h2o, &[63, 128], false), words("h2o", h2o, &[63, 128], true));
         assert!(
-            found.contains("keep_recent 32; in other cells: ") && found.ends_with("keep_recent 64"),
-            "{found}"
+            words("mine", h2o, &[63, 128], false)
+                .ends_with("the newest 32 to 64 entries are kept, depending on the cell")
         );
+        // This h2o is another.
+        let other = h2o.replace("50%", "10%");
+        assert!(words("h2o", &other, &[63], false).ends_with("the newest 7 entries are kept"));
     }
 
     #[test]
@@ -126,15 +217,23 @@ mod tests {
             (row.score, row.positions) = (Some("last_attention".into()), "slot".into());
         });
         let found = definitions(&slot);
-        assert!(found["tova@slot"].ends_with("; positions slot"), "{found:?}");
+        assert!(found["tova@slot"].ends_with("keys are at their rank in the cache"), "{found:?}");
     }
 
     #[test]
     fn budgets_are_named() {
-        let rows = changed(cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), |row| {
-            (row.score, row.budget) = (Some("last_attention".into()), Some("pool heads 20%".into()));
-        });
-        assert!(definitions(&rows)["mine"].ends_with("; budget pool heads 20%"), "{:?}", definitions(&rows));
+        for (budget, words) in [
+            ("pyramid 20", "sizes fall linearly from the first to the last as in PyramidKV with \u{3b2} = 20"),
+            ("layers 3 2.5 1", "whose sizes are as 3 : 2.5 : 1"),
+            ("pool heads 20%", "heads of a layer share their entries, and each keeps at least 20 % of a size"),
+            ("heads full 1/1 2", "every key-value head has a size of its own by a table"),
+            ("another", "layers have the budget another"),
+        ] {
+            let rows = changed(cell("nll", "mine", Some(8), &[("a", 1.0, 1.0)]), |row| {
+                (row.score, row.budget) = (Some("last_attention".into()), Some(budget.into()));
+            });
+            assert!(definitions(&rows)["mine"].ends_with(words), "{:?}", definitions(&rows));
+        }
     }
 
     #[test]
@@ -146,6 +245,6 @@ mod tests {
         };
         let rows = [at("a", 0), at("b", 4)].concat();
         let found = &definitions(&rows)["mine"];
-        assert_eq!(found, "evicts the oldest entry; in other cells: evicts the oldest entry; keep_first 4");
+        assert_eq!(found, "evicts the oldest entry; the first 0 to 4 tokens are kept, depending on the cell");
     }
 }
