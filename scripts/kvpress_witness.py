@@ -3,6 +3,7 @@
 
     pip install torch==2.13.0 transformers==5.2.0 kvpress==0.5.5 gguf==0.19.0
     python3 scripts/kvpress_witness.py record OUT.json --model MODEL.gguf --text BOOK.txt [--prompts 512 1024 2048]
+                                       [--following 256] [--ratios 0.25 0.5 0.75 0.875]
                                        [--intervals 32 128] [--presses TOVA ...] [--exact]
     python3 scripts/kvpress_witness.py compare OUT.json... --program target/release/tova-bench   (needs numpy only)
     python3 scripts/kvpress_witness.py goldens   make tests/golden/kvpress again
@@ -11,7 +12,7 @@ Two schedules. `cut`: the prompt is read with the full cache, and after its last
 grows. A number N is kvpress's DecodingPress: after every N tokens that follow the prompt, the cache is cut to the same size; the
 prompt has that size, and N divides it, so a cut is always at a multiple of N from the beginning of the text.
 
-`record` writes, for every prompt, press and ratio, the positions that each layer and key-value head keeps, and the NLLs of the 256
+`record` writes, for every prompt, press and ratio, the positions that each layer and key-value head keeps, and the NLLs of the
 tokens that follow, into OUT.json; the scores and every cut go into OUT.npz. It takes the first tokens of BOOK.txt, without BOS.
 Everything is f32, as transformers loads it; --exact computes in float64, norms, rotations and softmax too. Attention is eager, which
 gives a press the model's weights; ChunkKV refuses these, so for it, for PyramidKV, and for all that mask entries (below), attention is
@@ -75,8 +76,6 @@ MASKING = [*SHARED, "DuoAttention"]
 TIED = ["Knorm", "LagKV"]
 VARIANTS = [(name, {}) for name in PRESSES] + [(name, {"ties": "newest"}) for name in TIED]
 SDPA = ["PyramidKV", "ChunkKV", *MASKING]
-RATIOS = [0.25, 0.5, 0.75, 0.875]  # of the prompt's entries that leave
-FOLLOWING = 256
 # Norms of equal keys, rotated, differ by less than this.
 TIE = 1e-6
 # Presses inside DecodingPress, and how many entries each cut leaves.
@@ -411,7 +410,7 @@ def record(a):
 
 def record_all(a, model, tokenizer):
     path, out = Path(a.model), Path(a.out)
-    longest = max([*a.prompts, TARGET if a.intervals else 0]) + FOLLOWING
+    longest = max([*a.prompts, TARGET if a.intervals else 0]) + a.following
     tokens = tokenizer.encode(Path(a.text).read_text()[:20 * longest], add_special_tokens=False)[:longest]
     assert len(tokens) == longest, f"{a.text} has only {len(tokens)} tokens"
     cases, arrays, variants = [], {}, [(name, ties) for name, ties in VARIANTS if name in a.presses]
@@ -419,7 +418,7 @@ def record_all(a, model, tokenizer):
     def add(case, nll, survivors=None, cuts=None):
         if survivors is not None:
             if case["schedule"] == "cut":
-                sizes = np.array([[len(of_head) - FOLLOWING for of_head in of_layer] for of_layer in survivors])
+                sizes = np.array([[len(of_head) - a.following for of_head in of_layer] for of_layer in survivors])
                 case["size"] = round(sizes.mean())
                 if case["press"] == "PyramidKV":
                     case["layers"] = sizes[:, 0].tolist()
@@ -452,11 +451,11 @@ def record_all(a, model, tokenizer):
         np.savez_compressed(out.with_suffix(".npz"), **arrays)
 
     for prompt in a.prompts:
-        text = tokens[:prompt + FOLLOWING]
+        text = tokens[:prompt + a.following]
         model.set_attn_implementation("eager")
         add(dict(press="full", prompt=prompt, schedule="cut"), read(model, text, prompt)[0])
         for name, ties in variants:
-            for ratio in RATIOS:
+            for ratio in a.ratios:
                 model.set_attn_implementation("sdpa" if name in SDPA else "eager")
                 press = press_of(name, ratio, tokenizer=tokenizer)
                 case = dict(press=name, prompt=prompt, ratio=ratio, schedule="cut") | ties
@@ -464,7 +463,7 @@ def record_all(a, model, tokenizer):
         save()
     model.set_attn_implementation("eager")
     for interval in a.intervals:
-        text = tokens[:TARGET + FOLLOWING]
+        text = tokens[:TARGET + a.following]
         for name, ties in variants:
             if name in DECODING:
                 case = dict(press=name, prompt=TARGET, size=TARGET, schedule=str(interval)) | ties
@@ -740,6 +739,8 @@ def main():
     c.add_argument("--model", required=True)
     c.add_argument("--text", required=True)
     c.add_argument("--prompts", type=int, nargs="*", default=[512, 1024, 2048])
+    c.add_argument("--following", type=int, default=256, help="tokens after each prompt")
+    c.add_argument("--ratios", type=float, nargs="*", default=[0.25, 0.5, 0.75, 0.875], help="of the prompt's entries, which leave")
     c.add_argument("--intervals", type=int, nargs="*", default=[32, 128])
     c.add_argument("--presses", nargs="*", default=PRESSES, choices=PRESSES)
     c.add_argument("--exact", action="store_true")
