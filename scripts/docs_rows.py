@@ -12,12 +12,14 @@ PROGRAM is the built tova-bench. A page holds blocks like
 
 between whose marks this program writes. `table` has policies down, or metrics or slices where several are named, and across sizes,
 schedules or slices: nats above the full cache, or another column of `report.csv` (`value=value`; `value=to_ceiling` in percent);
-`pairs` has differences of two policies; `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench
+`pairs` has differences of two policies; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of the
+paper, by its heading (`columns` and `lines` leave some out, `caption=no` says nothing of the rows); `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench
 report`. Every decimal number in a section with blocks must be in a block of its page, those of README in one of any page, and rows of an
 older engine must be of a baseline that results/baselines/engines.txt says is not moved by the engines since.
 """
 import argparse
 import csv
+import fnmatch
 import hashlib
 import re
 import shlex
@@ -29,7 +31,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "results" / "baselines"
-BLOCK = re.compile(r"<!-- (table|pairs|figure) (.*?) -->\n(.*?)<!-- end -->", re.S)
+BLOCK = re.compile(r"<!-- (table|pairs|report|figure) (.*?) -->\n(.*?)<!-- end -->", re.S)
 # What a block is replaced with where the text around it is read.
 BLOCK_HERE = "\0"
 
@@ -39,21 +41,24 @@ def fail(message):
 
 
 class Reports:
-    """What `report` says of some rows, each drawn once."""
+    """What `report` says of some rows, each drawn once; with pictures in pixels where they are wanted."""
 
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, pixels):
         self.program, self.folder, self.known = program, Path(folder), {}
+        self.formats = "csv,md,svg,png" if pixels else "csv,md,svg"
 
-    def of(self, rows, only):
-        key = (rows, only)
+    def of(self, options):
+        is_of_paper = "paper" in (options.get("folder"), options.get("file", "").partition("/")[0])
+        key = (options["rows"], options["only"], is_of_paper)
         if key not in self.known:
             out = self.folder / str(len(self.known))
-            command = [self.program, "report", str(BASELINES / f"{rows}.parquet"), "-o", str(out), "--format", "csv,svg,png"]
-            for part in only:
+            command = [self.program, "report", str(BASELINES / f"{options['rows']}.parquet"), "-o", str(out), "--format", self.formats]
+            for part in options["only"]:
                 command += ["--only", part]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode != 0:
-                fail(f"{shlex.join(command)}\n{done.stderr}")
+            for command in [command, [*command, "--figure", "all", "--paper"]][:1 + is_of_paper]:
+                done = subprocess.run(command, capture_output=True, text=True)
+                if done.returncode != 0:
+                    fail(f"{shlex.join(command)}\n{done.stderr}")
             self.known[key] = out
         return self.known[key]
 
@@ -87,7 +92,7 @@ def worse(pairs, better):
 
 def table(reports, options):
     """Policies down, or metrics or slices where several are named; sizes, schedules or slices across."""
-    out = reports.of(options["rows"], options["only"])
+    out = reports.of(options)
     metrics, slices = options.get("metric", "nll").split(","), options.get("slice", "").split(",")
     value, columns = options.get("value", "minus_full_nats"), options.get("columns", "size")
     is_way, by_policy = value == "to_ceiling", len(metrics) == 1 and (len(slices) == 1 or columns == "slice")
@@ -121,7 +126,7 @@ def table(reports, options):
 
 def pairs(reports, options):
     """Differences of two policies, by size."""
-    out = reports.of(options["rows"], options["only"])
+    out = reports.of(options)
     metric = options.get("metric", "nll")
     lines = [line for line in lines_of(out / "pairs.csv") if line["metric"] == metric]
     cells = {}
@@ -145,6 +150,32 @@ def pairs(reports, options):
     return grid([(name, f"`{name}`") for name in names], heads, cells) + caption(lines_of(out / "report.csv"), options)
 
 
+def report_table(reports, options):
+    """A table of the report's Markdown as it is: the first below a heading, or in a fold."""
+    out = reports.of(options)
+    file = out / f"{options.get('file', 'report')}.md"
+    if not file.is_file():
+        names = ", ".join(str(path.relative_to(out).with_suffix("")) for path in sorted(out.glob("**/*.md")))
+        fail(f"{options['rows']} has no {options['file']}; it has {names}")
+    section, title, lines = "", "", []
+    for line in file.read_text().splitlines():
+        heading = re.match(r"#+ (.*)|<details><summary>(.*)</summary>", line)
+        if heading and lines:
+            break
+        if line.startswith("## "):
+            section = line[3:]
+        if heading:
+            title = heading[1] or heading[2]
+        if line.startswith("|") and fnmatch.fnmatch(title, options["title"]) and fnmatch.fnmatch(section, options.get("in", "*")):
+            lines.append([cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]])
+    if not lines:
+        fail(f"{options['rows']} has no table {options['title']!r} in {file.name}")
+    columns = [int(column) - 1 for column in options["columns"].split(",")] if "columns" in options else range(len(lines[0]))
+    lines = lines[:2] + [line for line in lines[2:] if fnmatch.fnmatch(line[0], options.get("lines", "*"))]
+    table = "".join(f"| {' | '.join(line[column] for column in columns)} |\n" for line in lines)
+    return table + "\n" + caption(lines_of(out / "report.csv"), options)
+
+
 def grid(names, heads, cells):
     text = f"| | {' | '.join(heads)} |\n|---|{'---|' * len(heads)}\n"
     lines = ("| " + " | ".join([shown] + [cells.get((name, head), "") for head in heads]) + " |\n" for name, shown in names)
@@ -159,10 +190,10 @@ def of_schedule(text):
 
 def figure(reports, options):
     """A picture of the report, copied beside the page; its drawing is known by its SVG."""
-    out = reports.of(options["rows"], options["only"])
-    found = sorted((out / "figures").glob(f"{options['file']}.svg"))
+    out = reports.of(options)
+    found = sorted((out / options.get("folder", "figures")).glob(f"{options['file']}.svg"))
     if len(found) != 1:
-        names = ", ".join(path.stem for path in sorted((out / "figures").glob("*.svg")))
+        names = ", ".join(path.stem for path in sorted((out / options.get("folder", "figures")).glob("*.svg")))
         fail(f"{options['file']} is not one figure of {options['rows']}; there are {names}")
     digest = hashlib.sha256(found[0].read_bytes()).hexdigest()[:16]
     to = options["page"].parent / options["to"]
@@ -185,17 +216,19 @@ def caption(points, options):
     check_engine(name, origin[1], options["engine"])
     models = ", ".join(dict.fromkeys(line["model"] for line in points))
     samples = max(int(line["samples"]) for line in points)
+    if options.get("caption") == "no":
+        return ""
     return f"*{models}, {samples} texts; engine {origin[1]}, {origin[2]}; `results/baselines/{name}.parquet`.*\n"
 
 
 def check_engine(name, engine, current):
-    unmoved = dict()
+    unmoved = {}
     for line in (BASELINES / "engines.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             version, names, _ = line.split(maxsplit=2)
-            unmoved[int(version)] = names.split(",")
+            unmoved.setdefault(int(version), set()).update(names.split(","))
     for later in range(int(engine) + 1, current + 1):
-        if not {name, "all"} & set(unmoved.get(later, [])):
+        if not {name, "all"} & unmoved.get(later, set()):
             fail(f"{name}.parquet is of engine {engine}, and engine {later} may have moved its numbers: measure it again, or "
                  f"say in results/baselines/engines.txt that it did not")
 
@@ -219,7 +252,7 @@ def page(path, reports, more, made):
 
     def block(found):
         kind, text, _ = found.groups()
-        new = {"table": table, "pairs": pairs, "figure": figure}[kind](reports, options_of(text, more | {"page": path}))
+        new = {"table": table, "pairs": pairs, "report": report_table, "figure": figure}[kind](reports, options_of(text, more | {"page": path}))
         made.append(new)
         return f"<!-- {kind} {text} -->\n{new}<!-- end -->"
 
@@ -232,10 +265,12 @@ def page(path, reports, more, made):
 
 
 def check_numbers(path, text, blocks):
-    """Every decimal number of the sections that have blocks is in a block of the page; code is not text."""
+    """Every decimal number of the sections that have blocks is in a block of the page, or is one of its numbers with a digit less; code is
+    not text."""
     text = "".join(section for section in re.split(r"^(?=## )", text, flags=re.M) if BLOCK_HERE in section)
     text = re.sub(r"```.*?```|`[^`]*`|\]\([^)]*\)", "", text, flags=re.S)
     known = set(re.findall(r"\d+\.\d+", blocks))
+    known |= {f"{float(number):.{len(number.partition('.')[2]) - 1}f}" for number in known}
     lost = [number for number in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", text) if number not in known]
     if lost:
         fail(f"{path.relative_to(ROOT)} says {', '.join(lost)}, which none of its tables has")
@@ -253,7 +288,7 @@ def main():
     more = {"program": arguments.program, "check": arguments.check, "engine": engine}
     stale = []
     with tempfile.TemporaryDirectory() as folder:
-        reports, made = Reports(arguments.program, folder), []
+        reports, made = Reports(arguments.program, folder, not arguments.check), []
         for path in sorted((ROOT / "docs").glob("*.md")) + [ROOT / "README.md"]:
             old, new = page(path, reports, more, made)
             if old != new:
