@@ -4,41 +4,25 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::block::{Attention, NewEntries, Vectors, Wanted};
 use super::budget::BudgetPool;
 use super::custom::FunctionInputs;
-use super::formula::{self, Function, Scorer, Word};
+use super::formula::{self, Function, Scorer, Word, keep};
 use super::future::{RecordedAttention, SecondReading};
+use super::method::Method;
 use super::policy::SizedPolicy;
-use super::scan::{Attention, BlockScan, NewEntries, Vectors, Wanted};
-use super::scoring::{Method, Score};
-use super::settings::Scope;
+use super::score::Score;
+use super::settings::{Heads, Scope};
 
-/// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heads {
-    pub heads: usize,
-    pub kv_heads: usize,
-}
-
-impl Heads {
-    /// Number of decision groups under a scope.
-    pub fn groups(self, scope: Scope) -> usize {
-        match scope {
-            Scope::Layer => 1,
-            Scope::Head => self.kv_heads,
-        }
-    }
-
-    /// Query heads whose scores a group averages.
-    pub fn of_group(self, scope: Scope, group: usize) -> Range<usize> {
-        let per_group = self.heads / self.groups(scope);
-        group * per_group..(group + 1) * per_group
-    }
-
-    /// Query heads that share a key-value head.
-    pub fn per_kv_head(self) -> usize {
-        self.heads / self.kv_heads
-    }
+/// One evicted entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eviction {
+    /// Position of the token that was read.
+    pub step: u32,
+    /// Decision group: 0, or the key-value head under scope `head`.
+    pub group: u32,
+    /// Position of the evicted token.
+    pub victim: u32,
 }
 
 /// Attention that every entry has received, summed over the query heads of its group (a multiple of the mean).
@@ -59,7 +43,8 @@ pub(super) struct HeadGroup {
     pub(super) priority: Vec<f64>,
 }
 
-/// The entries of one layer under one rule.
+/// The entries of one layer under one rule. It has many fields because each kind of policy keeps something of its own with the entries,
+/// and has the other fields empty.
 #[derive(Clone, Debug, Default)]
 pub struct CacheEntries {
     /// `None`: unbounded.
@@ -529,18 +514,4 @@ impl CacheEntries {
     pub fn group_of(&self, kv_head: usize) -> usize {
         if self.groups.len() == 1 { 0 } else { kv_head }
     }
-
-    /// Starts a block of `rows` tokens.
-    pub fn begin(&mut self, rows: usize, new: &NewEntries<'_>) -> BlockScan<'_> {
-        self.save_for_forks();
-        BlockScan::new(self, rows, new)
-    }
-}
-
-/// Keeps the elements at the ascending indices `kept`.
-pub(super) fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
-    for (to, &from) in kept.iter().enumerate() {
-        values[to] = values[from as usize];
-    }
-    values.truncate(kept.len());
 }
