@@ -12,7 +12,7 @@ use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
 use crate::lm::ModelFiles;
-use crate::lm::source::{DownloadProgress, HubSettings};
+use crate::lm::source::{DownloadProgress, Hub, HubSettings};
 use crate::sweep::{Cell, ModelSpec, Selection, Shard, Sweep};
 use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
@@ -151,6 +151,7 @@ pub fn prepare(
     let cells = selection.of(all.clone())?;
     let mut prepared = Prepared::default();
     let mut found: Option<(&ModelSpec, Found)> = None;
+    let hub = Hub { settings: hub, progress };
     // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
     // samples, so cells that agree in the others share their prefixes.
     let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
@@ -158,11 +159,11 @@ pub fn prepare(
         let (first, task) = (&cells[0], task_of(&cells[0]));
         let files = match &found {
             Some((model, files)) if **model == first.model => Ok(files.clone()),
-            _ => find(&first.model, hub, progress),
+            _ => find(&first.model, &hub),
         };
         let model_task = files.and_then(|(files, revision)| {
             found = Some((&first.model, (Arc::clone(&files), Arc::clone(&revision))));
-            let texts = task.prepare(&PrepareContext { files: &files, hub, progress, machine })?;
+            let texts = task.prepare(&PrepareContext { files: &files, hub: &hub, machine })?;
             Ok(names.model_task(cells, task, (files, revision), texts))
         });
         let unavailable = |cells: usize, error: anyhow::Error| {
@@ -320,8 +321,8 @@ impl Prepared {
 /// A model's files, and its revision.
 type Found = (Arc<ModelFiles>, Arc<str>);
 
-fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Found> {
-    let files = ModelFiles::find(&model.source, model.tokenizer.as_ref(), hub, progress)?;
+fn find(model: &ModelSpec, hub: &Hub<'_>) -> Result<Found> {
+    let files = ModelFiles::find(&model.source, model.tokenizer.as_ref(), hub.settings, hub.progress)?;
     let files = match model.rope_scaling {
         Some(rope_override) => files.with_rope_override(rope_override)?,
         None => files,

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::cache::{CacheYaml, Trivial};
-use super::definition::{Definition, OutputType};
+use super::definition::Definition;
+use super::output::OutputType;
 use super::prompt::{Prompts, Question, RowPrompt};
 use super::python;
 use super::rows::Rows;

@@ -10,7 +10,8 @@ use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::definition::{self, Definition, Examples, OutputType};
+use super::definition::{self, Definition, Examples};
+use super::output::OutputType;
 use super::prompt::Prompts;
 use super::reader::Asked;
 use super::request::{add_trivial, digest, gather, name_clusters, request};
@@ -19,10 +20,11 @@ use super::score::ByFile;
 use super::{builtin, rolling};
 use crate::lm::Real;
 use crate::lm::source::expand_home;
+use crate::task::canonical::{Setting, limit_text};
 use crate::task::data::{self, Texts, digest_of};
 use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
 use crate::task::prepared::PreparedTask;
-use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
+use crate::task::spec::{PrepareContext, Task, TaskSpec};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
@@ -210,7 +212,7 @@ impl Benchmark {
             Examples::Rows(rows) => rows.clone(),
         };
         let asked = self.samples.unwrap_or(0);
-        data::note_fewer(context.progress, &spec.dataset, "rows", asked, rows.rows.len());
+        data::note_fewer(context.hub.progress, &spec.dataset, "rows", asked, rows.rows.len());
         of_rows(definition, &rows, examples, self.samples)
     }
 }

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::lm::{GenerationSettings, Real, Sampling};
-use crate::task::spec::Setting;
+use crate::task::canonical::Setting;
 use crate::yaml::{self, ConfigError, Spanned};
 
 pub const MOST_TEMPERATURE: f64 = 100.0;

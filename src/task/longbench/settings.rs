@@ -7,9 +7,10 @@ use serde::Deserialize;
 
 use super::{NOT_IN_E, SUBSETS, Subset};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
+use crate::task::canonical::limit_text;
 use crate::task::data::{self, Texts, check_source};
 use crate::task::generation::{GenerationConfig, WriteYaml};
-use crate::task::spec::{TaskSpec, limit_text};
+use crate::task::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which of the three benchmarks.

@@ -133,8 +133,8 @@ impl Reader for Needles {
         let Asked { definition, spec, context, .. } = *asked;
         let dataset: DataSource = asked.dataset.parse()?;
         let tokenizer = context.files.tokenizer()?;
-        let books = data::read_books(&dataset, Some(self.texts), context.hub, context.progress)?;
-        data::note_fewer(context.progress, &dataset, "texts", self.texts, books.len());
+        let books = data::read_books(&dataset, Some(self.texts), context.hub.settings, context.hub.progress)?;
+        data::note_fewer(context.hub.progress, &dataset, "texts", self.texts, books.len());
         rows(self, definition, &books, &tokenizer, spec.generation()?.max_new_tokens)
     }
 }

@@ -191,7 +191,7 @@ impl Reader for Wanted {
         }
         let sources = self.sources(asked)?;
         if let Some(documents) = &sources.documents {
-            let (progress, dataset) = (asked.context.progress, &asked.dataset);
+            let (progress, dataset) = (asked.context.hub.progress, &asked.dataset);
             data::note_fewer(progress, dataset, "samples", wanted.samples, documents.len());
         }
         let files = asked.context.files;
@@ -211,7 +211,7 @@ impl Wanted {
         let tasks = &self.tasks;
         if tasks.iter().any(|task| task.needs_essay()) {
             let haystack: DataSource = asked.dataset.parse()?;
-            let books = data::read_books(&haystack, None, asked.context.hub, asked.context.progress)?;
+            let books = data::read_books(&haystack, None, asked.context.hub.settings, asked.context.hub.progress)?;
             sources.essay = Essay::new(&books);
             ensure!(!sources.essay.is_empty(), "the haystack holds no word");
         }
