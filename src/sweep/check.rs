@@ -102,11 +102,8 @@ fn check_name(
     referenced: Location,
 ) -> Result<(), ConfigError> {
     if model.name.as_ref().is_some_and(|name| name.trim().is_empty() || name.chars().any(char::is_control)) {
-        return yaml::refuse(
-            referenced,
-            "the model's name is empty or has control characters",
-            "write another `name:`",
-        );
+        let message = "the model's name is empty or has control characters";
+        return yaml::refuse(referenced, message, "write another `name:`");
     }
     let unnamed = |model: &ModelSpec| ModelSpec { name: None, ..model.clone() };
     for (other, _) in others {
@@ -174,19 +171,14 @@ fn check_policy_name(name: &str, place: Location) -> Result<(), ConfigError> {
     // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
     let base = name.split('+').next().unwrap_or_default();
     if fixed_policies().contains(&base) {
-        return yaml::refuse(
-            place,
-            format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
-            format!("choose another name, for example `my-{base}`"),
-        );
+        let message = format!("`{name}` cannot be defined: `{base}` has a fixed meaning");
+        return yaml::refuse(place, message, format!("choose another name, for example `my-{base}`"));
     }
     let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
     if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
-        return yaml::refuse(
-            place,
-            format!("`{name}` is not a name for a policy"),
-            "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
-        );
+        let message = format!("`{name}` is not a name for a policy");
+        let hint = "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit";
+        return yaml::refuse(place, message, hint);
     }
     Ok(())
 }
@@ -343,11 +335,8 @@ fn sizes(
     let bounded = policies.iter().zip(places).filter(|(policy, _)| policy.rule != Rule::Full);
     for (policy, place) in bounded {
         if checked.is_empty() {
-            return yaml::refuse(
-                place,
-                format!("policy `{}` needs cache sizes, and there are none", policy.name),
-                "add them, for example `cache_sizes: [64, 128, 256]`",
-            );
+            let message = format!("policy `{}` needs cache sizes, and there are none", policy.name);
+            return yaml::refuse(place, message, "add them, for example `cache_sizes: [64, 128, 256]`");
         }
         for (size, location) in &checked {
             // What a share comes to depends on the task.
@@ -361,11 +350,8 @@ fn sizes(
                 CacheRule::Evict { policy, size } => policy.at(size).err().map(|error| error.to_string()),
             };
             if let Some(reason) = cannot {
-                return yaml::refuse(
-                    *location,
-                    format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name),
-                    format!("remove the size {size}, or the policy"),
-                );
+                let message = format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name);
+                return yaml::refuse(*location, message, format!("remove the size {size}, or the policy"));
             }
         }
     }
@@ -429,11 +415,9 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
         ));
     }
     if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
-        return yaml::refuse(
-            referenced,
-            "`query_aware: false` says where a prompt is cut, and no policy cuts it",
-            "add `prefill: one_shot` or a schedule such as tova@cut, or remove it",
-        );
+        let message = "`query_aware: false` says where a prompt is cut, and no policy cuts it";
+        let hint = "add `prefill: one_shot` or a schedule such as tova@cut, or remove it";
+        return yaml::refuse(referenced, message, hint);
     }
     Ok(())
 }

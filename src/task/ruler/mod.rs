@@ -125,11 +125,9 @@ impl RulerYaml {
         tasks.sort_by_key(|task| names.iter().position(|name| *name == task.name));
         if let Some(task) = tasks.iter().find(|task| !is_there(task)) {
             let place = self.tasks.iter().find(|name| name.value == task.name).map(|name| name.referenced);
-            return yaml::refuse(
-                place.unwrap_or(Location::UNKNOWN),
-                format!("{} reads a file that is not part of the program", task.name),
-                format!("write its path as `{}`, or leave the task out", task.file().unwrap_or_default()),
-            );
+            let message = format!("{} reads a file that is not part of the program", task.name);
+            let hint = format!("write its path as `{}`, or leave the task out", task.file().unwrap_or_default());
+            return yaml::refuse(place.unwrap_or(Location::UNKNOWN), message, hint);
         }
         Ok(tasks)
     }
