@@ -94,7 +94,7 @@ impl Moved {
     }
 }
 
-/// One metric of one policy at one cache size, on both sides.
+/// One metric of one policy at one cache size, on both sides. It has everything that any form of the answer shows, so that none reads rows.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
     /// With a device only for timed metrics.

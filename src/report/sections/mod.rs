@@ -68,7 +68,7 @@ const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] = &[question::blocks, setting::s
 /// Blocks of a caller's own about the results, which come after the settings.
 pub type Added<'a> = dyn Fn(&Results<'_>) -> Vec<Block> + 'a;
 
-/// Results with what a reader asked for, as all sections take them.
+/// Results with what a reader asked for, as all sections take them: what several sections need is computed once, and each has a field.
 pub(crate) struct Report<'a> {
     pub(crate) results: &'a Results<'a>,
     /// The panels of whole samples.

@@ -32,7 +32,7 @@ pub enum Examples {
     Rows(Vec<Value>),
 }
 
-/// A task.
+/// A task. It has a field for each thing that a file settles, and most are read in one place only.
 #[derive(Clone, Debug)]
 pub struct Definition {
     pub task: String,

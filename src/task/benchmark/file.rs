@@ -1,6 +1,7 @@
 //! Task files as written: the keys of lm-evaluation-harness' own task files, with their meaning there, and the block `cache:`.
 //!
-//! A file is read strictly, with the files that it includes. What would run Python is refused, and named.
+//! A file is read strictly, with the files that it includes. What would run Python is refused, and named. [`TaskFile`] has as many
+//! fields as the harness has keys.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
