@@ -5,8 +5,9 @@
 //! in, evicted columns out. Nothing fails after [`Policy::at`] has accepted the settings.
 //!
 //! No file imports one that imports it, not by way of others either. To read them, begin with `policy` and what it is made of (`score` with
-//! `formula` or `custom`, `budget`, `schedule`, `settings`). Then a cache: what a layer gives it (`block`), its `entries`, how it ranks
-//! them (`scoring`), evictions over several heads (`pool`), and the `scan`, which takes a block through all of these.
+//! `formula` or `custom`, `budget`, `schedule`, `settings`). Then a cache: what a layer gives it (`block`), its `entries`, how it begins
+//! (`fork`), how it ranks its entries (`scoring`), evictions over several heads (`pool`), and the `scan`, which takes a block through all
+//! of these.
 
 mod block;
 mod budget;
@@ -14,6 +15,7 @@ mod custom;
 #[cfg(test)]
 mod definition;
 mod entries;
+mod fork;
 pub mod formula;
 mod future;
 mod method;

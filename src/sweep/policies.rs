@@ -111,14 +111,11 @@ fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
 
 /// A whole percentage.
 fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
-    match text.value.parse() {
-        Ok(Amount::Percent(percent)) => Ok(percent),
-        _ => yaml::refuse(
-            text.referenced,
-            format!("`{}` is no percentage", text.value),
-            "write one from 0% to 100%",
-        ),
-    }
+    let Ok(Amount::Percent(percent)) = text.value.parse() else {
+        let message = format!("`{}` is no percentage", text.value);
+        return yaml::refuse(text.referenced, message, "write one from 0% to 100%");
+    };
+    Ok(percent)
 }
 
 /// The policies of `policies:`, by their names.
