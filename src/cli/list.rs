@@ -1,6 +1,6 @@
 //! `list`: what sweeps can name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -100,14 +100,17 @@ fn benchmarks() -> String {
     text
 }
 
-/// Whether each file can be measured here, and if not, why.
+/// Whether each file can be measured here, and if not, why. Of a folder, a file whose name begins with `_` and that cannot is only there
+/// to be included.
 fn benchmarks_in(paths: &[PathBuf]) -> Result<(String, bool)> {
+    let is_included = |file: &Path| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with('_'));
     let (mut text, mut fails) = (String::new(), false);
     for path in paths {
         let files = if path.is_dir() { task::benchmark_files(path)? } else { vec![path.clone()] };
         for file in files {
             match task::check_benchmark(&file) {
                 Ok(tasks) => text += &format!("{}: {}\n", file.display(), tasks.join(", ")),
+                Err(_) if path.is_dir() && is_included(&file) => {}
                 Err(error) => {
                     fails = true;
                     text += &format!("{}\n", error.to_string().replace("\nhint: ", "; "));

@@ -1,4 +1,4 @@
-//! The arguments of commands that read one text with one model under one cache rule.
+//! The arguments of commands that read one text with one model under one cache rule: a field for each flag.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -11,7 +11,7 @@ use crate::metric::{Better, Metric, Slice};
 use crate::report::{Estimate, SeriesKey, Size, place};
 
 /// The outcome for one number, the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Regressed,
@@ -28,6 +28,7 @@ pub enum Verdict {
     New,
     NotComparable,
     WithinNoise,
+    #[default]
     Equal,
 }
 
@@ -93,8 +94,8 @@ impl Moved {
     }
 }
 
-/// One metric of one policy at one cache size, on both sides.
-#[derive(Clone, Debug)]
+/// One metric of one policy at one cache size, on both sides. It has everything that any form of the answer shows, so that none reads rows.
+#[derive(Clone, Debug, Default)]
 pub struct Point {
     /// With a device only for timed metrics.
     pub key: SeriesKey,
@@ -140,18 +141,7 @@ impl Point {
             slice: subject.slice.cloned(),
             policy: subject.policy.0.to_string(),
             cache_size: subject.policy.1,
-            verdict: Verdict::Equal,
-            before: None,
-            after: None,
-            difference: None,
-            threshold: None,
-            why: None,
-            samples: 0,
-            clusters: 0,
-            missing_samples: Vec::new(),
-            new_samples: 0,
-            clusters_worse: Vec::new(),
-            moved: Vec::new(),
+            ..Self::default()
         }
     }
 

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::formula::{Formula, Pool};
-use super::scoring::Score;
+use super::score::Score;
 
 /// Which part of all entries each layer gets, or each key-value head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use super::scan::{NewEntries, Vectors};
+use super::block::{NewEntries, Vectors};
 
 /// What a score is computed from: the entries of a decision group, before any of them is evicted.
 pub struct Step<'a> {

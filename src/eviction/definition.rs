@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use super::entries::Eviction;
 use super::formula::canonical::{Expr, Pool};
 use super::formula::words::{Function, Word};
 use super::policy::Amount;
-use super::scan::Eviction;
 use super::schedule::Schedule;
 use super::settings::Scope;
 use super::tests::Case;
@@ -78,6 +78,7 @@ impl Past<'_> {
         value
     }
 
+    /// A value that is not known yet. It is long because its one `match` has an arm for each word and function.
     fn compute(&self, expr: &Expr, head: usize, entry: usize, step: usize) -> f64 {
         let Case { heads, policy, .. } = *self.case;
         let seen = &self.steps[step];
@@ -333,7 +334,8 @@ fn highest_if_nan(value: f64) -> f64 {
 }
 
 /// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict. Every value of a
-/// formula that f32 may round gets a relative `error`.
+/// formula that f32 may round gets a relative `error`. It is long because it is the whole rule of eviction in the order of a text,
+/// and shares no step with the scan.
 pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl Fn() -> f64) -> Answer {
     let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);

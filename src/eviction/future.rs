@@ -5,9 +5,8 @@ use std::ops::Range;
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::entries::Heads;
-use super::scan::Attention;
-use super::settings::Scope;
+use super::block::Attention;
+use super::settings::{Heads, Scope};
 
 /// Numbers are stored times this: f16 then has 11 bits down to 2e-9.
 const SCALE: f32 = 32768.0;

@@ -3,35 +3,45 @@
 //! A policy decides, token by token, which entry to evict. This module holds the policies and the scan that
 //! applies one to a table of attention logits. It uses no tensor library, and no files but those that a formula names: slices
 //! in, evicted columns out. Nothing fails after [`Policy::at`] has accepted the settings.
+//!
+//! No file imports one that imports it, not by way of others either. To read them, begin with `policy` and what it is made of (`score` with
+//! `formula` or `custom`, `budget`, `schedule`, `settings`). Then a cache: what a layer gives it (`block`), its `entries`, how it begins
+//! (`fork`), how it ranks its entries (`scoring`), evictions over several heads (`pool`), and the `scan`, which takes a block through all
+//! of these.
 
+mod block;
 mod budget;
 mod custom;
 #[cfg(test)]
 mod definition;
 mod entries;
+mod fork;
 pub mod formula;
 mod future;
+mod method;
 mod on_device;
 mod policy;
 mod pool;
 pub mod presets;
 mod scan;
 mod schedule;
+mod score;
 mod scoring;
 mod settings;
 mod size;
 #[cfg(test)]
 mod tests;
 
+pub use block::{NewEntries, Vectors, Wanted};
 pub use budget::{Budget, BudgetPool, PoolOver};
 pub use custom::{CustomScore, Remembered, ScoreFunction, State, Step};
-pub use entries::{CacheEntries, Heads};
+pub use entries::{CacheEntries, Eviction};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use on_device::{ScanRule, Scanned};
 pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
 pub use pool::{Kept, LayerEntries, evict_together};
-pub use scan::{BlockScan, Eviction, NewEntries, Normaliser, Vectors, Wanted};
+pub use scan::{BlockScan, Normaliser};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
-pub use scoring::{NamedScore, SCORES, Score};
-pub use settings::{Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
+pub use score::{NamedScore, SCORES, Score};
+pub use settings::{Heads, Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
 pub use size::{CacheSize, SizeShare};

@@ -11,11 +11,11 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer};
 
 use super::budget::{Budget, BudgetPool, PoolOver};
-use super::entries::Heads;
 use super::formula::{Pool, Word};
+use super::method::Method;
 use super::schedule::Schedule;
-use super::scoring::{Method, Score};
-use super::settings::Scope;
+use super::score::Score;
+use super::settings::{Heads, LocalLayers, Scope};
 use crate::yaml::from_text;
 
 /// How much of the past the model may attend to.
@@ -456,5 +456,12 @@ impl SizedPolicy {
     pub fn of_layer(self, layer: usize, layers: usize) -> SizedPolicy {
         let size = self.sizes(layers).get(layer).copied().unwrap_or(self.size);
         SizedPolicy { policy: Policy { budget: self.budget.of_layer(layer, size), ..*self }, size }
+    }
+}
+
+impl LocalLayers {
+    /// The policy of a layer with this window, or without one.
+    pub fn policy(self, policy: Option<SizedPolicy>, window: Option<usize>) -> Option<SizedPolicy> {
+        policy.filter(|_| self == LocalLayers::Bounded || window.is_none())
     }
 }

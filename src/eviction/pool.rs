@@ -1,10 +1,10 @@
 //! Evictions that look at several heads: from the pool of a layer's heads, from that of a model's, and when a prompt is cut.
 
+use super::block::{Attention, Vectors};
 use super::budget::BudgetPool;
-use super::entries::CacheEntries;
+use super::entries::{CacheEntries, Eviction};
 use super::formula;
 use super::policy::{Amount, Policy, SizedPolicy};
-use super::scan::{Attention, Eviction, Vectors};
 
 /// An entry that may leave.
 #[derive(Clone, Copy)]

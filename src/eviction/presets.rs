@@ -11,7 +11,7 @@ use super::formula::words::{Text, text};
 use super::formula::{FormulaError, Pool};
 use super::policy::{Amount, Policy};
 use super::schedule::Schedule;
-use super::scoring::Score;
+use super::score::Score;
 use super::settings::Scope;
 use crate::yaml::parse_yaml;
 

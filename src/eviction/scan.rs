@@ -7,100 +7,16 @@
 //! at a time (arXiv 2401.06104, appendix E, builds the same masks). An evicted entry stays a masked column until the
 //! end of its block.
 
-use std::borrow::Cow;
-
-use super::entries::{CacheEntries, Heads};
-use super::formula::MeanRotation;
+use super::block::{Attention, NewEntries, Vectors};
+use super::entries::{CacheEntries, Eviction};
 use super::pool::Living;
-use super::settings::Scope;
 use crate::vector;
-
-/// One evicted entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Eviction {
-    /// Position of the token that was read.
-    pub step: u32,
-    /// Decision group: 0, or the key-value head under scope `head`.
-    pub group: u32,
-    /// Position of the evicted token.
-    pub victim: u32,
-}
 
 /// Maximum and sum of each softmax of a block, both (heads, rows).
 #[derive(Clone, Debug, Default)]
 pub struct Normaliser {
     pub max: Vec<f32>,
     pub sum: Vec<f32>,
-}
-
-/// The tokens that join the cache in a block, for scores that look at keys and values: (rows, kv_heads, dim) each, unrotated.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NewEntries<'a> {
-    pub keys: &'a [f32],
-    pub values: &'a [f32],
-    pub dim: usize,
-    /// L2 norms of the keys (rows, kv_heads) before they were rounded to f32, if the policy compares them.
-    pub norms: Option<&'a [f64]>,
-    /// L1 norms of the values times the output weights, mean over the query heads of each key-value head (rows, kv_heads), and the
-    /// texts of the tokens (rows); empty where no score has them ([`CacheEntries::wants`]).
-    pub projected_norms: &'a [f32],
-    /// Queries before rotation (rows, heads, dim), the states that the projections read (rows, hidden), and the tokens' ids (rows), for
-    /// functions; the states are empty where there is none.
-    pub queries: &'a [f32],
-    pub hidden: &'a [f32],
-    pub token_ids: &'a [u32],
-    pub token_texts: &'a [std::sync::Arc<str>],
-    /// Logits of the layer's attention sinks (heads), which take part in every softmax and have no value; empty where it has none.
-    pub sinks: &'a [f32],
-    /// Whether the read ends with this block. The end of a prompt is that of a read.
-    pub ends_read: bool,
-}
-
-/// What scores ask for that costs something to know of new entries.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    pub hidden: bool,
-    pub projected_norms: bool,
-    pub token_texts: bool,
-}
-
-impl NewEntries<'_> {
-    /// One of (rows, kv_heads, dim) vectors.
-    pub(super) fn of<'a>(&self, vectors: &'a [f32], vector: usize) -> &'a [f32] {
-        &vectors[vector * self.dim..][..self.dim]
-    }
-}
-
-/// Keys and values of a block's columns, and the queries of its rows, for scores that look at them. The `mask` is 0 for columns that
-/// are in the cache.
-pub trait Vectors {
-    /// The keys of a head as they are rotated now: (columns, dim). Where positions depend on evictions, the oldest in the cache has
-    /// position 0.
-    fn keys(&self, kv_head: usize, mask: &[f32]) -> Cow<'_, [f32]>;
-
-    /// The values of a head: (columns, dim)
-    fn values(&self, kv_head: usize) -> &[f32];
-
-    /// Dimensions of a head.
-    fn dim(&self) -> usize;
-
-    /// The query of a row before its rotation.
-    fn query(&self, row: usize, head: usize) -> &[f32];
-
-    /// What the logits of the query at a position are multiplied by.
-    fn scale(&self, position: usize) -> f32;
-
-    /// Cosines and sines by which pairs of dimensions are rotated at some positions: (positions, pairs) each.
-    fn angles(&self, positions: &[f64]) -> [Vec<f32>; 2];
-
-    /// The mean of the rotations by the next `positions` after that of the newest of [`keys`](Self::keys), the token `step` of the text.
-    fn mean_rotation(&self, kv_head: usize, mask: &[f32], step: usize, positions: usize) -> MeanRotation;
-
-    /// The L2 distance of each value from a query head's output, which is the sum of `scale * weights` times values.
-    fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]);
-
-    /// The cosine of each key with the mean of the normalised keys whose `mask` is 0.
-    fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]);
 }
 
 /// The sum of a softmax, of exponentials of logits less `max`, with that of a sink. A sink that outweighs everything leaves nothing.
@@ -128,6 +44,14 @@ pub struct BlockScan<'a> {
     seen: Option<Vec<f32>>,
     /// Groups and columns that the policy evicted in the last step.
     pub victims: Vec<(usize, usize)>,
+}
+
+impl CacheEntries {
+    /// Starts a block of `rows` tokens.
+    pub fn begin(&mut self, rows: usize, new: &NewEntries<'_>) -> BlockScan<'_> {
+        self.save_for_forks();
+        BlockScan::new(self, rows, new)
+    }
 }
 
 impl<'a> BlockScan<'a> {
@@ -331,48 +255,5 @@ impl<'a> BlockScan<'a> {
             entries.keep(kept);
         }
         kept
-    }
-}
-
-/// One row's attention weights, not yet divided by their sums.
-pub(super) struct Attention<'a> {
-    /// (heads, rows, stride)
-    logits: &'a [f32],
-    /// (heads, rows)
-    sums: &'a [f32],
-    heads: Heads,
-    rows: usize,
-    pub(super) row: usize,
-    stride: usize,
-    /// Whole lanes that hold the columns up to that of the row: (groups)
-    widths: &'a [usize],
-    /// Whether it is the last row of a read.
-    pub(super) ends_read: bool,
-}
-
-impl Attention<'_> {
-    /// The weights of a head, and what makes them sum to 1.
-    pub(super) fn of_head(&self, head: usize) -> (&[f32], f32) {
-        let at = head * self.rows + self.row;
-        let width = self.widths[head * self.widths.len() / self.heads.heads];
-        (&self.logits[at * self.stride..][..width], 1.0 / self.sums[at])
-    }
-
-    /// The attention of a group's query heads to some columns: (heads of the group, columns)
-    pub(super) fn by_head(&self, scope: Scope, group: usize, columns: &[usize]) -> Vec<f32> {
-        let of_head = |head: usize| {
-            let (weights, scale) = self.of_head(head);
-            columns.iter().map(move |column| weights[*column] * scale)
-        };
-        self.heads.of_group(scope, group).flat_map(of_head).collect()
-    }
-
-    /// Adds a group's attention, summed over its query heads, to `onto` (columns).
-    pub(super) fn add_to(&self, onto: &mut [f32], scope: Scope, group: usize) {
-        for head in self.heads.of_group(scope, group) {
-            let (weights, scale) = self.of_head(head);
-            let columns = weights.len().min(onto.len());
-            vector::add_scaled(&mut onto[..columns], &weights[..columns], scale);
-        }
     }
 }

@@ -1,14 +1,13 @@
-//! Settings that are chosen from a list: scopes and positions. (Scores are in `scoring.rs`.)
+//! Settings that are chosen from a list: scopes and positions (scores are in `score.rs`); and the heads that a scope divides.
 //!
 //! Each has one table of values, words and meanings, from which `list`, the JSON schema and error messages are
 //! made.
 
+use std::ops::Range;
 use std::str::FromStr;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
-
-use super::policy::SizedPolicy;
 
 /// A value, the word for it in sweeps, on the command line and in result rows, and its meaning in one line.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +59,34 @@ impl FromStr for Scope {
 
     fn from_str(name: &str) -> Result<Scope> {
         of_name(&SCOPES, "scope", name)
+    }
+}
+
+/// Query and key-value heads of a layer: `heads` is a multiple of `kv_heads`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heads {
+    pub heads: usize,
+    pub kv_heads: usize,
+}
+
+impl Heads {
+    /// Number of decision groups under a scope.
+    pub fn groups(self, scope: Scope) -> usize {
+        match scope {
+            Scope::Layer => 1,
+            Scope::Head => self.kv_heads,
+        }
+    }
+
+    /// Query heads whose scores a group averages.
+    pub fn of_group(self, scope: Scope, group: usize) -> Range<usize> {
+        let per_group = self.heads / self.groups(scope);
+        group * per_group..(group + 1) * per_group
+    }
+
+    /// Query heads that share a key-value head.
+    pub fn per_kv_head(self) -> usize {
+        self.heads / self.kv_heads
     }
 }
 
@@ -121,11 +148,6 @@ pub const LOCAL_LAYERS: [Keyword<LocalLayers>; 2] = [
 impl LocalLayers {
     pub fn name(self) -> &'static str {
         name_of(&LOCAL_LAYERS, self)
-    }
-
-    /// The policy of a layer with this window, or without one.
-    pub fn policy(self, policy: Option<SizedPolicy>, window: Option<usize>) -> Option<SizedPolicy> {
-        policy.filter(|_| self == LocalLayers::Bounded || window.is_none())
     }
 }
 

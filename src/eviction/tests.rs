@@ -376,7 +376,7 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
         case.scan(&mut unbounded, case.tokens, &mut Vec::new());
         entries = entries.with_future(unbounded.recorded.unwrap().into());
     }
-    let draw = |group, position| scoring::uniform(SALT, group as u64, position as u64);
+    let draw = |group, position| score::uniform(SALT, group as u64, position as u64);
     let answer = definition::read(case, draw, || 0.0);
     prop_assume!(!answer.ambiguous);
     // Formulas are not compared where an error of f32 may decide. Of two errors of opposite sign one turns a tie around.
@@ -385,7 +385,7 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
         let values = Cell::new(0);
         let error = || {
             values.set(values.get() + 1);
-            most * (scoring::uniform(seed, 0, values.get()) - 0.5)
+            most * (score::uniform(seed, 0, values.get()) - 0.5)
         };
         prop_assume!(definition::read(case, draw, error).evictions == answer.evictions);
     }

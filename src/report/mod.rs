@@ -27,12 +27,12 @@ pub use series::distance::Distance;
 pub use series::key::{SeriesKey, prefill_words};
 pub use series::order;
 pub use series::pairs::{Outcome, Pair};
-pub use series::panel::{Panel, Point, place};
+pub use series::panel::{Panel, Point};
 pub(crate) use series::panel::{RUNNING, Running, coverage, running};
 pub(crate) use series::pool::difference;
 pub use series::pool::{Difference, Pooled, pooled};
 pub use series::results::Results;
-pub use series::size::Size;
+pub use series::size::{Size, place};
 pub use series::sums::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label,
     with_geometric_means,

@@ -19,7 +19,7 @@ use super::series::distance::Distance;
 use super::series::results::Results;
 use crate::ledger::{Row, Text, write_derived};
 
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Options {
     /// The folder; made if it is missing.
     pub out: PathBuf,
@@ -43,17 +43,7 @@ pub struct Options {
 impl Options {
     /// The usual formats.
     pub fn everything(out: impl Into<PathBuf>) -> Self {
-        Self {
-            out: out.into(),
-            formats: Format::usual(),
-            distances: Vec::new(),
-            reference: None,
-            all: false,
-            width: WIDTH,
-            unfinished: BTreeMap::new(),
-            pages: BTreeMap::new(),
-            plain: Plain::default(),
-        }
+        Self { out: out.into(), formats: Format::usual(), width: WIDTH, ..Self::default() }
     }
 }
 
@@ -89,7 +79,7 @@ pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Writt
             folder.write_scene(&format!("figures/{stem}"), &scene)?;
         }
     }
-    let mut linkable = formats.iter().filter(|format| format.figure.is_some() && format.name != "pdf");
+    let mut linkable = formats.iter().filter(|format| format.figure.is_some() && !format.is_for_print);
     let linked = linkable.next().map(|format| format.name);
     let sources = Sources { document: &document, summary: &summary, report: &report, linked };
     for files in formats.iter().filter_map(|format| format.report) {

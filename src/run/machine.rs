@@ -61,7 +61,7 @@ pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Res
 }
 
 /// The workers of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workers {
     pub workers: usize,
     /// Of each worker.

@@ -12,7 +12,7 @@ use super::shards::{self, Piece};
 use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
 use crate::lm::ModelFiles;
-use crate::lm::source::{DownloadProgress, HubSettings};
+use crate::lm::source::{DownloadProgress, Hub, HubSettings};
 use crate::sweep::{Cell, ModelSpec, Selection, Shard, Sweep};
 use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
@@ -147,86 +147,105 @@ pub fn prepare(
     machine: &str,
 ) -> Result<Prepared> {
     let all = sweep.expand();
-    let mut ids: HashMap<CellId, String> = HashMap::new();
-    let mut resolved: HashMap<Text, (CellId, usize)> = HashMap::new();
+    let mut names = Names::default();
     let cells = selection.of(all.clone())?;
     let mut prepared = Prepared::default();
     let mut found: Option<(&ModelSpec, Found)> = None;
+    let hub = Hub { settings: hub, progress };
     // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
     // samples, so cells that agree in the others share their prefixes.
     let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
     for cells in cells.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
         let (first, task) = (&cells[0], task_of(&cells[0]));
-        let mut refused = Vec::new();
         let files = match &found {
             Some((model, files)) if **model == first.model => Ok(files.clone()),
-            _ => find(&first.model, hub, progress),
+            _ => find(&first.model, &hub),
         };
         let model_task = files.and_then(|(files, revision)| {
             found = Some((&first.model, (Arc::clone(&files), Arc::clone(&revision))));
-            let context = PrepareContext { files: &files, hub, progress, machine };
-            let PreparedTask { samples, digest, bos } = task.prepare(&context)?;
-            let dtype = files.weight_type(first.model.dtype);
-            let (mut named, mut aliases) = (Vec::new(), Vec::new());
-            let (layers, kv_heads) = (files.shape.cached_layers().len(), files.shape.heads.kv_heads);
-            for asked in cells {
-                if let Err(error) = asked.check_model(&files.shape) {
-                    refused.push(error);
-                    continue;
-                }
-                let cell = asked.resolved(dtype, bos, (layers, kv_heads), files.shape.has_windows());
-                let id = cell.id(&revision, &digest);
-                resolved.insert(asked.spec(), (id, samples.len()));
-                match ids.get(&id) {
-                    Some(of) => aliases.push(Alias { cell, of: of.clone() }),
-                    None => {
-                        ids.insert(id, cell.label());
-                        let name = cell.name(id);
-                        let (status, cost, reusable) = (Status::Missing, Cost::default(), BTreeMap::new());
-                        named.push(NamedCell { cell, name, status, cost, reusable });
-                    }
-                }
-            }
-            let contents = (0..samples.len()).map(|sample| samples.content(sample).map(|text| digest_of([text])));
-            let contents = contents.collect();
-            let work = (0..samples.len()).map(|sample| samples.work(sample)).collect();
-            let (model, data) = (first.model.clone(), digest.into());
-            let cells = named;
-            Ok(ModelTask { model, task, files, revision, samples, work, data, bos, cells, aliases, contents })
+            let texts = task.prepare(&PrepareContext { files: &files, hub: &hub, machine })?;
+            Ok(names.model_task(cells, task, (files, revision), texts))
         });
-        let (model, task) = (first.model.to_string(), first.task.name.to_string());
-        prepared.unavailable.extend(refused.into_iter().map(|error| {
-            let (model, task) = (model.clone(), task.clone());
-            Unavailable { model, task, cells: 1, error }
-        }));
+        let unavailable = |cells: usize, error: anyhow::Error| {
+            let (model, task) = (first.model.to_string(), first.task.name.to_string());
+            Unavailable { model, task, cells, error }
+        };
         match model_task {
-            Ok(mut model_task) => {
-                let costs: Vec<Cost> =
-                    model_task.cells.iter().map(|cell| Cost::nominal(&model_task, cell)).collect();
-                model_task.cells.iter_mut().zip(costs).for_each(|(cell, cost)| cell.cost = cost);
+            Ok((model_task, refused)) => {
+                prepared.unavailable.extend(refused.into_iter().map(|error| unavailable(1, error)));
                 prepared.model_tasks.push(model_task);
             }
             Err(error) => {
                 let error = MissingPath::or(error, sweep, &first.model, &first.task);
-                prepared.unavailable.push(Unavailable { model, task, cells: cells.len(), error });
+                prepared.unavailable.push(unavailable(cells.len(), error));
             }
         }
     }
     prepared.manifest = Manifest {
         sweep: sweep.name.as_str().into(),
         seed: sweep.seed,
-        cells: all.iter().map(|cell| manifest_cell(cell, resolved.get(&cell.spec()))).collect(),
+        cells: all.iter().map(|cell| manifest_cell(cell, names.resolved.get(&cell.spec()))).collect(),
     };
     if let Some(shard) = selection.shard {
         prepared.keep_shard(shard);
     }
     if let Some(ledger) = ledger {
-        let mut cells: Vec<_> = prepared.model_tasks.iter_mut().flat_map(|task| &mut task.cells).collect();
-        let statuses = ledger.statuses(cells.iter().map(|cell| &cell.name))?;
-        cells.iter_mut().zip(statuses).for_each(|(cell, status)| cell.status = status);
         prepared.find_measured(ledger)?;
     }
     Ok(prepared)
+}
+
+/// The names of cells as they are found.
+#[derive(Default)]
+struct Names {
+    /// The label of each cell that has an id.
+    ids: HashMap<CellId, String>,
+    /// By what a sweep asks for, the cell and how many samples it has.
+    resolved: HashMap<Text, (CellId, usize)>,
+}
+
+impl Names {
+    /// A model with a task, whose cells have names, and why the model cannot have others of them.
+    fn model_task(
+        &mut self,
+        cells: &[Cell],
+        task: TaskSpec,
+        (files, revision): Found,
+        texts: PreparedTask,
+    ) -> (ModelTask, Vec<anyhow::Error>) {
+        let PreparedTask { samples, digest, bos } = texts;
+        let model = &cells[0].model;
+        let dtype = files.weight_type(model.dtype);
+        let (mut named, mut aliases, mut refused) = (Vec::new(), Vec::new(), Vec::new());
+        let (layers, kv_heads) = (files.shape.cached_layers().len(), files.shape.heads.kv_heads);
+        for asked in cells {
+            if let Err(error) = asked.check_model(&files.shape) {
+                refused.push(error);
+                continue;
+            }
+            let cell = asked.resolved(dtype, bos, (layers, kv_heads), files.shape.has_windows());
+            let id = cell.id(&revision, &digest);
+            self.resolved.insert(asked.spec(), (id, samples.len()));
+            match self.ids.get(&id) {
+                Some(of) => aliases.push(Alias { cell, of: of.clone() }),
+                None => {
+                    self.ids.insert(id, cell.label());
+                    let name = cell.name(id);
+                    let (status, cost, reusable) = (Status::Missing, Cost::default(), BTreeMap::new());
+                    named.push(NamedCell { cell, name, status, cost, reusable });
+                }
+            }
+        }
+        let contents = (0..samples.len()).map(|sample| samples.content(sample).map(|text| digest_of([text])));
+        let contents = contents.collect();
+        let work = (0..samples.len()).map(|sample| samples.work(sample)).collect();
+        let (model, data, cells) = (model.clone(), digest.into(), named);
+        let mut model_task =
+            ModelTask { model, task, files, revision, samples, work, data, bos, cells, aliases, contents };
+        let costs: Vec<Cost> = model_task.cells.iter().map(|cell| Cost::nominal(&model_task, cell)).collect();
+        model_task.cells.iter_mut().zip(costs).for_each(|(cell, cost)| cell.cost = cost);
+        (model_task, refused)
+    }
 }
 
 fn manifest_cell(cell: &Cell, found: Option<&(CellId, usize)>) -> ManifestCell {
@@ -242,8 +261,11 @@ fn manifest_cell(cell: &Cell, found: Option<&(CellId, usize)>) -> ManifestCell {
 }
 
 impl Prepared {
-    /// Finds the samples of open cells that other cells of the ledger have.
+    /// Finds what the ledger has of the cells, and the samples of open cells that other cells have.
     fn find_measured(&mut self, ledger: &Ledger) -> Result<()> {
+        let mut cells: Vec<_> = self.model_tasks.iter_mut().flat_map(|task| &mut task.cells).collect();
+        let statuses = ledger.statuses(cells.iter().map(|cell| &cell.name))?;
+        cells.iter_mut().zip(statuses).for_each(|(cell, status)| cell.status = status);
         let mut wanted = HashSet::new();
         let mut lacking: BTreeMap<CellId, Vec<(usize, Text)>> = BTreeMap::new();
         for model_task in &self.model_tasks {
@@ -299,8 +321,8 @@ impl Prepared {
 /// A model's files, and its revision.
 type Found = (Arc<ModelFiles>, Arc<str>);
 
-fn find(model: &ModelSpec, hub: &HubSettings, progress: &dyn DownloadProgress) -> Result<Found> {
-    let files = ModelFiles::find(&model.source, model.tokenizer.as_ref(), hub, progress)?;
+fn find(model: &ModelSpec, hub: &Hub<'_>) -> Result<Found> {
+    let files = ModelFiles::find(&model.source, model.tokenizer.as_ref(), hub.settings, hub.progress)?;
     let files = match model.rope_scaling {
         Some(rope_override) => files.with_rope_override(rope_override)?,
         None => files,

@@ -58,6 +58,7 @@ fn split(mut jobs: Vec<BatchJob>, workers: usize) -> Vec<BatchJob> {
     jobs
 }
 
+#[derive(Default)]
 struct Queue {
     batches: VecDeque<BatchJob>,
     /// Of batches whose prefix was read.
@@ -106,15 +107,7 @@ pub(super) fn work(
     warn: &(dyn Fn(String) + Sync),
 ) -> Result<()> {
     let jobs = split(jobs, workers.workers);
-    let queue = Queue {
-        batches: jobs.into(),
-        cells: VecDeque::new(),
-        busy: 0,
-        at_once: workers,
-        ended: false,
-        error: None,
-    };
-    let queue = Mutex::new(queue);
+    let queue = Mutex::new(Queue { batches: jobs.into(), at_once: workers, ..Queue::default() });
     let changed = Condvar::new();
     std::thread::scope(|scope| {
         let mut pools = Vec::new();

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 
-use anyhow::Result;
+use anyhow::{Error, Result};
 
 use super::cost::Cost;
 use super::event::{Event, Outcome};
@@ -29,6 +29,15 @@ struct Progress {
     /// Samples that it lacks.
     left: AtomicUsize,
     failed: AtomicBool,
+}
+
+/// A task while a job measures it.
+struct OpenTask<'a> {
+    work: &'a Work<'a>,
+    model_task: &'a ModelTask,
+    job: &'a Job<'a>,
+    /// By the cell's place in the task.
+    progress: BTreeMap<usize, Progress>,
 }
 
 /// What all jobs of a run share.
@@ -92,21 +101,15 @@ impl Work<'_> {
         job: &Job<'_>,
         loaded: &mut Option<Arc<LanguageModel>>,
     ) -> Result<()> {
-        let Work { ledger, observe, .. } = *self;
         let batches = model_task.samples.batches().into_iter();
         let mut jobs: Vec<BatchJob> = batches.map(|samples| BatchJob { samples, cells: Vec::new() }).collect();
         let progress = self.open_journals(model_task, cells, &mut jobs)?;
         jobs.retain(|batch| !batch.cells.is_empty());
-        let complete = |index: usize| -> Result<()> {
-            progress[&index].journal.complete(model_task.samples.len())?;
-            self.count(|outcome| outcome.done += 1);
-            observe(Event::CellDone(&model_task.cells[index]));
-            Ok(())
-        };
+        let open = OpenTask { work: self, model_task, job, progress };
         // An earlier run may have ended between a cell's last sample and its file.
-        for (&index, cell) in &progress {
+        for (&index, cell) in &open.progress {
             if cell.left.load(Ordering::Relaxed) == 0 {
-                complete(index)?;
+                open.complete(index)?;
             }
         }
         if jobs.is_empty() {
@@ -114,68 +117,19 @@ impl Work<'_> {
         }
         let model = match self.load(model_task, job, loaded) {
             Ok(model) => model,
-            Err(error) => {
-                job.device.check_after(&error)?;
-                let waiting = progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
-                let waiting: Vec<_> = waiting.map(|(index, _)| &model_task.cells[*index]).collect();
-                for cell in &waiting {
-                    self.count(|outcome| outcome.failed += 1);
-                    ledger.fail(&cell.name, &error)?;
-                }
-                let (model, task) = (&model_task.model.to_string(), &model_task.task.name.to_string());
-                observe(Event::CellsFailed { model, task, count: waiting.len(), cells: &waiting, error: &error });
-                return Ok(());
-            }
+            Err(error) => return open.fail(&error),
         };
         let is_timed = model_task.task.is_timed();
         let device = if is_timed { machine_name(job.device, job.threads) } else { device_name(job.device) };
         let (dtype, arithmetic) = (model.dtype().into(), model_task.model.arithmetic.name().into());
         let common = Row { device: device.into(), dtype, arithmetic, ..Row::default() };
-        let report = |index: usize, sample: usize, result: Result<SampleResult>| -> GoOn {
-            let (cell, state) = (&model_task.cells[index], &progress[&index]);
-            let (name, _) = model_task.samples.name(sample);
-            let result = match result {
-                Ok(result) => result,
-                Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(None),
-                Err(error) => {
-                    job.device.check_after(&error)?;
-                    let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
-                    if !state.failed.swap(true, Ordering::Relaxed) {
-                        self.count(|outcome| outcome.failed += 1);
-                        observe(Event::CellFailed { cell, error: &error });
-                        ledger.fail(&cell.name, &error)?;
-                    }
-                    return Ok(());
-                }
-            };
-            // Before the rows, so that a sample in the journal always has its files.
-            let kept = result
-                .side_files
-                .iter()
-                .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
-            let rows = || rows::measured(&common, self.sweep, model_task, cell, sample, &result);
-            kept.and_then(|()| state.journal.append(sample, rows()))?;
-            let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
-            observe(Event::Sample {
-                cell,
-                sample: name,
-                tokens: model_task.work[sample] as u64,
-                seconds: model_task.seconds(cell) * model_task.share(sample),
-                samples_left: left,
-                samples: model_task.samples.len(),
-            });
-            if left == 0 {
-                complete(index)?;
-            }
-            if job.stop.load(Ordering::Relaxed) { Err(None) } else { Ok(()) }
-        };
         schedule::work(
             &model,
             model_task,
             jobs,
             workers(model_task, job.device, job.threads, job.jobs_on_device),
-            &report,
-            &|warning| observe(Event::Warning(warning)),
+            &|index, sample, result| open.record(&common, index, sample, result),
+            &|warning| (self.observe)(Event::Warning(warning)),
         )
     }
 
@@ -262,5 +216,70 @@ impl Work<'_> {
         }
         check_memory(model_task, &model)?;
         Ok(model)
+    }
+}
+
+impl OpenTask<'_> {
+    /// Ends a cell that has all of its samples.
+    fn complete(&self, index: usize) -> Result<()> {
+        self.progress[&index].journal.complete(self.model_task.samples.len())?;
+        self.work.count(|outcome| outcome.done += 1);
+        (self.work.observe)(Event::CellDone(&self.model_task.cells[index]));
+        Ok(())
+    }
+
+    /// Fails every cell that lacks samples, because there is no model.
+    fn fail(&self, error: &Error) -> Result<()> {
+        self.job.device.check_after(error)?;
+        let waiting = self.progress.iter().filter(|(_, cell)| cell.left.load(Ordering::Relaxed) > 0);
+        let waiting: Vec<_> = waiting.map(|(index, _)| &self.model_task.cells[*index]).collect();
+        for cell in &waiting {
+            self.work.count(|outcome| outcome.failed += 1);
+            self.work.ledger.fail(&cell.name, error)?;
+        }
+        let (model, task) = (&self.model_task.model.to_string(), &self.model_task.task.name.to_string());
+        (self.work.observe)(Event::CellsFailed { model, task, count: waiting.len(), cells: &waiting, error });
+        Ok(())
+    }
+
+    /// Puts a sample's result into the cell's journal. `common` has the columns that say where it was measured.
+    fn record(&self, common: &Row, index: usize, sample: usize, result: Result<SampleResult>) -> GoOn {
+        let OpenTask { work: Work { sweep, ledger, observe, .. }, model_task, job, progress } = self;
+        let (cell, state) = (&model_task.cells[index], &progress[&index]);
+        let (name, _) = model_task.samples.name(sample);
+        let result = match result {
+            Ok(result) => result,
+            Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(None),
+            Err(error) => {
+                job.device.check_after(&error)?;
+                let error = error.context(format!("sample {name}")).context(cell.name.stem().to_string());
+                if !state.failed.swap(true, Ordering::Relaxed) {
+                    self.work.count(|outcome| outcome.failed += 1);
+                    observe(Event::CellFailed { cell, error: &error });
+                    ledger.fail(&cell.name, &error)?;
+                }
+                return Ok(());
+            }
+        };
+        // Before the rows, so that a sample in the journal always has its files.
+        let kept = result
+            .side_files
+            .iter()
+            .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
+        let rows = || rows::measured(common, sweep, model_task, cell, sample, &result);
+        kept.and_then(|()| state.journal.append(sample, rows()))?;
+        let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
+        observe(Event::Sample {
+            cell,
+            sample: name,
+            tokens: model_task.work[sample] as u64,
+            seconds: model_task.seconds(cell) * model_task.share(sample),
+            samples_left: left,
+            samples: model_task.samples.len(),
+        });
+        if left == 0 {
+            self.complete(index)?;
+        }
+        if job.stop.load(Ordering::Relaxed) { Err(None) } else { Ok(()) }
     }
 }

@@ -4,19 +4,10 @@
 
 use std::path::Path;
 
-use indexmap::IndexMap;
-
-use super::keys::{
-    BudgetYaml, HeadsYaml, MAX_ROPE_FACTOR, ModelYaml, PolicyYaml, RopeOverrideYaml, ShareYaml, SweepYaml,
-};
-use super::schema::names::{RESERVED, fixed_policies, known_policies};
-use super::{ModelSpec, NamedPolicy, Rule, Sweep};
-use crate::eviction::formula::{Formula, Pool};
+use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
+use super::{ModelSpec, NamedPolicy, Rule, Sweep, policies};
 use crate::eviction::presets;
-use crate::eviction::{
-    Amount, Budget, BudgetPool, CacheRule, CacheSize, LOCAL_LAYERS, LONGEST_KNOWN, LocalLayers, MOST_AT_ONCE,
-    POSITIONS, Policy, Positions, Schedule, Score,
-};
+use crate::eviction::{CacheRule, CacheSize, LONGEST_KNOWN, Policy, Schedule};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -38,15 +29,18 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
         None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(shape.models)?;
-    let mut defined = definitions(shape.define, shape.schedule)?;
+    let mut defined = policies::definitions(shape.define, shape.schedule)?;
     for (name, _) in own {
-        check_policy_name(name, shape.policies.referenced)?;
+        policies::check_name(name, shape.policies.referenced)?;
     }
     // The program's own policies have a schedule.
     defined.extend(own.iter().cloned());
-    let of_sweep =
-        OfSweep { schedule: shape.schedule, positions: shape.positions, local_layers: shape.local_layers };
-    let mut policies = policies(&shape.policies, &defined, of_sweep)?;
+    let of_sweep = policies::OfSweep {
+        schedule: shape.schedule,
+        positions: shape.positions,
+        local_layers: shape.local_layers,
+    };
+    let mut policies = policies::named(&shape.policies, &defined, of_sweep)?;
     let placed: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
     let others = own.iter().filter(|(name, _)| !placed.contains(name));
     policies.extend(others.map(|(name, policy)| NamedPolicy {
@@ -102,11 +96,8 @@ fn check_name(
     referenced: Location,
 ) -> Result<(), ConfigError> {
     if model.name.as_ref().is_some_and(|name| name.trim().is_empty() || name.chars().any(char::is_control)) {
-        return yaml::refuse(
-            referenced,
-            "the model's name is empty or has control characters",
-            "write another `name:`",
-        );
+        let message = "the model's name is empty or has control characters";
+        return yaml::refuse(referenced, message, "write another `name:`");
     }
     let unnamed = |model: &ModelSpec| ModelSpec { name: None, ..model.clone() };
     for (other, _) in others {
@@ -133,197 +124,6 @@ fn model_source(text: &str, referenced: Location) -> Result<ModelSource, ConfigE
     })
 }
 
-/// What policies have that do not say so themselves.
-#[derive(Clone, Copy)]
-struct OfSweep {
-    schedule: Option<Schedule>,
-    positions: Positions,
-    local_layers: LocalLayers,
-}
-
-/// The policies of `define:`. Those without a schedule have that of the sweep.
-pub(super) fn definitions(
-    define: IndexMap<Spanned<String>, PolicyYaml>,
-    of_sweep: Option<Schedule>,
-) -> Result<Vec<(String, Policy)>, ConfigError> {
-    let mut defined = Vec::new();
-    for (Spanned { value: name, referenced, .. }, shape) in define {
-        check_policy_name(&name, referenced)?;
-        let PolicyYaml { score, pool, scope, keep_first, keep_recent, schedule, budget } = shape;
-        let score = match Score::new(&score.value, pool) {
-            Ok(score) => score,
-            Err(error) => {
-                let message = format!("the score of `{name}` cannot be used: {error}");
-                return yaml::refuse(score.referenced, message, error.hint);
-            }
-        };
-        if keep_recent == Amount::Prompt {
-            let message = format!("`keep_recent` of `{name}` cannot be `prompt`");
-            return yaml::refuse(referenced, message, "only `keep_first` protects the prompt");
-        }
-        let budget = budget.map(budget_of).transpose()?.unwrap_or_default();
-        let schedule = schedule.or(of_sweep).unwrap_or_default();
-        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
-        defined.push((name, policy));
-    }
-    Ok(defined)
-}
-
-/// Refuses a name that a policy cannot have.
-fn check_policy_name(name: &str, place: Location) -> Result<(), ConfigError> {
-    // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
-    let base = name.split('+').next().unwrap_or_default();
-    if fixed_policies().contains(&base) {
-        return yaml::refuse(
-            place,
-            format!("`{name}` cannot be defined: `{base}` has a fixed meaning"),
-            format!("choose another name, for example `my-{base}`"),
-        );
-    }
-    let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
-    if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
-        return yaml::refuse(
-            place,
-            format!("`{name}` is not a name for a policy"),
-            "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit",
-        );
-    }
-    Ok(())
-}
-
-const BUDGETS: &str = "write one of `{pyramid: 20}`, `{layers: [3, 2, 2, 1]}` with a number for each layer, `{pool: heads, floor: 20%}`, and \
-                       `{heads: [[full, 1], [1, 2]]}` with a row for each layer";
-
-fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
-    let place = shape.referenced;
-    let refuse_all = |message: &str| yaml::refuse(place, message, BUDGETS);
-    let BudgetYaml { pyramid, layers, pool, floor, score, heads, full } = shape.value;
-    if pool.is_none() && (floor.is_some() || score.is_some()) {
-        return refuse_all("`floor` and `score` of a budget belong to a `pool`");
-    }
-    if heads.is_none() && full.is_some() {
-        return refuse_all("`full` belongs to `heads`");
-    }
-    match (pyramid, layers, pool, heads) {
-        (Some(beta), None, None, None) => Ok(Budget::Pyramid(yaml::count("`pyramid`", &beta, 1)? as u32)),
-        (None, Some(shares), None, None) => Budget::of_layers(&shares.value)
-            .or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), BUDGETS)),
-        (None, None, Some(over), None) => {
-            let floor = floor.map(percent_of).transpose()?.unwrap_or(0);
-            let formula = |score: Spanned<String>| {
-                Formula::new(&score.value, Pool::Mean).or_else(|error| {
-                    let message = format!("the score of the budget cannot be used: {error}");
-                    yaml::refuse(score.referenced, message, error.hint)
-                })
-            };
-            Ok(Budget::Pool(BudgetPool { over, floor, score: score.map(formula).transpose()? }))
-        }
-        (None, None, None, Some(heads)) => {
-            let full = full.map(percent_of).transpose()?;
-            let budget = match heads.value {
-                HeadsYaml::File(file) => Budget::of_file(&file, full),
-                HeadsYaml::Table(rows) => {
-                    let row = |row: Vec<ShareYaml>| row.into_iter().map(|share| share.0).collect();
-                    Budget::of_heads(&rows.into_iter().map(row).collect::<Vec<_>>(), full)
-                }
-            };
-            budget.or_else(|error| yaml::refuse(heads.referenced, format!("{error:#}"), BUDGETS))
-        }
-        _ => refuse_all("`budget` is one of `pyramid`, `layers`, `pool` and `heads`"),
-    }
-}
-
-/// A whole percentage.
-fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
-    match text.value.parse() {
-        Ok(Amount::Percent(percent)) => Ok(percent),
-        _ => yaml::refuse(
-            text.referenced,
-            format!("`{}` is no percentage", text.value),
-            "write one from 0% to 100%",
-        ),
-    }
-}
-
-fn policies(
-    names: &Spanned<Vec<Spanned<String>>>,
-    defined: &[(String, Policy)],
-    of_sweep: OfSweep,
-) -> Result<Vec<NamedPolicy>, ConfigError> {
-    let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
-    yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
-    let own = |name: &str| defined.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
-    // `mine+4`, unless a policy of this very name is defined.
-    let own_with_keep_first = |name: &str| {
-        let (base, keep_first) = presets::split_keep_first(name)?;
-        Some(Policy { keep_first: Amount::Tokens(keep_first), ..own(base)? })
-    };
-    // The sweep's schedule goes before that of a preset.
-    let preset = |name: &str| {
-        let schedule = |policy: Policy| of_sweep.schedule.unwrap_or(policy.schedule);
-        presets::find(name).map(|found| found.map(|policy| Policy { schedule: schedule(policy), ..policy }))
-    };
-    let mut policies = Vec::new();
-    for Spanned { value: written, referenced, .. } in &names.value {
-        let mut parts = written.split('@');
-        let name = parts.next().unwrap_or_default();
-        let OfSweep { mut positions, mut local_layers, .. } = of_sweep;
-        let mut schedule = None;
-        for own in parts {
-            match (own.parse(), own.parse()) {
-                (Ok(own), _) if !is_reserved(name) => local_layers = own,
-                (_, Ok(own)) if !is_reserved(name) => schedule = Some(own),
-                _ => positions = positions_of(own, name, *referenced)?,
-            }
-        }
-        let rule = match name {
-            "full" => Rule::Full,
-            "truncate" => Rule::Truncate,
-            _ => match own(name).or_else(|| own_with_keep_first(name)).map(Ok).or_else(|| preset(name)) {
-                Some(Ok(policy)) => {
-                    Rule::Policy(Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy })
-                }
-                Some(Err(error)) => {
-                    let message = format!("`{name}` cannot be used: {error:#}");
-                    return yaml::refuse(*referenced, message, presets::hint_of(&error));
-                }
-                None => {
-                    let known = known_policies().into_iter().chain(defined.iter().map(|(own, _)| own.as_str()));
-                    let known: Vec<&str> = known.collect();
-                    let near = did_you_mean(name, known.iter().copied());
-                    let names = known.join(", ");
-                    let hint = format!(
-                        "{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`"
-                    );
-                    return yaml::refuse(*referenced, format!("unknown policy `{name}`"), hint);
-                }
-            },
-        };
-        policies.push(NamedPolicy { name: name.to_string(), rule, positions, local_layers });
-    }
-    Ok(policies)
-}
-
-fn is_reserved(policy: &str) -> bool {
-    RESERVED.iter().any(|(name, _)| *name == policy)
-}
-
-/// The positions after the `@` of a policy.
-fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
-    if is_reserved(policy) {
-        let message = format!("`{policy}` never evicts, so nothing leaves and its keys never move");
-        return yaml::refuse(place, message, format!("write `{policy}`"));
-    }
-    own.parse().or_else(|_| {
-        let names = POSITIONS.iter().map(|own| own.name).chain(LOCAL_LAYERS.iter().map(|own| own.name));
-        let names: Vec<_> = names.chain(["cut"]).collect();
-        let near = did_you_mean(own, names.iter().copied());
-        let hint =
-            format!("{near}after @ write {}, cut+16, or a number from 1 to {MOST_AT_ONCE}", names.join(", "));
-        yaml::refuse(place, format!("`{own}` of `{policy}` is no schedule and no kind of positions"), hint)
-    })
-}
-
 fn sizes(
     sizes: &[Spanned<CacheSize>],
     names: &Spanned<Vec<Spanned<String>>>,
@@ -343,11 +143,8 @@ fn sizes(
     let bounded = policies.iter().zip(places).filter(|(policy, _)| policy.rule != Rule::Full);
     for (policy, place) in bounded {
         if checked.is_empty() {
-            return yaml::refuse(
-                place,
-                format!("policy `{}` needs cache sizes, and there are none", policy.name),
-                "add them, for example `cache_sizes: [64, 128, 256]`",
-            );
+            let message = format!("policy `{}` needs cache sizes, and there are none", policy.name);
+            return yaml::refuse(place, message, "add them, for example `cache_sizes: [64, 128, 256]`");
         }
         for (size, location) in &checked {
             // What a share comes to depends on the task.
@@ -361,11 +158,8 @@ fn sizes(
                 CacheRule::Evict { policy, size } => policy.at(size).err().map(|error| error.to_string()),
             };
             if let Some(reason) = cannot {
-                return yaml::refuse(
-                    *location,
-                    format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name),
-                    format!("remove the size {size}, or the policy"),
-                );
+                let message = format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name);
+                return yaml::refuse(*location, message, format!("remove the size {size}, or the policy"));
             }
         }
     }
@@ -429,11 +223,9 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
         ));
     }
     if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
-        return yaml::refuse(
-            referenced,
-            "`query_aware: false` says where a prompt is cut, and no policy cuts it",
-            "add `prefill: one_shot` or a schedule such as tova@cut, or remove it",
-        );
+        let message = "`query_aware: false` says where a prompt is cut, and no policy cuts it";
+        let hint = "add `prefill: one_shot` or a schedule such as tova@cut, or remove it";
+        return yaml::refuse(referenced, message, hint);
     }
     Ok(())
 }

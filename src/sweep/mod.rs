@@ -6,6 +6,7 @@
 mod cell;
 mod check;
 mod keys;
+mod policies;
 mod schema;
 mod select;
 #[cfg(test)]
@@ -101,7 +102,7 @@ pub fn parse_definitions(text: &str, file: &str) -> Result<Vec<(String, Policy)>
     let defined = if define.is_empty() {
         refuse(Location::UNKNOWN, "defines no policy", "write one under `define:`")
     } else {
-        check::definitions(define, None)
+        policies::definitions(define, None)
     };
     defined.map_err(|error| error.in_file(file))
 }

@@ -5,6 +5,12 @@
 
 use std::fmt::{Display, Write as _};
 
+/// A key and its value.
+pub type Setting = (&'static str, String);
+
+/// The setting whose value `auto` stands for what the model does.
+pub const BOS: &str = "bos";
+
 /// A text in quotes. Characters that do not print, and marks that join the character before them, are escaped.
 pub fn quoted(text: &str) -> String {
     format!("{text:?}")
@@ -28,6 +34,11 @@ pub fn quoted_list<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> String 
 /// `Some(1)` or `None`
 pub fn option<T: Display>(value: Option<T>) -> String {
     value.map_or_else(|| "None".to_owned(), |value| format!("Some({value})"))
+}
+
+/// A limit as canonical texts spell it.
+pub fn limit_text(limit: Option<usize>) -> String {
+    limit.map_or_else(|| "all".to_string(), |limit| limit.to_string())
 }
 
 #[cfg(test)]

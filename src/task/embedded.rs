@@ -7,12 +7,20 @@ use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
 
-use super::data::Book;
-
 /// How many books, quizzes, articles and stories there are, of each.
 pub const MOST_EMBEDDED_BOOKS: usize = 64;
 /// How many story requests there are.
 pub const MOST_EMBEDDED_PROMPTS: usize = 1000;
+
+/// A named text.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(bound(deserialize = "'de: 'static"))]
+pub struct Book {
+    pub name: String,
+    pub text: String,
+    /// Facts that the text states and later needs again; empty where they are not known.
+    pub recalls: Vec<Recall>,
+}
 
 /// A part of a text that can only be predicted by remembering an earlier part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

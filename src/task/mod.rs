@@ -3,6 +3,12 @@
 //! Each task is a folder with its settings in YAML, which become a [`TaskSpec`], and its [`Samples`]; `registry` lists
 //! them. Tasks that generate text share `generation`; benchmarks of prompts and answers are files, which `benchmark` reads. Which
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
+//!
+//! A part uses only those before it, in this order: what ids are spelled with (`canonical`), the texts in the program (`embedded`),
+//! `cache`, texts (`data`), what every task has (`prepared`, `generation` and `spec`, which name each other's types), `retention`,
+//! `perplexity`, `benchmark` with the tasks that are files of it (`longbench`, `math`, `needle`, `questions`, `ruler`), `story` and
+//! `timing`, `registry`.
+//! A benchmark and these tasks use each other because a task file names the code that makes its rows, which `benchmark::reader` lists.
 
 mod benchmark;
 mod cache;

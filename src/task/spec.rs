@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
+use super::canonical::{BOS, Setting};
 use super::data::Texts;
 use super::generation::{GenerationConfig, Prefill};
 use super::prepared::PreparedTask;
 use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::Bytes;
-use crate::lm::source::{DownloadProgress, HubSettings};
+use crate::lm::source::Hub;
 use crate::lm::{ModelFiles, ModelShape};
 
 /// One checked entry of `tasks:`. `Display` gives the text that enters cell ids. Specs with the same text and the same
@@ -52,15 +53,11 @@ pub trait Task: fmt::Debug + Send + Sync + 'static {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask>;
 }
 
-/// A key and its value.
-pub type Setting = (&'static str, String);
-
 /// What preparing a task needs.
 #[derive(Clone, Copy)]
 pub struct PrepareContext<'a> {
     pub files: &'a ModelFiles,
-    pub hub: &'a HubSettings,
-    pub progress: &'a dyn DownloadProgress,
+    pub hub: &'a Hub<'a>,
     /// The machine's name, which is part of what timed results mean.
     pub machine: &'a str,
 }
@@ -233,9 +230,6 @@ impl TaskSpec {
 /// The settings of prompts, limits and timing that the column `generation` shows; `length` has a column of its own.
 const SHOWN_SETTINGS: [&str; 6] = ["prompt", "version", "limits", "memory", "repeats", "warm_up"];
 
-/// The setting whose value `auto` stands for what the model does.
-pub(super) const BOS: &str = "bos";
-
 impl PartialEq for TaskSpec {
     fn eq(&self, other: &TaskSpec) -> bool {
         let data = |spec: &TaskSpec| (spec.dataset.clone(), spec.request.clone(), spec.to_string());
@@ -256,9 +250,4 @@ impl fmt::Display for TaskSpec {
         f.write_str(&self.of_sample())?;
         self.selection.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
     }
-}
-
-/// A limit as canonical texts spell it.
-pub(super) fn limit_text(limit: Option<usize>) -> String {
-    limit.map_or_else(|| "all".to_string(), |limit| limit.to_string())
 }

@@ -49,11 +49,8 @@ impl WriteSettings {
         let WriteSettings { temperature, top_k, top_p, .. } = *self;
         let check = |ok, what: &str, hint: &str| if ok { Ok(()) } else { Err(InvalidSettings::new(what, hint)) };
         check(self.max_new_tokens > 0 && self.batch > 0, "there is nothing to write", "numbers start at 1")?;
-        check(
-            (0.0..=MOST_TEMPERATURE).contains(&temperature),
-            "the temperature must be a number from 0 to 100",
-            "try 0.7",
-        )?;
+        let is_temperature = (0.0..=MOST_TEMPERATURE).contains(&temperature);
+        check(is_temperature, "the temperature must be a number from 0 to 100", "try 0.7")?;
         let is_share = top_p.is_none_or(|p| p > 0.0 && p <= 1.0);
         check(is_share, "top_p must be a probability", "write a number above 0, up to 1")?;
         check(top_k != Some(0), "top_k must be at least 1", "leave it out to sample from all tokens")?;

@@ -17,13 +17,10 @@ pub fn refuse<T>(
 
 /// A number of tokens or things: at least `least`, and small enough for a column of the result rows.
 pub fn count(what: &str, number: &Spanned<u64>, least: u32) -> Result<usize, ConfigError> {
+    let hint = format!("write a whole number from {least} to {}", u32::MAX);
     match u32::try_from(number.value) {
         Ok(count) if count >= least => Ok(count as usize),
-        _ => refuse(
-            number.referenced,
-            format!("{} cannot be {what}", number.value),
-            format!("write a whole number from {least} to {}", u32::MAX),
-        ),
+        _ => refuse(number.referenced, format!("{} cannot be {what}", number.value), hint),
     }
 }
 
@@ -37,11 +34,8 @@ pub fn between(what: &str, number: &Spanned<f64>, least: f64, most: f64) -> Resu
     if number.value >= least && number.value <= most {
         return Ok(number.value);
     }
-    refuse(
-        number.referenced,
-        format!("{} cannot be {what}", number.value),
-        format!("write a number from {least} to {most}"),
-    )
+    let hint = format!("write a number from {least} to {most}");
+    refuse(number.referenced, format!("{} cannot be {what}", number.value), hint)
 }
 
 /// The entries of a list. Refuses an empty one, and the second of two equal entries.

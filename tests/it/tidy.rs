@@ -179,21 +179,57 @@ fn uses(sources: &[Source], pattern: &str) -> Vec<(String, String, String)> {
 const REPORT: [&str; 8] =
     ["escape", "special_tokens", "statistics", "series", "figure", "document", "sections", "format"];
 
-#[test]
-fn parts_of_the_report_use_only_lower_ones() {
-    let used = Regex::new(r"crate::report::(\w+)").unwrap();
-    let place = |name: &str| REPORT.iter().position(|part| *part == name);
+/// The parts of `task`, lowest first. Those in one line use each other, as `task/mod.rs` says.
+const TASK: [&str; 10] = [
+    "canonical",
+    "embedded",
+    "cache",
+    "data",
+    "prepared generation spec",
+    "retention",
+    "perplexity",
+    "benchmark longbench math needle questions ruler",
+    "story timing",
+    "registry",
+];
+
+/// What parts of a module use of higher ones.
+fn uses_of_higher_parts(module: &str, parts: &[&str]) -> Vec<String> {
+    let by_name = Regex::new(&format!(r"crate::{module}::(\w+)")).unwrap();
+    // In a file of the module's own folder, and in the first of a part's folder.
+    let by_parent = Regex::new(&format!(r"(?:crate::{module}|super)::(\w+)")).unwrap();
+    let place = |name: &str| parts.iter().position(|part| part.split(' ').any(|own| own == name));
     let mut wrong = Vec::new();
     for source in sources() {
-        let mut folders = source.path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs"));
-        let Some(part) = folders.nth(2).filter(|_| source.module == "report").and_then(place) else { continue };
+        let folders: Vec<&str> =
+            source.path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs")).collect();
+        let Some(part) = folders.get(2).filter(|_| source.module == module).and_then(|name| place(name)) else {
+            continue;
+        };
+        let is_first = folders.len() == 3 || folders[3..] == ["mod"];
+        let used = if is_first { &by_parent } else { &by_name };
         for (number, line) in source.shipped() {
             let higher =
                 used.captures_iter(line).filter(|found| place(&found[1]).is_some_and(|other| other > part));
             wrong.extend(higher.map(|found| format!("{}:{number} uses {}", source.path.display(), &found[1])));
         }
     }
-    assert_eq!(wrong, [""; 0]);
+    wrong
+}
+
+#[test]
+fn parts_of_the_report_use_only_lower_ones() {
+    assert_eq!(uses_of_higher_parts("report", &REPORT), [""; 0]);
+}
+
+#[test]
+fn parts_of_the_tasks_use_only_lower_ones() {
+    assert_eq!(uses_of_higher_parts("task", &TASK), [""; 0]);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/task");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let files: BTreeSet<String> = files.map(|name| name.trim_end_matches(".rs").to_owned()).collect();
+    let listed = TASK.iter().flat_map(|parts| parts.split(' ')).chain(["mod", "names.txt"]).map(str::to_owned);
+    assert_eq!(files, listed.collect());
 }
 
 #[test]

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use super::Formula;
 use super::canonical::Expr;
-use super::loops::{Step, elementwise, highest_if_nan, near_entries, over_entries, pool};
+use super::loops::{Column, Entries, Kept, Step, elementwise, highest_if_nan, near_entries, over_entries, pool};
 use super::program::{Columns, Instruction, Operand, Operation, compile};
 use super::statistics::{self, QueryStatistics};
 use super::words::{Function, Word};
-use crate::eviction::entries::{Heads, keep};
+use crate::eviction::block::{Attention, NewEntries, Vectors};
 use crate::eviction::future::RecordedAttention;
-use crate::eviction::scan::{Attention, NewEntries, Vectors};
-use crate::eviction::scoring::{mix, uniform};
-use crate::eviction::settings::Scope;
+use crate::eviction::score::{mix, uniform};
+use crate::eviction::settings::{Heads, Scope};
 use crate::vector;
 
 /// The scores of a cache's entries under a formula.
@@ -43,16 +42,6 @@ struct Group {
     results: Vec<Vec<Vec<f32>>>,
 }
 
-/// Columns with a number for every entry that stay from row to row.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
-    pub columns: Vec<Vec<f32>>,
-    /// Sums of the last steps, which would drift in f32.
-    pub totals: Vec<Vec<f64>>,
-    /// What an entry starts with.
-    start: f32,
-}
-
 /// A row of a block, after its softmax.
 pub(in crate::eviction) struct Row<'a> {
     pub attention: &'a Attention<'a>,
@@ -61,15 +50,6 @@ pub(in crate::eviction) struct Row<'a> {
     pub step: usize,
     /// Whether scores are needed, and not only what is remembered.
     pub decides: bool,
-}
-
-/// The entries of a group at that row, by column.
-#[derive(Clone)]
-pub(in crate::eviction) struct Entries<'a> {
-    pub positions: &'a [u32],
-    /// 0 for those in the cache, -inf for others: for every column up to that of the row's token.
-    pub mask: &'a [f32],
-    pub unprotected: Range<usize>,
 }
 
 impl Scorer {
@@ -169,7 +149,7 @@ impl Scorer {
         self.logits[head].extend_from_slice(logits);
     }
 
-    /// Computes a row for one group.
+    /// Computes a row for one group. It is long because its one `match` has an arm for each kind of operation.
     pub fn run(&mut self, row: &Row<'_>, group: usize, entries: &Entries<'_>) {
         let per_kv = self.heads.per_kv_head();
         let heads = self.heads.of_group(self.scope, group);
@@ -375,14 +355,6 @@ struct Computed<'a> {
     per_kv: usize,
 }
 
-/// The values of an argument.
-#[derive(Clone, Copy)]
-pub(super) enum Column<'a> {
-    Own(&'a [f32]),
-    /// The same for all entries.
-    Same(f32),
-}
-
 impl<'a> Computed<'a> {
     /// The first `n` values of an argument for a head of the group.
     fn column(&self, argument: Operand, member: usize, n: usize) -> Column<'a> {
@@ -439,3 +411,11 @@ pub(in crate::eviction) fn gumbel(salt: u64, head: usize, step: usize, positions
 
 /// Makes these draws others than those of `random`.
 const GUMBEL: u64 = 0x6775_6d62_656c;
+
+/// Keeps the elements at the ascending indices `kept`.
+pub(in crate::eviction) fn keep<T: Copy>(values: &mut Vec<T>, kept: &[u32]) {
+    for (to, &from) in kept.iter().enumerate() {
+        values[to] = values[from as usize];
+    }
+    values.truncate(kept.len());
+}

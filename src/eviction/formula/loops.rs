@@ -1,8 +1,26 @@
 //! Loops over the columns of a row.
 
-use super::evaluate::{Column, Entries, Kept};
+use std::ops::Range;
+
 use super::words::Function;
 use crate::vector;
+
+/// The values of an argument.
+#[derive(Clone, Copy)]
+pub(super) enum Column<'a> {
+    Own(&'a [f32]),
+    /// The same for all entries.
+    Same(f32),
+}
+
+/// The entries of a group at a row, by column.
+#[derive(Clone)]
+pub(in crate::eviction) struct Entries<'a> {
+    pub positions: &'a [u32],
+    /// 0 for those in the cache, -inf for others: for every column up to that of the row's token.
+    pub mask: &'a [f32],
+    pub unprotected: Range<usize>,
+}
 
 /// `out[j] <- f(a[j], b[j])`, with the best instruction set.
 struct Zip<'a, F>([Column<'a>; 2], &'a mut [f32], F);
@@ -171,6 +189,16 @@ pub(super) struct Step<'a> {
     pub step: usize,
     pub positions: &'a [u32],
     pub member: usize,
+}
+
+/// Columns with a number for every entry that stay from row to row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Kept {
+    pub columns: Vec<Vec<f32>>,
+    /// Sums of the last steps, which would drift in f32.
+    pub totals: Vec<Vec<f64>>,
+    /// What an entry starts with.
+    pub start: f32,
 }
 
 impl Kept {

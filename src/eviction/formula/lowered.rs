@@ -2,8 +2,9 @@
 
 use super::program::{Columns, Instruction, Operand, Operation, compile};
 use super::words::{Function, Word};
-use crate::eviction::entries::Heads;
-use crate::eviction::scoring::{Method, Score};
+use crate::eviction::method::Method;
+use crate::eviction::score::Score;
+use crate::eviction::settings::Heads;
 use crate::eviction::settings::Scope;
 
 /// The last word and the last function that kernels know, in the order of their tables. What comes after them is for the host alone.

@@ -24,16 +24,16 @@ use std::sync::{Mutex, PoisonError};
 pub use canonical::Pool;
 #[cfg(test)]
 pub(super) use evaluate::gumbel;
-pub(super) use evaluate::{Entries, Row, Scorer};
+pub(super) use evaluate::{Row, Scorer, keep};
+pub(super) use loops::Entries;
 pub use lowered::{LoweredInstruction, LoweredScore};
 pub use parse::FormulaError;
-pub use statistics::MeanRotation;
 pub use vectors::FileVectors;
 pub use words::{Function, FunctionRow, WORDS, Word, WordRow, calls};
 
-use super::entries::Heads;
-use super::scoring::Method;
-use super::settings::Scope;
+pub use super::block::MeanRotation;
+use super::method::Method;
+use super::settings::{Heads, Scope};
 use canonical::Expr;
 use program::{Columns, Instruction};
 

@@ -1,6 +1,7 @@
 //! What formulas say of keys, values and queries as wholes: expected attention, lag scores, redundancy.
 
-use super::evaluate::Entries;
+use super::loops::Entries;
+use crate::eviction::block::MeanRotation;
 use crate::vector;
 
 /// Queries at the beginning of a text that are like no others (arXiv 2510.00636; 4 in NVIDIA/kvpress, too).
@@ -16,12 +17,6 @@ pub(super) struct QueryStatistics {
     sum: Vec<f64>,
     /// (dim, dim)
     products: Vec<f64>,
-}
-
-/// The mean of rotations of a head, by pairs of dimensions: cosines and sines. Further dimensions are not rotated.
-pub struct MeanRotation {
-    pub cos: Vec<f64>,
-    pub sin: Vec<f64>,
 }
 
 impl MeanRotation {

@@ -9,7 +9,7 @@ use safetensors::{Dtype, SafeTensors};
 use sha2::{Digest, Sha256};
 
 use super::canonical::Expr;
-use crate::eviction::entries::Heads;
+use crate::eviction::settings::Heads;
 
 /// Bytes of a file. Vectors of the largest models have some megabytes.
 const MOST_BYTES: u64 = 1 << 30;

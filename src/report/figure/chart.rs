@@ -35,6 +35,7 @@ pub(crate) const TITLE_ROW: f64 = 13.0;
 const TICK_ROW: f64 = 10.0;
 const LABEL_ROW: f64 = 10.0;
 
+/// A chart, with everything that drawing it needs: it is drawn more than once, with some parts left out.
 #[derive(Clone)]
 pub(crate) struct Chart {
     pub(crate) title: String,

@@ -1,8 +1,9 @@
 //! What the lines of policies look like: a colour that the colour-blind can tell apart, and a marker.
 //!
-//! A policy looks the same in every report, so that a reader learns it once: presets have fixed looks, and every other policy
-//! takes the first free look from a place that only its name decides. Colours are Okabe and Ito's, without their yellow (too
-//! pale on white) and their black (the full cache's), and two of Tol's; markers differ too, for grey prints.
+//! A policy looks the same in most reports, so that a reader learns it once: presets have fixed looks, and every other policy
+//! takes the first free look from a place that only its name decides, of a colour that no preset beside it has while there are
+//! any. Colours are Okabe and Ito's, without their yellow (too pale on white) and their black (the full cache's), and two of
+//! Tol's; markers differ too, for grey prints.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -103,13 +104,18 @@ impl SeriesStyles {
         Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 
-    /// Policies with fixed looks have them; each other one takes the first of its candidates that none before it has.
+    /// Policies with fixed looks have them; each other one takes the first of its candidates that none before it has, of the colours
+    /// that those leave as long as there are any.
     pub(crate) fn of_names(names: &[&str]) -> Self {
+        let of_presets: Vec<usize> = names.iter().filter_map(|name| Some(fixed(name)?.0)).collect();
         let mut taken: Vec<Look> = Vec::new();
         let look = |name: &&str| {
             fixed(name).unwrap_or_else(|| {
                 let own = candidates(name);
-                let free = own.iter().find(|look| !taken.contains(look)).unwrap_or(&own[0]);
+                let mut free: Vec<&Look> = own.iter().filter(|look| !taken.contains(look)).collect();
+                // Stable, so that the name still decides among those of a kind.
+                free.sort_by_key(|(color, _)| of_presets.contains(color));
+                let free = free.first().copied().unwrap_or(&own[0]);
                 taken.push(*free);
                 *free
             })

@@ -34,6 +34,8 @@ pub struct Format {
     pub name: &'static str,
     /// What it writes, for a list of formats.
     pub about: &'static str,
+    /// Whether it is only for print: written where it is named, and linked from no page.
+    pub(super) is_for_print: bool,
     /// The files of a whole report.
     pub(super) report: Option<fn(&Sources<'_>) -> Result<Files>>,
     /// One file of a document's tables.
@@ -65,11 +67,11 @@ pub static FORMATS: &[Format] = &[
     },
     Format { figure: Some(|scene| Ok(scene.svg().into_bytes())), ..named("svg", "Figures, sharp at any size") },
     Format { figure: Some(Scene::png), ..named("png", "Figures as pixels, 300 per inch") },
-    Format { figure: Some(Scene::pdf), ..named("pdf", "Figures for LaTeX") },
+    Format { figure: Some(Scene::pdf), is_for_print: true, ..named("pdf", "Figures for LaTeX") },
 ];
 
 const fn named(name: &'static str, about: &'static str) -> Format {
-    Format { name, about, report: None, document: None, figure: None }
+    Format { name, about, is_for_print: false, report: None, document: None, figure: None }
 }
 
 impl Format {
@@ -79,6 +81,6 @@ impl Format {
 
     /// The formats of a report where none is named.
     pub fn usual() -> Vec<&'static Self> {
-        FORMATS.iter().filter(|format| format.name != "pdf").collect()
+        FORMATS.iter().filter(|format| !format.is_for_print).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! How far each policy goes from the floor to the ceiling of its cache size.
 
-use super::setting::Measured;
+use super::Measured;
 use super::values::POLICY;
 use crate::metric::Pooling;
 use crate::report::document::{Block, Entry, Grid, Line, Table};

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::setting::Setting;
+use super::Setting;
 use crate::format::Bytes;
 use crate::ledger::Row;
 use crate::metric::Metric;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::setting::Setting;
+use super::Setting;
 use crate::ledger::Row;
 use crate::report::document::{Block, Group};
 use crate::report::escape;

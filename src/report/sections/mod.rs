@@ -21,14 +21,13 @@ pub(crate) mod values;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::document::{Block, Document};
+use super::document::{Block, Document, Table};
 use super::figure::by_size;
 use super::figure::{Figure, SeriesStyles};
 use super::series::breakdown::{Breakdown, breakdowns};
 use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey};
 use crate::ledger::Text;
 use kept::Kept;
-use setting::{Measured, Setting};
 use speed::Speeds;
 
 /// The parts of a report, in order.
@@ -69,7 +68,7 @@ const SUMMARY: &[fn(&Report<'_>) -> Vec<Block>] = &[question::blocks, setting::s
 /// Blocks of a caller's own about the results, which come after the settings.
 pub type Added<'a> = dyn Fn(&Results<'_>) -> Vec<Block> + 'a;
 
-/// Results with what a reader asked for, as all sections take them.
+/// Results with what a reader asked for, as all sections take them: what several sections need is computed once, and each has a field.
 pub(crate) struct Report<'a> {
     pub(crate) results: &'a Results<'a>,
     /// The panels of whole samples.
@@ -132,6 +131,40 @@ impl<'a> Report<'a> {
     fn figure_of(&self, panel: &Panel) -> Option<&Rc<Figure>> {
         let at = self.panels.iter().position(|own| (&own.key, &own.metric) == (&panel.key, &panel.metric))?;
         self.figures[at].as_ref()
+    }
+}
+
+/// One setting of a report.
+pub(crate) struct Setting<'r> {
+    pub(crate) report: &'r Report<'r>,
+    pub(crate) key: &'r SeriesKey,
+    /// The panels of its metrics.
+    pub(crate) panels: Vec<&'r Panel>,
+}
+
+/// A metric in a setting.
+pub(crate) struct Measured<'r> {
+    pub(crate) setting: &'r Setting<'r>,
+    pub(crate) panel: &'r Panel,
+    /// Whether it is the setting's first, which has the smallest sufficient caches of all.
+    pub(crate) is_first: bool,
+    /// The tables of its numbers.
+    pub(crate) tables: Vec<Table>,
+}
+
+impl<'r> Setting<'r> {
+    fn all(report: &'r Report<'r>) -> impl Iterator<Item = Setting<'r>> {
+        let panels = |key: &SeriesKey| report.panels.iter().filter(|panel| panel.key == *key).collect();
+        report.keys.iter().map(move |key| Setting { report, key, panels: panels(key) })
+    }
+
+    pub(crate) fn title(&self) -> String {
+        self.key.title(&self.report.keys)
+    }
+
+    /// Whether its metrics are times and memory, of which one table shows everything.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.report.speeds.iter().any(|speeds| speeds.key == *self.key)
     }
 }
 

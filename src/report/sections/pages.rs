@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::setting::Setting;
+use super::Setting;
 use crate::report::document::{Block, Group};
 use crate::report::series::{SeriesKey, Size, label};
 

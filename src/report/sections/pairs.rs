@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::setting::Measured;
+use super::Measured;
 use crate::metric::{Better, Property};
 use crate::report::document::{Block, Entry, Grid, Line, Table};
 use crate::report::series::{Pair, Panel, Size, panel};

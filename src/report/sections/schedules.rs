@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::setting::Measured;
+use super::Measured;
 use crate::format::capital;
 use crate::report::document::{Block, Group};
 use crate::report::figure::by_schedule;

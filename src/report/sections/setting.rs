@@ -2,44 +2,9 @@
 
 use std::rc::Rc;
 
-use super::{METRIC, Report, SETTING, slices, speed, values};
+use super::{METRIC, Measured, Report, SETTING, Setting, slices, speed, values};
 use crate::format::capital;
 use crate::report::document::{Block, Fact, Group, Section, Table};
-use crate::report::series::{Panel, SeriesKey};
-
-/// One setting of a report.
-pub(crate) struct Setting<'r> {
-    pub(crate) report: &'r Report<'r>,
-    pub(crate) key: &'r SeriesKey,
-    /// The panels of its metrics.
-    pub(crate) panels: Vec<&'r Panel>,
-}
-
-/// A metric in a setting.
-pub(crate) struct Measured<'r> {
-    pub(crate) setting: &'r Setting<'r>,
-    pub(crate) panel: &'r Panel,
-    /// Whether it is the setting's first, which has the smallest sufficient caches of all.
-    pub(crate) is_first: bool,
-    /// The tables of its numbers.
-    pub(crate) tables: Vec<Table>,
-}
-
-impl<'r> Setting<'r> {
-    fn all(report: &'r Report<'r>) -> impl Iterator<Item = Setting<'r>> {
-        let panels = |key: &SeriesKey| report.panels.iter().filter(|panel| panel.key == *key).collect();
-        report.keys.iter().map(move |key| Setting { report, key, panels: panels(key) })
-    }
-
-    pub(crate) fn title(&self) -> String {
-        self.key.title(&self.report.keys)
-    }
-
-    /// Whether its metrics are times and memory, of which one table shows everything.
-    pub(crate) fn is_timed(&self) -> bool {
-        self.report.speeds.iter().any(|speeds| speeds.key == *self.key)
-    }
-}
 
 pub(super) fn blocks(report: &Report<'_>) -> Vec<Block> {
     let section = |(at, setting): (usize, Setting<'_>)| {

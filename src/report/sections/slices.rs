@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use indexmap::IndexSet;
 
-use super::setting::Measured;
+use super::Measured;
 use super::values::{self, Show};
 use crate::format::capital;
 use crate::metric::{Property, Slice};

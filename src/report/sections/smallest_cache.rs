@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Report;
-use super::setting::Measured;
+use super::{Measured, Report};
 use crate::report::document::{Block, Group};
 use crate::report::series::{
     Distance, Limit, Panel, SeriesKey, Size, SmallestCache, not_stated, smallest_cache::smallest_cache,

@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use indexmap::{IndexMap, IndexSet};
 
-use super::setting::Setting;
+use super::Setting;
 use crate::format::{Bytes, capital};
 use crate::metric::Metric;
 use crate::report::document::{Block, Entry, Grid, Line, Table};

@@ -1,6 +1,6 @@
 //! The numbers of a metric: how far the policies are from the full cache, which pairs samples, and then the values.
 
-use super::setting::Measured;
+use super::Measured;
 use crate::format::{capital, counted};
 use crate::metric::{Better, Metric};
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::eviction::Score;
 use crate::metric::{Better, Metric, Pooling};
-use crate::report::series::{Cell, Point, Pooled, Size};
+use crate::report::series::{Cell, Pooled, Size};
 use crate::report::statistics::Estimate;
 
 /// Whether the column `score` says that a policy evicts at random.
@@ -53,12 +53,10 @@ impl<'p> Ends<'p> {
         Self { metric, at }
     }
 
-    /// The share of the way that a cell goes: 0 as the floor, 1 as the ceiling. `None` without both, for cut texts and the full
-    /// cache, and for cells without some of the samples.
-    pub(crate) fn share(&self, cell: &Cell<'_>, point: &Point) -> Option<Estimate> {
+    /// The share of the way that a policy's cell with all samples goes: 0 as the floor, 1 as the ceiling. `None` without both.
+    pub(crate) fn share(&self, cell: &Cell<'_>) -> Option<Estimate> {
         let [floor, ceiling] = self.at.get(&cell.cache_size?)?;
-        let own =
-            cell.pooled.as_ref().filter(|own| point.complete && point.is_policy() && own.pairs_with(floor))?;
+        let own = cell.pooled.as_ref().filter(|own| own.pairs_with(floor))?;
         let share = Pooled::function([own, floor, ceiling], |all| {
             let [own, floor, ceiling] = all.map(|value| loss(self.metric, value));
             (floor - own) / (floor - ceiling)

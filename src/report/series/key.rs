@@ -8,7 +8,7 @@ use crate::ledger::{Row, Text, setting, settings};
 use crate::metric::Metric;
 use crate::report::escape;
 
-/// Everything that can change a number, except for policy, positions and cache size.
+/// Everything that can change a number, except for policy, positions and cache size. It has a field for each column of rows that can.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct SeriesKey {
     pub task: Text,

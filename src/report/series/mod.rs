@@ -23,12 +23,12 @@ pub(crate) use ceiling::Ends;
 pub(crate) use distance::{Distance, Limit};
 pub(crate) use key::{SeriesKey, prefill_words};
 pub(crate) use pairs::{Outcome, Pair};
-pub(crate) use panel::{LENGTH_AND_DEPTH, PIECE, Panel, Point, RUNNING, place};
+pub(crate) use panel::{LENGTH_AND_DEPTH, PIECE, Panel, Point, RUNNING};
 pub(crate) use pool::{Cell, Difference, Pool, Pooled};
 pub(crate) use results::Results;
 pub(crate) use schedules::{Schedules, schedules};
 pub(crate) use show::signed;
-pub(crate) use size::Size;
+pub(crate) use size::{Size, place};
 pub(crate) use smallest_cache::{SmallestCache, not_stated};
 pub(crate) use sums::{
     AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, cell_of, is_shared, label,

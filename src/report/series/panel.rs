@@ -13,7 +13,7 @@ use crate::metric::{Metric, Property, Slice};
 use crate::report::escape;
 use crate::report::series::{
     AllSeries, Cell, CellSums, Difference, Ends, Pair, Pool, SampleSum, Series, SeriesKey, Size, ceiling, pairs,
-    sums,
+    place, sums,
 };
 use crate::report::statistics::{Estimate, has_verdicts, interval, smallest_p};
 
@@ -249,7 +249,8 @@ fn panel(key: SeriesKey, metric: Metric, slice: Option<&Slice>, series: &Series)
             to_ceiling: None,
             reads_future: ceiling::is_ceiling(cell.score()),
         };
-        point.to_ceiling = ends.share(cell, &point);
+        let may_have_share = point.complete && point.is_policy();
+        point.to_ceiling = if may_have_share { ends.share(cell) } else { None };
         notes.extend(warnings(&point, cell, full.filter(|_| !metric.has(Property::VaryingWeights))));
         points.push(point);
     }
@@ -327,11 +328,6 @@ pub(crate) fn coverage(clusters: usize) -> String {
 
 /// From so many clusters on, intervals cover what they say even where clusters are uneven.
 const UNEVEN: usize = 30;
-
-/// `tova at 64`, or `full`.
-pub fn place(policy: &str, cache_size: Option<Size>) -> String {
-    cache_size.map_or_else(|| policy.to_owned(), |size| format!("{policy} at {size}"))
-}
 
 #[cfg(test)]
 mod tests {

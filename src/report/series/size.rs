@@ -78,6 +78,11 @@ impl Serialize for Size {
     }
 }
 
+/// `tova at 64`, or `full`.
+pub fn place(policy: &str, cache_size: Option<Size>) -> String {
+    cache_size.map_or_else(|| policy.to_owned(), |size| format!("{policy} at {size}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! The block `cache:` of a task file: what lm-evaluation-harness has no word for, because it knows no cache.
+//! The block `cache:` of a task file: what lm-evaluation-harness has no word for, because it knows no cache. It has a field for each key.
 
 use std::collections::BTreeMap;
 

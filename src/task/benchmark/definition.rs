@@ -1,59 +1,21 @@
 //! A task of a file, checked: metrics known, splits named, generation settled.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::cache::CacheYaml;
-use super::file::{DatasetKwargs, TaskFile, files_of};
+use super::file::{DatasetKwargs, Field, Sampler, TaskFile, files_of};
 use super::filter::{FilterChain, FilterStep};
-use super::metric::{TaskMetric, metrics};
+use super::metric::TaskMetric;
+use super::output::OutputType;
 use super::reader::{Reader, reader};
+use super::rows::Dataset;
 use super::template::Template;
 use crate::lm::Real;
 use crate::task::generation::GenerationConfig;
 use crate::yaml::ConfigError;
-
-/// What is asked of the model.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum OutputType {
-    /// It writes an answer.
-    #[default]
-    GenerateUntil,
-    /// The likelihood of each of several choices.
-    MultipleChoice,
-    /// The likelihood of one text after a prompt.
-    Loglikelihood,
-    /// The likelihood of a whole text.
-    LoglikelihoodRolling,
-}
-
-/// A value of a row.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(try_from = "Value")]
-#[schemars(with = "Value")]
-pub enum Field {
-    /// A column if the rows have one of that name, otherwise a template.
-    Text(Template),
-    /// The same for every row.
-    Fixed(Value),
-}
-
-impl TryFrom<Value> for Field {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Field, String> {
-        Ok(match value {
-            Value::String(text) => Field::Text(text.try_into()?),
-            other => Field::Fixed(other),
-        })
-    }
-}
 
 /// The examples before a prompt.
 #[derive(Clone, Debug)]
@@ -70,39 +32,7 @@ pub enum Examples {
     Rows(Vec<Value>),
 }
 
-/// Which examples a row gets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Sampler {
-    /// Drawn anew for each row, with Python's generator and the seed 1234.
-    #[default]
-    Default,
-    /// The first of the split.
-    FirstN,
-}
-
-/// Where the rows are.
-#[derive(Clone, Debug)]
-pub struct Dataset {
-    pub path: String,
-    pub name: Option<String>,
-    /// Files by split.
-    pub files: BTreeMap<String, Vec<String>>,
-}
-
-impl Dataset {
-    /// The data set as rows name it.
-    pub fn name_in_rows(&self) -> String {
-        let files: Vec<&str> = self.files.values().flatten().map(String::as_str).collect();
-        match (&self.name, files.is_empty()) {
-            (_, false) => files.join(" "),
-            (Some(name), true) => format!("{} {name}", self.path),
-            (None, true) => self.path.clone(),
-        }
-    }
-}
-
-/// A task.
+/// A task. It has a field for each thing that a file settles, and most are read in one place only.
 #[derive(Clone, Debug)]
 pub struct Definition {
     pub task: String,
@@ -191,6 +121,18 @@ impl Definition {
             reader: cache.rows.as_ref().map(|rows| reader(file, rows)).transpose()?,
             cache,
         })
+    }
+}
+
+/// Checks a `metric_list`; without one, the harness' default of the output type.
+fn metrics(file: &TaskFile, output: OutputType) -> Result<Vec<TaskMetric>, ConfigError> {
+    let metrics = file.metric_list.clone().unwrap_or_else(|| TaskMetric::usual(output));
+    if metrics.is_empty() {
+        return file.refuse("metric_list", "`metric_list` is a list of metrics", "write [{metric: exact_match}]");
+    }
+    match metrics.iter().find_map(|metric| metric.fault(output)) {
+        Some((message, hint)) => file.refuse("metric_list", message, hint),
+        None => Ok(metrics),
     }
 }
 

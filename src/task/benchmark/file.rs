@@ -1,6 +1,7 @@
 //! Task files as written: the keys of lm-evaluation-harness' own task files, with their meaning there, and the block `cache:`.
 //!
-//! A file is read strictly, with the files that it includes. What would run Python is refused, and named.
+//! A file is read strictly, with the files that it includes. What would run Python is refused, and named. [`TaskFile`] has as many
+//! fields as the harness has keys.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -11,9 +12,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::cache::CacheYaml;
-use super::definition::{Field, OutputType, Sampler};
 use super::filter::FilterChain;
 use super::metric::TaskMetric;
+use super::output::OutputType;
 use super::template::Template;
 use crate::task::data::files_below;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -130,6 +131,39 @@ impl TryFrom<Value> for DataFiles {
         let files = splits.into_iter().map(|(split, files)| Ok((split, OneOrMore::try_from(files)?.0)));
         files.collect::<Result<_, _>>().map(DataFiles)
     }
+}
+
+/// A value of a row.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(try_from = "Value")]
+#[schemars(with = "Value")]
+pub enum Field {
+    /// A column if the rows have one of that name, otherwise a template.
+    Text(Template),
+    /// The same for every row.
+    Fixed(Value),
+}
+
+impl TryFrom<Value> for Field {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Field, String> {
+        Ok(match value {
+            Value::String(text) => Field::Text(text.try_into()?),
+            other => Field::Fixed(other),
+        })
+    }
+}
+
+/// Which examples a row gets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Sampler {
+    /// Drawn anew for each row, with Python's generator and the seed 1234.
+    #[default]
+    Default,
+    /// The first of the split.
+    FirstN,
 }
 
 /// How examples are chosen.

@@ -5,13 +5,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::definition::OutputType;
-use super::file::TaskFile;
 use super::filter::Pattern;
+use super::output::OutputType;
 use crate::metric::{self, Letters, LongBenchMeasure};
 use crate::task::generation::{Likelihood, Request};
 use crate::task::{longbench, math};
-use crate::yaml::ConfigError;
 
 /// The tasks of RULER that ask a question, whose answer is right if it contains any of the targets.
 const QUESTIONS: [&str; 2] = ["qa_1", "qa_2"];
@@ -104,43 +102,36 @@ impl Kind {
     }
 }
 
-/// Checks a `metric_list`; without one, the harness' default of the output type.
-///
-/// # Errors
-/// A metric that is unknown, that another output type has, or an option without a meaning.
-pub fn metrics(file: &TaskFile, output: OutputType) -> Result<Vec<TaskMetric>, ConfigError> {
-    let default: &[Kind] = match output {
-        GenerateUntil => &[ExactMatch],
-        MultipleChoice => &[Acc, AccNorm],
-        Loglikelihood => &[Perplexity, Acc],
-        LoglikelihoodRolling => &[WordPerplexity, BytePerplexity, BitsPerByte],
-    };
-    let plain = |kind: &Kind| TaskMetric { kind: *kind, ..TaskMetric::default() };
-    let metrics = file.metric_list.clone().unwrap_or_else(|| default.iter().map(plain).collect());
-    let refuse = |message: String, hint: &str| file.refuse("metric_list", message, hint);
-    if metrics.is_empty() {
-        return refuse("`metric_list` is a list of metrics".into(), "write [{metric: exact_match}]");
+impl TaskMetric {
+    /// The harness' default metrics of an output type.
+    pub fn usual(output: OutputType) -> Vec<TaskMetric> {
+        let kinds: &[Kind] = match output {
+            GenerateUntil => &[ExactMatch],
+            MultipleChoice => &[Acc, AccNorm],
+            Loglikelihood => &[Perplexity, Acc],
+            LoglikelihoodRolling => &[WordPerplexity, BytePerplexity, BitsPerByte],
+        };
+        kinds.iter().map(|kind| TaskMetric { kind: *kind, ..TaskMetric::default() }).collect()
     }
-    for TaskMetric { kind, aggregation, hf_evaluate, measure, .. } in &metrics {
+
+    /// What is wrong with it for an output type, and a hint: it belongs to another, or an option has no meaning.
+    pub fn fault(&self, output: OutputType) -> Option<(String, &'static str)> {
+        let TaskMetric { kind, aggregation, hf_evaluate, measure, .. } = self;
         let name = super::python::str(&json!(kind));
         if !kind.outputs().contains(&output) {
             let message = format!("`{name}` is no metric of this output type");
-            return refuse(message, "see `tova-bench list benchmarks`");
+            return Some((message, "see `tova-bench list benchmarks`"));
         }
         if let Some(aggregation) = aggregation.as_ref().filter(|word| !is_own_aggregation(*kind, word)) {
-            return refuse(format!("`aggregation: {aggregation}` has no meaning for `{name}`"), "leave it out");
+            return Some((format!("`aggregation: {aggregation}` has no meaning for `{name}`"), "leave it out"));
         }
         if *hf_evaluate == Some(true) && *kind != ExactMatch {
-            return refuse(format!("`hf_evaluate` has no meaning for `{name}`"), "leave it out");
+            return Some((format!("`hf_evaluate` has no meaning for `{name}`"), "leave it out"));
         }
-        if *kind == LongBench && measure.is_none() {
-            return refuse("`longbench` has no measure".into(), "write {metric: longbench, measure: f1}");
-        }
+        let lacks_measure = *kind == LongBench && measure.is_none();
+        lacks_measure.then(|| ("`longbench` has no measure".into(), "write {metric: longbench, measure: f1}"))
     }
-    Ok(metrics)
-}
 
-impl TaskMetric {
     /// Whether a row has what the metric needs.
     ///
     /// # Errors

@@ -10,6 +10,7 @@ mod definition;
 mod file;
 mod filter;
 mod metric;
+mod output;
 mod prompt;
 mod python;
 mod reader;

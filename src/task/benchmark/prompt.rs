@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::definition::{Definition, Examples, Field, Sampler};
+use super::definition::{Definition, Examples};
+use super::file::{Field, Sampler};
 use super::python::{self, Random};
 use super::rows::Rows;
 use super::template::Template;

@@ -7,7 +7,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::cache::{CacheYaml, Trivial};
-use super::definition::{Definition, OutputType};
+use super::definition::Definition;
+use super::output::OutputType;
 use super::prompt::{Prompts, Question, RowPrompt};
 use super::python;
 use super::rows::Rows;
@@ -37,20 +38,11 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     };
     let most = number("max_gen_toks", &block.max_gen_toks)?;
     let length = number("row_length", &block.row_length)?.unwrap_or(0);
-    let mut slices = Vec::new();
-    for (name, template) in &block.slices {
-        let values = match prompts.value(template, row)? {
-            Value::Array(values) => values,
-            one => vec![one],
-        };
-        let values = values.iter().map(python::str).filter(|value| !value.is_empty());
-        slices.extend(values.map(|value| Slice::of_value(name, &value)));
-    }
     let (separator, header) = (optional(&block.separator)?.unwrap_or_default(), optional(&block.answer_header)?);
     let Question { prompt: text, target, choices } = question;
     let request = Request {
         cluster: cluster.unwrap_or_else(|| name.clone()),
-        slices,
+        slices: slices(prompts, block, row)?,
         max_new_tokens: most,
         length,
         cut: block.cut(),
@@ -99,6 +91,20 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
             Request { prompt: whole()?, continuations, references, classes: choices, right, ..request }
         }
     })
+}
+
+/// The slices that a row counts for.
+fn slices(prompts: &Prompts<'_>, block: &CacheYaml, row: &Value) -> Result<Vec<Slice>> {
+    let mut slices = Vec::new();
+    for (name, template) in &block.slices {
+        let values = match prompts.value(template, row)? {
+            Value::Array(values) => values,
+            one => vec![one],
+        };
+        let values = values.iter().map(python::str).filter(|value| !value.is_empty());
+        slices.extend(values.map(|value| Slice::of_value(name, &value)));
+    }
+    Ok(slices)
 }
 
 /// The indices of the right choices.

@@ -1,18 +1,38 @@
 //! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::definition::Dataset;
-use super::splits;
+use super::splits::{self, is_rows};
 use crate::bounded_read;
-use crate::lm::source::{Hub, RepoId, expand_home};
+use crate::lm::source::{RepoId, expand_home};
 use crate::parquet;
 use crate::task::data::{files_below, is_archive, json_lines, names, text_of};
 use crate::task::spec::PrepareContext;
+
+/// Where the rows are.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    pub path: String,
+    pub name: Option<String>,
+    /// Files by split.
+    pub files: BTreeMap<String, Vec<String>>,
+}
+
+impl Dataset {
+    /// The data set as rows name it.
+    pub fn name_in_rows(&self) -> String {
+        let files: Vec<&str> = self.files.values().flatten().map(String::as_str).collect();
+        match (&self.name, files.is_empty()) {
+            (_, false) => files.join(" "),
+            (Some(name), true) => format!("{} {name}", self.path),
+            (None, true) => self.path.clone(),
+        }
+    }
+}
 
 /// Rows, as JSON objects.
 #[derive(Clone, Debug, Default)]
@@ -79,8 +99,7 @@ fn local(path: &Path, dataset: &Dataset, split: &str) -> Result<Vec<PathBuf>> {
 fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>) -> Result<Vec<PathBuf>> {
     let repo: RepoId =
         name.parse().with_context(|| format!("`{name}` is no data set: a path begins with ./, ../ or /"))?;
-    let hub = Hub { settings: context.hub, progress: context.progress };
-    hub.dataset_rows(&repo, |names, readme| {
+    context.hub.dataset_rows(&repo, |names, readme| {
         splits::files(names, readme, dataset.name.as_deref(), split).with_context(|| name.to_owned())
     })
 }
@@ -164,11 +183,4 @@ impl Rows {
         self.places.push(place);
         Ok(())
     }
-}
-
-/// Whether a file's name says that it has rows.
-pub fn is_rows(name: &str) -> bool {
-    [".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.zip", ".json.zip"]
-        .iter()
-        .any(|ending| name.ends_with(ending))
 }

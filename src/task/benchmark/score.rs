@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::definition::{Definition, OutputType};
+use super::definition::Definition;
 use super::metric;
+use super::output::OutputType;
 use crate::metric::{Metric, MetricSum, Slice};
 use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
 

@@ -7,8 +7,6 @@ use fancy_regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::rows::is_rows;
-
 #[derive(Debug, Deserialize)]
 struct Card {
     #[serde(default)]
@@ -129,4 +127,11 @@ fn of_card(names: &[String], readme: &str, config: Option<&str>, split: &str) ->
 fn matches(pattern: &str, path: &str) -> bool {
     let pattern = fancy_regex::escape(pattern.trim_start_matches("./")).replace("\\*", ".*");
     Regex::new(&format!("^{pattern}$")).is_ok_and(|regex| regex.is_match(path).unwrap_or(false))
+}
+
+/// Whether a file's name says that it has rows.
+pub fn is_rows(name: &str) -> bool {
+    [".jsonl", ".json", ".csv", ".tsv", ".parquet", ".jsonl.zip", ".json.zip"]
+        .iter()
+        .any(|ending| name.ends_with(ending))
 }

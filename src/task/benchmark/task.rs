@@ -3,26 +3,28 @@
 use std::fmt;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::definition::{self, Definition, Examples, OutputType};
+use super::definition::{self, Definition, Examples};
+use super::output::OutputType;
 use super::prompt::Prompts;
 use super::reader::Asked;
 use super::request::{add_trivial, digest, gather, name_clusters, request};
 use super::rows::{self, Rows};
 use super::score::ByFile;
-use super::{builtin, rolling};
+use super::{builtin, python, rolling};
 use crate::lm::Real;
 use crate::lm::source::expand_home;
+use crate::task::canonical::{Setting, limit_text};
 use crate::task::data::{self, Texts, digest_of};
 use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
 use crate::task::prepared::PreparedTask;
-use crate::task::spec::{PrepareContext, Setting, Task, TaskSpec, limit_text};
+use crate::task::spec::{PrepareContext, Task, TaskSpec};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
@@ -210,8 +212,16 @@ impl Benchmark {
             Examples::Rows(rows) => rows.clone(),
         };
         let asked = self.samples.unwrap_or(0);
-        data::note_fewer(context.progress, &spec.dataset, "rows", asked, rows.rows.len());
-        of_rows(definition, &rows, examples, self.samples)
+        data::note_fewer(context.hub.progress, &spec.dataset, "rows", asked, rows.rows.len());
+        let requests = of_rows(definition, &rows, examples, self.samples)?;
+        // Rows that code makes may be of a test whose answers are not published.
+        let needs_targets = definition.reader.is_none() && definition.output == OutputType::GenerateUntil;
+        let metric = python::str(&json!(definition.metrics[0].kind));
+        ensure!(
+            !needs_targets || requests.iter().any(|request| !request.references.is_empty()),
+            "no row has a target, with which the metric `{metric}` compares answers"
+        );
+        Ok(requests)
     }
 }
 

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::builtin;
-use super::definition::{self, Definition, Examples, OutputType};
+use super::definition::{self, Definition, Examples};
+use super::output::OutputType;
 use super::prompt::{Prompts, RowPrompt};
 use super::python::{self, Random};
 use super::request::request;

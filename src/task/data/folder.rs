@@ -1,11 +1,12 @@
 //! Reads texts from files: one, or all of a folder.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 
-use super::texts::{Book, utf8};
 use crate::bounded_read;
+use crate::task::embedded::Book;
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
 
@@ -24,6 +25,17 @@ pub fn without_mark(mut text: String) -> String {
         text.drain(..BYTE_ORDER_MARK.len_utf8());
     }
     text
+}
+
+/// The bytes of a file as text.
+///
+/// # Errors
+/// Bytes that are not UTF-8; the message names the file.
+pub fn utf8(bytes: Vec<u8>, file: impl Display) -> Result<String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        anyhow!("{file} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8")
+    })
 }
 
 /// A text file, [cleaned](clean).

@@ -13,7 +13,7 @@ mod texts;
 pub(super) use archive::tests::archive;
 pub(super) use archive::{is_archive, names, text_of};
 pub use folder::{clean, read_text};
-pub(super) use folder::{files_below, without_mark};
+pub(super) use folder::{files_below, utf8, without_mark};
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
 pub(super) use rows::{json_files, json_lines, path_of};
@@ -23,5 +23,7 @@ pub use settings::Texts;
 pub(super) use settings::{Bos, Tail, length};
 pub use source::DataSource;
 pub(super) use source::{EMBEDDED, RANDOM_TOKENS, check_source, check_texts};
-pub use texts::{Book, digest, digest_of, read_books};
-pub(super) use texts::{note_fewer, utf8};
+pub(super) use texts::note_fewer;
+pub use texts::{digest, digest_of, read_books};
+
+pub use super::embedded::Book;

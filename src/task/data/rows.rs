@@ -7,17 +7,15 @@ use serde::de::DeserializeOwned;
 
 use super::{DataSource, files_below};
 use crate::lm::source::{Hub, expand_home};
-use crate::task::spec::PrepareContext;
 
 /// The path of a source, which is a file or a folder; of a data set of the hub that of the file `wanted`.
 ///
 /// # Errors
 /// A source that has no such file, or is in the program.
-pub fn path_of(source: &DataSource, wanted: &str, context: &PrepareContext<'_>) -> Result<PathBuf> {
+pub fn path_of(source: &DataSource, wanted: &str, hub: &Hub<'_>) -> Result<PathBuf> {
     match source {
         DataSource::Path(path) => expand_home(path),
         DataSource::Hub(repo) => {
-            let hub = Hub { settings: context.hub, progress: context.progress };
             let found = hub.dataset_files(repo, |name| name == wanted)?.pop();
             found.with_context(|| format!("{repo} has no {wanted}, as it is published"))
         }
@@ -30,7 +28,7 @@ pub fn path_of(source: &DataSource, wanted: &str, context: &PrepareContext<'_>) 
 ///
 /// # Errors
 /// A source without such files.
-pub fn json_files(source: &DataSource, context: &PrepareContext<'_>) -> Result<Vec<PathBuf>> {
+pub fn json_files(source: &DataSource, hub: &Hub<'_>) -> Result<Vec<PathBuf>> {
     let files = match source {
         DataSource::Path(path) => {
             let path = expand_home(path)?;
@@ -39,10 +37,7 @@ pub fn json_files(source: &DataSource, context: &PrepareContext<'_>) -> Result<V
             }
             files_below(&path).with_context(|| format!("cannot read the folder {}", path.display()))?
         }
-        DataSource::Hub(repo) => {
-            let hub = Hub { settings: context.hub, progress: context.progress };
-            hub.dataset_files(repo, |name| name.ends_with(".jsonl"))?
-        }
+        DataSource::Hub(repo) => hub.dataset_files(repo, |name| name.ends_with(".jsonl"))?,
         other => bail!("{other} has no rows"),
     };
     test_or_all(files).with_context(|| format!("{source} has no .jsonl file"))

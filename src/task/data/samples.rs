@@ -7,9 +7,9 @@ use rayon::prelude::*;
 
 use super::recall::{self, LocatedRecall};
 use super::settings::{Bos, Tail, Texts};
-use super::texts::Book;
 use crate::lm::Tokenizer;
 use crate::task::canonical::{list, option, quoted};
+use crate::task::embedded::Book;
 
 /// One text for the model, cut from a book.
 #[derive(Clone, Debug, Default, PartialEq)]

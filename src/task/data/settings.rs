@@ -4,9 +4,11 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use super::source::{DataSource, check_texts};
-use super::texts::{Book, note_fewer, read_books};
+use super::texts::{note_fewer, read_books};
 use crate::eviction::Amount;
-use crate::task::spec::{BOS, PrepareContext, Setting, limit_text};
+use crate::lm::source::Hub;
+use crate::task::canonical::{BOS, Setting, limit_text};
+use crate::task::embedded::Book;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Whether a sample starts with the tokenizer's BOS.
@@ -119,9 +121,9 @@ impl Texts {
     }
 
     /// Reads the books.
-    pub fn read(&self, context: &PrepareContext<'_>) -> anyhow::Result<Vec<Book>> {
-        let books = read_books(&self.dataset, self.books, context.hub, context.progress)?;
-        note_fewer(context.progress, &self.dataset, "books", self.books.unwrap_or(0), books.len());
+    pub fn read(&self, hub: &Hub<'_>) -> anyhow::Result<Vec<Book>> {
+        let books = read_books(&self.dataset, self.books, hub.settings, hub.progress)?;
+        note_fewer(hub.progress, &self.dataset, "books", self.books.unwrap_or(0), books.len());
         Ok(books)
     }
 

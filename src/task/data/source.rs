@@ -70,20 +70,14 @@ pub fn check_texts(dataset: &Spanned<String>) -> Result<DataSource, ConfigError>
 pub fn check_source(dataset: &Spanned<String>, named: &[&str]) -> Result<DataSource, ConfigError> {
     let is_other =
         NAMED.iter().any(|(name, _)| *name == dataset.value) && !named.contains(&dataset.value.as_str());
-    let source = dataset.value.parse().ok().filter(|_| !is_other);
-    source.map_or_else(
-        || {
-            let near = did_you_mean(&dataset.value, named.iter().copied());
-            let words: String = named.iter().map(|word| format!("{word}, ")).collect();
-            yaml::refuse(
-                dataset.referenced,
-                format!("`{}` names no data set", dataset.value),
-                format!(
-                    "{near}use {words}a file or folder (starting with ./, ../ or /), or a data set owner/name of the \
-                     hub"
-                ),
-            )
-        },
-        Ok,
-    )
+    if let Some(source) = dataset.value.parse().ok().filter(|_| !is_other) {
+        return Ok(source);
+    }
+    let near = did_you_mean(&dataset.value, named.iter().copied());
+    let words: String = named.iter().map(|word| format!("{word}, ")).collect();
+    let message = format!("`{}` names no data set", dataset.value);
+    let hint = format!(
+        "{near}use {words}a file or folder (starting with ./, ../ or /), or a data set owner/name of the hub"
+    );
+    yaml::refuse(dataset.referenced, message, hint)
 }

@@ -1,39 +1,16 @@
 //! Reads texts from a folder of files, a Parquet column, a data set of the hub, or the program itself.
 
 use std::borrow::Cow;
-use std::fmt::Display;
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, ensure};
-use serde::{Deserialize, Serialize};
+use anyhow::{Result, ensure};
 use sha2::{Digest, Sha256};
 
 use super::folder::books_of_folder;
 use super::source::DataSource;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 use crate::parquet;
-use crate::task::embedded::{self, Recall};
-
-/// A named text.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(bound(deserialize = "'de: 'static"))]
-pub struct Book {
-    pub name: String,
-    pub text: String,
-    /// Facts that the text states and later needs again; empty where they are not known.
-    pub recalls: Vec<Recall>,
-}
-
-/// The bytes of a file as text.
-///
-/// # Errors
-/// Bytes that are not UTF-8; the message names the file.
-pub fn utf8(bytes: Vec<u8>, file: impl Display) -> Result<String> {
-    String::from_utf8(bytes).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        anyhow!("{file} is not UTF-8: byte {at} belongs to no character; convert the file to UTF-8")
-    })
-}
+use crate::task::embedded::{self, Book, Recall};
 
 /// The first `limit` books of a data set, in the order of their names or rows.
 ///

@@ -51,7 +51,7 @@ pub fn by_slice(request: &Request, metric: &'static str, value: f64) -> impl Ite
     slices.map(move |slice| MetricSum::new(metric, value, 1.0).of_slice(slice))
 }
 
-/// One prompt, and what is known about its answer.
+/// One prompt, and what is known about its answer. Most tasks set a few of the many fields, and leave the others at their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Request {
     /// The sample's name, such as `63477#2` for a question about a story.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::lm::{GenerationSettings, Real, Sampling};
-use crate::task::spec::Setting;
+use crate::task::canonical::Setting;
 use crate::yaml::{self, ConfigError, Spanned};
 
 pub const MOST_TEMPERATURE: f64 = 100.0;
@@ -155,11 +155,8 @@ impl WriteYaml {
             None => default.max_new_tokens.min(length / 2),
         };
         if let Some(number) = self.max_new_tokens.filter(|_| most >= length) {
-            return yaml::refuse(
-                number.referenced,
-                format!("{most} new tokens leave no room for a prompt in a length of {length}"),
-                "write a smaller number, or a larger `length`",
-            );
+            let message = format!("{most} new tokens leave no room for a prompt in a length of {length}");
+            return yaml::refuse(number.referenced, message, "write a smaller number, or a larger `length`");
         }
         let temperature =
             real("`temperature`", &self.temperature, 0.0, MOST_TEMPERATURE)?.unwrap_or(default.temperature);
@@ -170,11 +167,9 @@ impl WriteYaml {
             (top_k, top_p) = (default.top_k, default.top_p);
         }
         if let Some(place) = drawn.filter(|_| temperature.0 == 0.0) {
-            return yaml::refuse(
-                place,
-                "at temperature 0 the most likely token is always taken",
-                "write a `temperature` above 0, or leave out `top_k` and `top_p`",
-            );
+            let message = "at temperature 0 the most likely token is always taken";
+            let hint = "write a `temperature` above 0, or leave out `top_k` and `top_p`";
+            return yaml::refuse(place, message, hint);
         }
         if let Some(empty) = self.stop.iter().find(|stop| stop.value.is_empty()) {
             return yaml::refuse(empty.referenced, "an empty string ends every text", "remove it");

@@ -39,7 +39,7 @@ impl Reader for Subset {
             "`dataset_name` is one of {}, with _e behind it for LongBench-E",
             known.join(", ")
         );
-        let path = path_of(&asked.dataset.parse()?, files::ARCHIVE, asked.context)?;
+        let path = path_of(&asked.dataset.parse()?, files::ARCHIVE, asked.context.hub)?;
         let file = files::file_name(name, version);
         if self.is_optional && files::find(&path, &file)?.is_none() {
             return Ok(Rows::default());
@@ -56,7 +56,7 @@ pub struct V2;
 
 impl Reader for V2 {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
-        let path = path_of(&asked.dataset.parse()?, files::V2_FILE, asked.context)?;
+        let path = path_of(&asked.dataset.parse()?, files::V2_FILE, asked.context.hub)?;
         let mut rows = Rows::default();
         rows.read_file(&if path.is_dir() { path.join(files::V2_FILE) } else { path })?;
         Ok(rows)

@@ -7,9 +7,10 @@ use serde::Deserialize;
 
 use super::{NOT_IN_E, SUBSETS, Subset};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
+use crate::task::canonical::limit_text;
 use crate::task::data::{self, Texts, check_source};
 use crate::task::generation::{GenerationConfig, WriteYaml};
-use crate::task::spec::{TaskSpec, limit_text};
+use crate::task::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which of the three benchmarks.
@@ -73,11 +74,9 @@ impl LongBenchYaml {
         let subsets = chosen(&self.subsets, version)?;
         let is_v2 = version == Version::V2;
         if let Some(aware) = self.write.query_aware.as_ref().filter(|aware| is_v2 && !aware.value) {
-            return yaml::refuse(
-                aware.referenced,
-                "a prompt of LongBench v2 is one text, whose question is not marked",
-                "remove `query_aware`: the cache is cut after the whole prompt",
-            );
+            let message = "a prompt of LongBench v2 is one text, whose question is not marked";
+            let hint = "remove `query_aware`: the cache is cut after the whole prompt";
+            return yaml::refuse(aware.referenced, message, hint);
         }
         let length = data::length(&self.length)?;
         // The limit of a subset gives way to the sweep's own.

@@ -13,10 +13,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition, check_repeats};
+use super::canonical::limit_text;
 use super::data::{self, DataSource, EMBEDDED, Texts, check_source, json_files};
 use super::embedded::MOST_EMBEDDED_BOOKS;
 use super::generation::{GenerationConfig, WriteYaml};
-use super::spec::{TaskSpec, limit_text};
+use super::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// Problems with a known answer, such as MATH-500 and AIME: reasoned about in writing, with the answer in a box.
@@ -78,7 +79,7 @@ impl Reader for Problems {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         match asked.dataset.parse()? {
             DataSource::Embedded => arithmetic::problems(MOST_EMBEDDED_BOOKS),
-            source => problems::read(&json_files(&source, asked.context)?),
+            source => problems::read(&json_files(&source, asked.context.hub)?),
         }
     }
 }

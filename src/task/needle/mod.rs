@@ -66,11 +66,9 @@ impl NeedleYaml {
             depths => yaml::distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
         };
         if let Some(depth) = self.depths.iter().find(|depth| depth.value > 100) {
-            return yaml::refuse(
-                depth.referenced,
-                format!("a depth of {} percent is beyond the text", depth.value),
-                "write depths from 0 (the text's beginning) to 100 (its end)",
-            );
+            let message = format!("a depth of {} percent is beyond the text", depth.value);
+            let hint = "write depths from 0 (the text's beginning) to 100 (its end)";
+            return yaml::refuse(depth.referenced, message, hint);
         }
         let shortest = lengths.iter().copied().min().unwrap_or(0);
         let longest = lengths.iter().copied().max().unwrap_or(0);
@@ -133,8 +131,8 @@ impl Reader for Needles {
         let Asked { definition, spec, context, .. } = *asked;
         let dataset: DataSource = asked.dataset.parse()?;
         let tokenizer = context.files.tokenizer()?;
-        let books = data::read_books(&dataset, Some(self.texts), context.hub, context.progress)?;
-        data::note_fewer(context.progress, &dataset, "texts", self.texts, books.len());
+        let books = data::read_books(&dataset, Some(self.texts), context.hub.settings, context.hub.progress)?;
+        data::note_fewer(context.hub.progress, &dataset, "texts", self.texts, books.len());
         rows(self, definition, &books, &tokenizer, spec.generation()?.max_new_tokens)
     }
 }

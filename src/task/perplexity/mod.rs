@@ -97,7 +97,7 @@ struct Perplexity {
 impl Task for Perplexity {
     fn prepare(&self, _: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let tokenizer = context.files.tokenizer()?;
-        let books = self.texts.read(context)?;
+        let books = self.texts.read(context.hub)?;
         let samples = cut(&books, &self.texts, &tokenizer)?;
         let logged = match self.eviction_log {
             true => Some(samples.iter().map(|sample| tokenizer.texts(&sample.tokens)).collect::<Result<_>>()?),

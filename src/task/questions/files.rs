@@ -34,11 +34,6 @@ pub fn read_rows(release: &Release, path: &Path, split: Split) -> Result<Rows> {
     Ok(rows)
 }
 
-/// The answers that are not blank.
-pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
-    answers.into_iter().filter(|answer| !answer.trim().is_empty()).collect()
-}
-
 /// Names of a split's rows in ZeroSCROLLS' archives and folders.
 fn row_files(release: &Release, split: Split) -> [String; 2] {
     [format!("{}/{}.jsonl", release.name, split.name()), format!("{}.jsonl", split.name())]

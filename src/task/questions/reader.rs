@@ -32,7 +32,7 @@ impl Reader for Questions {
             split.with_context(|| format!("the split {} is none of train, validation and test", asked.split))?;
         let rows = self.read(&dataset, split, asked.context)?;
         let (rows, there) = limit(rows, self.documents, self.questions)?;
-        data::note_fewer(asked.context.progress, &dataset, "documents", self.documents.unwrap_or(0), there);
+        data::note_fewer(asked.context.hub.progress, &dataset, "documents", self.documents.unwrap_or(0), there);
         Ok(rows)
     }
 }
@@ -51,7 +51,7 @@ impl Questions {
             return release::rows((release.embedded)(documents, each), "embedded");
         }
         // On the hub it is ZeroSCROLLS that has it.
-        let path = data::path_of(dataset, &format!("{}.zip", release.name), context)?;
+        let path = data::path_of(dataset, &format!("{}.zip", release.name), context.hub)?;
         read_rows(release, &path, split)
     }
 }

@@ -5,7 +5,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::files::nonblank;
 use crate::task::benchmark::Rows;
 use crate::task::embedded::Document;
 
@@ -95,4 +94,9 @@ pub fn rows(documents: Vec<Document>, from: &str) -> Result<Rows> {
         }
     }
     Ok(rows)
+}
+
+/// The answers that are not blank.
+pub fn nonblank(answers: impl IntoIterator<Item = String>) -> Vec<String> {
+    answers.into_iter().filter(|answer| !answer.trim().is_empty()).collect()
 }

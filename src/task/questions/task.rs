@@ -11,9 +11,10 @@ use super::files::read_rows;
 use super::reader::Questions;
 use super::release::{PromptStyle, Release, Split};
 use crate::task::benchmark::{Benchmark, Definition, Rows, builtin_definition, requests_of};
+use crate::task::canonical::limit_text;
 use crate::task::data::{self, EMBEDDED, Texts, check_source};
 use crate::task::generation::{Request, WriteYaml};
-use crate::task::spec::{TaskSpec, limit_text};
+use crate::task::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Questions about documents.

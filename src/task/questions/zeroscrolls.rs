@@ -8,8 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::files::nonblank;
-use super::release::Release;
+use super::release::{Release, nonblank};
 use crate::task::benchmark::Rows;
 use crate::task::data::json_lines;
 

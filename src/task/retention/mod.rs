@@ -17,10 +17,10 @@ pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSample;
 use super::cache::CacheConfig;
-use super::canonical::{list, option};
+use super::canonical::{limit_text, list, option};
 use super::data::{self, Bos, Tail, Texts, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
-use super::spec::{PrepareContext, Task, TaskSpec, limit_text};
+use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
@@ -94,7 +94,7 @@ impl Task for Retention {
         if let Some(layer) = self.map_layers.iter().flatten().find(|layer| **layer >= layers) {
             bail!("`map_layers` has layer {layer}, and {} has layers 0 to {}", files.source, layers - 1);
         }
-        let books = self.texts.read(context)?;
+        let books = self.texts.read(context.hub)?;
         let (samples, pieces) = labels::cut(&books, &self.texts, &tokenizer)?;
         Ok(PreparedTask {
             samples: Box::new(RetentionSamples { task: self.clone(), samples, pieces }),

@@ -125,11 +125,9 @@ impl RulerYaml {
         tasks.sort_by_key(|task| names.iter().position(|name| *name == task.name));
         if let Some(task) = tasks.iter().find(|task| !is_there(task)) {
             let place = self.tasks.iter().find(|name| name.value == task.name).map(|name| name.referenced);
-            return yaml::refuse(
-                place.unwrap_or(Location::UNKNOWN),
-                format!("{} reads a file that is not part of the program", task.name),
-                format!("write its path as `{}`, or leave the task out", task.file().unwrap_or_default()),
-            );
+            let message = format!("{} reads a file that is not part of the program", task.name);
+            let hint = format!("write its path as `{}`, or leave the task out", task.file().unwrap_or_default());
+            return yaml::refuse(place.unwrap_or(Location::UNKNOWN), message, hint);
         }
         Ok(tasks)
     }
@@ -191,7 +189,7 @@ impl Reader for Wanted {
         }
         let sources = self.sources(asked)?;
         if let Some(documents) = &sources.documents {
-            let (progress, dataset) = (asked.context.progress, &asked.dataset);
+            let (progress, dataset) = (asked.context.hub.progress, &asked.dataset);
             data::note_fewer(progress, dataset, "samples", wanted.samples, documents.len());
         }
         let files = asked.context.files;
@@ -211,7 +209,7 @@ impl Wanted {
         let tasks = &self.tasks;
         if tasks.iter().any(|task| task.needs_essay()) {
             let haystack: DataSource = asked.dataset.parse()?;
-            let books = data::read_books(&haystack, None, asked.context.hub, asked.context.progress)?;
+            let books = data::read_books(&haystack, None, asked.context.hub.settings, asked.context.hub.progress)?;
             sources.essay = Essay::new(&books);
             ensure!(!sources.essay.is_empty(), "the haystack holds no word");
         }

@@ -72,7 +72,7 @@ impl Task for Story {
     fn prepare(&self, spec: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let has_template = spec.generation()?.chat_template && context.files.chat_template()?.is_some();
         let (requests, digest) = requests(spec, self.stories, has_template);
-        data::note_fewer(context.progress, &spec.dataset, "requests", self.stories, requests.len());
+        data::note_fewer(context.hub.progress, &spec.dataset, "requests", self.stories, requests.len());
         generation::prepare(spec, context, requests, digest, Box::new(Diversity))
     }
 }

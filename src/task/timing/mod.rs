@@ -42,20 +42,16 @@ impl TimingYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let Ok(memory) = self.memory.value.parse::<Bytes>() else {
-            return yaml::refuse(
-                self.memory.referenced,
-                format!("`{}` is no amount of memory", self.memory.value),
-                "write a number and a unit, such as 8 GiB or 32 GB: the limit for weights and caches together",
-            );
+            let message = format!("`{}` is no amount of memory", self.memory.value);
+            let hint =
+                "write a number and a unit, such as 8 GiB or 32 GB: the limit for weights and caches together";
+            return yaml::refuse(self.memory.referenced, message, hint);
         };
         let length = data::length(&self.length)?;
         let prompt = yaml::limit("`prompt`", &self.prompt)?;
         if let Some(number) = self.prompt.as_ref().filter(|_| prompt.is_some_and(|prompt| prompt >= length)) {
-            return yaml::refuse(
-                number.referenced,
-                format!("a prompt of {} leaves nothing to decode in a length of {length}", number.value),
-                "write a smaller number, or a larger `length`",
-            );
+            let message = format!("a prompt of {} leaves nothing to decode in a length of {length}", number.value);
+            return yaml::refuse(number.referenced, message, "write a smaller number, or a larger `length`");
         }
         let warm_up = self.warm_up.as_ref().map(|steps| yaml::count("`warm_up`", steps, 0)).transpose()?;
         let task = Timing {

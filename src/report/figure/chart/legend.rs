@@ -1,8 +1,8 @@
 //! What is below the charts of a figure: samples of lines with their names, and captions.
 
-use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL, printed};
+use super::{Chart, DASH, LINE_WIDTH, MARGIN, MARKER_RADIUS, SMALL};
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, GREY, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
+use crate::report::figure::{Across, BLACK, Color, GREY, Pen, Scene, SeriesStyle, SeriesStyles, Spot, font};
 
 /// Width of a line in the legend, in points.
 const SAMPLE: f64 = 16.0;
@@ -24,10 +24,15 @@ impl Stroke {
             Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),
             Self::Full => ("reference full", Pen::new(BLACK, LINE_WIDTH).dashed(DASH)),
             Self::Guess => ("reference guess", Pen::new(GREY, LINE_WIDTH).dashed(DASH)),
-            Self::Printed => ("printed", printed::pen(GREY)),
-            Self::Limit => ("reference limit", printed::pen(GREY)),
+            Self::Printed => ("printed", printed_pen(GREY)),
+            Self::Limit => ("reference limit", printed_pen(GREY)),
         }
     }
+}
+
+/// What numbers of others are drawn with.
+pub(super) fn printed_pen(color: Color) -> Pen {
+    Pen::new(color, 0.7).dashed((1.8, 1.4))
 }
 
 /// The legend of charts that share a figure: names, and what their lines look like.

@@ -2,13 +2,9 @@
 //! was measured.
 
 use super::draw::Plot;
+use super::legend::printed_pen;
 use super::{Chart, Reference, axis_values, excess, values};
-use crate::report::figure::{Axis, Color, GREY, Pen, Scene, SeriesStyles, Spot};
-
-/// What numbers of others are drawn with.
-pub(crate) fn pen(color: Color) -> Pen {
-    Pen::new(color, 0.7).dashed((1.8, 1.4))
-}
+use crate::report::figure::{Axis, GREY, Scene, SeriesStyles, Spot};
 
 /// Lines that others published, by the names of policies, and the level of their full cache.
 #[derive(Clone)]
@@ -40,12 +36,12 @@ impl Chart {
     pub(crate) fn draw_printed(&self, scene: &mut Scene, plot: Plot, printed: &Printed, styles: &SeriesStyles) {
         if let Some(full) = printed.full {
             let y = self.y(plot, full);
-            plot.stroke(scene, "printed", &[(plot.left, y), (plot.right, y)], pen(GREY));
+            plot.stroke(scene, "printed", &[(plot.left, y), (plot.right, y)], printed_pen(GREY));
         }
         for (policy, spots) in &printed.lines {
             let Some(style) = styles.get(policy) else { continue };
             let spots = spots.iter().map(|(across, value)| (self.x(plot, *across), self.y(plot, *value)));
-            plot.stroke(scene, "printed", &spots.collect::<Vec<Spot>>(), pen(style.color()));
+            plot.stroke(scene, "printed", &spots.collect::<Vec<Spot>>(), printed_pen(style.color()));
         }
     }
 }

@@ -7,7 +7,7 @@ mod tokens;
 
 use std::rc::Rc;
 
-use super::setting::Setting;
+use super::Setting;
 use crate::ledger::Row;
 use crate::metric::{Metric, Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};

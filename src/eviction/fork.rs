@@ -1,0 +1,202 @@
+//! How a cache begins: empty, under a rule, or where another has read to.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::custom::FunctionInputs;
+use super::entries::{CacheEntries, HeadGroup, Received};
+use super::formula::Scorer;
+use super::future::RecordedAttention;
+use super::method::Method;
+use super::policy::SizedPolicy;
+use super::score::Score;
+use super::settings::{Heads, Scope};
+
+impl CacheEntries {
+    /// An unbounded cache from which bounded ones can be forked at `fork_points` (tokens from the start), for
+    /// policies that accumulate attention over `scopes`.
+    pub fn unbounded(heads: Heads, scopes: &[Scope], fork_points: &[usize]) -> CacheEntries {
+        let received = |&scope| Received { scope, sums: vec![Vec::new(); heads.groups(scope)] };
+        CacheEntries {
+            heads,
+            groups: vec![HeadGroup::default()],
+            received: scopes.iter().map(received).collect(),
+            limits: vec![usize::MAX],
+            burst: 1,
+            fork_points: fork_points.to_vec(),
+            ..CacheEntries::default()
+        }
+    }
+
+    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included: an entry leaves before the
+    /// first query that cannot see it. With `keeps_all`, forks can be taken anywhere.
+    #[must_use]
+    pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
+        CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
+    }
+
+    /// The same with a window that does not slide: a query sees what is in its own piece of so many tokens.
+    #[must_use]
+    pub fn chunked(self, is_chunked: bool) -> CacheEntries {
+        CacheEntries { is_chunked, ..self }
+    }
+
+    /// The same cache as that of a layer, which functions that score entries are told.
+    #[must_use]
+    pub fn of_layer(self, layer: usize) -> CacheEntries {
+        let [scorer, divider] = [self.scorer, self.divider].map(|scorer| Some(scorer?.of_layer(layer)));
+        CacheEntries { layer, scorer, divider, ..self }
+    }
+
+    /// The same entries in an unbounded cache, to see what they are paid by what is read next. No policy has removed any yet.
+    pub fn to_read_again(&self) -> CacheEntries {
+        let groups = vec![HeadGroup { positions: self.groups[0].positions.clone(), priority: Vec::new() }];
+        let unbounded =
+            CacheEntries::unbounded(self.heads, &[], &[]).with_window(self.window, true).chunked(self.is_chunked);
+        CacheEntries { groups, seen: self.seen, layer: self.layer, ..unbounded }
+    }
+
+    /// The same cache, empty, with the attention of the text that it will read.
+    #[must_use]
+    pub fn with_future(self, future: Arc<RecordedAttention>) -> CacheEntries {
+        CacheEntries { scorer: self.scorer.map(|scorer| scorer.with_future(future)), ..self }
+    }
+
+    /// The same cache, empty and unbounded, which also keeps the scores by which `policies` will cut the prompt: each policy with
+    /// its salt.
+    #[must_use]
+    pub fn with_cuts(self, policies: &[(SizedPolicy, u64)]) -> CacheEntries {
+        let mut cuts: Vec<CacheEntries> = Vec::new();
+        for (policy, salt) in policies {
+            let cut = CacheEntries::bounded(self.heads, policy.before_cut(), *salt).of_layer(self.layer);
+            if !cuts.iter().any(|known| known.policy == cut.policy && known.salt == cut.salt) {
+                cuts.push(cut);
+            }
+        }
+        CacheEntries { cuts, ..self }
+    }
+
+    /// A cache that has read the first `len` tokens of this unbounded one, a prompt, and will be cut as `policy` says. `cuts` are
+    /// what was taken after the prompt; `None` if the policy was not among them.
+    pub fn fork_for_cut(
+        &self,
+        cuts: &[CacheEntries],
+        len: usize,
+        policy: SizedPolicy,
+        salt: u64,
+    ) -> Option<CacheEntries> {
+        let before = Some(policy.before_cut());
+        let mut fork =
+            cuts.iter().find(|cut| cut.policy == before && cut.salt == salt && cut.seen == len)?.clone();
+        let columns = self.columns_at(len)?;
+        if columns.start > 0 {
+            // The layer's window has passed the others.
+            let kept: Vec<u32> = columns.map(|column| column as u32).collect();
+            fork.keep(&vec![kept; fork.groups.len()]);
+        }
+        Some(CacheEntries {
+            policy: Some(policy),
+            burst: policy.schedule.every.unwrap_or(1),
+            window: self.window,
+            is_chunked: self.is_chunked,
+            ..fork
+        })
+    }
+
+    /// The same cache, empty and unbounded, which records its attention over the groups of a scope.
+    #[must_use]
+    pub fn recording(self, scope: Option<Scope>) -> CacheEntries {
+        let recorded = scope.map(|scope| RecordedAttention::new(self.heads, scope));
+        CacheEntries { recorded, ..self }
+    }
+
+    /// An empty bounded cache. `salt` differs between layers and seeds. If its policy cuts the prompt, or protects it, nothing leaves
+    /// until [`cut`](Self::cut).
+    pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
+        let scopes: &[Scope] = if policy.score.sums_attention() { &[policy.scope] } else { &[] };
+        let unbounded = CacheEntries::unbounded(heads, scopes, &[]);
+        let bounded = unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy");
+        if !policy.awaits_prompt() {
+            return bounded;
+        }
+        CacheEntries { awaits_cut: true, ..bounded.evicting_together() }
+    }
+
+    /// The same cache, from which nothing leaves until [`evict_together`](super::evict_together).
+    fn evicting_together(self) -> CacheEntries {
+        let ranks_by_newest = self
+            .policy
+            .is_some_and(|policy| matches!(policy.score.method(), Method::NewestAttention | Method::Function(_)));
+        let groups = self.groups.len();
+        let newest = vec![Vec::new(); if ranks_by_newest { groups } else { 0 }];
+        CacheEntries { limits: vec![usize::MAX; groups], newest, ..self }
+    }
+
+    /// A cache that continues after the first `len` tokens of this unbounded one, bounded by `policy` if there is one, with a
+    /// `salt` of its own. `None` if `len` tokens exceed the policy's size, if its score needs sums that were not saved at
+    /// `len`, if it needs what an unbounded read does not compute (see [`Score::shares_prefix`]), or if the layer's window has
+    /// passed entries that it needs.
+    pub fn fork(&self, len: usize, policy: Option<SizedPolicy>, salt: u64) -> Option<CacheEntries> {
+        let smallest = |policy: SizedPolicy| policy.head_sizes(self.heads.kv_heads).into_iter().min();
+        let too_large = policy.and_then(smallest).is_some_and(|smallest| len > smallest);
+        let needs_more = len > 0 && policy.is_some_and(|policy| !policy.shares_prefix());
+        let columns = self.columns_at(len)?;
+        if self.policy.is_some() || too_large || needs_more {
+            return None;
+        }
+        let received = match policy {
+            Some(policy) if policy.score.sums_attention() => {
+                let at = if len == self.seen {
+                    &self.received
+                } else {
+                    &self.saved.iter().find(|(at, _)| *at == len)?.1
+                };
+                let mut received = at.iter().find(|received| received.scope == policy.scope)?.clone();
+                received.sums.iter_mut().for_each(|sums| *sums = sums[columns.clone()].to_vec());
+                vec![received]
+            }
+            _ => Vec::new(),
+        };
+        let groups = policy.map_or(1, |policy| self.heads.groups(policy.scope));
+        let mut fork = CacheEntries {
+            policy,
+            groups: vec![HeadGroup::default(); groups],
+            received,
+            scorer: policy.and_then(|policy| match policy.score {
+                Score::Formula(formula) if formula.method() == Method::Instructions => {
+                    let is_divided = policy.budget.divides().is_some();
+                    let scorer = Scorer::new(formula, policy.size, is_divided, self.heads, policy.scope, salt);
+                    Some(scorer.of_layer(self.layer))
+                }
+                _ => None,
+            }),
+            divider: policy.and_then(|policy| {
+                let divides = policy.budget.as_pool()?.score?;
+                Some(Scorer::new(divides, policy.size, true, self.heads, policy.scope, salt).of_layer(self.layer))
+            }),
+            inputs: policy.filter(|policy| policy.score.is_function()).map(|_| FunctionInputs::new(groups)),
+            window: self.window,
+            is_chunked: self.is_chunked,
+            limits: policy.map_or(vec![usize::MAX; groups], |policy| policy.group_sizes(self.heads)),
+            burst: policy.and_then(|policy| policy.schedule.every).unwrap_or(1),
+            seen: len,
+            salt,
+            layer: self.layer,
+            ..CacheEntries::unbounded(self.heads, &[], &[])
+        };
+        let positions = &self.groups[0].positions[columns];
+        for group in 0..groups {
+            let priority = positions.iter().map_while(|position| fork.priority(group, *position, |_| 0.0));
+            fork.groups[group] = HeadGroup { priority: priority.collect(), positions: positions.to_vec() };
+        }
+        let is_of_model = policy.is_some_and(|policy| policy.budget.pools_model());
+        Some(if is_of_model { fork.evicting_together() } else { fork })
+    }
+
+    /// The columns of an unbounded cache that were there after `len` tokens; `None` if some are not there (any more).
+    pub fn columns_at(&self, len: usize) -> Option<Range<usize>> {
+        let first = self.oldest_after(len);
+        let start = self.groups[0].positions.first().map_or(0, |position| *position as usize);
+        (len <= self.seen && start <= first).then(|| first - start..len - start)
+    }
+}

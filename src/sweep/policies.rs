@@ -1,0 +1,199 @@
+//! Checks the policies of a sweep file: those that it defines, and those that it names.
+
+use indexmap::IndexMap;
+
+use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
+use super::schema::names::{RESERVED, fixed_policies, known_policies};
+use super::{NamedPolicy, Rule};
+use crate::eviction::formula::{Formula, Pool};
+use crate::eviction::presets;
+use crate::eviction::{
+    Amount, Budget, BudgetPool, LOCAL_LAYERS, LocalLayers, MOST_AT_ONCE, POSITIONS, Policy, Positions, Schedule,
+    Score,
+};
+use crate::format::did_you_mean;
+use crate::yaml::{self, ConfigError, Location, Spanned};
+
+/// What policies have that do not say so themselves.
+#[derive(Clone, Copy)]
+pub(super) struct OfSweep {
+    pub schedule: Option<Schedule>,
+    pub positions: Positions,
+    pub local_layers: LocalLayers,
+}
+
+/// The policies of `define:`. Those without a schedule have that of the sweep.
+pub(super) fn definitions(
+    define: IndexMap<Spanned<String>, PolicyYaml>,
+    of_sweep: Option<Schedule>,
+) -> Result<Vec<(String, Policy)>, ConfigError> {
+    let mut defined = Vec::new();
+    for (Spanned { value: name, referenced, .. }, shape) in define {
+        check_name(&name, referenced)?;
+        let PolicyYaml { score, pool, scope, keep_first, keep_recent, schedule, budget } = shape;
+        let score = match Score::new(&score.value, pool) {
+            Ok(score) => score,
+            Err(error) => {
+                let message = format!("the score of `{name}` cannot be used: {error}");
+                return yaml::refuse(score.referenced, message, error.hint);
+            }
+        };
+        if keep_recent == Amount::Prompt {
+            let message = format!("`keep_recent` of `{name}` cannot be `prompt`");
+            return yaml::refuse(referenced, message, "only `keep_first` protects the prompt");
+        }
+        let budget = budget.map(budget_of).transpose()?.unwrap_or_default();
+        let schedule = schedule.or(of_sweep).unwrap_or_default();
+        let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
+        defined.push((name, policy));
+    }
+    Ok(defined)
+}
+
+/// Refuses a name that a policy cannot have.
+pub(super) fn check_name(name: &str, place: Location) -> Result<(), ConfigError> {
+    // `window+x` would read like a preset with sinks, so the part before `+` must be free as well.
+    let base = name.split('+').next().unwrap_or_default();
+    if fixed_policies().contains(&base) {
+        let message = format!("`{name}` cannot be defined: `{base}` has a fixed meaning");
+        return yaml::refuse(place, message, format!("choose another name, for example `my-{base}`"));
+    }
+    let letters = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '+'));
+    if !letters || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) || name.len() > 40 {
+        let message = format!("`{name}` is not a name for a policy");
+        let hint = "use up to 40 ASCII letters, digits, `-`, `_`, `.` and `+`, starting with a letter or digit";
+        return yaml::refuse(place, message, hint);
+    }
+    Ok(())
+}
+
+const BUDGETS: &str = "write one of `{pyramid: 20}`, `{layers: [3, 2, 2, 1]}` with a number for each layer, `{pool: heads, floor: 20%}`, and \
+                       `{heads: [[full, 1], [1, 2]]}` with a row for each layer";
+
+fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
+    let place = shape.referenced;
+    let refuse_all = |message: &str| yaml::refuse(place, message, BUDGETS);
+    let BudgetYaml { pyramid, layers, pool, floor, score, heads, full } = shape.value;
+    if pool.is_none() && (floor.is_some() || score.is_some()) {
+        return refuse_all("`floor` and `score` of a budget belong to a `pool`");
+    }
+    if heads.is_none() && full.is_some() {
+        return refuse_all("`full` belongs to `heads`");
+    }
+    match (pyramid, layers, pool, heads) {
+        (Some(beta), None, None, None) => Ok(Budget::Pyramid(yaml::count("`pyramid`", &beta, 1)? as u32)),
+        (None, Some(shares), None, None) => Budget::of_layers(&shares.value)
+            .or_else(|error| yaml::refuse(shares.referenced, format!("{error:#}"), BUDGETS)),
+        (None, None, Some(over), None) => {
+            let floor = floor.map(percent_of).transpose()?.unwrap_or(0);
+            let formula = |score: Spanned<String>| {
+                Formula::new(&score.value, Pool::Mean).or_else(|error| {
+                    let message = format!("the score of the budget cannot be used: {error}");
+                    yaml::refuse(score.referenced, message, error.hint)
+                })
+            };
+            Ok(Budget::Pool(BudgetPool { over, floor, score: score.map(formula).transpose()? }))
+        }
+        (None, None, None, Some(heads)) => {
+            let full = full.map(percent_of).transpose()?;
+            let budget = match heads.value {
+                HeadsYaml::File(file) => Budget::of_file(&file, full),
+                HeadsYaml::Table(rows) => {
+                    let row = |row: Vec<ShareYaml>| row.into_iter().map(|share| share.0).collect();
+                    Budget::of_heads(&rows.into_iter().map(row).collect::<Vec<_>>(), full)
+                }
+            };
+            budget.or_else(|error| yaml::refuse(heads.referenced, format!("{error:#}"), BUDGETS))
+        }
+        _ => refuse_all("`budget` is one of `pyramid`, `layers`, `pool` and `heads`"),
+    }
+}
+
+/// A whole percentage.
+fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
+    let Ok(Amount::Percent(percent)) = text.value.parse() else {
+        let message = format!("`{}` is no percentage", text.value);
+        return yaml::refuse(text.referenced, message, "write one from 0% to 100%");
+    };
+    Ok(percent)
+}
+
+/// The policies of `policies:`, by their names.
+pub(super) fn named(
+    names: &Spanned<Vec<Spanned<String>>>,
+    defined: &[(String, Policy)],
+    of_sweep: OfSweep,
+) -> Result<Vec<NamedPolicy>, ConfigError> {
+    let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
+    yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
+    let own = |name: &str| defined.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
+    // `mine+4`, unless a policy of this very name is defined.
+    let own_with_keep_first = |name: &str| {
+        let (base, keep_first) = presets::split_keep_first(name)?;
+        Some(Policy { keep_first: Amount::Tokens(keep_first), ..own(base)? })
+    };
+    // The sweep's schedule goes before that of a preset.
+    let preset = |name: &str| {
+        let schedule = |policy: Policy| of_sweep.schedule.unwrap_or(policy.schedule);
+        presets::find(name).map(|found| found.map(|policy| Policy { schedule: schedule(policy), ..policy }))
+    };
+    let mut policies = Vec::new();
+    for Spanned { value: written, referenced, .. } in &names.value {
+        let mut parts = written.split('@');
+        let name = parts.next().unwrap_or_default();
+        let OfSweep { mut positions, mut local_layers, .. } = of_sweep;
+        let mut schedule = None;
+        for own in parts {
+            match (own.parse(), own.parse()) {
+                (Ok(own), _) if !is_reserved(name) => local_layers = own,
+                (_, Ok(own)) if !is_reserved(name) => schedule = Some(own),
+                _ => positions = positions_of(own, name, *referenced)?,
+            }
+        }
+        let rule = match name {
+            "full" => Rule::Full,
+            "truncate" => Rule::Truncate,
+            _ => match own(name).or_else(|| own_with_keep_first(name)).map(Ok).or_else(|| preset(name)) {
+                Some(Ok(policy)) => {
+                    Rule::Policy(Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy })
+                }
+                Some(Err(error)) => {
+                    let message = format!("`{name}` cannot be used: {error:#}");
+                    return yaml::refuse(*referenced, message, presets::hint_of(&error));
+                }
+                None => {
+                    let known = known_policies().into_iter().chain(defined.iter().map(|(own, _)| own.as_str()));
+                    let known: Vec<&str> = known.collect();
+                    let near = did_you_mean(name, known.iter().copied());
+                    let names = known.join(", ");
+                    let hint = format!(
+                        "{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`"
+                    );
+                    return yaml::refuse(*referenced, format!("unknown policy `{name}`"), hint);
+                }
+            },
+        };
+        policies.push(NamedPolicy { name: name.to_string(), rule, positions, local_layers });
+    }
+    Ok(policies)
+}
+
+fn is_reserved(policy: &str) -> bool {
+    RESERVED.iter().any(|(name, _)| *name == policy)
+}
+
+/// The positions after the `@` of a policy.
+fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
+    if is_reserved(policy) {
+        let message = format!("`{policy}` never evicts, so nothing leaves and its keys never move");
+        return yaml::refuse(place, message, format!("write `{policy}`"));
+    }
+    own.parse().or_else(|_| {
+        let names = POSITIONS.iter().map(|own| own.name).chain(LOCAL_LAYERS.iter().map(|own| own.name));
+        let names: Vec<_> = names.chain(["cut"]).collect();
+        let near = did_you_mean(own, names.iter().copied());
+        let hint =
+            format!("{near}after @ write {}, cut+16, or a number from 1 to {MOST_AT_ONCE}", names.join(", "));
+        yaml::refuse(place, format!("`{own}` of `{policy}` is no schedule and no kind of positions"), hint)
+    })
+}
