@@ -175,25 +175,69 @@ fn uses(sources: &[Source], pattern: &str) -> Vec<(String, String, String)> {
     found
 }
 
-/// The parts of `report`, lowest first.
-const REPORT: [&str; 8] =
-    ["escape", "special_tokens", "statistics", "series", "figure", "document", "sections", "format"];
+/// The folders and files of some modules, lowest first.
+const PARTS: [(&str, &[&str]); 2] = [
+    (
+        "lm",
+        &[
+            "machine",
+            "shape",
+            "arithmetic",
+            "files",
+            "gpu",
+            "cache",
+            "device",
+            "network",
+            "score",
+            "generate",
+            "gpu_check",
+            "gpu_benchmark",
+            "device_choice",
+            "open",
+        ],
+    ),
+    ("report", &["escape", "special_tokens", "statistics", "series", "figure", "document", "sections", "format"]),
+];
 
 #[test]
-fn parts_of_the_report_use_only_lower_ones() {
-    let used = Regex::new(r"crate::report::(\w+)").unwrap();
-    let place = |name: &str| REPORT.iter().position(|part| *part == name);
+fn parts_of_modules_use_only_lower_ones() {
+    let sources = sources();
     let mut wrong = Vec::new();
-    for source in sources() {
-        let mut folders = source.path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs"));
-        let Some(part) = folders.nth(2).filter(|_| source.module == "report").and_then(place) else { continue };
-        for (number, line) in source.shipped() {
-            let higher =
-                used.captures_iter(line).filter(|found| place(&found[1]).is_some_and(|other| other > part));
-            wrong.extend(higher.map(|found| format!("{}:{number} uses {}", source.path.display(), &found[1])));
+    for (module, parts) in PARTS {
+        let used = Regex::new(&format!(r"(?:crate::{module}|super::super)::(\w+)")).unwrap();
+        let place = |name: &str| parts.iter().position(|part| *part == name);
+        for source in sources.iter().filter(|source| source.module == module) {
+            let mut folders = source.path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs"));
+            let Some(part) = folders.nth(2).and_then(place) else { continue };
+            for (number, line) in source.shipped() {
+                let higher =
+                    used.captures_iter(line).filter(|found| place(&found[1]).is_some_and(|other| other > part));
+                wrong.extend(higher.map(|found| format!("{}:{number} uses {}", source.path.display(), &found[1])));
+            }
         }
     }
     assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn every_folder_of_lm_has_its_place() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (_, parts) = PARTS[0];
+    let found = fs::read_dir(root.join("src/lm")).unwrap().map(|entry| entry.unwrap().path());
+    let found = found.map(|path| path.file_stem().unwrap().to_str().unwrap().to_string());
+    let found: BTreeSet<String> = found.filter(|name| name != "mod").collect();
+    let listed: BTreeSet<String> = parts.iter().copied().map(String::from).collect();
+    assert_eq!(found, listed);
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let rows: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once("| `lm/")?.1.split_once('`'))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(
+        parts.starts_with(&rows) && rows.len() == 8,
+        "ARCHITECTURE.md lists the same folders in the same order"
+    );
 }
 
 #[test]

@@ -1,0 +1,11 @@
+//! What the network keeps of a text: keys and values that survive, on the host or on a GPU, and states in their place.
+
+pub(super) mod attention_shape;
+pub(super) mod block_vectors;
+pub(super) mod delta_state;
+pub(super) mod memory;
+pub(super) mod rerotation;
+pub(super) mod rope;
+pub(super) mod scratch;
+pub(super) mod table;
+pub(super) mod tables;

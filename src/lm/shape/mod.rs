@@ -1,0 +1,6 @@
+//! What a network is before it has weights: sizes, families and rotations, as `config.json` describes them.
+
+pub(super) mod config;
+pub(super) mod family;
+pub(super) mod rope_override;
+pub(super) mod rope_shape;
