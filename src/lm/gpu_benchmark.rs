@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::arithmetic::layers::{FEW_ROWS, compute_type};
 use super::arithmetic::types::WeightType;
-use super::cache::memory::MemoryPlan;
+use super::cache::plan::MemoryPlan;
 use super::device::Device;
 use super::device::attend::GpuAttention;
 use super::gpu::device::{Buffer, Elapsed, Factor, Gpu, Kernel, Launch, Product, launch_one};

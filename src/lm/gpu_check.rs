@@ -10,10 +10,12 @@ use sha2::{Digest, Sha256};
 
 use super::arithmetic::layers::on_host;
 use super::arithmetic::types::WeightType;
-use super::cache::memory::{Memory, MemoryPlan};
+use super::cache::memory::Memory;
+use super::cache::plan::MemoryPlan;
 use super::device::Device;
 use super::network::transformer::LanguageModel;
-use super::shape::config::{BLOCK, ModelShape};
+use super::shape::caches::BLOCK;
+use super::shape::config::ModelShape;
 use crate::eviction::formula::Function;
 use crate::eviction::{Heads, Policy, Schedule, Scope, presets};
 

@@ -20,7 +20,8 @@ mod shape;
 
 pub use arithmetic::product::matrix_rate;
 pub use arithmetic::types::{Arithmetic, WeightType};
-pub use cache::memory::{Memory, MemoryPlan, PromptScores};
+pub use cache::memory::{Memory, PromptScores};
+pub use cache::plan::MemoryPlan;
 pub use cache::scratch::ReadStats;
 pub use candle_core::Tensor;
 pub use device::{
@@ -41,9 +42,9 @@ pub use network::second_reading::RepeatRequest;
 pub use network::transformer::{Interrupted, LanguageModel, SEGMENT, SEGMENT_ON_GPU, clone_error};
 pub use open::ModelFiles;
 pub use score::Scores;
+pub use shape::caches::BLOCK;
 pub use shape::config::{
-    Activation, AltUpShape, AttentionTemperature, BLOCK, Experts, HeadNorms, LayerAttention, LayerNorms,
-    ModelShape,
+    Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape,
 };
 pub use shape::rope_override::{Real, RopeOverride, RopeOverrideKind};
 pub use shape::rope_shape::{RopeScaling, RopeShape};

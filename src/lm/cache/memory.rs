@@ -11,17 +11,15 @@ use std::sync::Arc;
 use super::attention_shape::AttentionShape;
 use super::block_vectors::{BlockVectors, CachedKeys};
 use super::delta_state::DeltaState;
-use super::rerotation::RerotatedKeys;
-use super::rope::Frequencies;
+use super::layer_cache::{HostTables, Keys, LayerCache, Tables, shared};
+use super::plan::{MemoryPlan, salt};
 use super::scratch::{ReadStats, Scratch};
-use super::table::{Table, values_of};
-use super::tables::{HostTables, Keys, Tables, shared};
+use super::table::values_of;
 use crate::eviction::{
-    BudgetPool, CacheEntries, Eviction, Kept, LayerEntries, LocalLayers, PoolOver, Positions, RecordedAttention,
-    Scope, SizedPolicy, Vectors, evict_together,
+    BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, Vectors, evict_together,
 };
-use crate::lm::gpu::cache::GpuCache;
-use crate::lm::shape::config::{BLOCK, LayerAttention, ModelShape};
+use crate::lm::shape::caches::BLOCK;
+use crate::lm::shape::config::{LayerAttention, ModelShape};
 use crate::vector;
 
 /// The state of the network after reading some tokens. A clone is independent, so several questions can follow a
@@ -57,147 +55,11 @@ pub struct Memory {
 #[derive(Clone, Debug)]
 pub struct PromptScores(Vec<Vec<CacheEntries>>);
 
-/// Everything one layer keeps.
-#[derive(Clone, Debug)]
-pub(in crate::lm) struct LayerCache {
-    pub entries: CacheEntries,
-    pub tables: Tables,
-    /// Evictions since [`Memory::take_log`] was last called. Only if it was asked for.
-    pub log: Option<Vec<Eviction>>,
-    /// As of [`Memory`].
-    pub is_long: bool,
-}
-
-/// Settings of a new memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MemoryPlan<'a> {
-    /// `None`: unbounded.
-    pub policy: Option<SizedPolicy>,
-    pub positions: Positions,
-    /// What the policy does in layers with a window of their own.
-    pub local_layers: LocalLayers,
-    /// Seeds [`Score::Random`](crate::eviction::Score::Random).
-    pub seed: u64,
-    /// Tokens that the text will have. Models with other positions for long texts (LongRoPE) need it; beyond the length of the
-    /// usual ones no more than was announced can be read.
-    pub text: usize,
-    /// Unbounded only: scopes whose accumulated attention forks will need, and the lengths at which they will
-    /// start.
-    pub fork_scopes: &'a [Scope],
-    pub fork_points: &'a [usize],
-    /// Unbounded only: all lengths at which forks will start, for layers that have a state in place of a cache.
-    pub state_points: &'a [usize],
-    /// Unbounded only: policies that will cut the prompt, for [`Memory::cuts`], each with its setting for layers with a window
-    /// and its seed.
-    pub cuts: &'a [(SizedPolicy, LocalLayers, u64)],
-    /// Unbounded only: forks will be taken, so layers with a window keep what it has passed.
-    pub forks: bool,
-    /// Unbounded only: tokens to make room for; more are no error.
-    pub expect: usize,
-    /// Unbounded only: record attention over the decision groups of a scope, for [`Memory::into_attention`].
-    pub record: Option<Scope>,
-    /// The attention of the whole text, by layer, for policies that know the future.
-    pub future: Option<&'a [Arc<RecordedAttention>]>,
-    /// Measure the attention mass that evicted entries would have received (absolute positions).
-    pub measure_loss: bool,
-    /// Record evictions for [`Memory::take_log`].
-    pub log: bool,
-}
-
-impl MemoryPlan<'_> {
-    /// The unbounded cache.
-    pub fn unbounded() -> MemoryPlan<'static> {
-        MemoryPlan::default()
-    }
-
-    /// A cache bounded by a policy.
-    pub fn bounded(policy: SizedPolicy) -> MemoryPlan<'static> {
-        MemoryPlan { policy: Some(policy), ..MemoryPlan::unbounded() }
-    }
-}
-
-/// Seeds the draws of a layer: every layer draws differently.
-fn salt(seed: u64, layer: usize) -> u64 {
-    seed.wrapping_mul(0x2545_f491_4f6c_dd1d).wrapping_add(layer as u64)
-}
-
 impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
     pub(in crate::lm) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>, on_gpu: bool) -> Memory {
-        let caches = shape.cached_layers().len();
         let recurrent = shape.attention.iter().filter(|layer| layer.is_recurrent).count();
-        let is_long = shape.length_of_usual_positions().is_some_and(|usual| plan.text > usual);
-        let layer = |(at, index): (usize, usize)| {
-            let (heads, head_dim) = (shape.heads_of(index), shape.head_dim_of(index));
-            let salt = salt(plan.seed, at);
-            let window = shape.attention[index].window;
-            let policy = plan.policy.map(|policy| policy.of_layer(at, caches));
-            let policy = plan.local_layers.policy(policy, window);
-            let (entries, rooms) = match policy {
-                None => {
-                    // Where a policy leaves a layer to its window, that is its bound.
-                    let rooms = vec![if plan.policy.is_some() { usize::MAX } else { plan.expect }];
-                    let entries = CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points).of_layer(at);
-                    let own = plan.cuts.iter().filter_map(|(policy, local_layers, seed)| {
-                        let policy = policy.of_layer(at, caches);
-                        Some((local_layers.policy(Some(policy), window)?, self::salt(*seed, at)))
-                    });
-                    (entries.with_cuts(&own.collect::<Vec<_>>()), rooms)
-                }
-                Some(policy) => {
-                    let most = |own: SizedPolicy| match own.size {
-                        // Nothing leaves this head.
-                        usize::MAX => plan.expect,
-                        size if own.awaits_prompt() => plan.expect.max(size),
-                        size => size.saturating_add(own.schedule.buffer()),
-                    };
-                    let rooms = policy.of_heads(heads.kv_heads).map(|own| most(own).saturating_add(BLOCK));
-                    (CacheEntries::bounded(heads, policy, salt), rooms.collect())
-                }
-            };
-            let entries = entries
-                .of_layer(at)
-                .with_window(window, plan.forks)
-                .chunked(shape.attention[index].is_chunked)
-                .recording(plan.record);
-            let entries = match plan.future {
-                Some(future) => entries.with_future(future[at].clone()),
-                None => entries,
-            };
-            let in_window =
-                window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
-            let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
-            // Without evictions, rank and position are the same.
-            let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
-            // On a device, keys are not placed anew after an eviction.
-            let on_gpu = on_gpu && positions == Positions::Absolute;
-            let tables = if on_gpu && entries.can_be_scanned_on_device() {
-                let rule = entries.scan_rule();
-                let all_keys = plan.measure_loss.then_some(plan.text);
-                let of_gpu = GpuCache::new(heads, head_dim, rooms[0], rule.as_ref(), all_keys);
-                Tables::Gpu(of_gpu)
-            } else {
-                let table = |dim: usize| Table::new(heads.kv_heads, &rooms, dim);
-                let keys = match (positions, policy) {
-                    (Positions::Absolute, _) | (_, None) => Keys::Absolute(table(head_dim)),
-                    (positions, Some(policy)) => {
-                        Keys::Rerotated(RerotatedKeys::new(heads, head_dim, &rooms, policy.scope, positions))
-                    }
-                };
-                let room = [vector::padded(plan.text)];
-                let all_keys = plan.measure_loss.then(|| Table::new(heads.kv_heads, &room, head_dim));
-                Tables::Host(HostTables {
-                    keys,
-                    values: table(if shape.latent.is_some() && positions == Positions::Absolute {
-                        0
-                    } else {
-                        head_dim
-                    }),
-                    all_keys,
-                })
-            };
-            LayerCache { entries, tables, log: plan.log.then(Vec::new), is_long }
-        };
+        let layer = |at_and_index| LayerCache::new(shape, plan, at_and_index, on_gpu);
         Memory {
             layers: shape.cached_layers().enumerate().map(layer).collect(),
             has_cache: shape.attention.iter().map(LayerAttention::has_cache).collect(),
@@ -205,7 +67,7 @@ impl Memory {
             state_points: plan.state_points.iter().copied().filter(|_| recurrent > 0).collect(),
             compute_f64: plan.policy.is_some_and(|policy| policy.score.compares_norms()),
             lost: plan.measure_loss.then(Vec::new),
-            is_long,
+            is_long: plan.is_long(shape),
             known: plan
                 .policy
                 .filter(|policy| policy.score.reads_future())
@@ -230,8 +92,8 @@ impl Memory {
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so it equals
-    /// one that was made by `plan` from the start, if that has [`Positions::Absolute`]; its log lacks only what windows of layers
-    /// had passed. `None` as for [`CacheEntries::fork`], and for an unbounded plan.
+    /// one that was made by `plan` from the start, if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute); its
+    /// log lacks only what windows of layers had passed. `None` as for [`CacheEntries::fork`], and for an unbounded plan.
     pub fn fork(&self, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
         self.fork_by(None, len, plan)
     }
@@ -267,7 +129,7 @@ impl Memory {
 
     /// A memory that has read the beginning of a prompt by which `scores` were taken from this unbounded one, `len` tokens, and that
     /// will be cut as the plan's policy says; at once if the prompt `ends` there. It equals one that was made by `plan` from the start,
-    /// if that has [`Positions::Absolute`]. `None` where the policy was not among those of the plan.
+    /// if that has [`Positions::Absolute`](crate::eviction::Positions::Absolute). `None` where the policy was not among those of the plan.
     pub fn fork_for_cut(
         &self,
         scores: &PromptScores,
@@ -497,48 +359,5 @@ fn rooms_for_blocks(entries: &CacheEntries) -> Vec<usize> {
             held.iter().map(|held| vector::padded(held + entries.burst - 1 + BLOCK)).collect()
         }
         None => rooms,
-    }
-}
-
-impl LayerCache {
-    /// A copy with other rooms, at least for the entries of each key-value head.
-    fn with_rooms(&self, rooms: &[usize]) -> LayerCache {
-        LayerCache {
-            entries: self.entries.clone(),
-            tables: self.tables.copy(&self.entries.lens(), rooms),
-            log: self.log.clone(),
-            is_long: self.is_long,
-        }
-    }
-
-    /// Keeps the columns `kept` of every group, in order.
-    pub fn keep(&mut self, kept: &[Vec<u32>]) {
-        match &mut self.tables {
-            Tables::Host(tables) => tables.keep(kept),
-            Tables::Gpu(cache) => cache.keep(kept),
-        }
-    }
-
-    /// Keeps the columns `kept` of every group, where not all stay, with the rooms that the key-value heads need now. Keys whose positions
-    /// depend on evictions are placed anew, at the layer's `frequencies`.
-    pub(in crate::lm) fn take_kept(&mut self, kept: Option<Kept>, frequencies: &Frequencies, rooms: &[usize]) {
-        if let Some(kept) = kept {
-            self.keep(&kept);
-            if let Tables::Host(HostTables { keys: Keys::Rerotated(keys), .. }) = &mut self.tables {
-                for (group, positions) in self.entries.survivors().into_iter().enumerate() {
-                    keys.place(group, positions.iter().copied().enumerate(), frequencies);
-                }
-            }
-        }
-        self.resize(rooms);
-    }
-
-    /// Changes the rooms, one table after the other.
-    fn resize(&mut self, rooms: &[usize]) {
-        let held = self.entries.lens();
-        match &mut self.tables {
-            Tables::Host(tables) => tables.resize(&held, rooms),
-            Tables::Gpu(cache) => cache.capacity = rooms[0],
-        }
     }
 }

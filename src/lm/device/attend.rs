@@ -19,10 +19,10 @@ use crate::lm::gpu::launch::{Block, COPY_THREADS, Call, REFILL_PARTS, launch};
 use crate::lm::gpu::params::{Address, Layer, Text};
 
 use crate::lm::cache::attention_shape::AttentionShape;
+use crate::lm::cache::layer_cache::Tables;
 use crate::lm::cache::memory::Memory;
 use crate::lm::cache::rope::Angles;
-use crate::lm::cache::tables::Tables;
-use crate::lm::shape::config::BLOCK;
+use crate::lm::shape::caches::BLOCK;
 use crate::vector;
 
 /// Columns whose bytes are in shared memory, of which every device has 48 KiB for a block.
@@ -212,7 +212,8 @@ impl GpuAttention {
         Ok(())
     }
 
-    /// Makes room for a text, and collects what the device has to know.
+    /// Makes room for a text, and collects what the device has to know. It is long because every field of [`Text`] is named, most of
+    /// them where room is asked for and again where the address is known.
     fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
         let gpu = &*self.gpu;
         let (rows, held, seen) = (text.rows, text.entries.len(0), text.entries.seen);

@@ -34,7 +34,7 @@ mod tests {
 
     use super::super::source::HubSettings;
     use crate::lm::arithmetic::types::WeightType;
-    use crate::lm::cache::memory::MemoryPlan;
+    use crate::lm::cache::plan::MemoryPlan;
     use crate::lm::device::Device;
     use crate::lm::open::ModelFiles;
 

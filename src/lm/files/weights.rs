@@ -21,7 +21,7 @@ use crate::lm::arithmetic::layers::Weight;
 use crate::lm::arithmetic::matrix::Matrix;
 use crate::lm::arithmetic::stored_type::StoredType;
 use crate::lm::arithmetic::types::Arithmetic;
-use crate::lm::shape::config::{EMBEDDING, OUTPUT};
+use crate::lm::shape::matrices::{EMBEDDING, OUTPUT};
 
 /// Quantised models of fewer parameters are exact; others are rounded to half precision.
 const EXACT_BELOW: u64 = 1 << 30;

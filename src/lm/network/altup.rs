@@ -9,7 +9,7 @@ use crate::lm::arithmetic::layers::{Linear, Products, add, rms_norm};
 use crate::lm::shape::config::AltUpShape;
 
 /// What a layer does with the states of a token.
-pub(in crate::lm) struct AltUp {
+pub(super) struct AltUp {
     states: usize,
     active: usize,
     /// (states, hidden), and the norm before it, divided by `hidden`: (hidden)
@@ -28,7 +28,7 @@ pub(in crate::lm) struct AltUp {
 }
 
 /// What makes the states of an embedding, and one state of them: (states - 1) matrices (hidden, hidden) each.
-pub(in crate::lm) struct AltUpEnds {
+pub(super) struct AltUpEnds {
     projections: Vec<Linear>,
     unembed: Vec<Linear>,
 }

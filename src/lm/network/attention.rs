@@ -18,15 +18,14 @@ use crate::lm::arithmetic::not_negative;
 use crate::lm::arithmetic::product::{Right, product};
 use crate::lm::cache::attention_shape::AttentionShape;
 use crate::lm::cache::block_vectors::{BlockVectors, CachedKeys};
-use crate::lm::cache::memory::LayerCache;
+use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};
 use crate::lm::cache::rerotation::RerotatedKeys;
 use crate::lm::cache::rope::{Angles, Frequencies, rotate_head};
 use crate::lm::cache::scratch::{Scratch, SharedBlock};
 use crate::lm::cache::table::Table;
 use crate::lm::cache::table::values_of;
-use crate::lm::cache::tables::{HostTables, Keys, Tables};
 use crate::lm::device::attend::{GpuAttention, GpuText, LayerTokens};
-use crate::lm::shape::config::BLOCK;
+use crate::lm::shape::caches::BLOCK;
 use crate::vector;
 
 /// The same of some tokens of one text on the host, unrotated: queries (rows, heads, head_dim), keys and values
@@ -56,7 +55,7 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
 }
 
 /// Tokens of some texts in one layer, with what attention on the host takes from the layer itself.
-pub(in crate::lm) struct AttendingLayer<'a> {
+pub(super) struct AttendingLayer<'a> {
     pub tokens: LayerTokens<'a>,
     pub layer: &'a Layer,
     /// What the layer has read: (rows, hidden)
@@ -495,7 +494,8 @@ fn log_add_exp(a: f32, b: f32) -> f32 {
 mod tests {
     use super::*;
     use crate::eviction::presets;
-    use crate::lm::cache::memory::{Memory, MemoryPlan};
+    use crate::lm::cache::memory::Memory;
+    use crate::lm::cache::plan::MemoryPlan;
     use crate::lm::cache::rope::Rope;
     use crate::lm::shape::config::ModelShape;
     use crate::lm::shape::rope_shape::{RopeScaling, RopeShape};

@@ -13,13 +13,14 @@ use super::mlp::Mlp;
 use crate::eviction::Heads;
 use crate::lm::arithmetic::layers::{Linear, Products, add, gated, rms_norm};
 use crate::lm::arithmetic::product::{Right, product};
-use crate::lm::shape::config::{EXPERT_NORMS, HeadNorms, KEY_NORM, ModelShape, PER_LAYER_NORM, QUERY_NORM};
+use crate::lm::shape::config::{HeadNorms, ModelShape};
+use crate::lm::shape::matrices::{EXPERT_NORMS, KEY_NORM, PER_LAYER_NORM, QUERY_NORM};
 
 /// Of values; it has no weight.
 const VALUE_NORM: &str = "values";
 
 /// A layer's weights.
-pub(in crate::lm) struct Layer {
+pub(super) struct Layer {
     /// By their names in the checkpoint.
     norms: BTreeMap<&'static str, Tensor>,
     mixer: Mixer,
@@ -53,7 +54,7 @@ struct PerLayer {
 }
 
 /// What mixes tokens reads.
-pub(in crate::lm) enum Projected<'a> {
+pub(super) enum Projected<'a> {
     Attention {
         /// (rows, heads * head_dim)
         queries: Tensor,

@@ -16,7 +16,7 @@ use crate::lm::shape::config::DeltaShape;
 use crate::vector;
 
 /// A layer's weights.
-pub(in crate::lm) struct DeltaNet {
+pub(super) struct DeltaNet {
     shape: DeltaShape,
     /// Of queries, keys and values, of the output's gate, of the step sizes and of the decays. One matrix may be of the first two, and one of the
     /// last two.
@@ -34,7 +34,7 @@ pub(in crate::lm) struct DeltaNet {
 }
 
 /// What some tokens bring to a layer: one row each.
-pub(in crate::lm) struct DeltaRows<'a> {
+pub(super) struct DeltaRows<'a> {
     net: &'a DeltaNet,
     /// Before the convolution: (channels)
     mixed: Vec<f32>,

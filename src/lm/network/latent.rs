@@ -16,7 +16,7 @@ use crate::lm::shape::config::LatentShape;
 const EPS: f32 = 1e-6;
 
 /// A layer's weights.
-pub(in crate::lm) struct LatentAttention {
+pub(super) struct LatentAttention {
     shape: LatentShape,
     heads: usize,
     /// To queries (heads * (nope + rope)), by a vector of the query's rank where there is one.

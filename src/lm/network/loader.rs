@@ -13,7 +13,7 @@ use crate::lm::files::weights::Weights;
 use crate::lm::shape::config::ModelShape;
 
 /// The tensors of a part of a model, which are rounded to a type.
-pub(in crate::lm) struct Loader<'a> {
+pub(super) struct Loader<'a> {
     weights: &'a mut Weights,
     pub shape: &'a ModelShape,
     pub dtype: DType,

@@ -6,10 +6,11 @@ use candle_core::{DType, Device, Tensor};
 
 use super::loader::Loader;
 use crate::lm::arithmetic::layers::{Linear, Products, add, bytes_of, gated, rms_norm};
-use crate::lm::shape::config::{self, Activation, EXPERT_NORMS, ModelShape, RouterScores};
+use crate::lm::shape::config::{self, Activation, ModelShape, RouterScores};
+use crate::lm::shape::matrices::EXPERT_NORMS;
 
 /// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
-pub(in crate::lm) struct Mlp {
+pub(super) struct Mlp {
     /// In the place of experts, or beside them.
     dense: Option<Gated>,
     mixture: Option<Mixture>,

@@ -2,6 +2,7 @@
 
 mod altup;
 mod attention;
+mod awake;
 mod decoder;
 mod delta;
 mod latent;

@@ -13,13 +13,14 @@ use super::delta::DeltaRows;
 use super::transformer::{LanguageModel, Rows, SEGMENT, SEGMENT_ON_GPU};
 use crate::lm::arithmetic::layers::Products;
 use crate::lm::cache::delta_state::DeltaState;
-use crate::lm::cache::memory::{LayerCache, Memory};
+use crate::lm::cache::layer_cache::LayerCache;
+use crate::lm::cache::memory::Memory;
 use crate::lm::cache::scratch::Scratch;
 use crate::lm::machine::text_threads;
-use crate::lm::shape::config::BLOCK;
+use crate::lm::shape::caches::BLOCK;
 
 /// Tokens of a text that are taken through the layers, and what they are read into.
-pub(in crate::lm) struct Part<'a> {
+pub(super) struct Part<'a> {
     /// The first of them among those that are taken together.
     pub first: usize,
     pub tokens: &'a [u32],
@@ -40,7 +41,7 @@ pub(in crate::lm) struct Part<'a> {
 }
 
 /// A part, and the buffers of the thread that reads it.
-pub(in crate::lm) type Reading<'a, 'b> = (Part<'a>, &'b mut Scratch);
+pub(super) type Reading<'a, 'b> = (Part<'a>, &'b mut Scratch);
 
 const FAILED: &str = "the part of the text before this one failed";
 
@@ -69,7 +70,7 @@ impl<'a> Part<'a> {
 impl LanguageModel {
     /// Threads take parts of the tokens through all layers. At every layer a part needs the cache as the part before it left
     /// it, and hands it on before it computes the rest of the layer: all threads are busy, in neighbouring layers.
-    pub(in crate::lm) fn read_parts(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
+    pub(super) fn read_parts(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
         let compute_f64 = memory.compute_f64;
         let compute = self.compute_type(compute_f64);
@@ -149,6 +150,6 @@ impl LanguageModel {
 }
 
 /// Parts of a text as one tensor: (rows, hidden)
-pub(in crate::lm) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
+pub(super) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
     Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
 }

@@ -4,9 +4,10 @@
 use anyhow::{Context, Result, bail};
 
 use super::transformer::LanguageModel;
-use crate::lm::cache::memory::{LayerCache, Memory, MemoryPlan};
+use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};
+use crate::lm::cache::memory::Memory;
+use crate::lm::cache::plan::MemoryPlan;
 use crate::lm::cache::table::Table;
-use crate::lm::cache::tables::{HostTables, Keys, Tables};
 use crate::lm::shape::config::ModelShape;
 use crate::vector;
 

@@ -7,13 +7,14 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_core::{DType, Tensor};
 
 use super::altup::{AltUp, AltUpEnds};
 use super::attention::AttendingLayer;
+use super::awake::awake;
 use super::decoder::{Layer, Projected};
 use super::loader::Loader;
 use super::parts::{Part, Reading, joined};
@@ -22,13 +23,15 @@ use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
 use crate::lm::arithmetic::layers::{Linear, Products, Weight, compute_type, in_pieces, rms_norm};
 use crate::lm::arithmetic::types::{Arithmetic, WeightType};
 use crate::lm::cache::attention_shape::AttentionShape;
-use crate::lm::cache::memory::{Memory, MemoryPlan};
+use crate::lm::cache::memory::Memory;
+use crate::lm::cache::plan::MemoryPlan;
 use crate::lm::cache::rope::{Angles, Rope};
 use crate::lm::device::Device;
 use crate::lm::device::attend::{GpuAttention, LayerTokens};
 use crate::lm::files::tokenizer::Tokenizer;
 use crate::lm::files::weights::Weights;
-use crate::lm::shape::config::{EMBEDDING, ModelShape, OUTPUT, PerLayerInput};
+use crate::lm::shape::config::{ModelShape, PerLayerInput};
+use crate::lm::shape::matrices::{EMBEDDING, OUTPUT};
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.
@@ -36,11 +39,12 @@ pub const SEGMENT: usize = 512;
 /// The same on a GPU, which is waited for after each.
 pub const SEGMENT_ON_GPU: usize = 4096;
 
-/// A causal language model as a recurrent network.
+/// A causal language model as a recurrent network. Its many fields are all that is loaded once: weights by their place, and what they were
+/// loaded as.
 pub struct LanguageModel {
     shape: ModelShape,
     /// Its rotations; layers name them by their index.
-    pub(in crate::lm) ropes: Vec<Rope>,
+    pub(super) ropes: Vec<Rope>,
     /// (vocab, hidden)
     embedding: Weight,
     per_layer: Option<PerLayerInputs>,
@@ -331,7 +335,7 @@ impl LanguageModel {
     }
 
     /// The tokens' embeddings: (rows, hidden)
-    pub(in crate::lm) fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
+    pub(super) fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let rows = self.embedding.embed(tokens, compute)?;
         Ok(match self.shape.embedding_scale {
             Some(scale) => (rows * scale)?,
@@ -351,7 +355,7 @@ impl LanguageModel {
     }
 
     /// Takes what the GPU has decided, if it computes attention.
-    pub(in crate::lm) fn settle(&self, memory: &mut Memory) -> Result<()> {
+    pub(super) fn settle(&self, memory: &mut Memory) -> Result<()> {
         self.gpu().map_or(Ok(()), |gpu| gpu.settle(memory))
     }
 
@@ -403,7 +407,7 @@ impl LanguageModel {
     }
 
     /// The texts of tokens that are read into a memory, if its policy asks for them.
-    pub(in crate::lm) fn token_texts(&self, memory: &Memory, tokens: &[u32]) -> Result<Vec<Arc<str>>> {
+    pub(super) fn token_texts(&self, memory: &Memory, tokens: &[u32]) -> Result<Vec<Arc<str>>> {
         if memory.layers.iter().any(|layer| layer.entries.wants().token_texts) {
             self.tokenizer()?.texts(tokens)
         } else {
@@ -412,7 +416,7 @@ impl LanguageModel {
     }
 
     /// The model's tokenizer, for policies that compare texts of tokens or ask the model to repeat a prompt.
-    pub(in crate::lm) fn tokenizer(&self) -> Result<&Tokenizer> {
+    pub(super) fn tokenizer(&self) -> Result<&Tokenizer> {
         self.tokenizer.as_deref().context("the policy needs the model's tokenizer, and there is none")
     }
 
@@ -446,7 +450,7 @@ impl LanguageModel {
     }
 
     /// The tokens' inputs to each layer beside their embeddings x (rows, hidden), if the model has any: (rows, layers * per_layer_input).
-    pub(in crate::lm) fn per_layer_inputs(
+    pub(super) fn per_layer_inputs(
         &self,
         tokens: &[u32],
         x: &Tensor,
@@ -465,7 +469,7 @@ impl LanguageModel {
     }
 
     /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden).
-    pub(in crate::lm) fn through_layers(
+    pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
         products: Products,
@@ -548,50 +552,8 @@ impl LanguageModel {
     }
 }
 
-/// How long a thread stays awake without work. It must not stay for ever: it may have begun to do so while it waited for a piece
-/// of another text, and the work that it stays awake for may wait for the rest of that piece.
-const IDLE: Duration = Duration::from_millis(20);
-
-/// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece. Only for
-/// one text at a time: there are no more threads to wait for.
-fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    struct Done<'a>(&'a AtomicBool);
-    impl Drop for Done<'_> {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Release);
-        }
-    }
-    struct Taken;
-    impl Drop for Taken {
-        fn drop(&mut self) {
-            TAKEN.store(false, Ordering::Release);
-        }
-    }
-    if TAKEN.swap(true, Ordering::Acquire) {
-        return work();
-    }
-    let _taken = Taken; // until all threads have left
-    let done = &AtomicBool::new(false);
-    rayon::scope(|scope| {
-        let own = rayon::current_thread_index();
-        scope.spawn_broadcast(move |_, thread| {
-            let mut worked = Instant::now();
-            while Some(thread.index()) != own && !done.load(Ordering::Acquire) && worked.elapsed() < IDLE {
-                if rayon::yield_now() == Some(rayon::Yield::Executed) {
-                    worked = Instant::now();
-                } else {
-                    std::thread::yield_now();
-                }
-            }
-        });
-        let _done = Done(done); // also when it panics
-        work()
-    })
-}
-
 /// Rows on their way through the layers.
-pub(in crate::lm) struct Rows<'a> {
+pub(super) struct Rows<'a> {
     /// Their embeddings: (rows, hidden)
     pub x: Tensor,
     /// Their inputs to each layer, if the model has any: (rows, layers * per_layer_input)
@@ -606,26 +568,4 @@ pub(in crate::lm) struct Rows<'a> {
 fn key_norms(keys: &Tensor, head_dim: usize) -> Result<Vec<f64>> {
     let keys = keys.to_dtype(DType::F64)?.to_device(&candle_core::Device::Cpu)?.flatten_all()?.to_vec1::<f64>()?;
     Ok(keys.chunks_exact(head_dim).map(|key| key.iter().map(|x| x * x).sum::<f64>().sqrt()).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use rayon::prelude::*;
-
-    use super::*;
-
-    #[test]
-    fn texts_of_several_threads_share_a_pool() {
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        let sum =
-            |of: usize| (0..of).into_par_iter().map(|a| (0..64).into_par_iter().map(|b| a * b).sum::<usize>());
-        let step = || awake(|| sum(8).sum::<usize>());
-        let text = || (0..100).map(|_| pool.install(step)).sum::<usize>();
-        std::thread::scope(|scope| {
-            let texts: Vec<_> = (0..4).map(|_| scope.spawn(text)).collect();
-            for one in texts {
-                assert_eq!(one.join().unwrap(), 100 * (0..8).sum::<usize>() * (0..64).sum::<usize>());
-            }
-        });
-    }
 }

@@ -9,16 +9,12 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
 use super::family;
-
 use super::rope_shape::{RopeScaling, RopeShape};
-use crate::eviction::{Heads, LocalLayers, Positions, Score, SizedPolicy};
-use crate::{bounded_read, vector};
+use crate::bounded_read;
+use crate::eviction::{Heads, Positions, Score};
 
-/// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
-/// with 512 entries 64 and 128 were equally fast and 256 was 7 % slower; with 128 entries 64 was 4 % faster.
-pub const BLOCK: usize = 128;
-
-/// Shape and constants of a decoder.
+/// Shape and constants of a decoder. It has a field for whatever differs between families, so that code asks for the difference and
+/// never for the family.
 #[derive(Clone, Debug, Default)]
 pub struct ModelShape {
     /// `model_type` of its config.json.
@@ -200,7 +196,8 @@ impl LayerAttention {
     }
 }
 
-/// A mixture of experts: the MLP of a token is the weighted sum of those that the router chooses for it.
+/// A mixture of experts: the MLP of a token is the weighted sum of those that the router chooses for it. Most fields are what differs
+/// between families.
 #[derive(Clone, Debug, Default)]
 pub struct Experts {
     pub count: usize,
@@ -401,33 +398,6 @@ impl ModelShape {
         Ok(())
     }
 
-    /// Parameters of the network without biases; embedding and output count once if tied.
-    pub fn parameters(&self) -> u64 {
-        self.parameters_with(|experts| experts.count)
-    }
-
-    /// Those that take part in reading one token: of a table of inputs to each layer it is one row.
-    pub fn active_parameters(&self) -> u64 {
-        let tables = self.per_layer_input.map_or(0, |own| own.dims as u64 * self.layers as u64 * own.vocab as u64);
-        self.parameters_with(|experts| experts.per_token) - tables
-    }
-
-    fn parameters_with(&self, of: impl Fn(&Experts) -> usize) -> u64 {
-        let hidden = self.hidden as u64;
-        let norms = |layer: usize| self.layer_norms(layer).iter().map(|(_, length)| *length as u64).sum::<u64>();
-        let layers: u64 = (0..self.layers).map(|layer| self.weights_of_layer(layer, &of) + norms(layer)).sum();
-        let embeddings = if self.tied { 1 } else { 2 } * self.vocab as u64 * hidden;
-        let of_inputs =
-            |own: PerLayerInput| own.dims as u64 * (1 + self.layers as u64 * (own.vocab as u64 + hidden));
-        let per_layer = self.per_layer_input.map_or(0, of_inputs);
-        let altup = self.altup.as_ref().map_or(0, |own| {
-            let (states, rank) = (own.states as u64, own.laurel_rank as u64);
-            let of_layer = states * hidden + states.pow(3) + states.pow(2) + 2 * rank * hidden + 3 * hidden;
-            of_layer * self.layers as u64 + 2 * (states - 1) * hidden * hidden
-        });
-        layers + embeddings + per_layer + altup + hidden
-    }
-
     /// The heads of a layer.
     pub fn heads_of(&self, layer: usize) -> Heads {
         let kv_heads = self.attention[layer].sizes.map_or(self.heads.kv_heads, |(kv_heads, _)| kv_heads);
@@ -437,12 +407,6 @@ impl ModelShape {
     /// Dimensions of a head of a layer.
     pub fn head_dim_of(&self, layer: usize) -> usize {
         self.attention[layer].sizes.map_or(self.head_dim, |(_, head_dim)| head_dim)
-    }
-
-    /// The layers that have a cache of their own, which are those that policies act on.
-    pub fn cached_layers(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
-        let layers: Vec<usize> = (0..self.layers).filter(|layer| self.attention[*layer].has_cache()).collect();
-        layers.into_iter()
     }
 
     /// Checks that the model's caches can have such positions.
@@ -476,126 +440,9 @@ impl ModelShape {
         Ok(())
     }
 
-    /// The layers with a cache, with what differs between them.
-    fn caches(&self) -> impl Iterator<Item = (usize, &LayerAttention)> {
-        self.cached_layers().map(|layer| (layer, &self.attention[layer]))
-    }
-
     /// The experts of a layer, if it has any.
     pub fn experts_of(&self, layer: usize) -> Option<&Experts> {
         self.experts.as_ref().filter(|experts| experts.layers[layer])
-    }
-
-    /// Names and sides (out, in) of the matrices of attention: query, key, value and output, where they are not fused.
-    pub(in crate::lm) fn attention_matrices(&self, layer: usize) -> Vec<(&'static str, usize, usize)> {
-        let hidden = self.hidden;
-        let (query, kv) = self.projected(layer);
-        let own = self.attention[layer];
-        if let Some(latent) = self.latent {
-            let (heads, query) = (self.heads.heads, self.heads.heads * (latent.nope + latent.rope));
-            let of_query = match latent.query_rank {
-                None => vec![("self_attn.q_proj", query, hidden)],
-                Some(rank) => vec![("self_attn.q_a_proj", rank, hidden), ("self_attn.q_b_proj", query, rank)],
-            };
-            let others = [
-                ("self_attn.kv_a_proj_with_mqa", latent.rank + latent.rope, hidden),
-                ("self_attn.kv_b_proj", heads * (latent.nope + latent.value), latent.rank),
-                ("self_attn.o_proj", hidden, heads * latent.value),
-            ];
-            return of_query.into_iter().chain(others).collect();
-        }
-        if let (true, Some(delta)) = (own.is_recurrent, self.delta) {
-            let inputs = delta.inputs(false).into_iter().map(|(name, out)| (name, out, hidden));
-            return inputs.chain([("out_proj", hidden, delta.values())]).collect();
-        }
-        let output = ("self_attn.o_proj", hidden, query);
-        if self.fused {
-            return vec![("self_attn.qkv_proj", query + 2 * kv, hidden), output];
-        }
-        let with_gate = if self.gated_attention { 2 } else { 1 };
-        let mut matrices = vec![("self_attn.q_proj", with_gate * query, hidden)];
-        if own.shares.is_none() {
-            matrices.push(("self_attn.k_proj", kv, hidden));
-            if !(self.keys_as_values && own.window.is_none()) {
-                matrices.push(("self_attn.v_proj", kv, hidden));
-            }
-        }
-        matrices.push(output);
-        matrices
-    }
-
-    /// The same of a layer's input of its own.
-    pub(in crate::lm) fn per_layer_matrices(&self) -> Vec<(&'static str, usize, usize)> {
-        let Some(PerLayerInput { dims, .. }) = self.per_layer_input else { return Vec::new() };
-        vec![("per_layer_input_gate", dims, self.hidden), ("per_layer_projection", self.hidden, dims)]
-    }
-
-    /// The same of an MLP: gate, up and down, where they are not fused.
-    pub(in crate::lm) fn mlp_matrices(&self, layer: usize) -> Vec<(&'static str, usize, usize)> {
-        let hidden = self.hidden;
-        let is_double = self.double_wide_mlp && self.attention[layer].shares.is_some();
-        let intermediate = self.intermediate * if is_double { 2 } else { 1 };
-        let down = ("mlp.down_proj", hidden, intermediate);
-        if self.fused {
-            return vec![("mlp.gate_up_proj", 2 * intermediate, hidden), down];
-        }
-        vec![("mlp.gate_proj", intermediate, hidden), ("mlp.up_proj", intermediate, hidden), down]
-    }
-
-    /// Numbers in the queries, and in the keys or values, of a token.
-    pub(in crate::lm) fn projected(&self, layer: usize) -> (usize, usize) {
-        let (Heads { heads, kv_heads }, head_dim) = (self.heads_of(layer), self.head_dim_of(layer));
-        (heads * head_dim, kv_heads * head_dim)
-    }
-
-    /// Names and lengths of the norms of a layer.
-    pub(in crate::lm) fn layer_norms(&self, layer: usize) -> Vec<(&'static str, usize)> {
-        let LayerNorms { before_attention, after_attention, before_mlp, after_mlp, of_heads } = self.norms;
-        let of_rows = [before_attention, after_attention, before_mlp, after_mlp];
-        let mut norms: Vec<_> = of_rows.into_iter().flatten().map(|name| (name, self.hidden)).collect();
-        if self.experts_of(layer).is_some_and(|own| own.beside_mlp) {
-            norms.extend(EXPERT_NORMS.map(|name| (name, self.hidden)));
-        }
-        norms.extend(self.per_layer_input.map(|_| (PER_LAYER_NORM, self.hidden)));
-        let (query, kv) = match of_heads {
-            HeadNorms::None | HeadNorms::OfRotated => return norms,
-            HeadNorms::PerHead => [self.head_dim_of(layer); 2].into(),
-            HeadNorms::AllHeads => self.projected(layer),
-        };
-        norms.extend((!self.attention[layer].is_recurrent).then_some((QUERY_NORM, query)));
-        norms.extend(self.attention[layer].has_cache().then_some((KEY_NORM, kv)));
-        norms
-    }
-
-    /// Weights in the matrices of a layer that are multiplied with a token, in the mean over layers.
-    pub fn layer_weights(&self) -> usize {
-        let weights = |layer| self.weights_of_layer(layer, |experts| experts.per_token);
-        ((0..self.layers).map(weights).sum::<u64>() / self.layers as u64) as usize
-    }
-
-    /// Weights in the matrices of a layer, with so many of its experts.
-    fn weights_of_layer(&self, layer: usize, of: impl Fn(&Experts) -> usize) -> u64 {
-        let sum = |matrices: Vec<(&str, usize, usize)>| -> usize {
-            matrices.iter().map(|(_, out, input)| out * input).sum()
-        };
-        let mlp = match self.experts_of(layer) {
-            None => sum(self.mlp_matrices(layer)),
-            Some(experts) => {
-                let gate = if experts.has_shared_gate { self.hidden } else { 0 };
-                let shared = experts.shared.map_or(0, |shared| 3 * shared * self.hidden + gate);
-                let mlp = if experts.beside_mlp { sum(self.mlp_matrices(layer)) } else { 0 };
-                self.hidden * (experts.count + of(experts) * 3 * experts.intermediate) + shared + mlp
-            }
-        };
-        (sum(self.attention_matrices(layer)) + sum(self.per_layer_matrices()) + mlp) as u64
-    }
-
-    /// The most numbers between the products of an MLP of one token.
-    pub fn mlp_width(&self) -> usize {
-        let of_experts =
-            |experts: &Experts| experts.per_token * experts.intermediate + experts.shared.unwrap_or(0);
-        let of_layer = |layer| self.mlp_matrices(layer).last().map_or(0, |(_, _, inner)| *inner);
-        self.experts.as_ref().map_or(0, of_experts).max((0..self.layers).map(of_layer).max().unwrap_or(0))
     }
 
     /// The length of texts beyond which the model has other positions (LongRoPE), if it has any.
@@ -615,116 +462,4 @@ impl ModelShape {
     pub fn windows_pass(&self, tokens: usize) -> bool {
         self.attention.iter().filter_map(|layer| layer.window).any(|window| window < tokens)
     }
-
-    /// Bytes of a key and a value of one head of a layer, in f32. A latent vector is both.
-    fn entry_bytes(&self, layer: usize) -> u64 {
-        let times = if self.latent.is_some() { 1 } else { 2 };
-        (times * self.head_dim_of(layer) * size_of::<f32>()) as u64
-    }
-
-    /// Bytes of every key and value of the first `tokens` of a text, as caches that branch off need them: also those that a
-    /// layer's window has passed.
-    pub fn prefix_bytes(&self, tokens: usize) -> u64 {
-        let of_layer = |layer| self.heads_of(layer).kv_heads as u64 * self.entry_bytes(layer);
-        self.cached_layers().map(of_layer).sum::<u64>() * tokens as u64
-    }
-
-    /// Entries that every key-value head of every layer holds at most: its size where the policy holds, but no more than the layer's window;
-    /// `usize::MAX` where nothing bounds it. Of heads that share their entries it is the mean.
-    pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
-        let of_layer = |(index, layer, policy): (usize, &LayerAttention, Option<SizedPolicy>)| {
-            let most = self.by_head(index, policy, usize::MAX, SizedPolicy::most);
-            most.into_iter().map(|most| most.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
-        };
-        self.with_policies(policy, local_layers).flat_map(of_layer).collect()
-    }
-
-    /// The layers with a cache, with what differs between them and their policies.
-    fn with_policies(
-        &self,
-        policy: Option<SizedPolicy>,
-        local_layers: LocalLayers,
-    ) -> impl Iterator<Item = (usize, &LayerAttention, Option<SizedPolicy>)> {
-        let count = self.cached_layers().len();
-        self.caches().enumerate().map(move |(at, (index, layer))| {
-            let policy = policy.map(|policy| policy.of_layer(at, count));
-            (index, layer, local_layers.policy(policy, layer.window))
-        })
-    }
-
-    /// How many groups of heads decide in each layer, each for itself. Where only a window bounds a layer, all its heads keep the same.
-    pub fn decision_groups(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
-        let layers = self.with_policies(policy, local_layers);
-        let groups = |index: usize, policy: SizedPolicy| self.heads_of(index).groups(policy.scope);
-        layers.map(|(index, _, policy)| policy.map_or(1, |policy| groups(index, policy))).collect()
-    }
-
-    /// What a policy says of each key-value head of a layer; `without` one for all of them.
-    fn by_head(
-        &self,
-        layer: usize,
-        policy: Option<SizedPolicy>,
-        without: usize,
-        of: impl Fn(SizedPolicy) -> usize,
-    ) -> Vec<usize> {
-        let kv_heads = self.heads_of(layer).kv_heads;
-        policy.map_or(vec![without; kv_heads], |policy| policy.of_heads(kv_heads).map(of).collect())
-    }
-
-    /// Entries of every key-value head of every layer after so many tokens, of which the first are the prompt. Of heads that share their
-    /// entries it is the mean.
-    pub fn entries_after(
-        &self,
-        (policy, local_layers): (Option<SizedPolicy>, LocalLayers),
-        tokens: usize,
-        prompt: usize,
-    ) -> Vec<usize> {
-        let of_layer = |(index, layer, policy): (usize, &LayerAttention, Option<SizedPolicy>)| {
-            let held = self.by_head(index, policy, tokens, |policy| policy.entries_after(tokens, prompt));
-            held.into_iter().map(|held| held.min(tokens - layer.first_seen(tokens))).collect::<Vec<_>>()
-        };
-        self.with_policies(policy, local_layers).flat_map(of_layer).collect()
-    }
-
-    /// Bytes of the cache that no policy bounds after `tokens` of a text: an entry for each in every layer. A layer with a window
-    /// has room for that and for a block, as a bounded cache has for its size and a block.
-    pub fn cache_bytes(&self, tokens: usize) -> u64 {
-        let room = |layer: &LayerAttention| {
-            layer.window.map_or(usize::MAX, |window| vector::padded(window.saturating_add(BLOCK)))
-        };
-        let rooms =
-            self.caches().map(|(index, layer)| vec![room(layer).min(tokens); self.heads_of(index).kv_heads]);
-        self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>())
-    }
-
-    /// Bytes of the keys and values of so many entries of each key-value head, in f32, and of what layers keep without a cache.
-    pub fn cache_bytes_by_head(&self, entries: &[usize]) -> u64 {
-        let heads = |layer| std::iter::repeat_n(self.entry_bytes(layer), self.heads_of(layer).kv_heads);
-        let bytes = self
-            .cached_layers()
-            .flat_map(heads)
-            .zip(entries)
-            .map(|(entry, held)| entry.saturating_mul(*held as u64));
-        bytes.fold(self.state_bytes(), u64::saturating_add)
-    }
-
-    /// Bytes of the states of fixed size that layers have without a cache, in f32.
-    pub fn state_bytes(&self) -> u64 {
-        let count = self.attention.iter().filter(|layer| layer.is_recurrent).count() as u64;
-        self.delta.map_or(0, |delta| {
-            let numbers =
-                delta.value_heads * delta.key_dim * delta.value_dim + (delta.kernel - 1) * delta.channels();
-            count * (numbers * size_of::<f32>()) as u64
-        })
-    }
 }
-
-pub(in crate::lm) const QUERY_NORM: &str = "self_attn.q_norm";
-pub(in crate::lm) const KEY_NORM: &str = "self_attn.k_norm";
-/// After the MLP, before the experts, and after them.
-pub(in crate::lm) const EXPERT_NORMS: [&str; 3] =
-    ["post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"];
-pub(in crate::lm) const PER_LAYER_NORM: &str = "post_per_layer_input_norm";
-/// The matrices of the vocabulary.
-pub(in crate::lm) const EMBEDDING: &str = "model.embed_tokens.weight";
-pub(in crate::lm) const OUTPUT: &str = "lm_head.weight";

@@ -100,7 +100,8 @@ pub(super) mod x86 {
     use super::*;
 
     pulp::simd_type! {
-        /// What V4 has, and the sum of two products of integers added to a third number.
+        /// What V4 has, and the sum of two products of integers added to a third number. All are named, because only what is named is
+        /// looked for and compiled for.
         struct Vnni {
             sse: "sse",
             sse2: "sse2",

@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use super::Gguf;
-use crate::lm::shape::config::{EMBEDDING, MOST_LAYERS, ModelShape, OUTPUT};
+use crate::lm::shape::config::{MOST_LAYERS, ModelShape};
+use crate::lm::shape::matrices::{EMBEDDING, OUTPUT};
 use crate::lm::shape::rope_shape::RopeScaling;
 
 const INSTEAD: &str = "use the safetensors checkpoint of a model without it";

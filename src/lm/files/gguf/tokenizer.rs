@@ -10,7 +10,7 @@ use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
 use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
 use super::{Gguf, splits};
-use crate::lm::shape::config::EMBEDDING;
+use crate::lm::shape::matrices::EMBEDDING;
 
 /// Kinds of tokens.
 const NORMAL: u64 = 1;
