@@ -51,12 +51,12 @@ impl Device {
     pub fn benchmark(&self, kernels: bool) -> Result<Vec<Measured>> {
         let own = self.attention.as_ref().context("attention runs on the host, and only a GPU's is measured")?;
         if !kernels {
-            return super::gpu_benchmark::benchmark_card(self, own);
+            return benchmark_card(self, own);
         }
         let times = Times::default();
         let timed = GpuAttention::new(Box::new(Timed::new(own.clone(), times.clone(), self.products.is_cpu())?));
         let timed = Device { attention: Some(Arc::new(timed)), ..self.clone() };
-        super::gpu_benchmark::benchmark_kernels(&timed, &times)
+        benchmark_kernels(&timed, &times)
     }
 }
 

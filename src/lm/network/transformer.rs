@@ -115,18 +115,17 @@ impl LanguageModel {
         let ModelShape { hidden, vocab, .. } = shape;
 
         // A tied checkpoint stores one matrix, under either name.
-        let (input, output) = (EMBEDDING, OUTPUT);
-        let (input_stored, output_stored) = (weights.has(input), weights.has(output));
+        let (input_stored, output_stored) = (weights.has(EMBEDDING), weights.has(OUTPUT));
         let mut matrix = |name: &str| weights.take_matrix(name, (vocab, hidden), dtype, device);
         let (embedding, head) = if shape.tied {
-            let shared = matrix(if input_stored { input } else { output })?;
+            let shared = matrix(if input_stored { EMBEDDING } else { OUTPUT })?;
             if input_stored && output_stored {
                 // transformers ties them and ignores the second.
-                matrix(output)?;
+                matrix(OUTPUT)?;
             }
             (shared.clone(), shared)
         } else {
-            (matrix(input)?, matrix(output)?)
+            (matrix(EMBEDDING)?, matrix(OUTPUT)?)
         };
 
         weights.held = embedding.bytes() + if shape.tied { 0 } else { head.bytes() };
