@@ -2,6 +2,9 @@
 //!
 //! Only this module uses candle, tokenizers and hf-hub. It knows checkpoints, devices and arithmetic; tasks and metrics are
 //! left to others.
+//!
+//! Folders use those below them (ARCHITECTURE.md has their order). To read the code, begin with `open`, `shape::config` and
+//! `cache::memory`, then follow `LanguageModel::read` in `network::transformer` through `parts`, `decoder` and `attention`.
 
 mod arithmetic;
 mod cache;
