@@ -430,14 +430,21 @@ fn gelu<S: Simd>(s: S, g: S::f32s, u: S::f32s) -> S::f32s {
 #[inline(always)]
 pub fn rms_norm_simd<S: Simd>(s: S, row: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
     debug_assert!(row.len() == weight.len() && row.len() == out.len());
-    let (vectors, rest) = S::as_simd_f32s(row);
+    let len = row.len() as f32;
+    let (row, row_rest) = S::as_simd_f32s(row);
+    let (weight, weight_rest) = S::as_simd_f32s(weight);
+    let (out, out_rest) = S::as_mut_simd_f32s(out);
     let mut sums = [s.splat_f32s(0.0); 2];
-    for (i, x) in vectors.iter().enumerate() {
+    for (i, x) in row.iter().enumerate() {
         sums[i % 2] = s.mul_add_e_f32s(*x, *x, sums[i % 2]);
     }
-    let sum = s.reduce_sum_f32s(s.add_f32s(sums[0], sums[1])) + rest.iter().map(|x| x * x).sum::<f32>();
-    let scale = 1.0 / (sum / row.len() as f32 + eps).sqrt();
+    let sum = s.reduce_sum_f32s(s.add_f32s(sums[0], sums[1])) + row_rest.iter().map(|x| x * x).sum::<f32>();
+    let scale = 1.0 / (sum / len + eps).sqrt();
+    let scales = s.splat_f32s(scale);
     for ((y, x), w) in out.iter_mut().zip(row).zip(weight) {
+        *y = s.mul_f32s(s.mul_f32s(*x, scales), *w);
+    }
+    for ((y, x), w) in out_rest.iter_mut().zip(row_rest).zip(weight_rest) {
         *y = x * scale * w;
     }
 }
@@ -445,9 +452,17 @@ pub fn rms_norm_simd<S: Simd>(s: S, row: &[f32], weight: &[f32], eps: f32, out: 
 /// Turns every pair `(a[j], b[j])` by one angle.
 #[pulp::with_simd(rotate = ARCH)]
 #[inline(always)]
-pub fn rotate_simd<S: Simd>(_s: S, a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
+pub fn rotate_simd<S: Simd>(s: S, a: &mut [f32], b: &mut [f32], cos: f32, sin: f32) {
     debug_assert_eq!(a.len(), b.len());
+    let (a, a_rest) = S::as_mut_simd_f32s(a);
+    let (b, b_rest) = S::as_mut_simd_f32s(b);
+    let (cos_s, sin_s) = (s.splat_f32s(cos), s.splat_f32s(sin));
     for (a, b) in a.iter_mut().zip(b) {
+        let (x, y) = (*a, *b);
+        *a = s.sub_f32s(s.mul_f32s(x, cos_s), s.mul_f32s(y, sin_s));
+        *b = s.add_f32s(s.mul_f32s(y, cos_s), s.mul_f32s(x, sin_s));
+    }
+    for (a, b) in a_rest.iter_mut().zip(b_rest) {
         let (x, y) = (*a, *b);
         *a = x * cos - y * sin;
         *b = y * cos + x * sin;

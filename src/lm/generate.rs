@@ -11,9 +11,10 @@ use candle_core::{Device, Tensor};
 use candle_transformers::generation::{LogitsProcessor, Sampling as Sampler};
 use candle_transformers::utils::apply_repeat_penalty;
 
-use super::gpu::{Member, WriterCall, WriterResult};
-use super::memory::Memory;
-use super::transformer::LanguageModel;
+use super::cache::memory::Memory;
+use super::device::attend::{WriterCall, WriterResult};
+use super::device::batcher::Member;
+use super::network::transformer::LanguageModel;
 use crate::vector;
 
 /// How the next token is chosen.

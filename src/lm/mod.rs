@@ -2,68 +2,52 @@
 //!
 //! Only this module uses candle, tokenizers and hf-hub. It knows checkpoints, devices and arithmetic; tasks and metrics are
 //! left to others.
+//!
+//! Folders use those below them (ARCHITECTURE.md has their order). To read the code, begin with `open`, `shape::config` and
+//! `cache::memory`, then follow `LanguageModel::read` in `network::transformer` through `parts`, `decoder` and `attention`.
 
-mod altup;
-mod attention;
-mod block_vectors;
-mod chat;
-mod config;
-mod decoder;
-mod delta;
+mod arithmetic;
+mod cache;
 mod device;
-mod family;
-mod file_stamps;
+mod device_choice;
+mod files;
 mod generate;
-mod gguf;
 mod gpu;
-mod host;
-mod integers;
-mod latent;
-mod layers;
-mod loader;
-mod matrix;
-mod memory;
-mod mlp;
+mod gpu_benchmark;
+mod gpu_check;
+mod machine;
+mod network;
 mod open;
-mod parts;
-mod pocket;
-mod product;
-mod random;
-mod rerotation;
-mod rope;
-mod rope_override;
-mod rope_shape;
 mod score;
-mod second_reading;
-pub mod source;
-mod table;
-mod text_threads;
-mod tokenizer;
-mod transformer;
-mod weights;
+mod shape;
 
+pub use arithmetic::product::matrix_rate;
+pub use arithmetic::types::{Arithmetic, WeightType};
+pub use cache::memory::{Memory, PromptScores};
+pub use cache::plan::MemoryPlan;
+pub use cache::scratch::ReadStats;
 pub use candle_core::Tensor;
-pub use chat::{ChatFormat, ChatTemplate};
-pub use config::{
+pub use device::{
+    Device, available_memory, card_memory, device_name, is_out_of_memory, machine_name, resident_bytes,
+};
+pub use device_choice::DeviceChoice;
+pub use files::chat::{ChatFormat, ChatTemplate};
+pub use files::source;
+pub use files::tokenizer::{Tokenizer, Tokens};
+pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
+#[cfg(feature = "emulate")]
+pub use gpu::emulated::{Emulation, WarpOrder};
+pub use gpu_benchmark::Measured;
+pub use machine::host::{HostMemory, host_memory};
+pub use machine::text_threads::TextThreads;
+pub use network::random::tiny_shape;
+pub use network::second_reading::RepeatRequest;
+pub use network::transformer::{Interrupted, LanguageModel, SEGMENT, SEGMENT_ON_GPU, clone_error};
+pub use open::ModelFiles;
+pub use score::Scores;
+pub use shape::caches::BLOCK;
+pub use shape::config::{
     Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape,
 };
-pub use device::{
-    Device, DeviceChoice, available_memory, card_memory, device_name, is_out_of_memory, machine_name,
-    resident_bytes,
-};
-pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
-pub use gpu::Measured;
-#[cfg(feature = "emulate")]
-pub use gpu::{Emulation, WarpOrder};
-pub use host::{HostMemory, host_memory};
-pub use memory::{BLOCK, Memory, MemoryPlan, PromptScores, ReadStats};
-pub use open::ModelFiles;
-pub use product::matrix_rate;
-pub use random::tiny_shape;
-pub use rope_override::{Real, RopeOverride, RopeOverrideKind};
-pub use rope_shape::{RopeScaling, RopeShape};
-pub use score::Scores;
-pub use second_reading::RepeatRequest;
-pub use text_threads::TextThreads;
-pub use tokenizer::{Tokenizer, Tokens};
-pub use transformer::{Arithmetic, Interrupted, LanguageModel, SEGMENT, SEGMENT_ON_GPU, WeightType, clone_error};
+pub use shape::rope_override::{Real, RopeOverride, RopeOverrideKind};
+pub use shape::rope_shape::{RopeScaling, RopeShape};

@@ -6,9 +6,10 @@ use anyhow::{Result, bail, ensure};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::gpu;
-use super::layers::{Products, on_host};
-use super::transformer::LanguageModel;
+use super::arithmetic::layers::{Products, on_host};
+use super::arithmetic::not_negative;
+use super::gpu::params;
+use super::network::transformer::LanguageModel;
 use crate::vector;
 
 /// Logits in memory at once, of one thread on the host: rows and columns (1 MiB).
@@ -181,13 +182,8 @@ impl RunningSoftmax {
     }
 }
 
-/// A value that only rounding can make negative. (`max(0.0)` would turn NaN into 0, which reads as perfect.)
-pub(super) fn not_negative<T: PartialOrd + Default>(value: T) -> T {
-    if value < T::default() { T::default() } else { value }
-}
-
 impl ScoredRow {
-    fn from_gpu(row: gpu::ScoredRow) -> ScoredRow {
+    fn from_gpu(row: params::ScoredRow) -> ScoredRow {
         let softmax =
             |max: f32, sum: f64, largest: i32| RunningSoftmax { max, sum, largest: usize::try_from(largest).ok() };
         ScoredRow {

@@ -1,4 +1,4 @@
-//! `arithmetic: fast` through the program. (Its products are compared with their definition in `lm::integers`.)
+//! `arithmetic: fast` through the program. (Its products are compared with their definition in `lm::arithmetic::integers`.)
 
 use std::fs;
 use std::path::Path;

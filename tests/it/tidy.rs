@@ -175,61 +175,95 @@ fn uses(sources: &[Source], pattern: &str) -> Vec<(String, String, String)> {
     found
 }
 
-/// The parts of `report`, lowest first.
-const REPORT: [&str; 8] =
-    ["escape", "special_tokens", "statistics", "series", "figure", "document", "sections", "format"];
-
-/// The parts of `task`, lowest first. Those in one line use each other, as `task/mod.rs` says.
-const TASK: [&str; 10] = [
-    "canonical",
-    "embedded",
-    "cache",
-    "data",
-    "prepared generation spec",
-    "retention",
-    "perplexity",
-    "benchmark longbench math needle questions ruler",
-    "story timing",
-    "registry",
+/// The folders and files of some modules, lowest first. Those in one line use each other.
+const PARTS: [(&str, &[&str]); 3] = [
+    (
+        "lm",
+        &[
+            "machine",
+            "shape",
+            "arithmetic",
+            "files",
+            "gpu",
+            "cache",
+            "device",
+            "network",
+            "score",
+            "generate",
+            "gpu_check",
+            "gpu_benchmark",
+            "device_choice",
+            "open",
+        ],
+    ),
+    (
+        "task",
+        &[
+            "canonical",
+            "embedded",
+            "cache",
+            "data",
+            "prepared generation spec",
+            "retention",
+            "perplexity",
+            "benchmark longbench math needle questions ruler",
+            "story timing",
+            "registry",
+        ],
+    ),
+    ("report", &["escape", "special_tokens", "statistics", "series", "figure", "document", "sections", "format"]),
 ];
 
-/// What parts of a module use of higher ones.
-fn uses_of_higher_parts(module: &str, parts: &[&str]) -> Vec<String> {
-    let by_name = Regex::new(&format!(r"crate::{module}::(\w+)")).unwrap();
-    // In a file of the module's own folder, and in the first of a part's folder.
-    let by_parent = Regex::new(&format!(r"(?:crate::{module}|super)::(\w+)")).unwrap();
-    let place = |name: &str| parts.iter().position(|part| part.split(' ').any(|own| own == name));
+#[test]
+fn parts_of_modules_use_only_lower_ones() {
+    let sources = sources();
     let mut wrong = Vec::new();
-    for source in sources() {
-        let folders: Vec<&str> =
-            source.path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs")).collect();
-        let Some(part) = folders.get(2).filter(|_| source.module == module).and_then(|name| place(name)) else {
-            continue;
-        };
-        let is_first = folders.len() == 3 || folders[3..] == ["mod"];
-        let used = if is_first { &by_parent } else { &by_name };
-        for (number, line) in source.shipped() {
-            let higher =
-                used.captures_iter(line).filter(|found| place(&found[1]).is_some_and(|other| other > part));
-            wrong.extend(higher.map(|found| format!("{}:{number} uses {}", source.path.display(), &found[1])));
+    for (module, parts) in PARTS {
+        // In a file of the module's own folder, or the first of a part's folder, and in the others.
+        let nearer = Regex::new(&format!(r"(?:crate::{module}|super)::(\w+)")).unwrap();
+        let deeper = Regex::new(&format!(r"(?:crate::{module}|super::super)::(\w+)")).unwrap();
+        let place = |name: &str| parts.iter().position(|part| part.split(' ').any(|own| own == name));
+        for source in sources.iter().filter(|source| source.module == module) {
+            let folders: Vec<&str> =
+                source.path.iter().map(|part| part.to_str().unwrap().trim_end_matches(".rs")).collect();
+            let Some(part) = folders.get(2).and_then(|name| place(name)) else { continue };
+            let used = if folders.len() == 3 || folders[3..] == ["mod"] { &nearer } else { &deeper };
+            for (number, line) in source.shipped() {
+                let higher =
+                    used.captures_iter(line).filter(|found| place(&found[1]).is_some_and(|other| other > part));
+                wrong.extend(higher.map(|found| format!("{}:{number} uses {}", source.path.display(), &found[1])));
+            }
         }
     }
-    wrong
+    assert_eq!(wrong, [""; 0]);
+}
+
+/// The folders and files of a module, without the ending.
+fn parts_in(module: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(module);
+    let found = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let rust = found.filter(|path| path.is_dir() || path.extension().is_some_and(|end| end == "rs"));
+    let names = rust.map(|path| path.file_stem().unwrap().to_str().unwrap().to_string());
+    names.filter(|name| name != "mod").collect()
 }
 
 #[test]
-fn parts_of_the_report_use_only_lower_ones() {
-    assert_eq!(uses_of_higher_parts("report", &REPORT), [""; 0]);
-}
-
-#[test]
-fn parts_of_the_tasks_use_only_lower_ones() {
-    assert_eq!(uses_of_higher_parts("task", &TASK), [""; 0]);
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/task");
-    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
-    let files: BTreeSet<String> = files.map(|name| name.trim_end_matches(".rs").to_owned()).collect();
-    let listed = TASK.iter().flat_map(|parts| parts.split(' ')).chain(["mod", "names.txt"]).map(str::to_owned);
-    assert_eq!(files, listed.collect());
+fn every_part_of_lm_and_of_the_tasks_has_its_place() {
+    for (module, parts) in &PARTS[..2] {
+        let listed = parts.iter().flat_map(|parts| parts.split(' ')).map(str::to_owned);
+        assert_eq!(parts_in(module), listed.collect());
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let rows: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.split_once("| `lm/")?.1.split_once('`'))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(
+        PARTS[0].1.starts_with(&rows) && rows.len() == 8,
+        "ARCHITECTURE.md lists the same folders in the same order"
+    );
 }
 
 #[test]

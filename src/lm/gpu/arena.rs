@@ -10,7 +10,7 @@ const ALIGNMENT: usize = 256;
 
 /// A piece of the memory.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece(usize);
+pub(in crate::lm) struct Piece(usize);
 
 #[derive(Debug)]
 struct Content {
@@ -24,7 +24,7 @@ struct Content {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Arena {
+pub(in crate::lm) struct Arena {
     pieces: Vec<Content>,
     read_back: Vec<u8>,
     /// Of a checked device, one for each piece.

@@ -14,7 +14,7 @@ use crate::vector;
 /// Rows of as many bytes for each entry. Clones share their memory until one of them is written to, so that copying a cache
 /// needs no device and cannot fail.
 #[derive(Clone, Debug, Default)]
-pub(super) struct GpuTable {
+pub(in crate::lm) struct GpuTable {
     pub rows: usize,
     /// Bytes of an entry in a row.
     width: usize,
@@ -109,7 +109,7 @@ pub(in crate::lm) struct GpuCache {
     kept: GpuTable,
     totals: GpuTable,
     /// Every key ever read, where lost attention is measured, and its capacity.
-    pub(super) all_keys: Option<(GpuTable, usize)>,
+    pub(in crate::lm) all_keys: Option<(GpuTable, usize)>,
     entries: Box<EntryTables>,
     newest: Newest,
     /// The columns of the host's entries, where they are in another order: (groups)(entries)
@@ -139,7 +139,7 @@ enum Newest {
 
 /// Moves within a cache, as the kernel `refill` gets them: the columns to fill and those of what moves there, (groups, 2, stride),
 /// and (groups, 2): survivors, and how many of them move.
-pub(super) struct Moves {
+pub(in crate::lm) struct Moves {
     pub columns: Vec<u32>,
     pub stride: usize,
     pub moved: Vec<u32>,
@@ -207,7 +207,7 @@ impl GpuCache {
 
     /// What has to move for the columns that are to be kept, and a text with the addresses of the tables; `None` if there is nothing to
     /// do.
-    pub(super) fn take_kept(&mut self, gpu: &dyn Gpu, seen: usize) -> Result<Option<(Text, Moves)>> {
+    pub(in crate::lm) fn take_kept(&mut self, gpu: &dyn Gpu, seen: usize) -> Result<Option<(Text, Moves)>> {
         let Some((kept, capacity)) = self.keep.take() else { return Ok(None) };
         let of_group = |(group, kept): (usize, &Vec<u32>)| -> Vec<u32> {
             let order = self.order.get(group);
@@ -239,7 +239,7 @@ impl GpuCache {
     }
 
     /// A text with the addresses of its tables, which are its own from now on and have `capacity` columns, of which `held` are in use.
-    pub(super) fn own(
+    pub(in crate::lm) fn own(
         &mut self,
         gpu: &dyn Gpu,
         (held, capacity): (usize, usize),
@@ -266,7 +266,7 @@ impl GpuCache {
 
     /// The addresses of what the device knows of the entries, given to it if it does not know them: positions, priorities, (groups, 2) of
     /// [`Text::moved`], and attention received.
-    pub(super) fn own_entries(
+    pub(in crate::lm) fn own_entries(
         &mut self,
         gpu: &dyn Gpu,
         entries: &CacheEntries,
@@ -307,7 +307,7 @@ impl GpuCache {
     }
 
     /// Notes that the device has read tokens.
-    pub(super) fn scanned(&mut self) {
+    pub(in crate::lm) fn scanned(&mut self) {
         self.newest = Newest::Device;
     }
 
@@ -315,7 +315,7 @@ impl GpuCache {
     ///
     /// # Errors
     /// Errors of the device, and other numbers of entries than expected.
-    pub(super) fn settle(&mut self, gpu: &dyn Gpu, entries: &mut CacheEntries) -> Result<()> {
+    pub(in crate::lm) fn settle(&mut self, gpu: &dyn Gpu, entries: &mut CacheEntries) -> Result<()> {
         if self.newest != Newest::Device {
             return Ok(());
         }

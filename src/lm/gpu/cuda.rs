@@ -27,7 +27,7 @@ const KERNELS: [&str; 9] = ["place", "softmax", "received", "scan", "outputs", "
 
 /// A GPU and its kernels.
 #[derive(Debug)]
-pub(super) struct CudaGpu {
+pub(in crate::lm) struct CudaGpu {
     stream: Arc<CudaStream>,
     blas: Arc<CudaBlas>,
     /// With the most threads that a block of each may have.

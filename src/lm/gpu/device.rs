@@ -102,7 +102,7 @@ pub trait Gpu: Debug + Send + Sync {
 ///
 /// # Errors
 /// Errors of the device.
-pub(super) fn launch_one<T: Plain>(
+pub(in crate::lm) fn launch_one<T: Plain>(
     gpu: &dyn Gpu,
     kernel: Kernel,
     (blocks, threads, shared_bytes): (usize, usize, usize),

@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::device::{Buffer, Elapsed, Factor, Gpu, Launch, Product};
 use super::params::{Address, Layer, Text};
-use crate::lm::product::{Right, product};
+use crate::lm::arithmetic::product::{Right, product};
 
 /// How the kernels are compiled and run.
 #[derive(Clone, Debug)]
@@ -70,7 +70,7 @@ type Emulate =
 
 /// Addresses are those of the host.
 #[derive(Debug)]
-pub(super) struct EmulatedGpu {
+pub(in crate::lm) struct EmulatedGpu {
     /// The library of the kernels, named after a digest of them.
     library: PathBuf,
     emulate: Emulate,

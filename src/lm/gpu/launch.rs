@@ -14,16 +14,16 @@ use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
 use super::params::{Address, Layer, Text};
 
 /// Room for what the threads of a block share but for a byte of each column, `kernels/block.h`.
-pub(super) const SCRATCH: usize = 32 * (8 + 8 + 4);
+pub(in crate::lm) const SCRATCH: usize = 32 * (8 + 8 + 4);
 /// Thread blocks that move the vectors of a head, `kernels/params.h`.
-pub(super) const REFILL_PARTS: usize = 8;
+pub(in crate::lm) const REFILL_PARTS: usize = 8;
 /// Threads of a block that copies, and of one that takes a row.
-pub(super) const COPY_THREADS: usize = 256;
+pub(in crate::lm) const COPY_THREADS: usize = 256;
 const ROW_THREADS: usize = 128;
 
 /// A read of some texts into one layer.
 #[derive(Debug)]
-pub(super) struct Call {
+pub(in crate::lm) struct Call {
     pub layer: Layer,
     /// The blocks of each text.
     pub texts: Vec<Vec<Block>>,
@@ -31,7 +31,7 @@ pub(super) struct Call {
 
 /// A block of a text, and the same for what is launched once for each scope or head.
 #[derive(Clone, Debug)]
-pub(super) struct Block {
+pub(in crate::lm) struct Block {
     pub is_bounded: bool,
     pub text: Text,
     pub received: Vec<Text>,
@@ -76,7 +76,7 @@ impl Round {
 ///
 /// # Errors
 /// Errors of the device.
-pub(super) fn launch(gpu: &dyn Gpu, calls: Vec<Call>, table: &mut Option<Buffer>) -> Result<()> {
+pub(in crate::lm) fn launch(gpu: &dyn Gpu, calls: Vec<Call>, table: &mut Option<Buffer>) -> Result<()> {
     let mut calls = calls;
     // Layers of a model may differ in how they rotate.
     while let Some(layer) = calls.first().map(|call| call.layer) {

@@ -14,7 +14,8 @@ pub struct Layer {
     pub softcap: f32,
 }
 
-/// A text, its cache in this layer, and the block of it that is read.
+/// A text, its cache in this layer, and the block of it that is read. It is the struct of that name in `params.h`, so fields and order are
+/// those.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Text {

@@ -1,0 +1,410 @@
+//! Linear layers, the norm, and the gated activation.
+//!
+//! On the CPU they run over whole rows of f32; elsewhere they are candle's.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use candle_core::{CpuStorage, DType, Device, InplaceOp2, Layout, Storage, Tensor, WithDType};
+use rayon::prelude::*;
+
+use super::integers::{self, IntegerMatrix, IntegerRows};
+use super::matrix::{Matrix, Number, multiply_few};
+use crate::lm::shape::config::Activation;
+use crate::vector;
+
+/// y = x W^T + b.
+#[derive(Debug)]
+pub(in crate::lm) struct Linear {
+    pub weight: Weight,
+    /// (out)
+    pub bias: Option<Tensor>,
+}
+
+/// A matrix (out, in). Clones share it.
+#[derive(Clone, Debug)]
+pub(in crate::lm) enum Weight {
+    Host(Arc<Matrix>),
+    /// On the host, for products in integers.
+    Integers(Arc<IntegerMatrix>),
+    Device(Tensor),
+}
+
+/// Products with some of the outputs, by up to so many threads.
+type PartialProducts<'a> = Box<dyn Fn(Range<usize>, usize) -> Result<Tensor> + Sync + 'a>;
+
+/// How products with weights are computed on the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::lm) enum Products {
+    /// For any number of rows, by up to so many threads.
+    Many { threads: usize },
+    /// For a few rows in f32; every weight is read once.
+    Few,
+}
+
+impl Weight {
+    /// (out, in)
+    pub fn sides(&self) -> Result<(usize, usize)> {
+        Ok(match self {
+            Weight::Host(matrix) => (matrix.rows, matrix.columns),
+            Weight::Integers(matrix) => (matrix.rows, matrix.columns),
+            Weight::Device(tensor) => tensor.dims2()?,
+        })
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Weight::Host(matrix) => matrix.bytes(),
+            Weight::Integers(matrix) => matrix.bytes(),
+            Weight::Device(tensor) => bytes_of(tensor),
+        }
+    }
+
+    /// Some rows of the matrix: (tokens, in)
+    pub fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
+        let rows = match self {
+            Weight::Device(tensor) => tensor.index_select(&Tensor::new(tokens, tensor.device())?, 0)?,
+            Weight::Host(_) | Weight::Integers(_) => {
+                let row = |token: &u32| self.rows(*token as usize..*token as usize + 1);
+                let rows = tokens.iter().map(row).collect::<Result<Vec<_>>>()?;
+                Tensor::from_vec(rows.concat(), (tokens.len(), ()), &Device::Cpu)?
+            }
+        };
+        Ok(rows.to_dtype(compute)?)
+    }
+
+    /// Some rows of the matrix in f32: (rows, in)
+    pub fn rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
+        match self {
+            Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
+            Weight::Integers(matrix) => Ok(matrix.floats(rows)),
+            Weight::Device(tensor) => {
+                let part = tensor.narrow(0, rows.start, rows.len())?.to_dtype(DType::F32)?;
+                Ok(part.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
+            }
+        }
+    }
+
+    /// The products of x (rows, in), of some of the outputs at a time, by up to so many threads: (rows, outputs).
+    pub fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
+        fn here<'a, T: Number + WithDType>(x: &'a Tensor, matrix: &'a Matrix) -> PartialProducts<'a> {
+            Box::new(move |outputs, threads| {
+                let width = outputs.len();
+                let y = on_host([x], |[x]: [&[T]; 1]| matrix.multiply(x, outputs, threads))?;
+                Ok(Tensor::from_vec(y, ((), width), &Device::Cpu)?)
+            })
+        }
+        Ok(match self {
+            Weight::Host(matrix) if x.dtype() == DType::F64 => here::<f64>(x, matrix),
+            Weight::Host(matrix) => here::<f32>(x, matrix),
+            Weight::Integers(matrix) => {
+                let x = on_host([x], |[x]| IntegerRows::new(x, matrix))?;
+                Box::new(move |outputs, _| {
+                    let width = outputs.len();
+                    let y = integers::multiply_part(&x, matrix, outputs);
+                    Ok(Tensor::from_vec(y, ((), width), &Device::Cpu)?)
+                })
+            }
+            Weight::Device(tensor) => Box::new(move |outputs, _| {
+                let part = tensor.narrow(0, outputs.start, outputs.len())?;
+                Ok(x.matmul(&part.to_dtype(x.dtype())?.t()?)?)
+            }),
+        })
+    }
+}
+
+impl Linear {
+    /// The parts of a fused matrix: the first rows, the rows after them, and so on.
+    pub fn split<const N: usize>(&self, rows: [usize; N]) -> Result<[Linear; N]> {
+        let mut start = 0;
+        let parts = rows.map(|rows| {
+            let weight = match &self.weight {
+                Weight::Host(matrix) => Weight::Host(Arc::new(matrix.part(start..start + rows))),
+                Weight::Integers(_) => bail!("matrices are split as they are stored"),
+                Weight::Device(tensor) => Weight::Device(tensor.narrow(0, start, rows)?.contiguous()?),
+            };
+            let bias = self.bias.as_ref().map(|bias| bias.narrow(0, start, rows)).transpose()?;
+            start += rows;
+            Ok(Linear { weight, bias })
+        });
+        Ok(parts.into_iter().collect::<Result<Vec<_>>>()?.try_into().expect("as many parts as asked for"))
+    }
+
+    /// Bytes of the weights in memory.
+    pub fn bytes(&self) -> usize {
+        self.weight.bytes() + self.bias.as_ref().map_or(0, bytes_of)
+    }
+
+    /// (rows, in) -> (rows, out)
+    pub fn forward(&self, x: &Tensor, products: Products) -> Result<Tensor> {
+        let [y] = Linear::forward_all([self], x, products)?;
+        Ok(y)
+    }
+
+    /// The same of several layers.
+    pub fn forward_all<const N: usize>(
+        layers: [&Linear; N],
+        x: &Tensor,
+        products: Products,
+    ) -> Result<[Tensor; N]> {
+        let threads =
+            if let Products::Many { threads } = products { threads } else { rayon::current_num_threads() };
+        let (mut stored, mut integers) = (Vec::new(), Vec::new());
+        for layer in layers {
+            match &layer.weight {
+                Weight::Host(matrix) => stored.push(&**matrix),
+                Weight::Integers(matrix) => integers.push(&**matrix),
+                Weight::Device(_) => {}
+            }
+        }
+        let tensor = |y: Vec<f32>| Ok(Tensor::from_vec(y, (x.dim(0)?, ()), &Device::Cpu)?);
+        let products: Vec<Tensor> = if integers.len() == N {
+            let products = on_host([x], |[x]| integers::multiply(x, &integers, threads))?;
+            products.into_iter().map(tensor).collect::<Result<_>>()?
+        } else if stored.len() == N && products == Products::Few && x.dtype() == DType::F32 {
+            let products = on_host([x], |[x]| multiply_few(x, &stored))?;
+            products.into_iter().map(tensor).collect::<Result<_>>()?
+        } else {
+            let product = |layer: &Linear| {
+                let outputs = layer.weight.sides()?.0;
+                let product = |x: &Tensor| layer.weight.products(x)?(0..outputs, threads);
+                if let Weight::Device(_) = layer.weight { in_pieces(x, products, product) } else { product(x) }
+            };
+            layers.into_iter().map(product).collect::<Result<_>>()?
+        };
+        let biased = products.into_iter().zip(layers).map(|(y, layer)| match &layer.bias {
+            Some(bias) => {
+                let bias = bias.to_dtype(y.dtype())?;
+                add(y, &bias)
+            }
+            None => Ok(y),
+        });
+        Ok(biased.collect::<Result<Vec<_>>>()?.try_into().expect("as many products as layers"))
+    }
+
+    /// Makes its products ones in integers, if these keep what its weights are stored as, and says whether they are. Nothing changes on a
+    /// device.
+    pub fn use_integers(&mut self) -> bool {
+        if let Weight::Host(matrix) = &self.weight
+            && let Some(integers) = IntegerMatrix::new(matrix)
+        {
+            self.weight = Weight::Integers(Arc::new(integers));
+        }
+        matches!(self.weight, Weight::Integers(_))
+    }
+}
+
+/// Rows of a product of a few rows on a device.
+pub(in crate::lm) const FEW_ROWS: usize = 64;
+
+/// The products of x (rows, in) on a device. Its library chooses how to compute them by their number of rows, and the bits of a text must
+/// not depend on how many others are written beside it. So a few rows are always as many.
+pub(in crate::lm) fn in_pieces(
+    x: &Tensor,
+    products: Products,
+    multiply: impl Fn(&Tensor) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let rows = x.dim(0)?;
+    if products != Products::Few {
+        return multiply(x);
+    }
+    let padded = x.pad_with_zeros(0, 0, rows.next_multiple_of(FEW_ROWS) - rows)?;
+    let piece = |first: usize| multiply(&padded.narrow(0, first, FEW_ROWS)?);
+    let pieces = (0..rows).step_by(FEW_ROWS).map(piece).collect::<Result<Vec<_>>>()?;
+    Ok(Tensor::cat(&pieces, 0)?.narrow(0, 0, rows)?)
+}
+
+/// Bytes of a tensor's numbers.
+pub(in crate::lm) fn bytes_of(tensor: &Tensor) -> usize {
+    tensor.elem_count() * tensor.dtype().size_in_bytes()
+}
+
+/// The type of products with weights: f32 on the CPU, the stored type elsewhere, f64 if asked for.
+pub(in crate::lm) fn compute_type(device: &Device, stored: DType, compute_f64: bool) -> DType {
+    if compute_f64 {
+        DType::F64
+    } else if device.is_cpu() {
+        DType::F32
+    } else {
+        stored
+    }
+}
+
+/// What a layer does with rows beside products, on the host.
+trait RowLoops: WithDType {
+    fn rms_norm(row: &[Self], weight: &[Self], eps: f32, out: &mut [Self]);
+    /// As of [`gated`].
+    fn gated(activation: Activation) -> fn(&mut [Self], &[Self]);
+    fn add(onto: &mut [Self], row: &[Self]);
+    fn of(storage: &mut CpuStorage) -> Option<&mut [Self]>;
+}
+
+impl RowLoops for f32 {
+    fn rms_norm(row: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+        vector::rms_norm(row, weight, eps, out);
+    }
+
+    fn gated(activation: Activation) -> fn(&mut [f32], &[f32]) {
+        match activation {
+            Activation::Silu => vector::silu_mul,
+            Activation::GeluTanh => vector::gelu_mul,
+            Activation::LimitedSwiglu => vector::limited_swiglu,
+        }
+    }
+
+    fn add(onto: &mut [f32], row: &[f32]) {
+        vector::add_scaled(onto, row, 1.0);
+    }
+
+    fn of(storage: &mut CpuStorage) -> Option<&mut [f32]> {
+        if let CpuStorage::F32(floats) = storage { Some(floats) } else { None }
+    }
+}
+
+impl RowLoops for f64 {
+    fn rms_norm(row: &[f64], weight: &[f64], eps: f32, out: &mut [f64]) {
+        let mean = row.iter().map(|x| x * x).sum::<f64>() / row.len() as f64;
+        let scale = 1.0 / (mean + f64::from(eps)).sqrt();
+        for ((y, x), w) in out.iter_mut().zip(row).zip(weight) {
+            *y = x * scale * w;
+        }
+    }
+
+    fn gated(activation: Activation) -> fn(&mut [f64], &[f64]) {
+        match activation {
+            Activation::Silu => vector::silu_mul_f64,
+            Activation::GeluTanh => vector::gelu_mul_f64,
+            Activation::LimitedSwiglu => vector::limited_swiglu_f64,
+        }
+    }
+
+    fn add(onto: &mut [f64], row: &[f64]) {
+        for (y, x) in onto.iter_mut().zip(row) {
+            *y += x;
+        }
+    }
+
+    fn of(storage: &mut CpuStorage) -> Option<&mut [f64]> {
+        if let CpuStorage::F64(floats) = storage { Some(floats) } else { None }
+    }
+}
+
+/// x / rms(x) * weight, row by row. x: (rows, hidden)
+pub(in crate::lm) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
+    fn here<T: RowLoops>(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
+        let normed = on_host([x, weight], |[x, weight]: [&[T]; 2]| {
+            let mut out = vec![T::zero(); x.len()];
+            let hidden = weight.len();
+            let rows = out.par_chunks_exact_mut(hidden).zip(x.par_chunks_exact(hidden)).with_min_len(64);
+            rows.for_each(|(out, x)| T::rms_norm(x, weight, eps, out));
+            out
+        })?;
+        Ok(Tensor::from_vec(normed, x.shape(), &Device::Cpu)?)
+    }
+    match x.dtype() {
+        DType::F32 if x.device().is_cpu() => here::<f32>(x, weight, eps),
+        DType::F64 if x.device().is_cpu() => here::<f64>(x, weight, eps),
+        dtype => Ok(candle_nn::ops::rms_norm_slow(x, &weight.to_dtype(dtype)?, eps)?),
+    }
+}
+
+/// activation(gate) * up, in the memory of the gate. Both (rows, intermediate).
+pub(in crate::lm) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
+    Ok(match (gate.dtype(), activation) {
+        (DType::F32, _) if gate.device().is_cpu() => in_place(gate, up, f32::gated(activation))?,
+        (DType::F64, _) if gate.device().is_cpu() => in_place(gate, up, f64::gated(activation))?,
+        (_, Activation::Silu) => (candle_nn::ops::silu(&gate)? * up)?,
+        (_, Activation::GeluTanh) => (gate.gelu()? * up)?,
+        (_, Activation::LimitedSwiglu) => {
+            let gate = gate.minimum(vector::SWIGLU_LIMIT)?;
+            let up = up.clamp(-vector::SWIGLU_LIMIT, vector::SWIGLU_LIMIT)?;
+            let sigmoid = candle_nn::ops::sigmoid(&(&gate * f64::from(vector::SWIGLU_SLOPE))?)?;
+            ((gate * sigmoid)? * (up + 1.0)?)?
+        }
+    })
+}
+
+/// x + y, in the memory of x. x: (rows, out); y: the same, or one row (out) that is added to all.
+pub(in crate::lm) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
+    match x.dtype() {
+        DType::F32 if x.device().is_cpu() => in_place(x, y, <f32 as RowLoops>::add),
+        DType::F64 if x.device().is_cpu() => in_place(x, y, <f64 as RowLoops>::add),
+        _ => Ok(x.broadcast_add(y)?),
+    }
+}
+
+fn in_place<T: RowLoops>(x: Tensor, y: &Tensor, loops: fn(&mut [T], &[T])) -> Result<Tensor> {
+    x.inplace_op2(y, &InPlace(loops))?;
+    Ok(x)
+}
+
+/// The numbers of a contiguous tensor on the host, without a copy.
+fn numbers<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> candle_core::Result<&'a [T]> {
+    let Some((start, end)) = layout.contiguous_offsets() else {
+        candle_core::bail!("a contiguous tensor is needed, not one of strides {:?}", layout.stride());
+    };
+    Ok(&storage.as_slice()?[start..end])
+}
+
+/// Calls a function with the numbers of some tensors, on the host in one type, without a copy if they are there already.
+pub(in crate::lm) fn on_host<T: WithDType, const N: usize, R>(
+    tensors: [&Tensor; N],
+    call: impl FnOnce([&[T]; N]) -> R,
+) -> Result<R> {
+    let to_host = |tensor: &Tensor| tensor.to_dtype(T::DTYPE)?.to_device(&Device::Cpu)?.contiguous();
+    let host = tensors.into_iter().map(to_host).collect::<candle_core::Result<Vec<_>>>()?;
+    let guards: Vec<_> = host.iter().map(Tensor::storage_and_layout).collect();
+    let mut slices: [&[T]; N] = [&[]; N];
+    for (slice, (storage, layout)) in slices.iter_mut().zip(&guards) {
+        let Storage::Cpu(storage) = &**storage else { bail!("a tensor moved to the host is not on the host") };
+        *slice = numbers(storage, layout)?;
+    }
+    Ok(call(slices))
+}
+
+/// Numbers per task of a thread.
+const PIECE: usize = 1 << 15;
+
+/// x <- f(x, y), element by element. A shorter y is repeated.
+struct InPlace<T>(fn(&mut [T], &[T]));
+
+impl<T: RowLoops> InplaceOp2 for InPlace<T> {
+    fn name(&self) -> &'static str {
+        "in-place"
+    }
+
+    fn cpu_fwd(&self, x: &mut CpuStorage, at: &Layout, y: &CpuStorage, y_at: &Layout) -> candle_core::Result<()> {
+        let (Some((start, end)), Some(x)) = (at.contiguous_offsets(), T::of(x)) else {
+            candle_core::bail!("a contiguous tensor of {} is needed", T::DTYPE.as_str());
+        };
+        let (x, y) = (&mut x[start..end], numbers(y, y_at)?);
+        let piece = if y.len() < x.len() { y.len() } else { PIECE };
+        x.par_chunks_mut(piece).enumerate().with_min_len(PIECE / piece).for_each(|(index, x)| {
+            (self.0)(x, &y[index * piece % y.len()..][..x.len()]);
+        });
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_rows_are_multiplied_as_many_at_a_time_however_many_there_are() {
+        let numbers = |count: usize| (0..count).map(|i| (i * 7 % 11) as f32 - 5.0).collect::<Vec<_>>();
+        let weights = Tensor::from_vec(numbers(5 * 8), (5, 8), &Device::Cpu).unwrap();
+        for rows in [1, 63, 64, 65, 200] {
+            let x = Tensor::from_vec(numbers(rows * 8), (rows, 8), &Device::Cpu).unwrap();
+            let multiply = |x: &Tensor| Ok(x.matmul(&weights.t()?)?);
+            let few = in_pieces(&x, Products::Few, |x| {
+                assert_eq!(x.dims2()?.0, FEW_ROWS);
+                multiply(x)
+            });
+            let [few, all] = [few, multiply(&x)].map(|y| y.unwrap().to_vec2::<f32>().unwrap());
+            assert_eq!(few, all, "{rows} rows");
+        }
+    }
+}

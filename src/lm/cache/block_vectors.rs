@@ -1,0 +1,113 @@
+//! Keys and values of a block's columns, and queries of its rows, as scores see them.
+
+use std::borrow::Cow;
+
+use super::attention_shape::AttentionShape;
+use super::rerotation::RerotatedKeys;
+use super::rope::{Angles, Frequencies, rotate_head};
+use super::table::Table;
+use crate::eviction::Vectors;
+use crate::eviction::formula::MeanRotation;
+use crate::vector;
+
+/// The cached entries and the block's own, one layer.
+pub(in crate::lm) struct BlockVectors<'a> {
+    pub shape: &'a AttentionShape<'a>,
+    pub keys: CachedKeys<'a>,
+    /// (kv_heads, capacity, dim)
+    pub values: &'a Table,
+    /// Of the block, before their rotation: (rows, heads, dim)
+    pub queries: &'a [f32],
+    pub frequencies: &'a Frequencies,
+}
+
+/// Keys as they are rotated at this step.
+pub(in crate::lm) enum CachedKeys<'a> {
+    Absolute(&'a Table),
+    Rerotated(&'a RerotatedKeys),
+}
+
+/// The column of the oldest entry in the cache.
+fn oldest(mask: &[f32]) -> usize {
+    mask.iter().position(|mask| *mask == 0.0).unwrap_or(0)
+}
+
+impl Vectors for BlockVectors<'_> {
+    fn keys(&self, kv_head: usize, mask: &[f32]) -> Cow<'_, [f32]> {
+        match self.keys {
+            CachedKeys::Absolute(keys) => Cow::Borrowed(&keys.head(kv_head)[..mask.len() * keys.dim]),
+            CachedKeys::Rerotated(keys) => {
+                let (dim, vectors) = (self.shape.head_dim, keys.vectors(kv_head, mask.len()));
+                let back = self.frequencies.rotation(-keys.coordinate(kv_head, oldest(mask)));
+                let mut turned = vec![0.0; vectors.len()];
+                for (from, to) in vectors.chunks_exact(dim).zip(turned.chunks_exact_mut(dim)) {
+                    rotate_head(from, back.row(0), 1.0, to);
+                }
+                Cow::Owned(turned)
+            }
+        }
+    }
+
+    fn values(&self, kv_head: usize) -> &[f32] {
+        self.values.head(kv_head)
+    }
+
+    fn dim(&self) -> usize {
+        self.shape.head_dim
+    }
+
+    fn query(&self, row: usize, head: usize) -> &[f32] {
+        let AttentionShape { heads, head_dim, .. } = *self.shape;
+        &self.queries[(row * heads.heads + head) * head_dim..][..head_dim]
+    }
+
+    fn scale(&self, position: usize) -> f32 {
+        self.shape.query_scale(position)
+    }
+
+    fn angles(&self, positions: &[f64]) -> [Vec<f32>; 2] {
+        let Angles { cos, sin, .. } = self.frequencies.angles(positions.iter().copied());
+        [cos, sin]
+    }
+
+    fn mean_rotation(&self, kv_head: usize, mask: &[f32], step: usize, positions: usize) -> MeanRotation {
+        let newest = match self.keys {
+            CachedKeys::Absolute(_) => step as f64,
+            CachedKeys::Rerotated(keys) => {
+                keys.coordinate(kv_head, mask.len() - 1) - keys.coordinate(kv_head, oldest(mask))
+            }
+        };
+        self.frequencies.mean_rotation(newest, positions)
+    }
+
+    fn output_shift(&self, head: usize, weights: &[f32], scale: f32, out: &mut [f32]) {
+        let (values, dim) = (self.values.head(head / self.shape.heads.per_kv_head()), self.values.dim);
+        let mut output = vec![0.0; dim];
+        vector::combine(weights, values, dim, &mut output);
+        output.iter_mut().for_each(|x| *x *= scale);
+        for (shift, value) in out.iter_mut().zip(values.chunks_exact(dim)) {
+            *shift = vector::squared_distance(&output, value).sqrt();
+        }
+    }
+
+    fn key_similarity(&self, kv_head: usize, mask: &[f32], out: &mut [f32]) {
+        let dim = self.shape.head_dim;
+        let keys = match self.keys {
+            CachedKeys::Absolute(keys) => Cow::Borrowed(keys.head(kv_head)),
+            CachedKeys::Rerotated(keys) => Cow::Owned(keys.vectors(kv_head, out.len())),
+        };
+        let norm = |key: &[f32]| vector::dot(key, key).sqrt();
+        let mut mean = vec![0.0; dim];
+        for ((key, mask), similarity) in keys.chunks_exact(dim).zip(mask).zip(out.iter_mut()) {
+            *similarity = norm(key);
+            if *mask == 0.0 {
+                vector::add_scaled(&mut mean, key, 1.0 / *similarity);
+            }
+        }
+        // Of the sum, which has the direction of the mean.
+        let length = norm(&mean);
+        for (similarity, key) in out.iter_mut().zip(keys.chunks_exact(dim)) {
+            *similarity = vector::dot(key, &mean) / (*similarity * length);
+        }
+    }
+}

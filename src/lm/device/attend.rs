@@ -1,0 +1,430 @@
+//! Reads tokens into caches on a device: the steps of `lm::network::attention`, as launches of kernels.
+//!
+//! How many entries a cache holds after a block is known beforehand, so all layers of a read are launched before the host waits: which
+//! entries survive stays on the device until the host asks for it ([`GpuAttention::settle`]).
+
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use candle_core::{DType, Tensor};
+
+use super::batcher::{Batcher, Member};
+use crate::eviction::{CacheEntries, Eviction, ScanRule};
+use crate::lm::gpu::arena::{Arena, Piece};
+use crate::lm::gpu::cache::GpuCache;
+use crate::lm::gpu::device::{Buffer, Gpu, Kernel, launch_one};
+use crate::lm::gpu::launch::{Block, COPY_THREADS, Call, REFILL_PARTS, launch};
+use crate::lm::gpu::params::{Address, Layer, Text};
+
+use crate::lm::cache::attention_shape::AttentionShape;
+use crate::lm::cache::layer_cache::Tables;
+use crate::lm::cache::memory::Memory;
+use crate::lm::cache::rope::Angles;
+use crate::lm::shape::caches::BLOCK;
+use crate::vector;
+
+/// Columns whose bytes are in shared memory, of which every device has 48 KiB for a block.
+const SHARED_COLUMNS: usize = 40 * 1024;
+
+/// Tokens and the memories that read one each; and these with the logits that follow.
+pub(in crate::lm) type WriterCall = Vec<(u32, Memory)>;
+pub(in crate::lm) type WriterResult = Vec<(Memory, Vec<f32>)>;
+
+/// Attention on a device.
+#[derive(Debug)]
+pub(in crate::lm) struct GpuAttention {
+    pub(in crate::lm) gpu: Box<dyn Gpu>,
+    /// The memory of earlier calls.
+    reused: Mutex<Vec<Buffer>>,
+    readers: Batcher<Call, ()>,
+    /// Memory of the last launch.
+    table: Mutex<Option<Buffer>>,
+    writers: Batcher<WriterCall, WriterResult>,
+}
+
+/// One layer's projections of the tokens of some texts, where the model's products are computed.
+pub(in crate::lm) struct LayerTokens<'a> {
+    pub shape: &'a AttentionShape<'a>,
+    /// (rows, heads * head_dim)
+    pub queries: &'a Tensor,
+    /// (rows, kv_heads * head_dim) each; none in a layer without a cache.
+    pub keys_and_values: Option<(&'a Tensor, &'a Tensor)>,
+    /// As of [`NewEntries`](crate::eviction::NewEntries).
+    pub norms: Option<&'a [f64]>,
+    /// The absolute rotations of a read's tokens, and the first of these tokens among them.
+    pub angles: &'a Angles,
+    pub first: usize,
+}
+
+/// The tokens of one text among those of a call, and its cache in the layer.
+pub(in crate::lm) struct GpuText<'a> {
+    pub entries: &'a mut CacheEntries,
+    pub cache: &'a mut GpuCache,
+    pub log: Option<&'a mut Vec<Eviction>>,
+    pub is_long: bool,
+    /// Its tokens among those of the call.
+    pub first: usize,
+    pub rows: usize,
+    /// Attention lost by each of its tokens is added here.
+    pub lost: Option<&'a mut [f32]>,
+}
+
+/// What a text needs in a call.
+struct Prepared<'a> {
+    rule: Option<ScanRule>,
+    /// What attention the entries have received, for each scope.
+    received: Vec<Address>,
+    /// What its blocks have in common, with the addresses of its cache and, for the first block, of its memory in the call.
+    placed: Box<dyn Fn(&Arena) -> Text>,
+    /// Columns of all tables of the call.
+    stride: usize,
+    /// What comes back.
+    lost: Option<Piece>,
+    victims: Option<Piece>,
+    newest: Option<Piece>,
+    text: GpuText<'a>,
+}
+
+impl GpuText<'_> {
+    /// Its next rows, which are then no longer among its own.
+    fn next(&mut self, rows: usize) -> GpuText<'_> {
+        let lost = self.lost.take().map(|lost| lost.split_at_mut(rows));
+        let (lost, rest) = lost.unzip();
+        self.lost = rest;
+        self.first += rows;
+        self.rows -= rows;
+        let (log, first) = (self.log.as_deref_mut(), self.first - rows);
+        GpuText { entries: self.entries, cache: self.cache, log, is_long: self.is_long, first, rows, lost }
+    }
+}
+
+impl GpuAttention {
+    pub fn new(gpu: Box<dyn Gpu>) -> GpuAttention {
+        // Whoever reads asks for the next layer soon; who writes may have to read a prompt first.
+        let [of_readers, of_writers] = [200, 20].map(Duration::from_millis);
+        let (readers, writers) = (Batcher::new(of_readers), Batcher::new(of_writers));
+        GpuAttention { gpu, reused: Mutex::default(), readers, table: Mutex::default(), writers }
+    }
+
+    /// As of [`Gpu::identity`].
+    pub fn identity(&self) -> Result<String> {
+        self.gpu.identity()
+    }
+
+    /// Waits for everything asked for so far.
+    pub fn wait(&self) -> Result<()> {
+        self.gpu.download(0, &mut [])
+    }
+
+    /// Frees the memory of earlier calls.
+    pub fn free_unused(&self) {
+        self.reused.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        *self.table.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Says that this thread is about to call `attend` for every layer, until the guard is dropped.
+    pub fn reading(&self) -> Member<'_, impl Sized, impl Sized> {
+        self.readers.enter()
+    }
+
+    /// Texts that are written at the same time.
+    pub fn writers(&self) -> &Batcher<WriterCall, WriterResult> {
+        &self.writers
+    }
+
+    /// Gives a memory's entries what the device has decided.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn settle(&self, memory: &mut Memory) -> Result<()> {
+        for layer in &mut memory.layers {
+            if let Tables::Gpu(cache) = &mut layer.tables {
+                cache.settle(&*self.gpu, &mut layer.entries)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads the tokens of some texts into their caches. Returns the output of attention, (rows, heads * head_dim).
+    ///
+    /// # Errors
+    /// Errors of the device, its memory among them.
+    pub fn attend(&self, tokens: &LayerTokens<'_>, mut texts: Vec<GpuText<'_>>) -> Result<Tensor> {
+        let f32_of = |tensor: &Tensor| tensor.to_dtype(DType::F32)?.contiguous();
+        let (keys, values) = tokens.keys_and_values.context("a layer without a cache has none on the GPU")?;
+        let projections = [f32_of(tokens.queries)?, f32_of(keys)?, f32_of(values)?];
+        let out = Tensor::zeros(projections[0].shape(), DType::F32, projections[0].device())?;
+        while texts.iter().any(|text| text.rows > 0) {
+            // An unbounded cache stops where forks will start.
+            let left = texts.iter_mut().filter(|text| text.rows > 0);
+            let parts = left.map(|text| {
+                if text.entries.is_fork_point() {
+                    text.cache.settle(&*self.gpu, text.entries)?;
+                    text.entries.save_for_forks();
+                    text.entries.forget_after_forks();
+                }
+                Ok(text.next(text.entries.next_fork_point(text.rows).unwrap_or(text.rows)))
+            });
+            let parts = parts.collect::<Result<_>>()?;
+            self.read(tokens, &projections, &out, parts)?;
+        }
+        Ok(out)
+    }
+
+    fn read(
+        &self,
+        tokens: &LayerTokens<'_>,
+        projections: &[Tensor; 3],
+        out: &Tensor,
+        texts: Vec<GpuText<'_>>,
+    ) -> Result<()> {
+        let gpu = &*self.gpu;
+        let mut arena = Arena::default();
+        let prepared = texts.into_iter().map(|text| self.prepare(tokens, text, &mut arena));
+        let mut prepared = prepared.collect::<Result<Vec<_>>>()?;
+        let reused = || self.reused.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = reused().pop();
+        arena.place(gpu, memory)?;
+
+        let addresses = projections.each_ref().map(|tensor| gpu.address_of(tensor));
+        let [queries, keys, values] = addresses;
+        let addresses = [queries?, keys?, values?, gpu.address_of(out)?];
+        let blocks_of = |one: &Prepared<'_>| -> Vec<Block> {
+            let (blocks, common) = (blocks(&one.text), (one.placed)(&arena));
+            let ends = blocks.iter().skip(1).map(|(start, _)| *start).chain([one.text.rows]);
+            let ends = blocks.iter().zip(ends);
+            ends.map(|((start, held), end)| one.block(tokens, &common, addresses, *start..end, *held)).collect()
+        };
+        let call = Call { layer: layer_of(tokens), texts: prepared.iter().map(blocks_of).collect() };
+        self.readers.call(call, |calls| {
+            let count = calls.len();
+            launch(gpu, calls, &mut self.table.lock().unwrap_or_else(PoisonError::into_inner))?;
+            Ok(vec![(); count])
+        })?;
+        // Waits where the host asks for more than survivors, which it takes when the read ends.
+        arena.read_back(gpu)?;
+        for one in &mut prepared {
+            one.take(&arena);
+        }
+        reused().extend(arena.memory.take());
+        Ok(())
+    }
+
+    /// Makes room for a text, and collects what the device has to know. It is long because every field of [`Text`] is named, most of
+    /// them where room is asked for and again where the address is known.
+    fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
+        let gpu = &*self.gpu;
+        let (rows, held, seen) = (text.rows, text.entries.len(0), text.entries.seen);
+        let rule = text.entries.scan_rule();
+        let shape = tokens.shape;
+        let (heads, dim) = (shape.heads.heads, shape.head_dim);
+        let most = blocks(&text).iter().map(|(start, held)| held + BLOCK.min(rows - start)).max().unwrap_or(held);
+        let stride = vector::padded(most);
+        self.keep(text.cache, tokens, seen)?;
+        text.cache.reserve(most, rule.is_some());
+        let norms = tokens.norms.map(|norms| &norms[text.first * shape.heads.kv_heads..]);
+        let new_priority = text.entries.new_priorities(rows, norms).filter(|_| rule.is_some());
+        let cache = text.cache.own(gpu, (held, text.cache.capacity), seen, rows)?;
+        let ([positions, priority, moved], received) =
+            text.cache.own_entries(gpu, text.entries, rule.as_ref(), new_priority.is_some())?;
+        let block = BLOCK.min(rows);
+        let pairs = shape.rope.frequencies(text.is_long).pairs.len();
+        let range = (tokens.first + text.first) * pairs..(tokens.first + text.first + rows) * pairs;
+        let scales: Vec<f32> = (0..rows).map(|row| shape.query_scale(seen + row)).collect();
+        let unbounded = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
+        let own = rule.as_ref().unwrap_or(&unbounded);
+        let (is_bounded, groups, score) = (rule.is_some(), own.groups, &own.score);
+        let all_stride = vector::padded(seen + rows);
+        let measures_loss = text.lost.is_some() && text.cache.all_keys.is_some();
+
+        let cos = arena.put(&tokens.angles.cos[range.clone()]);
+        let sin = arena.put(&tokens.angles.sin[range]);
+        let query_scales = arena.put(&scales);
+        let queries = arena.scratch::<f32>(heads * block * dim);
+        let logits = arena.scratch::<f32>(heads * block * stride);
+        let raw_logits = score.has_logits().then(|| arena.scratch::<f32>(heads * block * stride));
+        let [max, scale] = [(); 2].map(|()| arena.scratch::<f32>(heads * block));
+        let mixed = arena.scratch::<f32>(heads * block * dim);
+        let per_kv = shape.heads.per_kv_head();
+        let all_logits = measures_loss.then(|| arena.scratch::<f32>(per_kv * block * all_stride));
+        let lost = measures_loss.then(|| arena.state(&vec![0.0_f32; rows]));
+        let is_shared = !is_bounded || stride <= SHARED_COLUMNS;
+        let alive = (!is_shared).then(|| arena.scratch::<u8>(groups * stride));
+        let moves = is_bounded.then(|| arena.scratch::<u32>(groups * 2 * block));
+        let victims = is_bounded.then(|| match text.log {
+            Some(_) => arena.result::<i32>(rows * groups),
+            None => arena.scratch::<i32>(rows * groups),
+        });
+        let new_priority = new_priority.map(|priorities| arena.put(&priorities));
+        let program = (!score.program.is_empty()).then(|| arena.put(&score.program));
+        let results = (score.results > 0).then(|| arena.scratch::<f32>(groups * score.results * stride));
+        let newest = own.wants_scores.then(|| arena.result::<f32>(groups * stride));
+
+        let common = Text {
+            positions,
+            priority,
+            moved,
+            same_priority: own.same_priority,
+            salt: own.salt,
+            stride: stride as i32,
+            all_stride: all_stride as i32,
+            limit: own.limit.min(i32::MAX as usize) as i32,
+            window: text.entries.window.map_or(0, |window| window.min(i32::MAX as usize) as i32),
+            keep_first: own.keep_first as i32,
+            keep_recent: own.keep_recent as i32,
+            groups: groups as i32,
+            instructions: score.program.len() as i32,
+            kept_lists: score.kept as i32,
+            total_lists: score.totals as i32,
+            result_lists: score.results as i32,
+            moves_stride: block as i32,
+            alive_is_shared: i32::from(is_shared),
+            ..cache
+        };
+        let placed = move |arena: &Arena| Text {
+            cos: arena.at(cos),
+            sin: arena.at(sin),
+            query_scales: arena.at(query_scales),
+            queries: arena.at(queries),
+            logits: arena.at(logits),
+            raw_logits: arena.at_any(raw_logits),
+            max: arena.at(max),
+            scale: arena.at(scale),
+            mixed: arena.at(mixed),
+            all_logits: arena.at_any(all_logits),
+            lost: arena.at_any(lost),
+            alive: arena.at_any(alive),
+            moves: arena.at_any(moves),
+            victims: arena.at_any(victims),
+            new_priority: arena.at_any(new_priority),
+            program: arena.at_any(program),
+            results: arena.at_any(results),
+            newest: arena.at_any(newest),
+            ..common
+        };
+        Ok(Prepared { rule, received, placed: Box::new(placed), stride, lost, victims, newest, text })
+    }
+
+    /// Fills the places of what leaves when a prompt is cut at once.
+    fn keep(&self, cache: &mut GpuCache, tokens: &LayerTokens<'_>, seen: usize) -> Result<()> {
+        let gpu = &*self.gpu;
+        let Some((of, moves)) = cache.take_kept(gpu, seen)? else { return Ok(()) };
+        let mut arena = Arena::default();
+        let (columns, moved) = (arena.put(&moves.columns), arena.put(&moves.moved));
+        arena.place(gpu, None)?;
+        let text = Text {
+            moves: arena.at(columns),
+            moved: arena.at(moved),
+            moves_stride: moves.stride as i32,
+            groups: (moves.moved.len() / 2) as i32,
+            ..of
+        };
+        let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS;
+        launch_one(gpu, Kernel::Refill, (blocks, COPY_THREADS, 0), layer_of(tokens), text)
+    }
+}
+
+impl Prepared<'_> {
+    /// The rows `rows` of the text, before which its cache holds `held` entries.
+    fn block(
+        &self,
+        tokens: &LayerTokens<'_>,
+        common: &Text,
+        [queries, keys, values, out]: [Address; 4],
+        rows: Range<usize>,
+        held: usize,
+    ) -> Block {
+        let (shape, rule, entries) = (tokens.shape, self.rule.as_ref(), &*self.text.entries);
+        let float = size_of::<f32>();
+        let row = (self.text.first + rows.start) * shape.head_dim * float;
+        let [q, kv] = [shape.heads.heads, shape.heads.kv_heads].map(|heads| (row * heads) as Address);
+        // What has so many bytes for each row, from the first of these on.
+        let from = |address: Address, bytes: usize| match address {
+            0 => 0,
+            address => address + (rows.start * bytes) as Address,
+        };
+        let pairs = shape.rope.frequencies(self.text.is_long).pairs.len();
+        let groups = common.groups as usize;
+        let gone = entries.len(0) + rows.start - held;
+        let text = Text {
+            new_queries: queries + q,
+            new_keys: keys + kv,
+            new_values: values + kv,
+            out: out + q,
+            cos: from(common.cos, pairs * float),
+            sin: from(common.sin, pairs * float),
+            query_scales: from(common.query_scales, float),
+            lost: from(common.lost, float),
+            victims: from(common.victims, groups * size_of::<i32>()),
+            new_priority: from(common.new_priority, groups * size_of::<f64>()),
+            newest: if rows.end == self.text.rows { common.newest } else { 0 },
+            rows: rows.len() as i32,
+            held: held as i32,
+            seen: (entries.seen + rows.start) as i32,
+            oldest: (entries.first_position() + gone) as i32,
+            ..*common
+        };
+        let of_scope = |address: &Address| Text { kept: *address, ..text };
+        let text = match (rule, self.received.first()) {
+            (Some(rule), Some(address)) if rule.keeps_received => of_scope(address),
+            _ => text,
+        };
+        let scopes = self.received.iter().zip(entries.received_groups()).filter(|_| rule.is_none());
+        let of_head = |kv_head: usize| Text { kv_head: kv_head as i32, ..text };
+        Block {
+            is_bounded: rule.is_some(),
+            received: scopes.map(|(at, lists)| Text { kept_lists: lists as i32, ..of_scope(at) }).collect(),
+            losses: self.lost.map_or(Vec::new(), |_| (0..shape.heads.kv_heads).map(of_head).collect()),
+            text,
+        }
+    }
+
+    /// Notes that the tokens were read, and gives the host what the device has given back.
+    fn take(&mut self, arena: &Arena) {
+        let Prepared { stride, rule, text, .. } = self;
+        let GpuText { entries, cache, log, rows, lost, .. } = text;
+        let (seen, before) = (entries.seen, entries.len(0) + *rows);
+        let groups = rule.as_ref().map_or(1, |rule| rule.groups);
+        entries.scan_on_device(*rows);
+        cache.scanned();
+        if let (Some(lost), Some(piece)) = (lost.as_deref_mut(), self.lost) {
+            for (lost, more) in lost.iter_mut().zip(arena.values::<f32>(piece)) {
+                *lost += more;
+            }
+        }
+        if let (Some(log), Some(victims)) = (log.as_deref_mut(), self.victims) {
+            CacheEntries::log_victims(log, seen, groups, &arena.values::<i32>(victims));
+        }
+        if let Some(newest) = self.newest {
+            let lists = arena.values::<f32>(newest);
+            // Nothing has left a prompt that will be cut, so its columns are in order.
+            let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec());
+            entries.newest = lists.collect();
+        }
+    }
+}
+
+/// The blocks of a text's tokens: the first row of each, and the entries held before it. They end at multiples of [`BLOCK`] from
+/// the start of the text, however it is split into reads.
+fn blocks(text: &GpuText<'_>) -> Vec<(usize, usize)> {
+    let mut start = 0;
+    std::iter::from_fn(|| {
+        let block = (start < text.rows).then(|| (start, text.entries.len_after(start)))?;
+        start += BLOCK - (text.entries.seen + start) % BLOCK;
+        Some(block)
+    })
+    .collect()
+}
+
+fn layer_of(tokens: &LayerTokens<'_>) -> Layer {
+    let shape = tokens.shape;
+    Layer {
+        heads: shape.heads.heads as i32,
+        kv_heads: shape.heads.kv_heads as i32,
+        dim: shape.head_dim as i32,
+        pairs: shape.rope.frequencies(false).pairs.len() as i32,
+        softcap: shape.model.attention_softcap.unwrap_or(0.0),
+    }
+}

@@ -1,0 +1,235 @@
+//! Chat templates: the text that a model trained on conversations expects around a request.
+//!
+//! Templates are Jinja programs that come with the model. They see the messages and nothing else: there is no
+//! loader, so they cannot read files, and the numbers of steps and of written bytes are limited, so they always
+//! terminate.
+
+use std::io::Cursor;
+use std::path::Path;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Value as JinjaValue;
+use minijinja::{Environment, Error, ErrorKind, context};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use super::tokenizer::{MOST_CONFIG as MOST_BYTES, special_token};
+use crate::bounded_read;
+
+/// The chat template of a model.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatTemplate {
+    source: String,
+    bos: String,
+    eos: String,
+}
+
+/// The text a chat template puts around a single request of the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChatFormat {
+    pub prefix: String,
+    pub suffix: String,
+    /// Whether the template strips white space from both ends of the request.
+    pub strip: bool,
+}
+
+/// Bytes of a template; real ones have some thousand.
+const MAX_TEMPLATE: usize = 1 << 17;
+/// Bytes a template may write; real ones write less than themselves.
+const MAX_OUTPUT: usize = 1 << 20;
+/// Instructions a template may execute; real ones need some hundred.
+const FUEL: u64 = 20_000;
+/// minijinja's compiler recurses for every operator of an expression: a template of `MAX_TEMPLATE` bytes that is
+/// one expression still fits this stack.
+const STACK: usize = 512 << 20;
+/// Stands for the request while the template runs. It holds private-use characters, which no real text contains.
+const REQUEST: &str = "\u{f8ff}request\u{f8ff}";
+
+impl ChatTemplate {
+    /// The template of a tokenizer_config.json, or of the chat_template.jinja beside it, which takes precedence as
+    /// in transformers; `None` if the model has none.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a list of templates of which none is called `default`.
+    pub(in crate::lm) fn read(config: Option<&Path>, file: Option<&Path>) -> Result<Option<ChatTemplate>> {
+        let config = config.map_or(Ok(Value::Null), |path| bounded_read::json(path, MOST_BYTES))?;
+        let read = |path: &Path| {
+            bounded_read::text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))
+        };
+        ChatTemplate::parse(&config, file.map(read).transpose()?)
+    }
+
+    pub(in crate::lm) fn parse(config: &Value, file: Option<String>) -> Result<Option<ChatTemplate>> {
+        let source = match (file, &config["chat_template"]) {
+            (Some(file), _) => file,
+            (None, Value::String(source)) => source.clone(),
+            (None, Value::Array(named)) => {
+                let default = named.iter().find(|template| template["name"] == "default");
+                let source = default.and_then(|template| template["template"].as_str());
+                source.context("tokenizer_config.json has chat templates, but none called `default`")?.to_owned()
+            }
+            _ => return Ok(None),
+        };
+        ensure!(
+            source.len() <= MAX_TEMPLATE,
+            "the chat template has {} bytes; the limit is {MAX_TEMPLATE}",
+            source.len()
+        );
+        let special = |name| special_token(config, name).unwrap_or_default().to_owned();
+        Ok(Some(ChatTemplate { source, bos: special("bos_token"), eos: special("eos_token") }))
+    }
+
+    /// The template itself, in Jinja.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// 16 hex digits of the SHA-256 of the template.
+    pub fn digest(&self) -> String {
+        Sha256::digest(&self.source).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// The text around a single request of the user, up to where the answer begins.
+    ///
+    /// # Errors
+    /// A template that fails, exceeds its limits, or leaves the request out.
+    pub fn format(&self) -> Result<ChatFormat> {
+        let spaced = format!("\n {REQUEST} \n");
+        let rendered = self
+            .render(&[("user", spaced.as_str())], true)
+            .map_err(|error| anyhow!("the model's chat template fails: {error}; use `chat_template: false`"))?;
+        let (request, strip) = if rendered.contains(&spaced) { (&*spaced, false) } else { (REQUEST, true) };
+        let (prefix, suffix) = rendered
+            .split_once(request)
+            .filter(|(_, suffix)| !suffix.contains(REQUEST))
+            .context("the chat template does not show the user's message once; use `chat_template: false`")?;
+        Ok(ChatFormat { prefix: prefix.to_owned(), suffix: suffix.to_owned(), strip })
+    }
+
+    /// A conversation of messages, each a role and its text; with `opens_answer` up to where the next answer begins.
+    ///
+    /// # Errors
+    /// A template that fails or exceeds its limits.
+    pub fn render(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
+        // On a thread with a large stack.
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().stack_size(STACK);
+            let thread = thread.spawn_scoped(scope, || self.render_here(messages, opens_answer));
+            let rendered = thread.context("its thread cannot be started")?.join();
+            rendered.unwrap_or_else(|_| bail!("the template engine panicked"))
+        })
+    }
+
+    fn render_here(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
+        let mut environment = Environment::new();
+        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+        environment.set_fuel(Some(FUEL));
+        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
+            Err(Error::new(ErrorKind::InvalidOperation, message))
+        });
+        let context = context! {
+            messages => messages.iter().map(|&(role, content)| context! { role, content }).collect::<Vec<_>>(),
+            add_generation_prompt => opens_answer,
+            bos_token => &self.bos,
+            eos_token => &self.eos,
+            // A fixed date: two runs on different days must give the same prompt.
+            strftime_now => JinjaValue::from_function(|_: String| "26 Jul 2024"),
+        };
+        // Writing more than fits is an error.
+        let mut output = Cursor::new(vec![0; MAX_OUTPUT].into_boxed_slice());
+        environment
+            .template_from_named_str("chat_template", &self.source)?
+            .render_captured_to(context, &mut output)?;
+        let written = output.position() as usize;
+        Ok(String::from_utf8(output.into_inner()[..written].to_vec())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn template(source: &str) -> ChatTemplate {
+        let config = json!({"chat_template": source, "bos_token": "<s>", "eos_token": {"content": "</s>"}});
+        ChatTemplate::parse(&config, None).unwrap().unwrap()
+    }
+
+    /// As transformers 4.36 renders the templates of these families.
+    #[test]
+    fn templates_of_known_families() {
+        let zephyr = "{% for message in messages %}\n{% if message['role'] == 'user' %}\n\
+            {{ '<|user|>\n' + message['content'] + eos_token }}\n{% endif %}\n\
+            {% if loop.last and add_generation_prompt %}\n{{ '<|assistant|>' }}\n{% endif %}\n{% endfor %}";
+        let format = template(zephyr).format().unwrap();
+        assert_eq!((&*format.prefix, &*format.suffix), ("<|user|>\n", "</s>\n<|assistant|>\n"));
+        assert!(!format.strip);
+        let llama2 = "{% for message in messages %}{% if (message['role'] == 'user') != (loop.index0 % 2 == 0) %}\
+            {{ raise_exception('roles must alternate') }}{% endif %}\
+            {{ bos_token + '[INST] ' + message['content'].strip() + ' [/INST]' }}{% endfor %}";
+        let format = template(llama2).format().unwrap();
+        assert_eq!((&*format.prefix, &*format.suffix, format.strip), ("<s>[INST] ", " [/INST]", true));
+    }
+
+    #[test]
+    fn a_conversation_shows_every_message() {
+        let source = "{% for message in messages %}[{{ message.role }}]{{ message['content'] | trim }}{% endfor %}\
+            {% if add_generation_prompt %}[assistant]{% endif %}";
+        let messages = [("system", "be brief"), ("user", " a "), ("assistant", "b")];
+        let template = template(source);
+        assert_eq!(template.render(&messages[..2], true).unwrap(), "[system]be brief[user]a[assistant]");
+        assert_eq!(template.render(&messages, false).unwrap(), "[system]be brief[user]a[assistant]b");
+        assert_eq!(template.render(&[], true).unwrap(), "[assistant]");
+    }
+
+    #[test]
+    fn the_template_file_takes_precedence_and_lists_need_a_default() {
+        let config = json!({"chat_template": [{"name": "tools", "template": "t"},
+            {"name": "default", "template": "A{{ messages[0].content }}"}]});
+        let listed = ChatTemplate::parse(&config, None).unwrap().unwrap();
+        assert_eq!(listed.format().unwrap().prefix, "A");
+        let beside = ChatTemplate::parse(&config, Some("B{{ messages[0].content }}".into())).unwrap().unwrap();
+        assert_eq!(beside.format().unwrap().prefix, "B");
+        assert_ne!(listed.digest(), beside.digest());
+        assert_eq!(ChatTemplate::parse(&json!({}), None).unwrap(), None);
+        assert!(ChatTemplate::parse(&json!({"chat_template": [{"name": "x", "template": "y"}]}), None).is_err());
+    }
+
+    #[test]
+    fn templates_that_fail_are_errors_with_a_hint() {
+        for source in [
+            "{{ raise_exception('no user') }}",
+            "{% for",
+            "nothing",
+            "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}",
+            "{{ messages[0].content }}{{ ('x' * 2000) * 2000 }}",
+            "{% include '/etc/passwd' %}",
+            "{{ messages[0].content }}{{ messages[0].content }}",
+        ] {
+            let error = format!("{:#}", template(source).format().unwrap_err());
+            assert!(error.contains("chat_template: false"), "{source}: {error}");
+        }
+    }
+
+    /// Each would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped.
+    /// (Templates eight times as long fit too, but the compiler's time grows with the square of the depth.)
+    #[test]
+    fn deep_expressions_do_not_overflow_the_stack() {
+        for (before, step, after) in [
+            ("{{ x", "-1", " }}"),
+            ("{{ ", "-", "x }}"),
+            ("{{ x", "|e", " }}"),
+            ("{{ x", ".x", " }}"),
+            ("{% for ", "(", "x in y %}{% endfor %}"),
+            ("{% if x %}", "{% elif x %}", "{% endif %}"),
+        ] {
+            let source = [before, &step.repeat(MAX_TEMPLATE / 8 / step.len()), after].concat();
+            assert!(template(&source).format().is_err(), "{step}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Detects that a model's files changed during a run.
+//!
+//! A run names its cells after a digest of the files and loads the weights later, perhaps hours later. The file
+//! system's stamps are cheap to compare but may differ for no reason, as after `chmod`; so if they differ, the
+//! digest is computed again.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, ensure};
+
+use super::source::CheckpointFiles;
+
+/// A checkpoint's files, the stamps they had at first, and their revision.
+#[derive(Debug)]
+pub(in crate::lm) struct StampedFiles {
+    pub files: CheckpointFiles,
+    stamps: Vec<Stamp>,
+    /// The revision, once it was computed.
+    revision: OnceLock<String>,
+}
+
+/// A file's device, inode and length, and the time of its last change of any kind, which no program can set back: seconds and
+/// nanoseconds.
+type Stamp = (u64, u64, u64, i64, i64);
+
+impl StampedFiles {
+    /// Records the stamps, before anything in the files is read.
+    pub fn new(files: CheckpointFiles) -> Result<StampedFiles> {
+        Ok(StampedFiles { stamps: stamps(&files)?, files, revision: OnceLock::new() })
+    }
+
+    /// The revision of the files.
+    pub fn revision(&self) -> Result<String> {
+        let revision = self.files.revision()?;
+        Ok(self.revision.get_or_init(|| revision).clone())
+    }
+
+    /// Checks that the files still have the revision; does nothing if it was never computed.
+    pub fn check(&self) -> Result<()> {
+        let Some(revision) = self.revision.get() else { return Ok(()) };
+        if stamps(&self.files).is_ok_and(|now| now == self.stamps) {
+            return Ok(());
+        }
+        let is_same = self.files.revision().is_ok_and(|found| found == *revision);
+        let names: Vec<String> = self.files.digested().map(|path| path.display().to_string()).collect();
+        ensure!(
+            is_same,
+            "the files of the model have changed since this run began ({})\nhint: let whatever writes them end, then run the same \
+             command again: results of the former files are kept",
+            names.join(", ")
+        );
+        Ok(())
+    }
+}
+
+fn stamps(files: &CheckpointFiles) -> Result<Vec<Stamp>> {
+    let stamp = |path: &PathBuf| {
+        let file = path.metadata().with_context(|| format!("cannot find {}", path.display()))?;
+        Ok((file.dev(), file.ino(), file.len(), file.ctime(), file.ctime_nsec()))
+    };
+    files.digested().map(stamp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::source::{HubSettings, ModelSource};
+    use super::*;
+
+    #[test]
+    fn only_changes_of_content_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["config.json", "model.safetensors"] {
+            fs::write(folder.path().join(name), name).unwrap();
+        }
+        let source = ModelSource::Folder(folder.path().display().to_string());
+        let files = source.resolve(&HubSettings::with_cache_dir("nowhere"), &()).unwrap();
+        let weights = &files.weights[0].clone();
+        let stamped = StampedFiles::new(files).unwrap();
+        // No revision was computed yet.
+        fs::write(weights, "others").unwrap();
+        stamped.check().unwrap();
+        stamped.revision().unwrap();
+        stamped.check().unwrap();
+        // Another file with the same bytes.
+        fs::write(folder.path().join("copy"), "others").unwrap();
+        fs::rename(folder.path().join("copy"), weights).unwrap();
+        stamped.check().unwrap();
+        // Other bytes of the same length, with the time of modification set back.
+        let time = weights.metadata().unwrap().modified().unwrap();
+        fs::write(weights, "OTHERS").unwrap();
+        fs::File::options().write(true).open(weights).unwrap().set_modified(time).unwrap();
+        let error = format!("{:#}", stamped.check().unwrap_err());
+        assert!(error.contains("model.safetensors)") && error.contains("hint: let"), "{error}");
+        fs::remove_file(weights).unwrap();
+        assert!(format!("{:#}", stamped.check().unwrap_err()).contains("have changed since"));
+    }
+}

@@ -1,0 +1,9 @@
+//! Checkpoints: where they come from, and what is read of them: weights, tokenizers and chat templates.
+
+pub(super) mod chat;
+pub(super) mod file_stamps;
+pub(super) mod gguf;
+pub(super) mod pocket;
+pub mod source;
+pub(super) mod tokenizer;
+pub(super) mod weights;

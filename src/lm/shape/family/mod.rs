@@ -1,0 +1,103 @@
+//! Model families: what a config.json of each says, and how its network differs from Llama's.
+//!
+//! Each family is a function from a config.json to a [`ModelShape`], in a file with its kin, and a line in [`FAMILIES`]. Whatever would
+//! silently give other numbers (another architecture, quantised weights, an unknown rotation) is an error. Where a key is
+//! missing, transformers' default for the family holds.
+
+mod config;
+mod deepseek;
+mod gemma;
+mod gemma3n;
+mod gemma4;
+mod gpt_oss;
+mod llama;
+mod llama4;
+mod olmo;
+mod qwen;
+mod qwen3_next;
+
+use anyhow::{Result, bail, ensure};
+use serde_json::{Value, json};
+
+use self::config::Config;
+use super::config::ModelShape;
+
+type Family = fn(&Config<'_>) -> Result<ModelShape>;
+
+/// Families, by `model_type` of their config.json.
+const FAMILIES: &[(&str, Family)] = &[
+    ("deepseek_v2", deepseek::v2),
+    ("deepseek_v3", deepseek::v3),
+    ("gemma2", gemma::gemma2),
+    ("gemma3_text", gemma::gemma3),
+    ("gemma3n_text", gemma3n::shape),
+    ("gemma4_text", gemma4::shape),
+    ("glm4_moe_lite", deepseek::glm4_moe_lite),
+    ("gpt_oss", gpt_oss::shape),
+    ("kimi_k2", deepseek::v3),
+    ("llama", llama::llama),
+    ("llama4_text", llama4::shape),
+    ("ministral", llama::ministral),
+    ("ministral3", llama::ministral3),
+    ("mistral", llama::mistral),
+    ("mixtral", llama::mixtral),
+    ("olmo2", olmo::olmo2),
+    ("olmo3", olmo::olmo3),
+    ("olmoe", olmo::olmoe),
+    ("phi3", llama::phi3),
+    ("qwen2", qwen::qwen2),
+    ("qwen2_moe", qwen::qwen2_moe),
+    ("qwen3", qwen::qwen3),
+    ("qwen3_moe", qwen::qwen3_moe),
+    ("qwen3_5_moe_text", qwen3_next::qwen3_5_moe),
+    ("qwen3_5_text", qwen3_next::qwen3_5),
+    ("qwen3_next", qwen3_next::shape),
+    ("smollm3", llama::smollm3),
+];
+
+/// The network that a config.json describes.
+///
+/// # Errors
+/// A network this program cannot compute exactly.
+pub(in crate::lm) fn shape(json: &Value) -> Result<ModelShape> {
+    let text = text_part(json);
+    let json = text.as_ref().unwrap_or(json);
+    let model_type = json["model_type"].as_str().unwrap_or("none given");
+    let quantised = &json["quantization_config"];
+    ensure!(
+        quantised.is_null() || model_type == "gpt_oss" && quantised["quant_method"] == "mxfp4",
+        "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
+    );
+    let Some((_, shape)) = FAMILIES.iter().find(|(known, _)| *known == model_type) else {
+        let known: Vec<_> = FAMILIES.iter().map(|(known, _)| *known).collect();
+        bail!(
+            "model_type is {model_type:?}; those that are computed exactly here are {} (Yi and SmolLM2 are llama)",
+            known.join(", ")
+        );
+    };
+    shape(&Config { json })
+}
+
+/// The text model inside one that reads images or sound too: its `text_config`, with what the file says of the whole and, of what it leaves
+/// out, transformers' defaults.
+fn text_part(json: &Value) -> Option<Value> {
+    let text = json["text_config"].as_object()?;
+    let mut whole = match text.get("model_type").and_then(Value::as_str) {
+        Some("gemma3_text") => json!({
+            "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+            "num_key_value_heads": 4, "head_dim": 256, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-6,
+        }),
+        _ => json!({}),
+    };
+    let fields = whole.as_object_mut()?;
+    for name in ["tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config"] {
+        fields.extend(json.get(name).map(|value| (name.to_owned(), value.clone())));
+    }
+    fields.extend(
+        text.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())),
+    );
+    Some(whole)
+}
+
+#[cfg(test)]
+mod tests;
