@@ -30,7 +30,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
         let definition = differing(&definition_of(a), &definition_of(b));
         let (policy, size) = &subject.policy;
         if !definition.is_empty() {
-            let note = format!("{} is defined otherwise: {}", place(policy, *size), definition.join(", "));
+            let note = format!("{} is defined differently: {}", place(policy, *size), definition.join(", "));
             definitions.entry(policy).or_insert(note);
         }
         weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
@@ -41,13 +41,13 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
         }
     }
     let engine =
-        |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ by intention");
+        |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ on purpose");
     let mut notes: Vec<String> = engines.into_iter().map(engine).collect();
     notes.extend(definitions.into_values());
     let keys: Vec<SeriesKey> = texts.keys().cloned().collect();
     notes.extend(texts.iter().filter_map(|(key, texts)| Some(format!("{}: {}", key.title(&keys), texts.note()?))));
     if weighed > 0 {
-        notes.push(format!("{weighed} numbers weigh their samples otherwise than in the baseline"));
+        notes.push(format!("{weighed} numbers weigh their samples differently from the baseline"));
     }
     notes.extend(nearly_paired(points));
     notes
@@ -204,7 +204,7 @@ mod tests {
             sizes.iter().flat_map(rows).collect()
         };
         let found = notes(&of(8, &[64]), &of(2, &[64]));
-        assert_eq!(found, ["tova at 64 is defined otherwise: keep_recent 8 (baseline) and 2 (results)"]);
+        assert_eq!(found, ["tova at 64 is defined differently: keep_recent 8 (baseline) and 2 (results)"]);
         assert_eq!(
             notes(&of(8, &[64, 128, 256]), &of(2, &[64, 128, 256])),
             found,

@@ -295,7 +295,7 @@ fn warnings(point: &Point, cell: &Cell<'_>, full: Option<&Cell<'_>>) -> Vec<Stri
         full.and_then(|full| full.sums.samples.get(sample)).is_some_and(|of| of.sums.weight != sum.sums.weight)
     };
     if point.is_policy() && cell.sums.samples.iter().any(weighs_otherwise) {
-        warnings.push(format!("{at}: weighs samples otherwise than full does"));
+        warnings.push(format!("{at}: weighs samples differently from full"));
     }
     warnings
 }

@@ -299,7 +299,7 @@ fn layer_types(gguf: &Gguf, every: u64) -> Result<Vec<&'static str>> {
     let key = gguf.key("attention.sliding_window_pattern");
     if let Some(Value::Array(layers)) = gguf.fields.get(&key) {
         let sliding: Option<Vec<bool>> = layers.iter().map(Value::as_bool).collect();
-        let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of yes and no"))?;
+        let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of true and false"))?;
         return Ok(sliding.into_iter().map(name).collect());
     }
     let every = gguf.optional("attention.sliding_window_pattern")?.unwrap_or(every);
