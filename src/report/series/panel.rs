@@ -429,7 +429,7 @@ mod tests {
                 "no intervals: all samples come from one cluster",
             ),
             (with("h2o", &[("b", 5.0, 2.0)]), "of 2 samples h2o at 64 has 1: these do not compare"),
-            (with("window", &other_weights), "window at 64: weighs samples otherwise"),
+            (with("window", &other_weights), "window at 64: weighs samples differently"),
             (with("tova", &[("c", f64::NAN, 1.0)]), "tova at 64: the value is not finite"),
             (with("mine", &[("a", 0.0, 0.0), ("b", 0.0, 0.0)]), "mine at 64: nothing was scored"),
         ] {
