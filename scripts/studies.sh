@@ -29,6 +29,7 @@ tenth() {
 schedules=full,tova,tova@32,tova@128,tova@cut,h2o,h2o@128,a2sf@32,caote@128,keydiff@128,knorm,snapkv@1,snapkv@32
 schedules+=,adakv@128,chunkkv@1,r-kv@128,dropkv@1,lagkv@32
 tenth schedules --only size=192 --only policy=$schedules
+tenth equal-memory --only size=448 --only policy=full,tova,tova@cut,a2sf@cut
 tenth prompts --only size=192 --only policy=full,tova,a2sf,snapkv,criticalkv,kvzip-pool,random
 tenth pools --only size=192 --only policy=full,ada-h2o,adakv,kvzip-pool
 exit $code
