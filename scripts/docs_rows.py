@@ -12,10 +12,11 @@ PROGRAM is the built tova-bench. A page holds blocks like
 
 between whose marks this program writes. `table` has policies down, or metrics or slices where several are named, and across sizes,
 schedules or slices: nats above the full cache, or another column of `report.csv` (`value=value`; `value=to_ceiling` in percent);
-`pairs` has differences of two policies; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of the
-paper, by its heading (`columns` and `lines` leave some out, `caption=no` says nothing of the rows); `figure` is a picture of the report. All numbers, intervals and verdicts are those of `tova-bench
-report`. Every decimal number in a section with blocks must be in a block of its page, those of README in one of any page, and rows of an
-older engine must be of a baseline that results/baselines/engines.txt says is not moved by the engines since.
+`pairs` has differences of two policies; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of
+the paper, by its heading (`columns` and `lines` leave some out, `caption=no` says nothing of the rows); `figure` is a picture of the
+report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in a section with blocks must be in a
+block of its page, or be one of its numbers with a digit less; those of README in a block of any page. Rows of an older engine must be of
+a baseline that results/baselines/engines.txt says is not moved by the engines since.
 """
 import argparse
 import csv
@@ -191,9 +192,10 @@ def of_schedule(text):
 def figure(reports, options):
     """A picture of the report, copied beside the page; its drawing is known by its SVG."""
     out = reports.of(options)
-    found = sorted((out / options.get("folder", "figures")).glob(f"{options['file']}.svg"))
+    folder = out / options.get("folder", "figures")
+    found = sorted(folder.glob(f"{options['file']}.svg"))
     if len(found) != 1:
-        names = ", ".join(path.stem for path in sorted((out / options.get("folder", "figures")).glob("*.svg")))
+        names = ", ".join(path.stem for path in sorted(folder.glob("*.svg")))
         fail(f"{options['file']} is not one figure of {options['rows']}; there are {names}")
     digest = hashlib.sha256(found[0].read_bytes()).hexdigest()[:16]
     to = options["page"].parent / options["to"]
@@ -252,7 +254,8 @@ def page(path, reports, more, made):
 
     def block(found):
         kind, text, _ = found.groups()
-        new = {"table": table, "pairs": pairs, "report": report_table, "figure": figure}[kind](reports, options_of(text, more | {"page": path}))
+        make = {"table": table, "pairs": pairs, "report": report_table, "figure": figure}[kind]
+        new = make(reports, options_of(text, more | {"page": path}))
         made.append(new)
         return f"<!-- {kind} {text} -->\n{new}<!-- end -->"
 
