@@ -40,8 +40,7 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
             texts.entry(subject.key.without_cache()).or_default().add(numbers, other, is_same_policy);
         }
     }
-    let engine =
-        |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ on purpose");
+    let engine = |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ on purpose");
     let mut notes: Vec<String> = engines.into_iter().map(engine).collect();
     notes.extend(definitions.into_values());
     let keys: Vec<SeriesKey> = texts.keys().cloned().collect();
