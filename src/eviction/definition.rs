@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
+use super::amount::Amount;
 use super::entries::Eviction;
 use super::formula::canonical::{Expr, Pool};
 use super::formula::words::{Function, Word};
-use super::policy::Amount;
 use super::schedule::Schedule;
 use super::settings::Scope;
 use super::tests::Case;

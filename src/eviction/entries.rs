@@ -8,9 +8,9 @@ use super::budget::BudgetPool;
 use super::custom::FunctionInputs;
 use super::formula::{self, Function, Scorer, Word, keep};
 use super::future::{RecordedAttention, SecondReading};
-use super::policy::SizedPolicy;
 use super::score::Score;
 use super::settings::{Heads, Scope};
+use super::sized_policy::SizedPolicy;
 
 /// One evicted entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,9 +8,9 @@ use super::entries::{CacheEntries, HeadGroup, Received};
 use super::formula::Scorer;
 use super::future::RecordedAttention;
 use super::method::Method;
-use super::policy::SizedPolicy;
 use super::score::Score;
 use super::settings::{Heads, Scope};
+use super::sized_policy::SizedPolicy;
 
 impl CacheEntries {
     /// An unbounded cache from which bounded ones can be forked at `fork_points` (tokens from the start), for

@@ -5,12 +5,14 @@
 //! in, evicted columns out. Nothing fails after [`Policy::at`] has accepted the settings.
 //!
 //! No file imports one that imports it, not by way of others either. To read them, begin with `policy` and what it is made of (`score` with
-//! `formula` or `custom`, `budget`, `schedule`, `settings`). Then a cache: what a layer gives it (`block`), its `entries`, how it begins
+//! `formula` or `custom`, `amount`, `budget`, `schedule`, `settings`), and what it is with a size (`sized_policy`). Then a cache: what a layer gives it (`block`), its `entries`, how it begins
 //! (`fork`), how it ranks its entries (`scoring`), evictions over several heads (`pool`), and the `scan`, which takes a block through all
 //! of these.
 
+mod amount;
 mod block;
 mod budget;
+mod cache_rule;
 mod custom;
 #[cfg(test)]
 mod definition;
@@ -29,19 +31,23 @@ mod score;
 mod scoring;
 mod settings;
 mod size;
+mod sized_policy;
 #[cfg(test)]
 mod tests;
 
+pub use amount::Amount;
 pub use block::{NewEntries, Vectors, Wanted};
 pub use budget::{Budget, BudgetPool, PoolOver};
+pub use cache_rule::CacheRule;
 pub use custom::{CustomScore, Remembered, ScoreFunction, State, Step};
 pub use entries::{CacheEntries, Eviction};
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use on_device::{ScanRule, Scanned};
-pub use policy::{Amount, CacheRule, Policy, SizedPolicy};
+pub use policy::Policy;
 pub use pool::{Kept, LayerEntries, evict_together};
 pub use scan::{BlockScan, Normaliser};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
 pub use score::{NamedScore, SCORES, Score};
 pub use settings::{Heads, Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
 pub use size::{CacheSize, SizeShare};
+pub use sized_policy::SizedPolicy;

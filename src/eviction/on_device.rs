@@ -1,9 +1,9 @@
 //! Decisions that a device takes: what its scan has to know of a cache's entries, and what comes back.
 
+use super::amount::Amount;
 use super::entries::{CacheEntries, Eviction, HeadGroup};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
-use super::policy::Amount;
 
 /// How a bounded cache is scanned.
 #[derive(Clone, Debug, Default)]

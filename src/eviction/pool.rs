@@ -1,10 +1,12 @@
 //! Evictions that look at several heads: from the pool of a layer's heads, from that of a model's, and when a prompt is cut.
 
+use super::amount::Amount;
 use super::block::{Attention, Vectors};
 use super::budget::BudgetPool;
 use super::entries::{CacheEntries, Eviction};
 use super::formula;
-use super::policy::{Amount, Policy, SizedPolicy};
+use super::policy::Policy;
+use super::sized_policy::SizedPolicy;
 
 /// An entry that may leave.
 #[derive(Clone, Copy)]

@@ -6,10 +6,11 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::amount::Amount;
 use super::budget::Budget;
 use super::formula::words::{Text, text};
 use super::formula::{FormulaError, Pool};
-use super::policy::{Amount, Policy};
+use super::policy::Policy;
 use super::schedule::Schedule;
 use super::score::Score;
 use super::settings::Scope;

@@ -10,9 +10,9 @@ use super::block::{Attention, Vectors};
 use super::custom::{CustomScore, Step};
 use super::entries::{CacheEntries, HeadGroup};
 use super::method::Method;
-use super::policy::SizedPolicy;
 use super::score::uniform;
 use super::settings::Scope;
+use super::sized_policy::SizedPolicy;
 use crate::vector;
 
 impl CacheEntries {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use candle_core::{DType, Tensor};
 use sha2::{Digest, Sha256};
 
-use super::arithmetic::layers::on_host;
+use super::arithmetic::rows::on_host;
 use super::arithmetic::types::WeightType;
 use super::cache::memory::Memory;
 use super::cache::plan::MemoryPlan;

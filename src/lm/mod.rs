@@ -46,8 +46,9 @@ pub use network::transformer::{Interrupted, LanguageModel, SEGMENT, SEGMENT_ON_G
 pub use open::ModelFiles;
 pub use score::Scores;
 pub use shape::caches::BLOCK;
-pub use shape::config::{
-    Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape,
+pub use shape::config::ModelShape;
+pub use shape::parts::{
+    Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms,
 };
 pub use shape::rope_override::{Real, RopeOverride, RopeOverrideKind};
 pub use shape::rope_shape::{RopeScaling, RopeShape};

@@ -6,8 +6,9 @@ use anyhow::{Result, bail, ensure};
 use candle_core::Tensor;
 use rayon::prelude::*;
 
-use super::arithmetic::layers::{Products, on_host};
+use super::arithmetic::layers::Products;
 use super::arithmetic::not_negative;
+use super::arithmetic::rows::on_host;
 use super::gpu::params;
 use super::network::transformer::LanguageModel;
 use crate::vector;

@@ -189,6 +189,11 @@ fn rows_that_cannot_be_used_are_named_and_other_tasks_are_measured() {
         fs::write(folder.join(name), &good).unwrap();
         task(name, &KEYS.replace("{{text}}\\nQuestion: {{question}}", text));
     }
+    // Without `doc_to_target`.
+    let untold = KEYS.lines().filter(|line| !line.starts_with("doc_to_target")).collect::<Vec<_>>().join("\n");
+    assert_ne!(untold, KEYS.trim_end());
+    fs::write(folder.join("untold.jsonl"), &good).unwrap();
+    task("untold.jsonl", &untold);
     // A file of more than two thousand million bytes.
     File::create(folder.join("file.jsonl")).unwrap().set_len((2 << 30) + 1).unwrap();
     task("file.jsonl", KEYS);
@@ -196,7 +201,10 @@ fn rows_that_cannot_be_used_are_named_and_other_tasks_are_measured() {
     fs::write(folder.join("sweep.yaml"), &sweep).unwrap();
     let ended = run(folder, &["run", "sweep.yaml", "--no-report", "--results", "out"]).with_code(4);
     let named = cases.iter().map(|(name, _, words)| (*name, *words));
-    let more = [("file.jsonl", "too many for such a file")];
+    let more = [
+        ("file.jsonl", "too many for such a file"),
+        ("untold.jsonl", "no row has a target, with which the metric `f1`"),
+    ];
     for (name, words) in named.chain(others.iter().map(|(name, _, words)| (*name, *words))).chain(more) {
         let said = ended.stderr.lines().any(|line| line.contains(name) && line.contains(words));
         assert!(said, "{name}, {words}:\n{}", ended.stderr);

@@ -5,6 +5,7 @@ pub(super) mod integers;
 pub(super) mod layers;
 pub(super) mod matrix;
 pub(super) mod product;
+pub(super) mod rows;
 pub(super) mod stored_type;
 pub(super) mod types;
 

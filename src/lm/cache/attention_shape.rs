@@ -2,7 +2,8 @@
 
 use super::rope::Rope;
 use crate::eviction::Heads;
-use crate::lm::shape::config::{AttentionTemperature, LayerAttention, ModelShape};
+use crate::lm::shape::config::ModelShape;
+use crate::lm::shape::parts::{AttentionTemperature, LayerAttention};
 
 /// A layer of the network as attention needs it.
 pub(in crate::lm) struct AttentionShape<'a> {

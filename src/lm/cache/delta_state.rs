@@ -1,6 +1,6 @@
 //! What a gated delta net keeps of the tokens read, in place of a cache.
 
-use crate::lm::shape::config::DeltaShape;
+use crate::lm::shape::parts::DeltaShape;
 
 /// What a layer keeps of the tokens read.
 #[derive(Clone, Debug)]

@@ -19,7 +19,8 @@ use crate::eviction::{
     BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, Vectors, evict_together,
 };
 use crate::lm::shape::caches::BLOCK;
-use crate::lm::shape::config::{LayerAttention, ModelShape};
+use crate::lm::shape::config::ModelShape;
+use crate::lm::shape::parts::LayerAttention;
 use crate::vector;
 
 /// The state of the network after reading some tokens. A clone is independent, so several questions can follow a

@@ -2,6 +2,7 @@
 //!
 //! How many entries a cache holds after a block is known beforehand, so all layers of a read are launched before the host waits: which
 //! entries survive stays on the device until the host asks for it ([`GpuAttention::settle`]).
+//! It is a long file because every buffer of a read is prepared, passed to kernels and returned here, and nowhere else.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};

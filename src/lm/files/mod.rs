@@ -5,5 +5,6 @@ pub(super) mod file_stamps;
 pub(super) mod gguf;
 pub(super) mod pocket;
 pub mod source;
+mod stored_bytes;
 pub(super) mod tokenizer;
 pub(super) mod weights;

@@ -1,4 +1,5 @@
-//! The tensors of a checkpoint: every tensor is checked and taken exactly once.
+//! The tensors of a checkpoint: every tensor is checked and taken exactly once. It is a long file because all ways to take one
+//! (whole, rows, experts, in blocks, in integers) check the same table.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,12 +10,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use candle_core::quantized::{GgmlDType, QStorage, QTensor};
+use candle_core::quantized::GgmlDType;
 use candle_core::{DType, Device, Tensor};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Architecture, Gguf};
+use super::stored_bytes::{bytes_in_order, float_type, tensor, transposed, with_scales};
 use crate::lm::arithmetic::blocks::Blocks;
 use crate::lm::arithmetic::integers::Width;
 use crate::lm::arithmetic::layers::Weight;
@@ -447,60 +449,6 @@ fn stays(stored: StoredType, dtype: DType) -> bool {
         && (dtype == DType::F32 || stored == StoredType::Mxfp4 && dtype == DType::BF16)
 }
 
-/// Blocks of MXFP4 as GGUF files have them, scale first and the second half of the numbers in the upper bits, of those where neighbours share
-/// a byte.
-fn with_scales(blocks: &[u8], scales: &[u8]) -> Vec<u8> {
-    let number = |block: &[u8; 16], index: usize| block[index / 2] >> (index % 2 * 4) & 15;
-    let block = |(block, scale): (&[u8; 16], &u8)| {
-        let pairs = (0..16).map(|index| number(block, index) | number(block, index + 16) << 4);
-        std::iter::once(*scale).chain(pairs).collect::<Vec<_>>()
-    };
-    blocks.as_chunks().0.iter().zip(scales).flat_map(block).collect()
-}
-
-/// What some bytes of a file say.
-fn tensor(bytes: Vec<u8>, stored: StoredType, shape: &[usize]) -> Result<Tensor> {
-    Ok(match stored {
-        StoredType::Ggml(GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) => {
-            Tensor::from_raw_buffer(&bytes, float_type(stored), shape, &Device::Cpu)?
-        }
-        StoredType::Mxfp4 => {
-            let numbers = shape.iter().product();
-            let mut floats = vec![0.0; numbers];
-            Blocks::new(StoredType::Mxfp4, bytes).expect("MXFP4 is unpacked").floats(0..numbers, &mut floats);
-            Tensor::from_vec(floats, shape, &Device::Cpu)?
-        }
-        StoredType::Ggml(dtype) => {
-            let blocks = QStorage::from_data(bytes.into(), &Device::Cpu, dtype)?;
-            QTensor::new(blocks, shape)?.dequantize(&Device::Cpu)?
-        }
-    })
-}
-
-/// The transpose of a matrix (rows, columns).
-fn transposed(bytes: &[u8], rows: usize, columns: usize) -> Vec<u8> {
-    let size = bytes.len() / (rows * columns);
-    let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
-    places.flat_map(|place| &bytes[place * size..(place + 1) * size]).copied().collect()
-}
-
-/// Undoes the order of llama.cpp's converter: of each head it takes the rows of the rotary pairs by turns, and not first all
-/// first ones and then all second ones.
-fn bytes_in_order(bytes: Vec<u8>, rows: usize, permuted_heads: Option<usize>) -> Result<Vec<u8>> {
-    let Some(heads) = permuted_heads else { return Ok(bytes) };
-    ensure!(rows.is_multiple_of(2 * heads), "its {rows} rows are no multiple of {heads} heads with pairs");
-    let (row, pairs) = (bytes.len() / rows, rows / heads / 2);
-    let mut ordered = Vec::with_capacity(bytes.len());
-    for head in bytes.chunks_exact(2 * pairs * row) {
-        for part in 0..2 {
-            for pair in 0..pairs {
-                ordered.extend_from_slice(&head[(2 * pair + part) * row..][..row]);
-            }
-        }
-    }
-    Ok(ordered)
-}
-
 /// Whether a file is a whole model as llama.cpp writes it.
 pub(in crate::lm) fn is_gguf(path: &Path) -> bool {
     path.extension().is_some_and(|end| end == gguf::ENDING)
@@ -523,15 +471,6 @@ impl Stored {
                 bail!("it is stored as {other:?}; only F32, F16 and BF16 checkpoints are supported")
             }
         }
-    }
-}
-
-/// The type that a tensor takes in memory with as few bytes as keep about what it stores.
-fn float_type(stored: StoredType) -> DType {
-    match stored {
-        StoredType::Ggml(GgmlDType::F16) => DType::F16,
-        StoredType::Ggml(GgmlDType::F32) => DType::F32,
-        _ => DType::BF16,
     }
 }
 

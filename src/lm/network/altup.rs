@@ -5,8 +5,9 @@ use anyhow::Result;
 use candle_core::Tensor;
 
 use super::loader::Loader;
-use crate::lm::arithmetic::layers::{Linear, Products, add, rms_norm};
-use crate::lm::shape::config::AltUpShape;
+use crate::lm::arithmetic::layers::{Linear, Products};
+use crate::lm::arithmetic::rows::{add, rms_norm};
+use crate::lm::shape::parts::AltUpShape;
 
 /// What a layer does with the states of a token.
 pub(super) struct AltUp {

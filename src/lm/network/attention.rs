@@ -3,6 +3,8 @@
 //!
 //! Everything here runs on the host in f32, whatever device and type the weights have, so that decisions never
 //! depend on how a device rounds its softmax.
+//!
+//! It is a long file because these are the steps of one block, and all work on the same rows.
 
 use std::time::Instant;
 
@@ -13,9 +15,9 @@ use rayon::prelude::*;
 use super::decoder::Layer;
 use super::parts::{Part, Reading};
 use crate::eviction::{BlockScan, CacheEntries, Eviction, Heads, NewEntries, Normaliser, Wanted};
-use crate::lm::arithmetic::layers::on_host;
 use crate::lm::arithmetic::not_negative;
 use crate::lm::arithmetic::product::{Right, product};
+use crate::lm::arithmetic::rows::on_host;
 use crate::lm::cache::attention_shape::AttentionShape;
 use crate::lm::cache::block_vectors::{BlockVectors, CachedKeys};
 use crate::lm::cache::layer_cache::{HostTables, Keys, LayerCache, Tables};

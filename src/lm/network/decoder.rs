@@ -11,10 +11,12 @@ use super::latent::LatentAttention;
 use super::loader::Loader;
 use super::mlp::Mlp;
 use crate::eviction::Heads;
-use crate::lm::arithmetic::layers::{Linear, Products, add, gated, rms_norm};
+use crate::lm::arithmetic::layers::{Linear, Products};
 use crate::lm::arithmetic::product::{Right, product};
-use crate::lm::shape::config::{HeadNorms, ModelShape};
+use crate::lm::arithmetic::rows::{add, gated, rms_norm};
+use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::matrices::{EXPERT_NORMS, KEY_NORM, PER_LAYER_NORM, QUERY_NORM};
+use crate::lm::shape::parts::HeadNorms;
 
 /// Of values; it has no weight.
 const VALUE_NORM: &str = "values";

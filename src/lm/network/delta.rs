@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::loader::Loader;
 use crate::lm::arithmetic::layers::{Linear, Products};
 use crate::lm::cache::delta_state::DeltaState;
-use crate::lm::shape::config::DeltaShape;
+use crate::lm::shape::parts::DeltaShape;
 use crate::vector;
 
 /// A layer's weights.

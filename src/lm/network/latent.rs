@@ -9,8 +9,9 @@ use anyhow::Result;
 use candle_core::{D, Tensor};
 
 use super::loader::Loader;
-use crate::lm::arithmetic::layers::{Linear, Products, rms_norm};
-use crate::lm::shape::config::LatentShape;
+use crate::lm::arithmetic::layers::{Linear, Products};
+use crate::lm::arithmetic::rows::rms_norm;
+use crate::lm::shape::parts::LatentShape;
 
 /// transformers' norms of ranks have this, whatever the configuration says of others.
 const EPS: f32 = 1e-6;

@@ -5,9 +5,11 @@ use candle_core::cpu::erf::erf_inv;
 use candle_core::{DType, Device, Tensor};
 
 use super::loader::Loader;
-use crate::lm::arithmetic::layers::{Linear, Products, add, bytes_of, gated, rms_norm};
-use crate::lm::shape::config::{self, Activation, ModelShape, RouterScores};
+use crate::lm::arithmetic::layers::{Linear, Products, bytes_of};
+use crate::lm::arithmetic::rows::{add, gated, rms_norm};
+use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::matrices::EXPERT_NORMS;
+use crate::lm::shape::parts::{Activation, Experts, RouterScores};
 
 /// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
 pub(super) struct Mlp {
@@ -105,7 +107,7 @@ impl Beside {
 
 impl Mixture {
     /// Takes those of a layer. The router stays as it is stored, because a choice is not nearly right.
-    fn take(loader: &mut Loader<'_>, own: &config::Experts) -> Result<Mixture> {
+    fn take(loader: &mut Loader<'_>, own: &Experts) -> Result<Mixture> {
         let (hidden, inner) = (loader.shape.hidden, own.intermediate);
         let router = loader.linear("mlp.gate", (own.count, hidden))?;
         let part = &mut loader.of("mlp.experts");
@@ -222,7 +224,7 @@ impl Gated {
 impl Routes {
     /// Each token goes to the experts with the highest logits (rows, count), or scores plus `bias`, the first of equal ones, within the
     /// groups that are best. Their weights are the scores, or made to sum to 1, times the experts' `scales`, if they have any.
-    fn of(logits: &Tensor, own: &config::Experts, bias: &[f64], scales: &[f64]) -> Result<Routes> {
+    fn of(logits: &Tensor, own: &Experts, bias: &[f64], scales: &[f64]) -> Result<Routes> {
         let logits: Vec<Vec<f64>> = logits.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.to_vec2()?;
         let mut rows = vec![Vec::new(); own.count];
         let (mut places, mut weights) = (Vec::new(), Vec::new());

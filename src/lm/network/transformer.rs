@@ -3,6 +3,8 @@
 //! Shapes are (rows, hidden) throughout; a text is one sequence, never a batch. candle's own Llama returns only
 //! the last position's logits and keeps its layers private, so it cannot measure perplexity or bound a cache. It
 //! is a reference in the tests.
+//!
+//! It is a long file because a model is loaded, checked and read in it: what does one part of a layer is in the other files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +22,8 @@ use super::loader::Loader;
 use super::parts::{Part, Reading, joined};
 use super::second_reading::RepeatRequest;
 use crate::eviction::{LONGEST_KNOWN, RecordedAttention, Scope};
-use crate::lm::arithmetic::layers::{Linear, Products, Weight, compute_type, in_pieces, rms_norm};
+use crate::lm::arithmetic::layers::{Linear, Products, Weight, compute_type, in_pieces};
+use crate::lm::arithmetic::rows::rms_norm;
 use crate::lm::arithmetic::types::{Arithmetic, WeightType};
 use crate::lm::cache::attention_shape::AttentionShape;
 use crate::lm::cache::memory::Memory;
@@ -30,8 +33,9 @@ use crate::lm::device::Device;
 use crate::lm::device::attend::{GpuAttention, LayerTokens};
 use crate::lm::files::tokenizer::Tokenizer;
 use crate::lm::files::weights::Weights;
-use crate::lm::shape::config::{ModelShape, PerLayerInput};
+use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::matrices::{EMBEDDING, OUTPUT};
+use crate::lm::shape::parts::PerLayerInput;
 
 /// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
 /// cache.

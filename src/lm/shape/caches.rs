@@ -1,6 +1,7 @@
 //! What caches of a network hold under a policy: entries of every head, and their bytes.
 
-use super::config::{LayerAttention, ModelShape};
+use super::config::ModelShape;
+use super::parts::LayerAttention;
 use crate::eviction::{LocalLayers, SizedPolicy};
 use crate::vector;
 

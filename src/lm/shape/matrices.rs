@@ -1,6 +1,7 @@
 //! The matrices and norms of a network's layers, by name and size, and how many parameters they have.
 
-use super::config::{Experts, HeadNorms, LayerNorms, ModelShape, PerLayerInput};
+use super::config::ModelShape;
+use super::parts::{Experts, HeadNorms, LayerNorms, PerLayerInput};
 use crate::eviction::Heads;
 
 pub(in crate::lm) const QUERY_NORM: &str = "self_attn.q_norm";

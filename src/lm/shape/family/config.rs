@@ -4,7 +4,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::super::config::{Activation, Experts, LayerAttention, MOST_LAYERS, ModelShape, tokens};
+use super::super::config::{MOST_LAYERS, ModelShape, tokens};
+use super::super::parts::{Activation, Experts, LayerAttention};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 

@@ -3,7 +3,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::super::config::{Experts, LatentShape, ModelShape, RouterScores};
+use super::super::config::ModelShape;
+use super::super::parts::{Experts, LatentShape, RouterScores};
 use super::super::rope_shape::RopeScaling;
 use super::config::{Config, Defaults};
 use crate::eviction::Heads;

@@ -3,7 +3,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::super::config::{Activation, HeadNorms, LayerNorms, ModelShape};
+use super::super::config::ModelShape;
+use super::super::parts::{Activation, HeadNorms, LayerNorms};
 use super::config::{Config, Defaults, windows, windows_and_ropes};
 
 /// Limits on logits, and a window in every other layer.

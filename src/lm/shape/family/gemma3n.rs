@@ -3,7 +3,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::super::config::{AltUpShape, ModelShape, PerLayerInput};
+use super::super::config::ModelShape;
+use super::super::parts::{AltUpShape, PerLayerInput};
 use super::config::{Config, windows_and_ropes};
 use super::{gemma, gemma4};
 

@@ -4,7 +4,8 @@
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::super::config::{Experts, LayerAttention, ModelShape, PerLayerInput};
+use super::super::config::ModelShape;
+use super::super::parts::{Experts, LayerAttention, PerLayerInput};
 use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::config::{Config, FULL, SLIDING, windows_and_ropes};
 use super::gemma;

@@ -3,7 +3,8 @@
 
 use anyhow::Result;
 
-use super::super::config::{Activation, Experts, ModelShape};
+use super::super::config::ModelShape;
+use super::super::parts::{Activation, Experts};
 use super::config::{Config, Defaults, windows};
 
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {

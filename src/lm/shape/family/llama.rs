@@ -3,7 +3,8 @@
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::config::{AttentionTemperature, Experts, ModelShape};
+use super::super::config::ModelShape;
+use super::super::parts::{AttentionTemperature, Experts};
 use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::config::{Config, Defaults, windows};
 

@@ -3,9 +3,8 @@
 
 use anyhow::Result;
 
-use super::super::config::{
-    AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape, RouterScores,
-};
+use super::super::config::ModelShape;
+use super::super::parts::{AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms, RouterScores};
 use super::super::rope_shape::RopeShape;
 use super::config::{Config, Defaults};
 

@@ -2,7 +2,8 @@
 
 use anyhow::{Result, ensure};
 
-use super::super::config::{HeadNorms, LayerNorms, ModelShape};
+use super::super::config::ModelShape;
+use super::super::parts::{HeadNorms, LayerNorms};
 use super::config::{Config, Defaults, windows_and_ropes};
 
 const NORMS: LayerNorms = LayerNorms { of_heads: HeadNorms::AllHeads, ..LayerNorms::OLMO };

@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-use super::super::config::{Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape};
+use super::super::config::ModelShape;
+use super::super::parts::{Experts, HeadNorms, LayerAttention, LayerNorms};
 use super::config::{Config, Defaults, windows};
 
 /// Qwen2 and Qwen2.5: biases on q, k and v, which the checkpoint has, and a window in later layers, which is off by default.

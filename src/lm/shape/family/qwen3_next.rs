@@ -4,7 +4,8 @@
 use anyhow::{Result, ensure};
 use serde_json::{Map, Value};
 
-use super::super::config::{DeltaShape, Experts, HeadNorms, LayerAttention, LayerNorms, ModelShape};
+use super::super::config::ModelShape;
+use super::super::parts::{DeltaShape, Experts, HeadNorms, LayerAttention, LayerNorms};
 use super::super::rope_shape::RopeShape;
 use super::config::{Config, Defaults, FULL};
 
