@@ -5,9 +5,9 @@
 //! in, evicted columns out. Nothing fails after [`Policy::at`] has accepted the settings.
 //!
 //! No file imports one that imports it, not by way of others either. To read them, begin with `policy` and what it is made of (`score` with
-//! `formula` or `custom`, `amount`, `budget`, `schedule`, `settings`), and what it is with a size (`sized_policy`). Then a cache: what a layer gives it (`block`), its `entries`, how it begins
-//! (`fork`), how it ranks its entries (`scoring`), evictions over several heads (`pool`), and the `scan`, which takes a block through all
-//! of these.
+//! `formula` or `custom`, `amount`, `budget`, `schedule`, `settings`), and with what a cache size makes of it (`sized_policy`). Then a
+//! cache: what a layer gives it (`block`), its `entries`, how it begins (`fork`), how it ranks its entries (`scoring`), evictions over
+//! several heads (`pool`), and the `scan`, which takes a block through all of these.
 
 mod amount;
 mod block;
