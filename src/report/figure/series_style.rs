@@ -1,8 +1,8 @@
 //! What the lines of policies look like: a colour that the colour-blind can tell apart, and a marker.
 //!
-//! A policy looks the same in most reports, so that a reader learns it once: presets have fixed looks, and every other policy
-//! takes the first free look from a place that only its name decides, of a colour that no preset beside it has while there are
-//! any. Colours are Okabe and Ito's, without their yellow (too pale on white) and their black (the full cache's), and two of
+//! A policy looks the same in most reports, so that a reader learns it once: presets have fixed looks, which one
+//! at another schedule takes where the preset is not drawn. Every other policy takes a free look of a colour that fewest beside it have;
+//! its name decides among those. Colours are Okabe and Ito's, without their yellow (too pale on white) and their black (the full cache's), and two of
 //! Tol's; markers differ too, for grey prints.
 
 use std::collections::BTreeMap;
@@ -104,20 +104,21 @@ impl SeriesStyles {
         Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 
-    /// Policies with fixed looks have them; each other one takes the first of its candidates that none before it has, of the colours
-    /// that those leave as long as there are any.
+    /// Policies with fixed looks have them. Each other one takes its preset's if that is free, or else the first of its candidates
+    /// that is, of a colour that fewest have.
     pub(crate) fn of_names(names: &[&str]) -> Self {
-        let of_presets: Vec<usize> = names.iter().filter_map(|name| Some(fixed(name)?.0)).collect();
-        let mut taken: Vec<Look> = Vec::new();
+        let mut taken: Vec<Look> = names.iter().filter_map(|name| fixed(name)).collect();
         let look = |name: &&str| {
             fixed(name).unwrap_or_else(|| {
+                let of_preset = name.split_once('@').and_then(|(preset, _)| fixed(preset));
                 let own = candidates(name);
-                let mut free: Vec<&Look> = own.iter().filter(|look| !taken.contains(look)).collect();
-                // Stable, so that the name still decides among those of a kind.
-                free.sort_by_key(|(color, _)| of_presets.contains(color));
-                let free = free.first().copied().unwrap_or(&own[0]);
-                taken.push(*free);
-                *free
+                let free = own.iter().filter(|look| !taken.contains(look));
+                let by_color = |(color, _): &&Look| taken.iter().filter(|(other, _)| other == color).count();
+                // The first of equal ones, so that the name decides.
+                let rarest = free.min_by_key(by_color).unwrap_or(&own[0]);
+                let look = of_preset.filter(|look| !taken.contains(look)).unwrap_or(*rarest);
+                taken.push(look);
+                look
             })
         };
         Self::with_looks(names, names.iter().map(look).collect())
@@ -224,14 +225,32 @@ mod tests {
     #[test]
     fn a_policy_of_one_s_own_keeps_its_look_when_others_come() {
         let alone = looks(&["mine"])[0];
-        let presets = PRESETS.iter().map(|preset| preset.name);
-        assert_eq!(*looks(&presets.chain(["mine"]).collect::<Vec<_>>()).last().unwrap(), alone);
         let later: Vec<String> = (0..20).map(|i| format!("later{i}")).collect();
         let all: Vec<&str> = ["mine"].into_iter().chain(later.iter().map(String::as_str)).collect();
         assert_eq!(looks(&all)[0], alone);
         // One that comes later gives way only where the look is the same.
         let [one, other] = [looks(&["later1"])[0], looks(&["mine", "later1"])[1]];
         assert!(one == other || one == alone, "{one:?} {other:?} {alone:?}");
+    }
+
+    #[test]
+    fn a_preset_at_another_schedule_looks_like_the_preset_unless_that_is_drawn() {
+        let [tova, h2o] = ["tova", "h2o"].map(|preset| fixed(preset).unwrap());
+        assert_eq!(looks(&["tova@cut", "h2o@32"]), [tova, h2o]);
+        let both = looks(&["tova@cut", "tova", "tova@32"]);
+        assert!(both[1] == tova && both[0] != tova && both[2] != tova && both[0] != both[2], "{both:?}");
+    }
+
+    #[test]
+    fn a_colour_that_fewest_have_is_taken() {
+        let own: Vec<String> = (0..8).map(|i| format!("mine{i}")).collect();
+        // Two of the presets are purple, one is indigo and one orange.
+        for (presets, alone) in [(&["snapkv", "adakv", "expected", "kvzip"][..], 5), (&[], 8)] {
+            let names: Vec<&str> = presets.iter().copied().chain(own.iter().map(String::as_str)).collect();
+            let colors: Vec<usize> = looks(&names).iter().map(|(color, _)| *color).collect();
+            let first: BTreeSet<usize> = colors[..presets.len() + alone].iter().copied().collect();
+            assert_eq!(first.len(), 8, "{colors:?}");
+        }
     }
 
     #[test]
