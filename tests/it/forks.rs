@@ -335,7 +335,7 @@ const TASKS: [&str; 7] = [
 fn sweep(folder: &Path, seed: u64, results: &str) -> Vec<Row> {
     let tasks: String = TASKS.iter().map(|task| format!("  - {task}\n")).collect();
     let text = format!(
-        "models: [pocket]\npolicies: [full, window, h2o, tova, random, random-head]\n\
+        "models: [pocket]\npolicies: [full, tova, random, random-head]\n\
          define: {{random-head: {{score: random, scope: head, keep_first: 4}}}}\n\
          cache_sizes: [64, 128, 1024]\nseed: {seed}\ntasks:\n{tasks}"
     );
@@ -364,17 +364,12 @@ fn by_cell(rows: Vec<Row>) -> Cells {
 fn the_seed_changes_random_at_every_size_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let rows = SEEDS.map(|seed| sweep(folder, seed, &format!("seed{seed}")));
-    assert_same(&sweep(folder, 7, "again"), &rows[2]);
-    let [zero, one, seven] = rows.map(by_cell);
-    assert_eq!(zero.len(), 7 * (1 + 5 * 3), "{:?}", zero.keys());
+    let rows = [0, 7].map(|seed| sweep(folder, seed, &format!("seed{seed}")));
+    assert_same(&sweep(folder, 7, "again"), &rows[1]);
+    let [zero, seven] = rows.map(by_cell);
+    assert_eq!(zero.len(), 7 * (1 + 3 * 3), "{:?}", zero.keys());
     for (cell, rows) in &zero {
-        let others = [&one[cell], &seven[cell]];
-        if cell.2.starts_with("random") {
-            assert!(others[0] != rows && others[1] != rows && others[0] != others[1], "{cell:?}");
-        } else {
-            assert!(others == [rows, rows], "{cell:?}");
-        }
+        assert_eq!(*rows != seven[cell], cell.2.starts_with("random"), "{cell:?}");
     }
 }
 

@@ -96,11 +96,13 @@ impl SeriesStyles {
         Self::with_schedules(panels, &Schedules::new())
     }
 
-    /// The same with the lines over schedules, which choose their looks first.
+    /// The same with the lines over several schedules, which choose their looks first.
     pub(crate) fn with_schedules(panels: &[Panel], schedules: &Schedules) -> Self {
-        let policies = || panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full");
-        let lines = policies().map(|policy| schedules.get(policy).map_or(policy, |(line, _)| line));
-        let names: IndexSet<&str> = lines.chain(policies()).collect();
+        let policies: IndexSet<&str> =
+            panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full").collect();
+        let lines = || policies.iter().filter_map(|policy| Some(schedules.get(*policy)?.0.as_str()));
+        let of_several = lines().filter(|line| lines().filter(|other| other == line).count() > 1);
+        let names: IndexSet<&str> = of_several.chain(policies.iter().copied()).collect();
         Self::of_names(&names.into_iter().collect::<Vec<_>>())
     }
 
@@ -245,7 +247,7 @@ mod tests {
     fn a_colour_that_fewest_have_is_taken() {
         let own: Vec<String> = (0..8).map(|i| format!("mine{i}")).collect();
         // Two of the presets are purple, one is indigo and one orange.
-        for (presets, alone) in [(&["snapkv", "adakv", "expected", "kvzip"][..], 5), (&[], 8)] {
+        for (presets, alone) in [(&["snapkv", "adakv", "expected", "caote"][..], 5), (&[], 8)] {
             let names: Vec<&str> = presets.iter().copied().chain(own.iter().map(String::as_str)).collect();
             let colors: Vec<usize> = looks(&names).iter().map(|(color, _)| *color).collect();
             let first: BTreeSet<usize> = colors[..presets.len() + alone].iter().copied().collect();
