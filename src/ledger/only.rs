@@ -80,7 +80,7 @@ pub fn passes(only: &[Only], admits: impl Fn(&Only) -> bool) -> bool {
 }
 
 /// The rows that pass `only` ([`passes`]). `size=` keeps the full cache, the reference at every size; a bare policy name
-/// admits all kinds of positions and schedules, `tova@squeezed` or `tova@cut` only that one.
+/// admits all kinds of positions, schedules and layers, `tova@squeezed`, `tova@cut` or `tova@cut@exempt` only those.
 ///
 /// # Errors
 /// A value that no row has.
@@ -103,9 +103,13 @@ fn names(row: &Row, field: Field) -> Vec<Text> {
     match field {
         Field::Policy => {
             let positions = Some(row.positions.as_ref()).filter(|positions| *positions != "absolute");
-            let kinds = row.schedule.as_deref().into_iter().chain(positions);
-            let kinds = kinds.map(|kind| Text::from(format!("{}@{kind}", row.policy)));
-            std::iter::once(row.policy.clone()).chain(kinds).collect()
+            let local_layers = row.local_layers.as_deref().filter(|layers| *layers != "bounded");
+            let mut names = vec![row.policy.clone()];
+            for kind in [row.schedule.as_deref(), positions, local_layers].into_iter().flatten() {
+                let with_kind: Vec<_> = names.iter().map(|name| Text::from(format!("{name}@{kind}"))).collect();
+                names.extend(with_kind);
+            }
+            names
         }
         Field::Size => row.size_text().map(Text::from).into_iter().collect(),
         Field::Model => vec![row.model.clone()],
@@ -154,10 +158,16 @@ mod tests {
         let of_shares =
             select(vec![share(64, 0.25), share(80, 0.25), share(64, 0.125)], &["size=25%".parse().unwrap()]);
         assert_eq!(of_shares.unwrap().len(), 2, "a share is no number of entries");
-        let cut = Row { schedule: Some("cut".into()), ..cell("tova", "absolute", Some(64)) };
-        let of_schedule =
-            select(vec![cut, cell("tova", "absolute", Some(64))], &["policy=tova@cut".parse().unwrap()]);
-        assert_eq!(of_schedule.unwrap().len(), 1);
+        let cut = Row {
+            schedule: Some("cut".into()),
+            local_layers: Some("exempt".into()),
+            ..cell("tova", "absolute", Some(64))
+        };
+        // The last is what reports call it.
+        for name in ["tova@cut", "tova@exempt", "tova@cut@exempt"] {
+            let rows = vec![cut.clone(), cell("tova", "absolute", Some(64))];
+            assert_eq!(select(rows, &[format!("policy={name}").parse().unwrap()]).unwrap().len(), 1, "{name}");
+        }
         let error = selected(&["policy=tovva"]).unwrap_err();
         assert!(error.contains("no cell has `tovva`") && error.contains("the results have full, tova"), "{error}");
     }
