@@ -1,23 +1,24 @@
 //! Estimates the run time of cells: the tokens that a task counts, at the speed of a machine.
 //!
-//! An estimate may be half off. Shards are balanced with the nominal speed, because all machines must split a sweep in the
+//! An estimate may be a third off. Shards are balanced with the nominal speed, because all machines must split a sweep in the
 //! same way, and so is progress counted, whose time left follows from the observed pace. `plan` measures how fast this machine
 //! multiplies matrices, and takes everything else to be as much faster or slower.
-
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 
 use anyhow::Result;
 
 use super::machine::{MOST_SIDE_BY_SIDE, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
-use crate::eviction::{CacheRule, Positions};
+use crate::eviction::formula::{Function, Word};
+use crate::eviction::{CacheRule, Policy, Positions};
 use crate::ledger::Status;
 use crate::lm::{Arithmetic, Device, ModelShape, matrix_rate};
 use crate::task::{CacheConfig, TokenCost, sequences_that_fit};
 
 /// Multiplications and additions a second of the nominal machine, in large products.
 const PRODUCTS: f64 = 60e9;
+
+/// Reading multiplies so much faster in integers.
+const INTEGERS: f64 = 1.75;
 
 /// Bytes a second that generating gets from memory.
 const MEMORY: f64 = 15e9;
@@ -27,6 +28,11 @@ const FEW_ROWS: f64 = 1.5;
 
 /// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
 const SCAN: f64 = 0.3e-9;
+
+/// Seconds of a decision for each head and entry beside that, of scores that look at an entry's key or value, and of those that look at
+/// all others for it.
+const VECTOR: f64 = 14e-9;
+const VECTORS: f64 = 600e-9;
 
 /// Seconds of a token beside its products, for each layer and number of its state: rotation, norms, copies.
 const REST: f64 = 4.0e-9;
@@ -62,14 +68,15 @@ struct Seconds {
 }
 
 impl Seconds {
-    fn nominal(shape: &ModelShape) -> Seconds {
+    fn nominal(shape: &ModelShape, arithmetic: Arithmetic) -> Seconds {
         let layers = (shape.layers * shape.layer_weights()) as f64;
         let output = (shape.vocab * shape.hidden) as f64;
         let heads = (shape.layers * shape.heads.heads) as f64;
+        let products = if arithmetic == Arithmetic::Fast { INTEGERS * PRODUCTS } else { PRODUCTS };
         Seconds {
-            token: 2.0 * layers / PRODUCTS + REST * (shape.layers * shape.hidden) as f64,
+            token: 2.0 * layers / products + REST * (shape.layers * shape.hidden) as f64,
             entry: heads * (4.0 * shape.head_dim as f64 / PRODUCTS + SCAN),
-            logits: 2.0 * output / PRODUCTS + SCAN * shape.vocab as f64,
+            logits: 2.0 * output / products + SCAN * shape.vocab as f64,
             weights: 4.0 * (layers + output) / MEMORY,
         }
     }
@@ -90,12 +97,18 @@ impl Cost {
     /// The cost of all samples of a cell on the nominal machine, if texts are generated to their full length.
     pub(super) fn nominal(model_task: &ModelTask, cell: &NamedCell) -> Cost {
         let config = model_task.cache_config(cell);
-        let seconds = Seconds::nominal(&model_task.files.shape);
+        let shape = &model_task.files.shape;
+        let seconds = Seconds::nominal(shape, model_task.model.arithmetic);
+        let decision = config
+            .rule
+            .sized()
+            .map_or(0.0, |policy| (shape.layers * shape.heads.heads) as f64 * decision(*policy));
+        let own = Seconds { entry: seconds.entry + decision, ..seconds };
         let mut cost = Cost { own: FILE, shared: 0.0 };
         for batch in model_task.samples.batches() {
             let texts = batch.len();
             let tokens = model_task.samples.cost(batch, &config);
-            let parts = slowness(cell) * seconds.of_parts(&tokens, &config);
+            let parts = slowness(cell) * own.of_parts(&tokens, &config);
             let again = seconds.read(texts, tokens.read_again, tokens.read_again as f64 / 2.0 / texts as f64);
             let scored = if config.compare { 2 * tokens.scored } else { tokens.scored };
             let reading = parts + again + scored as f64 * seconds.logits;
@@ -137,15 +150,23 @@ impl Seconds {
 
 /// Logits row by row, and products in f64, take longer.
 fn slowness(cell: &NamedCell) -> f64 {
-    match cell.cell.rule {
-        CacheRule::Evict { policy, .. }
-            if policy.score.compares_norms() && cell.cell.model.arithmetic == Arithmetic::F32 =>
-        {
-            4.0
-        }
-        CacheRule::Evict { .. } if cell.cell.positions != Positions::Absolute => 2.0,
-        _ => 1.0,
-    }
+    let CacheRule::Evict { policy, .. } = cell.cell.rule else { return 1.0 };
+    let of_f64 = policy.score.compares_norms() && cell.cell.model.arithmetic == Arithmetic::F32;
+    if of_f64 || cell.cell.positions != Positions::Absolute { 2.0 } else { 1.0 }
+}
+
+/// Seconds for each head and entry that a policy's score takes after a token, beside attention.
+fn decision(policy: Policy) -> f64 {
+    let score = policy.score;
+    let expects = [Function::ExpectedAttention, Function::ExpectedAttentionMean];
+    let seconds = if score.has(Word::KeyRedundancy) || expects.into_iter().any(|function| score.calls(function)) {
+        VECTORS
+    } else if score.has(Word::KeySimilarity) || score.has(Word::OutputShift) {
+        VECTOR
+    } else {
+        0.0
+    };
+    policy.schedule.every.map_or(0.0, |every| seconds / every as f64)
 }
 
 /// Entries that a generated token attends to, on average.
@@ -173,24 +194,20 @@ pub(super) fn loading(model_task: &ModelTask) -> f64 {
 /// # Errors
 /// Threads that cannot be started.
 pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<f64>>> {
-    let mut rates = HashMap::new();
-    let mut of_task = |model_task: &ModelTask| -> Result<Vec<f64>> {
-        if model_task.cells.iter().all(|cell| cell.status == Status::Done) {
-            return Ok(vec![0.0; model_task.cells.len()]);
-        }
-        let arithmetic = model_task.model.arithmetic;
-        let rate = match rates.entry(arithmetic) {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(unknown) => *unknown.insert(matrix_rate(threads, arithmetic)?),
-        };
+    let is_done = |model_task: &ModelTask| model_task.cells.iter().all(|cell| cell.status == Status::Done);
+    if prepared.model_tasks.iter().all(is_done) {
+        return Ok(prepared.model_tasks.iter().map(|model_task| vec![0.0; model_task.cells.len()]).collect());
+    }
+    let rate = matrix_rate(threads, Arithmetic::F32)?;
+    let of_task = |model_task: &ModelTask| {
         let machine = workers(model_task, &Device::CPU, threads, 1);
         let slower = PRODUCTS / (rate * machine.threads as f64 / threads as f64);
         // Workers measure samples and cells side by side.
         let parallel = machine.workers.min(model_task.samples.len() * model_task.cells.len()).max(1) as f64;
         let left = |cell: &NamedCell| (1.0 - model_task.measured(cell).1) * model_task.seconds(cell);
-        Ok(model_task.cells.iter().map(|cell| slower * left(cell) / parallel).collect())
+        model_task.cells.iter().map(|cell| slower * left(cell) / parallel).collect()
     };
-    prepared.model_tasks.iter().map(&mut of_task).collect()
+    Ok(prepared.model_tasks.iter().map(of_task).collect())
 }
 
 #[cfg(test)]
@@ -223,7 +240,8 @@ mod tests {
             "models: [random-tiny]\npolicies: [full, truncate, tova]\ncache_sizes: [8, 32]\n\
              tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 1}}]\n",
         );
-        let Seconds { token, entry, logits, .. } = Seconds::nominal(&prepared.model_tasks[0].files.shape);
+        let Seconds { token, entry, logits, .. } =
+            Seconds::nominal(&prepared.model_tasks[0].files.shape, Arithmetic::F32);
         // 32 tokens, which attend to 16 entries on average; 31 are scored.
         let full = (31.0 * logits, 64.0 * token + 32.0 * 16.0 * entry);
         // Four pieces, each with its own beginning, and 4 entries on average.
@@ -246,7 +264,8 @@ mod tests {
             "models: [random-tiny]\npolicies: [tova@cut, tova]\ncache_sizes: [25%]\n\
              tasks: [{perplexity: {dataset: random-words, length: 40, prompt: 32, books: 2, chunks_per_book: 1}}]\n",
         );
-        let Seconds { token, entry, logits, .. } = Seconds::nominal(&prepared.model_tasks[0].files.shape);
+        let Seconds { token, entry, logits, .. } =
+            Seconds::nominal(&prepared.model_tasks[0].files.shape, Arithmetic::F32);
         // The prompt is read with the full cache; 8 tokens attend to 8 to 16 entries, and are scored.
         let cut = (40.0 * token + 8.0 * 12.0 * entry + 8.0 * logits, 64.0 * token + 32.0 * 16.0 * entry);
         // Of 40 tokens 10 attend to 5 entries on average, and 30 to 10.
@@ -265,7 +284,7 @@ mod tests {
              write: {max_new_tokens: 10}}}]\n",
         );
         let model_task = &prepared.model_tasks[0];
-        let Seconds { token, entry, logits, weights } = Seconds::nominal(&model_task.files.shape);
+        let Seconds { token, entry, logits, weights } = Seconds::nominal(&model_task.files.shape, Arithmetic::F32);
         let prompt = |sample: usize| (model_task.samples.tokens(sample) - 10) as f64;
         // A prompt is read in two parts, its first block of 128 tokens and the rest. The cache grows to 8 entries and stays so; then
         // 10 steps of one text each.
