@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::machine::{MOST_SIDE_BY_SIDE, workers};
 use super::prepare::{ModelTask, NamedCell, Prepared};
 use crate::eviction::formula::{Function, Word};
-use crate::eviction::{CacheRule, Policy, Positions};
+use crate::eviction::{CacheRule, Policy};
 use crate::ledger::Status;
 use crate::lm::{Arithmetic, Device, ModelShape, matrix_rate};
 use crate::task::{CacheConfig, TokenCost, sequences_that_fit};
@@ -20,11 +20,14 @@ const PRODUCTS: f64 = 60e9;
 /// Reading multiplies so much faster in integers.
 const INTEGERS: f64 = 1.75;
 
+/// The part of the speed of small matrices that reading reaches.
+const REACHED: f64 = 0.75;
+
 /// Bytes a second that generating gets from memory.
 const MEMORY: f64 = 15e9;
 
 /// Products for one token are this much slower while generating than while reading.
-const FEW_ROWS: f64 = 1.5;
+const FEW_ROWS: f64 = 2.5;
 
 /// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
 const SCAN: f64 = 0.3e-9;
@@ -148,11 +151,13 @@ impl Seconds {
     }
 }
 
-/// Logits row by row, and products in f64, take longer.
+/// Products in f64 take longer.
 fn slowness(cell: &NamedCell) -> f64 {
-    let CacheRule::Evict { policy, .. } = cell.cell.rule else { return 1.0 };
-    let of_f64 = policy.score.compares_norms() && cell.cell.model.arithmetic == Arithmetic::F32;
-    if of_f64 || cell.cell.positions != Positions::Absolute { 2.0 } else { 1.0 }
+    let is_f32 = cell.cell.model.arithmetic == Arithmetic::F32;
+    match cell.cell.rule {
+        CacheRule::Evict { policy, .. } if policy.score.compares_norms() && is_f32 => 2.0,
+        _ => 1.0,
+    }
 }
 
 /// Seconds for each head and entry that a policy's score takes after a token, beside attention.
@@ -201,7 +206,7 @@ pub fn estimate(prepared: &Prepared, threads: usize) -> Result<Vec<Vec<f64>>> {
     let rate = matrix_rate(threads, Arithmetic::F32)?;
     let of_task = |model_task: &ModelTask| {
         let machine = workers(model_task, &Device::CPU, threads, 1);
-        let slower = PRODUCTS / (rate * machine.threads as f64 / threads as f64);
+        let slower = PRODUCTS / (REACHED * rate * machine.threads as f64 / threads as f64);
         // Workers measure samples and cells side by side.
         let parallel = machine.workers.min(model_task.samples.len() * model_task.cells.len()).max(1) as f64;
         let left = |cell: &NamedCell| (1.0 - model_task.measured(cell).1) * model_task.seconds(cell);
@@ -289,7 +294,7 @@ mod tests {
         // A prompt is read in two parts, its first block of 128 tokens and the rest. The cache grows to 8 entries and stays so; then
         // 10 steps of one text each.
         let read = |tokens: f64| (2.0 * 32.0 + tokens) * token + (8.0 * 4.0 + (tokens - 8.0) * 8.0) * entry;
-        let step = weights + 1.5 * (token + logits) + 8.0 * entry;
+        let step = weights + 2.5 * (token + logits) + 8.0 * entry;
         assert_near(costs(&prepared)[0].own, read(prompt(0)) + read(prompt(1)) + 20.0 * step);
     }
 
