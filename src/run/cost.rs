@@ -32,8 +32,8 @@ const FEW_ROWS: f64 = 2.5;
 /// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
 const SCAN: f64 = 0.3e-9;
 
-/// Seconds of a decision for each head and entry beside that, of scores that look at an entry's key or value, and of those that look at
-/// all others for it.
+/// Seconds of a decision beside [`SCAN`], for each head and entry: under scores that read an entry's key or value, and under those that
+/// compare its key with all others or with expected queries.
 const VECTOR: f64 = 14e-9;
 const VECTORS: f64 = 600e-9;
 
