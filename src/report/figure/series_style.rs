@@ -1,9 +1,9 @@
 //! What the lines of policies look like: a colour that the colour-blind can tell apart, and a marker.
 //!
-//! A policy looks the same in most reports, so that a reader learns it once: presets have fixed looks, which one
-//! at another schedule takes where the preset is not drawn. Every other policy takes a free look of a colour that fewest beside it have;
-//! its name decides among those. Colours are Okabe and Ito's, without their yellow (too pale on white) and their black (the full cache's), and two of
-//! Tol's; markers differ too, for grey prints.
+//! A policy looks the same in most reports, so that a reader learns it once: presets have fixed looks, which one of another schedule or
+//! other positions takes where the preset is not drawn. Every other policy takes a free look of a colour that fewest beside it have; its
+//! name decides among those. Colours are Okabe and Ito's, without their yellow (too pale on white) and their black (the full cache's),
+//! and two of Tol's; markers differ too, for grey prints.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
