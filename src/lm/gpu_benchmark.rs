@@ -16,7 +16,7 @@ use super::cache::plan::MemoryPlan;
 use super::device::Device;
 use super::device::attend::GpuAttention;
 use super::gpu::device::{Buffer, Elapsed, Factor, Gpu, Kernel, Launch, Product, launch_one};
-use super::gpu::launch::COPY_THREADS;
+use super::gpu::launch::TOKEN_THREADS;
 use super::gpu::params::{Address, CopiedRows, Layer, Text, bytes_of};
 use super::network::transformer::{LanguageModel, SEGMENT_ON_GPU};
 use super::shape::config::ModelShape;
@@ -107,7 +107,7 @@ pub fn benchmark_card(device: &Device, attention: &GpuAttention) -> Result<Vec<M
     let (rows, words) = (1 << 10, bytes / (4 << 10));
     let (from_pitch, to_pitch, width) = (words, words, words);
     let copied = CopiedRows { from: from.address, to: to.address, from_pitch, to_pitch, width };
-    let shape = (rows, COPY_THREADS, 0);
+    let shape = (rows, TOKEN_THREADS, 0);
     gpu.upload(from.address, &host)?;
     let time = microseconds(gpu, &mut || launch_one(gpu, Kernel::Copy, shape, Layer::default(), copied))?;
     add("copies", "on the card, read and written".into(), rate(2 * bytes, time), "GB/s");

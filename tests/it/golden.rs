@@ -243,14 +243,14 @@ fn schedules() {
     check_policies("schedules", 60);
 }
 
-/// Words and functions that see neighbours, blocks, keys, values, queries, tokens and a second reading, and the presets made of them,
-/// against the same definition.
-/// Heads with pools and sizes of their own.
+/// Heads with pools and sizes of their own, against the same definition.
 #[test]
 fn budgets() {
     check_policies("budgets", 5);
 }
 
+/// Words and functions that see neighbours, blocks, keys, values, queries, tokens and a second reading, and the presets made of them,
+/// against the same definition.
 #[test]
 fn scores() {
     check_policies("scores", 50);

@@ -16,7 +16,7 @@ use crate::eviction::{CacheEntries, Eviction, ScanRule};
 use crate::lm::gpu::arena::{Arena, Piece};
 use crate::lm::gpu::cache::GpuCache;
 use crate::lm::gpu::device::{Buffer, Gpu, Kernel, launch_one};
-use crate::lm::gpu::launch::{Block, COPY_THREADS, Call, REFILL_PARTS, launch};
+use crate::lm::gpu::launch::{Block, Call, MOVE_THREADS, REFILL_PARTS, launch};
 use crate::lm::gpu::params::{Address, Layer, Text};
 
 use crate::lm::cache::attention_shape::AttentionShape;
@@ -323,7 +323,7 @@ impl GpuAttention {
             ..of
         };
         let blocks = tokens.shape.heads.kv_heads * REFILL_PARTS;
-        launch_one(gpu, Kernel::Refill, (blocks, COPY_THREADS, 0), layer_of(tokens), text)
+        launch_one(gpu, Kernel::Refill, (blocks, MOVE_THREADS, 0), layer_of(tokens), text)
     }
 }
 

@@ -6,7 +6,7 @@ use candle_core::{DType, Tensor};
 use super::attend::GpuAttention;
 use crate::lm::gpu::arena::Arena;
 use crate::lm::gpu::device::{Factor, Kernel, Product, launch_one};
-use crate::lm::gpu::launch::{COPY_THREADS, SCRATCH};
+use crate::lm::gpu::launch::{MOVE_THREADS, SCRATCH};
 use crate::lm::gpu::params::{Layer, ScoredRow, Scoring};
 
 impl GpuAttention {
@@ -27,7 +27,7 @@ impl GpuAttention {
             vocab: logits.dim(1)? as i32,
             pad: 0,
         };
-        let shape = (targets.len(), COPY_THREADS, SCRATCH);
+        let shape = (targets.len(), MOVE_THREADS, SCRATCH);
         launch_one(gpu, Kernel::Score, shape, Layer::default(), scoring)?;
         arena.read_back(gpu)?;
         Ok(arena.values(rows))

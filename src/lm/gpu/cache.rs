@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 
 use super::device::{Buffer, Gpu, Kernel, launch_one};
-use super::launch::COPY_THREADS;
+use super::launch::TOKEN_THREADS;
 use super::params::{Address, CopiedRows, Layer, Plain, Text, bytes_of, bytes_of_mut};
 use crate::eviction::{CacheEntries, Heads, ScanRule, Scanned};
 use crate::vector;
@@ -52,7 +52,7 @@ impl GpuTable {
                     to_pitch: capacity * words,
                     width: held * words,
                 };
-                launch_one(gpu, Kernel::Copy, (self.rows, COPY_THREADS, 0), Layer::default(), rows)?;
+                launch_one(gpu, Kernel::Copy, (self.rows, TOKEN_THREADS, 0), Layer::default(), rows)?;
             }
             self.stored = Some(Arc::new(Stored { buffer, capacity }));
             self.start = 0;

@@ -204,10 +204,12 @@ impl Gpu for CudaGpu {
         let b_operation = if b_is_transposed { cublasOperation_t::CUBLAS_OP_T } else { as_it_is };
         let (alpha, beta) = (1.0_f32, 0.0_f32);
         let number = cudaDataType_t::CUDA_R_32F;
-        let of_factors = match factors {
-            DType::F32 => number,
-            DType::BF16 => cudaDataType_t::CUDA_R_16BF,
-            DType::F16 => cudaDataType_t::CUDA_R_16F,
+        let sums = cublasComputeType_t::CUBLAS_COMPUTE_32F;
+        let (of_factors, compute) = match factors {
+            // Otherwise factors may be rounded to TF32, which has 10 bits, where the environment or the handle allow it.
+            DType::F32 => (number, cublasComputeType_t::CUBLAS_COMPUTE_32F_PEDANTIC),
+            DType::BF16 => (cudaDataType_t::CUDA_R_16BF, sums),
+            DType::F16 => (cudaDataType_t::CUDA_R_16F, sums),
             other => bail!("the GPU has no product of {other:?} in f32"),
         };
         // SAFETY: callers give tables of these sizes, and the result is in a buffer of its own. alpha and beta are read before
@@ -236,8 +238,7 @@ impl Gpu for CudaGpu {
                 int(c.stride)?,
                 stride(c)?,
                 int(batches)?,
-                // The others may round factors to TF32, which has 10 bits, where the environment or the handle allow it.
-                cublasComputeType_t::CUBLAS_COMPUTE_32F_PEDANTIC,
+                compute,
                 cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT,
             )
         };

@@ -17,8 +17,10 @@ use super::params::{Address, Layer, Text};
 pub(in crate::lm) const SCRATCH: usize = 32 * (8 + 8 + 4);
 /// Thread blocks that move the vectors of a head, `kernels/params.h`.
 pub(in crate::lm) const REFILL_PARTS: usize = 8;
-/// Threads of a block that copies, and of one that takes a row.
-pub(in crate::lm) const COPY_THREADS: usize = 256;
+/// Threads of a block that takes all heads of a token or copies a row of a table, at most; of one that moves a head's vectors or takes a row
+/// of logits over the vocabulary; and of one that takes a row of attention.
+pub(in crate::lm) const TOKEN_THREADS: usize = 1024;
+pub(in crate::lm) const MOVE_THREADS: usize = 256;
 const ROW_THREADS: usize = 128;
 
 /// A read of some texts into one layer.
@@ -109,7 +111,8 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         gpu.launch(Launch { kernel, grid: [x, texts.1], threads, shared_bytes, layer, texts: at(texts.0) })
     };
     let all = (round.first, own.len());
-    launch(Kernel::Place, rows, all, COPY_THREADS, 0)?;
+    let of_token = (heads * dim).next_multiple_of(32).min(TOKEN_THREADS);
+    launch(Kernel::Place, rows, all, of_token, 0)?;
     for text in own {
         let (rows, capacity, stride) = (text.rows as usize, text.capacity as usize, text.stride as usize);
         let a = Factor { address: text.queries, stride: dim, batch: per_kv * rows * dim };
@@ -145,7 +148,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let (m, n, k) = (per_kv * rows, dim, text.held as usize + rows);
         gpu.product(Product { m, n, k, a, b, b_is_transposed: false, c, batches: kv_heads, factors: DType::F32 })?;
     }
-    launch(Kernel::Outputs, rows, all, COPY_THREADS, 0)?;
+    launch(Kernel::Outputs, rows, all, of_token, 0)?;
     for index in round.losses.clone() {
         let text = &round.texts[index];
         let (rows, all_stride) = (text.rows as usize, text.all_stride as usize);
@@ -163,7 +166,7 @@ fn launch_round(gpu: &dyn Gpu, layer: Layer, round: &Round, table: Address) -> R
         let bounded = &own[first.start..];
         let groups = bounded.iter().map(|text| text.groups as usize).max().unwrap_or(1);
         let texts = (round.first + first.start, bounded.len());
-        launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, texts, COPY_THREADS, 0)?;
+        launch(Kernel::Refill, kv_heads * REFILL_PARTS + groups, texts, MOVE_THREADS, 0)?;
     }
     Ok(())
 }

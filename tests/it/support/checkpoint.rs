@@ -35,7 +35,10 @@ pub fn load_as(folder: &Path, config: &str) -> LanguageModel {
     let mut files: Vec<_> = files.filter(|path| path.extension().is_some_and(|e| e == "safetensors")).collect();
     files.sort();
     let shape = ModelShape::read(&folder.join(config)).unwrap();
-    LanguageModel::load(shape, &files, WeightType::Auto, &device()).unwrap()
+    // A GPU rounds to the type of the weights, and what is expected was computed in f32.
+    let device = device();
+    let dtype = if device.gpu().is_some() { WeightType::F32 } else { WeightType::Auto };
+    LanguageModel::load(shape, &files, dtype, &device).unwrap()
 }
 
 /// The device that `TOVA_BENCH_TEST_DEVICE` says, or the processor.

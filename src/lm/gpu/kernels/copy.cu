@@ -3,7 +3,7 @@
 // Grid: rows. The kernel's texts are one `Copy`.
 #include "params.h"
 
-extern "C" __global__ void copy(Layer, const Text *texts) {
+extern "C" __global__ void copy(Layer, const Text *__restrict__ texts) {
     const Copy &rows = *(const Copy *)texts;
     const unsigned *from = rows.from + blockIdx.x * rows.from_pitch;
     unsigned *to = rows.to + blockIdx.x * rows.to_pitch;

@@ -11,6 +11,9 @@
 #define SMALLEST_SUM 1e-18f
 #endif
 
+// Columns that a thread loads before it stores: a load would wait for the store before it.
+#define AT_ONCE 8
+
 // The scan of this thread block, before its first row.
 __device__ inline Scan begin_scan(const Layer &layer, const Text &text, unsigned char *shared) {
     Scratch &scratch = *(Scratch *)shared;
@@ -73,10 +76,21 @@ __device__ inline void attention_of_row(const Scan &scan) {
         bool has_next = scan.row + 1 < text.rows;
         for (int c = 32 * lane(); has_next && c <= columns; c += 32 * 32) fetch_ahead(x + text.stride + c);
         float sum = 0;
-        for (int c = lane(); c < columns; c += 32) {
+        for (int start = lane(); start < columns; start += 32 * AT_ONCE) {
             // Kernel `softmax` has left exponentials.
-            if (!scan.alive[c]) x[c] = 0;
-            sum += x[c];
+            float own[AT_ONCE];
+            bool is_free[AT_ONCE];
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                int c = start + 32 * i;
+                own[i] = c < columns ? x[c] : 0;
+                is_free[i] = c < columns && !scan.alive[c];
+            }
+#pragma unroll
+            for (int i = 0; i < AT_ONCE; i++) {
+                if (is_free[i]) x[start + 32 * i] = own[i] = 0;
+                sum += own[i];
+            }
         }
         sum = warp_sum(sum);
         if (!(sum >= SMALLEST_SUM)) {

@@ -284,7 +284,7 @@ __device__ inline float attention_sum(const Scan &scan, int column, float share)
 __device__ inline void run_formula(const Scan &scan, bool decides) {
     const Text &text = scan.text;
     for (int index = 0; index < text.instructions; index++) {
-        const Instruction &i = text.program[index];
+        const Instruction i = text.program[index];
         if (!i.always && !decides) continue;
         int op = i.operation;
         if (op == WORD_KEY_NORM || op == WORD_VALUE_NORM || op == WORD_VALUE_NORM2 || op == WORD_RANDOM)
@@ -298,38 +298,39 @@ __device__ inline void run_formula(const Scan &scan, bool decides) {
             }
             continue;
         }
-        for (int at = threadIdx.x; at < i.members * scan.columns(); at += blockDim.x) {
-            int member = at / scan.columns(), c = at % scan.columns();
+        for (int member = 0; member < i.members; member++) {
             Argument x = argument(text, scan.group, i, 0, member);
-            float y;
-            if (op >= KEEP_SUM && op <= KEEP_WINDOW) {
-                y = remember(scan, i, member, c, x[c]);
-            } else if (op == POOLED_MEAN || op == POOLED_MAX) {
-                y = op == POOLED_MEAN ? 0 : NAN;
-                for (int m = 0; m < scan.members; m++) {
-                    float one = argument(text, scan.group, i, 0, m)[c];
-                    y = op == POOLED_MEAN ? y + one : fmaxf(y, one);
+            for (int c = threadIdx.x; c < scan.columns(); c += blockDim.x) {
+                float y;
+                if (op >= KEEP_SUM && op <= KEEP_WINDOW) {
+                    y = remember(scan, i, member, c, x[c]);
+                } else if (op == POOLED_MEAN || op == POOLED_MAX) {
+                    y = op == POOLED_MEAN ? 0 : NAN;
+                    for (int m = 0; m < scan.members; m++) {
+                        float one = argument(text, scan.group, i, 0, m)[c];
+                        y = op == POOLED_MEAN ? y + one : fmaxf(y, one);
+                    }
+                    // After the sum, so that equal sums of whole numbers stay equal.
+                    if (op == POOLED_MEAN) y *= 1.0f / scan.members;
+                } else if (op == SUMMED_ATTENTION || op == POOLED_ATTENTION) {
+                    y = attention_sum(scan, c, op == POOLED_ATTENTION ? 1.0f / scan.members : 1.0f);
+                } else if (op == WORD_ATTENTION) {
+                    y = scan.attention(scan.first_head + member)[c] * scan.scale(scan.first_head + member);
+                } else if (op == WORD_LOGIT) {
+                    y = text.raw_logits[((size_t)(scan.first_head + member) * text.rows + scan.row) * text.stride + c];
+                } else if (op == WORD_AGE) {
+                    y = scan.age(c);
+                } else if (op == WORD_POSITION) {
+                    y = scan.positions[c];
+                } else if (op == WORD_GUMBEL) {
+                    unsigned long long salt = mix(text.salt ^ 0x67756d62656cull);
+                    y = gumbel(mix(mix(salt ^ (scan.first_head + member)) ^ scan.token()), scan.positions[c]);
+                } else {
+                    y = elementwise(op, x[c], argument(text, scan.group, i, 1, member)[c],
+                                    argument(text, scan.group, i, 2, member)[c]);
                 }
-                // After the sum, so that equal sums of whole numbers stay equal.
-                if (op == POOLED_MEAN) y *= 1.0f / scan.members;
-            } else if (op == SUMMED_ATTENTION || op == POOLED_ATTENTION) {
-                y = attention_sum(scan, c, op == POOLED_ATTENTION ? 1.0f / scan.members : 1.0f);
-            } else if (op == WORD_ATTENTION) {
-                y = scan.attention(scan.first_head + member)[c] * scan.scale(scan.first_head + member);
-            } else if (op == WORD_LOGIT) {
-                y = text.raw_logits[((size_t)(scan.first_head + member) * text.rows + scan.row) * text.stride + c];
-            } else if (op == WORD_AGE) {
-                y = scan.age(c);
-            } else if (op == WORD_POSITION) {
-                y = scan.positions[c];
-            } else if (op == WORD_GUMBEL) {
-                unsigned long long salt = mix(text.salt ^ 0x67756d62656cull);
-                y = gumbel(mix(mix(salt ^ (scan.first_head + member)) ^ scan.token()), scan.positions[c]);
-            } else {
-                y = elementwise(op, x[c], argument(text, scan.group, i, 1, member)[c],
-                                argument(text, scan.group, i, 2, member)[c]);
+                if (i.result >= 0) result_list(text, scan.group, i.result + member)[c] = y;
             }
-            if (i.result >= 0) result_list(text, scan.group, i.result + member)[c] = y;
         }
         __syncthreads();
     }

@@ -3,7 +3,7 @@
 // Grid: rows of the longest block, texts.
 #include "params.h"
 
-extern "C" __global__ void outputs(Layer layer, const Text *texts) {
+extern "C" __global__ void outputs(Layer layer, const Text *__restrict__ texts) {
     const Text &text = texts[blockIdx.y];
     int row = blockIdx.x;
     if (row >= text.rows) return;

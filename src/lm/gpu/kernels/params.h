@@ -3,6 +3,8 @@
 // Addresses are of the device. "Columns" are the entries of a cache, and after them the tokens of the block that is read; row r of
 // a block is column `held + r`. After a block its entries take the columns of evicted ones, so those of a bounded cache are in no
 // order. What a cache keeps has `capacity` columns, what is made for a block `stride`.
+//
+// No kernel writes to its table of texts. `__restrict__` says so: fields are not loaded again after every store.
 #pragma once
 
 // What a layer of the model and all texts of a launch have in common.

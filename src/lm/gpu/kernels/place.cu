@@ -10,7 +10,7 @@ __device__ inline float rotated(const float *from, int at, int pairs, const floa
     return from[at] * scale;
 }
 
-extern "C" __global__ void place(Layer layer, const Text *texts) {
+extern "C" __global__ void place(Layer layer, const Text *__restrict__ texts) {
     const Text &text = texts[blockIdx.y];
     int row = blockIdx.x, dim = layer.dim, column = text.held + row;
     if (row >= text.rows) return;

@@ -4,7 +4,7 @@
 // Grid: lists * (columns / threads), texts.
 #include "params.h"
 
-extern "C" __global__ void received(Layer layer, const Text *texts) {
+extern "C" __global__ void received(Layer layer, const Text *__restrict__ texts) {
     const Text &text = texts[blockIdx.y];
     int columns = text.held + text.rows, blocks = (columns + blockDim.x - 1) / blockDim.x;
     int list = blockIdx.x / blocks, c = blockIdx.x % blocks * blockDim.x + threadIdx.x;

@@ -17,7 +17,7 @@ struct Moves {
     }
 };
 
-extern "C" __global__ void refill(Layer layer, const Text *texts) {
+extern "C" __global__ void refill(Layer layer, const Text *__restrict__ texts) {
     const Text &text = texts[blockIdx.y];
     int head = blockIdx.x / REFILL_PARTS, group = blockIdx.x - layer.kv_heads * REFILL_PARTS;
     if (group < 0) {

@@ -6,7 +6,7 @@
 
 // A thread needs 80 registers, of which a block has 65,536; with fewer for each thread some numbers would be kept in memory.
 // Where more threads are asked for, `cuda.rs` launches these.
-extern "C" __global__ void __launch_bounds__(768) scan(Layer layer, const Text *texts) {
+extern "C" __global__ void __launch_bounds__(768) scan(Layer layer, const Text *__restrict__ texts) {
     extern __shared__ double shared[];
     const Text &text = texts[blockIdx.y];
     if ((int)blockIdx.x >= text.groups) return;

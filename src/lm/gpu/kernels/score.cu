@@ -18,7 +18,7 @@ __device__ inline void softmax_over_vocabulary(const float *logits, int vocab, S
     sum = block_sum(own, scratch);
 }
 
-extern "C" __global__ void score(Layer, const Text *texts) {
+extern "C" __global__ void score(Layer, const Text *__restrict__ texts) {
     extern __shared__ double shared[];
     Scratch &scratch = *(Scratch *)shared;
     const Scoring &scoring = *(const Scoring *)texts;

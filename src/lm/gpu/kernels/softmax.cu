@@ -4,7 +4,7 @@
 #include "params.h"
 #include "block.h"
 
-extern "C" __global__ void softmax(Layer layer, const Text *texts) {
+extern "C" __global__ void softmax(Layer layer, const Text *__restrict__ texts) {
     extern __shared__ double shared[];
     Scratch &scratch = *(Scratch *)shared;
     const Text &text = texts[blockIdx.y];
