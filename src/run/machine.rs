@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use super::prepare::{ModelTask, NamedCell};
 use crate::eviction::formula::Word;
-use crate::eviction::{CacheRule, RecordedAttention, Score};
+use crate::eviction::{CacheRule, RecordedAttention, Schedule, Score};
 use crate::format::Bytes;
 use crate::lm::{BLOCK, Device, LanguageModel, SEGMENT, SEGMENT_ON_GPU, available_memory, card_memory};
 use crate::task::{CHUNK, CacheConfig};
@@ -85,8 +85,9 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     let largest = model_task.samples.largest_batch();
     let on_gpu = device.gpu_of_caches().is_some();
     let card = device.gpu_of_caches().and_then(|_| card_memory());
-    // Caches of policies that know the future are on the host.
-    let on_host = model_task.cells.iter().any(|cell| cell.cell.rule.reads_future().is_some());
+    // Caches of policies that know the future, cut prompts or evict in bursts are on the host, which computes their attention.
+    let is_on_host = |rule: CacheRule| rule.reads_future().is_some() || rule.schedule() != Schedule::EVERY_TOKEN;
+    let on_host = model_task.cells.iter().any(|cell| is_on_host(cell.cell.rule));
     let (most, texts, free) = match card {
         Some((free, _)) if !on_host => {
             let texts = largest.min(MOST_ON_GPU);
