@@ -88,13 +88,16 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     // Caches of policies that know the future, cut prompts or evict in bursts are on the host, which computes their attention.
     let is_on_host = |rule: CacheRule| rule.reads_future().is_some() || rule.schedule() != Schedule::EVERY_TOKEN;
     let on_host = model_task.cells.iter().any(|cell| is_on_host(cell.cell.rule));
-    let (most, texts, free) = match card {
-        Some((free, _)) if !on_host => {
+    let (most, texts) = match card {
+        Some(_) if !on_host => {
             let texts = largest.min(MOST_ON_GPU);
-            (MOST_ON_GPU / texts, texts, Some(free as u64))
+            (MOST_ON_GPU / texts, texts)
         }
-        _ => (threads, largest.min(MOST_SIDE_BY_SIDE), available_memory()),
+        _ => (threads, largest.min(MOST_SIDE_BY_SIDE)),
     };
+    // Beside caches on the host, other cells' are on the GPU.
+    let on_card = card.map(|(free, _)| free as u64);
+    let free = on_card.into_iter().chain(available_memory().filter(|_| on_host || card.is_none())).min();
     // Beside a GPU one thread of the host asks for a text's work and waits.
     let threads_of = |workers: usize| if card.is_some() { 1 } else { (threads / workers).max(1) };
     let room = free.map_or(u64::MAX, |bytes| bytes * 8 / 10);

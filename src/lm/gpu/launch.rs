@@ -17,10 +17,11 @@ use super::params::{Address, Layer, Text};
 pub(in crate::lm) const SCRATCH: usize = 32 * (8 + 8 + 4);
 /// Thread blocks that move the vectors of a head, `kernels/params.h`.
 pub(in crate::lm) const REFILL_PARTS: usize = 8;
-/// Threads of a block that takes all heads of a token or copies a row of a table, at most; of one that moves a head's vectors or takes a row
-/// of logits over the vocabulary; and of one that takes a row of attention.
+/// Threads of a block that copies a row of a table; the most of one that takes all heads of a token.
 pub(in crate::lm) const TOKEN_THREADS: usize = 1024;
+/// Threads of a block that moves vectors of a head, and of one that takes a row of logits over the vocabulary.
 pub(in crate::lm) const MOVE_THREADS: usize = 256;
+/// Threads of a block that takes a row of attention.
 const ROW_THREADS: usize = 128;
 
 /// A read of some texts into one layer.
