@@ -27,6 +27,6 @@ pub use journal::{Journal, Opened};
 pub use manifest::{Manifest, ManifestCell};
 pub use measured::rows_in;
 pub use merge::Merged;
-pub use only::{Field, Only, OnlyError, admits, passes, select};
+pub use only::{Field, Only, OnlyError, admits, passes, policy_names, select};
 pub use row::{COLUMNS, Row, Text, date, setting, settings};
 pub use schema::{read_rows, write_rows};

@@ -104,17 +104,25 @@ fn names(row: &Row, field: Field) -> Vec<Text> {
         Field::Policy => {
             let positions = Some(row.positions.as_ref()).filter(|positions| *positions != "absolute");
             let local_layers = row.local_layers.as_deref().filter(|layers| *layers != "bounded");
-            let mut names = vec![row.policy.clone()];
-            for kind in [row.schedule.as_deref(), positions, local_layers].into_iter().flatten() {
-                let with_kind: Vec<_> = names.iter().map(|name| Text::from(format!("{name}@{kind}"))).collect();
-                names.extend(with_kind);
-            }
-            names
+            let kinds = [row.schedule.as_deref(), positions, local_layers];
+            policy_names(&row.policy, kinds.into_iter().flatten()).map(Text::from).collect()
         }
         Field::Size => row.size_text().map(Text::from).into_iter().collect(),
         Field::Model => vec![row.model.clone()],
         Field::Task => vec![row.task.clone()],
     }
+}
+
+/// The names that select a policy: its own, alone and with some of the kinds of its schedule, positions and layers, in this order.
+pub fn policy_names<'a>(policy: &str, kinds: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = String> {
+    kinds
+        .into_iter()
+        .fold(vec![policy.to_owned()], |mut names, kind| {
+            let with_kind: Vec<_> = names.iter().map(|name| format!("{name}@{kind}")).collect();
+            names.extend(with_kind);
+            names
+        })
+        .into_iter()
 }
 
 #[cfg(test)]

@@ -102,19 +102,19 @@ impl Cell {
     /// The policy as a sweep would write it: `tova`, `tova@cut` where the prompt is cut and a preset of the name does not cut it,
     /// `tova@squeezed` where keys move, or `tova@exempt` where layers with a window are left alone.
     pub fn label(&self) -> String {
-        let mut label = self.policy.clone();
-        // That of a task's prompts shows in its settings.
-        let is_evicting = matches!(self.rule, CacheRule::Evict { .. });
-        if is_evicting && self.rule.schedule() != presets::own_schedule(&self.policy) {
-            label = format!("{label}@{}", self.rule.schedule());
-        }
-        if self.positions != Positions::Absolute {
-            label = format!("{label}@{}", self.positions.name());
-        }
-        if self.local_layers != LocalLayers::Bounded {
-            label = format!("{label}@{}", self.local_layers.name());
-        }
-        label
+        let own_schedule = presets::own_schedule(&self.policy).to_string();
+        let shown = self.kinds().into_iter().filter(|kind| *kind != own_schedule);
+        std::iter::once(self.policy.clone()).chain(shown).collect::<Vec<_>>().join("@")
+    }
+
+    /// What a sweep can write after the policy's name: its schedule, the positions of its keys and the layers that it leaves alone.
+    /// The schedule of a task's prompts shows in the task's settings.
+    pub fn kinds(&self) -> Vec<String> {
+        let schedule = matches!(self.rule, CacheRule::Evict { .. }).then(|| self.rule.schedule().to_string());
+        let positions = (self.positions != Positions::Absolute).then(|| self.positions.name().to_string());
+        let local_layers =
+            (self.local_layers != LocalLayers::Bounded).then(|| self.local_layers.name().to_string());
+        [schedule, positions, local_layers].into_iter().flatten().collect()
     }
 
     /// Whether the seed can change a number of this cell.

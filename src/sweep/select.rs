@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::cell::Cell;
-use crate::ledger::{Field, Only, OnlyError, passes};
+use crate::ledger::{Field, Only, OnlyError, passes, policy_names};
 
 /// What `--only`, `--limit` and `--shard` select.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,10 +34,10 @@ impl Selection {
     }
 }
 
-/// The cell's values as `--only` spells them: of a policy its name, and its name as `plan` shows it. `full` has no size.
+/// The cell's values as `--only` spells them, those of its rows. `full` has no size.
 fn values_of(cell: &Cell, field: Field) -> Vec<String> {
     match field {
-        Field::Policy => vec![cell.policy.clone(), cell.label()],
+        Field::Policy => policy_names(&cell.policy, cell.kinds().iter().map(String::as_str)).collect(),
         Field::Size => cell.size_text().into_iter().collect(),
         Field::Model => vec![cell.model.to_string()],
         Field::Task => vec![cell.task.name.to_string()],

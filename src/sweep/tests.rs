@@ -750,12 +750,12 @@ fn mistakes_in_timing_are_reported() {
 
 #[test]
 fn selections_select() {
-    let cells = || sweep(SMALL).expand();
-    let choose = |only: &[&str], limit| {
+    let choose_from = |yaml: &str, only: &[&str], limit| {
         let only = only.iter().map(|text| text.parse().unwrap()).collect();
-        let chosen = Selection { only, limit, shard: None }.of(cells())?;
+        let chosen = Selection { only, limit, shard: None }.of(sweep(yaml).expand())?;
         Ok::<_, crate::ledger::OnlyError>(chosen.iter().map(|c| (c.policy.clone(), c.size())).collect::<Vec<_>>())
     };
+    let choose = |only: &[&str], limit| choose_from(SMALL, only, limit);
     let pair = |policy: &str, size| (policy.to_string(), size);
     assert_eq!(choose(&[], None).unwrap().len(), 7);
     assert_eq!(choose(&["policy=tova,full", "size=64"], None).unwrap(), [pair("tova", Some(64))]);
@@ -764,6 +764,13 @@ fn selections_select() {
     assert_eq!(sizes, [pair("tova", Some(16)), pair("tova", Some(64))]);
     assert_eq!(choose(&["policy=tova", "policy=full"], None), choose(&["policy=tova,full"], None));
     assert!(choose(&["size=64", "size=65"], None).is_err(), "every value must be there");
+    // A schedule may be said though it is the policy's own.
+    assert_eq!(choose(&["policy=tova@1"], None), choose(&["policy=tova"], None));
+    let own = SMALL.replace("tova", "r-kv@128");
+    assert_eq!(
+        choose_from(&own, &["policy=r-kv@128"], None).unwrap(),
+        [pair("r-kv", Some(16)), pair("r-kv", Some(64))]
+    );
     assert_eq!(choose(&["task=perplexity", "model=random-tiny"], Some(2)).unwrap().len(), 2);
     let unknown = choose(&["policy=toav"], None).unwrap_err().to_string();
     assert!(unknown.contains("did you mean `tova`"), "{unknown}");
