@@ -368,7 +368,10 @@ fn a_broken_download_is_continued_by_the_next_run() {
     let files = "o/n".parse::<ModelSource>().unwrap().resolve(&machine.settings, &reports).unwrap();
     assert_eq!(fs::read(&files.weights[0]).unwrap(), WEIGHTS);
     assert!(!part.exists());
-    assert_eq!(reports.0.into_inner(), ["start model.safetensors 5000", "+5000", "finish"]);
+    // A program that another test starts just then has the lock too, until it runs.
+    let mut reports = reports.0.into_inner();
+    reports.retain(|line| !line.starts_with("note waiting"));
+    assert_eq!(reports, ["start model.safetensors 5000", "+5000", "finish"]);
 }
 
 #[test]
