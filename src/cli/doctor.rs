@@ -223,7 +223,7 @@ fn memory() -> Finding {
     }
 }
 
-/// The Slurm job, and the share of a sweep that an array task takes; `None` outside a job.
+/// The Slurm job, and the shard of a sweep that an array task takes; `None` outside a job.
 fn slurm() -> Option<Finding> {
     let variable = |name: &str| std::env::var(name).ok();
     let job = variable("SLURM_JOB_ID")?;

@@ -13,6 +13,7 @@ use crate::report::{escape, with_unique_names};
 
 /// Export answers for other projects' scoring programs
 #[derive(Debug, Args)]
+#[command(mut_arg("all", |all| all.help("Also the cells of the folder that the sweep run last does not have")))]
 pub(super) struct Arguments {
     /// The format to write
     #[arg(value_enum)]

@@ -20,6 +20,7 @@ use crate::text::CacheSettings;
 /// hold it. Below are what forgetting cost, token by token, against the full cache, and the cache over time. With `--against`,
 /// `--against-size` or `--against-schedule` there are two caches side by side; what is not said of the second is as of the first.
 #[derive(Debug, Args)]
+#[command(mut_arg("stream", |stream| stream.hide(true)))]
 pub(super) struct Arguments {
     #[command(flatten)]
     text: TextArguments,

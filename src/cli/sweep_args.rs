@@ -27,8 +27,8 @@ pub(super) struct SweepArguments {
     /// Only the first N cells
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
-    /// Only share I of N of the cells, such as 2/8; shares are balanced by estimated run time [default: all; in a Slurm array
-    /// job the share of the task]
+    /// Only shard I of N of the cells, such as 2/8; shards are balanced by estimated run time [default: all; in a Slurm array
+    /// job the shard of the task]
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
     #[command(flatten)]
@@ -44,7 +44,7 @@ impl SweepArguments {
         self.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&sweep.name))
     }
 
-    /// The cells that the flags select, at least one; without `--shard`, the share of a Slurm array task.
+    /// The cells that the flags select, at least one; without `--shard`, the shard of a Slurm array task.
     pub(super) fn selection(&self, sweep: &Sweep, mode: Mode) -> Result<Selection> {
         let shard = match self.shard {
             Some(shard) => Some(shard),
@@ -52,7 +52,7 @@ impl SweepArguments {
                 |shard| {
                     let task = std::env::var("SLURM_ARRAY_TASK_ID").unwrap_or_default();
                     mode.note(&format!(
-                        "task {task} of a Slurm array job: share {shard} of the cells (--shard overrides it)"
+                        "task {task} of a Slurm array job: shard {shard} of the cells (--shard overrides it)"
                     ));
                 },
             ),

@@ -104,8 +104,8 @@ fn the_tasks_of_an_array_job_complete_a_sweep() {
     let cells: usize =
         tasks.iter().map(|task| number_before(task, " cells measured, 0 were there already, 0 failed")).sum();
     let all = cells;
-    for (ended, share) in tasks.iter().zip(["2/4", "1/4", "4/4", "3/4"]) {
-        ended.says(&[&format!("share {share} of the cells"), "Slurm array job"]);
+    for (ended, shard) in tasks.iter().zip(["2/4", "1/4", "4/4", "3/4"]) {
+        ended.says(&[&format!("shard {shard} of the cells"), "Slurm array job"]);
         let mine = number_before(ended, " cells measured");
         assert_eq!(number_before(ended, " left to other shards"), all - mine);
         // Cells of about the same cost are spread evenly.
