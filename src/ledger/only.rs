@@ -105,7 +105,7 @@ fn names(row: &Row, field: Field) -> Vec<Text> {
             let positions = Some(row.positions.as_ref()).filter(|positions| *positions != "absolute");
             let local_layers = row.local_layers.as_deref().filter(|layers| *layers != "bounded");
             let kinds = [row.schedule.as_deref(), positions, local_layers];
-            policy_names(&row.policy, kinds.into_iter().flatten()).map(Text::from).collect()
+            policy_names(&row.policy, kinds.into_iter().flatten()).into_iter().map(Text::from).collect()
         }
         Field::Size => row.size_text().map(Text::from).into_iter().collect(),
         Field::Model => vec![row.model.clone()],
@@ -114,15 +114,12 @@ fn names(row: &Row, field: Field) -> Vec<Text> {
 }
 
 /// The names that select a policy: its own, alone and with some of the kinds of its schedule, positions and layers, in this order.
-pub fn policy_names<'a>(policy: &str, kinds: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = String> {
-    kinds
-        .into_iter()
-        .fold(vec![policy.to_owned()], |mut names, kind| {
-            let with_kind: Vec<_> = names.iter().map(|name| format!("{name}@{kind}")).collect();
-            names.extend(with_kind);
-            names
-        })
-        .into_iter()
+pub fn policy_names<'a>(policy: &str, kinds: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    kinds.into_iter().fold(vec![policy.to_owned()], |mut names, kind| {
+        let with_kind: Vec<_> = names.iter().map(|name| format!("{name}@{kind}")).collect();
+        names.extend(with_kind);
+        names
+    })
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ impl Selection {
 /// The cell's values as `--only` spells them, those of its rows. `full` has no size.
 fn values_of(cell: &Cell, field: Field) -> Vec<String> {
     match field {
-        Field::Policy => policy_names(&cell.policy, cell.kinds().iter().map(String::as_str)).collect(),
+        Field::Policy => policy_names(&cell.policy, cell.kinds().iter().map(String::as_str)),
         Field::Size => cell.size_text().into_iter().collect(),
         Field::Model => vec![cell.model.to_string()],
         Field::Task => vec![cell.task.name.to_string()],
