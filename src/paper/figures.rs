@@ -239,7 +239,8 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
     }
     pieces.or_missing(&match deepest {
         Some(deepest) => format!("the deepest layer that was mapped is {deepest}"),
-        None => "no map of what tova keeps was made (`maps:` of the task says of how many samples)".to_owned(),
+        None => evidence
+            .why_nothing_kept("no map of what tova keeps was made (`maps:` of the task says of how many samples)"),
     })
 }
 
@@ -252,5 +253,5 @@ pub(super) fn places(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Stri
         let scene = places.map(|places| places.scene(Some(width), evidence.plain));
         pieces.scenes.extend(scene.map(|scene| (end_of(&section.title, kept.len()), scene)));
     }
-    pieces.or_missing("no steps that tova keeps a token were measured")
+    pieces.or_missing(&evidence.why_nothing_kept("no steps that tova keeps a token were measured"))
 }

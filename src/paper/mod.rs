@@ -22,7 +22,8 @@ mod tables;
 mod tests;
 mod wording;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use anyhow::Result;
@@ -91,8 +92,11 @@ struct Pieces {
 
 /// Writes the report of the rows, and in it the paper's claims and the tables of other publications by these names.
 pub fn write_report(rows: &[Row], options: &report::Options, publications: &[String]) -> Result<Written> {
+    let renamed = as_in_paper(rows);
+    let own = matches!(renamed, Cow::Owned(_)).then(|| Results::of_unfinished(&renamed, &options.unfinished));
+    let own = own.transpose()?;
     let added = |results: &Results<'_>| -> Vec<Block> {
-        let claims = claim::measured(&Evidence::of(results)).map(Block::folded);
+        let claims = claim::measured(&Evidence::of(own.as_ref().unwrap_or(results))).map(Block::folded);
         let claims = Section::of("Compared with the paper", claims.into_iter().collect());
         claims.into_iter().chain(other_publications::blocks(publications, results)).collect()
     };
@@ -102,7 +106,8 @@ pub fn write_report(rows: &[Row], options: &report::Options, publications: &[Str
 /// Draws exhibits into `out/paper`. Those that the rows do not have are listed in [`Drawn::missing`]; the others are drawn
 /// all the same.
 pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Drawn> {
-    let results = Results::of(rows)?;
+    let rows = as_in_paper(rows);
+    let results = Results::of(&rows)?;
     let Options { columns, beside_paper, plain, .. } = *options;
     let evidence = Evidence { columns, beside_paper, plain, ..Evidence::of(&results) };
     let out = options.out.join("paper");
@@ -115,6 +120,27 @@ pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Dra
         }
     }
     Ok(Drawn { files: folder.files, ..drawn })
+}
+
+/// Rows with the names of the paper, whose models have no layers with a window. Where every policy of a model leaves such layers alone,
+/// that is said of the model: `tova@exempt` becomes `tova` of `MODEL@exempt`. Not so in what is retained, which is a mean over the layers
+/// that are left alone too.
+fn as_in_paper(rows: &[Row]) -> Cow<'_, [Row]> {
+    let mut models = BTreeMap::new();
+    for row in rows {
+        if let Some(local_layers) = &row.local_layers {
+            *models.entry(&row.model).or_insert(true) &= local_layers == EXEMPT;
+        }
+    }
+    models.retain(|_, exempt| *exempt);
+    if models.is_empty() {
+        return Cow::Borrowed(rows);
+    }
+    let renamed = |row: &Row| match models.contains_key(&row.model) && row.task != exhibit::RETENTION.0 {
+        true => Row { model: format!("{}@exempt", row.model).into(), local_layers: None, ..row.clone() },
+        false => row.clone(),
+    };
+    Cow::Owned(rows.iter().map(renamed).collect())
 }
 
 fn write(exhibit: Exhibit, pieces: &Pieces, folder: &mut Folder<'_>, drawn: &mut Drawn) -> Result<()> {
@@ -205,6 +231,16 @@ impl<'a> Evidence<'a> {
         self.results.panels.iter().filter(running).any(|panel| panel.key == *key)
     }
 
+    /// Why nothing is drawn of what TOVA keeps.
+    fn why_nothing_kept(&self, why: &str) -> String {
+        let is_exempt =
+            |row: &Row| row.task == exhibit::RETENTION.0 && row.local_layers.as_deref() == Some(EXEMPT);
+        match self.results.rows.iter().any(is_exempt) {
+            true => "layers with a window are left alone (`@exempt`), and what they keep is in all numbers but those by layer".into(),
+            false => why.into(),
+        }
+    }
+
     /// Sections on what TOVA keeps.
     fn kept(&self) -> Vec<&Kept<'a>> {
         self.kept.iter().filter(|kept| !kept.sizes_of(TOVA).is_empty()).collect()
@@ -227,6 +263,9 @@ const TWO_COLUMNS: f64 = 6.9 * 72.0;
 
 /// The paper's policy.
 const TOVA: &str = "tova";
+
+/// How rows say that policies leave layers with a window alone.
+const EXEMPT: &str = "exempt";
 
 fn titles(panels: &[Panel]) -> Vec<String> {
     let keys: Vec<SeriesKey> = panels.iter().map(|panel| panel.key.clone()).collect();

@@ -60,7 +60,7 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
         pieces.tables.push(Table::new(title, about, "class or tag", grid));
         pieces.compare(differences::steps(exhibit, section, lines), &section.title, section.key.length);
     }
-    pieces.or_missing("no steps that tova keeps a token were measured")
+    pieces.or_missing(&evidence.why_nothing_kept("no steps that tova keeps a token were measured"))
 }
 
 /// A line for each class or tag that corresponds to some of the paper's tags.

@@ -142,6 +142,38 @@ fn policies_that_the_paper_does_not_have_are_named() {
 }
 
 #[test]
+fn policies_that_leave_windows_alone_are_those_of_the_paper() {
+    let exempt = |row: Row| match row.policy.as_str() {
+        "full" | "truncate" => row,
+        _ => Row { local_layers: Some("exempt".into()), ..row },
+    };
+    let of_llama = || everything().into_iter().filter(|row| row.model == LLAMA);
+    let all: Vec<Row> = of_llama().map(exempt).collect();
+    let renamed = |row: Row| match row.task.as_str() {
+        "retention" => exempt(row),
+        _ => Row { model: format!("{LLAMA}@exempt").into(), ..row },
+    };
+    let plain: Vec<Row> = of_llama().map(renamed).collect();
+    assert_eq!(as_in_paper(&all).as_ref(), plain);
+    let kept = Exhibit::parse("9").unwrap();
+    assert!(kept.pieces(&Evidence::of(&Results::of(&plain).unwrap())).is_err_and(|why| why.contains("@exempt")));
+    let claims = |rows: &[Row]| {
+        let folder = tempfile::tempdir().unwrap();
+        write_report(rows, &report::Options::everything(folder.path()), &[]).unwrap();
+        let text = std::fs::read_to_string(folder.path().join("report.md")).unwrap();
+        let (_, section) = text.split_once("Compared with the paper").unwrap();
+        section.split("\n## ").next().unwrap().to_owned()
+    };
+    assert!(claims(&all).contains("tova with 512 entries"));
+    assert_eq!(claims(&all), claims(&plain));
+    // A model that both kinds were measured with keeps its names.
+    let bounded =
+        Row { local_layers: Some("bounded".into()), ..row("perplexity", "nll", "tova", Some(8), 1.0, 1.0) };
+    let both: Vec<Row> = all.into_iter().chain([bounded]).collect();
+    assert_eq!(as_in_paper(&both).as_ref(), both);
+}
+
+#[test]
 fn plain_figures_lack_what_was_named_and_nothing_else() {
     let all: Vec<Row> = everything().into_iter().filter(|row| row.model == LLAMA && row.length == 4096).collect();
     let results = Results::of(&all).unwrap();
