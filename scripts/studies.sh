@@ -37,10 +37,13 @@ tenth schedules-answers --only size=512 --only policy=tova,h2o@cut,snapkv,kvzip-
 tenth equal-memory --only size=448 --only policy=full,tova,tova@cut,a2sf@cut
 tenth prompts --only size=192 --only policy=full,tova,a2sf,snapkv,criticalkv,kvzip-pool,random
 tenth pools --only size=192 --only policy=full,ada-h2o,adakv,kvzip-pool
+tenth gemma3-pools --only size=192 --only policy=pyramidkv,model-expected,kvzip-pool
 tenth one-line --only size=64 --only policy=tova,ema-value,clairvoyant-head
 tenth one-line-answers --only size=128 --only policy=tova,ema-value
 tenth policies --only size=128 --only policy=full,tova,a2sf,roco
 tenth smollm2 --only size=512 --only policy=full,window+4,h2o,tova
+tenth gemma3 --only size=512 --only policy=window+4,tova
+tenth gemma3-retention --only size=512 --only policy=tova
 tenth smollm2-retention --only size=512 --only policy=tova
 tenth smollm2-recall --only size=512 --only policy=h2o
 tenth smollm2-answers --only size=512 --only policy=tova

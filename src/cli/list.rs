@@ -72,7 +72,7 @@ fn scores() -> String {
         "A policy is {score, scope: layer | head, keep_first, keep_recent, pool: mean | max}. A score is one of these names\n\n",
     );
     for score in SCORES {
-        text += &format!("  {:<22} {:<16} {}\n", score.name, score.formula, score.meaning);
+        text += &format!("  {:<22} {:<16} {}\n", score.name, score.value, score.meaning);
     }
     text += "\nor a formula, such as 0.7 * attention + 0.3 * ema(attention, 0.9). The entry with the lowest value is evicted, the\n\
              oldest of equal ones. Formulas have numbers, + - * /, < <= > >= == != (1 or 0), parentheses, words and functions. A\n\

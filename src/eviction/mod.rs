@@ -47,7 +47,7 @@ pub use policy::Policy;
 pub use pool::{Kept, LayerEntries, evict_together};
 pub use scan::{BlockScan, Normaliser};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
-pub use score::{NamedScore, SCORES, Score};
+pub use score::{SCORES, Score};
 pub use settings::{Heads, Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
 pub use size::{CacheSize, SizeShare};
 pub use sized_policy::SizedPolicy;

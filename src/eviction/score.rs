@@ -4,7 +4,7 @@ use super::custom::CustomScore;
 use super::formula::canonical::Expr;
 use super::formula::{Formula, FormulaError, Function, Pool, Word};
 use super::method::Method;
-use super::settings::{Heads, Scope};
+use super::settings::{Heads, Keyword, Scope, keyword};
 
 /// What ranks the entries of a full cache. The entry with the lowest score is evicted, the oldest of equal ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,30 +14,17 @@ pub enum Score {
     Custom(CustomScore),
 }
 
-/// A name for a formula.
-#[derive(Clone, Copy, Debug)]
-pub struct NamedScore {
-    pub name: &'static str,
-    /// In canonical form.
-    pub formula: &'static str,
-    pub meaning: &'static str,
-}
-
-const fn named(name: &'static str, formula: &'static str, meaning: &'static str) -> NamedScore {
-    NamedScore { name, formula, meaning }
-}
-
-/// The formulas that have a name, under which they are in rows.
-pub const SCORES: &[NamedScore] = &[
-    named("recency", "position", "evicts the oldest entry (Window, StreamingLLM)"),
-    named("last_attention", "attention", "evicts the entry to which the newest query attends least (TOVA)"),
-    named(
-        "accumulated_attention",
+/// The formulas that have a name, under which they are in rows; in canonical form.
+pub const SCORES: [Keyword<&str>; 5] = [
+    keyword("position", "recency", "evicts the oldest entry (Window, StreamingLLM)"),
+    keyword("attention", "last_attention", "evicts the entry to which the newest query attends least (TOVA)"),
+    keyword(
         "sum(attention)",
+        "accumulated_attention",
         "evicts the entry that has received least attention since it was added (H2O)",
     ),
-    named("-key_norm", "-key_norm", "evicts the entry whose key has the largest L2 norm"),
-    named(
+    keyword("-key_norm", "-key_norm", "evicts the entry whose key has the largest L2 norm"),
+    keyword(
         "random",
         "random",
         "evicts by a priority drawn when an entry is added, so that the survivors are a uniform sample",
@@ -51,7 +38,7 @@ impl Score {
     /// What is wrong in the formula.
     pub fn new(text: &str, pool: Pool) -> Result<Score, FormulaError> {
         let named = SCORES.iter().find(|score| score.name == text.trim());
-        Formula::new(named.map_or(text, |score| score.formula), pool).map(Score::Formula)
+        Formula::new(named.map_or(text, |score| score.value), pool).map(Score::Formula)
     }
 
     /// The score that the column `score` of a row says; `None` for a function, and for rows of other versions. Rows of earlier
@@ -61,9 +48,9 @@ impl Score {
     }
 
     /// The row of the table, if it has a name.
-    fn named(self) -> Option<&'static NamedScore> {
+    fn named(self) -> Option<Keyword<&'static str>> {
         let Score::Formula(formula) = self else { return None };
-        SCORES.iter().find(|named| named.formula == formula.text())
+        SCORES.into_iter().find(|named| named.value == formula.text())
     }
 
     /// Whether it is one of [`SCORES`].

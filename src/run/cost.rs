@@ -26,8 +26,9 @@ const REACHED: f64 = 0.75;
 /// Bytes a second that generating gets from memory.
 const MEMORY: f64 = 15e9;
 
-/// Products for one token are this much slower while generating than while reading.
-const FEW_ROWS: f64 = 2.5;
+/// Products for a token are this much slower while generating than while reading: of one text, and of very many side by side.
+const ONE_ROW: f64 = 2.5;
+const MANY_ROWS: f64 = 1.1;
 
 /// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
 const SCAN: f64 = 0.3e-9;
@@ -92,7 +93,9 @@ impl Seconds {
 
     /// A token of each of some texts that are generated side by side.
     fn step(&self, texts: usize, entries: f64) -> f64 {
-        self.weights + texts as f64 * (FEW_ROWS * (self.token + self.logits) + entries * self.entry)
+        let texts = texts as f64;
+        let slower = MANY_ROWS + (ONE_ROW - MANY_ROWS) * 8.0 / (7.0 + texts);
+        self.weights + texts * (slower * (self.token + self.logits) + entries * self.entry)
     }
 }
 

@@ -79,8 +79,8 @@ fn equal_formulas_have_one_text() {
 fn named_scores_are_formulas() {
     for score in crate::eviction::SCORES {
         let of_name = Score::new(score.name, Pool::Mean).unwrap();
-        assert_eq!(Score::new(score.formula, Pool::Mean).unwrap(), of_name);
-        assert_eq!((of_name.name(), of_name.formula()), (score.name, score.formula));
+        assert_eq!(Score::new(score.value, Pool::Mean).unwrap(), of_name);
+        assert_eq!((of_name.name(), of_name.formula()), (score.name, score.value));
     }
     for (formula, name) in [
         ("ema(attention, 0)", "last_attention"),

@@ -48,7 +48,7 @@ pub fn scores(_: &mut SchemaGenerator) -> Schema {
         .chain(calls().map(|function| format!("{}{}", function.name, function.meaning)))
         .collect();
     json_schema!({"anyOf": [
-        one_of(&SCORES.iter().map(|score| (score.name, score.meaning)).collect::<Vec<_>>()),
+        one_of(&words(&SCORES)),
         {"type": "string", "description": meanings.join("\n\n"), "examples": ["ema(attention, 0.95)"]},
     ]})
 }
