@@ -29,19 +29,19 @@ tenth() {
     "$bench" compare "$study" "results/$study" --dir "$root/results/baselines" "${same[@]}" --allow-missing | sed '/^Missing/,$d' || code=3
 }
 
-schedules=full,tova,tova@32,tova@128,tova@cut,h2o,h2o@128,a2sf@32,caote@128,keydiff@128,knorm,snapkv@1,snapkv@32
+schedules=tova,h2o@1,h2o@128,a2sf@32,caote@128,keydiff@128,knorm@1,snapkv@1,snapkv@32
 schedules+=,adakv@128,chunkkv@1,r-kv@128,dropkv@1,lagkv@32
 tenth schedules --only size=192 --only policy=$schedules
-tenth gemma3-schedules --only size=96 --only policy=full,tova,tova@128,tova@cut,h2o@32,keydiff,snapkv,kvzip-pool
-tenth schedules-answers --only size=512 --only policy=tova,h2o@cut,snapkv,kvzip-pool
-tenth equal-memory --only size=448 --only policy=full,tova,tova@cut,a2sf@cut
-tenth prompts --only size=192 --only policy=full,tova,a2sf,snapkv,criticalkv,kvzip-pool,random
-tenth pools --only size=192 --only policy=full,ada-h2o,adakv,kvzip-pool
+tenth gemma3-schedules --only size=96 --only policy=tova@1,tova@128,h2o@cut,keydiff@32,snapkv@cut,kvzip-pool
+tenth schedules-answers --only size=512 --only policy=tova@1,h2o@cut,kvzip-pool
+tenth equal-memory --only size=448 --only policy=tova,tova@cut,a2sf@cut
+tenth prompts --only size=192 --only policy=tova,a2sf,snapkv,criticalkv,kvzip-pool,random
+tenth pools --only size=192 --only policy=ada-h2o,adakv,kvzip-pool
 tenth gemma3-pools --only size=192 --only policy=pyramidkv,model-expected,kvzip-pool
 tenth one-line --only size=64 --only policy=tova,ema-value,clairvoyant-head
 tenth one-line-answers --only size=128 --only policy=tova,ema-value
-tenth policies --only size=128 --only policy=full,tova,a2sf,roco
-tenth smollm2 --only size=512 --only policy=full,window+4,h2o,tova
+tenth policies --only size=128 --only policy=tova,a2sf,roco
+tenth smollm2 --only size=512 --only policy=window+4,h2o,tova
 tenth gemma3 --only size=512 --only policy=window+4,tova
 tenth gemma3-retention --only size=512 --only policy=tova
 tenth smollm2-retention --only size=512 --only policy=tova
