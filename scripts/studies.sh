@@ -33,7 +33,7 @@ schedules=tova,h2o@1,h2o@128,a2sf@32,caote@128,keydiff@128,knorm@1,snapkv@1,snap
 schedules+=,adakv@128,chunkkv@1,r-kv@128,dropkv@1,lagkv@32
 tenth schedules --only size=192 --only policy=$schedules
 tenth gemma3-schedules --only size=96 --only policy=tova@1,tova@128,h2o@cut,keydiff@32,snapkv@cut,kvzip-pool
-tenth schedules-answers --only size=512 --only policy=tova@1,h2o@cut,kvzip-pool
+tenth schedules-answers --only size=512 --only policy=h2o@cut
 tenth equal-memory --only size=448 --only policy=tova,tova@cut,a2sf@cut
 tenth prompts --only size=192 --only policy=tova,a2sf,snapkv,criticalkv,kvzip-pool,random
 tenth pools --only size=192 --only policy=ada-h2o,adakv,kvzip-pool
