@@ -30,7 +30,7 @@ tenth() {
     "$bench" compare "$study" "results/$study" --dir "$root/results/baselines" "${same[@]}" --allow-missing | sed '/^Missing/,$d' || code=3
 }
 
-# A study whose saved rows are of an earlier engine, which --exact refuses.
+# A study whose saved rows are of an earlier engine, which --exact refuses: for it `tenth` sees an empty `same`.
 older() {
     local same=()
     tenth "$@"

@@ -236,7 +236,10 @@ impl<'a> Evidence<'a> {
         let is_exempt =
             |row: &Row| row.task == exhibit::RETENTION.0 && row.local_layers.as_deref() == Some(EXEMPT);
         match self.results.rows.iter().any(is_exempt) {
-            true => "layers with a window are left alone (`@exempt`), and what they keep is in all numbers but those by layer".into(),
+            true => {
+                "layers with a window are left alone (`@exempt`), but means are over them too; a report without --figure has a map of each layer"
+                    .into()
+            }
             false => why.into(),
         }
     }

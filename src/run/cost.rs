@@ -26,7 +26,8 @@ const REACHED: f64 = 0.75;
 /// Bytes a second that generating gets from memory.
 const MEMORY: f64 = 15e9;
 
-/// Products for a token are this much slower while generating than while reading: of one text, and of very many side by side.
+/// Products for a token are this much slower while generating than while reading: of one text, and of very many side by side;
+/// nine texts are halfway (as Table 1 of docs/reproduction.md was measured).
 const ONE_ROW: f64 = 2.5;
 const MANY_ROWS: f64 = 1.1;
 
