@@ -2,12 +2,13 @@
 //!
 //! A [`MetricSum`] is a sum over a sample and the weight it is a sum over, so that pooling is one division whatever the
 //! metric: perplexity pools NLL over tokens and is never a mean of perplexities. Texts are scored against references
-//! ([`best_rouge`], [`best_f1`], [`LongBenchMeasure`]) and by themselves ([`diversity`]); the scores equal those of the Python packages that
+//! ([`best_rouge`], [`best_f1`], [`LongBenchMeasure`], [`math::right`]) and by themselves ([`diversity`]); the scores equal those of the Python packages that
 //! published numbers come from.
 
 mod diversity;
 mod f1;
 mod longbench;
+pub mod math;
 mod overlap;
 mod rouge;
 mod slice;
@@ -15,7 +16,7 @@ mod table;
 
 pub use diversity::diversity;
 pub use f1::{Letters, best_exact_match, best_f1};
-pub use longbench::LongBenchMeasure;
+pub use longbench::{LongBenchMeasure, chosen_letter};
 pub use rouge::{Rouge, best_rouge};
 pub use slice::Slice;
 pub use table::{Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling, Property};

@@ -5,10 +5,9 @@
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 //!
 //! A part uses only those before it, in this order: what ids are spelled with (`canonical`), the texts in the program (`embedded`),
-//! `cache`, texts (`data`), what every task has (`prepared`, `generation` and `spec`, which name each other's types), `retention`,
-//! `perplexity`, `benchmark` with the tasks that are files of it (`longbench`, `math`, `needle`, `questions`, `ruler`), `story` and
-//! `timing`, `registry`.
-//! A benchmark and these tasks use each other because a task file names the code that makes its rows, which `benchmark::reader` lists.
+//! `cache`, texts (`data`), what is asked of a model (`request`), what every task has (`prepared` and `spec`), `generation`,
+//! `retention`, `perplexity`, `benchmark`, the tasks that are files of it (`longbench`, `math`, `needle`, `questions`, `ruler`), `story`
+//! and `timing`, `registry`.
 
 mod benchmark;
 mod cache;
@@ -23,6 +22,7 @@ mod perplexity;
 mod prepared;
 mod questions;
 mod registry;
+mod request;
 mod retention;
 mod ruler;
 mod spec;
@@ -30,8 +30,8 @@ mod story;
 mod timing;
 
 pub use benchmark::{
-    RollingText, builtin as builtin_benchmarks, check as check_benchmark, files_of as benchmark_files,
-    json_schema as benchmark_schema, metrics as benchmark_metrics,
+    RollingText, builtin as builtin_benchmarks, files_of as benchmark_files, json_schema as benchmark_schema,
+    metrics as benchmark_metrics,
 };
 pub use cache::{CacheConfig, FullCachePrefix};
 pub use canonical::{option, quoted};
@@ -39,14 +39,14 @@ pub use data::{
     Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
 };
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
-pub use generation::{
-    Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request,
-    TokenAnswer, TokenRequest, TokenSettings, answer_tokens,
-};
+pub use generation::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};
 pub use perplexity::{Piece, measure, pieces};
 pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, TokenCost};
 pub use questions::{PromptStyle, QASPER, Release, SQUALITY, Split, read_questions};
-pub use registry::TaskYaml;
+pub use registry::{TaskYaml, check_benchmark};
+pub use request::{
+    Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request,
+};
 pub use retention::Lifetimes;
 pub use spec::{PrepareContext, Task, TaskSpec};
 pub use story::{STORY_REQUEST, request_of};

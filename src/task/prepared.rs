@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::generation::Request;
+use super::request::Request;
 use crate::lm::LanguageModel;
 use crate::metric::MetricSum;
 use crate::parquet::Table;

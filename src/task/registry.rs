@@ -1,10 +1,13 @@
-//! Every task: what reads its settings, and what checks them.
+//! Every task: what reads its settings, and what checks them; and the code that task files may name to make their rows.
+
+use std::path::Path;
 
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::questions::{self, QuestionsYaml};
+use super::benchmark::{Readers, without};
+use super::questions::{self, Questions, QuestionsYaml};
 use super::spec::TaskSpec;
 use super::{benchmark, longbench, math, needle, perplexity, retention, ruler, story, timing};
 use crate::yaml::ConfigError;
@@ -45,11 +48,30 @@ impl TaskYaml {
             TaskYaml::LongBench(settings) => settings.check(),
             TaskYaml::Math(settings) => settings.check(),
             TaskYaml::Ruler(settings) => settings.check(),
-            TaskYaml::Benchmark(settings) => return settings.check(),
+            TaskYaml::Benchmark(settings) => return settings.check(READERS),
             TaskYaml::Timing(settings) => settings.check(),
         };
         Ok(vec![one?])
     }
+}
+
+/// The code that makes the rows of a task file, by its name under `rows` of the block `cache:`.
+pub(super) const READERS: Readers = &[
+    ("squality", |options| without(options, Questions::of(&questions::SQUALITY))),
+    ("qasper", |options| without(options, Questions::of(&questions::QASPER))),
+    ("ruler", ruler::reader),
+    ("longbench", |options| without(options, longbench::Subset { is_optional: false })),
+    ("longbench_v2", |options| without(options, longbench::V2)),
+    ("math", |options| without(options, math::Problems)),
+    ("needle", needle::reader),
+];
+
+/// The names of the tasks in a task file.
+///
+/// # Errors
+/// Why it cannot be measured here.
+pub fn check_benchmark(path: &Path) -> Result<Vec<String>, ConfigError> {
+    benchmark::check(path, READERS)
 }
 
 /// Turns a choice between objects of one key each into one object that must have exactly one key. Editors then report

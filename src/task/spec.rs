@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 
 use super::canonical::{BOS, Setting};
 use super::data::Texts;
-use super::generation::{GenerationConfig, Prefill};
 use super::prepared::PreparedTask;
+use super::request::{GenerationConfig, Prefill};
 use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::Bytes;
 use crate::lm::source::Hub;

@@ -4,9 +4,12 @@
 //! are left out.
 
 mod alike;
+mod choice;
 mod rouge_l;
 
 use serde::Deserialize;
+
+pub use choice::chosen_letter;
 
 use super::f1::{Letters, best_f1};
 

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::Report;
 use crate::format;
 use crate::ledger::Row;
-use crate::report::Results;
 use crate::report::document::{Block, Fact, Group, Item, Section};
+use crate::report::series::Results;
 
 const GLOSSARY: &str = include_str!("../../../docs/glossary.md");
 

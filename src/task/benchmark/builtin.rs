@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::definition::Definition;
 use super::file::TaskFile;
+use super::reader::Readers;
 use crate::format::did_you_mean;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
@@ -14,21 +15,29 @@ pub fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     FILES.iter().filter(|(name, _)| !name.starts_with('_'))
 }
 
-/// The task of a built-in file that is no group.
+/// The task of a built-in file that is no group, without the code that makes its rows.
 ///
 /// # Errors
 /// A name that is unknown.
 pub fn one(name: &str) -> Result<Definition, ConfigError> {
-    let task = Spanned { value: name.to_owned(), referenced: Location::UNKNOWN };
-    let first = read(&task)?.into_iter().next();
-    first.map_or_else(|| yaml::refuse(task.referenced, format!("the group {name} is empty"), "name a task"), Ok)
+    Definition::check(&file(&Spanned { value: name.to_owned(), referenced: Location::UNKNOWN })?, name)
 }
 
 /// The tasks of a built-in name: one, or those of a group.
 ///
 /// # Errors
 /// A name that is unknown.
-pub fn read(task: &Spanned<String>) -> Result<Vec<Definition>, ConfigError> {
+pub fn read(task: &Spanned<String>, readers: Readers) -> Result<Vec<Definition>, ConfigError> {
+    let file = file(task)?;
+    if let Some(tasks) = file.group() {
+        let names = tasks.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned));
+        let of_name = |value: String| read(&Spanned { value, referenced: task.referenced }, readers);
+        return Ok(names.map(of_name).collect::<Result<Vec<_>, _>>()?.concat());
+    }
+    Ok(vec![Definition::check(&file, &task.value)?.with_reader(&file, readers)?])
+}
+
+fn file(task: &Spanned<String>) -> Result<TaskFile, ConfigError> {
     if !all().any(|(name, _)| *name == task.value) {
         let near = did_you_mean(&task.value, all().map(|(name, _)| *name));
         let hint = format!("{near}write a file ending in .yaml, or a name of `tova-bench list benchmarks`");
@@ -39,11 +48,5 @@ pub fn read(task: &Spanned<String>) -> Result<Vec<Definition>, ConfigError> {
         let (_, text) = FILES.iter().find(|(name, _)| path(name) == file)?;
         Some(Ok((*text).to_owned()))
     };
-    let file = TaskFile::read_by(&text, &path(&task.value))?;
-    if let Some(tasks) = file.group() {
-        let names = tasks.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned));
-        let of_name = |value: String| read(&Spanned { value, referenced: task.referenced });
-        return Ok(names.map(of_name).collect::<Result<Vec<_>, _>>()?.concat());
-    }
-    Ok(vec![Definition::check(&file, &task.value)?])
+    TaskFile::read_by(&text, &path(&task.value))
 }

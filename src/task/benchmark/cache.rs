@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::template::Template;
-use crate::task::generation::Cut;
+use crate::task::request::Cut;
 
 /// What a bounded cache and its reports need to know of a row.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]

@@ -10,11 +10,11 @@ use super::file::{DatasetKwargs, Field, Sampler, TaskFile, files_of};
 use super::filter::{FilterChain, FilterStep};
 use super::metric::TaskMetric;
 use super::output::OutputType;
-use super::reader::{Reader, reader};
+use super::reader::{Reader, Readers, reader};
 use super::rows::Dataset;
 use super::template::Template;
 use crate::lm::Real;
-use crate::task::generation::GenerationConfig;
+use crate::task::request::GenerationConfig;
 use crate::yaml::ConfigError;
 
 /// The examples before a prompt.
@@ -72,7 +72,7 @@ impl Definition {
         self.cache.max_gen_toks = Template::new(&most.to_string()).ok();
     }
 
-    /// Checks a file, whose name is the task's where it has none.
+    /// Checks a file, whose name is the task's where it has none. The code that makes its rows is left open.
     ///
     /// # Errors
     /// What is missing, contradicts itself or cannot be done here, with its place.
@@ -118,9 +118,18 @@ impl Definition {
             repeats: repeats(file, output, &chains)?,
             filters: chains,
             metrics: metrics(file, output)?,
-            reader: cache.rows.as_ref().map(|rows| reader(file, rows)).transpose()?,
+            reader: None,
             cache,
         })
+    }
+
+    /// The same with the code that makes its rows, if the file names some.
+    ///
+    /// # Errors
+    /// A name or options that are unknown.
+    pub fn with_reader(self, file: &TaskFile, readers: Readers) -> Result<Definition, ConfigError> {
+        let reader = self.cache.rows.as_ref().map(|rows| reader(readers, file, rows)).transpose()?;
+        Ok(Definition { reader, ..self })
     }
 }
 
@@ -200,10 +209,10 @@ fn generation(file: &TaskFile, delimiter: &str, chat_template: bool) -> Result<G
 /// The tasks of a file: one, or those of a group, which are looked for in its folder.
 ///
 /// # Errors
-/// As [`Definition::check`]; the error names the file.
-pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
+/// As [`Definition::check`] and [`Definition::with_reader`]; the error names the file.
+pub fn read(path: &Path, readers: Readers) -> Result<Vec<Definition>, ConfigError> {
     let file = TaskFile::read(path)?;
-    let Some(tasks) = file.group() else { return Ok(vec![of_file(&file, path)?]) };
+    let Some(tasks) = file.group() else { return Ok(vec![of_file(&file, path, readers)?]) };
     let folder = path.parent().unwrap_or(Path::new("."));
     // A file that cannot be read is that of another task, or is missed below.
     let others = files_of(folder).unwrap_or_default().into_iter().filter(|other| other != path);
@@ -218,7 +227,7 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
         };
         let before = found.len();
         for (file, path) in others.iter().filter(|(file, _)| file.is_called(name)) {
-            found.push(of_file(file, path)?);
+            found.push(of_file(file, path, readers)?);
         }
         if found.len() == before {
             let message = format!("no file in {} that can be read is the task {name}", folder.display());
@@ -228,7 +237,8 @@ pub fn read(path: &Path) -> Result<Vec<Definition>, ConfigError> {
     Ok(found)
 }
 
-fn of_file(file: &TaskFile, path: &Path) -> Result<Definition, ConfigError> {
+fn of_file(file: &TaskFile, path: &Path, readers: Readers) -> Result<Definition, ConfigError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    Definition::check(file, &name).map_err(|error| error.in_file(&path.display().to_string()))
+    let checked = Definition::check(file, &name).and_then(|definition| definition.with_reader(file, readers));
+    checked.map_err(|error| error.in_file(&path.display().to_string()))
 }

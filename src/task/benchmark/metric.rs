@@ -8,8 +8,7 @@ use serde_json::json;
 use super::filter::Pattern;
 use super::output::OutputType;
 use crate::metric::{self, Letters, LongBenchMeasure};
-use crate::task::generation::{Likelihood, Request};
-use crate::task::{longbench, math};
+use crate::task::request::{Likelihood, Request};
 
 /// The tasks of RULER that ask a question, whose answer is right if it contains any of the targets.
 const QUESTIONS: [&str; 2] = ["qa_1", "qa_2"];
@@ -223,11 +222,11 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
             vec![("longbench", targets.iter().filter_map(of).fold(0.0, f64::max))]
         }
         Accuracy => {
-            let is_right = longbench::letter(answer).is_some_and(|letter| targets.contains(&letter));
+            let is_right = metric::chosen_letter(answer).is_some_and(|letter| targets.contains(&letter));
             vec![("accuracy", share(is_right)), ("accuracy_chance", 1.0 / request.classes.len().max(1) as f64)]
         }
         PassAt1 => {
-            let (is_right, is_answered) = math::right(answer, targets);
+            let (is_right, is_answered) = metric::math::right(answer, targets);
             vec![("pass_at_1", share(is_right)), ("answered", share(is_answered))]
         }
         Found => {

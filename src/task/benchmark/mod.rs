@@ -34,7 +34,7 @@ pub(super) use builtin::one as builtin_definition;
 pub(super) use definition::Definition;
 pub use file::files_of;
 pub(super) use prompt::{RowPrompt, alone};
-pub(super) use reader::{Asked, Reader};
+pub(super) use reader::{Asked, Reader, Readers, without};
 #[cfg(test)]
 pub(super) use request::name_clusters;
 pub use rolling::RollingText;
@@ -70,8 +70,8 @@ pub fn metrics() -> Vec<(String, String, String)> {
 ///
 /// # Errors
 /// Why it cannot be measured here.
-pub fn check(path: &Path) -> Result<Vec<String>, ConfigError> {
-    Ok(definition::read(path)?.into_iter().map(|definition| definition.task).collect())
+pub fn check(path: &Path, readers: Readers) -> Result<Vec<String>, ConfigError> {
+    Ok(definition::read(path, readers)?.into_iter().map(|definition| definition.task).collect())
 }
 
 /// The JSON Schema of task files as indented text, ended by a newline.

@@ -12,9 +12,7 @@ use super::definition::Definition;
 use super::file::TaskFile;
 use super::rows::Rows;
 use crate::format::did_you_mean;
-use crate::task::questions::Questions;
 use crate::task::spec::{PrepareContext, TaskSpec};
-use crate::task::{longbench, math, needle, questions, ruler};
 use crate::yaml::ConfigError;
 
 /// What makes rows.
@@ -39,22 +37,11 @@ pub struct Asked<'a> {
     pub context: &'a PrepareContext<'a>,
 }
 
-/// Makes a reader of its options; null: none are written.
-type New = fn(Value) -> Result<Arc<dyn Reader>>;
-
-/// Every reader by its name in task files.
-const READERS: &[(&str, New)] = &[
-    ("squality", |options| without(options, Questions::of(&questions::SQUALITY))),
-    ("qasper", |options| without(options, Questions::of(&questions::QASPER))),
-    ("ruler", ruler::reader),
-    ("longbench", |options| without(options, longbench::Subset { is_optional: false })),
-    ("longbench_v2", |options| without(options, longbench::V2)),
-    ("math", |options| without(options, math::Problems)),
-    ("needle", needle::reader),
-];
+/// Readers by their names in task files, each made of its options; null: none are written.
+pub type Readers = &'static [(&'static str, fn(Value) -> Result<Arc<dyn Reader>>)];
 
 /// A reader that has no options.
-fn without(options: Value, reader: impl Reader) -> Result<Arc<dyn Reader>> {
+pub fn without(options: Value, reader: impl Reader) -> Result<Arc<dyn Reader>> {
     ensure!(options.is_null(), "it has none; write its name alone");
     Ok(Arc::new(reader))
 }
@@ -63,9 +50,9 @@ fn without(options: Value, reader: impl Reader) -> Result<Arc<dyn Reader>> {
 ///
 /// # Errors
 /// A name or options that are unknown.
-pub fn reader(file: &TaskFile, rows: &Value) -> Result<Arc<dyn Reader>, ConfigError> {
+pub fn reader(readers: Readers, file: &TaskFile, rows: &Value) -> Result<Arc<dyn Reader>, ConfigError> {
     let refuse = |message: String, hint: String| file.refuse("cache", message, hint);
-    let names = || READERS.iter().map(|(name, _)| *name);
+    let names = || readers.iter().map(|(name, _)| *name);
     let all = names().collect::<Vec<_>>().join(", ");
     let (name, options) = match rows {
         Value::String(name) => (name, Value::Null),
@@ -74,7 +61,7 @@ pub fn reader(file: &TaskFile, rows: &Value) -> Result<Arc<dyn Reader>, ConfigEr
         }
         _ => return refuse("`rows` is a name, or a name with options".into(), format!("use one of {all}")),
     };
-    let Some((_, new)) = READERS.iter().find(|(known, _)| known == name) else {
+    let Some((_, new)) = readers.iter().find(|(known, _)| known == name) else {
         let near = did_you_mean(name, names());
         return refuse(format!("no code makes the rows `{name}`"), format!("{near}use one of {all}"));
     };

@@ -16,7 +16,7 @@ use super::template::Template;
 use crate::metric::Slice;
 use crate::task::canonical::list;
 use crate::task::data::digest_of;
-use crate::task::generation::{Cut, Prompt, Request};
+use crate::task::request::{Cut, Prompt, Request};
 
 /// What a row asks. A length of 0 is that of the sweep.
 pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, at: usize) -> Result<Request> {

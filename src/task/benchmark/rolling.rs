@@ -12,9 +12,9 @@ use crate::lm::LanguageModel;
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::data::TextSample;
-use crate::task::generation::{Request, by_slice};
 use crate::task::perplexity::measure;
 use crate::task::prepared::{Batch, PreparedTask, Report, SampleResult, Samples, TokenCost};
+use crate::task::request::{Request, by_slice};
 use crate::task::spec::{PrepareContext, TaskSpec};
 
 /// A text's windows. Each is read by itself.

@@ -6,7 +6,7 @@ use super::definition::Definition;
 use super::metric;
 use super::output::OutputType;
 use crate::metric::{Metric, MetricSum, Slice};
-use crate::task::generation::{Likelihood, Request, Scorer, by_slice};
+use crate::task::request::{Likelihood, Request, Scorer, by_slice};
 
 /// Scores each request as the file does that it is of.
 pub struct ByFile(pub Vec<Arc<Definition>>);

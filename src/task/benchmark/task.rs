@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::definition::{self, Definition, Examples};
 use super::output::OutputType;
 use super::prompt::Prompts;
-use super::reader::Asked;
+use super::reader::{Asked, Readers};
 use super::request::{add_trivial, digest, gather, name_clusters, request};
 use super::rows::{self, Rows};
 use super::score::ByFile;
@@ -22,8 +22,9 @@ use crate::lm::Real;
 use crate::lm::source::expand_home;
 use crate::task::canonical::{Setting, limit_text};
 use crate::task::data::{self, Texts, digest_of};
-use crate::task::generation::{self, GenerationConfig, Request, WriteYaml};
+use crate::task::generation;
 use crate::task::prepared::PreparedTask;
+use crate::task::request::{GenerationConfig, Request, WriteYaml};
 use crate::task::spec::{PrepareContext, Task, TaskSpec};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
@@ -93,7 +94,7 @@ impl BenchmarkYaml {
     ///
     /// # Errors
     /// A file that is missing or cannot be used, or a value out of its range.
-    pub fn check(self) -> Result<Vec<TaskSpec>, ConfigError> {
+    pub(in crate::task) fn check(self, readers: Readers) -> Result<Vec<TaskSpec>, ConfigError> {
         let Keys { task, dataset, num_fewshot, samples, length, write } = self.0;
         let samples = yaml::limit("`samples`", &samples)?;
         let length = length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?;
@@ -123,7 +124,7 @@ impl BenchmarkYaml {
             let spec = TaskSpec::new(name, dataset, length, settings, task);
             Ok(TaskSpec { generation: (!is_rolling).then_some(generation), selection, ..spec })
         };
-        named(&task)?.into_iter().map(of_task).collect()
+        named(&task, readers)?.into_iter().map(of_task).collect()
     }
 }
 
@@ -140,17 +141,17 @@ pub fn check_repeats(count: usize, generation: &GenerationConfig, place: Locatio
 }
 
 /// The tasks of a file or of a built-in name.
-fn named(task: &Spanned<String>) -> Result<Vec<Definition>, ConfigError> {
+fn named(task: &Spanned<String>, readers: Readers) -> Result<Vec<Definition>, ConfigError> {
     let is_file = task.value.ends_with(".yaml") || task.value.ends_with(".yml");
     if !is_file {
-        return builtin::read(task);
+        return builtin::read(task, readers);
     }
     let path = expand_home(&task.value).unwrap_or_else(|_| task.value.clone().into());
     if !path.is_file() {
         let hint = "write its path from the working directory, not from the sweep's folder";
         return yaml::refuse(task.referenced, format!("there is no task file {}", path.display()), hint);
     }
-    definition::read(&path)
+    definition::read(&path, readers)
 }
 
 /// A task of a sweep: one file, or several that are measured together, such as the subsets of LongBench.

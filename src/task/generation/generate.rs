@@ -5,13 +5,14 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::measure::Generation;
-use super::prompts::{EncodedPrompt, EncodedPrompts, Request, Scorer};
+use super::prompts::{EncodedPrompt, EncodedPrompts};
 use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::{MetricSum, Slice};
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
+use crate::task::request::{Request, Scorer};
 use crate::task::spec::{PrepareContext, TaskSpec};
 
 /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.

@@ -9,12 +9,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Error, Result};
 
-use super::prompts::{EncodedPrompt, EncodedPrompts, Likelihood, Request, by_slice};
+use super::prompts::{EncodedPrompt, EncodedPrompts};
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::prepared::{Batch, Report, SampleResult};
+use crate::task::request::{Likelihood, Request, by_slice};
 
 /// What generating under one cache configuration needs.
 pub(super) struct Generation<'a> {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 
-use super::prompts::{EncodedPrompt, EncodedPrompts, Likelihood, Request, Scorer};
+use super::prompts::{EncodedPrompt, EncodedPrompts};
 use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel, Tokenizer};
 use crate::metric::MetricSum;
 use crate::task::cache::CacheConfig;
 use crate::task::prepared::{Batch, Samples};
+use crate::task::request::{Likelihood, Request, Scorer};
 
 /// A prompt, and what follows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,12 +6,10 @@ mod files;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod v2;
 
 use anyhow::{Context, Result, ensure};
 
 pub use self::settings::{LongBenchYaml, Version};
-pub use self::v2::letter;
 use super::benchmark::{Asked, Reader, Rows};
 use super::data::path_of;
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
-use super::{NOT_IN_E, SUBSETS, Subset};
+use super::{NOT_IN_E, SUBSETS, Subset, V2};
 use crate::task::benchmark::{Benchmark, Definition, builtin_definition};
 use crate::task::canonical::limit_text;
 use crate::task::data::{self, Texts, check_source};
-use crate::task::generation::{GenerationConfig, WriteYaml};
+use crate::task::request::{GenerationConfig, WriteYaml};
 use crate::task::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Spanned};
 
@@ -96,7 +96,9 @@ impl LongBenchYaml {
         let subset_names = if subsets.is_empty() { "all".to_owned() } else { subsets.join(",") };
         let selection = vec![("subsets", subset_names), ("samples", limit_text(samples))];
         let prepared = |(name, mut definition): (&str, Definition)| {
-            if !is_v2 {
+            if is_v2 {
+                definition.reader = Some(Arc::new(V2));
+            } else {
                 let of_e = if version == Version::E { "_e" } else { "" };
                 definition.dataset.name = Some(format!("{name}{of_e}"));
                 definition.reader = Some(Arc::new(Subset { is_optional: subsets.is_empty() }));

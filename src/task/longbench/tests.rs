@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::task::benchmark::{ByFile, Definition, builtin_definition, name_clusters, requests_of};
 use crate::task::data::digest_of;
-use crate::task::generation::{Cut, Prompt, Request, Scorer};
+use crate::task::request::{Cut, Prompt, Request, Scorer};
 
 /// A subset, an answer, the references, the classes, and the score.
 type Best = (String, String, Vec<String>, Vec<String>, f64);

@@ -1,9 +1,6 @@
 //! Problems with a known answer, reasoned about in writing: MATH-500, AIME, or arithmetic made in the program.
 
-mod answer;
 mod arithmetic;
-mod latex;
-mod number;
 mod problems;
 
 use std::sync::Arc;
@@ -16,7 +13,7 @@ use super::benchmark::{Asked, Benchmark, Reader, Rows, builtin_definition, check
 use super::canonical::limit_text;
 use super::data::{self, DataSource, EMBEDDED, Texts, check_source, json_files};
 use super::embedded::MOST_EMBEDDED_BOOKS;
-use super::generation::{GenerationConfig, WriteYaml};
+use super::request::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
@@ -63,6 +60,7 @@ impl MathYaml {
         let selection = vec![("problems", limit_text(problems)), ("draws", draws.to_string())];
         let samples = problems.or(Some(EMBEDDED_PROBLEMS).filter(|_| dataset == DataSource::Embedded));
         let mut definition = builtin_definition("math")?;
+        definition.reader = Some(Arc::new(Problems));
         definition.repeats = Some(draws);
         let over = Some(dataset.to_string());
         let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples };
@@ -82,11 +80,4 @@ impl Reader for Problems {
             source => problems::read(&json_files(&source, asked.context.hub)?),
         }
     }
-}
-
-/// Whether the answer in a text's box is one of the targets, and whether there is a box at all. No box is no answer.
-pub fn right(text: &str, targets: &[String]) -> (bool, bool) {
-    let answer = answer::boxed(text);
-    let is_right = answer.is_some_and(|answer| targets.iter().any(|target| answer::equal(answer, target)));
-    (is_right, answer.is_some())
 }

@@ -11,7 +11,7 @@ use super::benchmark::{Asked, Benchmark, Definition, Reader, RowPrompt, Rows, al
 use super::canonical::list;
 use super::data::{self, Book, DataSource, Texts, check_texts};
 use super::embedded::stranger;
-use super::generation::{GenerationConfig, WriteYaml};
+use super::request::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
 use crate::lm::Tokenizer;
 use crate::yaml::{self, ConfigError, Location, Spanned};

@@ -22,7 +22,7 @@ pub use task::requests;
 
 /// The prompt of a question about a document.
 #[cfg(test)]
-pub fn prompt(release: &Release, style: PromptStyle, text: &str, question: &str) -> super::generation::Prompt {
+pub fn prompt(release: &Release, style: PromptStyle, text: &str, question: &str) -> super::request::Prompt {
     use super::embedded::{Document, DocumentQuestion};
     let question = DocumentQuestion { question: question.into(), ..DocumentQuestion::default() };
     let document = Document { name: "d".into(), text: text.into(), questions: vec![question] };

@@ -13,7 +13,7 @@ use super::release::{PromptStyle, Release, Split};
 use crate::task::benchmark::{Benchmark, Definition, Rows, builtin_definition, requests_of};
 use crate::task::canonical::limit_text;
 use crate::task::data::{self, EMBEDDED, Texts, check_source};
-use crate::task::generation::{Request, WriteYaml};
+use crate::task::request::{Request, WriteYaml};
 use crate::task::spec::TaskSpec;
 use crate::yaml::{self, ConfigError, Spanned};
 

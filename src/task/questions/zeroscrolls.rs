@@ -134,8 +134,8 @@ fn places(row: &Row) -> Result<[usize; 4]> {
 #[cfg(test)]
 pub mod tests {
     use super::*;
-    use crate::task::generation::Request;
     use crate::task::questions::{PromptStyle, SQUALITY, prompt, requests};
+    use crate::task::request::Request;
 
     const DOCUMENT: &str = "Élan – 狐 ran 🦊 home.";
 

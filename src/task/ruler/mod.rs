@@ -29,7 +29,7 @@ use self::tasks::{SUBTASKS, Subtask};
 use self::words::Essay;
 use super::benchmark::{Asked, Benchmark, Definition, Reader, Rows, builtin_definition};
 use super::data::{self, DataSource, EMBEDDED, Texts, check_texts};
-use super::generation::{GenerationConfig, WriteYaml};
+use super::request::{GenerationConfig, WriteYaml};
 use super::spec::TaskSpec;
 use crate::lm::ChatTemplate;
 use crate::lm::source::expand_home;

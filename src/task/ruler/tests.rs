@@ -14,7 +14,7 @@ use super::words::Essay;
 use crate::lm::ChatFormat;
 use crate::task::benchmark::{ByFile, builtin_definition, requests_of};
 use crate::task::data::Book;
-use crate::task::generation::{Request, Scorer};
+use crate::task::request::{Request, Scorer};
 
 fn golden() -> Value {
     serde_json::from_str(

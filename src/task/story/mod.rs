@@ -6,8 +6,9 @@ use serde::Deserialize;
 
 use super::data::{self, EMBEDDED, Texts, digest_of};
 use super::embedded;
-use super::generation::{self, GenerationConfig, Prompt, Request, Scorer, WriteYaml, by_slice};
+use super::generation;
 use super::prepared::PreparedTask;
+use super::request::{GenerationConfig, Prompt, Request, Scorer, WriteYaml, by_slice};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::lm::Real;
 use crate::metric::{self, MetricSum};

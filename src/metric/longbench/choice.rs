@@ -6,7 +6,7 @@ const LETTERS: [&str; 4] = ["A", "B", "C", "D"];
 const OPENING: &str = "The correct answer is (";
 
 /// The letter that an answer names after the words of the format: the first in brackets, or else the first without.
-pub fn letter(answer: &str) -> Option<String> {
+pub fn chosen_letter(answer: &str) -> Option<String> {
     // They make letters bold.
     let answer = answer.replace('*', "");
     let named = |words: &str, closing: &str| {

@@ -169,7 +169,7 @@ impl Prompt {
 }
 
 /// Tokens that two texts begin with alike.
-pub(super) fn shared(a: &[u32], b: &[u32]) -> usize {
+pub(in crate::task) fn shared(a: &[u32], b: &[u32]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
