@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use super::definition::Definition;
 use super::file::TaskFile;
-use super::reader::Readers;
 use crate::format::did_you_mean;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
@@ -23,18 +22,19 @@ pub fn one(name: &str) -> Result<Definition, ConfigError> {
     Definition::check(&file(&Spanned { value: name.to_owned(), referenced: Location::UNKNOWN })?, name)
 }
 
-/// The tasks of a built-in name: one, or those of a group.
+/// The tasks of a built-in name, each with its file: one, or those of a group.
 ///
 /// # Errors
 /// A name that is unknown.
-pub fn read(task: &Spanned<String>, readers: Readers) -> Result<Vec<Definition>, ConfigError> {
+pub fn read(task: &Spanned<String>) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
     let file = file(task)?;
     if let Some(tasks) = file.group() {
         let names = tasks.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned));
-        let of_name = |value: String| read(&Spanned { value, referenced: task.referenced }, readers);
+        let of_name = |value: String| read(&Spanned { value, referenced: task.referenced });
         return Ok(names.map(of_name).collect::<Result<Vec<_>, _>>()?.concat());
     }
-    Ok(vec![Definition::check(&file, &task.value)?.with_reader(&file, readers)?])
+    let definition = Definition::check(&file, &task.value)?;
+    Ok(vec![(file, definition)])
 }
 
 fn file(task: &Spanned<String>) -> Result<TaskFile, ConfigError> {

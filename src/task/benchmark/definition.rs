@@ -206,13 +206,13 @@ fn generation(file: &TaskFile, delimiter: &str, chat_template: bool) -> Result<G
     })
 }
 
-/// The tasks of a file: one, or those of a group, which are looked for in its folder.
+/// The tasks of a file, each with its own file: one, or those of a group, which are looked for in its folder.
 ///
 /// # Errors
-/// As [`Definition::check`] and [`Definition::with_reader`]; the error names the file.
-pub fn read(path: &Path, readers: Readers) -> Result<Vec<Definition>, ConfigError> {
+/// As [`Definition::check`]; the error names the file.
+pub fn read(path: &Path) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
     let file = TaskFile::read(path)?;
-    let Some(tasks) = file.group() else { return Ok(vec![of_file(&file, path, readers)?]) };
+    let Some(tasks) = file.group() else { return Ok(vec![of_file(file, path)?]) };
     let folder = path.parent().unwrap_or(Path::new("."));
     // A file that cannot be read is that of another task, or is missed below.
     let others = files_of(folder).unwrap_or_default().into_iter().filter(|other| other != path);
@@ -227,7 +227,7 @@ pub fn read(path: &Path, readers: Readers) -> Result<Vec<Definition>, ConfigErro
         };
         let before = found.len();
         for (file, path) in others.iter().filter(|(file, _)| file.is_called(name)) {
-            found.push(of_file(file, path, readers)?);
+            found.push(of_file(file.clone(), path)?);
         }
         if found.len() == before {
             let message = format!("no file in {} that can be read is the task {name}", folder.display());
@@ -237,8 +237,9 @@ pub fn read(path: &Path, readers: Readers) -> Result<Vec<Definition>, ConfigErro
     Ok(found)
 }
 
-fn of_file(file: &TaskFile, path: &Path, readers: Readers) -> Result<Definition, ConfigError> {
+fn of_file(file: TaskFile, path: &Path) -> Result<(TaskFile, Definition), ConfigError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let checked = Definition::check(file, &name).and_then(|definition| definition.with_reader(file, readers));
-    checked.map_err(|error| error.in_file(&path.display().to_string()))
+    let definition =
+        Definition::check(&file, &name).map_err(|error| error.in_file(&path.display().to_string()))?;
+    Ok((file, definition))
 }

@@ -32,6 +32,7 @@ use serde_json::{Value, json};
 
 pub(super) use builtin::one as builtin_definition;
 pub(super) use definition::Definition;
+use file::TaskFile;
 pub use file::files_of;
 pub(super) use prompt::{RowPrompt, alone};
 pub(super) use reader::{Asked, Reader, Readers, without};
@@ -71,7 +72,8 @@ pub fn metrics() -> Vec<(String, String, String)> {
 /// # Errors
 /// Why it cannot be measured here.
 pub fn check(path: &Path, readers: Readers) -> Result<Vec<String>, ConfigError> {
-    Ok(definition::read(path, readers)?.into_iter().map(|definition| definition.task).collect())
+    let name = |(file, definition): (TaskFile, Definition)| Ok(definition.with_reader(&file, readers)?.task);
+    definition::read(path)?.into_iter().map(name).collect()
 }
 
 /// The JSON Schema of task files as indented text, ended by a newline.

@@ -11,6 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::definition::{self, Definition, Examples};
+use super::file::TaskFile;
 use super::output::OutputType;
 use super::prompt::Prompts;
 use super::reader::{Asked, Readers};
@@ -99,7 +100,8 @@ impl BenchmarkYaml {
         let samples = yaml::limit("`samples`", &samples)?;
         let length = length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?;
         let fewshot = num_fewshot.as_ref().map(|count| yaml::count("`num_fewshot`", count, 0)).transpose()?;
-        let of_task = |mut definition: Definition| {
+        let of_task = |(file, definition): (TaskFile, Definition)| {
+            let mut definition = definition.with_reader(&file, readers)?;
             definition.fewshot.count = fewshot.unwrap_or(definition.fewshot.count);
             let own_length = definition.cache.length.map(|length| length as usize);
             let length = length.or(own_length).unwrap_or(Texts::DEFAULT_LENGTH);
@@ -124,7 +126,7 @@ impl BenchmarkYaml {
             let spec = TaskSpec::new(name, dataset, length, settings, task);
             Ok(TaskSpec { generation: (!is_rolling).then_some(generation), selection, ..spec })
         };
-        named(&task, readers)?.into_iter().map(of_task).collect()
+        named(&task)?.into_iter().map(of_task).collect()
     }
 }
 
@@ -140,18 +142,18 @@ pub fn check_repeats(count: usize, generation: &GenerationConfig, place: Locatio
     yaml::refuse(place, message, "write a `temperature` above 0 under `write`, or ask for one answer")
 }
 
-/// The tasks of a file or of a built-in name.
-fn named(task: &Spanned<String>, readers: Readers) -> Result<Vec<Definition>, ConfigError> {
+/// The tasks of a file or of a built-in name, each with its file.
+fn named(task: &Spanned<String>) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
     let is_file = task.value.ends_with(".yaml") || task.value.ends_with(".yml");
     if !is_file {
-        return builtin::read(task, readers);
+        return builtin::read(task);
     }
     let path = expand_home(&task.value).unwrap_or_else(|_| task.value.clone().into());
     if !path.is_file() {
         let hint = "write its path from the working directory, not from the sweep's folder";
         return yaml::refuse(task.referenced, format!("there is no task file {}", path.display()), hint);
     }
-    definition::read(&path, readers)
+    definition::read(&path)
 }
 
 /// A task of a sweep: one file, or several that are measured together, such as the subsets of LongBench.

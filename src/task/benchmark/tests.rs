@@ -18,7 +18,6 @@ use super::rows::Rows;
 use super::score::ByFile;
 use super::template::Template;
 use crate::metric::Slice;
-use crate::task::registry::READERS;
 use crate::task::request::Scorer;
 use crate::yaml::{Location, Spanned};
 
@@ -43,12 +42,10 @@ fn golden(task: &str, golden: &Golden) -> (Definition, Rows, Vec<Value>) {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/benchmarks/{task}.yaml"));
     let name = if task == "mmlu_anatomy" { "mmlu" } else { task };
     let mut read = match own.is_file() {
-        true => definition::read(&own, READERS).unwrap(),
-        false => {
-            builtin::read(&Spanned { value: name.to_owned(), referenced: Location::UNKNOWN }, READERS).unwrap()
-        }
+        true => definition::read(&own).unwrap(),
+        false => builtin::read(&Spanned { value: name.to_owned(), referenced: Location::UNKNOWN }).unwrap(),
     };
-    let definition = read.remove(0);
+    let (_, definition) = read.remove(0);
     let mut rows = Rows::default();
     for row in &golden.rows[&definition.split] {
         rows.add(row.clone(), String::new()).unwrap();
@@ -220,7 +217,7 @@ fn a_mistake_is_named_with_its_file_and_line() {
     let path = folder.path().join("keys.yaml");
     let read = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        definition::read(&path, READERS)
+        definition::read(&path)
     };
     assert_eq!(read(KEYS).unwrap().len(), 1);
     let before = |line: &str, key: &str| KEYS.replace(key, &format!("{line}\n{key}"));
@@ -268,7 +265,7 @@ fn a_mistake_in_an_included_file_is_named_there() {
     std::fs::write(&base, KEYS.replace("{metric: f1}", "\n  {metric: f11}")).unwrap();
     let own = folder.path().join("own.yaml");
     std::fs::write(&own, "include: base.yaml\ntask: own\ntest_split: train\n").unwrap();
-    let error = definition::read(&own, READERS).unwrap_err();
+    let error = definition::read(&own).unwrap_err();
     assert_eq!(
         (error.file.as_str(), error.place.map(|(line, _)| line)),
         (base.to_str().unwrap(), Some(9)),
@@ -276,5 +273,5 @@ fn a_mistake_in_an_included_file_is_named_there() {
     );
     // A file that includes itself ends, too.
     std::fs::write(&base, "include: own.yaml\n").unwrap();
-    assert!(definition::read(&own, READERS).unwrap_err().to_string().contains("include each other"));
+    assert!(definition::read(&own).unwrap_err().to_string().contains("include each other"));
 }
