@@ -152,10 +152,11 @@ fn last_run() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Puts the same rows into the same order, whatever files they came from.
+/// Puts the same rows into the same order, whatever files they came from. Variants of a policy are in the order of what they are called,
+/// because reports show them, and colour them, in the order of rows; ids change with the engine.
 fn sort_key(row: &Row) -> impl Ord + '_ {
-    let series = [&row.task, &row.dataset, &row.model, &row.policy];
-    (series, Size::of(row), [&row.cell, &row.sample, &row.metric], &row.slice)
+    let series = [&row.task, &row.dataset, &row.model, &row.policy, &row.positions];
+    (series, &row.schedule, Size::of(row), [&row.cell, &row.sample, &row.metric], &row.slice)
 }
 
 /// The rows without what differs between two runs of the same thing.

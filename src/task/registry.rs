@@ -56,7 +56,7 @@ impl TaskYaml {
 }
 
 /// The code that makes the rows of a task file, by its name under `rows` of the block `cache:`.
-const READERS: Readers = &[
+pub(super) const READERS: Readers = &[
     ("squality", |options| without(options, Questions::of(&questions::SQUALITY))),
     ("qasper", |options| without(options, Questions::of(&questions::QASPER))),
     ("ruler", ruler::reader),

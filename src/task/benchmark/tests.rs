@@ -18,6 +18,7 @@ use super::rows::Rows;
 use super::score::ByFile;
 use super::template::Template;
 use crate::metric::Slice;
+use crate::task::registry::READERS;
 use crate::task::request::Scorer;
 use crate::yaml::{Location, Spanned};
 
@@ -217,7 +218,7 @@ fn a_mistake_is_named_with_its_file_and_line() {
     let path = folder.path().join("keys.yaml");
     let read = |text: &str| {
         std::fs::write(&path, text).unwrap();
-        definition::read(&path)
+        super::check(&path, READERS)
     };
     assert_eq!(read(KEYS).unwrap().len(), 1);
     let before = |line: &str, key: &str| KEYS.replace(key, &format!("{line}\n{key}"));
