@@ -2,8 +2,8 @@
 //!
 //! A [`MetricSum`] is a sum over a sample and the weight it is a sum over, so that pooling is one division whatever the
 //! metric: perplexity pools NLL over tokens and is never a mean of perplexities. Texts are scored against references
-//! ([`best_rouge`], [`best_f1`], [`LongBenchMeasure`], [`math::right`]) and by themselves ([`diversity`]); the scores equal those of the Python packages that
-//! published numbers come from.
+//! ([`best_rouge`], [`best_f1`], [`LongBenchMeasure`]) and by themselves ([`diversity`]); the scores equal those of the Python packages
+//! that published numbers come from. [`math`] compares answers of mathematical problems, in its own way.
 
 mod diversity;
 mod f1;
