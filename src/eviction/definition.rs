@@ -35,8 +35,8 @@ pub(super) struct Past<'a> {
     draw: &'a dyn Fn(usize, usize) -> f64,
     /// Values of calls that were computed before, by expression, head, entry and step.
     computed: RefCell<HashMap<Asked, f64>>,
-    /// The relative error of the next value that f32 may round.
-    error: &'a dyn Fn() -> f64,
+    /// The relative error of the next value, which f32 may round.
+    error: &'a dyn Fn(f64) -> f64,
     /// Whether a value is outside the range of f32, or not a number. The canonical form of a formula computes in another order,
     /// so it may have a number there: it may not add infinities of both signs, for example.
     too_far: Cell<bool>,
@@ -68,11 +68,11 @@ impl Past<'_> {
         let is_exact = value.abs() < 1e5 && (64.0 * value).fract() == 0.0;
         value += match expr {
             // Added up from what is stored in 16 bits.
-            Expr::Word(Word::FutureAttention) => (self.error)() * (100.0 * value + 0.1),
+            Expr::Word(Word::FutureAttention) => (self.error)(value) * (100.0 * value + 0.1),
             // 1 of an entry alone is rounded too.
-            Expr::Word(Word::KeySimilarity) => (self.error)() * value,
+            Expr::Word(Word::KeySimilarity) => (self.error)(value) * value,
             _ if is_exact => 0.0,
-            _ => (self.error)() * value,
+            _ => (self.error)(value) * value,
         };
         self.computed.borrow_mut().insert(key, value);
         value
@@ -275,7 +275,7 @@ impl Past<'_> {
         let wide = |vector: &[f32]| vector.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
         let keys = weights(&|at| wide(self.case.key(kv_head, at)));
         let values = weights(&|at| wide(self.case.value(kv_head, at)));
-        let error = (self.error)();
+        let error = (self.error)(values[place % n]);
         let scores: Vec<f64> = keys.iter().zip(&values).map(|(a, b)| a + b * (1.0 + error)).collect();
         let place = place % n;
         let lower = (0..n)
@@ -336,7 +336,7 @@ fn highest_if_nan(value: f64) -> f64 {
 /// Reads a text. `draw(group, position)` are the scan's own draws; the test is which entries they evict. Every value of a
 /// formula that f32 may round gets a relative `error`. It is long because it is the whole rule of eviction in the order of a text,
 /// and shares no step with the scan.
-pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl Fn() -> f64) -> Answer {
+pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl Fn(f64) -> f64) -> Answer {
     let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
     let [keep_first, keep_recent] = policy.protected();

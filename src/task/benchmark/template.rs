@@ -3,6 +3,7 @@
 //!
 //! A file comes from anywhere: templates cannot read files, and their steps, their output and their depth are limited.
 
+use std::collections::BTreeSet;
 use std::io::Cursor;
 use std::sync::Arc;
 use std::thread;
@@ -35,6 +36,8 @@ const STACK: usize = 256 << 20;
 #[schemars(with = "String")]
 pub struct Template {
     source: Arc<str>,
+    /// What the template asks a row for, in the order of the alphabet.
+    names: Arc<[String]>,
     environment: Arc<Environment<'static>>,
 }
 
@@ -51,7 +54,7 @@ impl Template {
     /// A template that is too long or is no Jinja.
     pub fn new(source: &str) -> Result<Template> {
         ensure!(source.len() <= MOST_SOURCE, "the template has more than {MOST_SOURCE} bytes");
-        let compile = || -> Result<Environment<'static>> {
+        let compile = || -> Result<Template> {
             let mut environment = Environment::new();
             environment.set_syntax(SyntaxConfig::builder().keep_trailing_newline(true).build()?);
             environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -65,17 +68,21 @@ impl Template {
             environment.add_filter("regex_replace", regex_replace);
             environment.add_filter("string", |value: &JinjaValue| plain(value).map(|value| python::str(&value)));
             environment.add_template_owned("text", source.to_owned())?;
-            Ok(environment)
+            let mut names = environment.get_template("text")?.undeclared_variables(false);
+            for (global, _) in environment.globals() {
+                names.remove(global);
+            }
+            let names = names.into_iter().collect::<BTreeSet<_>>().into_iter().collect();
+            Ok(Template { source: source.into(), names, environment: Arc::new(environment) })
         };
         // Deep expressions need a deep stack, once.
-        let environment = thread::scope(|scope| {
+        thread::scope(|scope| {
             let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, compile);
             thread
                 .context("its thread cannot be started")?
                 .join()
                 .map_err(|_| anyhow!("it is too deeply nested"))?
-        })?;
-        Ok(Template { source: source.into(), environment: Arc::new(environment) })
+        })
     }
 
     /// The text that the template makes of a row.
@@ -85,8 +92,19 @@ impl Template {
     pub fn render(&self, row: &Value) -> Result<String> {
         let mut output = Cursor::new(Vec::new());
         let template = self.environment.get_template("text").map_err(plainly)?;
-        template.render_captured_to(Serde(row), Limited(&mut output)).map_err(plainly)?;
+        let rendered = template.render_captured_to(Serde(row), Limited(&mut output));
+        rendered.map_err(|error| match (error.kind(), self.missing(row)) {
+            (ErrorKind::UndefinedError, Some(missing)) => plainly(error).context(missing),
+            _ => plainly(error),
+        })?;
         Ok(String::from_utf8(output.into_inner())?)
+    }
+
+    /// A name that the row has not, if there is one.
+    fn missing(&self, row: &Value) -> Option<String> {
+        let missing = self.names.iter().find(|name| row.get(name.as_str()).is_none())?;
+        let columns: Vec<&str> = row.as_object()?.keys().map(String::as_str).collect();
+        Some(format!("the row has no `{missing}`, its columns are {}", columns.join(", ")))
     }
 
     /// The template as it is written.

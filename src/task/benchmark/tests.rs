@@ -186,7 +186,8 @@ fn templates_render_as_in_the_harness() {
         Ok(template) => template.render(&row).unwrap_err().to_string(),
         Err(error) => error.to_string(),
     };
-    assert!(fails("{{missing}}").contains("undefined"));
+    let error = fails("{{q}} {{missing|upper}}");
+    assert!(error.contains("`missing`") && error.contains("choices"), "{error}");
     for endless in [
         "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
         "{{ 'x' * 100000000 * 100000 }}",
