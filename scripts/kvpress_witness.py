@@ -391,11 +391,16 @@ def versions():
 
 def record(a):
     import kvpress, torch, transformers
+    from gguf import GGUFReader
+    from tokenizers.pre_tokenizers import ByteLevel, Digits, Sequence
     quiet()
     attentions = transformers.modeling_utils.ALL_ATTENTION_FUNCTIONS
     attentions["sdpa"] = weightless(attentions["sdpa"])  # around kvpress's, which masks
     path = Path(a.model)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    if GGUFReader(path).fields["tokenizer.ggml.pre"].contents() == "smollm":
+        # transformers does not read this: digits are split off first, so that line ends before a number stay together.
+        tokenizer.backend_tokenizer.pre_tokenizer = Sequence([Digits(individual_digits=True), ByteLevel(add_prefix_space=False)])
     model = transformers.AutoModelForCausalLM.from_pretrained(
         path.parent, gguf_file=path.name, dtype=torch.float32, attn_implementation="eager").eval()
     everything = contextlib.nullcontext()
