@@ -275,9 +275,9 @@ impl Past<'_> {
         let wide = |vector: &[f32]| vector.iter().map(|x| f64::from(*x)).collect::<Vec<f64>>();
         let keys = weights(&|at| wide(self.case.key(kv_head, at)));
         let values = weights(&|at| wide(self.case.value(kv_head, at)));
-        let error = (self.error)(values[place % n]);
-        let scores: Vec<f64> = keys.iter().zip(&values).map(|(a, b)| a + b * (1.0 + error)).collect();
         let place = place % n;
+        let error = (self.error)(values[place]);
+        let scores: Vec<f64> = keys.iter().zip(&values).map(|(a, b)| a + b * (1.0 + error)).collect();
         let lower = (0..n)
             .filter(|other| scores[*other] < scores[place] || scores[*other] == scores[place] && *other < place);
         lower.count() as f64 / n as f64

@@ -183,9 +183,10 @@ fn templates_render_as_in_the_harness() {
         assert_eq!(Template::new(template).unwrap().render(&row).unwrap(), expected, "{template}");
     }
     let fails = |template: &str| match Template::new(template) {
-        Ok(template) => template.render(&row).unwrap_err().to_string(),
+        Ok(template) => format!("{:#}", template.render(&row).unwrap_err()),
         Err(error) => error.to_string(),
     };
+    assert!(fails("{{missing}}").contains("undefined"));
     let error = fails("{{q}} {{missing|upper}}");
     assert!(error.contains("`missing`") && error.contains("choices"), "{error}");
     for endless in [
