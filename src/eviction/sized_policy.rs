@@ -24,27 +24,13 @@ pub struct SizedPolicy {
 }
 
 impl Policy {
-    /// The policy at cache size `size`. Percentages are of this size in every layer, whatever the budget.
+    /// Refuses parts that contradict each other, whatever the size.
     ///
     /// # Errors
-    /// A size of 0, or protected entries that leave none to evict.
-    pub fn at(self, size: usize) -> Result<SizedPolicy> {
-        let policy = self.canonical();
-        let keep_recent = policy.keep_recent.of(size);
-        let keep_first = policy.keep_first.of(size);
-        ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
-        ensure!(
-            keep_first < size,
-            "keep_first {} fills a cache of {size} entries; it must be smaller than every cache size",
-            policy.keep_first
-        );
-        ensure!(
-            keep_first + keep_recent <= size,
-            "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the \
-             cache; together they may be {size} at most"
-        );
-        let Policy { score, scope, budget, schedule, .. } = policy;
-        let keeps_prompt = policy.keep_first == Amount::Prompt;
+    /// A scope, a schedule or protected entries that the score or the budget cannot have.
+    pub fn check_parts(self) -> Result<()> {
+        let Policy { score, scope, budget, schedule, keep_first, .. } = self.canonical();
+        let keeps_prompt = keep_first == Amount::Prompt;
         let looks_ahead = |score: Score| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
             !budget.is_by_head() || scope == Scope::Head,
@@ -70,7 +56,30 @@ impl Policy {
             !(keeps_prompt && schedule.cut),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
         );
-        let keep_first = if keeps_prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
+        Ok(())
+    }
+
+    /// The policy at cache size `size`. Percentages are of this size in every layer, whatever the budget.
+    ///
+    /// # Errors
+    /// As [`Policy::check_parts`]; a size of 0, or protected entries that leave none to evict.
+    pub fn at(self, size: usize) -> Result<SizedPolicy> {
+        self.check_parts()?;
+        let policy = self.canonical();
+        let keep_recent = policy.keep_recent.of(size);
+        let keep_first = policy.keep_first.of(size);
+        ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
+        ensure!(
+            keep_first < size,
+            "keep_first {} fills a cache of {size} entries; it must be smaller than every cache size",
+            policy.keep_first
+        );
+        ensure!(
+            keep_first + keep_recent <= size,
+            "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the \
+             cache; together they may be {size} at most"
+        );
+        let keep_first = if policy.keep_first == Amount::Prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
         let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
         Ok(SizedPolicy { policy, size })
     }

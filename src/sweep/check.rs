@@ -146,6 +146,12 @@ fn sizes(
             let message = format!("policy `{}` needs cache sizes, and there are none", policy.name);
             return yaml::refuse(place, message, "add them, for example `cache_sizes: [64, 128, 256]`");
         }
+        if let Rule::Policy(parts) = policy.rule
+            && let Err(error) = parts.check_parts()
+        {
+            let message = format!("policy `{}` cannot be used: {error}", policy.name);
+            return yaml::refuse(place, message, "change its definition or its schedule, or remove it");
+        }
         for (size, location) in &checked {
             // What a share comes to depends on the task.
             let CacheSize::Entries(size) = size else { continue };

@@ -332,9 +332,9 @@ fn scores_without_what_they_need_are_reported() {
     let mine =
         |score: &str, more: &str| sweep("mine", &format!("define: {{mine: {{score: '{score}', {more}}}}}\n"));
     for (yaml, place, message, hint) in [
-        (mine("block(attention, 8)", "scope: head"), "64", "heads would do at different times", "remove"),
-        (mine("reread_attention", "scope: head"), "64", "its schedule must be cut or cut+N, not 1", "remove"),
-        (mine("reread_attention", "scope: head, schedule: 8"), "64", "not 8", "remove"),
+        (mine("block(attention, 8)", "scope: head"), "mine]", "heads would do at different times", "remove"),
+        (mine("reread_attention", "scope: head"), "mine]", "its schedule must be cut or cut+N, not 1", "remove"),
+        (mine("reread_attention", "scope: head, schedule: 8"), "mine]", "not 8", "remove"),
         (mine("smooth(attention, 4)", "scope: head"), "'smooth", "an odd number", "list scores"),
         (
             mine("dot(\"./no.safetensors\", \"x\")", "scope: head"),
@@ -620,7 +620,7 @@ fn layers_can_have_sizes_of_their_own() {
         assert!(rule.ends_with(&format!("size=16 budget={text}")), "{rule}");
     }
     let layer = by_head("{pool: heads}", "").replace("scope: head", "scope: layer");
-    refused(&layer, "64, 16", "its scope must be head", "");
+    refused(&layer, "mine]", "its scope must be head", "its definition");
     refused(&by_head("{pool: layers}", ""), "layers}", "unknown name `layers`", "heads, model");
     refused(&by_head("{pool: heads, floor: 120%}", ""), "120%", "no percentage", "0% to 100%");
     refused(&by_head("{pool: heads, score: \"sum(atention)\"}", ""), "\"sum(", "atention", "attention");
@@ -647,8 +647,10 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&swap("64, 16", "64, 64"), "64]", "size 64 is listed twice", "remove");
     refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
     refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
-    refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "where a cache size", "");
-    refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "where a cache size", "");
+    refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "a list where a cache size", "");
+    refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "a mapping where a cache size", "");
+    refused(&format!("{SMALL}positions: [slot]\n"), "[slot]", "a list where one name", "without brackets");
+    refused(&format!("{SMALL}positions: {{slot: 1}}\n"), "1}", "has no settings", "the name alone");
     refused(&swap("length: 128", "length: [128]"), "[128]", "a single value was expected", "configs/");
     let beside = swap("perplexity: {dataset: random-words, length: 128}", "benchmark: gsm8k\n    samples: 3");
     refused(&beside, "samples", "a second key", "below its name");

@@ -128,11 +128,22 @@ fn explain(error: &serde_saphyr::Error) -> ConfigError {
         }
         Error::SerdeInvalidType { unexpected, expected, .. }
         | Error::SerdeInvalidValue { unexpected, expected, .. } => {
-            let unexpected = unexpected.replace("unit value", "nothing");
+            let unexpected = match unexpected.as_str() {
+                "unit value" => "nothing",
+                "sequence" => "a list",
+                "map" => "a mapping",
+                other => other,
+            };
             (format!("{unexpected} where {expected} was expected"), examples())
         }
         Error::InvalidScalar { ty: expected, .. } | Error::Unexpected { expected, .. } => {
             (format!("{} was expected", in_words(expected)), examples())
+        }
+        Error::ExternallyTaggedEnumExpectedScalarOrMapping { .. } => {
+            ("a list where one name was expected".to_owned(), "write one, without brackets".to_owned())
+        }
+        Error::UnexpectedValueForUnitEnumVariant { .. } => {
+            ("a name that has no settings has some".to_owned(), "write the name alone".to_owned())
         }
         Error::ExpectedMappingEndAfterEnumVariantValue { .. } => (
             "a second key in an entry that has one".to_owned(),
