@@ -79,7 +79,8 @@ impl Policy {
             "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the \
              cache; together they may be {size} at most"
         );
-        let keep_first = if policy.keep_first == Amount::Prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
+        let keep_first =
+            if policy.keep_first == Amount::Prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
         let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
         Ok(SizedPolicy { policy, size })
     }

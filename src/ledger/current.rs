@@ -9,10 +9,10 @@ use anyhow::Result;
 
 use super::checksum;
 use super::disk::write_whole;
-use super::folder::{Ledger, read_cells};
+use super::folder::read_cells;
 use super::identity::CellId;
 use super::journal::samples_in;
-use super::layout::{PARTIAL, is_verdicts};
+use super::layout::{Ledger, PARTIAL, is_verdicts};
 use super::manifest::Manifest;
 use super::row::{Row, Text, to_table};
 

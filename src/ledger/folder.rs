@@ -1,4 +1,4 @@
-//! A results folder: the state of each cell, and the rows of complete ones.
+//! What a results folder has of its cells: the state of each, and the rows of complete ones.
 //!
 //! Any number of processes may write to one folder: a cell's file appears whole or not at all, and each journal has one
 //! writer. Locks only keep two processes from measuring the same cell twice; nothing is lost without them.
@@ -12,10 +12,10 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::disk::{advised, make_writable, read_unless_removed, remove, write_whole};
+use super::disk::{advised, read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
 use super::journal::samples_in;
-use super::layout::{CELLS, FAILED, PARTIAL, PARTS, id_of};
+use super::layout::{CELLS, FAILED, Ledger, PARTIAL, id_of};
 use super::row::Row;
 use super::schema::read_checked;
 use crate::parquet::Table;
@@ -36,50 +36,10 @@ pub enum Status {
     Missing,
 }
 
-/// A results folder.
-#[derive(Clone, Debug)]
-pub struct Ledger {
-    folder: PathBuf,
-}
-
 /// Limit on the size of a failure message.
 const LONGEST_MESSAGE: u64 = 16 << 20;
 
 impl Ledger {
-    /// Opens a results folder for a run, creating it if needed.
-    ///
-    /// # Errors
-    /// A folder that cannot be written to, tested by writing a file to each part of it.
-    pub fn open(folder: &Path) -> Result<Ledger> {
-        // Every cell in work has two files open; the usual limit of 1024 is too low for large sweeps.
-        let _ = rlimit::increase_nofile_limit(u64::MAX);
-        for (part, _) in PARTS {
-            make_writable(&folder.join(part))?;
-        }
-        let ledger = Ledger { folder: folder.to_path_buf() };
-        // A kill may have left them behind.
-        let complete = ledger.complete()?;
-        ledger.tidy(|id| complete.contains_key(id))?;
-        Ok(ledger)
-    }
-
-    /// Opens a results folder for reading.
-    ///
-    /// # Errors
-    /// A folder without results.
-    pub fn existing(folder: &Path) -> Result<Ledger> {
-        ensure!(
-            folder.join(CELLS.0).is_dir(),
-            "{} is not a results folder: it has no folder `cells`\nhint: `tova-bench run SWEEP` creates one",
-            folder.display()
-        );
-        Ok(Ledger { folder: folder.to_path_buf() })
-    }
-
-    pub fn folder(&self) -> &Path {
-        &self.folder
-    }
-
     /// The states of cells, in their order. Each folder is listed once.
     ///
     /// # Errors

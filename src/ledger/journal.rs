@@ -18,9 +18,8 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{advised, create_unique, read_unless_removed, remove};
-use super::folder::Ledger;
 use super::identity::{CellId, CellName, digest};
-use super::layout::{CELLS, PARTIAL};
+use super::layout::{CELLS, Ledger, PARTIAL};
 use super::row::Row;
 use super::schema::write_rows;
 

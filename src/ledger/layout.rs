@@ -1,4 +1,4 @@
-//! The files of a results folder and their names.
+//! A results folder: its files and their names.
 //!
 //! ```text
 //! cells/<stem>.parquet            complete cells
@@ -16,10 +16,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
-use super::disk::remove;
-use super::folder::Ledger;
+use super::disk::{make_writable, remove};
 use super::identity::{CellId, CellName};
 
 /// A subfolder and the extension of its files.
@@ -36,7 +35,47 @@ thread_local! {
     pub(super) static LISTINGS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
+/// A results folder.
+#[derive(Clone, Debug)]
+pub struct Ledger {
+    folder: PathBuf,
+}
+
 impl Ledger {
+    /// Opens a results folder for a run, creating it if needed.
+    ///
+    /// # Errors
+    /// A folder that cannot be written to, tested by writing a file to each part of it.
+    pub fn open(folder: &Path) -> Result<Ledger> {
+        // Every cell in work has two files open; the usual limit of 1024 is too low for large sweeps.
+        let _ = rlimit::increase_nofile_limit(u64::MAX);
+        for (part, _) in PARTS {
+            make_writable(&folder.join(part))?;
+        }
+        let ledger = Ledger { folder: folder.to_path_buf() };
+        // A kill may have left them behind.
+        let complete = ledger.complete()?;
+        ledger.tidy(|id| complete.contains_key(id))?;
+        Ok(ledger)
+    }
+
+    /// Opens a results folder for reading.
+    ///
+    /// # Errors
+    /// A folder without results.
+    pub fn existing(folder: &Path) -> Result<Ledger> {
+        ensure!(
+            folder.join(CELLS.0).is_dir(),
+            "{} is not a results folder: it has no folder `cells`\nhint: `tova-bench run SWEEP` creates one",
+            folder.display()
+        );
+        Ok(Ledger { folder: folder.to_path_buf() })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(super) fn part(&self, (part, _): Part) -> PathBuf {
         self.folder().join(part)
     }

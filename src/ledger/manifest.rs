@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::disk::{read_unless_removed, write_whole};
-use super::folder::Ledger;
+use super::layout::Ledger;
 use super::row::Text;
 
 /// The file `sweep.json` of a results folder.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::folder::{Ledger, file_name, rows_of_cell};
+use super::folder::{file_name, rows_of_cell};
 use super::identity::{CellId, CellName};
 use super::journal::read_journal;
-use super::layout::{CELLS, PARTIAL, id_of, is_verdicts, stem_of};
+use super::layout::{CELLS, Ledger, PARTIAL, id_of, is_verdicts, stem_of};
 use super::row::{Row, Text};
 use crate::parquet::read_text_column;
 

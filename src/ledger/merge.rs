@@ -10,8 +10,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::disk::{advised, write_whole};
-use super::folder::{Ledger, rows_of_cell};
-use super::layout::{CELLS, FAILED, PARTIAL, id_of, stem_of};
+use super::folder::rows_of_cell;
+use super::layout::{CELLS, FAILED, Ledger, PARTIAL, id_of, stem_of};
 
 /// What was merged from one folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

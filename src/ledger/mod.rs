@@ -21,9 +21,10 @@ mod tests;
 
 pub use current::{Current, IDENTICAL, JUDGED_BY, Wanted};
 pub use disk::write_derived;
-pub use folder::{Ledger, Status};
+pub use folder::Status;
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};
+pub use layout::Ledger;
 pub use manifest::{Manifest, ManifestCell};
 pub use measured::rows_in;
 pub use merge::Merged;

@@ -4,9 +4,8 @@
 
 use std::collections::BTreeSet;
 
-use super::claims::CLAIMS;
+use super::Evidence;
 use super::exhibit::Sweeps;
-use super::{Evidence, numbers};
 use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Table};
 
 /// What rows say of a claim; of several verdicts the last in this order counts.
@@ -63,22 +62,12 @@ pub(super) const fn claim(
     Claim { sweeps, statement, measure }
 }
 
-/// All claims, with what was measured of each.
-pub(super) fn check(rows: &Evidence<'_>) -> Vec<Checked> {
-    let paper = Evidence::of(&numbers::RESULTS);
-    let check = |claim: &'static Claim| Checked {
-        claim,
-        printed: (claim.measure)(&paper).into_iter().next().map(|(_, observed)| observed),
-        findings: (claim.measure)(rows),
-    };
-    CLAIMS.iter().map(check).collect()
-}
-
-/// What was measured of the claims, for a report; none where nothing was.
-pub(super) fn measured(rows: &Evidence<'_>) -> Option<Table> {
-    let claims = check(rows);
-    let is_measured = claims.iter().any(|claim| !claim.findings.is_empty());
-    is_measured.then(|| table(&claims))
+impl Claim {
+    /// What was measured of it, beside what the paper's own tables say.
+    pub(super) fn check(&'static self, paper: &Evidence<'_>, rows: &Evidence<'_>) -> Checked {
+        let printed = (self.measure)(paper).into_iter().next().map(|(_, observed)| observed);
+        Checked { claim: self, printed, findings: (self.measure)(rows) }
+    }
 }
 
 impl Verdict {
@@ -155,7 +144,7 @@ fn counted(claims: &[Checked]) -> String {
 }
 
 /// The measured claims as a table of sentences, with the sweeps that would measure the others.
-fn table(claims: &[Checked]) -> Table {
+pub(super) fn table(claims: &[Checked]) -> Table {
     let findings = claims.iter().flat_map(|claim| &claim.findings);
     let titles: BTreeSet<&str> = findings.map(|(title, _)| title.as_str()).collect();
     let several = titles.len() > 1;

@@ -4,14 +4,15 @@
 //! says why. Claims about TOVA are measured of the policy `tova` alone, except that texts far longer than the model was trained
 //! on are read as the paper does, with squeezed positions.
 
-use super::TOVA;
-use super::claim::{Claim, Limit, claim};
+use super::claim::{Checked, Claim, Limit, claim, table};
 use super::exhibit::{F1, LONG, PG19, QASPER, RETENTION, ROUGE, SPEED, SQUALITY, Sweeps};
 use super::long_texts::{least_gain, of_long_texts, rise};
 use super::measure::{
     baselines, first_token, is_llama_2, near_full, of_panels, preference, recent, speed, story_length,
 };
 use super::pairwise::{BASELINES, BASELINES_OF_QUESTIONS, BY_HEAD, better_than};
+use super::{Evidence, TOVA, numbers};
+use crate::report::Table;
 use Limit::{Above, AtLeast, AtMost, Within};
 
 const PERPLEXITY: (&str, &str) = ("perplexity", "nll");
@@ -119,3 +120,16 @@ pub(super) static CLAIMS: [Claim; 15] = [
         |rows| first_token(rows, AtLeast(90.0)),
     ),
 ];
+
+/// All claims, with what was measured of each.
+pub(super) fn check(rows: &Evidence<'_>) -> Vec<Checked> {
+    let paper = Evidence::of(&numbers::RESULTS);
+    CLAIMS.iter().map(|claim| claim.check(&paper, rows)).collect()
+}
+
+/// What was measured of the claims, for a report; none where nothing was.
+pub(super) fn measured(rows: &Evidence<'_>) -> Option<Table> {
+    let claims = check(rows);
+    let is_measured = claims.iter().any(|claim| !claim.findings.is_empty());
+    is_measured.then(|| table(&claims))
+}

@@ -8,13 +8,13 @@ use crate::report::{Estimate, Interval};
 
 /// The table of claims, where any was measured.
 fn claims(rows: &[Row]) -> Option<Table> {
-    claim::measured(&Evidence::of(&Results::of(rows).unwrap()))
+    claims::measured(&Evidence::of(&Results::of(rows).unwrap()))
 }
 
 /// The statement of each claim that was measured, and what was found.
 fn found(rows: &[Row]) -> Vec<(&'static str, Observation)> {
     let results = Results::of(rows).unwrap();
-    let claims = claim::check(&Evidence::of(&results));
+    let claims = claims::check(&Evidence::of(&results));
     let of = |checked: claim::Checked| {
         let findings = checked.findings.into_iter();
         findings.map(|(_, observed)| (checked.claim.statement, observed)).collect::<Vec<_>>()
@@ -40,7 +40,7 @@ fn near(a: f64, b: f64) -> bool {
 
 #[test]
 fn the_paper_s_own_tables_hold() {
-    let checked = claim::check(&Evidence::of(&numbers::RESULTS));
+    let checked = claims::check(&Evidence::of(&numbers::RESULTS));
     let held: Vec<bool> = checked
         .iter()
         .map(|checked| {
@@ -60,7 +60,7 @@ fn the_paper_s_table_gives_the_numbers_derived_by_hand() {
     for scale in [1.0, 3.0] {
         let rows = table_3(LLAMA, scale, 100);
         let results = Results::of(&rows).unwrap();
-        let claims = claim::check(&Evidence::of(&results));
+        let claims = claims::check(&Evidence::of(&results));
         // TOVA at 512 to full; to Window+4 at 2,048; Window+4 at 512 to full; by layer to by head at 2,048.
         let expected: [(usize, f64, f64); 4] =
             [(0, 7.41, 7.16), (1, 7.30, 7.17), (2, 7.73, 7.16), (3, 7.27, 7.17)];
@@ -436,7 +436,7 @@ fn contradicting() -> Vec<Row> {
 fn every_claim_can_fail() {
     let all = contradicting();
     let results = Results::of(&all).unwrap();
-    for checked in claim::check(&Evidence::of(&results)) {
+    for checked in claims::check(&Evidence::of(&results)) {
         let verdicts: Vec<Verdict> = checked.findings.iter().map(|(_, observed)| observed.verdict).collect();
         assert_eq!(verdicts, [Verdict::NotHeld], "{} {:?}", checked.claim.statement, checked.findings);
     }

@@ -96,7 +96,7 @@ pub fn write_report(rows: &[Row], options: &report::Options, publications: &[Str
     let own = matches!(renamed, Cow::Owned(_)).then(|| Results::of_unfinished(&renamed, &options.unfinished));
     let own = own.transpose()?;
     let added = |results: &Results<'_>| -> Vec<Block> {
-        let claims = claim::measured(&Evidence::of(own.as_ref().unwrap_or(results))).map(Block::folded);
+        let claims = claims::measured(&Evidence::of(own.as_ref().unwrap_or(results))).map(Block::folded);
         let claims = Section::of("Compared with the paper", claims.into_iter().collect());
         claims.into_iter().chain(other_publications::blocks(publications, results)).collect()
     };

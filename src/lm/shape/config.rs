@@ -3,18 +3,14 @@
 //! `family` reads it from `config.json`. candle-transformers' own models support neither bounded caches nor all of these
 //! settings.
 
-use std::path::Path;
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::Value;
 
-use super::family;
 use super::parts::{
     Activation, AltUpShape, AttentionTemperature, DeltaShape, Experts, HeadNorms, LatentShape, LayerAttention,
     LayerNorms, PerLayerInput,
 };
 use super::rope_shape::{RopeScaling, RopeShape};
-use crate::bounded_read;
 use crate::eviction::{Heads, Positions, Score};
 
 /// Shape and constants of a decoder. It has a field for whatever differs between families, so that code asks for the difference and
@@ -127,22 +123,6 @@ impl ModelShape {
     pub(in crate::lm) fn random(sizes: ModelShape) -> ModelShape {
         let rope = RopeShape { theta: 10_000.0, scaling: RopeScaling::None, dims: sizes.head_dim };
         ModelShape { bos: Some(0), eos: vec![0], ..ModelShape::llama(sizes, rope) }
-    }
-
-    /// Reads and checks a config.json.
-    ///
-    /// # Errors
-    /// A file that cannot be read, or a network this program cannot compute exactly.
-    pub fn read(path: &Path) -> Result<ModelShape> {
-        let json = bounded_read::json(path, MOST_BYTES)?;
-        ModelShape::parse(&json)
-            .with_context(|| format!("{} describes a model that cannot be run", path.display()))
-    }
-
-    pub(in crate::lm) fn parse(json: &Value) -> Result<ModelShape> {
-        let shape = family::shape(json)?;
-        shape.check()?;
-        Ok(shape)
     }
 
     /// Checks the relations between sizes.

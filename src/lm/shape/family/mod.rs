@@ -16,11 +16,14 @@ mod olmo;
 mod qwen;
 mod qwen3_next;
 
-use anyhow::{Result, bail, ensure};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use self::config::Config;
-use super::config::ModelShape;
+use super::config::{MOST_BYTES, ModelShape};
+use crate::bounded_read;
 
 type Family = fn(&Config<'_>) -> Result<ModelShape>;
 
@@ -54,6 +57,24 @@ const FAMILIES: &[(&str, Family)] = &[
     ("qwen3_next", qwen3_next::shape),
     ("smollm3", llama::smollm3),
 ];
+
+impl ModelShape {
+    /// Reads and checks a config.json.
+    ///
+    /// # Errors
+    /// A file that cannot be read, or a network this program cannot compute exactly.
+    pub fn read(path: &Path) -> Result<ModelShape> {
+        let json = bounded_read::json(path, MOST_BYTES)?;
+        ModelShape::parse(&json)
+            .with_context(|| format!("{} describes a model that cannot be run", path.display()))
+    }
+
+    pub(in crate::lm) fn parse(json: &Value) -> Result<ModelShape> {
+        let shape = shape(json)?;
+        shape.check()?;
+        Ok(shape)
+    }
+}
 
 /// The network that a config.json describes.
 ///
