@@ -20,9 +20,10 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// A chart fills a column, or three a page.
+    /// A chart fills a column, or three a page; four are two rows of two.
     pub(crate) fn usual(charts: usize, plain: Plain) -> Self {
-        let abreast = charts.clamp(1, MOST_ABREAST);
+        let rows = charts.max(1).div_ceil(MOST_ABREAST);
+        let abreast = charts.max(1).div_ceil(rows);
         match abreast {
             1 => Self { width: COLUMN, abreast, plot: 122.0, plain },
             _ => Self { width: SIDE * abreast as f64 + LABEL, abreast, plot: 108.0, plain },
