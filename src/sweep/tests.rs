@@ -433,7 +433,7 @@ fn schedules_that_contradict_something_are_reported() {
         ),
         (
             with("mine", &perplexity(", prompt: 50%"), &define("keep_first: prompt, schedule: cut")),
-            "64",
+            "mine]",
             "protects the whole prompt, and the schedule cut cuts it",
             "remove",
         ),
@@ -630,7 +630,7 @@ fn layers_can_have_sizes_of_their_own() {
     refused(&by_head("{heads: [[1, 2], [3]]}", ""), "[[1", "layer 1 has 1", "write one of");
     refused(&by_head("{heads: [[full]]}", ""), "[[full", "every head is `full`", "write one of");
     refused(&by_head("{heads: ./no.tsv}", ""), "./no.tsv", "cannot use the budget ./no.tsv", "write one of");
-    refused(&by_head("{pool: model}, keep_first: prompt", ""), "64, 16", "no part in a pool", "");
+    refused(&by_head("{pool: model}, keep_first: prompt", ""), "mine]", "no part in a pool", "");
 }
 
 #[test]
