@@ -200,7 +200,7 @@ fn bad_questions_are_named_and_other_cells_still_run() {
     refused(&beyond, "max_new_tokens: 8", &["rows.jsonl", "q1", "query_end_index"]);
     refused("{\"id\": ", "max_new_tokens: 8", &["rows.jsonl", "line 2"]);
     // The prompt is longer than the room beside the answer.
-    refused(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "no room for the document"]);
+    refused(&zeroscrolls_row(&json!({})), "max_new_tokens: 290", &["q0", "without its context it needs"]);
 }
 
 /// `- benchmark: qasper` with the same rows and limits is the same measurement as `- qasper:`.

@@ -100,11 +100,17 @@ impl Template {
         Ok(String::from_utf8(output.into_inner())?)
     }
 
-    /// A name that the row has not, if there is one.
+    /// The names that the row has not, if there are any.
     fn missing(&self, row: &Value) -> Option<String> {
-        let missing = self.names.iter().find(|name| row.get(name.as_str()).is_none())?;
+        let missing: Vec<_> = self
+            .names
+            .iter()
+            .filter(|name| row.get(name.as_str()).is_none())
+            .map(|name| format!("`{name}`"))
+            .collect();
         let columns: Vec<&str> = row.as_object()?.keys().map(String::as_str).collect();
-        Some(format!("the row has no `{missing}`, its columns are {}", columns.join(", ")))
+        (!missing.is_empty())
+            .then(|| format!("the row has no {}; its columns are {}", missing.join(", "), columns.join(", ")))
     }
 
     /// The template as it is written.

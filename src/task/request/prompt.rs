@@ -92,7 +92,7 @@ impl Prompt {
     /// once, unless it nearly fits. A document that loses its middle is tokenised by itself, and there is no separator.
     ///
     /// # Errors
-    /// What `encode` reports, or a prompt that must be cut but whose question leaves no room for the document.
+    /// What `encode` reports, or a prompt whose other parts leave no room for the document.
     pub fn fit(&self, cut: Cut, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
         let fitting = || -> Result<Option<Vec<u32>>> {
             let tokens = encode(&self.whole())?;
@@ -176,7 +176,7 @@ pub(in crate::task) fn shared(a: &[u32], b: &[u32]) -> usize {
 fn check_room(needed: usize, room: usize) -> Result<()> {
     ensure!(
         needed < room,
-        "no room for the document: the prompt alone needs {needed} tokens and {room} are left; use a larger length or \
+        "the prompt does not fit: without its context it needs {needed} tokens, and {room} are left; use a larger length or \
          cache size"
     );
     Ok(())
