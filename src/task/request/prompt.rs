@@ -240,7 +240,7 @@ mod tests {
         }
         let long = "A fox ran. ".repeat(500);
         assert_eq!(fit(&long, 1000).unwrap().len(), others + (1000 - others) / 2 * 2);
-        assert!(fit(&long, others + 1).unwrap_err().to_string().contains("no room"));
+        assert!(fit(&long, others + 1).unwrap_err().to_string().contains("without its context"));
     }
 
     #[test]
