@@ -16,7 +16,7 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY models/pocket/worlds/Cargo.toml models/pocket/worlds/
 COPY python/Cargo.toml python/
-RUN mkdir src benches models/pocket/worlds/src python/src \
+RUN mkdir -p src benches configs/benchmarks models/pocket/worlds/src python/src \
     && echo 'fn main() {}' > src/main.rs \
     && cp src/main.rs benches/read.rs \
     && cp src/main.rs models/pocket/worlds/src/ \
@@ -26,7 +26,7 @@ COPY . .
 # The commit named in result rows; .git is not in the build context.
 ARG COMMIT=""
 # The checkout's files are older than the build above, so cargo would not rebuild without `touch`.
-RUN touch src/main.rs src/lib.rs \
+RUN touch build.rs src/main.rs src/lib.rs \
     && TOVA_BENCH_COMMIT="$COMMIT" cargo build --release --locked --bin tova-bench \
     && strip target/release/tova-bench
 
