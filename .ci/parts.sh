@@ -53,7 +53,8 @@ dependencies() {
 }
 
 # The layer of the Dockerfile that compiles dependencies, without Docker: COPY as cp, RUN as it stands. The program in it is empty, and
-# build.rs has to do without what is not copied yet. In a copy of the target folder, where cargo would take the empty program for ours.
+# build.rs has to do without what is not copied yet. It builds into a copy of the target folder; in the folder itself, cargo would
+# afterwards take the empty program for the real one.
 container_layer() {
     local checkout=$PWD layer
     layer=$(mktemp -d)
@@ -61,8 +62,7 @@ container_layer() {
     cp -a "$CARGO_TARGET_DIR"/release/{deps,build,.fingerprint} "$layer/target/release/"
     copy() { mkdir -p "${!#}" && (cd "$checkout" && cp "${@:1:$#-1}" "$layer/${!#}"); }
     sed -n '/^COPY Cargo.toml/,/^COPY \. \./p' Dockerfile | sed -e '$d' -e 's/^RUN //' -e 's/^COPY /copy /' >"$layer/steps"
-    (cd "$layer" && CARGO_TARGET_DIR=target && source ./steps)
-    rm -rf "$layer"
+    (trap "rm -rf '$layer'" EXIT && cd "$layer" && CARGO_TARGET_DIR=target && source ./steps)
 }
 
 # The error rates of verdicts and intervals, and of the gate.
