@@ -74,7 +74,8 @@ impl Gguf {
         let end = self.special_token("eos", vocabulary.tokens.len())?;
         let end = end.map(|id| vocabulary.tokens[id as usize].to_owned());
         let (growing, rows) = (GrowingRules::default(), usize::MAX);
-        let tokenizer = Tokenizer { inner, bos, adds_bos, end, space_unknown, growing, rows, texts: Mutex::default() };
+        let tokenizer =
+            Tokenizer { inner, bos, adds_bos, end, space_unknown, growing, rows, texts: Mutex::default() };
         let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
         match rows {
             Some(rows) => tokenizer.of_embedding(*rows),
