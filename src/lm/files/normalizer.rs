@@ -1,4 +1,5 @@
-//! The rules by which a tokenizer.json rewrites texts before they are split, applied one by one so that their effect is bounded.
+//! The rules by which a tokenizer.json rewrites texts before they are split, applied one by one so that their effect is bounded, and those
+//! by which it rewrites what is decoded.
 //!
 //! The library applies all of them at once: sixty that each write two letters for one would fill the memory before it returns.
 
@@ -25,6 +26,8 @@ pub(in crate::lm) struct GrowingRules(Vec<NormalizerWrapper>);
 #[derive(Default, Deserialize)]
 struct File {
     normalizer: Option<NormalizerWrapper>,
+    #[serde(default)]
+    decoder: Value,
     #[serde(default)]
     added_tokens: Vec<AddedToken>,
 }
@@ -55,6 +58,11 @@ impl GrowingRules {
                 format!("its normalizer {name} cannot be used{map}; fetch the file again, or save the tokenizer anew")
             })?;
         }
+        let of_decoder = growth_of_decoder(&file.decoder)?;
+        ensure!(
+            of_decoder <= MOST_GROWTH,
+            "the decoder of its tokenizer.json may write texts {of_decoder} times as long as they are: its rules have to be mended in the file"
+        );
         let growing = GrowingRules(if growth > MOST_GROWTH { rules } else { Vec::new() });
         let mut rewritten = file.added_tokens.iter().filter(|token| token.normalized);
         rewritten.try_for_each(|token| growing.check(&token.content))?;
@@ -93,6 +101,15 @@ fn in_order(normalizer: Option<&NormalizerWrapper>, rules: &mut Vec<NormalizerWr
         Some(rule) => rules.push(rule.clone()),
         None => {}
     }
+}
+
+/// How many times as long the replacements of a decoder may make a text together, at most.
+fn growth_of_decoder(decoder: &Value) -> Result<usize> {
+    if decoder["type"] == "Replace" {
+        return most_growth(decoder);
+    }
+    let rules = decoder["decoders"].as_array().into_iter().flatten();
+    rules.map(growth_of_decoder).try_fold(1, |all: usize, own| Ok(all.saturating_mul(own?)))
 }
 
 /// How many times as long a rule may make a text, at most.

@@ -369,6 +369,10 @@ mod tests {
         // As many that each find something else.
         let apart = ('c'..='z').map(|letter| replace(&letter.to_string(), "ab")).collect();
         assert_eq!(of_letters(&sequence(apart)).unwrap().encode("cz").unwrap().ids, [3]);
+        let decoder = json!({"decoder": {"type": "Sequence", "decoders": vec![replace("a", "aa"); 60]}});
+        assert!(
+            format!("{:#}", of_letters(&decoder).err().unwrap()).contains("the decoder of its tokenizer.json")
+        );
         // Added tokens are rewritten while the file is read.
         let added = json!([{"id": 4, "content": "aaaa", "single_word": false, "lstrip": false, "rstrip": false,
             "normalized": true, "special": false}]);
