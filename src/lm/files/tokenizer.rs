@@ -26,6 +26,8 @@ pub struct Tokenizer {
     /// The token a text starts with, if the model has one.
     pub(in crate::lm) bos: Option<u32>,
     pub(in crate::lm) adds_bos: bool,
+    /// Whether spaces before English punctuation are left out of what is written.
+    pub(in crate::lm) tidies: bool,
     /// Whether it is unknown if a space is added to text after a special token.
     pub(in crate::lm) space_unknown: bool,
     /// Texts of tokens that were asked for.
@@ -67,7 +69,8 @@ impl Tokenizer {
         let bos = named.or(bos);
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
         let adds_bos = adds_bos && bos.is_some();
-        Ok(Tokenizer { inner, bos, adds_bos, space_unknown: false, texts: Mutex::default() })
+        let tidies = config["clean_up_tokenization_spaces"] == true;
+        Ok(Tokenizer { inner, bos, adds_bos, tidies, space_unknown: false, texts: Mutex::default() })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -122,6 +125,20 @@ impl Tokenizer {
     /// Tokens that the tokenizer does not have.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
         guarded(|| self.inner.decode(tokens, true)).context("the tokens cannot be decoded")
+    }
+
+    /// What a model writes with some tokens, as transformers shows it: if the tokenizer's files ask for it
+    /// (`clean_up_tokenization_spaces`, as Llama 3's do), spaces before English punctuation are left out.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn written(&self, tokens: &[u32]) -> Result<String> {
+        let text = self.decode(tokens)?;
+        if !self.tidies {
+            return Ok(text);
+        }
+        let spaced = [" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"];
+        Ok(spaced.iter().fold(text, |text, part| text.replace(part, part.trim())))
     }
 
     /// The text of one token inside a text, with the space before it.
@@ -233,5 +250,29 @@ mod tests {
         tokenizer.check_vocabulary(270).unwrap();
         assert!(tokenizer.check_vocabulary(256).is_err());
         assert!(tokenizer.check_vocabulary(2048).is_err());
+    }
+
+    /// As transformers 5.2 decodes the same tokens with and without the key.
+    #[test]
+    fn spaces_before_punctuation_are_left_out_where_the_files_ask_for_it() {
+        let vocab: serde_json::Map<String, Value> =
+            (' '..='~').enumerate().map(|(id, c)| (c.to_string(), json!(id))).collect();
+        let file = json!({"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": vocab, "merges": []}});
+        let texts = [
+            (
+                "if x != y , it 's so . I 'm sure they 've read it , are n't you ?",
+                "if x!= y, it's so. I'm sure they've read it, aren't you?",
+            ),
+            ("a  .  'tis ' so ' here 're", "a .  'tis'so'here're"),
+        ];
+        for (key, tidies) in [(json!(true), true), (json!(false), false), (Value::Null, false)] {
+            let config = json!({"clean_up_tokenization_spaces": key});
+            let tokenizer = Tokenizer::parse(file.to_string().as_bytes(), &config, None).unwrap();
+            for (text, tidy) in texts {
+                let tokens = tokenizer.encode(text).unwrap().ids;
+                let whole = tokenizer.decode(&tokens).unwrap();
+                assert_eq!(tokenizer.written(&tokens).unwrap(), if tidies { tidy } else { &whole });
+            }
+        }
     }
 }

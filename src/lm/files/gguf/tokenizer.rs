@@ -70,7 +70,7 @@ impl Gguf {
             "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
         );
         let space_unknown = parts.adds_space;
-        let tokenizer = Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() };
+        let tokenizer = Tokenizer { inner, bos, adds_bos, tidies: false, space_unknown, texts: Mutex::default() };
         let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
         rows.map_or(Ok(()), |rows| tokenizer.check_vocabulary(*rows))?;
         Ok(tokenizer)
