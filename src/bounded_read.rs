@@ -40,13 +40,33 @@ pub fn text(path: &Path, most: u64) -> Result<String> {
     })
 }
 
-/// The contents of a JSON file.
+/// The contents of a JSON file, as Python writes it too.
 ///
 /// # Errors
 /// As [`bytes`], and a file that is no JSON of this type; the message names the file.
 pub fn json<T: DeserializeOwned>(path: &Path, most: u64) -> anyhow::Result<T> {
     let bytes = bytes(path, most).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{} is no valid JSON", path.display()))
+    let read = serde_json::from_slice(&bytes);
+    read.or_else(|error| serde_json::from_slice(&quoted(&bytes)).map_err(|_| error))
+        .with_context(|| format!("{} is no valid JSON", path.display()))
+}
+
+/// The same JSON with the numbers that only Python's has as texts, which are refused where a number is read.
+fn quoted(json: &[u8]) -> Vec<u8> {
+    const NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
+    let (mut quoted, mut rest, mut in_text) = (Vec::with_capacity(json.len()), json, false);
+    while let Some(first) = rest.first() {
+        let number = NUMBERS.into_iter().find(|number| !in_text && rest.starts_with(number));
+        let taken = number.map_or(if in_text && *first == b'\\' { 2 } else { 1 }, <[u8]>::len);
+        let (own, after) = rest.split_at(taken.min(rest.len()));
+        in_text ^= *first == b'"';
+        match number {
+            Some(number) => quoted.extend([b"\"", number, b"\""].concat()),
+            None => quoted.extend(own),
+        }
+        rest = after;
+    }
+    quoted
 }
 
 #[cfg(test)]
@@ -67,6 +87,20 @@ mod tests {
         // A sparse file of a terabyte.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert_eq!(bytes(&path, 1 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    /// `json.dumps({"a": [inf, -inf, nan, "NaN", '"\\NaN'], "NaN": 1.5})` in Python.
+    #[test]
+    fn numbers_of_python_are_texts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let written = r#"{"a": [Infinity, -Infinity, NaN, "NaN", "\"\\NaN"], "NaN": 1.5}"#;
+        std::fs::write(&path, written).unwrap();
+        let read: serde_json::Value = json(&path, 100).unwrap();
+        let expected = serde_json::json!({"a": ["Infinity", "-Infinity", "NaN", "NaN", "\"\\NaN"], "NaN": 1.5});
+        assert_eq!(read, expected);
+        std::fs::write(&path, "{\"a\": Inf}").unwrap();
+        assert!(format!("{:#}", json::<serde_json::Value>(&path, 100).unwrap_err()).contains("line 1 column 7"));
     }
 
     /// Its reported size is 0, and it never ends.

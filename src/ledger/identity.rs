@@ -7,7 +7,7 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 
 /// Version of the engine, bumped when numbers may change; part of every cell id.
-pub const ENGINE_VERSION: u32 = 6;
+pub const ENGINE_VERSION: u32 = 7;
 
 /// Version of the schema of result rows ([`Row`](super::Row)), bumped when a column is added, removed or changes its
 /// meaning; part of every cell id.

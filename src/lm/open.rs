@@ -10,7 +10,7 @@ use super::files::chat::ChatTemplate;
 use super::files::file_stamps::StampedFiles;
 use super::files::gguf::Gguf;
 use super::files::source::{DownloadProgress, HubSettings, ModelSource};
-use super::files::tokenizer::Tokenizer;
+use super::files::tokenizer::{self, Tokenizer};
 use super::files::{pocket, weights};
 use super::network::random::tiny_shape;
 use super::network::transformer::LanguageModel;
@@ -135,11 +135,10 @@ impl ModelFiles {
         let file = files.tokenizer.as_deref().with_context(|| {
             format!("{} has no tokenizer.json; save the tokenizer beside the weights", self.source)
         })?;
-        let tokenizer = Tokenizer::read(file, files.tokenizer_config.as_deref(), self.shape.bos)?;
+        let tokenizer = Tokenizer::of(file, &tokenizer::config(files)?, self.shape.bos)?;
         tokenizer
-            .check_vocabulary(self.shape.vocab)
-            .with_context(|| format!("{} does not fit the model", file.display()))?;
-        Ok(tokenizer)
+            .of_embedding(self.shape.vocab)
+            .with_context(|| format!("{} does not fit the model", file.display()))
     }
 
     /// Tokens that end a text, from generation_config.json, or else from config.json.
@@ -169,10 +168,7 @@ impl ModelFiles {
             Weights::Files(stamped, Some(gguf)) if !stamped.files.has_other_tokenizer => {
                 gguf.tokenizer_config().and_then(|config| ChatTemplate::parse(&config, None))
             }
-            Weights::Files(stamped, _) => {
-                let files = &stamped.files;
-                ChatTemplate::read(files.tokenizer_config.as_deref(), files.chat_template.as_deref())
-            }
+            Weights::Files(stamped, _) => ChatTemplate::read(&stamped.files),
         };
         template.with_context(|| format!("model {}", self.source))
     }

@@ -214,6 +214,10 @@ impl Names {
         texts: PreparedTask,
     ) -> (ModelTask, Vec<anyhow::Error>) {
         let PreparedTask { samples, digest, bos } = texts;
+        let contents = (0..samples.len()).map(|sample| samples.content(sample).map(|text| digest_of([text])));
+        let contents: Vec<Option<String>> = contents.collect();
+        // Files of a model that its revision leaves out (templates, special tokens, ends of texts) change numbers only through samples.
+        let used = digest_of([&digest].into_iter().chain(contents.iter().flatten()));
         let model = &cells[0].model;
         let dtype = files.weight_type(model.dtype);
         let (mut named, mut aliases, mut refused) = (Vec::new(), Vec::new(), Vec::new());
@@ -224,7 +228,7 @@ impl Names {
                 continue;
             }
             let cell = asked.resolved(dtype, bos, (layers, kv_heads), files.shape.has_windows());
-            let id = cell.id(&revision, &digest);
+            let id = cell.id(&revision, &used);
             self.resolved.insert(asked.spec(), (id, samples.len()));
             match self.ids.get(&id) {
                 Some(of) => aliases.push(Alias { cell, of: of.clone() }),
@@ -236,8 +240,6 @@ impl Names {
                 }
             }
         }
-        let contents = (0..samples.len()).map(|sample| samples.content(sample).map(|text| digest_of([text])));
-        let contents = contents.collect();
         let work = (0..samples.len()).map(|sample| samples.work(sample)).collect();
         let (model, data, cells) = (model.clone(), digest.into(), named);
         let mut model_task =

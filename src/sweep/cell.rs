@@ -162,7 +162,7 @@ impl Cell {
     }
 
     /// The meaning of the cell as `key=value` lines, in a fixed order, each ended by a newline. `model_revision` is the
-    /// hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts. For timed tasks it names the
+    /// hub's commit or a digest of the checkpoint's files, `data_digest` a digest of the texts and of what the model makes of them. For timed tasks it names the
     /// machine, which is not part of other meanings. The lines of the task are those of its `Display`; `seed` is there only
     /// if it can change a number.
     pub fn canonical_text(&self, model_revision: &str, data_digest: &str) -> String {

@@ -78,7 +78,7 @@ fn a_published_id_is_stable() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=7\nengine=6\nmodel=0123abc\ndtype=auto\n\
+        "schema=7\nengine=7\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\ncompare_to_full=false\n\
          books=all\nchunks_per_book=all\ndata=sha256:ff\n"

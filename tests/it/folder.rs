@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use crate::support::checkpoint;
 use crate::support::program::{Ended, command, run, start};
 use crate::support::rows::{assert_same, kept, measured};
 use crate::support::sweep::{SMALL, Sweep, write_texts};
+use serde_json::{Value, json};
 use tova_bench::ledger::{Ledger, Row, Wanted, read_rows};
 
 /// Runs `sweep.yaml` into the folder `out`.
@@ -291,6 +293,57 @@ fn identity_is_what_was_read_and_not_how_it_was_spelt() {
     Sweep { models: "[{source: random-tiny, dtype: f32}]", tasks: &["dataset: ./texts, length: 64"], ..SMALL }
         .write(folder);
     run_into(folder, "r").says(&["0 cells measured, 2 were there already"]);
+}
+
+/// Files of a model beside its weights: cells that use what changed are measured again, others are not.
+#[test]
+fn what_a_model_s_further_files_say_is_part_of_what_uses_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let model = checkpoint::copy(folder, "yi-gqa");
+    write_texts(folder, 1, 90);
+    let sweep = "models: [./yi-gqa]\npolicies: [full]\ntasks:\n  - perplexity: {dataset: ./texts, length: 16, chunks_per_book: 1}\n  \
+                 - story: {request: \"a b\", stories: 1, length: 40, write: {max_new_tokens: 5, temperature: 0}}\n";
+    fs::write(folder.join("sweep.yaml"), sweep).unwrap();
+    let write = |file: &str, content: Value| fs::write(model.join(file), content.to_string()).unwrap();
+    let told = |config: Value| {
+        let mut all = json!({"bos_token": "<s>", "add_bos_token": true});
+        all.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
+        write("tokenizer_config.json", all);
+    };
+    let steps: [(&str, &dyn Fn(), &str); 9] = [
+        ("the first run", &|| (), "2 cells measured"),
+        ("again", &|| (), "0 cells measured, 2 were there already"),
+        ("every token ends a text", &|| {
+            write("generation_config.json", json!({"eos_token_id": (0..200).collect::<Vec<_>>()}));
+        }, "1 cell measured, 1 was there already"),
+        ("something that is not used", &|| {
+            write("generation_config.json", json!({"eos_token_id": (0..200).collect::<Vec<_>>(), "top_k": 3}));
+        }, "0 cells measured, 2 were there already"),
+        ("no BOS", &|| told(json!({"add_bos_token": false})), "2 cells measured"),
+        ("a template", &|| {
+            let template = "{{ messages[0].content }} c {{ eos_token }}";
+            told(json!({"add_bos_token": false, "chat_template": template, "eos_token": "d"}));
+        }, "1 cell measured, 1 was there already"),
+        ("a token that the template writes", &|| {
+            let template = "{{ messages[0].content }} c {{ eos_token }}";
+            told(json!({"add_bos_token": false, "chat_template": template, "eos_token": "e"}));
+        }, "1 cell measured, 1 was there already"),
+        ("another BOS, of special_tokens_map.json", &|| {
+            write("tokenizer_config.json", json!({"add_bos_token": true}));
+            write("special_tokens_map.json", json!({"bos_token": "f"}));
+        }, "2 cells measured"),
+        ("a template in a file", &|| {
+            fs::write(model.join("chat_template.jinja"), "{{ messages[0].content }} g").unwrap();
+        }, "1 cell measured, 1 was there already"),
+    ];
+    for (step, change, says) in steps {
+        change();
+        let ended = run_into(folder, "r");
+        assert!(ended.stderr.contains(says), "{step}: {}", ended.stderr);
+        run_into(folder, &format!("fresh {step}"));
+        assert_same(&timeless(current(&folder.join("r"))), &timeless(current(&folder.join(format!("fresh {step}")))));
+    }
 }
 
 #[test]

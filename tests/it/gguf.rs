@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::checkpoint::{configure, cut_short, golden};
+use crate::support::checkpoint::{configure, cut_short, device, golden};
 use crate::support::gguf::{Fields, fields, tensors, text, wide_checkpoint, write, write_rounded};
 use crate::support::program::{Ended, run};
 use candle_core::quantized::gguf_file::Value;
@@ -11,7 +11,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{DType, Device, Tensor};
 use serde_json::{Value as Json, json};
 use tova_bench::lm::source::{HubSettings, ModelSource};
-use tova_bench::lm::{ModelFiles, WeightType};
+use tova_bench::lm::{MemoryPlan, ModelFiles, WeightType};
 
 fn score(folder: &Path, model: &str, more: &[&str]) -> Ended {
     let arguments = ["score", "--model", model, "--policy", "tova", "--cache-size", "8"];
@@ -386,6 +386,52 @@ fn tensors_that_cannot_be_used_are_named() {
     }
 }
 
+/// Of the list of tensors: names, shapes, types and offsets.
+#[test]
+fn no_changed_bit_of_the_list_gives_other_numbers() {
+    let refusals = Refusals::new();
+    refusals.write(|_| {}, |_| {});
+    let path = refusals.file();
+    let bytes = fs::read(&path).unwrap();
+    let place = |name: &[u8]| bytes.windows(name.len()).position(|window| window == name).unwrap();
+    let names: Vec<String> = tensors(&golden("llama-mha"), GgmlDType::F32).into_iter().map(|(name, _)| name).collect();
+    let places: Vec<usize> = names.iter().map(|name| place(name.as_bytes())).collect();
+    let (start, end) = (places.iter().min().unwrap() - 8, places.iter().max().unwrap() + 60);
+    let source: ModelSource = path.to_str().unwrap().parse().unwrap();
+    let states = || -> anyhow::Result<Vec<Vec<f32>>> {
+        let files = ModelFiles::find(&source, None, &HubSettings::with_cache_dir("nowhere"), &())?;
+        let model = files.load(WeightType::F32, &device())?;
+        Ok(model.read(&[1, 2, 3, 4, 5], &mut model.new_memory(&MemoryPlan::unbounded()))?.to_vec2()?)
+    };
+    let expected = states().unwrap();
+    let mut refused = 0;
+    // A prime step reaches every bit of a byte.
+    for bit in (start * 8..end * 8).step_by(13) {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        fs::write(&path, changed).unwrap();
+        match states() {
+            Ok(states) => assert_eq!(states, expected, "bit {} of byte {}", bit % 8, bit / 8),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(refused > 500, "{refused}");
+}
+
+#[test]
+fn factors_of_positions_that_nobody_reads_are_refused() {
+    let refusals = Refusals::new();
+    let factors = |count: usize| QTensor::quantize(&Tensor::ones(count, DType::F32, &Device::Cpu).unwrap(), GgmlDType::F32);
+    let both = ["rope_factors_long.weight", "rope_factors_short.weight"];
+    refusals.write(
+        set("llama.rope.scaling.type", text("longrope")),
+        |tensors| tensors.extend(both.map(|name| (name.into(), factors(8).unwrap()))),
+    );
+    refusals.says(&both);
+    refusals.write(|_| {}, |tensors| tensors.push((both[0].into(), factors(8).unwrap())));
+    refusals.says(&both);
+}
+
 #[test]
 fn files_that_are_cut_short_say_where() {
     let refusals = Refusals::new();
@@ -405,6 +451,12 @@ fn files_that_are_cut_short_say_where() {
         cut_short(&refusals.file(), length);
         refusals.says(&[words, "truncated", "fetch it again"]);
     }
+    for (version, words) in [(3_u32.swap_bytes(), "big-endian"), (1, "version 1"), (9, "version 9")] {
+        fs::write(refusals.file(), [&bytes[..4], &version.to_le_bytes(), &bytes[8..]].concat()).unwrap();
+        refusals.says(&[words]);
+    }
+    fs::write(refusals.file(), [&bytes[..], &[0; 40]].concat()).unwrap();
+    refusals.says(&["the file at byte", "damaged"]);
     fs::write(refusals.file(), "{\"a\": \"text that is long enough for a start\"}").unwrap();
     refusals.says(&["no GGUF file"]);
     fs::remove_file(refusals.file()).unwrap();

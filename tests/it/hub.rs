@@ -387,14 +387,18 @@ fn a_download_longer_than_announced_is_stopped() {
 
 #[test]
 fn size_and_checksum_are_compared() {
-    for fault in [Fault::CutOffSilently(1000), Fault::Garbled] {
+    for (name, bytes, fault) in [
+        ("model.safetensors", WEIGHTS, Fault::CutOffSilently(1000)),
+        ("model.safetensors", WEIGHTS, Fault::Garbled),
+        ("config.json", CONFIG, Fault::Garbled),
+    ] {
         let server = small_repo();
         let machine = Machine::new(&server);
-        server.fault("model.safetensors", fault);
+        server.fault(name, fault);
         let error = machine.error("o/n");
         assert!(error.contains("arrived damaged"), "{error}");
-        assert!(!machine.repo().join("blobs").join(sha256(WEIGHTS)).exists());
-        assert!(!machine.repo().join("snapshots").join(COMMIT).join("model.safetensors").exists());
+        assert!(!machine.repo().join("blobs").join(etag(name, bytes)).exists());
+        assert!(!machine.repo().join("snapshots").join(COMMIT).join(name).exists());
         server.contents.lock().unwrap().faults.clear();
         assert_eq!(fs::read(&machine.resolve("o/n").unwrap().weights[0]).unwrap(), WEIGHTS);
     }
@@ -548,6 +552,12 @@ fn a_checkpoint_in_a_folder() {
     let error = machine.error(path);
     assert!(error.contains("lacks model.safetensors and model.safetensors.index.json"), "{error}");
     assert!(machine.error(&format!("{path}/config.json")).contains("is a file"));
+    // Beside other formats too.
+    for name in ["model-00001-of-00002.safetensors", "consolidated.safetensors"] {
+        write(name, WEIGHTS);
+        let error = machine.error(path);
+        assert!(error.contains("model-00001-of-00002.safetensors, and not the index"), "{error}");
+    }
     write("model.safetensors", WEIGHTS);
     // A single file takes precedence over an index, even a wrong one.
     write("model.safetensors.index.json", br#"{"weight_map": {"a": "gone.safetensors"}}"#);

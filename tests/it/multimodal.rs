@@ -1,4 +1,5 @@
-//! Checkpoints that hold more than the language model: what reads images or sound, and layers that predict further tokens.
+//! Checkpoints that hold more than the language model: what reads images or sound, layers that predict further tokens, and tensors that
+//! contradict the description.
 
 use std::collections::HashMap;
 use std::fs;
@@ -52,6 +53,58 @@ fn a_layer_that_predicts_further_tokens_is_left_out() {
         let model = LanguageModel::load(shape, &[path.join("model.safetensors")], WeightType::Auto, &device());
         assert_eq!(model.is_ok(), is_read, "{count}");
         assert!(model.ok().is_none_or(|model| states(&model) == states(&load(&alone))));
+    }
+}
+
+/// transformers 5: "will NOT tie the weights" of matrices that are both there and differ.
+#[test]
+fn a_head_that_differs_from_the_embedding_is_used_whatever_the_description_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = golden("llama-mha");
+    let mut config: Value = serde_json::from_slice(&fs::read(alone.join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["tie_word_embeddings"], false);
+    let mut tensors = safetensors::load(alone.join("model.safetensors"), &Device::Cpu).unwrap();
+    let nll = |folder: &Path| {
+        let model = load(folder);
+        let tokens: Vec<u32> = (0..50).map(|i| (i * i + 5 * i + 1) % 64).collect();
+        let states = model.read(&tokens[..49], &mut model.new_memory(&MemoryPlan::unbounded())).unwrap();
+        model.nll(&states, &tokens[1..]).unwrap()
+    };
+    let expected = nll(&alone);
+    config["tie_word_embeddings"] = true.into();
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let file = folder.path().join("model.safetensors");
+    safetensors::save(&tensors, &file).unwrap();
+    assert_eq!(nll(folder.path()), expected);
+    // Equal ones are one.
+    tensors.insert("lm_head.weight".to_owned(), tensors["model.embed_tokens.weight"].clone());
+    safetensors::save(&tensors, &file).unwrap();
+    let equal = nll(folder.path());
+    tensors.remove("lm_head.weight");
+    safetensors::save(&tensors, &file).unwrap();
+    assert_eq!(nll(folder.path()), equal);
+    assert_ne!(equal, expected);
+}
+
+#[test]
+fn no_tensor_stands_for_a_part_that_another_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = golden("families/gemma3");
+    wrap(&alone, &folder.path().join("whole"), NAMES[0]);
+    let file = folder.path().join("whole/model.safetensors");
+    let tensors = safetensors::load(&file, &Device::Cpu).unwrap();
+    let norm = Tensor::ones(24, DType::F32, &Device::Cpu).unwrap();
+    for (name, words) in [
+        ("model.language_model.norm.weight", "stand for the same part"),
+        ("model.norm.weight", "stands beside a language model of its own"),
+        ("language_model.model.layers.0.other.weight", "no place to"),
+    ] {
+        let mut more = tensors.clone();
+        more.insert(name.to_owned(), norm.clone());
+        safetensors::save(&more, &file).unwrap();
+        let shape = ModelShape::read(&folder.path().join("whole/config.json")).unwrap();
+        let error = LanguageModel::load(shape, std::slice::from_ref(&file), WeightType::Auto, &device()).err().unwrap();
+        assert!(format!("{error:#}").contains(words), "{name}: {error:#}");
     }
 }
 

@@ -5,7 +5,7 @@
 //! terminate.
 
 use std::io::Cursor;
-use std::path::Path;
+use std::path::PathBuf;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -16,7 +16,8 @@ use minijinja_contrib::pycompat::unknown_method_callback;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::tokenizer::{MOST_CONFIG as MOST_BYTES, special_token};
+use super::source::CheckpointFiles;
+use super::tokenizer::{self, MOST_CONFIG as MOST_BYTES, special_token};
 use crate::bounded_read;
 
 /// The chat template of a model.
@@ -54,12 +55,12 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// A file that cannot be read, or a list of templates of which none is called `default`.
-    pub(in crate::lm) fn read(config: Option<&Path>, file: Option<&Path>) -> Result<Option<ChatTemplate>> {
-        let config = config.map_or(Ok(Value::Null), |path| bounded_read::json(path, MOST_BYTES))?;
-        let read = |path: &Path| {
+    pub(in crate::lm) fn read(files: &CheckpointFiles) -> Result<Option<ChatTemplate>> {
+        let read = |path: &PathBuf| {
             bounded_read::text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))
         };
-        ChatTemplate::parse(&config, file.map(read).transpose()?)
+        let file = files.chat_template.as_ref().map(read).transpose()?;
+        ChatTemplate::parse(&tokenizer::config(files)?, file)
     }
 
     pub(in crate::lm) fn parse(config: &Value, file: Option<String>) -> Result<Option<ChatTemplate>> {

@@ -3,12 +3,15 @@
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
+use tokenizers::ModelWrapper;
 
+use super::normalizer::GrowingRules;
+use super::source::CheckpointFiles;
 use crate::bounded_read;
 
 /// Bytes of a tokenizer.json; the largest have some tens of megabytes.
@@ -26,10 +29,15 @@ pub struct Tokenizer {
     /// The token a text starts with, if the model has one.
     pub(in crate::lm) bos: Option<u32>,
     pub(in crate::lm) adds_bos: bool,
+    /// The token that its files say ends a text.
+    pub(in crate::lm) end: Option<String>,
     /// Whether spaces before English punctuation are left out of what is written.
     pub(in crate::lm) tidies: bool,
     /// Whether it is unknown if a space is added to text after a special token.
     pub(in crate::lm) space_unknown: bool,
+    pub(in crate::lm) growing: GrowingRules,
+    /// Rows of the model's embedding, beyond which tokens cannot be read.
+    pub(in crate::lm) rows: usize,
     /// Texts of tokens that were asked for.
     pub(in crate::lm) texts: Mutex<HashMap<u32, Arc<str>>>,
 }
@@ -49,28 +57,44 @@ impl Tokenizer {
     /// used if the tokenizer's files name none.
     ///
     /// # Errors
-    /// A file that cannot be read or is no tokenizer.
+    /// A file that cannot be read or is not a tokenizer.
     pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
+        let files = CheckpointFiles { tokenizer_config: config.map(Path::to_owned), ..CheckpointFiles::default() };
+        Tokenizer::of(file, &self::config(&files)?, bos)
+    }
+
+    /// As [`read`](Self::read), with what [`config`](self::config) has read.
+    pub(in crate::lm) fn of(file: &Path, config: &Value, bos: Option<u32>) -> Result<Tokenizer> {
         let using = || format!("cannot use the tokenizer {}", file.display());
         let bytes = bounded_read::bytes(file, MOST_BYTES).with_context(using)?;
-        let config = config.map_or(Ok(Value::Null), |path| bounded_read::json(path, MOST_CONFIG))?;
-        Tokenizer::parse(&bytes, &config, bos).with_context(using)
+        Tokenizer::parse(&bytes, config, bos).with_context(using)
     }
 
     /// As [`read`](Self::read), from the contents of both files.
     pub(in crate::lm) fn parse(file: &[u8], config: &Value, bos: Option<u32>) -> Result<Tokenizer> {
+        let growing = GrowingRules::of(file)?;
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
         // Padding and truncation that the file may ask for are switched off, as in transformers.
         inner.with_padding(None);
         guarded(|| inner.with_truncation(None).map(|_| ()))?;
+        // Merges that are left out at random are for training.
+        if let ModelWrapper::BPE(model) = inner.get_model()
+            && model.dropout.is_some()
+        {
+            let mut model = model.clone();
+            model.dropout = None;
+            inner.with_model(model);
+        }
         let named = special_token(config, "bos_token").and_then(|token| inner.token_to_id(token));
         // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
         let bos = named.or(bos);
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
         let adds_bos = adds_bos && bos.is_some();
+        let end = special_token(config, "eos_token").map(str::to_owned);
         let tidies = config["clean_up_tokenization_spaces"] == true;
-        Ok(Tokenizer { inner, bos, adds_bos, tidies, space_unknown: false, texts: Mutex::default() })
+        let (space_unknown, rows) = (false, usize::MAX);
+        Ok(Tokenizer { inner, bos, adds_bos, end, tidies, space_unknown, growing, rows, texts: Mutex::default() })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -102,7 +126,11 @@ impl Tokenizer {
     /// # Errors
     /// A text that the tokenizer rejects.
     pub fn encode(&self, text: &str) -> Result<Tokens> {
+        self.growing.check(text)?;
         let encoding = guarded(|| self.inner.encode(text, false)).context("the text cannot be tokenised")?;
+        if let Some(id) = encoding.get_ids().iter().find(|id| **id as usize >= self.rows) {
+            bail!("the text has {}, which the model cannot read", self.beyond(*id));
+        }
         if self.space_unknown {
             // Mistral 7B v0.1 adds a space there, v0.3 does not.
             let added = self.inner.get_added_tokens_decoder();
@@ -139,6 +167,11 @@ impl Tokenizer {
         }
         let spaced = [" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"];
         Ok(spaced.iter().fold(text, |text, part| text.replace(part, part.trim())))
+    }
+
+    /// Whether what is written differs from the text of its tokens.
+    pub fn tidies(&self) -> bool {
+        self.tidies
     }
 
     /// The text of one token inside a text, with the space before it.
@@ -184,6 +217,16 @@ impl Tokenizer {
         self.inner.id_to_token(token)
     }
 
+    /// The text of the token that the tokenizer's files say ends a text (`eos_token`). The model's own end may be another.
+    pub fn end_of_text(&self) -> Option<&str> {
+        self.end.as_deref()
+    }
+
+    /// The same token by its number, if it is in the vocabulary.
+    pub fn end_token(&self) -> Option<u32> {
+        self.inner.token_to_id(self.end_of_text()?)
+    }
+
     /// Whether texts start with BOS by default.
     pub fn adds_bos(&self) -> bool {
         self.adds_bos
@@ -194,16 +237,35 @@ impl Tokenizer {
     /// # Errors
     /// A model without one.
     pub fn bos(&self) -> Result<u32> {
-        self.bos.context("neither the tokenizer nor config.json names a BOS token; use `bos: false`")
+        let bos = self.bos.context("neither the tokenizer nor config.json names a BOS token; use `bos: false`")?;
+        ensure!((bos as usize) < self.rows, "texts cannot start with {}; use `bos: false`", self.beyond(bos));
+        Ok(bos)
     }
 
-    /// Checks that the tokenizer belongs to a model with a vocabulary of `vocab`.
+    /// Describes a token that the model does not have.
+    fn beyond(&self, token: u32) -> String {
+        let name = self.name(token).unwrap_or_default();
+        format!("the token {name:?}, number {token}, and the model's embedding has {} rows", self.rows)
+    }
+
+    /// The tokenizer of a model whose embedding has so many rows.
     ///
     /// # Errors
-    /// Tokens outside the vocabulary, or far fewer tokens.
+    /// A tokenizer of another model.
+    pub(in crate::lm) fn of_embedding(self, rows: usize) -> Result<Tokenizer> {
+        self.check_vocabulary(rows)?;
+        Ok(Tokenizer { rows, ..self })
+    }
+
+    /// Checks that the tokenizer belongs to a model with a vocabulary of `vocab`. Added tokens may lie beyond it, such as those for
+    /// images and for padding: texts that have them are refused when they are read.
+    ///
+    /// # Errors
+    /// Other tokens outside the vocabulary, or far fewer tokens.
     pub fn check_vocabulary(&self, vocab: usize) -> Result<()> {
-        let own = self.inner.get_vocab(true);
-        let Some(largest) = own.values().max() else { bail!("the tokenizer has no tokens") };
+        let (own, added) = (self.inner.get_vocab(true), self.inner.get_added_tokens_decoder());
+        let usual = own.values().filter(|id| !added.contains_key(id));
+        let Some(largest) = usual.max().or(own.values().max()) else { bail!("the tokenizer has no tokens") };
         // Models pad their vocabularies to round numbers, by less than a tenth.
         ensure!(
             (*largest as usize) < vocab && own.len() * 10 >= vocab * 9,
@@ -213,6 +275,25 @@ impl Tokenizer {
         );
         Ok(())
     }
+}
+
+/// A checkpoint's tokenizer_config.json, with the special tokens that only special_tokens_map.json names; null if there is neither.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(in crate::lm) fn config(files: &CheckpointFiles) -> Result<Value> {
+    let read = |path: &Option<PathBuf>| match path {
+        Some(path) => bounded_read::json(path, MOST_CONFIG),
+        None => Ok(Value::Null),
+    };
+    let (mut config, map) = (read(&files.tokenizer_config)?, read(&files.special_tokens_map)?);
+    ensure!(config.is_object() || config.is_null(), "tokenizer_config.json does not hold an object: fetch it again");
+    for name in ["bos_token", "eos_token"] {
+        if special_token(&config, name).is_none() && !map[name].is_null() {
+            config[name] = map[name].clone();
+        }
+    }
+    Ok(config)
 }
 
 /// A special token in a tokenizer_config.json: a text, or a record with its content.
@@ -231,6 +312,103 @@ pub(in crate::lm) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A tokenizer of these words that are joined from letters, with further parts.
+    fn of_letters(parts: &Value) -> Result<Tokenizer> {
+        let mut file = json!({
+            "version": "1.0",
+            "added_tokens": [{"id": 4, "content": "<image>", "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true}],
+            "model": {"type": "BPE", "dropout": null, "vocab": {"a": 0, "b": 1, "ab": 2, "abab": 3},
+                "merges": ["a b", "ab ab"]}
+        });
+        for (name, part) in parts.as_object().unwrap() {
+            match part.as_object() {
+                Some(own) if file[name].is_object() => file[name].as_object_mut().unwrap().extend(own.clone()),
+                _ => file[name] = part.clone(),
+            }
+        }
+        Tokenizer::parse(file.to_string().as_bytes(), &Value::Null, Some(5))
+    }
+
+    #[test]
+    fn merges_are_not_left_out_at_random() {
+        let tokenizer = of_letters(&json!({"model": {"dropout": 0.9}})).unwrap();
+        assert!((0..20).all(|_| tokenizer.encode("abab").unwrap().ids == [3]));
+    }
+
+    #[test]
+    fn only_texts_with_tokens_past_the_embedding_are_refused() {
+        let tokenizer = of_letters(&json!({})).unwrap().of_embedding(4).unwrap();
+        assert_eq!(tokenizer.encode("abab").unwrap().ids, [3]);
+        let error = tokenizer.encode("a<image>").err().unwrap().to_string();
+        assert!(error.contains("the token \"<image>\", number 4, and the model's embedding has 4 rows"), "{error}");
+        assert!(tokenizer.bos().unwrap_err().to_string().contains("bos: false"));
+        assert_eq!(of_letters(&json!({})).unwrap().of_embedding(5).unwrap().encode("<image>").unwrap().ids, [4]);
+        // Without a word of its own it is the tokenizer of another model.
+        assert!(of_letters(&json!({})).unwrap().of_embedding(3).is_err());
+    }
+
+    #[test]
+    fn rules_that_feed_each_other_are_stopped() {
+        let replace = |found: &str, written: &str| {
+            json!({"type": "Replace", "pattern": {"String": found}, "content": written})
+        };
+        let sequence = |rules: Vec<Value>| json!({"normalizer": {"type": "Sequence", "normalizers": rules}});
+        let doubling = of_letters(&sequence(vec![replace("a", "aa"); 60])).unwrap();
+        assert_eq!(doubling.encode("b").unwrap().ids, [1]);
+        let error = format!("{:#}", doubling.encode("ba").err().unwrap());
+        assert!(error.contains("feed each other"), "{error}");
+        // Found in turns, by an expression, or by nothing at all.
+        let expression = json!({"type": "Replace", "pattern": {"Regex": "[ab]"}, "content": "abab"});
+        for rules in [
+            [replace("a", "bb"), replace("b", "aaa")].repeat(30),
+            vec![expression; 40],
+            vec![replace("", "a"); 40],
+            vec![json!({"type": "Prepend", "prepend": "a"}); 2000],
+        ] {
+            assert!(of_letters(&sequence(rules)).is_ok_and(|tokenizer| tokenizer.encode("ab").is_err()));
+        }
+        // As many that each find something else.
+        let apart = ('c'..='z').map(|letter| replace(&letter.to_string(), "ab")).collect();
+        assert_eq!(of_letters(&sequence(apart)).unwrap().encode("cz").unwrap().ids, [3]);
+        // Added tokens are rewritten while the file is read.
+        let added = json!([{"id": 4, "content": "aaaa", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": true, "special": false}]);
+        let mut file = sequence(vec![replace("a", "aa"); 60]);
+        file["added_tokens"] = added;
+        assert!(of_letters(&file).is_err());
+        let long = of_letters(&json!({"normalizer": replace("a", &"b".repeat(300))})).err().unwrap();
+        assert!(format!("{long:#}").contains("300 bytes at once"), "{long:#}");
+        // base64 of bytes that are no table of replacements.
+        let none = json!({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "CAAAAAEAAAACAAAAYQA="}});
+        let error = format!("{:#}", of_letters(&none).err().unwrap());
+        assert!(error.contains("precompiled_charsmap is not such a map"), "{error}");
+    }
+
+    #[test]
+    fn special_tokens_map_names_what_tokenizer_config_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("c"), r#"{"bos_token": "<s>", "eos_token": null}"#).unwrap();
+        std::fs::write(path("m"), r#"{"bos_token": "a", "eos_token": {"content": "</s>", "lstrip": false}}"#).unwrap();
+        let mut files = CheckpointFiles {
+            tokenizer_config: Some(path("c")),
+            special_tokens_map: Some(path("m")),
+            ..CheckpointFiles::default()
+        };
+        let names = |config: &Value| ["bos_token", "eos_token"].map(|name| special_token(config, name).map(str::to_owned));
+        assert_eq!(names(&config(&files).unwrap()), [Some("<s>".into()), Some("</s>".into())]);
+        files.tokenizer_config = None;
+        let alone = config(&files).unwrap();
+        assert_eq!(names(&alone), [Some("a".into()), Some("</s>".into())]);
+        let file = json!({"model": {"type": "BPE", "vocab": {"a": 0, "</s>": 1}, "merges": []}});
+        let tokenizer = Tokenizer::parse(file.to_string().as_bytes(), &alone, None).unwrap();
+        assert_eq!((tokenizer.bos().unwrap(), tokenizer.end_of_text(), tokenizer.end_token()), (0, Some("</s>"), Some(1)));
+        std::fs::write(path("c"), "[]").unwrap();
+        files.tokenizer_config = Some(path("c"));
+        assert!(config(&files).is_err());
+    }
 
     #[test]
     fn bytes_are_tokens() {

@@ -114,7 +114,7 @@ impl Weights {
             });
             added.with_context(|| format!("cannot use the weights {}", path.display()))?;
         }
-        weights.use_usual_names();
+        weights.use_usual_names()?;
         weights.join_scales()?;
         Ok(weights)
     }
@@ -189,30 +189,43 @@ impl Weights {
 
     /// Gives parts of experts their usual names. Of a model that reads images or sound too, keeps the language model, under the names that
     /// it has alone.
-    fn use_usual_names(&mut self) {
-        let usual = |(mut name, location): (String, TensorLocation)| {
-            for (own, usual) in USUAL_NAMES {
-                name = name.replace(own, usual);
-            }
-            (name, location)
-        };
-        self.tensors = std::mem::take(&mut self.tensors).into_iter().map(usual).collect();
+    ///
+    /// # Errors
+    /// Two tensors that would have one name, and layers of a language model beside those of another.
+    fn use_usual_names(&mut self) -> Result<()> {
+        self.rename(|name| {
+            let usual = |name: String, (own, usual): (&str, &str)| name.replace(own, usual);
+            Ok(Some(USUAL_NAMES.into_iter().fold(name.to_owned(), usual)))
+        })?;
         const PREFIXES: [&str; 2] = ["model.language_model.", "language_model."];
         let own = |name: &str| PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).map(str::to_owned);
         if !self.tensors.keys().any(|name| own(name).is_some()) {
-            return;
+            return Ok(());
         }
-        let is_head = |name: &String| name.starts_with("lm_head.");
-        let renamed = std::mem::take(&mut self.tensors).into_iter().filter_map(|(name, location)| {
-            let name = match own(&name) {
+        let is_head = |name: &str| name.starts_with("lm_head.");
+        let is_of_text = |name: &str| ["model.layers.", "model.embed_tokens", "model.norm."].iter().any(|own| name.starts_with(own));
+        self.rename(|name| {
+            Ok(match own(name) {
                 // `language_model.model.layers.0` as well as `model.language_model.layers.0`.
-                Some(own) if own.starts_with("model.") || is_head(&own) => own,
-                Some(own) => format!("model.{own}"),
-                None => Some(name).filter(is_head)?,
-            };
-            Some((name, location))
-        });
-        self.tensors = renamed.collect();
+                Some(own) if own.starts_with("model.") || is_head(&own) => Some(own),
+                Some(own) => Some(format!("model.{own}")),
+                None if is_of_text(name) => {
+                    bail!("tensor {name} stands beside a language model of its own; the checkpoint is of an unknown architecture")
+                }
+                None => Some(name.to_owned()).filter(|name| is_head(name)),
+            })
+        })
+    }
+
+    /// Gives tensors other names, and leaves out those that get none.
+    fn rename(&mut self, named: impl Fn(&str) -> Result<Option<String>>) -> Result<()> {
+        for (own, location) in std::mem::take(&mut self.tensors) {
+            let Some(name) = named(&own)? else { continue };
+            if let Some(other) = self.tensors.insert(name, location) {
+                bail!("tensors {} and {own} stand for the same part of the model; make the checkpoint anew", other.name);
+            }
+        }
+        Ok(())
     }
 
     /// Makes one tensor `name.weight` (.., rows, columns) of the two that gpt-oss stores in MXFP4, `name_blocks` (.., rows, columns / 32, 16)
@@ -279,6 +292,15 @@ impl Weights {
     /// Numbers in all tensors.
     pub fn parameters(&self) -> u64 {
         self.tensors.values().map(|location| location.shape.iter().product::<usize>() as u64).sum()
+    }
+
+    /// Whether two tensors are stored as the same numbers.
+    pub fn are_equal(&mut self, one: &str, other: &str) -> Result<bool> {
+        let (Some(one), Some(other)) = (self.tensors.get(one), self.tensors.get(other)) else { return Ok(false) };
+        let mut bytes = |location: &TensorLocation| {
+            self.files[location.file].1.range(location.start, location.length).with_context(|| format!("tensor {}", location.name))
+        };
+        Ok(one.stored == other.stored && one.shape == other.shape && bytes(one)? == bytes(other)?)
     }
 
     pub fn has(&self, name: &str) -> bool {

@@ -174,10 +174,17 @@ impl Layer {
             }
             false => (query, None),
         };
-        let keys_and_values = keys_and_values
-            .map(|(key, value)| anyhow::Ok((norm(&key, Some(KEY_NORM))?, norm(&value, Some(VALUE_NORM))?)));
+        let read = |x: &Tensor, name: &str| {
+            let normed = norm(x, Some(name))?;
+            match shape.qkv_limit {
+                Some(limit) => Ok(normed.clamp(-limit, limit)?),
+                None => anyhow::Ok(normed),
+            }
+        };
+        let keys_and_values =
+            keys_and_values.map(|(key, value)| anyhow::Ok((read(&key, KEY_NORM)?, read(&value, VALUE_NORM)?)));
         Ok(Projected::Attention {
-            queries: norm(&query, Some(QUERY_NORM))?,
+            queries: read(&query, QUERY_NORM)?,
             keys_and_values: keys_and_values.transpose()?,
             gates,
         })

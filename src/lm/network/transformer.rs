@@ -102,7 +102,7 @@ impl LanguageModel {
     }
 
     pub(in crate::lm) fn from_weights(
-        shape: ModelShape,
+        mut shape: ModelShape,
         mut weights: Weights,
         dtype: WeightType,
         device: &Device,
@@ -118,13 +118,15 @@ impl LanguageModel {
         let dtype = dtype.dtype().unwrap_or(own);
         let ModelShape { hidden, vocab, .. } = shape;
 
-        // A tied checkpoint stores one matrix, under either name.
+        // A tied checkpoint stores one matrix, under either name. Where it stores another too, it is not tied, as in transformers 5.
         let (input_stored, output_stored) = (weights.has(EMBEDDING), weights.has(OUTPUT));
+        if input_stored && output_stored {
+            shape.tied = shape.tied && weights.are_equal(EMBEDDING, OUTPUT)?;
+        }
         let mut matrix = |name: &str| weights.take_matrix(name, (vocab, hidden), dtype, device);
         let (embedding, head) = if shape.tied {
             let shared = matrix(if input_stored { EMBEDDING } else { OUTPUT })?;
             if input_stored && output_stored {
-                // transformers ties them and ignores the second.
                 matrix(OUTPUT)?;
             }
             (shared.clone(), shared)

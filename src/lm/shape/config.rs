@@ -73,6 +73,8 @@ pub struct ModelShape {
     pub embedding_scale: Option<f64>,
     /// Products of queries and keys are multiplied by this number.
     pub query_scale: f64,
+    /// Queries, keys and values are limited to this size, after their norms (OLMoE).
+    pub qkv_limit: Option<f64>,
     /// Attention logits x become cap * tanh(x / cap).
     pub attention_softcap: Option<f32>,
     /// The same for the logits over the vocabulary.

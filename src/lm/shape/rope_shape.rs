@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use candle_transformers::models::llama::{Llama3RopeConfig, Llama3RopeType};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// A rotation of queries and keys.
@@ -54,10 +55,10 @@ impl RopeShape {
     /// # Errors
     /// Settings that are missing or out of range, and unknown types.
     pub fn parse(record: &Value, config: &Value, default_theta: f64, head_dim: usize) -> Result<RopeShape> {
-        let number = |json: &Value, name: &str| match &json[name] {
-            Value::Null => Ok(None),
-            value => value.as_f64().map(Some).with_context(|| format!("{name} is {value}; it must be a number")),
-        };
+        ensure!(
+            record.is_object() || record.is_null(),
+            "rope_scaling or rope_parameters is {record}; it must be an object with `rope_type` and what belongs to that"
+        );
         let either = |name: &str| anyhow::Ok(number(record, name)?.or(number(config, name)?));
         let theta = either("rope_theta")?.unwrap_or(default_theta);
         ensure!(theta.is_finite() && theta > 0.0, "rope_theta is {theta}; it must be a positive number");
@@ -73,6 +74,14 @@ impl RopeShape {
     }
 }
 
+/// A number of a record; `None` if it is missing or null.
+pub(super) fn number(json: &Value, name: &str) -> Result<Option<f64>> {
+    match &json[name] {
+        Value::Null => Ok(None),
+        value => value.as_f64().map(Some).with_context(|| format!("{name} is {value}; it must be a number")),
+    }
+}
+
 struct RopeSettings<'j> {
     record: &'j Value,
     config: &'j Value,
@@ -80,13 +89,15 @@ struct RopeSettings<'j> {
 }
 
 impl RopeSettings<'_> {
-    fn kind(&self) -> &str {
-        let kind = self.record.get("rope_type").or_else(|| self.record.get("type"));
-        kind.and_then(Value::as_str).unwrap_or("default")
+    /// `rope_type`, which transformers 4 calls `type`.
+    fn kind(&self) -> Result<&str> {
+        let kinds = ["rope_type", "type"].into_iter().map(|name| &self.record[name]);
+        let kind = kinds.into_iter().find(|kind| !kind.is_null());
+        kind.map_or(Ok("default"), |kind| kind.as_str().with_context(|| format!("rope_type is {kind}; it must be a text")))
     }
 
     fn scaling(&self) -> Result<RopeScaling> {
-        Ok(match self.kind() {
+        Ok(match self.kind()? {
             "default" => RopeScaling::None,
             "linear" => RopeScaling::Linear(self.required("factor")?),
             "llama3" => RopeScaling::Llama3(Llama3RopeConfig {
@@ -116,19 +127,19 @@ impl RopeSettings<'_> {
     }
 
     fn required(&self, name: &str) -> Result<f64> {
-        let kind = self.kind();
+        let kind = self.kind()?;
         self.positive(name)?.with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))
     }
 
     /// The length of texts before positions were stretched.
     fn original(&self) -> Result<usize> {
         let name = "original_max_position_embeddings";
-        let outside = self.config[name].as_u64();
-        let original = outside.or(self.record[name].as_u64()).or(self.config["max_position_embeddings"].as_u64());
-        let original = original.filter(|original| *original > 0);
-        let original =
-            original.with_context(|| format!("rope_scaling of type {:?} has no number {name:?}", self.kind()))?;
-        Ok(original as usize)
+        let said = [(self.config, name), (self.record, name), (self.config, "max_position_embeddings")];
+        let Some((json, name)) = said.into_iter().find(|(json, name)| !json[*name].is_null()) else {
+            bail!("rope_scaling of type {:?} has no number {name:?}", self.kind()?)
+        };
+        let original = json[name].as_u64().filter(|original| *original > 0);
+        Ok(original.with_context(|| format!("{name} is {}; it must be a positive whole number", json[name]))? as usize)
     }
 
     /// By how much texts became longer, if that is not said.
@@ -136,7 +147,7 @@ impl RopeSettings<'_> {
         if let Some(factor) = self.positive("factor")? {
             return Ok(factor);
         }
-        let longest = self.config["max_position_embeddings"].as_f64();
+        let longest = number(self.config, "max_position_embeddings")?;
         Ok(longest.context("the number max_position_embeddings is missing")? / original as f64)
     }
 
@@ -144,8 +155,8 @@ impl RopeSettings<'_> {
         let original = self.original()?;
         let factor = self.stretch(original)?;
         let scale = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
-        let mscale = |name: &str| self.record[name].as_f64().filter(|mscale| *mscale != 0.0);
-        let inferred = match (mscale("mscale"), mscale("mscale_all_dim")) {
+        let mscale = |name: &str| anyhow::Ok(number(self.record, name)?.filter(|mscale| *mscale != 0.0));
+        let inferred = match (mscale("mscale")?, mscale("mscale_all_dim")?) {
             (Some(own), Some(all)) => scale(own) / scale(all),
             _ => scale(1.0),
         };
@@ -153,7 +164,9 @@ impl RopeSettings<'_> {
             factor,
             beta_fast: self.positive("beta_fast")?.unwrap_or(32.0),
             beta_slow: self.positive("beta_slow")?.unwrap_or(1.0),
-            truncate: self.record["truncate"].as_bool().unwrap_or(true),
+            truncate: Option::deserialize(&self.record["truncate"])
+                .context("rope_scaling's truncate has the wrong type")?
+                .unwrap_or(true),
             original,
             attention_factor: self.positive("attention_factor")?.unwrap_or(inferred),
         })

@@ -56,6 +56,13 @@ impl Samples for EncodedPrompts {
         // The number stood for tokens of the prompt that are read again.
         let choices = continuations.iter().map(|tokens| format!(" 0 {}", list(tokens)));
         let choices: String = choices.collect();
+        // What ends a text comes from the model's files.
+        let writing = &self.writing;
+        let tidied = if self.tokenizer.tidies() { " tidied" } else { "" };
+        let ends = match self.prompts[sample].max_new_tokens {
+            0 => String::new(),
+            _ => format!(" ends={} {}{tidied}", list(&writing.stop_tokens), quoted_list(&writing.stop_strings)),
+        };
         let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
         let (references, slices, tokens) = (
             quoted_list(references),
@@ -64,7 +71,7 @@ impl Samples for EncodedPrompts {
         );
         Some(format!(
             "Request {{ name: {name}, cluster: {cluster}, prompt: {prompt}, references: {references}, \
-             trivial: \"\", slices: {slices}, length: {length}, seed: {seed} }} {tokens} {document}{own}{likelihood}{choices}"
+             trivial: \"\", slices: {slices}, length: {length}, seed: {seed} }} {tokens} {document}{own}{likelihood}{choices}{ends}"
         ))
     }
 

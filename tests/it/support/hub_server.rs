@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use crate::support::http::{HttpServer, response};
@@ -75,10 +76,13 @@ pub fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The etag: SHA-256 for what the hub stores as a large file, something shorter for the rest.
+/// The etag: SHA-256 for what the hub stores as a large file, git's name of the content for the rest.
 pub fn etag(name: &str, bytes: &[u8]) -> String {
-    let hash = sha256(bytes);
-    if is_large(name) { hash } else { hash[..40].to_owned() }
+    if is_large(name) {
+        return sha256(bytes);
+    }
+    let hash = Sha1::new_with_prefix(format!("blob {}\0", bytes.len())).chain_update(bytes).finalize();
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn is_large(name: &str) -> bool {

@@ -69,6 +69,11 @@ impl Architecture {
         KNOWN.names["whole"].get(name).cloned().or_else(in_layer).unwrap_or_else(|| name.to_owned())
     }
 
+    /// Whether factors of positions for long texts and for others are read.
+    pub fn has_long_factors(&self) -> bool {
+        self.name == "phi3"
+    }
+
     /// Keys of a config.json beside the usual ones, among them `model_type`.
     pub fn config(&self, gguf: &Gguf) -> Result<Map<String, Value>> {
         let mut config = self.constants.clone();

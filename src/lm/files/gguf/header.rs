@@ -18,6 +18,7 @@ const DEEPEST: usize = 8;
 const ALIGNMENT: u64 = 32;
 /// What to do with a file that cannot be read.
 const AGAIN: &str = "fetch it again";
+const DAMAGED: &str = "the file is damaged; fetch it again, or convert the model again";
 
 pub(super) struct Header {
     pub fields: Map<String, Value>,
@@ -48,11 +49,12 @@ impl Header {
             format!("it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}")
         })?;
         let mut reader = Reader { rest, name: String::new() };
+        check_version(reader.u32().context("it ends after the letters GGUF: it is truncated; fetch it again")?)?;
         let listed = reader.listed().with_context(|| {
             let name = &reader.name;
             format!("its header cannot be read after {name:?}: the file is truncated or damaged; {AGAIN}")
         });
-        let (fields, mut listed) = listed?;
+        let (fields, listed) = listed?;
         let alignment = match fields.get("general.alignment") {
             None => ALIGNMENT,
             Some(field) => field.as_u64().filter(|alignment| *alignment > 0).context(
@@ -60,13 +62,35 @@ impl Header {
             )?,
         };
         let data = ((bytes.len() - reader.rest.len()) as u64).next_multiple_of(alignment);
-        listed.sort_by_key(|tensor| tensor.offset);
-        let tensor = |listed: Listed| {
-            let name = listed.name.clone();
-            ListedTensor::new(listed, data, total).with_context(|| format!("tensor {name} cannot be used"))
+        // Tensors follow each other without gaps, as llama.cpp demands too: otherwise the list is not that of these bytes.
+        let (mut next, mut end) = (data, data);
+        let mut tensor = |listed: Listed| {
+            let tensor = ListedTensor::new(listed, data, total)?;
+            let start = tensor.start;
+            ensure!(start == next, "it starts at byte {start}, and the tensor before it ends at {next}: {DAMAGED}");
+            end = start + tensor.length as u64;
+            next = end.checked_next_multiple_of(alignment).context(DAMAGED)?;
+            Ok(tensor)
         };
-        Ok(Header { fields, tensors: listed.into_iter().map(tensor).collect::<Result<_>>()? })
+        let tensors = listed.into_iter().map(|listed| {
+            let name = listed.name.clone();
+            tensor(listed).with_context(|| format!("tensor {name} cannot be used"))
+        });
+        let tensors = tensors.collect::<Result<_>>()?;
+        ensure!((end..=next).contains(&total), "its tensors end at byte {end} and the file at byte {total}: {DAMAGED}");
+        Ok(Header { fields, tensors })
     }
+}
+
+fn check_version(version: u32) -> Result<()> {
+    ensure!(
+        !(1..=3).contains(&version.swap_bytes()),
+        "it is big-endian, as for IBM Z, and only little-endian files are read here: take the usual file, or convert the model without \
+         `--bigendian`"
+    );
+    ensure!(version != 1, "it has version 1 of the format, of August 2023, which llama.cpp has dropped too: convert the model again");
+    ensure!((2..=3).contains(&version), "it has version {version} of the format, which is not known here; only 2 and 3 are");
+    Ok(())
 }
 
 /// What the header says of a tensor.
@@ -130,10 +154,8 @@ impl Reader<'_> {
         Ok(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
     }
 
-    /// What follows the letters at the beginning: the metadata and the tensors.
+    /// What follows the version: the metadata and the tensors.
     fn listed(&mut self) -> Result<(Map<String, Value>, Vec<Listed>)> {
-        let version = self.u32()?;
-        ensure!((2..=3).contains(&version), "version {version} of the format is not read here");
         let (tensors, fields) = (self.u64()?, self.u64()?);
         let mut metadata = Map::new();
         for _ in 0..fields {

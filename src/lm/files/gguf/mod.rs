@@ -65,7 +65,11 @@ impl Gguf {
         };
         let rope_factors = factors(FACTORS)?;
         let [long, short] = LONG_FACTORS.map(factors);
-        let long_rope_factors = long?.zip(short?).map(|(long, short)| [long, short]);
+        let long_rope_factors = match (long?, short?) {
+            (None, None) => None,
+            (Some(long), Some(short)) if architecture.has_long_factors() => Some([long, short]),
+            _ => bail!("it scales positions by {}, which is not computed here for this file", LONG_FACTORS.join(" and ")),
+        };
         let mut gguf = Gguf { fields, architecture, tensors: Vec::new(), rope_factors, long_rope_factors };
         let (heads, kv_heads) = gguf.heads()?;
         let is_setting = |name: &str| name == FACTORS || LONG_FACTORS.contains(&name);

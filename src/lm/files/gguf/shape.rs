@@ -26,6 +26,11 @@ impl Gguf {
         );
         if shape.latent.is_some() || shape.attention.iter().any(|layer| layer.sizes.is_some()) {
             // Its configuration has what the rest here checks for one size of all heads.
+            ensure!(
+                shape.latent.is_none() || self.rope_factors.is_none(),
+                "it scales positions by the tensor rope_freqs.weight, which is not computed here for {}",
+                self.architecture.name
+            );
             return Ok(shape);
         }
         let head_dim = shape.head_dim as u64;

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
+use super::super::normalizer::GrowingRules;
 use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
 use super::{Gguf, splits};
 use crate::lm::shape::matrices::EMBEDDING;
@@ -70,10 +71,16 @@ impl Gguf {
             "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
         );
         let space_unknown = parts.adds_space;
-        let tokenizer = Tokenizer { inner, bos, adds_bos, tidies: false, space_unknown, texts: Mutex::default() };
+        let end = self.special_token("eos", vocabulary.tokens.len())?;
+        let end = end.map(|id| vocabulary.tokens[id as usize].to_owned());
+        let (tidies, growing, rows) = (false, GrowingRules::default(), usize::MAX);
+        let texts = Mutex::default();
+        let tokenizer = Tokenizer { inner, bos, adds_bos, end, tidies, space_unknown, growing, rows, texts };
         let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
-        rows.map_or(Ok(()), |rows| tokenizer.check_vocabulary(*rows))?;
-        Ok(tokenizer)
+        match rows {
+            Some(rows) => tokenizer.of_embedding(*rows),
+            None => Ok(tokenizer),
+        }
     }
 
     /// What a tokenizer_config.json says to a chat template.

@@ -31,6 +31,8 @@ pub struct CheckpointFiles {
     pub weights: Vec<PathBuf>,
     pub tokenizer: Option<PathBuf>,
     pub tokenizer_config: Option<PathBuf>,
+    /// Names special tokens where the file above does not.
+    pub special_tokens_map: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,
     pub chat_template: Option<PathBuf>,
     /// The commit on the hub, and of a GGUF file its path there; a folder has none.
@@ -50,8 +52,9 @@ impl CheckpointFiles {
     /// The checkpoint with the tokenizer of another, chat template included.
     #[must_use]
     pub(super) fn with_tokenizer(self, other: CheckpointFiles) -> CheckpointFiles {
-        let CheckpointFiles { tokenizer, tokenizer_config, chat_template, .. } = other;
-        CheckpointFiles { tokenizer, tokenizer_config, chat_template, has_other_tokenizer: true, ..self }
+        let CheckpointFiles { tokenizer, tokenizer_config, special_tokens_map, chat_template, .. } = other;
+        let has_other_tokenizer = true;
+        CheckpointFiles { tokenizer, tokenizer_config, special_tokens_map, chat_template, has_other_tokenizer, ..self }
     }
 
     /// Whether a tokenizer was found, which a GGUF file has itself.
@@ -107,6 +110,13 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     let has_weights = single || snapshot.has(INDEX);
+    let is_shard = |name: &&String| name.ends_with(".safetensors") && name.contains("-of-") && !is_other_format(name);
+    if let Some(shard) = snapshot.names.iter().find(is_shard).filter(|_| !has_weights) {
+        return Err(snapshot.missing(INDEX).context(format!(
+            "{} has parts of a checkpoint, such as {shard}, and not the index that names them all: fetch {INDEX} too",
+            snapshot.place
+        )));
+    }
     let other = snapshot.names.iter().find(|name| is_other_format(name));
     if let Some(other) = other.filter(|_| !has_weights) {
         bail!(
@@ -143,6 +153,7 @@ fn tokenizer_files(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     Ok(CheckpointFiles {
         tokenizer: optional(snapshot, TOKENIZER)?,
         tokenizer_config: optional(snapshot, "tokenizer_config.json")?,
+        special_tokens_map: optional(snapshot, "special_tokens_map.json")?,
         chat_template: optional(snapshot, "chat_template.jinja")?,
         ..CheckpointFiles::default()
     })

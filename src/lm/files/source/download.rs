@@ -11,6 +11,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 
 use super::HubError;
@@ -180,20 +181,27 @@ impl Downloader<'_> {
     }
 }
 
-/// Whether a file has not the announced length, or, if the etag is a SHA-256, as it is for large files, other content.
+/// Whether a file has not the announced length, or other content: of large files the etag is the SHA-256, of others git's name of the
+/// content.
 fn is_damaged(path: &Path, content: &Content) -> io::Result<bool> {
     let mut file = File::open(path)?;
     let etag = &content.etag;
     if file.metadata()?.len() != content.size {
         return Ok(true);
     }
-    if etag.len() != 64 || !etag.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Ok(false);
-    }
-    let mut hash = Sha256::new();
-    io::copy(&mut file, &mut hash)?;
-    let found: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let found = match etag.len() {
+        _ if !etag.bytes().all(|b| b.is_ascii_hexdigit()) => return Ok(false),
+        64 => digest(Sha256::new(), &mut file)?,
+        40 => digest(Sha1::new_with_prefix(format!("blob {}\0", content.size)), &mut file)?,
+        _ => return Ok(false),
+    };
     Ok(!found.eq_ignore_ascii_case(etag))
+}
+
+/// What a hash becomes with a file, in hex digits.
+fn digest(mut hash: impl Digest + io::Write, file: &mut File) -> io::Result<String> {
+    io::copy(file, &mut hash)?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Links the file `name` of a snapshot to its blob, relatively, so that the cache can be moved.

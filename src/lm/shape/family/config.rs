@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::super::config::{MOST_LAYERS, ModelShape, tokens};
 use super::super::parts::{Activation, Experts, LayerAttention};
@@ -19,10 +19,19 @@ pub(super) struct Defaults {
     pub theta: f64,
     pub tied: bool,
     pub head_dim: Option<usize>,
+    pub activation: Activation,
+    /// Whether `partial_rotary_factor` says which part of a head is rotated.
+    pub rotates_part: bool,
 }
 
 impl Defaults {
-    pub const LLAMA: Defaults = Defaults { theta: 10_000.0, tied: false, head_dim: None };
+    pub const LLAMA: Defaults = Defaults {
+        theta: 10_000.0,
+        tied: false,
+        head_dim: None,
+        activation: Activation::Silu,
+        rotates_part: false,
+    };
 }
 
 impl<'j> Config<'j> {
@@ -77,6 +86,10 @@ impl<'j> Config<'j> {
             ..ModelShape::default()
         };
         let rope = RopeShape::parse(self.rope_record(), json, defaults.theta, head_dim)?;
+        ensure!(
+            rope.dims == head_dim || defaults.rotates_part,
+            "partial_rotary_factor is set, which transformers does not compute in this family; leave it out"
+        );
         Ok(ModelShape {
             family: self.field("model_type")?.unwrap_or_default(),
             norm_eps: eps as f32,
@@ -84,39 +97,48 @@ impl<'j> Config<'j> {
             max_positions: self.field("max_position_embeddings")?.unwrap_or(2048),
             bos: tokens(&json["bos_token_id"]).first().copied(),
             eos: tokens(&json["eos_token_id"]),
-            activation: self.activation()?,
+            activation: self.activation(defaults.activation)?,
             ..ModelShape::llama(sizes, rope)
         })
     }
 
-    fn activation(&self) -> Result<Activation> {
-        // Gemma's key is `hidden_activation`, and early files have another value under the usual one.
-        let name = ["hidden_activation", "hidden_act"].into_iter().find(|name| !self.json[*name].is_null());
-        let Some(name) = name else { return Ok(Activation::Silu) };
-        match self.field(name)?.unwrap_or_default() {
-            "silu" | "swish" => Ok(Activation::Silu),
-            "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
-            other => bail!("{name} is {other:?}; only silu and gelu_pytorch_tanh are known"),
+    fn activation(&self, default: Activation) -> Result<Activation> {
+        // Gemma's key is the former, and its early files have another value under the usual one, which is not read.
+        let name = if default == Activation::GeluTanh { "hidden_activation" } else { "hidden_act" };
+        match self.field(name)? {
+            None => Ok(default),
+            Some("silu" | "swish") => Ok(Activation::Silu),
+            Some("gelu_pytorch_tanh") => Ok(Activation::GeluTanh),
+            Some(other) => bail!("{name} is {other:?}; only silu and gelu_pytorch_tanh are known"),
         }
     }
 
-    /// The settings of rotations: transformers 5 writes `rope_parameters`, transformers 4 `rope_scaling`.
+    /// The settings of rotations: transformers 4 writes `rope_scaling`, transformers 5 `rope_parameters`. Where a file has both,
+    /// transformers 5 takes the former and nothing of the latter.
     pub fn rope_record(&self) -> &'j Value {
-        let (old, new) = (&self.json["rope_scaling"], &self.json["rope_parameters"]);
-        if new.is_null() { old } else { new }
+        let old = &self.json["rope_scaling"];
+        let is_empty = old.is_null() || old.as_object().is_some_and(Map::is_empty);
+        if is_empty { &self.json["rope_parameters"] } else { old }
     }
 
-    /// The rotations of layers with a window and of those without, where they differ. Transformers 4 stretches only the
-    /// latter, and `local_theta` is the former's.
+    /// The rotations of layers with a window and of those without, where they differ. `rope_scaling` is of the latter, and changes what
+    /// `rope_parameters` says of them; `local_theta` is the former's.
     pub fn ropes_by_type(&self, local_theta: f64, theta: f64, head_dim: usize) -> Result<Vec<RopeShape>> {
-        let new = &self.json["rope_parameters"];
-        let record = |layer_type: &str| if new[layer_type].is_null() { new } else { &new[layer_type] };
-        let local = match new.is_null() {
-            true => RopeShape::parse(&serde_json::json!({"rope_theta": local_theta}), self.json, theta, head_dim)?,
-            false => RopeShape::parse(record(SLIDING), self.json, local_theta, head_dim)?,
+        let new: Map<String, Value> = self.field("rope_parameters")?.unwrap_or_default();
+        ensure!(
+            new.keys().all(|kind| [SLIDING, FULL].contains(&kind.as_str())),
+            "rope_parameters has to say what holds for {SLIDING} and what for {FULL}, and nothing else"
+        );
+        let own = Config { json: &new.into() };
+        let old: Map<String, Value> = self.field("rope_scaling")?.unwrap_or_default();
+        let rope = |kind: &str, changes: Map<String, Value>, theta: f64| {
+            let mut record: Map<String, Value> = own.field(kind)?.unwrap_or_default();
+            record.extend(changes);
+            record.entry("rope_theta").or_insert(theta.into());
+            RopeShape::parse(&record.into(), self.json, theta, head_dim)
         };
-        let full = if new.is_null() { &self.json["rope_scaling"] } else { record(FULL) };
-        Ok(vec![local, RopeShape::parse(full, self.json, theta, head_dim)?])
+        let theta = self.positive("rope_theta")?.unwrap_or(theta);
+        Ok(vec![rope(SLIDING, Map::new(), local_theta)?, rope(FULL, old, theta)?])
     }
 
     /// A list with an entry for each layer.
@@ -162,10 +184,13 @@ impl<'j> Config<'j> {
     /// The experts of a mixture, as Qwen's configurations say it; for missing keys their number, how many a token goes to, and the
     /// numbers between their products.
     pub fn experts(&self, layers: usize, [count, per_token, intermediate]: [usize; 3]) -> Result<Experts> {
-        let name = ["num_experts", "num_local_experts", "n_routed_experts"]
-            .into_iter()
-            .find(|name| !self.json[*name].is_null());
-        let count = name.map(|name| self.size(name, MOST_EXPERTS)).transpose()?.flatten().unwrap_or(count);
+        let mut said = None;
+        for name in ["num_experts", "num_local_experts", "n_routed_experts"] {
+            let Some(own) = self.size(name, MOST_EXPERTS)? else { continue };
+            let (first, other) = *said.get_or_insert((name, own));
+            ensure!(own == other, "{first} is {other} and {name} is {own}; they mean the same: leave out one of them");
+        }
+        let count = said.map_or(count, |(_, said)| said);
         let per_token = self.size("num_experts_per_tok", MOST_EXPERTS)?.unwrap_or(per_token);
         ensure!(per_token <= count, "num_experts_per_tok is {per_token}, and there are {count} experts");
         let dense: Vec<usize> = self.field("mlp_only_layers")?.unwrap_or_default();

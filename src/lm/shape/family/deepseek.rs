@@ -5,7 +5,7 @@ use anyhow::{Result, ensure};
 
 use super::super::config::ModelShape;
 use super::super::parts::{Experts, LatentShape, RouterScores};
-use super::super::rope_shape::RopeScaling;
+use super::super::rope_shape::{RopeScaling, number};
 use super::config::{Config, Defaults};
 use crate::eviction::Heads;
 
@@ -97,7 +97,7 @@ fn latent(config: &Config<'_>) -> Result<ModelShape> {
     let shape = config.decoder(&Defaults::LLAMA)?;
     let (record, rope) = (config.rope_record(), shape.ropes[0].clone());
     let mut query_scale = 1.0 / ((own.nope + own.rope) as f64).sqrt();
-    if let (RopeScaling::Yarn { factor, .. }, Some(mscale)) = (&rope.scaling, record["mscale_all_dim"].as_f64()) {
+    if let (RopeScaling::Yarn { factor, .. }, Some(mscale)) = (&rope.scaling, number(record, "mscale_all_dim")?) {
         let stretched = if *factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
         query_scale *= stretched * stretched;
     }

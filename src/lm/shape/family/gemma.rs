@@ -25,11 +25,10 @@ pub(super) fn gemma2(config: &Config<'_>) -> Result<ModelShape> {
 
 /// What all of them have in common, also Gemma 3n and 4.
 pub(super) fn decoder(config: &Config<'_>) -> Result<ModelShape> {
-    let defaults = Defaults { tied: true, head_dim: Some(256), ..Defaults::LLAMA };
+    let defaults =
+        Defaults { tied: true, head_dim: Some(256), activation: Activation::GeluTanh, ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
-    let named = ["hidden_activation", "hidden_act"].iter().any(|name| !config.json[*name].is_null());
     Ok(ModelShape {
-        activation: if named { shape.activation } else { Activation::GeluTanh },
         norms: LayerNorms::GEMMA,
         norm_adds_one: true,
         embedding_scale: Some((shape.hidden as f64).sqrt()),

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::config::ModelShape;
 use super::super::parts::{Experts, LayerAttention, PerLayerInput};
-use super::super::rope_shape::{RopeScaling, RopeShape};
+use super::super::rope_shape::{self, RopeScaling, RopeShape};
 use super::config::{Config, FULL, SLIDING, windows_and_ropes};
 use super::gemma;
 
@@ -110,15 +110,16 @@ fn rope(config: &Config<'_>, kind: &str, head_dim: usize) -> Result<RopeShape> {
         FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
         SLIDING: {"rope_type": "default", "rope_theta": 1e4},
     });
+    ensure!(config.json["rope_scaling"].is_null(), "rope_scaling is set, which this family does not have; leave it out");
     let all = &config.json["rope_parameters"];
     let record = if all.is_null() { &default[kind] } else { &all[kind] };
     ensure!(!record.is_null(), "rope_parameters has no {kind}");
     if record["rope_type"] != "proportional" {
         return RopeShape::parse(record, &Value::Null, 1e4, head_dim);
     }
-    let number = |name: &str, default: f64| record[name].as_f64().unwrap_or(default);
+    let number = |name: &str, default: f64| anyhow::Ok(rope_shape::number(record, name)?.unwrap_or(default));
     let (theta, factor, share) =
-        (number("rope_theta", 1e4), number("factor", 1.0), number("partial_rotary_factor", 1.0));
+        (number("rope_theta", 1e4)?, number("factor", 1.0)?, number("partial_rotary_factor", 1.0)?);
     ensure!(theta > 0.0 && factor > 0.0 && (0.0..=1.0).contains(&share), "rope_parameters has {record}");
     let (turning, pairs) = ((share * head_dim as f64 / 2.0) as usize, head_dim / 2);
     let factors = (0..pairs).map(|pair| if pair < turning { factor } else { f64::INFINITY });

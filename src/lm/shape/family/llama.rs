@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::super::config::ModelShape;
 use super::super::parts::{AttentionTemperature, Experts};
-use super::super::rope_shape::{RopeScaling, RopeShape};
+use super::super::rope_shape::{self, RopeScaling, RopeShape};
 use super::config::{Config, Defaults, windows};
 
 /// Every layer alike, without a window.
@@ -34,8 +34,7 @@ pub(super) fn ministral3(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { head_dim: Some(128), ..Defaults::LLAMA };
     let shape = with_window(config, None, config.decoder(&defaults)?)?;
     let number = |name: &str| {
-        let number = config.json["rope_parameters"][name].as_f64();
-        number.with_context(|| format!("rope_parameters has no number {name}"))
+        rope_shape::number(config.rope_record(), name)?.with_context(|| format!("rope_parameters has no number {name}"))
     };
     let (beta, every) = (number("llama_4_scaling_beta")?, number("original_max_position_embeddings")?);
     let temperature = AttentionTemperature { beta, every, first: 0, only_without_rotation: false };
@@ -44,14 +43,15 @@ pub(super) fn ministral3(config: &Config<'_>) -> Result<ModelShape> {
 
 /// Mistral with experts.
 pub(super) fn mixtral(config: &Config<'_>) -> Result<ModelShape> {
-    let shape = with_window(config, None, config.decoder(&Defaults::LLAMA)?)?;
+    let shape = with_window(config, None, config.decoder(&Defaults { theta: 1_000_000.0, ..Defaults::LLAMA })?)?;
     let experts = Experts { normalised: true, ..config.experts(shape.layers, [8, 2, shape.intermediate])? };
     Ok(ModelShape { experts: Some(experts), ..shape })
 }
 
 /// Phi-3 and Phi-4-mini: fused matrices, and rotation of a part of every head.
 pub(super) fn phi3(config: &Config<'_>) -> Result<ModelShape> {
-    let shape = with_window(config, None, config.decoder(&Defaults::LLAMA)?)?;
+    let defaults = Defaults { rotates_part: true, ..Defaults::LLAMA };
+    let shape = with_window(config, None, config.decoder(&defaults)?)?;
     let is_known = matches!(shape.ropes[0].scaling, RopeScaling::None | RopeScaling::LongRope { .. });
     ensure!(is_known, "its rope_scaling is of a type that this family does not have; only longrope is known");
     Ok(ModelShape { fused: true, ..shape })

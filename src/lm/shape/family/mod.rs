@@ -19,7 +19,7 @@ mod qwen3_next;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use self::config::Config;
 use super::config::{MOST_BYTES, ModelShape};
@@ -111,12 +111,15 @@ fn text_part(json: &Value) -> Option<Value> {
         _ => json!({}),
     };
     let fields = whole.as_object_mut()?;
-    for name in ["tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config"] {
-        fields.extend(json.get(name).map(|value| (name.to_owned(), value.clone())));
-    }
-    fields.extend(
-        text.iter().filter(|(_, value)| !value.is_null()).map(|(name, value)| (name.clone(), value.clone())),
-    );
+    let mut take = |from: &Map<String, Value>, wanted: &dyn Fn(&str) -> bool| {
+        let own = from.iter().filter(|(name, value)| !value.is_null() && wanted(name));
+        fields.extend(own.map(|(name, value)| (name.clone(), value.clone())));
+    };
+    let all = json.as_object()?;
+    take(all, &|name| ["tie_word_embeddings", "quantization_config"].contains(&name));
+    take(text, &|_| true);
+    // Texts begin and end as the whole model's do.
+    take(all, &|name| ["bos_token_id", "eos_token_id"].contains(&name));
     Some(whole)
 }
 

@@ -1,6 +1,6 @@
 //! OLMo 2 and 3, and OLMoE: norms of all queries and all keys of a token. transformers `models/olmo2`, `models/olmo3`, `models/olmoe`.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 use super::super::config::ModelShape;
 use super::super::parts::{HeadNorms, LayerNorms};
@@ -28,12 +28,8 @@ pub(super) fn olmo3(config: &Config<'_>) -> Result<ModelShape> {
 
 /// Experts, and norms before attention and MLP.
 pub(super) fn olmoe(config: &Config<'_>) -> Result<ModelShape> {
-    ensure!(
-        config.json["clip_qkv"].is_null(),
-        "it limits queries, keys and values (clip_qkv), which is not computed here"
-    );
     let shape = config.decoder(&Defaults::LLAMA)?;
     let experts = Some(config.experts(shape.layers, [64, 8, shape.intermediate])?);
     let norms = LayerNorms { of_heads: HeadNorms::AllHeads, ..LayerNorms::LLAMA };
-    Ok(ModelShape { norms, experts, ..shape })
+    Ok(ModelShape { norms, experts, qkv_limit: config.positive("clip_qkv")?, ..shape })
 }

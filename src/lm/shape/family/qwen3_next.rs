@@ -2,7 +2,7 @@
 //! others; mixtures of experts, or dense. transformers `models/qwen3_next`, `models/qwen3_5`, `models/qwen3_5_moe`.
 
 use anyhow::{Result, ensure};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::super::config::ModelShape;
 use super::super::parts::{DeltaShape, Experts, HeadNorms, LayerAttention, LayerNorms};
@@ -42,7 +42,7 @@ fn with_experts(
 }
 
 fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
-    let defaults = Defaults { head_dim: Some(256), ..Defaults::LLAMA };
+    let defaults = Defaults { head_dim: Some(256), rotates_part: true, ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
     let every = config.size("full_attention_interval", usize::MAX)?.unwrap_or(4);
     let kinds = ["linear_attention", FULL];
@@ -66,7 +66,7 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
     );
     let attention =
         is_recurrent.into_iter().map(|is_recurrent| LayerAttention { is_recurrent, ..LayerAttention::default() });
-    let rope = RopeShape::parse(&partly(config)?, config.json, defaults.theta, shape.head_dim)?;
+    let rope = RopeShape::parse(&partly(config), config.json, defaults.theta, shape.head_dim)?;
     Ok(ModelShape {
         ropes: vec![rope],
         attention: attention.collect(),
@@ -79,12 +79,11 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
 }
 
 /// The settings of the rotation, which is of a quarter of each head where they do not say.
-fn partly(config: &Config<'_>) -> Result<Value> {
-    let name = if config.json["rope_parameters"].is_null() { "rope_scaling" } else { "rope_parameters" };
-    let mut settings: Map<String, Value> = config.field(name)?.unwrap_or_default();
+fn partly(config: &Config<'_>) -> Value {
+    let mut settings = config.rope_record().as_object().cloned().unwrap_or_default();
     let own = settings.entry("partial_rotary_factor").or_insert(Value::Null);
     if own.is_null() && config.json["partial_rotary_factor"].is_null() {
         *own = 0.25.into();
     }
-    Ok(settings.into())
+    settings.into()
 }

@@ -3,7 +3,8 @@
 use serde_json::json;
 
 use super::super::config::ModelShape;
-use super::super::rope_shape::RopeScaling;
+use super::super::parts::Activation;
+use super::super::rope_shape::{RopeScaling, RopeShape};
 use super::*;
 use crate::lm::cache::rope::Rope;
 
@@ -54,7 +55,7 @@ fn networks_that_cannot_be_computed_exactly_are_refused() {
                 "model_type": "qwen3_5_text", "num_key_value_heads": 2, "layer_types": ["linear_attention", "full_attention"],
                 "rope_parameters": "fast"
             }),
-            "rope_parameters has the wrong type",
+            "rope_parameters is \"fast\"",
         ),
         (json!({"num_key_value_heads": 0}), "num_key_value_heads"),
         (json!({"head_dim": 7}), "odd"),
@@ -243,4 +244,74 @@ fn old_and_new_fields_of_scaling_are_read() {
     let new = config(json!({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}})).unwrap();
     assert!(matches!(new.ropes[0].scaling, RopeScaling::None));
     assert_eq!(new.ropes[0].theta, 5e5);
+}
+
+/// As transformers 5.24 reads these keys (`rope_parameters` of its configuration).
+#[test]
+fn of_old_and_new_fields_side_by_side_transformers_takes_the_old() {
+    let yarn = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});
+    let new = json!({"rope_type": "default", "rope_theta": 5e5});
+    let both = config(json!({"rope_scaling": yarn, "rope_parameters": new, "rope_theta": 7e5})).unwrap();
+    assert!(matches!(both.ropes[0].scaling, RopeScaling::Yarn { factor: 4.0, original: 64, .. }));
+    assert_eq!(both.ropes[0].theta, 7e5);
+    // Nothing of the new record is used.
+    assert_eq!(config(json!({"rope_scaling": yarn, "rope_parameters": new})).unwrap().ropes[0].theta, 1e4);
+    let linear = json!({"rope_type": "linear", "factor": 2.0, "rope_theta": 5e5});
+    let empty = config(json!({"rope_scaling": {}, "rope_parameters": linear})).unwrap();
+    assert!(matches!(empty.ropes[0], RopeShape { theta: 5e5, scaling: RopeScaling::Linear(2.0), .. }));
+    let own = json!({"type": "linear", "factor": 3.0, "rope_theta": 9e4});
+    let own = config(json!({"rope_scaling": own, "rope_parameters": linear, "rope_theta": 7e5})).unwrap();
+    assert!(matches!(own.ropes[0], RopeShape { theta: 9e4, scaling: RopeScaling::Linear(3.0), .. }));
+
+    let gemma = |more: Value| {
+        let mut changes = json!({"model_type": "gemma3_text", "num_hidden_layers": 6});
+        changes.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        config(changes).map(|shape| shape.ropes)
+    };
+    let old = json!({"rope_type": "linear", "factor": 8.0});
+    let kinds = json!({"full_attention": new, "sliding_attention": {"rope_type": "default", "rope_theta": 2e4}});
+    for (more, thetas) in [
+        (json!({"rope_scaling": old, "rope_parameters": kinds}), [2e4, 5e5]),
+        (json!({"rope_scaling": old, "rope_theta": 5e5, "rope_local_base_freq": 3e4}), [3e4, 5e5]),
+        (json!({"rope_parameters": {"full_attention": old}, "rope_theta": 5e5}), [1e4, 5e5]),
+    ] {
+        let ropes = gemma(more.clone()).unwrap();
+        assert_eq!([ropes[0].theta, ropes[1].theta], thetas, "{more}");
+        assert!(matches!(ropes[0].scaling, RopeScaling::None), "{more}");
+        assert!(matches!(ropes[1].scaling, RopeScaling::Linear(8.0)), "{more}");
+    }
+    let error = gemma(json!({"rope_parameters": linear})).unwrap_err().to_string();
+    assert!(error.contains("sliding_attention"), "{error}");
+    assert_eq!(config(json!({"model_type": "mixtral"})).unwrap().ropes[0].theta, 1e6);
+}
+
+#[test]
+fn two_spellings_of_one_setting_do_not_contradict_each_other() {
+    for (changes, reason) in [
+        (json!({"partial_rotary_factor": 0.5}), "partial_rotary_factor"),
+        (json!({"rope_scaling": "yarn"}), "rope_scaling or rope_parameters is \"yarn\""),
+        (json!({"rope_scaling": {"rope_type": 1}}), "rope_type is 1"),
+        (json!({"model_type": "mixtral", "num_local_experts": 4, "num_experts": 8}), "they mean the same"),
+        (json!({"model_type": "gemma4_text", "rope_scaling": {"rope_type": "linear", "factor": 2.0}}), "rope_scaling is set"),
+        (json!({"rope_theta": "Infinity"}), "rope_theta is \"Infinity\""),
+    ] {
+        let error = format!("{:#}", config(changes.clone()).unwrap_err());
+        assert!(error.contains(reason), "{changes}: {error}");
+    }
+    let same = json!({"model_type": "mixtral", "num_local_experts": 4, "num_experts": 4});
+    assert_eq!(config(same).unwrap().experts.unwrap().count, 4);
+    // Only Gemma reads `hidden_activation`, and it reads nothing else.
+    let activations = json!({"hidden_activation": "gelu_pytorch_tanh", "hidden_act": "silu"});
+    assert_eq!(config(activations.clone()).unwrap().activation, Activation::Silu);
+    for (activation, expected) in [(json!(null), Activation::GeluTanh), (json!("silu"), Activation::Silu)] {
+        let mut changes = activations.clone();
+        changes["model_type"] = "gemma2".into();
+        changes["hidden_activation"] = activation;
+        assert_eq!(config(changes).unwrap().activation, expected);
+    }
+    // A model's texts end as the whole's do, which reads images too.
+    let text = json!({"model_type": "gemma3_text", "eos_token_id": 1, "bos_token_id": 2});
+    let whole = json!({"model_type": "gemma3", "text_config": text, "eos_token_id": [1, 106]});
+    let shape = shape(&whole).unwrap();
+    assert_eq!((shape.eos, shape.bos), (vec![1, 106], Some(2)));
 }

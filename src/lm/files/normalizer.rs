@@ -1,0 +1,112 @@
+//! The rules by which a tokenizer.json rewrites texts before they are split, applied one by one so that their effect is bounded.
+//!
+//! The library applies all of them at once: sixty that each write two letters for one would fill the memory before it returns.
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::Value;
+use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
+
+use super::tokenizer::guarded;
+
+/// Bytes that a rule writes in place of what it finds.
+const MOST_WRITTEN: usize = 256;
+/// How many times as long as a piece of text its rewritten form may be, beside `MOST_WRITTEN`. Real rules write 3 bytes for a space, and
+/// compatibility forms are at most 18 times as long.
+const MOST_GROWTH: usize = 64;
+/// Bytes of a text that are rewritten at once.
+const PIECE: usize = 1 << 12;
+
+/// Rules that could, by what they write, make texts much longer than they are; empty of most tokenizers.
+#[derive(Default)]
+pub(in crate::lm) struct GrowingRules(Vec<NormalizerWrapper>);
+
+/// What a tokenizer.json says of them. The library rewrites added tokens while it reads the file.
+#[derive(Default, Deserialize)]
+struct File {
+    normalizer: Option<NormalizerWrapper>,
+    #[serde(default)]
+    added_tokens: Vec<AddedToken>,
+}
+
+#[derive(Deserialize)]
+struct AddedToken {
+    content: String,
+}
+
+impl GrowingRules {
+    /// Those of a tokenizer.json.
+    ///
+    /// # Errors
+    /// A rule that writes too much at once, or fails, and added tokens that become too long.
+    pub fn of(file: &[u8]) -> Result<GrowingRules> {
+        // What is wrong with the file otherwise, the library says.
+        let file = guarded(|| Ok(serde_json::from_slice::<File>(file).unwrap_or_default()))?;
+        let (mut rules, mut growth) = (Vec::new(), 1_usize);
+        in_order(file.normalizer.as_ref(), &mut rules);
+        for rule in &rules {
+            let json = serde_json::to_value(rule)?;
+            growth = growth.saturating_mul(most_growth(&json)?);
+            let name = json["type"].as_str().unwrap_or("without a type");
+            // What a rule is made of is looked up when it is first used, and may turn out not to be what it should.
+            guarded(|| rule.normalize(&mut NormalizedString::from("A rule, fürs Erste: １ ﬁ…"))).with_context(|| {
+                let map = if name == "Precompiled" { ": its precompiled_charsmap is not such a map" } else { "" };
+                format!("its normalizer {name} cannot be used{map}; fetch the file again, or save the tokenizer anew")
+            })?;
+        }
+        let growing = GrowingRules(if growth > MOST_GROWTH { rules } else { Vec::new() });
+        file.added_tokens.iter().try_for_each(|token| growing.check(&token.content))?;
+        Ok(growing)
+    }
+
+    /// Checks that a text does not become too long.
+    ///
+    /// # Errors
+    /// A text that does.
+    pub fn check(&self, mut text: &str) -> Result<()> {
+        while !self.0.is_empty() && !text.is_empty() {
+            let (piece, rest) = text.split_at(text.floor_char_boundary(PIECE));
+            let mut rewritten = NormalizedString::from(piece);
+            for rule in &self.0 {
+                guarded(|| rule.normalize(&mut rewritten))?;
+                let most = MOST_GROWTH * piece.len() + MOST_WRITTEN;
+                ensure!(
+                    rewritten.get().len() <= most,
+                    "the normalizer of its tokenizer.json makes more than {most} bytes of {}: its rules feed each other and have to be \
+                     mended in the file",
+                    piece.len()
+                );
+            }
+            text = rest;
+        }
+        Ok(())
+    }
+}
+
+fn in_order(normalizer: Option<&NormalizerWrapper>, rules: &mut Vec<NormalizerWrapper>) {
+    match normalizer {
+        Some(NormalizerWrapper::Sequence(sequence)) => {
+            sequence.as_ref().iter().for_each(|rule| in_order(Some(rule), rules));
+        }
+        Some(rule) => rules.push(rule.clone()),
+        None => {}
+    }
+}
+
+/// How many times as long a rule may make a text, at most.
+fn most_growth(rule: &Value) -> Result<usize> {
+    let Some(written) = rule["content"].as_str().or(rule["prepend"].as_str()) else {
+        // Forms of Unicode, lower case, maps.
+        return Ok(4);
+    };
+    ensure!(
+        written.len() <= MOST_WRITTEN,
+        "a rule of its normalizer writes {} bytes at once; the limit is {MOST_WRITTEN}",
+        written.len()
+    );
+    // An expression may find a single byte, or nothing.
+    Ok(match rule["pattern"]["String"].as_str() {
+        Some(found) if !found.is_empty() => written.len().div_ceil(found.len()).max(1),
+        _ => written.len() + 1,
+    })
+}
