@@ -1,14 +1,15 @@
 //! Tokenizers: text to tokens with their places in the text, tokens to text, and whether texts start with BOS.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use tokenizers::ModelWrapper;
+use tokenizers::{AddedToken, ModelWrapper};
 
 use super::normalizer::GrowingRules;
 use super::source::CheckpointFiles;
@@ -85,6 +86,7 @@ impl Tokenizer {
             model.dropout = None;
             inner.with_model(model);
         }
+        add_tokens(&mut inner, &growing, config)?;
         let named = special_token(config, "bos_token").and_then(|token| inner.token_to_id(token));
         // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
@@ -296,6 +298,26 @@ pub(in crate::lm) fn config(files: &CheckpointFiles) -> Result<Value> {
     Ok(config)
 }
 
+/// Adds the tokens that tokenizer_config.json has (`added_tokens_decoder`) and tokenizer.json lacks or describes otherwise, as
+/// transformers does.
+fn add_tokens(inner: &mut tokenizers::Tokenizer, growing: &GrowingRules, config: &Value) -> Result<()> {
+    let listed: BTreeMap<u32, AddedToken> = match &config["added_tokens_decoder"] {
+        Value::Null => BTreeMap::new(),
+        listed => Deserialize::deserialize(listed).context("tokenizer_config.json: added_tokens_decoder")?,
+    };
+    let known = inner.get_added_tokens_decoder();
+    for (id, token) in listed.into_iter().filter(|(id, token)| known.get(id) != Some(token)) {
+        let content = token.content.clone();
+        growing.check(&content)?;
+        guarded(|| inner.add_tokens([token]))?;
+        ensure!(
+            inner.token_to_id(&content) == Some(id),
+            "tokenizer_config.json says that {content:?} is token {id}, and tokenizer.json does not have it: save both files anew"
+        );
+    }
+    Ok(())
+}
+
 /// A special token in a tokenizer_config.json: a text, or a record with its content.
 pub(in crate::lm) fn special_token<'j>(config: &'j Value, name: &str) -> Option<&'j str> {
     config[name].as_str().or_else(|| config[name]["content"].as_str())
@@ -452,5 +474,26 @@ mod tests {
                 assert_eq!(tokenizer.written(&tokens).unwrap(), if tidies { tidy } else { &whole });
             }
         }
+    }
+
+    /// As transformers 5.2 reads the same two files.
+    #[test]
+    fn tokens_that_only_tokenizer_config_lists_are_added() {
+        let file = json!({"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}});
+        let token = |content: &str, special: bool| {
+            json!({"content": content, "lstrip": false, "normalized": false, "rstrip": false, "single_word": false,
+                "special": special})
+        };
+        let parse = |listed: Value| {
+            let config = json!({"added_tokens_decoder": listed});
+            Tokenizer::parse(file.to_string().as_bytes(), &config, None)
+        };
+        let tokenizer =
+            parse(json!({"3": token("<tool>", false), "2": token("<|end|>", true), "0": token("a", false)})).unwrap();
+        let tokens = tokenizer.encode("a<|end|>b<tool>").unwrap().ids;
+        assert_eq!(tokens, [0, 2, 1, 3]);
+        assert_eq!(tokenizer.decode(&tokens).unwrap(), "ab<tool>");
+        let error = format!("{:#}", parse(json!({"7": token("<tool>", false)})).err().unwrap());
+        assert!(error.contains("\"<tool>\" is token 7"), "{error}");
     }
 }
