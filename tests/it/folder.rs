@@ -314,35 +314,62 @@ fn what_a_model_s_further_files_say_is_part_of_what_uses_it() {
     let steps: [(&str, &dyn Fn(), &str); 9] = [
         ("the first run", &|| (), "2 cells measured"),
         ("again", &|| (), "0 cells measured, 2 were there already"),
-        ("every token ends a text", &|| {
-            write("generation_config.json", json!({"eos_token_id": (0..200).collect::<Vec<_>>()}));
-        }, "1 cell measured, 1 was there already"),
-        ("something that is not used", &|| {
-            write("generation_config.json", json!({"eos_token_id": (0..200).collect::<Vec<_>>(), "top_k": 3}));
-        }, "0 cells measured, 2 were there already"),
+        (
+            "every token ends a text",
+            &|| {
+                write("generation_config.json", json!({"eos_token_id": (0..200).collect::<Vec<_>>()}));
+            },
+            "1 cells measured, 1 were there already",
+        ),
+        (
+            "something that is not used",
+            &|| {
+                write("generation_config.json", json!({"eos_token_id": (0..200).collect::<Vec<_>>(), "top_k": 3}));
+            },
+            "0 cells measured, 2 were there already",
+        ),
         ("no BOS", &|| told(json!({"add_bos_token": false})), "2 cells measured"),
-        ("a template", &|| {
-            let template = "{{ messages[0].content }} c {{ eos_token }}";
-            told(json!({"add_bos_token": false, "chat_template": template, "eos_token": "d"}));
-        }, "1 cell measured, 1 was there already"),
-        ("a token that the template writes", &|| {
-            let template = "{{ messages[0].content }} c {{ eos_token }}";
-            told(json!({"add_bos_token": false, "chat_template": template, "eos_token": "e"}));
-        }, "1 cell measured, 1 was there already"),
-        ("another BOS, of special_tokens_map.json", &|| {
-            write("tokenizer_config.json", json!({"add_bos_token": true}));
-            write("special_tokens_map.json", json!({"bos_token": "f"}));
-        }, "2 cells measured"),
-        ("a template in a file", &|| {
-            fs::write(model.join("chat_template.jinja"), "{{ messages[0].content }} g").unwrap();
-        }, "1 cell measured, 1 was there already"),
+        (
+            "a template",
+            &|| {
+                let template = "{{ messages[0].content }} c {{ eos_token }}";
+                told(json!({"add_bos_token": false, "chat_template": template, "eos_token": "d"}));
+            },
+            "1 cells measured, 1 were there already",
+        ),
+        (
+            "a token that the template writes",
+            &|| {
+                let template = "{{ messages[0].content }} c {{ eos_token }}";
+                told(json!({"add_bos_token": false, "chat_template": template, "eos_token": "e"}));
+            },
+            "1 cells measured, 1 were there already",
+        ),
+        (
+            "another BOS, of special_tokens_map.json",
+            &|| {
+                write("tokenizer_config.json", json!({"add_bos_token": true}));
+                write("special_tokens_map.json", json!({"bos_token": "f"}));
+            },
+            "2 cells measured",
+        ),
+        (
+            "a template in a file",
+            &|| {
+                fs::write(model.join("chat_template.jinja"), "{{ messages[0].content }} g").unwrap();
+            },
+            "1 cells measured, 1 were there already",
+        ),
     ];
     for (step, change, says) in steps {
         change();
         let ended = run_into(folder, "r");
         assert!(ended.stderr.contains(says), "{step}: {}", ended.stderr);
         run_into(folder, &format!("fresh {step}"));
-        assert_same(&timeless(current(&folder.join("r"))), &timeless(current(&folder.join(format!("fresh {step}")))));
+        assert_same(
+            &timeless(current(&folder.join("r"))),
+            &timeless(current(&folder.join(format!("fresh {step}")))),
+        );
     }
 }
 

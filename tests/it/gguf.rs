@@ -210,7 +210,12 @@ fn a_large_file_is_rounded_to_bf16_and_counted_as_that() {
     );
     bytes[place + 12..place + 20].copy_from_slice(&(1_u64 << 22).to_le_bytes());
     fs::write(&file, &bytes).unwrap();
-    fs::File::options().write(true).open(&file).unwrap().set_len(bytes.len() as u64 + (84 << 22)).unwrap();
+    fs::File::options()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_len(bytes.len() as u64 + 84 * ((1 << 22) - 200))
+        .unwrap();
     let model = ModelSource::File(file.display().to_string());
     let files = ModelFiles::find(&model, None, &HubSettings::with_cache_dir(folder.path()), &()).unwrap();
     assert_eq!(files.weight_type(WeightType::Auto), WeightType::Bf16);
@@ -394,7 +399,8 @@ fn no_changed_bit_of_the_list_gives_other_numbers() {
     let path = refusals.file();
     let bytes = fs::read(&path).unwrap();
     let place = |name: &[u8]| bytes.windows(name.len()).position(|window| window == name).unwrap();
-    let names: Vec<String> = tensors(&golden("llama-mha"), GgmlDType::F32).into_iter().map(|(name, _)| name).collect();
+    let names: Vec<String> =
+        tensors(&golden("llama-mha"), GgmlDType::F32).into_iter().map(|(name, _)| name).collect();
     let places: Vec<usize> = names.iter().map(|name| place(name.as_bytes())).collect();
     let (start, end) = (places.iter().min().unwrap() - 8, places.iter().max().unwrap() + 60);
     let source: ModelSource = path.to_str().unwrap().parse().unwrap();
@@ -421,12 +427,12 @@ fn no_changed_bit_of_the_list_gives_other_numbers() {
 #[test]
 fn factors_of_positions_that_nobody_reads_are_refused() {
     let refusals = Refusals::new();
-    let factors = |count: usize| QTensor::quantize(&Tensor::ones(count, DType::F32, &Device::Cpu).unwrap(), GgmlDType::F32);
+    let factors =
+        |count: usize| QTensor::quantize(&Tensor::ones(count, DType::F32, &Device::Cpu).unwrap(), GgmlDType::F32);
     let both = ["rope_factors_long.weight", "rope_factors_short.weight"];
-    refusals.write(
-        set("llama.rope.scaling.type", text("longrope")),
-        |tensors| tensors.extend(both.map(|name| (name.into(), factors(8).unwrap()))),
-    );
+    refusals.write(set("llama.rope.scaling.type", text("longrope")), |tensors| {
+        tensors.extend(both.map(|name| (name.into(), factors(8).unwrap())))
+    });
     refusals.says(&both);
     refusals.write(|_| {}, |tensors| tensors.push((both[0].into(), factors(8).unwrap())));
     refusals.says(&both);

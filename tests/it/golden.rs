@@ -225,6 +225,30 @@ fn families() {
     }
 }
 
+/// transformers 5.24 in float64 with `clip_qkv: 0.8` in the golden's configuration, which changes every one of these numbers.
+#[test]
+fn queries_keys_and_values_are_limited_as_in_transformers() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/families/olmoe");
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["config.json", "model.safetensors"] {
+        std::fs::copy(golden.join(file), folder.path().join(file)).unwrap();
+    }
+    configure(folder.path(), serde_json::json!({"clip_qkv": 0.8}));
+    let tokens = std::fs::read_to_string(golden.join("tokens.json")).unwrap();
+    let tokens: Vec<u32> = serde_json::from_str(&tokens).unwrap();
+    let model = load(folder.path());
+    let states = model.read(&tokens[..tokens.len() - 1], &mut model.new_memory(&MemoryPlan::unbounded())).unwrap();
+    let nll = model.nll(&states, &tokens[1..]).unwrap();
+    let first = [
+        4.790_376, 4.937_969, 5.683_872, 3.372_868, 5.015_708, 5.170_905, 3.775_197, 3.965_532, 5.250_916,
+        6.243_54, 4.518_693, 4.266_886,
+    ];
+    let worst = nll.iter().zip(first).map(|(own, other): (&f32, f32)| (own - other).abs()).fold(0.0, f32::max);
+    assert!(worst < 5e-5, "{worst:e}");
+    let sum: f64 = nll.iter().map(|nll| f64::from(*nll)).sum();
+    assert!((sum - 568.398_387_7).abs() < 1e-3, "{sum}");
+}
+
 /// Every preset and other formulas, by layer and by head, against the definition in `scripts/oracle.py`.
 #[test]
 fn policies() {

@@ -103,7 +103,8 @@ fn no_tensor_stands_for_a_part_that_another_is() {
         more.insert(name.to_owned(), norm.clone());
         safetensors::save(&more, &file).unwrap();
         let shape = ModelShape::read(&folder.path().join("whole/config.json")).unwrap();
-        let error = LanguageModel::load(shape, std::slice::from_ref(&file), WeightType::Auto, &device()).err().unwrap();
+        let error =
+            LanguageModel::load(shape, std::slice::from_ref(&file), WeightType::Auto, &device()).err().unwrap();
         assert!(format!("{error:#}").contains(words), "{name}: {error:#}");
     }
 }

@@ -32,6 +32,7 @@ struct File {
 #[derive(Deserialize)]
 struct AddedToken {
     content: String,
+    normalized: bool,
 }
 
 impl GrowingRules {
@@ -55,7 +56,8 @@ impl GrowingRules {
             })?;
         }
         let growing = GrowingRules(if growth > MOST_GROWTH { rules } else { Vec::new() });
-        file.added_tokens.iter().try_for_each(|token| growing.check(&token.content))?;
+        let mut rewritten = file.added_tokens.iter().filter(|token| token.normalized);
+        rewritten.try_for_each(|token| growing.check(&token.content))?;
         Ok(growing)
     }
 

@@ -203,7 +203,9 @@ impl Weights {
             return Ok(());
         }
         let is_head = |name: &str| name.starts_with("lm_head.");
-        let is_of_text = |name: &str| ["model.layers.", "model.embed_tokens", "model.norm."].iter().any(|own| name.starts_with(own));
+        let is_of_text = |name: &str| {
+            ["model.layers.", "model.embed_tokens", "model.norm."].iter().any(|own| name.starts_with(own))
+        };
         self.rename(|name| {
             Ok(match own(name) {
                 // `language_model.model.layers.0` as well as `model.language_model.layers.0`.
@@ -222,7 +224,10 @@ impl Weights {
         for (own, location) in std::mem::take(&mut self.tensors) {
             let Some(name) = named(&own)? else { continue };
             if let Some(other) = self.tensors.insert(name, location) {
-                bail!("tensors {} and {own} stand for the same part of the model; make the checkpoint anew", other.name);
+                bail!(
+                    "tensors {} and {own} stand for the same part of the model; make the checkpoint anew",
+                    other.name
+                );
             }
         }
         Ok(())
@@ -298,7 +303,10 @@ impl Weights {
     pub fn are_equal(&mut self, one: &str, other: &str) -> Result<bool> {
         let (Some(one), Some(other)) = (self.tensors.get(one), self.tensors.get(other)) else { return Ok(false) };
         let mut bytes = |location: &TensorLocation| {
-            self.files[location.file].1.range(location.start, location.length).with_context(|| format!("tensor {}", location.name))
+            self.files[location.file]
+                .1
+                .range(location.start, location.length)
+                .with_context(|| format!("tensor {}", location.name))
         };
         Ok(one.stored == other.stored && one.shape == other.shape && bytes(one)? == bytes(other)?)
     }

@@ -93,7 +93,9 @@ impl RopeSettings<'_> {
     fn kind(&self) -> Result<&str> {
         let kinds = ["rope_type", "type"].into_iter().map(|name| &self.record[name]);
         let kind = kinds.into_iter().find(|kind| !kind.is_null());
-        kind.map_or(Ok("default"), |kind| kind.as_str().with_context(|| format!("rope_type is {kind}; it must be a text")))
+        kind.map_or(Ok("default"), |kind| {
+            kind.as_str().with_context(|| format!("rope_type is {kind}; it must be a text"))
+        })
     }
 
     fn scaling(&self) -> Result<RopeScaling> {
@@ -139,7 +141,8 @@ impl RopeSettings<'_> {
             bail!("rope_scaling of type {:?} has no number {name:?}", self.kind()?)
         };
         let original = json[name].as_u64().filter(|original| *original > 0);
-        Ok(original.with_context(|| format!("{name} is {}; it must be a positive whole number", json[name]))? as usize)
+        Ok(original.with_context(|| format!("{name} is {}; it must be a positive whole number", json[name]))?
+            as usize)
     }
 
     /// By how much texts became longer, if that is not said.

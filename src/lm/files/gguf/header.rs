@@ -67,7 +67,10 @@ impl Header {
         let mut tensor = |listed: Listed| {
             let tensor = ListedTensor::new(listed, data, total)?;
             let start = tensor.start;
-            ensure!(start == next, "it starts at byte {start}, and the tensor before it ends at {next}: {DAMAGED}");
+            ensure!(
+                start == next,
+                "it starts at byte {start}, and the tensor before it ends at {next}: {DAMAGED}"
+            );
             end = start + tensor.length as u64;
             next = end.checked_next_multiple_of(alignment).context(DAMAGED)?;
             Ok(tensor)
@@ -77,7 +80,10 @@ impl Header {
             tensor(listed).with_context(|| format!("tensor {name} cannot be used"))
         });
         let tensors = tensors.collect::<Result<_>>()?;
-        ensure!((end..=next).contains(&total), "its tensors end at byte {end} and the file at byte {total}: {DAMAGED}");
+        ensure!(
+            (end..=next).contains(&total),
+            "its tensors end at byte {end} and the file at byte {total}: {DAMAGED}"
+        );
         Ok(Header { fields, tensors })
     }
 }
@@ -88,8 +94,14 @@ fn check_version(version: u32) -> Result<()> {
         "it is big-endian, as for IBM Z, and only little-endian files are read here: take the usual file, or convert the model without \
          `--bigendian`"
     );
-    ensure!(version != 1, "it has version 1 of the format, of August 2023, which llama.cpp has dropped too: convert the model again");
-    ensure!((2..=3).contains(&version), "it has version {version} of the format, which is not known here; only 2 and 3 are");
+    ensure!(
+        version != 1,
+        "it has version 1 of the format, of August 2023, which llama.cpp has dropped too: convert the model again"
+    );
+    ensure!(
+        (2..=3).contains(&version),
+        "it has version {version} of the format, which is not known here; only 2 and 3 are"
+    );
     Ok(())
 }
 

@@ -68,7 +68,10 @@ impl Gguf {
         let long_rope_factors = match (long?, short?) {
             (None, None) => None,
             (Some(long), Some(short)) if architecture.has_long_factors() => Some([long, short]),
-            _ => bail!("it scales positions by {}, which is not computed here for this file", LONG_FACTORS.join(" and ")),
+            _ => bail!(
+                "it scales positions by {}, which is not computed here for this file",
+                LONG_FACTORS.join(" and ")
+            ),
         };
         let mut gguf = Gguf { fields, architecture, tensors: Vec::new(), rope_factors, long_rope_factors };
         let (heads, kv_heads) = gguf.heads()?;

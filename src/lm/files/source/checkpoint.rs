@@ -56,7 +56,14 @@ impl CheckpointFiles {
     pub(super) fn with_tokenizer(self, other: CheckpointFiles) -> CheckpointFiles {
         let CheckpointFiles { tokenizer, tokenizer_config, special_tokens_map, chat_template, .. } = other;
         let has_other_tokenizer = true;
-        CheckpointFiles { tokenizer, tokenizer_config, special_tokens_map, chat_template, has_other_tokenizer, ..self }
+        CheckpointFiles {
+            tokenizer,
+            tokenizer_config,
+            special_tokens_map,
+            chat_template,
+            has_other_tokenizer,
+            ..self
+        }
     }
 
     /// Whether a tokenizer was found, which a GGUF file has itself.
@@ -119,7 +126,8 @@ pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     let has_weights = single || snapshot.has(INDEX);
-    let is_shard = |name: &&String| name.ends_with(".safetensors") && name.contains("-of-") && !is_other_format(name);
+    let is_shard =
+        |name: &&String| name.ends_with(".safetensors") && name.contains("-of-") && !is_other_format(name);
     if let Some(shard) = snapshot.names.iter().find(is_shard).filter(|_| !has_weights) {
         return Err(snapshot.missing(INDEX).context(format!(
             "{} has parts of a checkpoint, such as {shard}, and not the index that names them all: fetch {INDEX} too",

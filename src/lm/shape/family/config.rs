@@ -188,7 +188,10 @@ impl<'j> Config<'j> {
         for name in ["num_experts", "num_local_experts", "n_routed_experts"] {
             let Some(own) = self.size(name, MOST_EXPERTS)? else { continue };
             let (first, other) = *said.get_or_insert((name, own));
-            ensure!(own == other, "{first} is {other} and {name} is {own}; they mean the same: leave out one of them");
+            ensure!(
+                own == other,
+                "{first} is {other} and {name} is {own}; they mean the same: leave out one of them"
+            );
         }
         let count = said.map_or(count, |(_, said)| said);
         let per_token = self.size("num_experts_per_tok", MOST_EXPERTS)?.unwrap_or(per_token);

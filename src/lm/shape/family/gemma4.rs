@@ -110,7 +110,10 @@ fn rope(config: &Config<'_>, kind: &str, head_dim: usize) -> Result<RopeShape> {
         FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
         SLIDING: {"rope_type": "default", "rope_theta": 1e4},
     });
-    ensure!(config.json["rope_scaling"].is_null(), "rope_scaling is set, which this family does not have; leave it out");
+    ensure!(
+        config.json["rope_scaling"].is_null(),
+        "rope_scaling is set, which this family does not have; leave it out"
+    );
     let all = &config.json["rope_parameters"];
     let record = if all.is_null() { &default[kind] } else { &all[kind] };
     ensure!(!record.is_null(), "rope_parameters has no {kind}");

@@ -34,7 +34,8 @@ pub(super) fn ministral3(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { head_dim: Some(128), ..Defaults::LLAMA };
     let shape = with_window(config, None, config.decoder(&defaults)?)?;
     let number = |name: &str| {
-        rope_shape::number(config.rope_record(), name)?.with_context(|| format!("rope_parameters has no number {name}"))
+        rope_shape::number(config.rope_record(), name)?
+            .with_context(|| format!("rope_parameters has no number {name}"))
     };
     let (beta, every) = (number("llama_4_scaling_beta")?, number("original_max_position_embeddings")?);
     let temperature = AttentionTemperature { beta, every, first: 0, only_without_rotation: false };

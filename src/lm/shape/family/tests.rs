@@ -292,7 +292,10 @@ fn two_spellings_of_one_setting_do_not_contradict_each_other() {
         (json!({"rope_scaling": "yarn"}), "rope_scaling or rope_parameters is \"yarn\""),
         (json!({"rope_scaling": {"rope_type": 1}}), "rope_type is 1"),
         (json!({"model_type": "mixtral", "num_local_experts": 4, "num_experts": 8}), "they mean the same"),
-        (json!({"model_type": "gemma4_text", "rope_scaling": {"rope_type": "linear", "factor": 2.0}}), "rope_scaling is set"),
+        (
+            json!({"model_type": "gemma4_text", "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+            "rope_scaling is set",
+        ),
         (json!({"rope_theta": "Infinity"}), "rope_theta is \"Infinity\""),
     ] {
         let error = format!("{:#}", config(changes.clone()).unwrap_err());
