@@ -313,7 +313,7 @@ fn add_tokens(inner: &mut tokenizers::Tokenizer, growing: &GrowingRules, config:
     for (id, token) in listed.into_iter().filter(|(id, token)| known.get(id) != Some(token)) {
         let content = token.content.clone();
         growing.check(&content)?;
-        guarded(|| inner.add_tokens([token]))?;
+        guarded(|| inner.add_tokens([token]).map(|_| ()))?;
         ensure!(
             inner.token_to_id(&content) == Some(id),
             "tokenizer_config.json says that {content:?} is token {id}, and tokenizer.json does not have it: save both files anew"
