@@ -129,6 +129,9 @@ mod tests {
         let source = ModelSource::Folder(folder.path().display().to_string());
         let files = source.resolve(&HubSettings::with_cache_dir("nowhere"), &()).unwrap();
         let error = StampedFiles::new(files).unwrap_err().to_string();
-        assert!(error.contains("model.safetensors is not the file itself") && error.contains("git lfs pull"), "{error}");
+        assert!(
+            error.contains("model.safetensors is not the file itself") && error.contains("git lfs pull"),
+            "{error}"
+        );
     }
 }

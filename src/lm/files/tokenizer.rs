@@ -513,7 +513,8 @@ mod tests {
             Tokenizer::parse(file.to_string().as_bytes(), &config, None)
         };
         let tokenizer =
-            parse(json!({"3": token("<tool>", false), "2": token("<|end|>", true), "0": token("a", false)})).unwrap();
+            parse(json!({"3": token("<tool>", false), "2": token("<|end|>", true), "0": token("a", false)}))
+                .unwrap();
         let tokens = tokenizer.encode("a<|end|>b<tool>").unwrap().ids;
         assert_eq!(tokens, [0, 2, 1, 3]);
         assert_eq!(tokenizer.decode(&tokens).unwrap(), "ab<tool>");

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// What pandas takes for nothing in a table.
-const NOTHING: [&str; 18] = [
-    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A", "NA",
-    "NULL", "NaN", "None", "n/a", "nan",
+const NOTHING: [&str; 19] = [
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
 ];
 
 /// The values of a table's column, from its cells: truths, whole numbers, numbers or texts, and null for words that mean nothing. A
 /// number beside null is never a whole one.
 pub fn of_table(cells: &[&str]) -> Vec<Value> {
-    let is_nothing = |cell: &str| NOTHING.contains(&cell) || cell == "null";
+    let is_nothing = |cell: &str| NOTHING.contains(&cell);
     let given: Vec<&str> = cells.iter().copied().filter(|cell| !is_nothing(cell)).collect();
     let each = |value: fn(&str) -> Option<Value>| -> Option<Vec<Value>> {
         given.iter().all(|cell| value(cell).is_some()).then(|| {
@@ -45,7 +45,8 @@ fn number(cell: &str) -> Option<Value> {
 
 /// Makes numbers of the same column alike, in lists and objects too: where one is not whole, none is, and 1 becomes 1.0.
 pub fn widen(values: Vec<&mut Value>) {
-    if values.iter().any(|value| value.is_f64()) && values.iter().all(|value| value.is_number() || value.is_null()) {
+    if values.iter().any(|value| value.is_f64()) && values.iter().all(|value| value.is_number() || value.is_null())
+    {
         for value in values {
             if let Some(number) = value.as_f64() {
                 *value = number.into();
