@@ -93,7 +93,7 @@ impl TextModel {
         let tokenizer = self.tokenizer();
         ensure!(tokenizer.is_ok() || settings.stop.is_empty(), "strings that end a text need a tokenizer");
         let decode =
-            |tokens: &[u32]| tokenizer.as_ref().map_or(Ok(String::new()), |tokenizer| tokenizer.decode(tokens));
+            |tokens: &[u32]| tokenizer.as_ref().map_or(Ok(String::new()), |tokenizer| tokenizer.written(tokens));
         // The paper cuts prompts too, but keeps the question; here there is none, so the last tokens are kept.
         let prompt = &prompt[prompt.len().saturating_sub(truncated.unwrap_or(prompt.len()))..];
         let length = prompt.len() + settings.max_new_tokens;

@@ -685,6 +685,14 @@ fn unusable_models_are_named_with_file_and_reason() {
         &|| fs::rename(&weights, model.join("pytorch_model.bin")).unwrap(),
         &["pytorch_model.bin", "safe_serialization=True"],
     );
+    damaged(
+        &|| fs::write(model.join("adapter_config.json"), "{}").unwrap(),
+        &["adapter_config.json", "merge_and_unload"],
+    );
+    damaged(
+        &|| fs::write(&weights, "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 9\n").unwrap(),
+        &["./model/model.safetensors", "git lfs pull"],
+    );
     damaged(&|| write_tokenizer(&model, 400), &["tokenizer.json", "number 399"]);
     damaged(&|| write_tokenizer(&model, 90), &["tokenizer.json", "90 tokens"]);
     damaged(&|| fs::write(model.join("tokenizer.json"), "{}").unwrap(), &["./model/tokenizer.json"]);

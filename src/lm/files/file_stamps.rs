@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use anyhow::{Context, Result, ensure};
 
 use super::source::CheckpointFiles;
+use crate::bounded_read;
 
 /// A checkpoint's files, the stamps they had at first, and their revision.
 #[derive(Debug)]
@@ -27,7 +28,11 @@ type Stamp = (u64, u64, u64, i64, i64);
 
 impl StampedFiles {
     /// Records the stamps, before anything in the files is read.
+    ///
+    /// # Errors
+    /// Files that are not there, or only as a Git LFS clone leaves them.
     pub fn new(files: CheckpointFiles) -> Result<StampedFiles> {
+        files.digested().try_for_each(check_fetched)?;
         Ok(StampedFiles { stamps: stamps(&files)?, files, revision: OnceLock::new() })
     }
 
@@ -54,6 +59,22 @@ impl StampedFiles {
         Ok(())
     }
 }
+
+/// A text of some lines stands for a file that Git LFS has not fetched.
+fn check_fetched(path: &PathBuf) -> Result<()> {
+    let is_short = path.metadata().is_ok_and(|file| file.is_file() && file.len() < MOST_POINTER);
+    let is_pointer = is_short
+        && bounded_read::bytes(path, MOST_POINTER)
+            .is_ok_and(|bytes| bytes.starts_with(b"version https://git-lfs.github.com/spec/"));
+    ensure!(
+        !is_pointer,
+        "{} is not the file itself but what a Git LFS clone leaves in its place: run `git lfs pull` there, or fetch the file anew",
+        path.display()
+    );
+    Ok(())
+}
+
+const MOST_POINTER: u64 = 1024;
 
 fn stamps(files: &CheckpointFiles) -> Result<Vec<Stamp>> {
     let stamp = |path: &PathBuf| {
@@ -97,5 +118,20 @@ mod tests {
         assert!(error.contains("model.safetensors)") && error.contains("hint: let"), "{error}");
         fs::remove_file(weights).unwrap();
         assert!(format!("{:#}", stamped.check().unwrap_err()).contains("have changed since"));
+    }
+
+    #[test]
+    fn what_git_lfs_leaves_in_place_of_a_file_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 4976698672\n";
+        fs::write(folder.path().join("config.json"), "{}").unwrap();
+        fs::write(folder.path().join("model.safetensors"), pointer).unwrap();
+        let source = ModelSource::Folder(folder.path().display().to_string());
+        let files = source.resolve(&HubSettings::with_cache_dir("nowhere"), &()).unwrap();
+        let error = StampedFiles::new(files).unwrap_err().to_string();
+        assert!(
+            error.contains("model.safetensors is not the file itself") && error.contains("git lfs pull"),
+            "{error}"
+        );
     }
 }

@@ -1,15 +1,16 @@
 //! Tokenizers: text to tokens with their places in the text, tokens to text, and whether texts start with BOS.
 
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::Deserialize;
 use serde_json::{Value, json};
-use tokenizers::ModelWrapper;
+use tokenizers::{AddedToken, ModelWrapper};
 
 use super::normalizer::GrowingRules;
 use super::source::CheckpointFiles;
@@ -32,6 +33,8 @@ pub struct Tokenizer {
     pub(in crate::lm) adds_bos: bool,
     /// The token that its files say ends a text.
     pub(in crate::lm) end: Option<String>,
+    /// Whether spaces before English punctuation are left out of what is written.
+    pub(in crate::lm) tidies: bool,
     /// Whether it is unknown if a space is added to text after a special token.
     pub(in crate::lm) space_unknown: bool,
     pub(in crate::lm) growing: GrowingRules,
@@ -84,6 +87,7 @@ impl Tokenizer {
             model.dropout = None;
             inner.with_model(model);
         }
+        add_tokens(&mut inner, &growing, config)?;
         let named = special_token(config, "bos_token").and_then(|token| inner.token_to_id(token));
         // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
@@ -91,8 +95,9 @@ impl Tokenizer {
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
         let adds_bos = adds_bos && bos.is_some();
         let end = special_token(config, "eos_token").map(str::to_owned);
+        let tidies = config["clean_up_tokenization_spaces"] == true;
         let (space_unknown, rows) = (false, usize::MAX);
-        Ok(Tokenizer { inner, bos, adds_bos, end, space_unknown, growing, rows, texts: Mutex::default() })
+        Ok(Tokenizer { inner, bos, adds_bos, end, tidies, space_unknown, growing, rows, texts: Mutex::default() })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -151,6 +156,25 @@ impl Tokenizer {
     /// Tokens that the tokenizer does not have.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
         guarded(|| self.inner.decode(tokens, true)).context("the tokens cannot be decoded")
+    }
+
+    /// What a model writes with some tokens, as transformers shows it: if the tokenizer's files ask for it
+    /// (`clean_up_tokenization_spaces`, as Llama 3's do), spaces before English punctuation are left out.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn written(&self, tokens: &[u32]) -> Result<String> {
+        let text = self.decode(tokens)?;
+        if !self.tidies {
+            return Ok(text);
+        }
+        let spaced = [" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"];
+        Ok(spaced.iter().fold(text, |text, part| text.replace(part, part.trim())))
+    }
+
+    /// Whether what is written differs from the text of its tokens.
+    pub fn tidies(&self) -> bool {
+        self.tidies
     }
 
     /// The text of one token inside a text, with the space before it.
@@ -276,6 +300,26 @@ pub(in crate::lm) fn config(files: &CheckpointFiles) -> Result<Value> {
         }
     }
     Ok(config)
+}
+
+/// Adds the tokens that tokenizer_config.json has (`added_tokens_decoder`) and tokenizer.json lacks or describes otherwise, as
+/// transformers does.
+fn add_tokens(inner: &mut tokenizers::Tokenizer, growing: &GrowingRules, config: &Value) -> Result<()> {
+    let listed: BTreeMap<u32, AddedToken> = match &config["added_tokens_decoder"] {
+        Value::Null => BTreeMap::new(),
+        listed => Deserialize::deserialize(listed).context("tokenizer_config.json: added_tokens_decoder")?,
+    };
+    let known = inner.get_added_tokens_decoder();
+    for (id, token) in listed.into_iter().filter(|(id, token)| known.get(id) != Some(token)) {
+        let content = token.content.clone();
+        growing.check(&content)?;
+        guarded(|| inner.add_tokens([token]).map(|_| ()))?;
+        ensure!(
+            inner.token_to_id(&content) == Some(id),
+            "tokenizer_config.json says that {content:?} is token {id}, and tokenizer.json does not have it: save both files anew"
+        );
+    }
+    Ok(())
 }
 
 /// A special token in a tokenizer_config.json: a text, or a record with its content.
@@ -434,5 +478,51 @@ mod tests {
         tokenizer.check_vocabulary(270).unwrap();
         assert!(tokenizer.check_vocabulary(256).is_err());
         assert!(tokenizer.check_vocabulary(2048).is_err());
+    }
+
+    /// As transformers 5.2 decodes the same tokens with and without the key.
+    #[test]
+    fn spaces_before_punctuation_are_left_out_where_the_files_ask_for_it() {
+        let vocab: serde_json::Map<String, Value> =
+            (' '..='~').enumerate().map(|(id, c)| (c.to_string(), json!(id))).collect();
+        let file = json!({"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": vocab, "merges": []}});
+        let texts = [
+            (
+                "if x != y , it 's so . I 'm sure they 've read it , are n't you ?",
+                "if x!= y, it's so. I'm sure they've read it, aren't you?",
+            ),
+            ("a  .  'tis ' so ' here 're", "a .  'tis'so'here're"),
+        ];
+        for (key, tidies) in [(json!(true), true), (json!(false), false), (Value::Null, false)] {
+            let config = json!({"clean_up_tokenization_spaces": key});
+            let tokenizer = Tokenizer::parse(file.to_string().as_bytes(), &config, None).unwrap();
+            for (text, tidy) in texts {
+                let tokens = tokenizer.encode(text).unwrap().ids;
+                let whole = tokenizer.decode(&tokens).unwrap();
+                assert_eq!(tokenizer.written(&tokens).unwrap(), if tidies { tidy } else { &whole });
+            }
+        }
+    }
+
+    /// As transformers 5.2 reads the same two files.
+    #[test]
+    fn tokens_that_only_tokenizer_config_lists_are_added() {
+        let file = json!({"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}});
+        let token = |content: &str, special: bool| {
+            json!({"content": content, "lstrip": false, "normalized": false, "rstrip": false, "single_word": false,
+                "special": special})
+        };
+        let parse = |listed: Value| {
+            let config = json!({"added_tokens_decoder": listed});
+            Tokenizer::parse(file.to_string().as_bytes(), &config, None)
+        };
+        let tokenizer =
+            parse(json!({"3": token("<tool>", false), "2": token("<|end|>", true), "0": token("a", false)}))
+                .unwrap();
+        let tokens = tokenizer.encode("a<|end|>b<tool>").unwrap().ids;
+        assert_eq!(tokens, [0, 2, 1, 3]);
+        assert_eq!(tokenizer.decode(&tokens).unwrap(), "ab<tool>");
+        let error = format!("{:#}", parse(json!({"7": token("<tool>", false)})).err().unwrap());
+        assert!(error.contains("\"<tool>\" is token 7"), "{error}");
     }
 }

@@ -6,6 +6,7 @@
 
 mod builtin;
 mod cache;
+mod columns;
 mod definition;
 mod file;
 mod filter;

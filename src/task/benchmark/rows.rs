@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
+use super::columns;
 use super::splits::{self, is_rows};
 use crate::bounded_read;
 use crate::lm::source::{RepoId, expand_home};
@@ -54,6 +55,7 @@ pub fn read(dataset: &Dataset, over: Option<&str>, split: &str, context: &Prepar
         rows.read_file(&path)?;
     }
     ensure!(!rows.rows.is_empty(), "the split {split} has no rows");
+    columns::widen(rows.rows.iter_mut().collect());
     Ok(rows)
 }
 
@@ -140,30 +142,20 @@ impl Rows {
         Ok(())
     }
 
-    /// Columns of numbers are numbers, and what is empty is null.
+    /// A table with a header.
     fn read_table(&mut self, text: &str, delimiter: u8, name: &str) -> Result<()> {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(text.as_bytes());
         let header: Vec<String> =
             reader.headers().with_context(|| name.to_owned())?.iter().map(str::to_owned).collect();
         let records = reader.records().collect::<Result<Vec<_>, _>>().with_context(|| name.to_owned())?;
-        let is_number = |cell: &str| cell.is_empty() || cell.parse::<f64>().is_ok();
-        let has_numbers = |at: usize| records.iter().all(|row| row.get(at).is_none_or(is_number));
-        let numbers: Vec<bool> = (0..header.len()).map(has_numbers).collect();
-        for record in records {
-            let cell = |(at, name): (usize, &String)| {
-                let text = record.get(at).unwrap_or_default();
-                let number =
-                    || text.parse::<i64>().map(Value::from).or_else(|_| text.parse::<f64>().map(Value::from));
-                let value = match (text.is_empty(), numbers[at]) {
-                    (true, _) => Value::Null,
-                    (_, true) => number().unwrap_or(Value::Null),
-                    _ => text.into(),
-                };
-                (name.clone(), value)
-            };
-            self.push(Value::Object(header.iter().enumerate().map(cell).collect()), name)?;
+        let mut rows = vec![serde_json::Map::new(); records.len()];
+        for (at, column) in header.iter().enumerate() {
+            let cells: Vec<&str> = records.iter().map(|record| record.get(at).unwrap_or_default()).collect();
+            for (row, value) in rows.iter_mut().zip(columns::of_table(&cells)) {
+                row.insert(column.clone(), value);
+            }
         }
-        Ok(())
+        rows.into_iter().try_for_each(|row| self.push(Value::Object(row), name))
     }
 
     fn push(&mut self, row: Value, file: &str) -> Result<()> {

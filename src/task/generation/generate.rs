@@ -58,9 +58,10 @@ impl Samples for EncodedPrompts {
         let choices: String = choices.collect();
         // What ends a text comes from the model's files.
         let writing = &self.writing;
+        let tidied = if self.tokenizer.tidies() { " tidied" } else { "" };
         let ends = match self.prompts[sample].max_new_tokens {
             0 => String::new(),
-            _ => format!(" ends={} {}", list(&writing.stop_tokens), quoted_list(&writing.stop_strings)),
+            _ => format!(" ends={} {}{tidied}", list(&writing.stop_tokens), quoted_list(&writing.stop_strings)),
         };
         let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
         let (references, slices, tokens) = (

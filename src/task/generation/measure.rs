@@ -51,7 +51,7 @@ impl Generation<'_> {
         let prefix = self.prefix.filter(|_| self.config.rule == CacheRule::Unbounded);
         let prefix_seconds = prefix.map_or(0.0, |prefix| prefix.seconds);
         let shared_seconds = (started.elapsed().as_secs_f64() + prefix_seconds) / batch.samples.len() as f64;
-        let decode = |tokens: &[u32]| self.prompts.tokenizer.decode(tokens);
+        let decode = |tokens: &[u32]| self.prompts.tokenizer.written(tokens);
         let mut generator = Generator::new(self.model, &self.prompts.writing, &decode);
         let mut waiting = batch.samples.iter();
         let mut open: BTreeMap<usize, Open> = BTreeMap::new();

@@ -73,9 +73,9 @@ impl Gguf {
         let space_unknown = parts.adds_space;
         let end = self.special_token("eos", vocabulary.tokens.len())?;
         let end = end.map(|id| vocabulary.tokens[id as usize].to_owned());
-        let (growing, rows) = (GrowingRules::default(), usize::MAX);
-        let tokenizer =
-            Tokenizer { inner, bos, adds_bos, end, space_unknown, growing, rows, texts: Mutex::default() };
+        let (tidies, growing, rows) = (false, GrowingRules::default(), usize::MAX);
+        let texts = Mutex::default();
+        let tokenizer = Tokenizer { inner, bos, adds_bos, end, tidies, space_unknown, growing, rows, texts };
         let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
         match rows {
             Some(rows) => tokenizer.of_embedding(*rows),

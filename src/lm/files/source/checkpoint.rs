@@ -18,6 +18,8 @@ use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
+/// What PEFT saves beside the weights of an adapter (LoRA).
+const ADAPTER: &str = "adapter_config.json";
 const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
 /// How the name of a GGUF file ends.
@@ -114,6 +116,13 @@ pub(in crate::lm) fn digest_of<R: Read>(
 /// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are
 /// downloaded.
 pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
+    ensure!(
+        !snapshot.has(ADAPTER),
+        "{} holds an adapter ({ADAPTER}), which is not read here, and transformers adds it to the weights: merge both (PEFT: \
+         `merge_and_unload()`) and name the folder of the merged model; if the weights in this folder contain it already, move the \
+         adapter's files away",
+        snapshot.place
+    );
     // A single file takes precedence over an index, as in transformers.
     let single = snapshot.has(SINGLE);
     let has_weights = single || snapshot.has(INDEX);
