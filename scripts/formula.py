@@ -194,6 +194,7 @@ class Formula:
         match name:
             case "rank":
                 x, rank = self.full(s, x), np.zeros(s.attention.shape, s.dtype)
+                x = np.where(np.isnan(x), np.inf, x)
                 for i in range(len(s.born)):
                     lower = (x < x[i]) | (x == x[i]) & (s.born < s.born[i])[:, None]
                     rank[i] = lower[~s.protected].sum(0)

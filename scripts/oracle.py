@@ -41,8 +41,8 @@ Conventions (the paper's released code: attend first, evict after):
  * the newest token itself can be evicted, unless the policy protects recent tokens;
  * scope `layer`: one decision per layer, scores averaged over all query heads; scope `head`: one decision per key-value
    head, scores averaged over its group of query heads (or the largest of them, with --pool max);
- * the unprotected entry with the lowest score is evicted, of equal ones the oldest; one whose score is not a number only if
-   no other has a number;
+ * the unprotected entry with the lowest score is evicted, of equal ones the oldest; a score that is not a number counts as
+   infinity;
  * the first tokens and newest entries that a policy protects count in SIZE; a percentage of SIZE is rounded up;
  * the entry's memory of earlier steps goes with it;
  * positions absolute: keys rotated at their original position; slot: rotated at their rank in the cache;
@@ -62,8 +62,8 @@ Budgets, who has how many entries; those of heads need the scope head:
  * pyramid, layers: layers have sizes of their own, as policies.budget says;
  * heads: a table, for each layer, of the shares of its key-value heads. A head with "full" keeps everything, also at a cut. The n
    others share n * SIZE entries in proportion, rounded as policies.whole says, and each has its size as above;
- * pool "heads": the heads of a layer hold SIZE entries on average. All schedules count the entries of all of them together: instead of
-   SIZE and N above, SIZE * heads and N * heads. Those that leave are the lowest of all heads, of equal ones the oldest, of these that
+ * pool "heads": the heads of a layer hold SIZE entries on average, or where that is fewer, as many as the layer's window. All schedules
+   count the entries of all of them together: instead of SIZE and N above, SIZE * heads and N * heads. Those that leave are the lowest of all heads, of equal ones the oldest, of these that
    of the lower head; but a head that holds no more than `floor` % of SIZE, rounded down and at least 1 if floor is not 0, loses no more;
  * pool "model": the same with all heads of all layers, when the token has gone through all of them; of equal ones of one age first that
    of the lower layer;
@@ -161,7 +161,7 @@ def ask(rule, step, memory, pool, due):
 
 def in_order(steps):
     """-> (head, entry) of all that may leave, the first to leave first: the lowest, of equal ones the oldest, then of the lower head"""
-    number = lambda x: (1, 0) if np.isnan(x) else (0, x)
+    number = lambda x: math.inf if np.isnan(x) else x
     return [(h, i) for *_, h, i in sorted(
         (number(step.score[i]), born, h, i) for h, step in enumerate(steps) for i, born in enumerate(step.born) if not step.stays[i])]
 
@@ -222,7 +222,7 @@ def leaving_blocks(step, limit, n):
         some = [entries for entries in blocks.values() if not all(stays[i] for i in entries)]
         whole = [entries for entries in some if not any(stays[i] for i in entries)] or some
         # the first, and so the oldest, of equal ones
-        leaves = min(whole, key=lambda entries: (np.isnan(scores[entries[0]]), scores[entries[0]]))
+        leaves = min(whole, key=lambda entries: math.inf if np.isnan(scores[entries[0]]) else scores[entries[0]])
         narrowest = min(narrowest, closest([scores[leaves[0]]], [scores[entries[0]] for entries in whole]))
         left += [i for i in leaves if not stays[i]]
     return [(0, i) for i in left], narrowest, narrowest
@@ -342,7 +342,7 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
     if policy is not None and attended is None and policy.needs_future:
         run(model_dir, tokens, "full", None, dtype=dtype, noise=noise, attended=(attended := [[] for _ in range(layers)]))
     n_groups = kvh if scope == "head" else 1
-    pools = policies.pools(policy, size, layers, n_groups, budget) if policy else []
+    pools = policies.pools(policy, size, layers, n_groups, budget, model.window) if policy else []
     floor, division = policies.floor(size, budget or {}), None
     if budget and budget.get("score"):
         division = formula.Formula(budget["score"], size, policy.pool)
@@ -397,8 +397,6 @@ def run(model_dir, tokens, policy, size, positions="absolute", log=False, dtype=
             x = model.attended(l, x, out)
         for members, limit in pools:
             shared = [steps[member] for member in members]
-            if budget and ("pyramid" in budget or "layers" in budget):
-                shared[0].size = limit
             held = sum(len(step.born) for step in shared)
             if cut and t < prompt:
                 due = t == prompt - 1 and held > limit

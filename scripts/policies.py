@@ -572,16 +572,17 @@ def floor(size, given):
     return max(1, percent * size // 100) if percent else 0
 
 
-def pools(policy, size, layers, groups, given):
-    """-> [(the decisions that share entries, how many they hold together)]. A decision is (layer, group). given: None, a budget by layer,
-    {"pool": "heads"}: the heads of a layer share, {"pool": "model"}: all heads of the model, or {"heads": for each layer, for each head,
-    its share of the entries of all heads with a share, or "full": nothing leaves}"""
+def pools(policy, size, layers, groups, given, window=None):
+    """window: how many tokens a query sees, which no head of a pool has more of than. -> [(the decisions that share entries, how many they
+    hold together)]. A decision is (layer, group). given: None, a budget by layer, {"pool": "heads"}: the heads of a layer share,
+    {"pool": "model"}: all heads of the model, or {"heads": for each layer, for each head, its share of the entries of all heads with a
+    share, or "full": nothing leaves}"""
     given, each = given or {}, [(l, g) for l in range(layers) for g in range(groups)]
     if ("pool" in given or "heads" in given) and policy.scope != "head":
         raise SystemExit("heads that hold different numbers of entries need the scope head")
     if "pool" in given:
         together = {"model": [each], "heads": [[(l, g) for g in range(groups)] for l in range(layers)]}[given["pool"]]
-        return [(some, len(some) * size) for some in together]
+        return [(some, len(some) * min(size, window or size)) for some in together]
     if "heads" in given:
         shares = {(l, g): Fraction(given["heads"][l][g]) for l, g in each if given["heads"][l][g] != "full"}
         entries, all_shares = len(shares) * size, sum(shares.values())

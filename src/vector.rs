@@ -149,11 +149,12 @@ pub fn gelu_mul_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
 
 /// e^x for x <= 88, relative error below 2e-7; exactly 0 below -87.
 ///
-/// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 rounds to the nearest integer and leaves it in
-/// the low bits, from where a shift makes it the exponent, without conversion or `floor`.
+/// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 + 127 rounds to the nearest integer and leaves it in
+/// the low bits, with the bias of exponents, from where a shift makes it a power of two, without conversion or `floor`. The product with
+/// that is NaN where x is, whatever its bits are.
 #[inline(always)]
 fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
-    let magic = s.splat_f32s(12_582_912.0);
+    let magic = s.splat_f32s(12_583_039.0);
     let shifted = s.mul_add_e_f32s(x, s.splat_f32s(std::f32::consts::LOG2_E), magic);
     let n = s.sub_f32s(shifted, magic);
     let r = s.mul_add_e_f32s(n, s.splat_f32s(-0.693_359_4), x);
@@ -164,8 +165,8 @@ fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let p = s.mul_add_e_f32s(p, r, s.splat_f32s(1.666_666_5e-1));
     let p = s.mul_add_e_f32s(p, r, s.splat_f32s(0.5));
     let p = s.mul_add_e_f32s(p, s.mul_f32s(r, r), s.add_f32s(r, s.splat_f32s(1.0)));
-    let exponent = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
-    let scaled = s.transmute_f32s_u32s(s.add_u32s(s.transmute_u32s_f32s(p), exponent));
+    let power = s.wrapping_dyn_shl_u32s(s.transmute_u32s_f32s(shifted), s.splat_u32s(23));
+    let scaled = s.mul_f32s(p, s.transmute_f32s_u32s(power));
     s.select_f32s(s.less_than_f32s(x, s.splat_f32s(-87.0)), s.splat_f32s(0.0), scaled)
 }
 
@@ -748,11 +749,12 @@ mod tests {
         let is_nan = |x: f32| assert!(x.is_nan(), "{x}");
         for n in [1, 5, 16, 32, 48, 80, 144] {
             for at in 0..n {
-                // Falling values and rising ones, so that the extreme lies before the NaN or after it.
-                for step in [1.0, -1.0] {
+                // Falling values and rising ones, so that the extreme lies before the NaN or after it; and NaN of several bits.
+                for (step, bits) in [(1.0, 0x7fc0_0000), (-1.0, 0x7fc0_0000), (1.0, u32::MAX), (-1.0, 0x7fc0_7fc0)]
+                {
                     let mut row: Vec<f32> = (0..n).map(|i| step * i as f32 / 16.0).collect();
                     let ones = vec![1.0; n];
-                    row[at] = f32::NAN;
+                    row[at] = f32::from_bits(bits);
                     let fold = |f: fn(f32, f32) -> f32, from| row.iter().copied().fold(from, f);
                     assert_eq!(smallest_simd(s, &row, &vec![0.0; n]), fold(f32::min, f32::INFINITY), "{n} {at}");
                     assert_eq!(largest_simd(s, &row), fold(f32::max, f32::NEG_INFINITY), "{n} {at}");

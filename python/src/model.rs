@@ -192,9 +192,7 @@ impl Model {
 impl Model {
     fn config(&self, cache: &CacheArguments<'_>, length: usize) -> PyResult<CacheConfig> {
         let (settings, own) = cache.settings()?;
-        let shape = self.model.model.shape();
-        let heads = (shape.layers, shape.heads.kv_heads);
-        settings.config(&own, heads, length).map_err(|error| exception(&error.into()))
+        settings.config(&own, self.model.model.shape(), length).map_err(|error| exception(&error.into()))
     }
 
     fn answer(

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::formula::{Formula, Pool};
-use super::score::Score;
+use super::score::{Score, rank};
 
 /// Which part of all entries each layer gets, or each key-value head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -83,7 +83,7 @@ impl Share {
 
 /// Keeps one of equal lists. A policy is copied to every cell and sample, so it refers to its list. Each distinct list is leaked once; a
 /// sweep defines a few of them.
-fn interned<T: PartialEq>(known: &Mutex<Vec<&'static T>>, list: T) -> &'static T {
+pub(super) fn interned<T: PartialEq>(known: &Mutex<Vec<&'static T>>, list: T) -> &'static T {
     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(equal) = known.iter().find(|other| ***other == list) {
         return equal;
@@ -145,7 +145,7 @@ impl Budget {
             let numbers: Option<Vec<f64>> = shares.iter().copied().collect();
             let numbers = numbers.context("heads are `full` by the table, or by a percentage; not by both")?;
             let mut order: Vec<usize> = (0..numbers.len()).collect();
-            order.sort_by(|a, b| numbers[*a].total_cmp(&numbers[*b]));
+            order.sort_by(|a, b| rank(numbers[*a], numbers[*b]));
             // Rounded as the authors' and NVIDIA's code does.
             let bounded = (numbers.len() * usize::from(100 - full.min(100))) as f64 / 100.0;
             let (bounded, full) = order.split_at(bounded.round_ties_even() as usize);
@@ -208,8 +208,9 @@ impl Budget {
         Ok(())
     }
 
-    /// The size of each layer where the mean is `size` and the newest `keep_recent` entries are protected.
-    pub(super) fn sizes(self, size: usize, keep_recent: usize, layers: usize) -> Vec<usize> {
+    /// The size of each of the layers that are `bounded`, where their mean is `size` and the newest `keep_recent` entries are protected.
+    pub(super) fn sizes(self, size: usize, keep_recent: usize, bounded: &[bool]) -> Vec<usize> {
+        let layers = bounded.iter().filter(|is_bounded| **is_bounded).count();
         let all = layers * size;
         match self {
             Budget::Pyramid(beta) if layers > 1 => {
@@ -221,19 +222,27 @@ impl Budget {
                 let target = |layer: usize| 2.0 * free - last - layer as f64 * step + kept;
                 rounded(&(0..layers).map(target).collect::<Vec<_>>(), all)
             }
-            Budget::Layers(shares) if shares.len() == layers => {
-                let sum: f64 = self.shares().sum();
-                rounded(&self.shares().map(|share| all as f64 * share / sum).collect::<Vec<_>>(), all)
+            Budget::Layers(shares) if shares.len() == bounded.len() => {
+                let own = shares.iter().zip(bounded).filter(|(_, is_bounded)| **is_bounded);
+                let own: Vec<f64> = own.map(|(share, _)| share.value()).collect();
+                let sum: f64 = own.iter().sum();
+                rounded(&own.iter().map(|share| all as f64 * share / sum).collect::<Vec<_>>(), all)
             }
             _ => vec![size; layers],
         }
     }
 
-    /// The budget of one layer. Of a table, the size of each of its heads, where the mean of those with a share is `size`.
-    pub(super) fn of_layer(self, layer: usize, size: usize) -> Budget {
+    /// The budget of one layer. Of a table, the size of each of its heads, where the mean of those with a share in the layers that are
+    /// `bounded` is `size`.
+    pub(super) fn of_layer(self, layer: usize, size: usize, bounded: &[bool]) -> Budget {
         static LAYERS: Mutex<Vec<&'static Vec<usize>>> = Mutex::new(Vec::new());
         match self {
             Budget::Heads(HeadTable { heads, shares }) => {
+                let rows = shares.chunks(*heads).zip(bounded);
+                let own = |(row, is_bounded): (&[Option<Share>], &bool)| {
+                    if *is_bounded { row.to_vec() } else { vec![None; *heads] }
+                };
+                let shares: Vec<Option<Share>> = rows.flat_map(own).collect();
                 let values: Vec<f64> = shares.iter().flatten().map(|share| share.value()).collect();
                 let (sum, all) = (values.iter().sum::<f64>(), values.len() * size);
                 let targets: Vec<f64> = values.iter().map(|share| all as f64 * share / sum).collect();
@@ -368,7 +377,7 @@ mod tests {
             (&[1.0, 1.0, 178.0], 3, &[0, 0, 9]),
             (&[7.5], 5, &[5]),
         ] {
-            assert_eq!(layers(shares).sizes(size, 0, shares.len()), expected, "{shares:?} at {size}");
+            assert_eq!(layers(shares).sizes(size, 0, &vec![true; shares.len()]), expected, "{shares:?} at {size}");
         }
     }
 
@@ -396,13 +405,17 @@ mod tests {
             (2, (10, 3), [14, 11, 9, 6], [14, 12, 10, 8]),
             (1, (10, 3), [10; 4], [10; 4]),
         ] {
-            assert_eq!(Budget::Pyramid(beta).sizes(size, keep_recent, 4), ours, "{beta} {size} {keep_recent}");
+            assert_eq!(
+                Budget::Pyramid(beta).sizes(size, keep_recent, &[true; 4]),
+                ours,
+                "{beta} {size} {keep_recent}"
+            );
             assert_eq!(of_kvcache_factory(beta as usize, size, keep_recent, 4), theirs);
             assert_eq!(ours.iter().sum::<usize>(), 4 * size);
         }
-        assert_eq!(Budget::Pyramid(20).sizes(7, 0, 1), [7]);
+        assert_eq!(Budget::Pyramid(20).sizes(7, 0, &[true]), [7]);
         // The example of docs/sweeps.md.
-        let (ours, theirs) = (Budget::Pyramid(20).sizes(128, 8, 30), of_kvcache_factory(20, 128, 8, 30));
+        let (ours, theirs) = (Budget::Pyramid(20).sizes(128, 8, &[true; 30]), of_kvcache_factory(20, 128, 8, 30));
         assert_eq!((ours[0], ours[1], ours[29]), (242, 234, 14));
         assert_eq!((theirs[0], theirs[1], theirs[29]), (242, 235, 39));
         assert_eq!((ours.iter().sum::<usize>(), theirs.iter().sum::<usize>()), (3840, 4215));
@@ -454,7 +467,7 @@ mod tests {
     fn tables_of_heads_by_hand() {
         let sizes = |table: &str, full: Option<u8>, size: usize| {
             let budget = Budget::of_heads(&head_table(table, '\n').unwrap(), full).unwrap();
-            let of_layer = |layer| match budget.of_layer(layer, size) {
+            let of_layer = |layer| match budget.of_layer(layer, size, &[true; 2]) {
                 Budget::OfLayer(sizes) => sizes.clone(),
                 other => panic!("{other}"),
             };
@@ -490,13 +503,13 @@ mod tests {
             size in 1usize..10_000, recent in 0usize..100, beta in 1u32..100,
         ) {
             let (count, all): (usize, f64) = (shares.len(), shares.iter().sum());
-            let sizes = layers(&shares).sizes(size, 0, count);
+            let sizes = layers(&shares).sizes(size, 0, &vec![true; count]);
             prop_assert_eq!(sizes.iter().sum::<usize>(), count * size);
             for (share, own) in shares.iter().zip(&sizes) {
                 prop_assert!((*own as f64 - (count * size) as f64 * share / all).abs() < 1.0 + 1e-6);
             }
             let recent = recent.min(size);
-            let sizes = Budget::Pyramid(beta).sizes(size, recent, count);
+            let sizes = Budget::Pyramid(beta).sizes(size, recent, &vec![true; count]);
             prop_assert_eq!(sizes.iter().sum::<usize>(), count * size);
             prop_assert!(sizes.windows(2).all(|pair| pair[0] >= pair[1]), "{:?}", sizes);
             prop_assert!(sizes.iter().all(|size| *size >= recent));

@@ -58,15 +58,4 @@ impl CacheRule {
             _ => None,
         }
     }
-
-    /// Entries of each layer's cache; `None` where they are unbounded.
-    pub fn sizes(self, layers: usize) -> Option<Vec<usize>> {
-        match self {
-            CacheRule::Unbounded => None,
-            CacheRule::Truncate { size } => Some(vec![size; layers]),
-            CacheRule::Evict { policy, size } => {
-                Some(policy.at(size).map_or_else(|_| vec![size; layers], |sized| sized.sizes(layers)))
-            }
-        }
-    }
 }

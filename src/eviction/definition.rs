@@ -224,7 +224,7 @@ impl Past<'_> {
                             near.filter(|other| (place(*other) - place(entry)).unsigned_abs() as usize <= n / 2);
                         let near: Vec<f64> = near.map(|other| self.value(x, head, other, step)).collect();
                         match function {
-                            Function::Smooth => near.iter().sum::<f64>() / n as f64,
+                            Function::Smooth => near.iter().fold(0.0, |sum, x| sum + x) / n as f64,
                             _ if near.iter().any(|x| x.is_nan()) => f64::NAN,
                             _ => near.into_iter().fold(f64::NEG_INFINITY, f64::max),
                         }
@@ -302,7 +302,7 @@ impl Past<'_> {
             if covariance { mean + variance / 2.0 } else { mean }
         };
         let others = self.steps[step].unprotected.iter().map(|other| (logit(*other) - logit(entry)).exp());
-        1.0 / others.sum::<f64>()
+        1.0 / others.fold(0.0, |sum, e| sum + e)
     }
 
     /// The value of an entry over all heads of the group.
@@ -350,7 +350,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
         computed: RefCell::default(),
         error: &error,
         too_far: Cell::new(false),
-        size: Cell::new(policy.size),
+        size: Cell::new(policy.of_cache),
     };
     let mut past: Vec<_> = (0..groups).map(past).collect();
     let mut answer = Answer { survivors: vec![], attention: vec![], evictions: vec![], ambiguous: false };
@@ -475,7 +475,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                         let order = choose(may.clone(), may.len(), 0, &divides);
                         let free = order[..may.len() - safe].to_vec();
                         victims.extend(choose(free, leaving, 0, &own));
-                        past[group].size.set(policy.size);
+                        past[group].size.set(policy.of_cache);
                     }
                     victims
                 }

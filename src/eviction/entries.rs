@@ -6,7 +6,7 @@ use std::ops::Range;
 use super::block::{Attention, NewEntries, Vectors, Wanted};
 use super::budget::BudgetPool;
 use super::custom::FunctionInputs;
-use super::formula::{self, Function, Scorer, Word, keep};
+use super::formula::{self, Function, ScoreCount, Scorer, Word, keep};
 use super::future::{RecordedAttention, SecondReading};
 use super::score::Score;
 use super::settings::{Heads, Scope};
@@ -78,6 +78,8 @@ pub struct CacheEntries {
     pub newest: Vec<Vec<f32>>,
     /// Caches that will be cut after the prompt, and hold the same entries until then: each has its own scores.
     pub cuts: Vec<CacheEntries>,
+    /// The scores that have decided so far, of formulas.
+    pub score_count: ScoreCount,
     /// Tokens read so far.
     pub seen: usize,
     /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
@@ -108,6 +110,13 @@ impl CacheEntries {
     fn scores(&self) -> impl Iterator<Item = Score> {
         let policies = std::iter::once(self).chain(&self.cuts).filter_map(|cache| cache.policy);
         policies.flat_map(|policy| policy.scores())
+    }
+
+    /// What computes the scores of the cache, and of those that hold the same until a cut, from formulas.
+    pub(super) fn scorers(&mut self) -> impl Iterator<Item = &mut Scorer> {
+        let CacheEntries { scorer, divider, cuts, .. } = self;
+        let of_cuts = cuts.iter_mut().flat_map(|cut| [&mut cut.scorer, &mut cut.divider]);
+        [scorer, divider].into_iter().chain(of_cuts).flatten()
     }
 
     /// What its scores have to know of new entries.
@@ -148,7 +157,7 @@ impl CacheEntries {
     /// Entries that a key-value head holds at most, while a token is read; in a pool, on average over its heads.
     pub fn most(&self, kv_head: usize) -> usize {
         let limit = match self.policy {
-            Some(policy) if self.evicts_together() && policy.schedule.every.is_some() => policy.size,
+            Some(policy) if self.evicts_together() && policy.schedule.every.is_some() => self.share(policy),
             _ => self.limits[self.group_of(kv_head)],
         };
         limit.saturating_add(self.burst - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
@@ -207,6 +216,7 @@ impl CacheEntries {
         // The end of a read may be that of the prompt.
         let may_be_cut = attention.ends_read && (self.awaits_cut || policy.budget.pools_model());
         let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
+        let mask = &mask;
         let run = |scorer: &mut Scorer, entries: &CacheEntries| {
             for group in 0..entries.groups.len() {
                 let (positions, mask) = (&entries.groups[group].positions, mask(group));
@@ -219,6 +229,9 @@ impl CacheEntries {
             run(scorer, self);
         }
         (self.scorer, self.divider) = (scorer, divider);
+        if decides {
+            self.count_scores(policy, mask);
+        }
         if !may_be_cut {
             return;
         }
@@ -232,6 +245,18 @@ impl CacheEntries {
                     newest
                 }
             };
+        }
+    }
+
+    /// Counts the scores by which entries leave now. The `mask` of a group is as of [`attend`](Self::attend).
+    pub(super) fn count_scores<'a>(&mut self, policy: SizedPolicy, mask: impl Fn(usize) -> &'a [f32]) {
+        for group in 0..self.groups.len() {
+            let (positions, mask) = (&self.groups[group].positions, mask(group));
+            let unprotected = self.candidates(policy, group, mask.len());
+            let entries = formula::Entries { positions, mask, unprotected };
+            for scorer in [&self.scorer, &self.divider].into_iter().flatten() {
+                self.score_count += scorer.count(group, &entries);
+            }
         }
     }
 
@@ -294,7 +319,12 @@ impl CacheEntries {
     /// What its heads add to the pool of all layers before entries leave that; `None` before a prompt that will be cut ends.
     pub fn most_together(&self) -> Option<usize> {
         let policy = self.policy.filter(|_| self.evicts_together())?;
-        Some(self.groups.len().saturating_mul(policy.size.saturating_add(policy.schedule.buffer())))
+        Some(self.groups.len().saturating_mul(self.share(policy).saturating_add(policy.schedule.buffer())))
+    }
+
+    /// What each of its heads adds to the entries of a pool: its size, but no more than the layer's window.
+    pub(super) fn share(&self, policy: SizedPolicy) -> usize {
+        policy.size.min(self.window.unwrap_or(usize::MAX))
     }
 
     /// Entries of a key-value head.

@@ -165,14 +165,17 @@ impl CacheEntries {
             scorer: policy.and_then(|policy| match policy.score {
                 Score::Formula(formula) if formula.method() == Method::Instructions => {
                     let is_divided = policy.budget.divides().is_some();
-                    let scorer = Scorer::new(formula, policy.size, is_divided, self.heads, policy.scope, salt);
+                    let scorer = Scorer::new(formula, policy.of_cache, is_divided, self.heads, policy.scope, salt);
                     Some(scorer.of_layer(self.layer))
                 }
                 _ => None,
             }),
             divider: policy.and_then(|policy| {
                 let divides = policy.budget.as_pool()?.score?;
-                Some(Scorer::new(divides, policy.size, true, self.heads, policy.scope, salt).of_layer(self.layer))
+                Some(
+                    Scorer::new(divides, policy.of_cache, true, self.heads, policy.scope, salt)
+                        .of_layer(self.layer),
+                )
             }),
             inputs: policy.filter(|policy| policy.score.is_function()).map(|_| FunctionInputs::new(groups)),
             window: self.window,

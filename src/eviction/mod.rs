@@ -41,6 +41,7 @@ pub use budget::{Budget, BudgetPool, PoolOver};
 pub use cache_rule::CacheRule;
 pub use custom::{CustomScore, Remembered, ScoreFunction, State, Step};
 pub use entries::{CacheEntries, Eviction};
+pub use formula::ScoreCount;
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use on_device::{ScanRule, Scanned};
 pub use policy::Policy;

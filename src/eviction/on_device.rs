@@ -49,7 +49,7 @@ impl CacheEntries {
             keep_first,
             keep_recent,
             groups: self.groups.len(),
-            score: lower(policy.score, policy.size, self.heads, policy.scope)?,
+            score: lower(policy.score, policy.of_cache, self.heads, policy.scope)?,
             same_priority: policy.score.same_priority(),
             salt: self.salt,
             wants_scores: self.awaits_cut && !self.newest.is_empty(),

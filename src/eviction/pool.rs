@@ -1,11 +1,14 @@
 //! Evictions that look at several heads: from the pool of a layer's heads, from that of a model's, and when a prompt is cut.
 
+use std::cmp::Ordering;
+
 use super::amount::Amount;
 use super::block::{Attention, Vectors};
 use super::budget::BudgetPool;
 use super::entries::{CacheEntries, Eviction};
 use super::formula;
 use super::policy::Policy;
+use super::score::rank;
 use super::sized_policy::SizedPolicy;
 
 /// An entry that may leave.
@@ -58,7 +61,12 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
     let Some(&(_, policy)) = pooled.first() else { return kept };
     let Some(pool) = policy.budget.as_pool() else { return kept };
     let held: Vec<usize> = pooled.iter().flat_map(|(index, _)| layers[*index].entries.held()).collect();
-    let limit = held.len() * policy.size;
+    // A layer with a window never has more than that, and no other layer gets the rest.
+    let shares = pooled.iter().map(|(index, policy)| {
+        let entries = &layers[*index].entries;
+        entries.groups.len() * entries.share(*policy)
+    });
+    let limit: usize = shares.sum();
     let buffer = if cuts { 0 } else { held.len().saturating_mul(policy.schedule.buffer()) };
     let all = held.iter().sum::<usize>();
     if all > limit.saturating_add(buffer) {
@@ -67,6 +75,7 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
         let mut leaving = divide(&ranked, &held, pool.kept_by_each(policy.size), all - limit);
         let mut ranked = ranked.into_iter();
         for &(index, policy) in &pooled {
+            layers[index].entries.count_scores_together(policy);
             let groups = layers[index].entries.groups.len();
             let ranked: Vec<Vec<Ranked>> = ranked.by_ref().take(groups).collect();
             let rest = leaving.split_off(groups);
@@ -86,7 +95,7 @@ fn divide(ranked: &[Vec<Ranked>], held: &[usize], floor: usize, excess: usize) -
     let heads = ranked.iter().enumerate();
     let mut all: Vec<(f64, u32, usize)> =
         heads.flat_map(|(head, entries)| entries.iter().map(move |own| (own.score, own.position, head))).collect();
-    all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+    all.sort_unstable_by(|a, b| rank(a.0, b.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
     let (mut leaving, mut left) = (vec![0; held.len()], excess);
     for (_, _, head) in all {
         if left > 0 && held[head] - leaving[head] > floor {
@@ -99,8 +108,7 @@ fn divide(ranked: &[Vec<Ranked>], held: &[usize], floor: usize, excess: usize) -
 
 /// The lowest score first, of equal ones the oldest.
 fn sort(ranked: &mut [Ranked]) {
-    // NaN sorts somewhere; it shows in the results.
-    ranked.sort_unstable_by(|a, b| a.score.total_cmp(&b.score).then(a.position.cmp(&b.position)));
+    ranked.sort_unstable_by(|a, b| rank(a.score, b.score).then(a.position.cmp(&b.position)));
 }
 
 impl LayerEntries<'_> {
@@ -114,7 +122,11 @@ impl LayerEntries<'_> {
         let held = entries.held();
         let sizes = policy.group_sizes(entries.heads);
         let excess: Vec<usize> = held.iter().zip(&sizes).map(|(held, size)| held.saturating_sub(*size)).collect();
-        let kept = if excess.iter().all(|excess| *excess == 0) {
+        let leaves = excess.iter().any(|excess| *excess > 0);
+        if leaves {
+            entries.count_scores_together(policy);
+        }
+        let kept = if !leaves {
             None
         } else if let Some(tokens) = policy.score.block() {
             let all: Vec<usize> = (0..held[0]).collect();
@@ -190,6 +202,13 @@ impl CacheEntries {
     /// Entries of each group.
     fn held(&self) -> Vec<usize> {
         self.groups.iter().map(|group| group.positions.len()).collect()
+    }
+
+    /// Counts the scores by which entries leave after a token has gone through all layers.
+    fn count_scores_together(&mut self, policy: SizedPolicy) {
+        let mask = vec![0.0; self.longest()];
+        let columns = self.held();
+        self.count_scores(policy, |group| &mask[..columns[group]]);
     }
 
     /// From the end of the prompt on, its tokens are protected, and the size is that of what follows.
@@ -299,11 +318,9 @@ impl CacheEntries {
             for group in groups.clone().filter(|group| cached[*group] > floor) {
                 let Some((score, position, _)) = lowest[group] else { continue };
                 let is_first = first.and_then(|first| lowest[first]).is_none_or(|(other, older, _)| {
-                    let same = of_groups[group].0.tolerance() * other.abs();
-                    // What is not a number leaves before all others.
-                    let is_lower = score < other - same || (score.is_nan() && !other.is_nan());
-                    let is_higher = score > other + same || (other.is_nan() && !score.is_nan());
-                    is_lower || (!is_higher && position < older)
+                    let is_tied = (score - other).abs() <= of_groups[group].0.tolerance() * other.abs();
+                    let order = if is_tied { Ordering::Equal } else { rank(score, other) };
+                    order.then(position.cmp(&older)).is_lt()
                 });
                 if is_first {
                     first = Some(group);

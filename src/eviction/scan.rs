@@ -139,9 +139,7 @@ impl<'a> BlockScan<'a> {
             let group = self.entries.group_of(head / heads.per_kv_head());
             let width = widths[group];
             let weights = &mut logits[(head * rows + row) * stride..][..stride];
-            let scorers = std::iter::once(&mut self.entries.scorer)
-                .chain(self.entries.cuts.iter_mut().map(|cut| &mut cut.scorer));
-            for scorer in scorers.flatten().filter(|scorer| scorer.wants_logits()) {
+            for scorer in self.entries.scorers().filter(|scorer| scorer.wants_logits()) {
                 scorer.take_logits(head, &weights[..width]);
             }
             let (max, sum) = vector::softmax_row(&mut weights[..width], &self.masks[group][..width]);

@@ -1,5 +1,7 @@
 //! Every score: its name or its formula, and what it needs to know. How a cache ranks its entries by one is in `scoring`.
 
+use std::cmp::Ordering;
+
 use super::custom::CustomScore;
 use super::formula::canonical::Expr;
 use super::formula::{Formula, FormulaError, Function, Pool, Word};
@@ -152,6 +154,18 @@ impl Score {
         Ok(())
     }
 
+    /// Refuses numbers of its functions that a cache of `size` entries makes what they cannot be.
+    ///
+    /// # Errors
+    /// The function, its number at this size, and the numbers that it can have.
+    pub fn check_size(self, size: usize) -> anyhow::Result<()> {
+        let fault = |expr: &Expr| expr.parts().into_iter().find_map(|part| part.parameter_fault(Some(size)));
+        match self.expr().and_then(fault) {
+            Some(fault) => anyhow::bail!("in its score `{}` {fault}", self.formula()),
+            None => Ok(()),
+        }
+    }
+
     /// Bytes that a layer's cache remembers for every entry, beside its key and value, in a cache of `size` entries; of a function's
     /// prompt until it is called.
     pub fn remembered_bytes(
@@ -189,6 +203,12 @@ impl Score {
     pub(super) fn same_priority(self) -> f64 {
         if self.compares_norms() { SAME_NORM } else { 0.0 }
     }
+}
+
+/// The order of two scores, of which the lower leaves first: what is not a number counts as infinity, and zeros of both signs are equal.
+pub(super) fn rank(a: f64, b: f64) -> Ordering {
+    let value = |score: f64| if score.is_nan() { f64::INFINITY } else { score + 0.0 };
+    value(a).total_cmp(&value(b))
 }
 
 /// Two key norms closer than this share of themselves count as equal. Equal tokens in equal surroundings have

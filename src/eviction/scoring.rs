@@ -10,7 +10,7 @@ use super::block::{Attention, Vectors};
 use super::custom::{CustomScore, Step};
 use super::entries::{CacheEntries, HeadGroup};
 use super::method::Method;
-use super::score::uniform;
+use super::score::{rank, uniform};
 use super::settings::Scope;
 use super::sized_policy::SizedPolicy;
 use crate::vector;
@@ -114,7 +114,7 @@ impl CacheEntries {
         });
         let mut blocks: Vec<_> = blocks.collect();
         // Stable, so that the oldest of equal ones is the first.
-        blocks.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+        blocks.sort_by(|a, b| a.0.cmp(&b.0).then(rank(a.1, b.1)));
         let mut left = Vec::new();
         for (_, _, free) in blocks {
             if left.len() >= excess {

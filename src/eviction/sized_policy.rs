@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Mutex;
 
 use anyhow::{Result, bail, ensure};
 
 use super::amount::Amount;
-use super::budget::{Budget, BudgetPool, PoolOver};
+use super::budget::{Budget, BudgetPool, PoolOver, interned};
 use super::formula::Word;
 use super::policy::Policy;
 use super::schedule::Schedule;
@@ -21,6 +22,9 @@ pub struct SizedPolicy {
     pub(super) policy: Policy,
     /// Entries of a layer, or their mean over layers under a budget that is not uniform.
     pub size: usize,
+    /// The cache size that the policy was made for, whatever a budget makes of it in a layer or head: what the word `size` says, and
+    /// what percentages are of.
+    pub(super) of_cache: usize,
 }
 
 impl Policy {
@@ -59,38 +63,51 @@ impl Policy {
         Ok(())
     }
 
-    /// The policy at cache size `size`. Percentages are of this size in every layer, whatever the budget.
+    /// The policy at cache size `size`. Percentages and the word `size` are of this size in every layer, whatever the budget.
     ///
     /// # Errors
-    /// As [`Policy::check_parts`]; a size of 0, or protected entries that leave none to evict.
+    /// As [`Policy::check_parts`]; a size of 0, protected entries that leave none to evict, or a size that makes a number in its
+    /// formulas what it cannot be.
     pub fn at(self, size: usize) -> Result<SizedPolicy> {
         self.check_parts()?;
         let policy = self.canonical();
-        let keep_recent = policy.keep_recent.of(size);
-        let keep_first = policy.keep_first.of(size);
+        let (keep_first, keep_recent) = policy.check_protected(size)?;
+        policy.scores().try_for_each(|score| score.check_size(size))?;
+        let keep_first =
+            if policy.keep_first == Amount::Prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
+        let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
+        Ok(SizedPolicy { policy, size, of_cache: size })
+    }
+
+    /// How many first and newest entries a layer or head of `size` entries protects.
+    fn check_protected(self, size: usize) -> Result<(usize, usize)> {
+        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(|amount| amount.of(size));
         ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
         ensure!(
             keep_first < size,
             "keep_first {} fills a cache of {size} entries; it must be smaller than every cache size",
-            policy.keep_first
+            self.keep_first
         );
         ensure!(
             keep_first + keep_recent <= size,
             "keep_first {keep_first} and keep_recent {keep_recent} protect more than the {size} entries of the \
              cache; together they may be {size} at most"
         );
-        let keep_first =
-            if policy.keep_first == Amount::Prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
-        let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
-        Ok(SizedPolicy { policy, size })
+        Ok((keep_first, keep_recent))
     }
 
-    /// Checks the policy at cache size `size` in a model of so many layers and key-value heads.
+    /// Checks the policy at cache size `size` in a model with such layers and so many key-value heads.
     ///
     /// # Errors
     /// As [`Policy::at`] and [`SizedPolicy::check`].
-    pub fn check(self, size: usize, layers: usize, kv_heads: usize) -> Result<()> {
-        self.at(size)?.check(layers, kv_heads)
+    pub fn check(self, size: usize, bounded: &[bool], kv_heads: usize) -> Result<()> {
+        self.at(size)?.check(bounded, kv_heads)
+    }
+
+    /// The smallest size from `share` to `most` at which it can be used: a share of a short prompt may be less than what is protected
+    /// of it. `None` if there is none.
+    pub fn least_size(self, share: usize, most: usize, bounded: &[bool], kv_heads: usize) -> Option<usize> {
+        (share..=most).find(|size| self.check(*size, bounded, kv_heads).is_ok())
     }
 }
 
@@ -108,28 +125,37 @@ impl SizedPolicy {
         [self.keep_first, self.keep_recent].map(|amount| amount.of(self.size))
     }
 
-    /// Entries of each layer of a model that has so many. A budget for another number of layers, which
-    /// [`Policy::check`] refuses, counts as uniform.
-    pub fn sizes(self, layers: usize) -> Vec<usize> {
-        self.budget.sizes(self.size, self.protected()[1], layers)
+    /// The policy of each layer of a model, with its size; `None` of one that it does not bound. A budget is divided among the layers
+    /// that it bounds. One for another number of layers, which [`Policy::check`] refuses, counts as uniform.
+    pub fn of_layers(self, bounded: &[bool]) -> Vec<Option<SizedPolicy>> {
+        let mut sizes = self.budget.sizes(self.size, self.protected()[1], bounded).into_iter();
+        let of_layer = |(layer, is_bounded): (usize, &bool)| {
+            let size = if *is_bounded { sizes.next()? } else { return None };
+            let budget = self.budget.of_layer(layer, size, bounded);
+            Some(SizedPolicy { policy: Policy { budget, ..*self }, size, ..self })
+        };
+        bounded.iter().enumerate().map(of_layer).collect()
+    }
+
+    /// Entries of every head of the layers that the policy bounds, layer by layer.
+    fn all_sizes(self, bounded: &[bool], kv_heads: usize) -> Vec<usize> {
+        self.of_layers(bounded).into_iter().flatten().flat_map(|own| own.head_sizes(kv_heads)).collect()
     }
 
     /// Entries of the smallest layer or head: what it can read before anything is evicted.
-    pub fn smallest(self, layers: usize) -> usize {
-        let sizes = (0..layers).flat_map(|layer| self.of_layer(layer, layers).head_sizes(1));
-        sizes.min().unwrap_or(self.size)
+    pub fn smallest(self, bounded: &[bool]) -> usize {
+        self.all_sizes(bounded, 1).into_iter().min().unwrap_or(self.size)
     }
 
     /// Whether every head of every layer has the policy's size.
-    pub fn is_uniform(self, layers: usize, kv_heads: usize) -> bool {
-        let sizes = || (0..layers).flat_map(|layer| self.of_layer(layer, layers).head_sizes(kv_heads));
+    pub fn is_uniform(self, bounded: &[bool], kv_heads: usize) -> bool {
         match self.budget.as_pool() {
             Some(BudgetPool { over, score, .. }) => over == PoolOver::Heads && kv_heads == 1 && score.is_none(),
-            None => sizes().all(|size| size == self.size),
+            None => self.all_sizes(bounded, kv_heads).into_iter().all(|size| size == self.size),
         }
     }
 
-    /// Entries of each key-value head of one layer ([`of_layer`](Self::of_layer)); `usize::MAX` for one from which none leaves. In a pool
+    /// Entries of each key-value head of one layer ([`of_layers`](Self::of_layers)); `usize::MAX` for one from which none leaves. In a pool
     /// they are the mean.
     pub(super) fn head_sizes(self, kv_heads: usize) -> Vec<usize> {
         if let Budget::OfLayer(sizes) = self.budget { sizes.clone() } else { vec![self.size; kv_heads] }
@@ -153,16 +179,15 @@ impl SizedPolicy {
         self.score.shares_prefix() && self.budget.divides().is_none()
     }
 
-    /// Checks the policy in a model of so many layers and key-value heads.
+    /// Checks the policy in a model with such layers and so many key-value heads.
     ///
     /// # Errors
     /// A budget for another number of layers or heads, or a layer or head too small for what is protected.
-    pub fn check(self, layers: usize, kv_heads: usize) -> Result<()> {
-        self.budget.check(layers, kv_heads)?;
-        let of_head = Policy { budget: Budget::Uniform, ..*self };
-        for layer in 0..layers {
-            for size in self.of_layer(layer, layers).head_sizes(kv_heads) {
-                if let Err(error) = of_head.at(size) {
+    pub fn check(self, bounded: &[bool], kv_heads: usize) -> Result<()> {
+        self.budget.check(bounded.len(), kv_heads)?;
+        for (layer, own) in self.of_layers(bounded).into_iter().enumerate() {
+            for size in own.map_or(Vec::new(), |own| own.head_sizes(kv_heads)) {
+                if let Err(error) = self.check_protected(size) {
                     let budget = match self.budget {
                         Budget::Heads(_) => String::new(),
                         budget => format!(" `{budget}`"),
@@ -170,7 +195,7 @@ impl SizedPolicy {
                     bail!(
                         "its budget{budget} leaves layer {layer} (of 0 to {}) a size of {size}: {error}\n\
                          hint: use a larger cache size, protect fewer entries, or share more evenly",
-                        layers - 1
+                        bounded.len() - 1
                     );
                 }
             }
@@ -206,16 +231,9 @@ impl SizedPolicy {
             false => [Amount::default(); 2],
         };
         let budget = if self.budget.divides().is_some() { self.budget } else { Budget::Uniform };
-        let size = if self.scores().any(Score::depends_on_size) { self.size } else { 1 };
+        let of_cache = if self.scores().any(Score::depends_on_size) { self.of_cache } else { 1 };
         let policy = Policy { keep_first, keep_recent, budget, schedule: Schedule::CUT, ..*self };
-        SizedPolicy { policy, size }
-    }
-
-    /// The policy of one layer, with its size.
-    #[must_use]
-    pub fn of_layer(self, layer: usize, layers: usize) -> SizedPolicy {
-        let size = self.sizes(layers).get(layer).copied().unwrap_or(self.size);
-        SizedPolicy { policy: Policy { budget: self.budget.of_layer(layer, size), ..*self }, size }
+        SizedPolicy { policy, size: 1, of_cache }
     }
 }
 
@@ -226,8 +244,10 @@ impl fmt::Display for SizedPolicy {
 }
 
 impl LocalLayers {
-    /// The policy of a layer with this window, or without one.
-    pub fn policy(self, policy: Option<SizedPolicy>, window: Option<usize>) -> Option<SizedPolicy> {
-        policy.filter(|_| self == LocalLayers::Bounded || window.is_none())
+    /// Whether a policy bounds each of the layers with these windows. It lives as long as the program, which has few models.
+    pub fn bounded(self, windows: impl Iterator<Item = Option<usize>>) -> &'static [bool] {
+        static LISTS: Mutex<Vec<&'static Vec<bool>>> = Mutex::new(Vec::new());
+        let bounded: Vec<bool> = windows.map(|window| self == LocalLayers::Bounded || window.is_none()).collect();
+        interned::<Vec<bool>>(&LISTS, bounded)
     }
 }

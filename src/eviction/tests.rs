@@ -464,7 +464,8 @@ proptest! {
         let own = ["value_norm", "if(rank(attention) < size / 2, 1000000, value_norm)", "attention * value_norm + size"];
         let Some(own) = own.get(divided).filter(|_| pool) else { return agrees(&Case { policy, ..case }) };
         // The same score divides the budget for every own one.
-        let [own, divider] = [*own, "ema(attention, 0.5)"].map(|text| (formula::parse::parse(text).unwrap(), Pool::Mean, text));
+        let divider = if rng.bool() { "ema(attention, 0.5)" } else { "ema(logit, 0.5)" };
+        let [own, divider] = [*own, divider].map(|text| (formula::parse::parse(text).unwrap(), Pool::Mean, text));
         let budget = Budget::Pool(BudgetPool {
             over: PoolOver::Heads, floor, score: Some(Formula::new(divider.2, Pool::Mean).unwrap())
         });
@@ -529,7 +530,7 @@ proptest! {
         // Those that have a name have tests of their own.
         let Some(score) = Score::new(&written, pool).ok().filter(|score| !score.has_name()) else { return Ok(()) };
         let expr = formula::parse::parse(&written).unwrap();
-        let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, .. }, size } = case.policy;
+        let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, .. }, size, .. } = case.policy;
         let (budget, schedule) = (Budget::Uniform, Schedule::default());
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         prop_assume!(!max || !written.contains("pooled("));
@@ -541,6 +542,33 @@ proptest! {
             Some((schedule, prompt)) => super::tests::scheduled(case, schedule, prompt),
             None => case,
         })?;
+    }
+
+    /// Whatever the numbers of functions are, a formula is refused, or a cache has a score by it.
+    #[test]
+    fn no_parameter_panics(
+        case in cases(false), name in prop::sample::select(FUNCTIONS.iter().map(|row| row.name).collect::<Vec<_>>()),
+        number in prop::sample::select(vec![
+            "0", "-0", "1", "2", "0.5", "-1", "1e9", "1e308", "1/0", "0/0", "size", "size - 16", "-size", "size * 1e6", "size / 20",
+            "1 / size", "1 / (size - 3)", "log(size - 4)", "sqrt(3 - size)", "exp(size)", "softmax(size)", "age", "rank(size)",
+        ]),
+        of in prop::sample::select(vec!["attention", "log(age - 3)", "expected_attention(3)", "rank(-logit)"]), divides in any::<bool>(),
+    ) {
+        let written = [format!("{name}({of}, {number})"), format!("{name}({number})"), format!("{name}({number}, {of}, {of})")];
+        for score in written.iter().filter_map(|written| Score::new(written, Pool::Mean).ok()) {
+            let scope = if score.block().is_some() { Scope::Layer } else { Scope::Head };
+            let budget = match score {
+                Score::Formula(formula) if divides && scope == Scope::Head => {
+                    Budget::Pool(BudgetPool { over: PoolOver::Heads, floor: 0, score: Some(formula) })
+                }
+                _ => Budget::Uniform,
+            };
+            let Ok(policy) = Policy { score, scope, budget, schedule: Schedule::default(), ..*case.policy }.at(case.policy.size) else {
+                continue;
+            };
+            let mut entries = CacheEntries::bounded(case.heads, policy, SALT);
+            case.scan(&mut entries, case.tokens.min(30), &mut Vec::new());
+        }
     }
 
     /// A function that computes a score of the program decides as that does.
@@ -561,7 +589,7 @@ proptest! {
             Some(schedule) => scheduled(case, schedule, prompt),
             None => case,
         };
-        let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, schedule, .. }, size } = case.policy;
+        let SizedPolicy { policy: Policy { scope, keep_first, keep_recent, schedule, .. }, size, .. } = case.policy;
         let budget = Budget::Uniform;
         let policy = |score| Policy { score, scope, keep_first, keep_recent, budget, schedule }.at(size).unwrap();
         // The oldest leaves in every group alike.
@@ -596,26 +624,10 @@ proptest! {
     }
 }
 
-#[test]
-fn what_is_not_a_number_by_hand() {
-    // Four tokens and three entries: the last step evicts one of the ages 3, 2, 1 and 0.
-    let victims = [
-        ("sqrt(1 - age)", 2),
-        ("sqrt(1 - age) + attention", 2),
-        ("rank(sqrt(1 - age))", 2),
-        ("-rank(sqrt(1 - age))", 1),
-        ("peak(sqrt(1 - age))", 0),
-        ("peak(sqrt(1 - age), 2)", 1),
-        ("peak(sqrt(1 - age) + attention, 2)", 1),
-        ("max(sqrt(1 - age), 2 - position)", 2),
-        ("log(age)", 3),
-        ("sqrt(-1 - age)", 0),
-        // 1/3 + 1/2, 1/2 + 1, and infinite for the others.
-        ("if(age > 1, -window(1 / age, 2), 0)", 1),
-    ];
-    let (heads, tokens) = (Heads { heads: 2, kv_heads: 1 }, 4);
-    let case = Case {
-        heads,
+/// A text of equal tokens in two heads of one key-value head.
+fn plain_case(tokens: usize) -> Case {
+    Case {
+        heads: Heads { heads: 2, kv_heads: 1 },
         tokens,
         policy: presets::by_name("window").unwrap().at(3).unwrap(),
         window: None,
@@ -626,40 +638,159 @@ fn what_is_not_a_number_by_hand() {
         chunks: vec![2],
         formula: None,
         divider: None,
-    };
-    for (written, victim) in victims {
+    }
+}
+
+fn policy_of(score: Score, keep_recent: usize) -> Policy {
+    let (keep_first, keep_recent) = (Amount::Tokens(0), Amount::Tokens(keep_recent));
+    let (scope, budget, schedule) = (Scope::Layer, Budget::Uniform, Schedule::default());
+    Policy { score, scope, keep_first, keep_recent, budget, schedule }
+}
+
+/// The entries that leave a cache of so many, one by one.
+fn victims(case: &Case, policy: SizedPolicy) -> (Vec<u32>, ScoreCount) {
+    let mut log = Vec::new();
+    let mut entries = CacheEntries::bounded(case.heads, policy, SALT);
+    case.scan(&mut entries, case.tokens, &mut log);
+    (log.iter().map(|eviction| eviction.victim).collect(), entries.score_count)
+}
+
+#[test]
+fn what_is_not_a_number_by_hand() {
+    // Four tokens and three entries: the last step evicts one of the ages 3, 2, 1 and 0.
+    for (written, victim, no_numbers) in [
+        ("sqrt(1 - age)", 2, 2),
+        ("sqrt(1 - age) + attention", 2, 2),
+        ("rank(sqrt(1 - age))", 2, 0),
+        ("-rank(sqrt(1 - age))", 1, 0),
+        ("peak(sqrt(1 - age))", 0, 0),
+        ("peak(sqrt(1 - age), 2)", 1, 1),
+        ("peak(sqrt(1 - age) + attention, 2)", 1, 1),
+        ("max(sqrt(1 - age), 2 - position)", 2, 0),
+        ("log(age)", 3, 0),
+        ("sqrt(logit - 1)", 0, 4),
+        // Infinity and what is not a number are equal.
+        ("if(age > 2, sqrt(logit - 1), exp(1000 * (age + 1)))", 0, 1),
+        // 1/3 + 1/2, 1/2 + 1, and infinite for the others.
+        ("if(age > 1, -window(1 / age, 2), 0)", 1, 0),
+    ] {
         for pool in [Pool::Mean, Pool::Max] {
-            let score = Score::new(written, pool).unwrap();
-            let [keep_first, keep_recent] = [Amount::Tokens(0); 2];
-            let (scope, budget, schedule) = (Scope::Layer, Budget::Uniform, Schedule::default());
-            let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
-            let mut log = Vec::new();
-            case.scan(&mut CacheEntries::bounded(heads, policy.at(3).unwrap(), SALT), tokens, &mut log);
-            assert_eq!(log, [Eviction { step: 3, group: 0, victim }], "{written}, {pool:?}");
+            let policy = policy_of(Score::new(written, pool).unwrap(), 0).at(3).unwrap();
+            let expected = (vec![victim], ScoreCount { all: 4, no_numbers });
+            assert_eq!(victims(&plain_case(4), policy), expected, "{written}, {pool:?}");
         }
     }
+    assert!(ScoreCount { all: 4, no_numbers: 4 }.checked().is_err());
+    assert!(ScoreCount { all: 4, no_numbers: 3 }.checked().is_ok() && ScoreCount::default().checked().is_ok());
+}
+
+/// While all entries are protected, they are infinitely more likely to be attended to than the none that may leave.
+#[test]
+fn a_sum_over_no_entry_is_a_positive_zero() {
+    // Tokens 0 and 1 were protected together, token 2 never without one that was not. The fourth token evicts one of the
+    // two infinite ones, the fifth the other or the finite one.
+    for written in
+        ["sum(expected_attention(3))", "peak(expected_attention(3))", "mean(expected_attention_mean(3))"]
+    {
+        let policy = policy_of(Score::new(written, Pool::Mean).unwrap(), 2).at(3).unwrap();
+        assert_eq!(victims(&plain_case(5), policy).0, [0, 2], "{written}");
+    }
+}
+
+#[test]
+fn zeros_of_both_signs_are_ties() {
+    // Zeros of newer entries are negative.
+    let zeros = |step: &Step<'_>| {
+        let zero = |at: &u32| if *at > 1 { -0.0 } else { 0.0 };
+        Some(step.positions.iter().map(zero).collect())
+    };
+    let score = Score::Custom(CustomScore::new("zeros".into(), Box::new(zeros)));
+    for budget in [Budget::Uniform, Budget::Pool(BudgetPool { over: PoolOver::Model, floor: 0, score: None })] {
+        let policy = Policy { scope: Scope::Head, budget, schedule: Schedule::CUT, ..policy_of(score, 0) };
+        let case = plain_case(5);
+        let mut entries = CacheEntries::bounded(case.heads, policy.at(3).unwrap(), SALT);
+        case.scan(&mut entries, case.tokens, &mut Vec::new());
+        let vectors = case.columns(&entries);
+        end_prompt(&mut entries, None, Some(&vectors));
+        assert_eq!(entries.survivors(), [[2, 3, 4]], "{budget}");
+    }
+}
+
+/// In a pool a number leaves before infinity, and infinity before nothing.
+#[test]
+fn infinite_scores_in_a_pool() {
+    let scores = |step: &Step<'_>| {
+        let of_head = |at: &u32| if step.group == 0 { [f64::INFINITY, f64::NAN][*at as usize % 2] } else { 5.0 };
+        Some(step.positions.iter().map(of_head).collect())
+    };
+    let score = Score::Custom(CustomScore::new("infinite".into(), Box::new(scores)));
+    let budget = Budget::Pool(BudgetPool { over: PoolOver::Heads, floor: 0, score: None });
+    let policy = Policy { scope: Scope::Head, budget, ..policy_of(score, 0) }.at(3).unwrap();
+    let tokens = 7;
+    let case = Case {
+        heads: Heads { heads: 2, kv_heads: 2 },
+        norms: vec![0.0; 2 * tokens],
+        vectors: [(); 2].map(|()| vec![1.0; 2 * tokens * DIM]),
+        ..plain_case(tokens)
+    };
+    let mut entries = CacheEntries::bounded(case.heads, policy, SALT);
+    case.scan(&mut entries, tokens, &mut Vec::new());
+    // All of the second head leave first, then the oldest of the first.
+    assert_eq!(entries.survivors(), [&[1, 2, 3, 4, 5, 6][..], &[]]);
+}
+
+/// The word `size` and percentages are of the cell's cache size, whatever a layer has.
+#[test]
+fn the_word_size_is_the_same_in_every_layer() {
+    let score = Score::new("if(size == 4, position, -position)", Pool::Mean).unwrap();
+    let budget = Budget::of_layers(&[3.0, 1.0]).unwrap();
+    let policy = Policy { budget, ..policy_of(score, 0) }.at(4).unwrap();
+    let layers: Vec<SizedPolicy> = policy.of_layers(&[true; 2]).into_iter().flatten().collect();
+    assert_eq!(layers.iter().map(|own| own.size).collect::<Vec<_>>(), [6, 2]);
+    assert_eq!(victims(&plain_case(4), layers[1]).0, [0, 1]);
+}
+
+/// A budget divides the entries of the layers that the policy bounds. Gemma 3's every sixth layer has no window.
+#[test]
+fn layers_with_a_window_of_their_own_have_no_part_in_a_budget() {
+    let windows = |layer: usize| (layer % 6 != 5).then_some(512);
+    let bounded = LocalLayers::Exempt.bounded((0..18).map(windows));
+    let (tova, shares) = (presets::by_name("tova").unwrap(), (1..=18).map(f64::from).collect::<Vec<_>>());
+    let sizes = |budget: Budget| -> Vec<usize> {
+        let policy = Policy { budget, scope: Scope::Head, ..tova }.at(96).unwrap();
+        policy.of_layers(bounded).into_iter().flatten().flat_map(|own| own.head_sizes(1)).collect()
+    };
+    // 91.2 of 96 more or less than 96; 6, 12 and 18 parts of 288.
+    assert_eq!(sizes(Budget::Pyramid(20)), [187, 96, 5]);
+    assert_eq!(sizes(Budget::of_layers(&shares).unwrap()), [48, 96, 144]);
+    let table: Vec<Vec<Option<f64>>> = shares.iter().map(|share| vec![Some(*share)]).collect();
+    assert_eq!(sizes(Budget::of_heads(&table, None).unwrap()), [48, 96, 144]);
+    // Where all are bounded, it is divided among all.
+    let all = LocalLayers::Bounded.bounded((0..18).map(windows));
+    let policy = Policy { budget: Budget::Pyramid(20), ..tova }.at(96).unwrap();
+    assert_eq!(policy.of_layers(all).into_iter().flatten().map(|own| own.size).sum::<usize>(), 18 * 96);
+}
+
+#[test]
+fn the_least_size_of_a_short_prompt() {
+    let snapkv = presets::by_name("snapkv").unwrap();
+    // The newest 64 are protected.
+    assert_eq!(
+        [2, 63, 64, 200].map(|share| snapkv.least_size(share, 256, &[true; 2], 2)),
+        [64, 64, 64, 200].map(Some)
+    );
+    assert_eq!(snapkv.least_size(2, 63, &[true; 2], 2), None);
+    let sink = Policy { keep_first: Amount::Tokens(4), ..presets::by_name("tova").unwrap() };
+    assert_eq!(sink.least_size(1, 100, &[true; 2], 2), Some(5));
+    let window = policy_of(Score::new("window(attention, size - 16)", Pool::Mean).unwrap(), 0);
+    assert_eq!(window.least_size(1, 100, &[true; 2], 2), Some(17));
 }
 
 #[test]
 fn random_keeps_a_uniform_sample_of_the_past() {
     let (tokens, policy) = (512, presets::by_name("random").unwrap().at(64).unwrap());
     let heads = Heads { heads: 1, kv_heads: 1 };
-    let (logits, norms) = (vec![0.0; tokens * tokens], vec![0.0; tokens]);
-    let vectors = [(); 2].map(|()| vec![0.0; tokens * DIM]);
-    let (chunks, formula, divider) = (vec![64], None, None);
-    let case = Case {
-        heads,
-        tokens,
-        policy,
-        window: None,
-        prompt: tokens,
-        logits,
-        norms,
-        vectors,
-        chunks,
-        formula,
-        divider,
-    };
+    let case = Case { heads, chunks: vec![64], ..plain_case(tokens) };
     let mut quarters = [0usize; 4];
     for salt in 0..40 {
         let mut entries = CacheEntries::bounded(heads, policy, salt);

@@ -15,6 +15,8 @@ use super::cache::memory::Memory;
 use super::device::attend::{WriterCall, WriterResult};
 use super::device::batcher::Member;
 use super::network::transformer::LanguageModel;
+use super::score::NO_NUMBERS;
+use crate::eviction::ScoreCount;
 use crate::vector;
 
 /// How the next token is chosen.
@@ -63,6 +65,8 @@ pub struct Generated {
     pub ended: bool,
     /// Largest size of the key-value cache, in bytes.
     pub cache_bytes: u64,
+    /// Of the cache, with the prompt's.
+    pub score_count: ScoreCount,
 }
 
 /// Decodes tokens to text.
@@ -257,7 +261,8 @@ impl Sequence {
             Some(penalised.to_vec1::<f32>()?)
         };
         let logits = penalised.as_deref().unwrap_or(&self.logits);
-        let likeliest = vector::argmax(logits).with_context(what).context("the model's logits are not numbers")?;
+        ensure!(self.logits.iter().all(|logit| logit.is_finite()), "{} cannot be chosen: {NO_NUMBERS}", what());
+        let likeliest = vector::argmax(logits).with_context(what)?;
         match &mut self.sampler {
             None => Ok(likeliest as u32),
             Some(sampler) => Ok(sampler.sample(&row(logits)?)?),
@@ -281,11 +286,12 @@ impl Sequence {
 
     fn finish(mut self, decode: Decode<'_>) -> Ended {
         let tokens = self.tokens.split_off(self.prompt);
-        let text = decode(&tokens).map(|mut text| {
+        let text = decode(&tokens).and_then(|mut text| {
             if let Some(cut) = self.cut {
                 text.truncate(cut);
             }
-            Generated { text, tokens, ended: self.ended, cache_bytes: self.memory.bytes() }
+            let (cache_bytes, score_count) = (self.memory.bytes(), self.memory.score_count().checked()?);
+            Ok(Generated { text, tokens, ended: self.ended, cache_bytes, score_count })
         });
         Ended { key: self.key, text, seconds: self.seconds }
     }

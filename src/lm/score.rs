@@ -19,6 +19,11 @@ const LOGIT_COLUMNS: usize = 512;
 /// Logits in memory at once, of a GPU, which computes whole rows (64 MiB).
 const LOGITS_ON_GPU: usize = 1 << 24;
 
+/// Why a token is neither scored nor chosen.
+pub(super) const NO_NUMBERS: &str = "some of the model's logits are not numbers\n\
+    hint: its weights may have NaN or infinite numbers, or values on the way were too large; compare with the checkpoint's publisher, or \
+    try another file or format of it";
+
 /// Scores of some tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
@@ -74,6 +79,13 @@ impl LanguageModel {
             false => targets.chunks(most).enumerate().map(block).collect::<Result<_>>()?,
         };
         let all: Vec<ScoredRow> = blocks.into_iter().flatten().collect();
+        if let Some(row) = all.iter().position(|row| !row.is_number(unbounded.is_some())) {
+            bail!(
+                "token {} of the {rows} that are scored here (id {}) has no likelihood: {NO_NUMBERS}",
+                row + 1,
+                targets[row]
+            );
+        }
         let compared = all.iter().filter(|_| unbounded.is_some());
         Ok(Scores {
             nll: all.iter().map(ScoredRow::nll).collect(),
@@ -209,6 +221,11 @@ impl ScoredRow {
         let factor = self.full.add(first, full);
         let added = vector::weighted_difference(full, self.full.max, logits);
         self.difference = self.difference * factor + f64::from(added);
+    }
+
+    /// Whether the likelihood is a number, and where it is compared, the divergence.
+    fn is_number(&self, is_compared: bool) -> bool {
+        self.nll().is_finite() && (!is_compared || self.divergence().is_finite())
     }
 
     /// In nats.

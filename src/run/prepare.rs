@@ -99,7 +99,7 @@ impl ModelTask {
             compare: cell.task.compare_to_full.unwrap_or(false),
             log: false,
             local_layers: cell.local_layers,
-            layers: shape.cached_layers().len(),
+            bounded: shape.bounded_layers(cell.local_layers),
             kv_heads: shape.heads.kv_heads,
         }
     }
@@ -221,13 +221,14 @@ impl Names {
         let model = &cells[0].model;
         let dtype = files.weight_type(model.dtype);
         let (mut named, mut aliases, mut refused) = (Vec::new(), Vec::new(), Vec::new());
-        let (layers, kv_heads) = (files.shape.cached_layers().len(), files.shape.heads.kv_heads);
+        let kv_heads = files.shape.heads.kv_heads;
         for asked in cells {
             if let Err(error) = asked.check_model(&files.shape) {
                 refused.push(error);
                 continue;
             }
-            let cell = asked.resolved(dtype, bos, (layers, kv_heads), files.shape.has_windows());
+            let bounded = files.shape.bounded_layers(asked.local_layers);
+            let cell = asked.resolved(dtype, bos, (bounded, kv_heads), files.shape.has_windows());
             let id = cell.id(&revision, &used);
             self.resolved.insert(asked.spec(), (id, samples.len()));
             match self.ids.get(&id) {

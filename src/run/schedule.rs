@@ -7,9 +7,10 @@
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, bail};
 
 use super::machine::Workers;
 use super::prepare::ModelTask;
@@ -56,6 +57,16 @@ fn split(mut jobs: Vec<BatchJob>, workers: usize) -> Vec<BatchJob> {
     }
     jobs.sort_by_key(|job| job.samples.start);
     jobs
+}
+
+/// What work returns. A panic in it is an error like others: it fails the cells that were measured, and no others.
+pub(super) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
+    // What it left half done is its own: caches and answers of samples that now fail. Locks are taken whether or not they are poisoned.
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let said = text.or_else(|| panic.downcast_ref().cloned()).unwrap_or_default();
+        bail!("the program has a fault: {said}\nhint: please report it, with the sweep and the model")
+    })
 }
 
 #[derive(Default)]
@@ -136,8 +147,8 @@ struct Worker<'a> {
     warn: &'a (dyn Fn(String) + Sync),
 }
 
-/// A job that a worker is doing. However it ends, the other workers are notified: after a panic they stop too, instead of
-/// waiting for ever.
+/// A job that a worker is doing. However it ends, the other workers are notified: after a panic outside of the measurement they stop
+/// too, instead of waiting for ever.
 struct Turn<'a> {
     worker: Worker<'a>,
     go_on: bool,
@@ -201,7 +212,8 @@ impl Worker<'_> {
 
     fn read_batch(&self, job: BatchJob) -> GoOn {
         let configs: Vec<CacheConfig> = job.cells.iter().map(|(cell, _)| self.config(*cell)).collect();
-        match self.model_task.samples.read_prefix(self.model, job.samples.clone(), &configs) {
+        let samples = &self.model_task.samples;
+        match caught(|| samples.read_prefix(self.model, job.samples.clone(), &configs)) {
             Ok(prefix) => {
                 let batch = Arc::new((job.samples, prefix));
                 let cells = job.cells.into_iter();
@@ -256,17 +268,25 @@ impl Worker<'_> {
         let batch = Batch { model, prefix, all: all.clone(), samples, config, side_by_side };
         let mut outcome = Ok(());
         let (mut again, mut no_memory) = (Vec::new(), None);
-        let _ = self.model_task.samples.measure(&batch, &mut |sample, result| {
-            match result {
-                Err(error) if is_out_of_memory(&error) => {
-                    again.push(sample);
-                    no_memory = Some(error);
+        let mut left = samples.clone();
+        let measured = caught(|| {
+            let _ = self.model_task.samples.measure(&batch, &mut |sample, result| {
+                match result {
+                    Err(error) if is_out_of_memory(&error) => {
+                        again.push(sample);
+                        no_memory = Some(error);
+                    }
+                    result => outcome = (self.report)(*cell, sample, result),
                 }
-                result => outcome = (self.report)(*cell, sample, result),
-            }
-            if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                left.retain(|other| *other != sample);
+                if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            Ok(())
         });
         outcome?;
+        if let Err(error) = measured {
+            left.iter().try_for_each(|sample| (self.report)(*cell, *sample, Err(clone_error(&error))))?;
+        }
         let job = BatchJob { samples: all.clone(), cells: vec![(*cell, again)] };
         no_memory.map_or(Ok(()), |error| self.measure_again(job, error))
     }

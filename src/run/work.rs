@@ -21,7 +21,8 @@ use super::rows;
 use super::schedule::{self, BatchJob, GoOn};
 use crate::ledger::{Journal, Ledger, Opened, Row, Status, rows_in};
 use crate::lm::{Interrupted, LanguageModel, device_name, machine_name};
-use crate::task::SampleResult;
+use crate::metric::MetricSum;
+use crate::task::{NO_NUMBER, SampleResult};
 
 /// A cell that is being measured.
 struct Progress {
@@ -29,6 +30,8 @@ struct Progress {
     /// Samples that it lacks.
     left: AtomicUsize,
     failed: AtomicBool,
+    /// Whether it was said that some of its scores are not numbers.
+    warned: AtomicBool,
 }
 
 /// A task while a job measures it.
@@ -115,7 +118,7 @@ impl Work<'_> {
         if jobs.is_empty() {
             return Ok(());
         }
-        let model = match self.load(model_task, job, loaded) {
+        let model = match schedule::caught(|| self.load(model_task, job, loaded)) {
             Ok(model) => model,
             Err(error) => return open.fail(&error),
         };
@@ -186,7 +189,10 @@ impl Work<'_> {
                     batch.cells.push((index, lacking));
                 }
             }
-            progress.insert(index, Progress { journal, left: left.into(), failed: AtomicBool::new(false) });
+            progress.insert(
+                index,
+                Progress { journal, left: left.into(), failed: false.into(), warned: false.into() },
+            );
         }
         Ok(progress)
     }
@@ -261,6 +267,15 @@ impl OpenTask<'_> {
                 return Ok(());
             }
         };
+        if let Some(MetricSum { value, weight, .. }) = result.sums.iter().find(|sum| sum.metric == NO_NUMBER)
+            && !state.warned.swap(true, Ordering::Relaxed)
+        {
+            observe(Event::Warning(format!(
+                "{}: in sample {name} the policy's score is not a number for {value} of {weight} entries that could leave; they stay \
+                 while others have numbers",
+                cell.name.stem()
+            )));
+        }
         // Before the rows, so that a sample in the journal always has its files.
         let kept = result
             .side_files

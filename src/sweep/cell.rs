@@ -135,7 +135,7 @@ impl Cell {
             .with_context(|| format!("policy `{}` cannot be used", self.label()))?;
         let bounded = shape.windows_pass(self.task.length) && self.local_layers == LocalLayers::Bounded;
         policy
-            .check(size, shape.cached_layers().len(), shape.heads.kv_heads)
+            .check(size, shape.bounded_layers(self.local_layers), shape.heads.kv_heads)
             .and_then(|()| policy.scores().try_for_each(|score| shape.check_score(score)))
             .and_then(|()| if bounded { policy.check_windows() } else { Ok(()) })
             .with_context(|| format!("policy `{}` cannot have a cache of {size}", self.label()))
@@ -143,9 +143,9 @@ impl Cell {
 
     /// The cell as a model takes it: its weights in the type they have, its samples with or without BOS, no setting
     /// for windows that it does not have, and no budget that gives each of its heads the same. However the sweep
-    /// wrote these, the meaning is the same. `heads` are the model's layers and the key-value heads of each.
+    /// wrote these, the meaning is the same. `heads` are the layers that the policy may bound, and the key-value heads of each.
     #[must_use]
-    pub fn resolved(&self, dtype: WeightType, bos: bool, heads: (usize, usize), has_windows: bool) -> Cell {
+    pub fn resolved(&self, dtype: WeightType, bos: bool, heads: (&[bool], usize), has_windows: bool) -> Cell {
         let model = ModelSpec { dtype, ..self.model.clone() };
         let cuts_windows =
             has_windows && self.local_layers == LocalLayers::Bounded && self.effective_rule().awaits_prompt();

@@ -30,8 +30,8 @@ pub(super) fn definitions(
     let mut defined = Vec::new();
     for (Spanned { value: name, referenced, .. }, shape) in define {
         check_name(&name, referenced)?;
-        let PolicyYaml { score, pool, scope, keep_first, keep_recent, schedule, budget } = shape;
-        let score = match Score::new(&score.value, pool) {
+        let PolicyYaml { score, pool: of_heads, scope, keep_first, keep_recent, schedule, budget } = shape;
+        let score = match Score::new(&score.value, of_heads) {
             Ok(score) => score,
             Err(error) => {
                 let message = format!("the score of `{name}` cannot be used: {error}");
@@ -42,7 +42,7 @@ pub(super) fn definitions(
             let message = format!("`keep_recent` of `{name}` cannot be `prompt`");
             return yaml::refuse(referenced, message, "only `keep_first` protects the prompt");
         }
-        let budget = budget.map(budget_of).transpose()?.unwrap_or_default();
+        let budget = budget.map(|budget| budget_of(budget, of_heads)).transpose()?.unwrap_or_default();
         let schedule = schedule.or(of_sweep).unwrap_or_default();
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         defined.push((name, policy));
@@ -70,7 +70,8 @@ pub(super) fn check_name(name: &str, place: Location) -> Result<(), ConfigError>
 const BUDGETS: &str = "write one of `{pyramid: 20}`, `{layers: [3, 2, 2, 1]}` with a number for each layer, `{pool: heads, floor: 20%}`, and \
                        `{heads: [[full, 1], [1, 2]]}` with a row for each layer";
 
-fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
+/// The budget of a policy that pools the values of query heads as `of_heads` says.
+fn budget_of(shape: Spanned<BudgetYaml>, of_heads: Pool) -> Result<Budget, ConfigError> {
     let place = shape.referenced;
     let refuse_all = |message: &str| yaml::refuse(place, message, BUDGETS);
     let BudgetYaml { pyramid, layers, pool, floor, score, heads, full } = shape.value;
@@ -87,7 +88,7 @@ fn budget_of(shape: Spanned<BudgetYaml>) -> Result<Budget, ConfigError> {
         (None, None, Some(over), None) => {
             let floor = floor.map(percent_of).transpose()?.unwrap_or(0);
             let formula = |score: Spanned<String>| {
-                Formula::new(&score.value, Pool::Mean).or_else(|error| {
+                Formula::new(&score.value, of_heads).or_else(|error| {
                     let message = format!("the score of the budget cannot be used: {error}");
                     yaml::refuse(score.referenced, message, error.hint)
                 })

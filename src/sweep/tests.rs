@@ -547,8 +547,39 @@ fn layers_with_a_window_can_be_exempt() {
     // A model without such layers has no use for it.
     let exempt = sweep(&own).expand().remove(3);
     assert_eq!(exempt.label(), "tova@exempt");
-    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, (4, 2), has_windows).label();
+    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, (&[true; 4], 2), has_windows).label();
     assert_eq!([resolved(true), resolved(false)], ["tova@exempt", "tova"]);
+}
+
+/// Numbers of a formula's functions are checked for every size before anything is loaded, those of a budget's formula too.
+#[test]
+fn parameters_of_formulas_are_checked_at_every_size() {
+    let of = |score: &str, rest: &str| {
+        let define = format!("define: {{mine: {{score: \"{score}\", scope: head{rest}}}}}\n");
+        define + &SMALL.replace("tova]", "mine]")
+    };
+    let hint = "remove the size 16, or the policy";
+    let message = "policy `mine` cannot have a cache of 16: in its score `window(attention, size - 16)` `window` takes at least 1";
+    refused(&of("window(attention, size - 16)", ""), "16]", message, hint);
+    let budget = ", budget: {pool: heads, score: 'peak(attention, size - 40)'}";
+    refused(&of("attention", budget), "16]", "`size - 40` is -24 at a size of 16", hint);
+    sweep(&of("window(attention, size - 15)", ""));
+    refused(&of("window(attention, 0/0)", ""), "\"window", "`window` takes at least 1", "list scores");
+    refused(&of("log(attention - 1)", ""), "\"log", "the formula gives no number for any entry", "list scores");
+}
+
+/// `pool: max` is of both scores.
+#[test]
+fn a_budget_pools_heads_as_its_policy_does() {
+    let budget = |pool: &str| {
+        let define =
+            format!("mine: {{score: attention, scope: head{pool}, budget: {{pool: heads, score: attention}}}}");
+        let cell = sweep(&(SMALL.replace("tova]", "mine]") + "define: {" + &define + "}\n")).expand().remove(5);
+        let CacheRule::Evict { policy, .. } = cell.rule else { panic!("{cell:?}") };
+        policy.budget.to_string()
+    };
+    assert_eq!(budget(", pool: max"), "pool heads 0% score=pooled_max(attention)");
+    assert_eq!(budget(""), "pool heads 0% score=attention");
 }
 
 #[test]
@@ -579,7 +610,9 @@ fn layers_can_have_sizes_of_their_own() {
     assert_eq!(rule(cell(budgets[0])), format!("{uniform} budget=pyramid 20"));
     assert_eq!(rule(cell(budgets[4])), format!("{uniform} budget=layers 3 2.5 2 1"));
     // Where every layer of a model gets the same, the meaning is that of no budget.
-    let resolved = |budget: &str, layers| rule(cell(budget).resolved(WeightType::F32, true, (layers, 2), false));
+    let resolved = |budget: &str, layers: usize| {
+        rule(cell(budget).resolved(WeightType::F32, true, (&vec![true; layers], 2), false))
+    };
     for budget in [budgets[5], ", budget: {pyramid: 1}", ", budget: {layers: [2.5, 2.5, 2.5, 2.5]}"] {
         assert_eq!(resolved(budget, 4), uniform, "{budget}");
     }

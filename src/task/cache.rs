@@ -11,10 +11,13 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::eviction::{
-    CacheRule, LocalLayers, Positions, RecordedAttention, Schedule, Scope, SizeShare, SizedPolicy,
+    CacheRule, LocalLayers, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizeShare, SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
 use crate::metric::MetricSum;
+
+/// The metric of scores that are not numbers.
+pub const NO_NUMBER: &str = "no_number";
 
 /// The cache under which a sample is measured.
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +35,18 @@ pub struct CacheConfig {
     pub log: bool,
     /// What the policy does in layers with a window of their own.
     pub local_layers: LocalLayers,
-    /// Layers of the model and key-value heads of each, among which a policy divides its entries.
-    pub layers: usize,
+    /// The layers of the model, and whether the policy bounds them, and key-value heads of each, among which it divides its entries.
+    pub bounded: &'static [bool],
     pub kv_heads: usize,
+}
+
+/// How many of the scores that decided were not numbers, if any.
+///
+/// # Errors
+/// A score that never was a number.
+pub(super) fn scores_without_numbers(count: ScoreCount) -> Result<Option<MetricSum>> {
+    let ScoreCount { all, no_numbers } = count.checked()?;
+    Ok((no_numbers > 0).then(|| MetricSum::new(NO_NUMBER, no_numbers as f64, all as f64)))
 }
 
 /// The beginning of a text, read with the full cache.
@@ -102,15 +114,28 @@ impl CacheConfig {
 
     /// The configuration for a prompt of so many tokens, which has its own size where that is a share.
     ///
+    /// Of a prompt that is so short that its share is less than the policy protects, it is the least size that the policy can have.
+    ///
     /// # Errors
-    /// A share of the prompt that is too small for the policy.
+    /// A policy that can have no size up to that of the longest prompt.
     pub(super) fn of_prompt(&self, prompt: usize) -> Result<CacheConfig> {
-        let (CacheRule::Evict { policy, .. }, Some(share)) = (self.rule, self.share) else { return Ok(*self) };
-        let size = share.of(prompt);
-        policy
-            .check(size, self.layers, self.kv_heads)
-            .with_context(|| format!("{share} of a prompt of {prompt} tokens"))?;
+        let (CacheRule::Evict { policy, size: most }, Some(share)) = (self.rule, self.share) else {
+            return Ok(*self);
+        };
+        let own = share.of(prompt);
+        let size = policy.least_size(own, most.max(own), self.bounded, self.kv_heads);
+        let size = size.with_context(|| {
+            format!("{share} of a prompt of {prompt} tokens are {own} entries, fewer than the policy protects")
+        })?;
         Ok(CacheConfig { rule: CacheRule::Evict { policy, size }, ..*self })
+    }
+
+    /// The size of a cache whose size is a share of its prompt.
+    pub(super) fn own_size(&self) -> Option<usize> {
+        match self.rule {
+            CacheRule::Evict { size, .. } => Some(size).filter(|_| self.share.is_some()),
+            _ => None,
+        }
     }
 
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
@@ -120,7 +145,7 @@ impl CacheConfig {
             Some(_) if self.shares_prompt() => tokens,
             Some(policy) if policy.awaits_prompt() => 0,
             Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.shares_prefix() => {
-                policy.smallest(self.layers).min(tokens) / BLOCK * BLOCK
+                policy.smallest(self.bounded).min(tokens) / BLOCK * BLOCK
             }
             _ => 0,
         }
@@ -148,11 +173,11 @@ impl CacheConfig {
         }
     }
 
-    /// The mean over layers and heads of something that depends on a head's size.
+    /// The mean over heads of bounded layers of something that depends on a head's size.
     pub fn mean(&self, policy: SizedPolicy, of_head: impl Fn(SizedPolicy) -> f64) -> f64 {
-        let heads = |layer: usize| policy.of_layer(layer, self.layers).of_heads(self.kv_heads);
-        let sum: f64 = (0..self.layers).flat_map(heads).map(of_head).sum();
-        sum / (self.layers * self.kv_heads).max(1) as f64
+        let layers = policy.of_layers(self.bounded).into_iter().flatten();
+        let heads: Vec<f64> = layers.flat_map(|own| own.of_heads(self.kv_heads)).map(of_head).collect();
+        heads.iter().sum::<f64>() / heads.len().max(1) as f64
     }
 
     /// Bytes of the keys and values that the cache holds while each token after a prompt is predicted or chosen, up to the last of
@@ -198,7 +223,7 @@ impl CacheConfig {
 
     /// The policy, if it evicts anything of a text of so many tokens: if any layer or head is smaller than the text.
     pub fn evicting(&self, tokens: usize) -> Option<SizedPolicy> {
-        self.sized().filter(|policy| policy.smallest(self.layers) < tokens)
+        self.sized().filter(|policy| policy.smallest(self.bounded) < tokens)
     }
 
     /// A cache that evicts, for a text of `text` tokens that is read from its beginning.
@@ -333,7 +358,7 @@ mod tests {
             compare: false,
             log: false,
             local_layers: LocalLayers::Bounded,
-            layers: 3,
+            bounded: &[true; 3],
             kv_heads: 2,
         }
     }

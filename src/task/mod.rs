@@ -33,7 +33,7 @@ pub use benchmark::{
     RollingText, builtin as builtin_benchmarks, files_of as benchmark_files, json_schema as benchmark_schema,
     metrics as benchmark_metrics,
 };
-pub use cache::{CacheConfig, FullCachePrefix};
+pub use cache::{CacheConfig, FullCachePrefix, NO_NUMBER};
 pub use canonical::{option, quoted};
 pub use data::{
     Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,

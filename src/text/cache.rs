@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy, presets};
-use crate::lm::MemoryPlan;
+use crate::lm::{MemoryPlan, ModelShape};
 use crate::task::CacheConfig;
 
 /// Settings that exclude each other or have no meaning, with a hint on a line of its own.
@@ -64,14 +64,14 @@ impl CacheSettings {
         Ok((MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated))
     }
 
-    /// The same for the samples of tasks of at most `length` tokens, with a model of so many layers and key-value heads.
+    /// The same for the samples of tasks of at most `length` tokens, with a model of this shape.
     ///
     /// # Errors
     /// As [`plan`](Self::plan), or a policy that needs to know the whole text.
     pub fn config(
         &self,
         own: &[(String, Policy)],
-        (layers, kv_heads): (usize, usize),
+        shape: &ModelShape,
         length: usize,
     ) -> Result<CacheConfig, InvalidSettings> {
         let rule = self.rule(own, TextLength { prompt: None, text: length })?;
@@ -85,7 +85,19 @@ impl CacheSettings {
             _ => None,
         };
         let (query_aware, compare, log) = (true, false, false);
-        Ok(CacheConfig { rule, share, positions, query_aware, seed, compare, log, local_layers, layers, kv_heads })
+        let (bounded, kv_heads) = (shape.bounded_layers(local_layers), shape.heads.kv_heads);
+        Ok(CacheConfig {
+            rule,
+            share,
+            positions,
+            query_aware,
+            seed,
+            compare,
+            log,
+            local_layers,
+            bounded,
+            kv_heads,
+        })
     }
 
     fn rule(&self, own: &[(String, Policy)], length: TextLength) -> Result<CacheRule, InvalidSettings> {

@@ -53,7 +53,7 @@ impl TextModel {
         if local_layers == LocalLayers::Bounded && shape.windows_pass(tokens) {
             policy.check_windows()?;
         }
-        policy.check(shape.cached_layers().len(), shape.heads.kv_heads)?;
+        policy.check(shape.bounded_layers(local_layers), shape.heads.kv_heads)?;
         policy.scores().try_for_each(|score| shape.check_score(score))
     }
 

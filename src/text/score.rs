@@ -117,6 +117,7 @@ impl TextModel {
                 scored.evictions.iter_mut().zip(log).for_each(|(all, new)| all.extend(new));
             }
         }
+        memory.score_count().checked()?;
         let in_text = |&position: &u32| if bos && position == 0 { 0 } else { position + *offset as u32 };
         let shifted = |born: &&[u32]| born.iter().map(in_text).collect();
         scored.survivors = memory.survivors().iter().map(|groups| groups.iter().map(shifted).collect()).collect();

@@ -143,7 +143,7 @@ fn rule(rng: &mut Rng, of_host: bool) -> (Policy, usize) {
         let schedule = Schedule::default();
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
         let size = rng.usize(3..40);
-        if policy.check(size, tiny_shape().layers, tiny_shape().heads.kv_heads).is_ok() {
+        if policy.check(size, &vec![true; tiny_shape().layers], tiny_shape().heads.kv_heads).is_ok() {
             return (policy, size);
         }
     }

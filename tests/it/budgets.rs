@@ -55,7 +55,7 @@ fn every_layer_holds_its_size() {
             for positions in [Positions::Absolute, Positions::Slot, Positions::Squeezed] {
                 // A window of three layers is too small to keep four tokens.
                 let policy = policy(name, budget);
-                let Ok(()) = policy.check(size, 3, 4) else { continue };
+                let Ok(()) = policy.check(size, &[true; 3], 4) else { continue };
                 let sized = policy.at(size).unwrap();
                 let what = format!("{policy} at {size}, {positions:?}");
                 let (_, survivors) = read(&model, &tokens, (sized, positions), tokens.len());
@@ -63,7 +63,7 @@ fn every_layer_holds_its_size() {
                     assert!(survivors.iter().all(|group| group.len() == size.min(tokens.len())), "{what}");
                 }
                 // What the first layer keeps does not depend on the others.
-                let alone = sized.of_layer(0, 3);
+                let alone = sized.of_layers(&[true; 3])[0].unwrap();
                 assert_eq!(alone.size, sizes[0]);
                 assert_eq!(read(&model, &tokens, (alone, positions), tokens.len()).1[0], survivors[0], "{what}");
                 for piece in [1, 50] {
@@ -101,8 +101,9 @@ fn equal_shares_are_a_uniform_size_and_bytes_are_those_of_the_layers() {
 
 #[test]
 fn budgets_that_a_model_cannot_have_are_refused() {
-    let refused =
-        |policy: Policy, size: usize, layers: usize| policy.check(size, layers, 4).unwrap_err().to_string();
+    let refused = |policy: Policy, size: usize, layers: usize| {
+        policy.check(size, &vec![true; layers], 4).unwrap_err().to_string()
+    };
     let message = refused(policy("tova", layers(&[3.0, 2.0, 2.0, 1.0])), 64, 3);
     assert!(message.contains("4 layers") && message.contains("the model has 3"), "{message}");
     // 3.2 entries are left to the last of four layers.
@@ -116,8 +117,8 @@ fn budgets_that_a_model_cannot_have_are_refused() {
         message.contains("layer 1 (of 0 to 1) a size of 21") && message.contains("keep_recent 32"),
         "{message}"
     );
-    assert!(policy("h2o", Budget::Pyramid(20)).check(64, 30, 4).is_ok());
-    assert!(policy("h2o", layers(&[3.0, 1.0])).check(64, 2, 4).is_ok());
+    assert!(policy("h2o", Budget::Pyramid(20)).check(64, &[true; 30], 4).is_ok());
+    assert!(policy("h2o", layers(&[3.0, 1.0])).check(64, &[true; 2], 4).is_ok());
 }
 
 // --- a sweep ---
@@ -347,7 +348,7 @@ fn heads_have_the_sizes_of_a_table() {
         for schedule in ["1", "cut+1", "cut"] {
             let schedule: Schedule = schedule.parse().unwrap();
             let policy = Policy { scope: Scope::Head, schedule, ..policy(name, budget) };
-            policy.check(20, layers, kv_heads).unwrap();
+            policy.check(20, &vec![true; layers], kv_heads).unwrap();
             let mut memory = model.new_memory(&MemoryPlan::bounded(policy.at(20).unwrap()));
             model.read(&tokens[..80], &mut memory).unwrap();
             model.cut(&mut memory).unwrap();
@@ -373,7 +374,7 @@ fn heads_have_the_sizes_of_a_table() {
             assert_eq!(bytes, ((entries + room) * 2 * shape.head_dim * 4) as u64, "{name} {schedule}");
         }
     }
-    let error = policy("tova-head", budget).check(20, layers + 1, kv_heads).unwrap_err().to_string();
+    let error = policy("tova-head", budget).check(20, &vec![true; layers + 1], kv_heads).unwrap_err().to_string();
     assert!(error.contains("key-value heads, and the model has"), "{error}");
     let error = policy("tova", budget).at(20).unwrap_err().to_string();
     assert!(error.contains("its scope must be head"), "{error}");

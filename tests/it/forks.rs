@@ -50,7 +50,7 @@ fn policies() -> Vec<(String, Policy)> {
 
 /// Tokens that the model reads before anything is evicted.
 fn room(policy: SizedPolicy) -> usize {
-    policy.smallest(tiny_shape().layers)
+    policy.smallest(&vec![true; tiny_shape().layers])
 }
 
 /// The seeds under which a policy is tried: one if it draws nothing.
@@ -171,7 +171,7 @@ fn forks_and_their_copies_equal_caches_read_from_the_start() {
     let model = model();
     for (name, policy) in policies() {
         for size in [1, 100, 128, 130, 256, 383, 384, 399] {
-            if policy.check(size, tiny_shape().layers, tiny_shape().heads.kv_heads).is_err() {
+            if policy.check(size, &vec![true; tiny_shape().layers], tiny_shape().heads.kv_heads).is_err() {
                 continue;
             }
             let sized = policy.at(size).unwrap();

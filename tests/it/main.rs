@@ -28,6 +28,7 @@ mod judge;
 mod links;
 mod long;
 mod longbench;
+mod lost_cells;
 mod metrics;
 mod multimodal;
 mod progress;

@@ -124,7 +124,7 @@ fn configs() -> Vec<CacheConfig> {
             query_aware: true,
             seed: SEED,
             local_layers: LocalLayers::Bounded,
-            layers: tiny_shape().layers,
+            bounded: tiny_shape().bounded_layers(LocalLayers::Bounded),
             kv_heads: tiny_shape().heads.kv_heads,
             compare: false,
             log: false,
@@ -173,4 +173,24 @@ fn results_do_not_depend_on_other_cells_threads_or_comparisons() {
             assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", config.rule);
         }
     }
+}
+
+/// The lost attention is of the queries that predict the scored tokens, as all other metrics are.
+#[test]
+fn evicted_attention_is_of_the_scored_tokens() {
+    let model = model();
+    let tokens = sample(&model).tokens.len();
+    let scored = tokens - 40..tokens - 3;
+    let part = TextSample { scored: scored.clone(), ..sample(&model) };
+    let policy = presets::by_name("tova").unwrap();
+    let config = CacheConfig { rule: CacheRule::Evict { policy, size: 9 }, compare: true, ..configs().remove(0) };
+    let measured = read(&model, &part, &[config]).remove(0);
+    let found = measured.sums.iter().find(|sum| sum.metric == "evicted_mass").unwrap();
+    let plan = MemoryPlan { measure_loss: true, text: tokens, ..MemoryPlan::bounded(policy.at(9).unwrap()) };
+    let mut memory = model.new_memory(&plan);
+    model.read(&part.tokens, &mut memory).unwrap();
+    let lost = &memory.lost().unwrap()[scored.start - 1..scored.end - 1];
+    let expected: f64 = lost.iter().map(|lost| f64::from(*lost)).sum();
+    assert!((found.value - expected).abs() < 1e-4 && expected > 1.0, "{} {expected}", found.value);
+    assert_eq!(found.weight, scored.len() as f64);
 }

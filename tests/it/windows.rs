@@ -3,12 +3,14 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::support::checkpoint::{YI_VOCABULARY, golden, write_tokenizer};
+use crate::support::checkpoint::{YI_VOCABULARY, golden, load, write_tokenizer};
 use crate::support::program::run;
 use crate::support::rows::measured;
 use crate::support::sweep::{Sweep, write_texts};
 use serde_json::Value;
+use tova_bench::eviction::{Budget, BudgetPool, LocalLayers, Policy, PoolOver, presets};
 use tova_bench::ledger::Row;
+use tova_bench::lm::MemoryPlan;
 use tova_bench::metric::Slice;
 use tova_bench::parquet::Table;
 
@@ -20,6 +22,47 @@ fn copy_models(path: &Path, models: &[(&str, &str, usize)]) {
             fs::copy(golden(source).join(file), path.join(name).join(file)).unwrap();
         }
         write_tokenizer(&path.join(name), *vocabulary);
+    }
+}
+
+/// What heads hold after a text that is longer than every window and size, with a budget.
+fn held(local_layers: LocalLayers, size: usize, budget: Budget) -> Vec<(Option<usize>, Vec<usize>)> {
+    let model = load(&golden("families/gemma3"));
+    let shape = model.shape();
+    let policy = Policy { budget, ..presets::by_name("tova-head").unwrap() };
+    policy.check(size, shape.bounded_layers(local_layers), shape.heads.kv_heads).unwrap();
+    let mut memory =
+        model.new_memory(&MemoryPlan { local_layers, ..MemoryPlan::bounded(policy.at(size).unwrap()) });
+    let tokens: Vec<u32> = (0..200).map(|token| (token * 37 + token / 9 * token) % 64).collect();
+    tokens.chunks(50).for_each(|part| drop(model.read(part, &mut memory).unwrap()));
+    shape.attention.iter().map(|layer| layer.window).zip(memory.entries()).collect()
+}
+
+/// Entries of a pool are those that its layers can have: what a window takes leaves no room to others.
+#[test]
+fn a_pool_of_the_model_has_no_more_than_its_windows() {
+    let pool = Budget::Pool(BudgetPool { over: PoolOver::Model, floor: 0, score: None });
+    for size in [12, 60] {
+        let held = held(LocalLayers::Bounded, size, pool);
+        let most =
+            held.iter().map(|(window, heads)| heads.len() * window.unwrap_or(size).min(size)).sum::<usize>();
+        assert!(size < 24 || held.iter().any(|(window, _)| window.is_some_and(|window| window < size)));
+        assert_eq!(held.iter().flat_map(|(_, heads)| heads).sum::<usize>(), most, "{held:?}");
+    }
+}
+
+/// A budget is divided among the layers that the policy bounds, so that their mean is the cache size.
+#[test]
+fn a_budget_leaves_out_layers_that_only_their_window_bounds() {
+    for size in [20, 60] {
+        for budget in [Budget::Pyramid(3), Budget::Uniform] {
+            let held = held(LocalLayers::Exempt, size, budget);
+            let (exempt, bounded): (Vec<_>, Vec<_>) = held.into_iter().partition(|(window, _)| window.is_some());
+            assert!(!exempt.is_empty() && !bounded.is_empty());
+            let entries: Vec<usize> = bounded.into_iter().flat_map(|(_, heads)| heads).collect();
+            assert_eq!(entries.iter().sum::<usize>(), entries.len() * size, "{budget}");
+            assert!(exempt.iter().all(|(window, heads)| heads.iter().all(|held| Some(*held) == *window)));
+        }
     }
 }
 

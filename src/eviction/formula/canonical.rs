@@ -27,6 +27,9 @@ pub enum Pool {
     Max,
 }
 
+/// Steps of a window.
+const MOST_STEPS: f64 = 10_000.0;
+
 const ZERO: Expr = Expr::Number(0.0);
 const ONE: Expr = Expr::Number(1.0);
 
@@ -41,6 +44,43 @@ impl Expr {
             Expr::Call(function, _) if matches!(function.row().kind, Kind::Own(_)) => false,
             Expr::Call(function, arguments) => !function.remembers() && arguments.iter().all(Expr::is_constant),
         }
+    }
+
+    /// The value of arithmetic of numbers and `size`; `None` of what is more than that, or has a `size` that is not known.
+    pub fn number_at(&self, size: Option<usize>) -> Option<f64> {
+        match self {
+            Expr::Number(number) => Some(*number),
+            Expr::Word(Word::Size) => size.map(|size| size as f64),
+            Expr::Word(_) | Expr::Text(_) => None,
+            Expr::Call(function, arguments) => {
+                let values: Option<Vec<f64>> = arguments.iter().map(|argument| argument.number_at(size)).collect();
+                function.of_numbers(&values?)
+            }
+        }
+    }
+
+    /// Why a function that remembers steps cannot have its number in a cache of `size` entries, if it is known; `None` if it can.
+    pub fn parameter_fault(&self, size: Option<usize>) -> Option<String> {
+        let Expr::Call(function, arguments) = self else { return None };
+        let [_, argument] = arguments.as_slice() else { return None };
+        let FunctionRow { name, kind, arguments: (_, most), .. } = *function.row();
+        if kind != Kind::Steps || most < 2 || (size.is_none() && argument.has(Word::Size)) {
+            return None;
+        }
+        let Some(number) = argument.number_at(size) else {
+            return Some(format!(
+                "the number of `{name}` is the same for all entries and steps: numbers and `size`"
+            ));
+        };
+        let (is_allowed, allowed) = match function {
+            Function::Ema => ((0.0..=1.0).contains(&number), "a factor of `ema` lies between 0 and 1".to_owned()),
+            _ => (
+                number > 0.0 && number <= MOST_STEPS,
+                format!("`{name}` takes at least 1 and at most {MOST_STEPS} steps"),
+            ),
+        };
+        let own = size.map_or(String::new(), |size| format!(", and `{argument}` is {number} at a size of {size}"));
+        (!is_allowed).then(|| allowed + &own)
     }
 
     /// Whether query heads have values of their own.

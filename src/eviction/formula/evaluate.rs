@@ -1,6 +1,6 @@
 //! Runs a formula's instructions for every row of a block, and keeps what they remember.
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
 use std::sync::Arc;
 
 use super::Formula;
@@ -32,6 +32,36 @@ pub(in crate::eviction) struct Scorer {
     logits: Vec<Vec<f32>>,
     /// The queries so far, if the formula expects others: (heads)
     queries: Vec<QueryStatistics>,
+}
+
+/// Scores of entries that could have left when others did, and how many of them were not numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScoreCount {
+    pub all: u64,
+    pub no_numbers: u64,
+}
+
+impl ScoreCount {
+    /// The same, if any score was a number.
+    ///
+    /// # Errors
+    /// A score that never was one.
+    pub fn checked(self) -> anyhow::Result<ScoreCount> {
+        let ScoreCount { all, no_numbers } = self;
+        anyhow::ensure!(
+            all == 0 || no_numbers < all,
+            "the policy's score is not a number for any of the {all} entries that could leave\n\
+             hint: change its formula: a logarithm or root of negative numbers, for example, gives none"
+        );
+        Ok(self)
+    }
+}
+
+impl AddAssign for ScoreCount {
+    fn add_assign(&mut self, other: ScoreCount) {
+        self.all += other.all;
+        self.no_numbers += other.no_numbers;
+    }
 }
 
 /// What belongs to a decision group, by instruction.
@@ -307,6 +337,23 @@ impl Scorer {
 
     /// The scores of some columns at the last row that decided. What is not a number counts as the highest.
     pub fn scores(&self, group: usize, columns: Range<usize>) -> impl Iterator<Item = f32> {
+        self.own_scores(group, columns).iter().map(|score| highest_if_nan(*score).max(f32::MIN))
+    }
+
+    /// How many of the entries that may leave have scores at that row, and how many of these are not numbers.
+    pub fn count(&self, group: usize, entries: &Entries<'_>) -> ScoreCount {
+        let scores = self.own_scores(group, entries.unprotected.clone());
+        let living =
+            scores.iter().zip(&entries.mask[entries.unprotected.clone()]).filter(|(_, mask)| **mask == 0.0);
+        let (mut all, mut no_numbers) = (0, 0);
+        living.for_each(|(score, _)| {
+            all += 1;
+            no_numbers += u64::from(score.is_nan());
+        });
+        ScoreCount { all, no_numbers }
+    }
+
+    fn own_scores(&self, group: usize, columns: Range<usize>) -> &[f32] {
         let Group { kept, results } = &self.groups[group];
         let computed = Computed {
             program: &self.program,
@@ -316,11 +363,10 @@ impl Scorer {
             per_kv: self.heads.per_kv_head(),
         };
         let column = computed.column(Operand::Result(self.program.len() - 1), 0, columns.end);
-        let scores = match column {
+        match column {
             Column::Own(scores) => &scores[columns],
             Column::Same(_) => &[],
-        };
-        scores.iter().map(|score| highest_if_nan(*score).max(f32::MIN))
+        }
     }
 
     /// Keeps the columns `kept` of every group, after `columns` of the block: (groups)(entries), ascending.

@@ -174,7 +174,8 @@ pub(super) fn near_entries(function: Function, n: usize, x: Column<'_>, entries:
         let near = &living[place.saturating_sub(n / 2)..(place + n / 2 + 1).min(living.len())];
         let near = near.iter().filter(|column| may_leave(column)).map(|column| x.at(*column));
         out[*column] = match function {
-            Function::Smooth => (near.map(f64::from).sum::<f64>() / n as f64) as f32,
+            // Of nothing the sum is 0, and that of an iterator -0.
+            Function::Smooth => (near.map(f64::from).fold(0.0, |sum, x| sum + x) / n as f64) as f32,
             _ => near.fold(
                 f32::NEG_INFINITY,
                 |most, x| if x.is_nan() || most.is_nan() { f32::NAN } else { most.max(x) },

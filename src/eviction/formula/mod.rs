@@ -10,6 +10,7 @@ mod loops;
 pub(super) mod lowered;
 pub(super) mod parse;
 mod program;
+mod range;
 pub(super) mod statistics;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
 pub use canonical::Pool;
+pub use evaluate::ScoreCount;
 #[cfg(test)]
 pub(super) use evaluate::gumbel;
 pub(super) use evaluate::{Row, Scorer, keep};
@@ -55,8 +57,10 @@ impl Formula {
     /// What is wrong, and where.
     pub fn new(text: &str, pool: Pool) -> Result<Formula, FormulaError> {
         static FORMULAS: Mutex<BTreeMap<String, &'static Parsed>> = Mutex::new(BTreeMap::new());
-        let expr = canonical::canonical(parse::parse(text)?, pool);
-        if let Some(message) = canonical::fault(&expr) {
+        let written = parse::parse(text)?;
+        let never = range::range(&written).is_none().then_some("the formula gives no number for any entry");
+        let expr = canonical::canonical(written, pool);
+        if let Some(message) = canonical::fault(&expr).or(never) {
             return Err(FormulaError::new(text, 0..text.len(), message));
         }
         let canonical = canonical::text(&expr);

@@ -11,8 +11,6 @@ use crate::format::did_you_mean;
 /// Parentheses and calls inside each other.
 const DEEPEST: usize = 50;
 const LONGEST: usize = 1000;
-/// Steps of a window.
-const MOST_STEPS: f64 = 10_000.0;
 
 /// A formula that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -262,7 +260,7 @@ impl<'a> Parser<'a> {
             let written = start..self.tokens[self.at - 1].1.end;
             arguments.push(argument);
             match (row.kind, row.count) {
-                (Kind::Steps, _) if arguments.len() > 1 => self.check_number(row, &arguments, written)?,
+                (Kind::Steps, _) if arguments.len() > 1 => self.check_number(function, &arguments, written)?,
                 (_, Some(count)) if arguments.len() == most => {
                     self.check_count(name, count, &arguments, written)?
                 }
@@ -325,28 +323,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The last argument of what remembers steps: a number, or arithmetic of numbers and `size`.
+    /// The last argument of what remembers steps: a number, or arithmetic of numbers and `size`, which must give one at any size.
     fn check_number(
         &self,
-        &FunctionRow { name, function, .. }: &FunctionRow,
+        function: Function,
         arguments: &[Expr],
         place: Range<usize>,
     ) -> Result<(), FormulaError> {
-        let message = match (function, arguments) {
-            (_, [.., argument]) if !argument.is_constant() => {
-                format!("the number of `{name}` is the same for all entries and steps: numbers and `size`")
-            }
-            (Function::Ema, [.., Expr::Number(factor)]) if !(0.0..=1.0).contains(factor) => {
-                "a factor of `ema` lies between 0 and 1".to_owned()
-            }
-            (Function::Window | Function::Peak, [.., Expr::Number(steps)])
-                if !(*steps > 0.0 && *steps <= MOST_STEPS) =>
-            {
-                format!("`{name}` takes at least 1 and at most {MOST_STEPS} steps")
-            }
-            _ => return Ok(()),
-        };
-        Err(self.error(place, message))
+        let call = Expr::Call(function, arguments.to_vec());
+        let is_arithmetic = arguments.last().is_some_and(|number| number.number_at(Some(1)).is_some());
+        let fault = call.parameter_fault(if is_arithmetic { None } else { Some(1) });
+        fault.map_or(Ok(()), |message| Err(self.error(place, message)))
     }
 }
 

@@ -150,25 +150,9 @@ pub(super) fn compile(expr: &'static Expr, size: usize, sizes_differ: bool) -> V
     program
 }
 
-/// The value of what is the same for all entries.
-fn constant(expr: &Expr, size: usize) -> Option<f64> {
-    if !expr.is_constant() {
-        return None;
-    }
-    match expr {
-        Expr::Number(number) => Some(*number),
-        Expr::Word(_) => Some(size as f64),
-        Expr::Text(_) => None,
-        Expr::Call(function, arguments) => {
-            let values: Option<Vec<_>> = arguments.iter().map(|argument| constant(argument, size)).collect();
-            function.of_numbers(&values?)
-        }
-    }
-}
-
 fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Instruction>) -> Operand {
     let (size, sizes_differ) = sizes;
-    let number = constant(expr, size).filter(|_| !sizes_differ || !expr.has(Word::Size));
+    let number = expr.number_at(Some(size)).filter(|_| !sizes_differ || !expr.has(Word::Size));
     if let Some(number) = number {
         return Operand::Number(number as f32);
     }
@@ -190,7 +174,8 @@ fn compile_into(expr: &'static Expr, sizes: (usize, bool), program: &mut Vec<Ins
         }
         return sum;
     }
-    let number = |which: usize| arguments.get(which).and_then(|number| constant(number, size)).unwrap_or(0.0);
+    let number =
+        |which: usize| arguments.get(which).and_then(|number| number.number_at(Some(size))).unwrap_or(0.0);
     let (operation, inputs) = match function {
         Function::PooledMean if arguments[0] == Expr::Word(Word::Attention) => {
             (Operation::PooledAttention, &arguments[..0])

@@ -2,6 +2,7 @@
 
 use super::loops::Entries;
 use crate::eviction::block::MeanRotation;
+use crate::eviction::score::rank;
 use crate::vector;
 
 /// Queries at the beginning of a text that are like no others (arXiv 2510.00636; 4 in NVIDIA/kvpress, too).
@@ -86,7 +87,8 @@ impl QueryStatistics {
         let most = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         logits.iter_mut().for_each(|logit| *logit = (*logit - most).exp());
         // What is not in the cache has a logit of minus infinity.
-        let sum: f64 = logits[entries.unprotected.clone()].iter().sum();
+        // Where nothing may leave it is 0, and that of an iterator -0.
+        let sum = logits[entries.unprotected.clone()].iter().fold(0.0, |sum, e| sum + e);
         out.iter_mut().zip(&logits).for_each(|(out, e)| *out = (e / sum) as f32);
     }
 }
@@ -154,7 +156,7 @@ pub(super) fn lag_score(n: usize, vectors: [&[f32]; 2], entries: &Entries<'_>, o
             scores.iter_mut().zip(&deviations).for_each(|(score, weight)| *score += weight);
         }
         let mut order: Vec<usize> = (0..n).collect();
-        order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+        order.sort_by(|a, b| rank(scores[*a], scores[*b]));
         for (rank, place) in order.into_iter().enumerate() {
             out[own[place]] = rank as f32 / n as f32;
         }

@@ -115,6 +115,20 @@ fn errors_name_their_place() {
         ("ema(attention, 1.5)", "1.5", "between 0 and 1"),
         ("window(attention, 0)", "0", "at least 1"),
         ("window(attention, 1e9)", "1e9", "at most 10000 steps"),
+        ("window(attention, 0/0)", "0/0", "at least 1"),
+        ("peak(attention, 1 / 0)", "1 / 0", "at most 10000 steps"),
+        ("window(attention, -3)", "-3", "at least 1"),
+        ("window(attention, softmax(size))", "softmax(size)", "the same for all"),
+        ("ema(attention, log(0))", "log(0)", "between 0 and 1"),
+        ("ema(attention, sqrt(-1))", "sqrt(-1)", "between 0 and 1"),
+        ("log(attention - 1)", "log(attention - 1)", "no number for any entry"),
+        ("attention + 0/0", "attention + 0/0", "no number for any entry"),
+        ("sqrt(-1 - age)", "sqrt(-1 - age)", "no number for any entry"),
+        (
+            "sum(log(-value_norm)) * 2 + attention",
+            "sum(log(-value_norm)) * 2 + attention",
+            "no number for any entry",
+        ),
         ("1 < age < 3", "<", "not expected"),
         ("attention ^ 2", "^", "no meaning"),
         ("1.2.3 * age", "1.2.3", "not a number"),
@@ -142,6 +156,53 @@ fn errors_name_their_place() {
         let error = Formula::new(formula, Pool::Mean).unwrap_err();
         assert!(error.to_string().contains(message), "{error}");
         assert_eq!(error.part(), place, "{error}");
+    }
+}
+
+/// What may have a number is not refused.
+#[test]
+fn formulas_that_may_have_numbers_are_used() {
+    for formula in [
+        "log(attention - 0.5)",
+        "sqrt(attention - 1)",
+        "max(log(-age), attention)",
+        "if(age > 3, log(-age), attention)",
+        "log(-age) > 0",
+        "1 / (age - 3)",
+        "log(logit)",
+        "log(rank(log(-age)))",
+        "log(key_similarity)",
+        "exp(-1000 * size) - exp(1000 * size) * attention",
+    ] {
+        assert!(Formula::new(formula, Pool::Mean).is_ok(), "{formula}");
+    }
+}
+
+/// Numbers of functions that depend on the size are checked when that is known.
+#[test]
+fn parameters_are_checked_at_every_size() {
+    let at = |formula: &str, size| Score::new(formula, Pool::Mean).unwrap().check_size(size);
+    for (formula, good, wrong, message) in [
+        (
+            "window(attention, size - 16)",
+            17,
+            16,
+            "in its score `window(attention, size - 16)` `window` takes at least 1 and at most 10000 steps, and `size - 16` is 0 at a \
+             size of 16",
+        ),
+        ("peak(attention, size * 1e6) + age", 0, 1, "`1000000 * size` is 1000000 at a size of 1"),
+        (
+            "1 - sum(ema(attention, size / 8))",
+            8,
+            9,
+            "a factor of `ema` lies between 0 and 1, and `0.125 * size` is 1.125",
+        ),
+        ("window(attention, 1 / (size - 4))", 5, 4, "is inf at a size of 4"),
+        ("window(attention, log(size - 4))", 6, 3, "is NaN at a size of 3"),
+    ] {
+        assert!(good == 0 || at(formula, good).is_ok(), "{formula}");
+        let error = at(formula, wrong).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
     }
 }
 

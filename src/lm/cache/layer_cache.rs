@@ -22,23 +22,24 @@ pub(in crate::lm) struct LayerCache {
 }
 
 impl LayerCache {
-    /// The cache of layer `index`, which is the `at`-th that has one of its own.
-    pub fn new(shape: &ModelShape, plan: &MemoryPlan<'_>, (at, index): (usize, usize), on_gpu: bool) -> Self {
-        let caches = shape.cached_layers().len();
+    /// The cache of layer `index`, which is the `at`-th that has one of its own, under its part of the plan's policy. It may be cut by
+    /// those of `cuts`, each with its seed.
+    pub fn new(
+        shape: &ModelShape,
+        plan: &MemoryPlan<'_>,
+        (at, index): (usize, usize),
+        (policy, cuts): (Option<SizedPolicy>, Vec<(SizedPolicy, u64)>),
+        on_gpu: bool,
+    ) -> Self {
         let (heads, head_dim) = (shape.heads_of(index), shape.head_dim_of(index));
         let salt = salt(plan.seed, at);
         let window = shape.attention[index].window;
-        let policy = plan.policy.map(|policy| policy.of_layer(at, caches));
-        let policy = plan.local_layers.policy(policy, window);
         let (entries, rooms) = match policy {
             None => {
                 // Where a policy leaves a layer to its window, that is its bound.
                 let rooms = vec![if plan.policy.is_some() { usize::MAX } else { plan.expect }];
                 let entries = CacheEntries::unbounded(heads, plan.fork_scopes, plan.fork_points).of_layer(at);
-                let own = plan.cuts.iter().filter_map(|(policy, local_layers, seed)| {
-                    let policy = policy.of_layer(at, caches);
-                    Some((local_layers.policy(Some(policy), window)?, self::salt(*seed, at)))
-                });
+                let own = cuts.into_iter().map(|(policy, seed)| (policy, self::salt(seed, at)));
                 (entries.with_cuts(&own.collect::<Vec<_>>()), rooms)
             }
             Some(policy) => {

@@ -16,7 +16,8 @@ use super::plan::{MemoryPlan, salt};
 use super::scratch::{ReadStats, Scratch};
 use super::table::values_of;
 use crate::eviction::{
-    BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, Vectors, evict_together,
+    BudgetPool, CacheEntries, Eviction, LayerEntries, PoolOver, RecordedAttention, ScoreCount, SizedPolicy,
+    Vectors, evict_together,
 };
 use crate::lm::shape::caches::BLOCK;
 use crate::lm::shape::config::ModelShape;
@@ -60,7 +61,15 @@ impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
     pub(in crate::lm) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>, on_gpu: bool) -> Memory {
         let recurrent = shape.attention.iter().filter(|layer| layer.is_recurrent).count();
-        let layer = |at_and_index| LayerCache::new(shape, plan, at_and_index, on_gpu);
+        let of_layers = |policy: SizedPolicy, local_layers| policy.of_layers(shape.bounded_layers(local_layers));
+        let own = plan.policy.map(|policy| of_layers(policy, plan.local_layers));
+        let cuts = plan.cuts.iter().map(|(policy, local_layers, seed)| (of_layers(*policy, *local_layers), *seed));
+        let cuts: Vec<(Vec<Option<SizedPolicy>>, u64)> = cuts.collect();
+        let layer = |(at, index): (usize, usize)| {
+            let own = own.as_ref().and_then(|own| own[at]);
+            let cuts = cuts.iter().filter_map(|(policies, seed)| Some((policies[at]?, *seed))).collect();
+            LayerCache::new(shape, plan, (at, index), (own, cuts), on_gpu)
+        };
         Memory {
             layers: shape.cached_layers().enumerate().map(layer).collect(),
             has_cache: shape.attention.iter().map(LayerAttention::has_cache).collect(),
@@ -144,9 +153,9 @@ impl Memory {
     fn fork_by(&self, cut: Option<(&PromptScores, bool)>, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
         let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, text, .. } = plan;
         let policy = policy?;
-        let entries = self.layers.iter().enumerate().map(|(index, layer)| {
-            let own = policy.of_layer(index, self.layers.len());
-            let own = local_layers.policy(Some(own), layer.entries.window);
+        let policies =
+            policy.of_layers(local_layers.bounded(self.layers.iter().map(|layer| layer.entries.window)));
+        let entries = self.layers.iter().zip(policies).enumerate().map(|(index, (layer, own))| {
             let salt = salt(seed, index);
             match (own, cut) {
                 (Some(own), Some((scores, _))) => layer.entries.fork_for_cut(scores.0.get(index)?, len, own, salt),
@@ -336,6 +345,13 @@ impl Memory {
     /// text, take the log every few reads to keep it short.
     pub fn take_log(&mut self) -> Vec<Vec<Eviction>> {
         self.layers.iter_mut().map(|layer| layer.log.as_mut().map(std::mem::take).unwrap_or_default()).collect()
+    }
+
+    /// The scores of formulas that have decided so far what leaves, where the host decides.
+    pub fn score_count(&self) -> ScoreCount {
+        let mut count = ScoreCount::default();
+        self.layers.iter().for_each(|layer| count += layer.entries.score_count);
+        count
     }
 
     /// Lost attention of every token read, if it is measured.

@@ -50,11 +50,14 @@ impl ModelShape {
         policy: Option<SizedPolicy>,
         local_layers: LocalLayers,
     ) -> impl Iterator<Item = (usize, &LayerAttention, Option<SizedPolicy>)> {
-        let count = self.cached_layers().len();
-        self.caches().enumerate().map(move |(at, (index, layer))| {
-            let policy = policy.map(|policy| policy.of_layer(at, count));
-            (index, layer, local_layers.policy(policy, layer.window))
-        })
+        let bounded = self.bounded_layers(local_layers);
+        let policies = policy.map_or(vec![None; bounded.len()], |policy| policy.of_layers(bounded));
+        self.caches().zip(policies).map(|((index, layer), policy)| (index, layer, policy))
+    }
+
+    /// Whether a policy bounds each of the layers with a cache.
+    pub fn bounded_layers(&self, local_layers: LocalLayers) -> &'static [bool] {
+        local_layers.bounded(self.caches().map(|(_, layer)| layer.window))
     }
 
     /// How many groups of heads decide in each layer, each for itself. Where only a window bounds a layer, all its heads keep the same.

@@ -13,7 +13,7 @@ use super::prompts::{EncodedPrompt, EncodedPrompts};
 use crate::eviction::CacheRule;
 use crate::lm::{Generated, Generator, LanguageModel, Memory, MemoryPlan, PrefilledPrompt, Tensor, clone_error};
 use crate::metric::MetricSum;
-use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::cache::{CacheConfig, FullCachePrefix, scores_without_numbers};
 use crate::task::prepared::{Batch, Report, SampleResult};
 use crate::task::request::{Likelihood, Request, by_slice};
 
@@ -30,6 +30,8 @@ struct Open {
     prompt: Vec<u32>,
     /// Tokens of the prompt after which the cache is cut, if it is.
     cut: usize,
+    /// Its cache, with the size that it has where that is a share of the prompt.
+    config: CacheConfig,
     /// Largest size of the cache so far, in bytes.
     peak: u64,
     /// The likeliest of the request's classes, if that is measured.
@@ -100,13 +102,13 @@ impl Generation<'_> {
 
     /// What was measured of a text that so many new tokens and bytes of a cache have.
     fn result(&self, sums: Vec<MetricSum>, of_text: Open, (new_tokens, bytes): (usize, u64)) -> SampleResult {
-        let Open { prompt, cut, peak, seconds, .. } = of_text;
+        let Open { prompt, config, peak, seconds, .. } = of_text;
         // How much a cache without a policy has allocated depends on the other prompts.
         let peak_cache_bytes = match self.config.rule {
             CacheRule::Evict { .. } => peak.max(bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + new_tokens),
         };
-        let (prompt_tokens, own_size) = (prompt.len(), self.config.share.map(|share| share.of(cut)));
+        let prompt_tokens = prompt.len();
         SampleResult {
             sums,
             seconds,
@@ -114,7 +116,7 @@ impl Generation<'_> {
             prompt_tokens,
             new_tokens,
             side_files: Vec::new(),
-            own_size,
+            own_size: config.own_size(),
         }
     }
 
@@ -123,7 +125,9 @@ impl Generation<'_> {
         let EncodedPrompt { request, continuations, .. } = &self.prompts.prompts[sample];
         let likelihood = |tokens: &Vec<u32>| self.likelihood(&prompt.memory, &prompt.state, tokens);
         let likelihoods: Vec<Likelihood> = continuations.iter().map(likelihood).collect::<Result<_>>()?;
-        Ok(self.prompts.scorer.choose(&likelihoods, request))
+        let mut sums = self.prompts.scorer.choose(&likelihoods, request);
+        sums.extend(scores_without_numbers(prompt.memory.score_count())?);
+        Ok(sums)
     }
 
     /// How likely a continuation is after what a cache has read; `state` is that of its last token.
@@ -215,7 +219,7 @@ impl Generation<'_> {
         let likeliest = likeliest.transpose()?;
         let mut measured = self.answer_nll(&memory, &state, &prompt.request)?;
         measured.extend(own.held_by_head(&memory));
-        let of_text = Open { prompt: tokens.clone(), cut, peak, likeliest, measured, seconds: 0.0 };
+        let of_text = Open { prompt: tokens.clone(), cut, config: own, peak, likeliest, measured, seconds: 0.0 };
         let max_new_tokens = prompt.max_new_tokens;
         Ok((PrefilledPrompt { memory, state, prompt: tokens, seed, max_new_tokens }, of_text))
     }
@@ -253,7 +257,7 @@ impl Generation<'_> {
     /// The metrics of one text. The first is always the number of its tokens, and carries the text itself.
     fn score(&self, sample: usize, of_text: &Open, written: &Generated) -> Result<Vec<MetricSum>> {
         let (scorer, request) = (&self.prompts.scorer, &self.prompts.prompts[sample].request);
-        let Open { prompt, cut, likeliest, measured, .. } = of_text;
+        let Open { prompt, cut, config, likeliest, measured, .. } = of_text;
         let tokens = written.tokens.len() as f64;
         let output = Some(written.text.clone());
         let mut sums = vec![MetricSum { output, ..MetricSum::new("new_tokens", tokens, 1.0) }];
@@ -264,7 +268,7 @@ impl Generation<'_> {
         if scorer.is_long() {
             sums.push(MetricSum::new("cut_off", f64::from(u8::from(!written.ended)), 1.0));
             let written = prompt.len()..prompt.len() + written.tokens.len();
-            sums.extend(self.config.held_bytes(self.model.shape(), (*cut).min(prompt.len()), written, None));
+            sums.extend(config.held_bytes(self.model.shape(), (*cut).min(prompt.len()), written, None));
         }
         if let Some(class) = likeliest {
             let is_right = request.references.contains(class);
@@ -272,6 +276,7 @@ impl Generation<'_> {
         }
         sums.extend(scorer.score(&written.text, request));
         sums.extend(measured.iter().cloned());
+        sums.extend(scores_without_numbers(written.score_count)?);
         Ok(sums)
     }
 

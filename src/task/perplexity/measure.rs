@@ -7,14 +7,14 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use super::pieces::{Piece, pieces};
 use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use crate::metric::{MetricSum, Slice};
 use crate::parquet::Table;
-use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::cache::{CacheConfig, FullCachePrefix, scores_without_numbers};
 use crate::task::data::{TextSample, octave, recall_sums};
 use crate::task::prepared::{CHUNK, SampleResult, SideFile};
 use crate::task::retention::Lifetimes;
@@ -32,11 +32,11 @@ pub fn measure(
 ) -> Result<SampleResult> {
     let started = Instant::now();
     let tokens = sample.tokens.len();
-    let own_size = config.share.map(|share| share.of(sample.prompt.unwrap_or(tokens)));
     let config = &config.of_prompt(sample.prompt.unwrap_or(tokens))?;
+    let own_size = config.own_size();
     let shared = || FullCachePrefix::of(prefix, config.needs(tokens, sample.prompt));
     let mut seconds = 0.0;
-    let (mut lost, mut held, mut by_head) = (None, None, None);
+    let (mut lost, mut held, mut by_head, mut no_numbers) = (None, None, None, None);
     let mut side_files = Vec::new();
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
     let peak_cache_bytes = match (config.rule, config.evicting(tokens)) {
@@ -47,7 +47,10 @@ pub fn measure(
         (_, Some(policy)) => {
             let mut memory;
             (memory, by_head) = bounded(model, sample, config, policy, prefix, &mut tally)?;
-            lost = memory.lost().map(|lost| lost.iter().map(|lost| f64::from(*lost)).sum::<f64>());
+            // Of the queries that predict the scored tokens, as of every other metric here.
+            let of_queries = |lost: &[f32]| tally.queries().map(|query| f64::from(lost[query])).sum::<f64>();
+            lost = memory.lost().map(of_queries);
+            no_numbers = scores_without_numbers(memory.score_count())?;
             if config.log {
                 let shape = model.shape();
                 let groups = shape.decision_groups(Some(policy), config.local_layers);
@@ -76,10 +79,11 @@ pub fn measure(
     side_files.extend(texts.map(|texts| tally.tokens(texts)));
     let mut sums = tally.sums(config);
     if let Some(lost) = lost {
-        sums.push(MetricSum::new("evicted_mass", lost, tokens as f64));
+        sums.push(MetricSum::new("evicted_mass", lost, sums[0].weight));
     }
     sums.extend(held);
     sums.extend(by_head);
+    sums.extend(no_numbers);
     seconds += started.elapsed().as_secs_f64();
     let prompt_tokens = sample.prompt.unwrap_or(tokens);
     Ok(SampleResult { sums, seconds, peak_cache_bytes, prompt_tokens, new_tokens: 0, side_files, own_size })
@@ -177,7 +181,9 @@ impl<'a> Tally<'a> {
         };
         let here = self.answers.iter().filter(|token| targets.contains(token));
         let here: Vec<usize> = here.map(|token| token - targets.start).collect();
-        let scores = model.score(&states, expected, &here, unbounded.as_ref())?;
+        let scores = model.score(&states, expected, &here, unbounded.as_ref());
+        let scores =
+            scores.with_context(|| format!("tokens {} to {} of the text", targets.start, targets.end - 1))?;
         for (row, hit) in here.into_iter().zip(scores.hits) {
             self.hits[targets.start + row] = Some(hit);
         }
@@ -185,6 +191,11 @@ impl<'a> Tally<'a> {
         self.kl += scores.kl;
         self.same_top += scores.same_top;
         Ok(())
+    }
+
+    /// The positions of the tokens that predict the scored ones.
+    fn queries(&self) -> impl Iterator<Item = usize> {
+        self.nlls.iter().map(|(position, _)| position - 1)
     }
 
     /// The tokens, with the NLLs of those that were scored.

@@ -14,7 +14,7 @@ use crate::eviction::{CacheRule, SizedPolicy};
 use crate::lm::{LanguageModel, Memory};
 use crate::metric::{MetricSum, Slice};
 use crate::parquet::Table;
-use crate::task::cache::CacheConfig;
+use crate::task::cache::{CacheConfig, scores_without_numbers};
 use crate::task::data::octave;
 use crate::task::prepared::{CHUNK, SampleResult, SideFile};
 
@@ -36,7 +36,7 @@ impl RetentionSamples {
         let tokens = text.sample.tokens.len();
         let policy = config.evicting(tokens);
         let windows = shape.attention.iter().map(|layer| layer.window);
-        let mut by_head = None;
+        let (mut by_head, mut no_numbers) = (None, None);
         let (lifetimes, peak_cache_bytes) = match (config.rule, policy) {
             (CacheRule::Truncate { size }, _) if size < tokens => {
                 let lead = usize::from(text.sample.bos.is_some());
@@ -46,6 +46,7 @@ impl RetentionSamples {
             (_, Some(policy)) => {
                 let (lifetimes, memory) = read(model, &text.sample.tokens, policy, config)?;
                 by_head = config.held_by_head(&memory);
+                no_numbers = scores_without_numbers(memory.score_count())?;
                 (lifetimes, memory.bytes())
             }
             _ => {
@@ -55,6 +56,7 @@ impl RetentionSamples {
         };
         let mut sums = mean_lifetimes(&lifetimes, &text.labels);
         sums.extend(by_head);
+        sums.extend(no_numbers);
         if policy.is_some() {
             let sizes = shape.most_entries(policy, config.local_layers);
             sums.extend(recent_shares(&lifetimes, sizes.chunks(shape.heads.kv_heads)));
