@@ -1,21 +1,51 @@
-//! Reading whole files up to a size limit.
+//! Opening ordinary files, and reading whole ones up to a size limit.
 //!
-//! A path may name a device or a growing file, so the reported size is only a hint: reading stops at the limit, and no memory
-//! beyond it is allocated.
+//! A path may name anything: reading a pipe waits for whoever writes into it, and a device may never end. So [`ordinary`] is the only
+//! function of the program that opens a path. A file may grow, so its reported size is only a hint: reading stops at the limit, and no
+//! memory beyond it is allocated.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use anyhow::Context;
 use serde::de::DeserializeOwned;
+
+/// Opens an ordinary file for reading.
+///
+/// # Errors
+/// As [`ordinary`].
+pub fn open(path: &Path) -> Result<File> {
+    ordinary(OpenOptions::new().read(true), path)
+}
+
+/// Opens an ordinary file in the way that the options say. What was opened is looked at, so that nothing else can take the path's place
+/// between a look and the opening.
+///
+/// # Errors
+/// A file that cannot be opened, a folder, or a pipe, socket or device.
+pub fn ordinary(options: &mut OpenOptions, path: &Path) -> Result<File> {
+    // A pipe then opens at once, and no terminal becomes the program's own. It means nothing to ordinary files.
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_dir() {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        let message = "it is a pipe, a socket or a device, and only ordinary files are read and written: put what it gives into a \
+                       file, and name that";
+        return Err(Error::new(ErrorKind::InvalidInput, message));
+    }
+    Ok(file)
+}
 
 /// The bytes of a file of at most `most` bytes.
 ///
 /// # Errors
 /// A file that cannot be read, or is longer.
 pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
-    let file = File::open(path)?;
+    let file = open(path)?;
     let reported = file.metadata()?.len();
     let mut bytes = Vec::new();
     if reported <= most {
@@ -103,10 +133,31 @@ mod tests {
         assert!(format!("{:#}", json::<serde_json::Value>(&path, 100).unwrap_err()).contains("line 1 column 7"));
     }
 
-    /// Its reported size is 0, and it never ends.
-    #[cfg(unix)]
+    /// A pipe would wait for a writer, and the device never ends.
     #[test]
-    fn devices_are_bounded_too() {
-        assert_eq!(bytes(Path::new("/dev/zero"), 1 << 16).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    fn only_ordinary_files_are_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&pipe, &link).unwrap();
+        for path in [&pipe, &link, Path::new("/dev/zero"), Path::new("/dev/null")] {
+            let error = bytes(path, 1 << 16).unwrap_err();
+            assert!(error.to_string().contains("only ordinary files"), "{}: {error}", path.display());
+            let error = ordinary(OpenOptions::new().append(true), path).unwrap_err();
+            assert!(
+                error.kind() == ErrorKind::InvalidInput || error.raw_os_error() == Some(libc::ENXIO),
+                "{error}"
+            );
+        }
+        assert!(open(&socket).is_err());
+        assert_eq!(open(folder.path()).unwrap_err().kind(), ErrorKind::IsADirectory);
+        let file = folder.path().join("file");
+        std::fs::write(&file, "text").unwrap();
+        std::os::unix::fs::symlink(&file, folder.path().join("to-file")).unwrap();
+        assert_eq!(text(&folder.path().join("to-file"), 9).unwrap(), "text");
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Rows and cell ids never go through here; they hold the numbers themselves.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -78,11 +79,22 @@ pub fn plain(text: &str) -> String {
     text.chars().map(|c| if is_unprintable(c) { '\u{FFFD}' } else { c }).collect()
 }
 
+/// Text of any number of lines as a terminal gets it: whatever could drive the terminal or turn the direction of its text is written
+/// in the way of JSON, so that JSON stays what it means.
+pub fn printable(text: &str) -> Cow<'_, str> {
+    let is_raw = |c: char| is_unprintable(c) && c != '\n' && c != '\t';
+    if !text.contains(is_raw) {
+        return Cow::Borrowed(text);
+    }
+    let shown = |c: char| if is_raw(c) { format!("\\u{:04x}", u32::from(c)) } else { c.to_string() };
+    Cow::Owned(text.chars().map(shown).collect())
+}
+
 /// Controls, line separators, text-direction overrides (which would let a name rewrite its neighbours) and the two
 /// code points XML forbids.
 fn is_unprintable(c: char) -> bool {
     c.is_control()
-        || matches!(c, '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}')
+        || matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{2028}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}')
 }
 
 /// Longer words are compared with nothing: the time is the product of two lengths.
@@ -137,6 +149,18 @@ mod tests {
     fn amounts_are_shown_with_three_digits() {
         let shown = [1, 999, 1500, 16_809_984, 2_180_000_000, 34_359_738_368].map(|n| Bytes(n).to_string());
         assert_eq!(shown, ["1 B", "999 B", "1.50 kB", "16.8 MB", "2.18 GB", "34.4 GB"]);
+    }
+
+    #[test]
+    fn nothing_that_drives_a_terminal_is_printable() {
+        assert!(matches!(printable("größe\n\t1"), Cow::Borrowed("größe\n\t1")));
+        let raw = "a\u{1b}]0;x\u{7}b\rc\u{9b}31m\u{7f}\u{202e}d\u{2066}\u{200f}\u{61c}\0";
+        let shown = r"a\u001b]0;x\u0007b\u000dc\u009b31m\u007f\u202ed\u2066\u200f\u061c\u0000";
+        assert_eq!(printable(raw), shown);
+        // What JSON leaves as it is, DEL and C1, stays the same text.
+        let json = serde_json::to_string(raw).unwrap();
+        assert!(json.contains('\u{7f}'));
+        assert_eq!(serde_json::from_str::<String>(&printable(&json)).unwrap(), raw);
     }
 
     #[test]

@@ -13,6 +13,8 @@ use polars::prelude as pl;
 use polars::prelude::{IntoColumn, NamedFrom, SerReader};
 use serde_json::{Map, Value};
 
+use crate::bounded_read;
+
 /// A string that is cheap to clone; short ones need no allocation.
 pub type Text = ecow::EcoString;
 
@@ -243,7 +245,7 @@ fn is_text(dtype: &pl::ArrowDataType) -> bool {
 }
 
 fn open(path: &Path) -> Result<pl::ParquetReader<File>> {
-    let file = File::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
+    let file = bounded_read::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
     Ok(pl::ParquetReader::new(file))
 }
 

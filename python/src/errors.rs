@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use tova_bench::format::printable;
 use tova_bench::text::InvalidSettings;
 use tova_bench::yaml::ConfigError;
 
@@ -14,7 +15,7 @@ pyo3::create_exception!(
 
 /// A `ValueError` where other settings mend it.
 pub fn exception(error: &anyhow::Error) -> PyErr {
-    let message = format!("{error:#}");
+    let message = printable(&format!("{error:#}")).into_owned();
     let is_setting = error.chain().any(|cause| cause.is::<InvalidSettings>() || cause.is::<ConfigError>());
     if is_setting { PyValueError::new_err(message) } else { Error::new_err(message) }
 }

@@ -29,6 +29,12 @@ mod _native {
         Ok(())
     }
 
+    /// Writes a file whole, or not at all.
+    #[pyfunction]
+    fn write_file(path: std::path::PathBuf, text: &str) -> PyResult<()> {
+        tova_bench::ledger::write_output(&path, text.as_bytes()).map_err(|error| crate::errors::exception(&error))
+    }
+
     /// Runs the command with its arguments, the program's name first. Returns the exit code.
     #[pyfunction]
     fn main(py: Python<'_>, arguments: Vec<String>) -> u8 {

@@ -182,7 +182,8 @@ impl Model {
         settings: WriteArguments,
     ) -> PyResult<Vec<(Vec<u32>, String, bool)>> {
         let settings = settings.settings();
-        let (plan, truncated) = cache.plan(settings.length(&prompt))?;
+        let length = self.model.written_length(&prompt, &settings);
+        let (plan, truncated) = cache.plan(length.map_err(|error| exception(&error.into()))?)?;
         let write = || self.model.write(&prompt, &plan, truncated, &settings, Scored::CHUNK);
         let written = detached(py, || self.pool.install(write))?;
         Ok(written.texts.into_iter().map(|text| (text.tokens, text.text, text.ended)).collect())
@@ -247,7 +248,7 @@ impl CacheArguments<'_> {
         let positions = self.positions.parse::<Positions>().map_err(refused)?;
         let local_layers = self.local_layers.parse::<LocalLayers>().map_err(refused)?;
         let settings = CacheSettings { policy, cache_size, schedule, positions, local_layers, seed: self.seed };
-        Ok((settings, own))
+        Ok((settings.of_variant().map_err(|error| exception(&error.into()))?, own))
     }
 }
 

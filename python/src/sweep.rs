@@ -8,7 +8,7 @@ use tova_bench::eviction;
 use tova_bench::format::counted;
 use tova_bench::ledger::Ledger;
 use tova_bench::lm::source::HubSettings;
-use tova_bench::lm::{DeviceChoice, machine_name};
+use tova_bench::lm::{DeviceChoice, checked_threads, machine_name};
 use tova_bench::paper;
 use tova_bench::report::{Options, with_unique_names};
 use tova_bench::run::{self as engine, Event, Machine};
@@ -36,8 +36,8 @@ pub fn run(
     detached(py, || {
         let sweep = Sweep::read(&sweep, &own)?;
         let device = device.parse::<DeviceChoice>().map_err(anyhow::Error::msg)?.open()?;
-        let threads =
-            threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
+        let threads = threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+        let threads = checked_threads(threads.max(1))?;
         let folder = results.unwrap_or_else(|| PathBuf::from("results").join(&sweep.name));
         let ledger = Ledger::open(&folder)?;
         let name = machine_name(&device, threads);

@@ -356,8 +356,8 @@ class Page:
     html: str
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes it to a file."""
-        Path(path).write_text(self.html, encoding="utf-8")
+        """Writes it to a file, whole or not at all."""
+        _native.write_file(path, self.html)
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{html.escape(self.html)}" width="100%" height="760" style="border: 0"></iframe>'

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 
 use super::error::UsageError;
-use super::output::{columns, print};
+use super::output::{columns, print, tell};
 use crate::compare::Origin;
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Row, Text, Wanted, read_rows, write_rows};
@@ -148,7 +148,7 @@ fn last_run() -> Result<PathBuf> {
             "name the folder to save: `baseline save NAME RESULTS`",
         )
     })?;
-    eprintln!("note: {} was run last", folder.display());
+    tell(format!("note: {} was run last", folder.display()));
     Ok(folder)
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Result, anyhow, bail, ensure};
 use clap::Args;
 
 use super::baseline;
@@ -13,7 +13,7 @@ use super::results::complete_rows;
 use super::terminal;
 use crate::compare::{self, Comparison, Options, Shown, Threshold, Thresholds, metric_named, shown_name};
 use crate::format::did_you_mean;
-use crate::ledger::{Row, read_rows};
+use crate::ledger::{Row, read_rows, write_output};
 use crate::metric::METRICS;
 use crate::report::{self, WIDTH, with_unique_names};
 
@@ -107,8 +107,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             Some(file) if is_stdout(file) => {
                 print(&text(&comparison)?)?;
             }
-            Some(file) => std::fs::write(file, text(&comparison)?)
-                .with_context(|| format!("cannot write {}", file.display()))?,
+            Some(file) => write_output(file, text(&comparison)?.as_bytes())?,
             None => {}
         }
     }

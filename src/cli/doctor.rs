@@ -3,7 +3,7 @@
 //! Measures for about a second, asks the hub once, and writes and removes a small file in each folder it checks. Whether a
 //! sweep fits is for `plan`. Tokens and keys are never shown.
 
-use std::fs::{File, TryLockError};
+use std::fs::TryLockError;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use serde_json::json;
 
 use super::machine_args::MachineArguments;
 use super::output::print;
+use crate::bounded_read;
 use crate::format::{Bytes, counted, plain};
 use crate::ledger::{ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::source::{HubSettings, whoami};
@@ -264,7 +265,7 @@ fn probe(folder: &Path) -> io::Result<bool> {
     let mut file = tempfile::Builder::new().prefix(".doctor-").tempfile_in(folder)?;
     file.write_all(&[0; 4096])?;
     file.as_file().sync_all()?;
-    let second = File::open(file.path())?;
+    let second = bounded_read::open(file.path())?;
     let holds = file.as_file().try_lock().is_ok() && matches!(second.try_lock(), Err(TryLockError::WouldBlock));
     file.close()?;
     Ok(holds)

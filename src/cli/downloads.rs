@@ -6,6 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde_json::json;
 
 use super::events;
+use super::output::tell;
 use super::progress::{Mode, Progress};
 use crate::format::Bytes;
 use crate::lm::source::DownloadProgress;
@@ -37,7 +38,7 @@ impl DownloadProgress for Downloads {
         match self.mode {
             Mode::Json => write(name, 0, bytes),
             Mode::None => {}
-            _ if !progress.has_bar() => eprintln!("fetching {name} ({})", Bytes(bytes)),
+            _ if !progress.has_bar() => tell(format!("fetching {name} ({})", Bytes(bytes))),
             _ => {}
         }
     }

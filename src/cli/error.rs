@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 
+use super::output::tell;
 use crate::ledger::OnlyError;
 use crate::text::InvalidSettings;
 use crate::yaml::ConfigError;
@@ -38,9 +39,9 @@ pub(super) fn show(error: &anyhow::Error) -> u8 {
     // Any cause may carry a hint.
     let chain = format!("{error:#}");
     let (message, hints): (Vec<&str>, Vec<&str>) = chain.lines().partition(|line| !line.starts_with("hint:"));
-    eprintln!("error: {}", message.join("\n"));
+    tell(format!("error: {}", message.join("\n")));
     for hint in hints {
-        eprintln!("{hint}");
+        tell(hint);
     }
     code(error)
 }

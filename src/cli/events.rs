@@ -2,16 +2,15 @@
 //!
 //! Keys may be added; none is renamed or removed within a major version.
 
-use std::io::{Write as _, stderr};
-
 use serde_json::{Value, json};
 
+use super::output::tell;
 use crate::run::NamedCell;
 
-/// Writes an event. A reader that has left does not end the run.
+/// Writes an event.
 pub(super) fn write(event: &str, mut keys: Value) {
     keys["event"] = event.into();
-    let _ = stderr().lock().write_all(format!("{keys}\n").as_bytes());
+    tell(keys);
 }
 
 /// A cell, in the words of its rows.

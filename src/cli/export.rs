@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 
 use super::output::print;
 use super::results::CellArguments;
-use crate::ledger::{Row, Wanted};
+use crate::ledger::{Row, Wanted, write_output};
 use crate::report::{escape, with_unique_names};
 
 /// Export answers for other projects' scoring programs
@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         let path = folder.join(&name);
         let answers = lines.len();
         let text = lines.into_iter().fold(String::from("Task,ID,Prediction\n"), |text, line| text + &line + "\n");
-        std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_output(&path, text.as_bytes())?;
         summary += &format!("{} ({answers} answers)\n", path.display());
     }
     print(&summary)

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::downloads::Downloads;
-use super::output::print;
+use super::output::{print, tell};
 use super::progress::Mode;
 use crate::format::{Bytes, counted};
 use crate::ledger::Only;
@@ -49,12 +49,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     print(&text)?;
     for missing in &prepared.unavailable {
         let cells = counted(missing.cells, "cell");
-        eprintln!("not there: {cells} of {} with {}: {:#}", missing.task, missing.model, missing.error);
+        tell(format!("not there: {cells} of {} with {}: {:#}", missing.task, missing.model, missing.error));
     }
     if !prepared.unavailable.is_empty() {
         return Ok(4);
     }
     let cache = hub.cache_dir.display();
-    eprintln!("all is there (cache: {cache}); with HF_HUB_OFFLINE=1 `run` uses no network");
+    tell(format!("all is there (cache: {cache}); with HF_HUB_OFFLINE=1 `run` uses no network"));
     Ok(0)
 }

@@ -10,7 +10,7 @@ use anyhow::{Error, Result};
 use clap::Args;
 
 use super::error::UsageError;
-use super::output::{columns, print};
+use super::output::{columns, print, tell};
 use super::progress::{Mode, Progress};
 use super::signals::Interrupt;
 use crate::judge::{self, CellSummary, Endpoint, Event, Key, Outcome, Settings, wilson};
@@ -30,7 +30,7 @@ pub(super) struct Arguments {
     /// The judge's model, as its endpoint names it, such as gpt-4-0613
     #[arg(long, env = "TOVA_BENCH_JUDGE_MODEL", value_name = "NAME")]
     judge_model: String,
-    /// Base URL of an OpenAI-compatible server; `/chat/completions` is appended
+    /// Base URL of an OpenAI-compatible server; `/chat/completions` is appended unless it ends so
     #[arg(long, env = "TOVA_BENCH_JUDGE_URL", value_name = "URL", default_value = "https://api.openai.com/v1")]
     #[arg(hide_env_values = true)]
     base_url: String,
@@ -60,9 +60,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     Ledger::existing(&arguments.results)?;
     let ledger = Ledger::open(&arguments.results)?;
     if settings.key.is_none() {
-        eprintln!("note: {} holds no key, so none is sent", arguments.key_env);
+        tell(format!("note: {} holds no key, so none is sent", arguments.key_env));
     } else if settings.endpoint.is_unencrypted() {
-        eprintln!("warning: the key goes to {} without encryption", settings.endpoint.host());
+        tell(format!("warning: the key goes to {} without encryption", settings.endpoint.host()));
     }
     let interrupt = Interrupt::listen()?;
     let progress = Mutex::new(Progress::default());
@@ -74,11 +74,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     if !outcome.cells.is_empty() {
         print(&tables(&outcome.cells, &settings.model))?;
     }
-    eprintln!("{}", summary(&outcome, &arguments.results));
+    tell(summary(&outcome, &arguments.results));
     if outcome.interrupted {
         return Ok(interrupt.exit_code(Mode::Auto));
     }
-    Ok(if outcome.failed + outcome.unpaired > 0 { 4 } else { 0 })
+    let sum = |of: fn(&CellSummary) -> usize| outcome.cells.iter().map(of).sum::<usize>();
+    let is_unreadable = sum(|cell| cell.counts.unreadable) > 0 && sum(|cell| cell.counts.pairs()) == 0;
+    Ok(if outcome.failed + outcome.unpaired > 0 || is_unreadable { 4 } else { 0 })
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings> {

@@ -1,12 +1,11 @@
 //! The arguments that say where to compute, and how many threads that means.
 
-use std::num::NonZeroUsize;
-
 use anyhow::Result;
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 
 use super::progress::Mode;
-use crate::lm::{Device, DeviceChoice};
+use crate::lm::{Device, DeviceChoice, MOST_THREADS};
 
 #[derive(Debug, Args)]
 pub(super) struct MachineArguments {
@@ -14,8 +13,8 @@ pub(super) struct MachineArguments {
     #[arg(long, env = "TOVA_BENCH_DEVICE", default_value = "auto")]
     pub(super) device: DeviceChoice,
     /// Number of threads [default: all cores; in a Slurm job those of the task]
-    #[arg(long, env = "TOVA_BENCH_THREADS", value_name = "N")]
-    threads: Option<NonZeroUsize>,
+    #[arg(long, env = "TOVA_BENCH_THREADS", value_name = "N", value_parser = up_to(MOST_THREADS))]
+    threads: Option<u64>,
 }
 
 impl MachineArguments {
@@ -24,8 +23,13 @@ impl MachineArguments {
     }
 
     pub(super) fn threads(&self) -> usize {
-        self.threads.map_or_else(cores, usize::from)
+        self.threads.map_or_else(cores, |threads| threads as usize)
     }
+}
+
+/// A number from 1 to `most`.
+pub(super) fn up_to(most: usize) -> RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=most as u64)
 }
 
 /// Cores this process may use. Where Slurm does not bind tasks to cores, it still says how many a task has.

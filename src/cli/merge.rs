@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::output::print;
+use super::output::{print, tell};
 use crate::format::counted;
 use crate::ledger::Ledger;
 
@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     out.write_current()?;
     if unfinished > 0 {
         let (cells, out) = (counted(unfinished, "cell"), out.folder().display());
-        eprintln!("note: not complete: {cells}; `tova-bench run SWEEP --results {out}` continues");
+        tell(format!("note: not complete: {cells}; `tova-bench run SWEEP --results {out}` continues"));
     }
     print(&text)
 }

@@ -36,10 +36,14 @@ mod sweep_args;
 mod terminal;
 mod text_args;
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+
+use crate::format::printable;
+use output::tell;
 
 /// How small can a transformer's key-value cache be?
 ///
@@ -102,8 +106,12 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
     match Program::try_parse_from(arguments) {
         Ok(program) => program.command.run().unwrap_or_else(|error| error::show(&error)),
         Err(error) => {
-            // Requests for help and for the version arrive here too.
-            let _ = error.print();
+            // Requests for help and for the version arrive here too, and whatever a shell made of `*`.
+            let text = error.to_string();
+            match printable(&text) {
+                Cow::Borrowed(_) => drop(error.print()),
+                Cow::Owned(text) => tell(text.trim_end()),
+            }
             if error.use_stderr() { 2 } else { 0 }
         }
     }

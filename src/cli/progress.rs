@@ -6,8 +6,9 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::json;
 
+use super::output::tell;
 use super::{events, terminal};
-use crate::format::duration;
+use crate::format::{duration, plain};
 
 /// Without a terminal, the time between two lines.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
@@ -43,7 +44,7 @@ impl Mode {
     fn tell(self, event: &str, message: &str) {
         match self {
             Mode::Json => events::write(event, json!({ "message": message })),
-            _ => eprintln!("{event}: {message}"),
+            _ => tell(format!("{event}: {message}")),
         }
     }
 }
@@ -91,9 +92,9 @@ impl Progress {
         let left = self.seconds_left().map_or(String::new(), |left| format!(", {} left", duration(left)));
         if is_line_due {
             let total = self.bar.length().unwrap_or_default();
-            eprintln!("{:.0} %, {summary}{left}", 100.0 * done as f64 / total.max(1) as f64);
+            tell(format!("{:.0} %, {summary}{left}", 100.0 * done as f64 / total.max(1) as f64));
         } else {
-            self.bar.set_message(summary + &left);
+            self.bar.set_message(plain(&(summary + &left)));
         }
     }
 
@@ -119,7 +120,7 @@ impl Progress {
 
     /// Prints a line, above the bar if there is one.
     pub(super) fn print(&self, line: &str) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| tell(line));
     }
 
     pub(super) fn has_bar(&self) -> bool {

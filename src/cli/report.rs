@@ -9,7 +9,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::error::UsageError;
-use super::output::print;
+use super::output::{print, tell};
 use super::results::CellArguments;
 use super::terminal;
 use crate::format::counted;
@@ -152,7 +152,7 @@ pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text)
                 write_derived(&folder.join(&name), page(&view, view.tokens()).as_bytes())?;
                 pages.insert((row.cell.clone(), row.sample.clone()), name.to_string_lossy().into_owned());
             }
-            Err(error) => eprintln!("warning: a sample is not shown token by token: {error:#}"),
+            Err(error) => tell(format!("warning: a sample is not shown token by token: {error:#}")),
         }
     }
     Ok(pages)
@@ -179,8 +179,8 @@ fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
 /// Says on stderr where the page is, or how many files were written where there is none.
 pub(super) fn say_where(written: &Written, out: &Path) {
     match written.page() {
-        Some(page) => eprintln!("\nwritten to {}; open {}", out.display(), page.display()),
-        None => eprintln!("\n{} written to {}", counted(written.files.len(), "file"), out.display()),
+        Some(page) => tell(format!("\nwritten to {}; open {}", out.display(), page.display())),
+        None => tell(format!("\n{} written to {}", counted(written.files.len(), "file"), out.display())),
     }
 }
 
@@ -211,16 +211,16 @@ fn redraw(arguments: &Arguments, exhibits: &[Exhibit], rows: &[Row], out: &Path)
     let drawn = paper::draw(rows, exhibits, &options)?;
     print(&drawn.terminal)?;
     for file in &drawn.files {
-        eprintln!("{}", file.display());
+        tell(file.display());
     }
     for note in &drawn.notes {
-        eprintln!("note: {note}");
+        tell(format!("note: {note}"));
     }
     // `--figure all` means all that can be drawn; it fails only if nothing can.
     let all = exhibits.len() == Exhibit::all().len();
     if all && drawn.missing.len() < exhibits.len() {
         for missing in &drawn.missing {
-            eprintln!("not drawn: {}", missing.replace("\nhint: ", "; "));
+            tell(format!("not drawn: {}", missing.replace("\nhint: ", "; ")));
         }
         return Ok(());
     }

@@ -1,13 +1,14 @@
 //! Requests as JSON lines on stdin, answered one by one with one loaded model: one answer for each line, whatever it holds.
 
-use std::io::{BufRead as _, ErrorKind, Write as _, stdin, stdout};
+use std::io::{BufRead as _, stdin};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use super::output::print_on;
 use super::text_args::Source;
-use crate::eviction::Schedule;
+use crate::eviction::{Schedule, Variant};
 use crate::task::Prefill;
 use crate::text::{CacheSettings, TextModel, WriteSettings};
 
@@ -40,14 +41,15 @@ impl Request {
         // The size and the schedule of another policy may mean nothing to this one.
         let size = default.cache_size.filter(|_| policy.as_deref() != Some("full"));
         let schedule = default.schedule.filter(|_| !policy.as_deref().is_some_and(never_evicts));
-        Ok(CacheSettings {
+        let settings = CacheSettings {
             policy: policy.unwrap_or_else(|| default.policy.clone()),
             cache_size: self.take("cache_size")?.or(size),
             schedule: self.take("schedule")?.or(schedule),
             positions: self.take("positions")?.unwrap_or(default.positions),
             local_layers: self.take("local_layers")?.unwrap_or(default.local_layers),
             seed: self.take("seed")?.unwrap_or(default.seed),
-        })
+        };
+        Ok(settings.of_variant()?)
     }
 
     /// The cache of a text that `write` continues, whose `prefill` is a schedule too, and how it is written.
@@ -56,7 +58,9 @@ impl Request {
         cache: &CacheSettings,
         default: &WriteSettings,
     ) -> Result<(CacheSettings, WriteSettings)> {
-        let has_schedule = self.0.get("schedule").is_some_and(|schedule| !schedule.is_null());
+        let of_name = |name: &Value| Variant::parse(name.as_str()?).ok()?.schedule;
+        let has_schedule = self.0.get("schedule").is_some_and(|schedule| !schedule.is_null())
+            || self.0.get("policy").and_then(of_name).is_some();
         let mut cache = self.cache(cache)?;
         let mut write = Request(self.take("write")?.unwrap_or_default());
         let prefill: Option<Prefill> = write.take("prefill")?;
@@ -123,10 +127,8 @@ pub(super) fn run(answer: impl Fn(&mut Request) -> Result<Value>) -> Result<u8> 
         if !id.is_null() {
             answer["id"] = id;
         }
-        let mut out = stdout().lock();
-        match writeln!(out, "{answer}").and_then(|()| out.flush()) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => break,
-            written => written.context("cannot write to stdout")?,
+        if !print_on(&format!("{answer}\n"))? {
+            break;
         }
     }
     Ok(u8::from(failed))

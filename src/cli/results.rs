@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use super::machine_args::cores;
+use super::output::tell;
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Manifest, Row, Wanted, read_rows};
 use crate::lm::source::HubSettings;
@@ -52,13 +53,13 @@ pub(super) fn complete_rows(folder: &Path) -> Result<Vec<Row>> {
 fn note(folder: &Path, current: &Current, hint: &str) {
     let folder = folder.display();
     if current.others > 0 {
-        eprintln!(
+        tell(format!(
             "note: {folder} also has {} of other sweeps or definitions{hint}",
             counted(current.others, "cell")
-        );
+        ));
     }
     if current.incomplete > 0 {
-        eprintln!("note: {folder} lacks {} of its sweep", counted(current.incomplete, "cell"));
+        tell(format!("note: {folder} lacks {} of its sweep", counted(current.incomplete, "cell")));
     }
 }
 

@@ -1,6 +1,5 @@
 //! `run`: measures what a sweep still lacks, then draws the report.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::downloads::Downloads;
-use super::machine_args::open;
+use super::machine_args::{open, up_to};
 use super::output::print;
 use super::progress::Mode;
 use super::report::{pages, say_where};
@@ -26,14 +25,17 @@ use crate::paper;
 use crate::report::{Options, WIDTH, Written, with_unique_names};
 use crate::run::{self, Machine, MissingPath, Outcome, Prepared};
 
+/// More than a machine has GPUs, or memory for models and caches side by side.
+const MOST_JOBS: usize = 256;
+
 /// Measure the cells of a sweep, then report; cells that are done are skipped
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
     sweep: SweepArguments,
     /// Cells to measure at the same time: one per GPU, counting up from --device; on the CPU the jobs share the threads
-    #[arg(long, env = "TOVA_BENCH_JOBS", default_value = "1", value_name = "N")]
-    jobs: NonZeroUsize,
+    #[arg(long, env = "TOVA_BENCH_JOBS", default_value = "1", value_name = "N", value_parser = up_to(MOST_JOBS))]
+    jobs: u64,
     /// Measure only, draw nothing
     #[arg(long)]
     no_report: bool,
@@ -59,7 +61,7 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let sweep = arguments.sweep.sweep()?;
     let threads = arguments.sweep.machine.threads();
     let folder = arguments.sweep.results_folder(&sweep);
-    let devices = devices(arguments.sweep.machine.device, arguments.jobs.get(), mode)?;
+    let devices = devices(arguments.sweep.machine.device, arguments.jobs as usize, mode)?;
     // Checked before the results folder is made.
     let selection = arguments.sweep.selection(&sweep, mode)?;
     let hub = HubSettings::from_env()?;

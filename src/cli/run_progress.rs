@@ -5,6 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::events::{self, cell};
+use super::output::tell;
 use super::progress::{Mode, Progress};
 use crate::format::counted;
 use crate::run::{Event, Outcome, Started};
@@ -48,7 +49,7 @@ impl RunProgress {
     /// The first signal came. A second one ends the program at once, so that nothing may be on the terminal.
     pub(super) fn stop(&mut self) {
         if self.progress.remove() {
-            eprintln!("stopping; another signal ends the program at once");
+            tell("stopping; another signal ends the program at once");
         }
     }
 
@@ -69,10 +70,10 @@ impl RunProgress {
             return events::write("finished", keys);
         }
         if outcome.interrupted {
-            eprintln!("{}", self.kept());
+            tell(self.kept());
         }
         if !outcome.interrupted || outcome.done + outcome.skipped + outcome.failed > 0 {
-            eprintln!("{}", summary(outcome, in_other_shards));
+            tell(summary(outcome, in_other_shards));
         }
     }
 

@@ -25,8 +25,8 @@ pub(super) struct Arguments {
     #[arg(long, value_name = "N")]
     prompt: Option<usize>,
     /// With --timing, read the text N times more and report every time
-    #[arg(long, default_value_t = 0, value_name = "N", conflicts_with = "stream")]
-    repeat: usize,
+    #[arg(long, default_value_t = 0, value_name = "N", conflicts_with = "stream", value_parser = clap::value_parser!(u64).range(..=10_000))]
+    repeat: u64,
     /// Add "timing": seconds, tokens per second, and how long the scan and the vocabulary took
     #[arg(long, conflicts_with = "stream")]
     timing: bool,
@@ -35,7 +35,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
-    let cache = text.cache();
+    let cache = text.cache()?;
     // Before the model is loaded.
     cache.check(&own)?;
     let pool = text.thread_pool()?;
@@ -49,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     };
     let Some(source) = source else {
         return requests::run(|request| {
-            let cache = request.cache(&cache)?;
+            let cache = request.cache(&text.written_cache())?;
             cache.check(&own)?;
             let prompt = request.take("prompt")?.or(arguments.prompt);
             let log = request.take("evictions")?.unwrap_or(false);

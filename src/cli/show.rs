@@ -1,15 +1,15 @@
 //! `show`: a page or a picture of one text as a cache holds it.
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 
 use super::error::UsageError;
-use super::output::print;
+use super::output::{print, tell};
 use super::text_args::{TextArguments, parse};
 use crate::eviction::{CacheSize, Schedule};
+use crate::ledger::write_output;
 use crate::report::Format;
 use crate::show::{Request, View, animation, page, picture};
 use crate::text::CacheSettings;
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return is_wrong("--frames makes an animated PNG", "give an output that ends in .png");
     }
     let own = text.definitions()?;
-    let caches: Vec<CacheSettings> = [Some(text.cache()), arguments.second()].into_iter().flatten().collect();
+    let caches: Vec<CacheSettings> = std::iter::once(text.cache()?).chain(arguments.second()?).collect();
     // Before the model is loaded.
     for cache in &caches {
         cache.check(&own)?;
@@ -95,7 +95,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let view =
         pool.install(|| View::read(&model, Request { title, tokens, prompt, caches, own: &own, chunk, write }))?;
     if !view.has_attention() {
-        eprintln!("note: attention is not shown, since the text is too long to keep all of it");
+        tell("note: attention is not shown, since the text is too long to keep all of it");
     }
     let all = view.tokens();
     for at in &arguments.at {
@@ -110,19 +110,19 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         (Some(draw), None) => draw(&picture(&view, &steps)?)?,
         (_, Some(frames)) => animation(&view, (frames as usize).min(all), SECONDS)?,
     };
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    write_output(path, &bytes)?;
     print(&format!("{}\n", path.display()))
 }
 
 impl Arguments {
-    fn second(&self) -> Option<CacheSettings> {
-        let first = self.text.cache();
-        let is_other = self.against.is_some() || self.against_size.is_some() || self.against_schedule.is_some();
-        is_other.then(|| {
-            let policy = self.against.clone().unwrap_or(first.policy);
-            let schedule = self.against_schedule.or(first.schedule);
-            let cache_size = self.against_size.or(first.cache_size).filter(|_| policy != "full");
-            CacheSettings { policy, cache_size, schedule, ..first }
-        })
+    fn second(&self) -> Result<Option<CacheSettings>> {
+        if self.against.is_none() && self.against_size.is_none() && self.against_schedule.is_none() {
+            return Ok(None);
+        }
+        let first = self.text.cache()?;
+        let policy = self.against.clone().unwrap_or(first.policy);
+        let schedule = self.against_schedule.or(first.schedule);
+        let cache_size = self.against_size.or(first.cache_size).filter(|_| policy != "full");
+        Ok(Some(CacheSettings { policy, cache_size, schedule, ..first }.of_variant()?))
     }
 }

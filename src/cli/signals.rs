@@ -9,6 +9,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
+use super::output::tell;
 use super::progress::Mode;
 
 /// Ctrl-C, `kill`, and what Slurm sends before a pre-emption or time limit.
@@ -48,7 +49,7 @@ impl Interrupt {
     pub(super) fn exit_code(&self, mode: Mode) -> u8 {
         // The last object of a stream says so too.
         if mode != Mode::Json {
-            eprintln!("interrupted; run the same command again to continue");
+            tell("interrupted; run the same command again to continue");
         }
         128 + self.signal.load(Ordering::Relaxed) as u8
     }

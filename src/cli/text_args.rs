@@ -44,7 +44,8 @@ pub(super) struct TextArguments {
     /// A sweep, or its `define:` alone, whose policies can be asked for by name
     #[arg(long, value_name = "FILE")]
     define: Option<PathBuf>,
-    /// full, truncate, or a policy such as tova, h2o or window+4 (see `tova-bench list policies`)
+    /// full, truncate, or a policy such as tova, h2o or window+4 (see `tova-bench list policies`), also with what a sweep may write after
+    /// it: tova@cut, window+4@slot
     #[arg(long, default_value = "full")]
     policy: String,
     /// Entries that survive each step, per layer and key-value head, or a share such as 25% of the prompt (where it is cut) or of the
@@ -92,7 +93,7 @@ impl TextArguments {
     }
 
     pub(super) fn thread_pool(&self) -> Result<TextThreads> {
-        Ok(TextThreads::new(self.machine.threads())?)
+        TextThreads::new(self.machine.threads())
     }
 
     pub(super) fn chunk(&self) -> usize {
@@ -122,8 +123,13 @@ impl TextArguments {
         Ok(self.define.as_deref().map(read_definitions).transpose()?.unwrap_or_default())
     }
 
-    /// The cache, unless a request of a stream asks for another.
-    pub(super) fn cache(&self) -> CacheSettings {
+    /// The cache, with whatever follows the policy's name as settings.
+    pub(super) fn cache(&self) -> Result<CacheSettings> {
+        Ok(self.written_cache().of_variant()?)
+    }
+
+    /// The cache as it is written, for requests of a stream: what follows this policy's name does not follow another's.
+    pub(super) fn written_cache(&self) -> CacheSettings {
         let (policy, cache_size, schedule) = (self.policy.clone(), self.cache_size, self.schedule);
         let (positions, local_layers, seed) = (self.positions, self.local_layers, self.seed);
         CacheSettings { policy, cache_size, schedule, positions, local_layers, seed }

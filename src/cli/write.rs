@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::error::UsageError;
 use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
@@ -75,23 +76,28 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
-    let (mut cache, settings) = (text.cache(), arguments.settings());
-    if arguments.one_shot && cache.policy != "full" && cache.policy != "truncate" {
-        cache.schedule = Some(Schedule::CUT_ONE);
+    let (mut written, settings) = (text.written_cache(), arguments.settings());
+    if arguments.one_shot && written.policy != "full" && written.policy != "truncate" {
+        if text.cache()?.schedule.is_some() {
+            let message = format!("{} and --one-shot both say when entries leave", written.policy);
+            return Err(UsageError::new(message, "leave out one of them").into());
+        }
+        written.schedule = Some(Schedule::CUT_ONE);
     }
+    let cache = written.clone().of_variant()?;
     // Before the model is loaded.
     cache.check(&own)?;
     settings.sampling()?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
     let write = |model: &TextModel, prompt: &[u32], cache: &CacheSettings, settings: &WriteSettings| {
-        let (plan, truncated) = cache.plan(&own, settings.length(prompt))?;
+        let (plan, truncated) = cache.plan(&own, model.written_length(prompt, settings)?)?;
         pool.install(|| model.write(prompt, &plan, truncated, settings, text.chunk()))
     };
     if text.stream {
         let model = text.load(files)?;
         return requests::run(|request| {
-            let (cache, settings) = request.writing(&cache, &settings)?;
+            let (cache, settings) = request.writing(&written, &settings)?;
             cache.check(&own)?;
             let chat = request.take("chat")?.unwrap_or(arguments.chat);
             let prompt = request.tokens(&model, chat)?;

@@ -34,6 +34,7 @@ mod size;
 mod sized_policy;
 #[cfg(test)]
 mod tests;
+mod variant;
 
 pub use amount::Amount;
 pub use block::{NewEntries, Vectors, Wanted};
@@ -52,3 +53,4 @@ pub use score::{SCORES, Score};
 pub use settings::{Heads, Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
 pub use size::{CacheSize, SizeShare};
 pub use sized_policy::SizedPolicy;
+pub use variant::{Variant, VariantError, named};

@@ -6,17 +6,20 @@
 //! Waits double from half a second; each is shortened at random by up to half, so that threads that failed together do not
 //! come back together. A server's `Retry-After` is honoured, with a random addition for the same reason.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ureq::Agent;
 
 use super::Settings;
+use super::answer::Answer;
 
 /// Bytes read of a response; a usual one has a few hundred.
 const LONGEST_BODY: u64 = 1 << 20;
-/// Tokens the judge may write: a single phrase.
-const MOST_TOKENS: u32 = 32;
+/// Tokens the judge may write: a single phrase; and one that thinks first.
+const PHRASE: u32 = 32;
+pub(super) const THOUGHTS: u32 = 4096;
 /// Characters kept of an answer, and of a server's error message.
 const LONGEST_ANSWER: usize = 2000;
 const LONGEST_MESSAGE: usize = 300;
@@ -26,15 +29,6 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// However long a server asks to wait, nobody waits longer.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(3600);
-
-/// The judge's answer, and what it cost.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
-    pub(super) text: String,
-    /// As counted by the server; 0 if it does not say.
-    pub(super) prompt_tokens: u32,
-    pub(super) new_tokens: u32,
-}
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CallError {
@@ -55,6 +49,36 @@ pub(super) enum CallError {
 pub(super) struct Client<'a> {
     agent: Agent,
     settings: &'a Settings,
+    form: Mutex<Form>,
+}
+
+/// What servers differ in: how a request says the most tokens, how many, and whether the temperature may be 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    limit_name: &'static str,
+    limit: u32,
+    is_greedy: bool,
+}
+
+impl Form {
+    const USUAL: Form = Form { limit_name: "max_tokens", limit: PHRASE, is_greedy: true };
+    /// The other name of the limit, which counts thoughts too.
+    const NEWER: &'static str = "max_completion_tokens";
+
+    /// The form that a refusal asks for, if it is another, and what that means.
+    fn after(self, status: u16, message: &str) -> Option<(Form, &'static str)> {
+        match status {
+            400 | 422 if message.contains(Form::NEWER) && self.limit_name != Form::NEWER => Some((
+                Form { limit_name: Form::NEWER, limit: THOUGHTS, ..self },
+                "the judge wants `max_completion_tokens`",
+            )),
+            400 | 422 if message.contains("temperature") && self.is_greedy => {
+                let meaning = "the judge does not take a temperature of 0: it samples, so it may answer otherwise when asked again";
+                Some((Form { is_greedy: false, ..self }, meaning))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl<'a> Client<'a> {
@@ -67,7 +91,16 @@ impl<'a> Client<'a> {
             .user_agent(concat!("tova-bench/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Client { agent, settings }
+        Client { agent, settings, form: Mutex::new(Form::USUAL) }
+    }
+
+    fn form(&self) -> MutexGuard<'_, Form> {
+        self.form.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives later answers room for thoughts.
+    pub(super) fn allow_thoughts(&self) {
+        self.form().limit = THOUGHTS;
     }
 
     /// Asks until there is an answer; transient failures are retried as often as the settings say.
@@ -81,7 +114,7 @@ impl<'a> Client<'a> {
     ) -> Result<Answer, CallError> {
         let retries = self.settings.retries;
         for failures in 0.. {
-            let (cause, after) = match self.request(question) {
+            let (cause, after) = match self.request(question, tell) {
                 Err(CallError::Transient { cause, after }) => (cause, after),
                 end => return end,
             };
@@ -106,13 +139,34 @@ impl<'a> Client<'a> {
         self.settings.endpoint.host()
     }
 
-    fn request(&self, question: &str) -> Result<Answer, CallError> {
-        let body = json!({
+    /// Asks once, in the form that the server wants.
+    fn request(&self, question: &str, tell: &dyn Fn(String)) -> Result<Answer, CallError> {
+        loop {
+            let form = *self.form();
+            let (status, body, after) = self.post(question, form)?;
+            if status == 200 {
+                return self.answer(&body, form.limit);
+            }
+            let Some((other, meaning)) = form.after(status, &self.message_of(&body)) else {
+                return Err(self.error_of(status, &body, after));
+            };
+            // Calls at the same time are refused alike.
+            if std::mem::replace(&mut *self.form(), other) != other {
+                tell(format!("note: {meaning}"));
+            }
+        }
+    }
+
+    /// Sends a question; the status, the body, and the wait that the server asks for.
+    fn post(&self, question: &str, form: Form) -> Result<(u16, Vec<u8>, Option<Duration>), CallError> {
+        let mut body = json!({
             "model": self.settings.model,
             "messages": [{"role": "user", "content": question}],
-            "temperature": 0,
-            "max_tokens": MOST_TOKENS,
+            form.limit_name: form.limit,
         });
+        if form.is_greedy {
+            body["temperature"] = 0.into();
+        }
         let mut request = self
             .agent
             .post(self.settings.endpoint.completions())
@@ -128,27 +182,16 @@ impl<'a> Client<'a> {
         let after =
             response.headers().get("retry-after").and_then(|value| value.to_str().ok()).and_then(retry_after);
         let body = response.body_mut().with_config().limit(LONGEST_BODY).read_to_vec();
-        if status != 200 {
-            // The message of an incomplete body is still useful.
-            return Err(self.error_of(status, &body.unwrap_or_default(), after));
-        }
-        self.answer(&body.map_err(unreachable)?)
+        // The message of an incomplete body is still useful.
+        let body = if status == 200 { body.map_err(unreachable)? } else { body.unwrap_or_default() };
+        Ok((status, body, after))
     }
 
-    fn answer(&self, bytes: &[u8]) -> Result<Answer, CallError> {
+    fn answer(&self, bytes: &[u8], limit: u32) -> Result<Answer, CallError> {
         let malformed = |what: &str| self.failure(what, &as_text(bytes));
-        let answer: Value = serde_json::from_slice(bytes).map_err(|_| malformed("sent no JSON"))?;
-        let message = &answer["choices"][0]["message"];
-        if !message.is_object() {
-            return Err(malformed("sent no message"));
-        }
-        let tokens = |name: &str| answer["usage"][name].as_u64().and_then(|n| u32::try_from(n).ok()).unwrap_or(0);
-        Ok(Answer {
-            // Content is null if the judge declines, which counts as an unreadable answer.
-            text: self.shown(message["content"].as_str().unwrap_or_default(), LONGEST_ANSWER),
-            prompt_tokens: tokens("prompt_tokens"),
-            new_tokens: tokens("completion_tokens"),
-        })
+        let completion: Value = serde_json::from_slice(bytes).map_err(|_| malformed("sent no JSON"))?;
+        let answer = Answer::of(&completion, limit).ok_or_else(|| malformed("sent no message"))?;
+        Ok(Answer { text: self.shown(&answer.text, LONGEST_ANSWER), ..answer })
     }
 
     /// A failure that may pass, with the text that came instead of an answer.
@@ -157,18 +200,24 @@ impl<'a> Client<'a> {
         CallError::Transient { cause: format!("the judge at {} {what}: {text}", self.host()), after: None }
     }
 
-    /// The error of a response with another status than 200.
-    fn error_of(&self, status: u16, bytes: &[u8], after: Option<Duration>) -> CallError {
-        let text = as_text(bytes);
+    /// A server's own words in a refusal.
+    fn message_of(&self, bytes: &[u8]) -> String {
         let parsed: Value = serde_json::from_slice(bytes).unwrap_or_default();
         let error = &parsed["error"];
         let message = error["message"].as_str().or(error.as_str()).or(parsed["message"].as_str());
-        let message = match self.shown(message.unwrap_or(&text), LONGEST_MESSAGE) {
+        self.shown(message.unwrap_or(&as_text(bytes)), LONGEST_MESSAGE)
+    }
+
+    /// The error of a response with another status than 200.
+    fn error_of(&self, status: u16, bytes: &[u8], after: Option<Duration>) -> CallError {
+        let text = as_text(bytes);
+        let message = match self.message_of(bytes) {
             message if message.is_empty() => "(nothing)".to_string(),
             message => message,
         };
         let cause = format!("the judge at {} answered with status {status}: {message}", self.host());
-        let code = error["code"].as_str().unwrap_or_default();
+        let parsed: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let code = parsed["error"]["code"].as_str().unwrap_or_default();
         match status {
             // An account without credit has the status of a rate limit.
             408 | 409 | 425 | 429 | 500.. if code != "insufficient_quota" => CallError::Transient { cause, after },
@@ -178,7 +227,7 @@ impl<'a> Client<'a> {
             }
             _ => CallError::Fatal(format!(
                 "{cause}\nhint: check --judge-model, --base-url (redirects are not followed), and the key in the environment \
-                 variable {}; the judge must take chat completions with `temperature` 0 and `max_tokens`",
+                 variable {}; the judge must take chat completions with `max_tokens` or `max_completion_tokens`",
                 self.settings.key_variable
             )),
         }
@@ -273,12 +322,12 @@ mod tests {
         assert!(shown(&format!("{}sk-secret", "x".repeat(296))).contains("x[key"));
         let long = shown(&"x".repeat(100_000));
         assert!(long.len() < 600 && long.contains("x ..."), "{long}");
-        let answer = client.answer(b"{\"choices\": [{\"message\": {\"content\": null}}]}").unwrap();
-        assert_eq!(answer, Answer { text: String::new(), prompt_tokens: 0, new_tokens: 0 });
+        let answer = client.answer(b"{\"choices\": [{\"message\": {\"content\": null}}]}", 32).unwrap();
+        assert_eq!(answer, Answer { limit: 32, ..Answer::default() });
         for malformed in
             ["", "[]", "{}", "{\"choices\": []}", "{\"choices\": [{\"message\": \"sk-s\\u0065cret\"}]}", "<html>"]
         {
-            let error = client.answer(malformed.as_bytes()).unwrap_err();
+            let error = client.answer(malformed.as_bytes(), 32).unwrap_err();
             assert!(matches!(&error, CallError::Transient { after: None, .. }), "{error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }

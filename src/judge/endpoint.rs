@@ -7,6 +7,8 @@ use std::fmt;
 use anyhow::{Result, anyhow, ensure};
 use ureq::http::{HeaderValue, Uri};
 
+const COMPLETIONS: &str = "/chat/completions";
+
 /// The base URL of an OpenAI-compatible server, such as `https://api.openai.com/v1`.
 #[derive(Clone, Debug)]
 pub struct Endpoint(Uri);
@@ -40,9 +42,11 @@ impl Endpoint {
         self.0.scheme_str() == Some("http") && !is_local
     }
 
-    /// The URL of chat completions.
+    /// The URL of chat completions. Some servers' pages give all of it for the base URL.
     pub(super) fn completions(&self) -> String {
-        format!("{}/chat/completions", self.0.to_string().trim_end_matches('/'))
+        let url = self.0.to_string();
+        let base = url.trim_end_matches('/');
+        format!("{}{COMPLETIONS}", base.strip_suffix(COMPLETIONS).unwrap_or(base))
     }
 }
 
@@ -91,6 +95,8 @@ mod tests {
     fn base_urls_are_checked_and_never_shown() {
         let endpoint = Endpoint::new(" https://api.openai.com/v1/ ").unwrap();
         assert_eq!(endpoint.completions(), "https://api.openai.com/v1/chat/completions");
+        let whole = Endpoint::new("https://api.openai.com/v1/chat/completions/").unwrap();
+        assert_eq!(whole.completions(), endpoint.completions());
         assert_eq!(Endpoint::new("http://localhost:8000").unwrap().host(), "localhost:8000");
         for wrong in "|api.openai.com|ftp://x|https://|http:///x|https://u:secret@x|https://secret/a@x|https://x y"
             .split('|')

@@ -12,6 +12,7 @@
 //! killed and the command is run again, no written pair is repeated, none is left out, and every result is in the ledger
 //! once. Repeated are at most the pairs in work at the kill, one per thread; SIGINT and SIGTERM wait for those.
 
+mod answer;
 mod client;
 mod endpoint;
 mod pairing;

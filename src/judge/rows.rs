@@ -16,7 +16,7 @@
 //! the seconds.
 
 use super::Settings;
-use super::client::Answer;
+use super::answer::Answer;
 use super::pairing::{JUDGE, Pair, PairedCell};
 use super::verdict::{Verdict, result_of};
 use crate::ledger::{IDENTICAL, JUDGED_BY, Row, Text, date};

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail, ensure};
 
-use super::client::{Answer, CallError, Client};
+use super::answer::{Answer, End};
+use super::client::{CallError, Client, THOUGHTS};
 use super::endpoint::{Endpoint, Key};
 use super::pairing::{Pair, PairedCell, pair, story};
 use super::prompt;
@@ -16,8 +17,6 @@ use super::rows::{Call, Counts, rows};
 use super::verdict::verdict_in;
 use crate::ledger::{Journal, Ledger, Only, Opened, Row, Status, Wanted};
 
-/// How often a question is asked before its answers count as unreadable; with a reminder from the second time on.
-const ATTEMPTS: usize = 3;
 /// After this many failed calls in a row, each with all its retries, the judge counts as gone.
 const GONE_AFTER: usize = 4;
 
@@ -245,14 +244,16 @@ impl Judging<'_> {
         }
     }
 
-    /// Asks until an answer can be read, up to [`ATTEMPTS`] times, with the bounded cache's story first (0) or second (1).
+    /// Asks, with the bounded cache's story first (0) or second (1). Where no verdict can be read, asks once more: with a reminder of the
+    /// form, or, where the answer was cut off, with room for thoughts. An answer that would be the same again is not paid for twice.
     fn call(&self, pair: &Pair, place: usize) -> Result<Call, CallError> {
         let started = Instant::now();
         let mut shown = [story(&pair.bounded), &pair.full];
         shown.rotate_right(place);
         let mut call = Call { verdict: None, answer: Answer::default(), seconds: 0.0 };
-        for attempt in 0..ATTEMPTS {
-            let question = prompt::question(&pair.request, shown[0], shown[1], attempt > 0);
+        let mut reminded = false;
+        loop {
+            let question = prompt::question(&pair.request, shown[0], shown[1], reminded);
             let mut answer = self.client.ask(&question, &|| self.is_ending(), &|text| self.tell(text))?;
             self.failures.store(0, Ordering::Relaxed);
             // Unreadable answers cost tokens too.
@@ -260,8 +261,18 @@ impl Judging<'_> {
             answer.new_tokens = answer.new_tokens.saturating_add(call.answer.new_tokens);
             call.verdict = verdict_in(&answer.text, place);
             call.answer = answer;
-            if call.verdict.is_some() {
-                break;
+            match call.answer.end {
+                _ if call.verdict.is_some() => break,
+                End::Cut if call.answer.limit < THOUGHTS => self.client.allow_thoughts(),
+                End::Whole if !reminded => reminded = true,
+                _ => {
+                    let why = call.answer.why_unreadable();
+                    self.tell(format!("unreadable: {}: {why}", pair.bounded.sample));
+                    if call.answer.text.is_empty() {
+                        call.answer.text = format!("[{why}]");
+                    }
+                    break;
+                }
             }
         }
         call.seconds = started.elapsed().as_secs_f64();

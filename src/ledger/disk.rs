@@ -16,7 +16,7 @@ use crate::bounded_read;
 /// # Errors
 /// A folder that cannot be written or a full disk; nothing is left behind, and an older file stays.
 pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace(path, bytes, File::sync_all)?;
+    replace(path, bytes, File::sync_all).map_err(advised).with_context(cannot(path))?;
     sync_folder(path)
 }
 
@@ -25,13 +25,30 @@ pub(super) fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// A folder that cannot be written or a full disk; an older file stays.
 pub fn write_derived(path: &Path, bytes: &[u8]) -> Result<()> {
-    replace(path, bytes, |_| Ok(()))
+    replace(path, bytes, |_| Ok(())).map_err(advised).with_context(cannot(path))
+}
+
+/// Writes the file that a user named for what a command makes: whole too, where links lead to; into a pipe or a device as it is.
+///
+/// # Errors
+/// As [`write_derived`].
+pub fn write_output(path: &Path, bytes: &[u8]) -> Result<()> {
+    let is_stream = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
+    let written = match is_stream {
+        true => fs::write(path, bytes),
+        false => replace(&path.canonicalize().unwrap_or(path.to_owned()), bytes, |_| Ok(())),
+    };
+    written.with_context(cannot(path))
+}
+
+fn cannot(path: &Path) -> impl FnOnce() -> String {
+    move || format!("{} cannot be written", path.display())
 }
 
 /// How often a writer starts over after another removed its temporary file.
 const MAX_ATTEMPTS: usize = 100;
 
-fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> Result<()> {
+fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) -> io::Result<()> {
     let folder = folder_of(path);
     let start = format!(".{}.", path.file_name().unwrap_or_default().to_string_lossy());
     let attempt = || -> io::Result<()> {
@@ -43,13 +60,12 @@ fn replace(path: &Path, bytes: &[u8], sync: impl Fn(&File) -> io::Result<()>) ->
     };
     let was_removed = |error: &io::Error| error.kind() == io::ErrorKind::NotFound && folder.is_dir();
     let mut attempts = 1;
-    let written = loop {
+    loop {
         match attempt() {
             Err(error) if was_removed(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
-            written => break written,
+            written => break written?,
         }
-    };
-    written.map_err(advised).with_context(|| format!("{} cannot be written", path.display()))?;
+    }
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(|name| is_temporary(name, &start)) {
             let _ = fs::remove_file(entry.path());

@@ -22,6 +22,7 @@ use super::identity::{CellId, CellName, digest};
 use super::layout::{CELLS, Ledger, PARTIAL};
 use super::row::Row;
 use super::schema::write_rows;
+use crate::bounded_read;
 
 /// The samples of one cell, recorded as they finish. Any thread may append.
 #[derive(Debug)]
@@ -66,7 +67,8 @@ impl Ledger {
             return Ok(Opened::Complete);
         }
         let path = self.lock(name.id());
-        let lock = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+        let mut options = OpenOptions::new();
+        let lock = bounded_read::ordinary(options.read(true).write(true).create(true).truncate(false), &path);
         let lock = lock.map_err(advised).with_context(|| format!("{} cannot be opened", path.display()))?;
         // Any other error: the file system has no locks.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {

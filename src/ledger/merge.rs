@@ -12,6 +12,8 @@ use anyhow::{Context, Result, ensure};
 use super::disk::{advised, write_whole};
 use super::folder::rows_of_cell;
 use super::layout::{CELLS, FAILED, Ledger, PARTIAL, id_of, stem_of};
+use super::schema::MOST_BYTES;
+use crate::bounded_read;
 
 /// What was merged from one folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,7 +73,8 @@ impl Ledger {
     }
 
     fn copy(&self, theirs: &Path, part: &str) -> Result<()> {
-        let bytes = fs::read(theirs).with_context(|| format!("{} cannot be read", theirs.display()))?;
+        let bytes = bounded_read::bytes(theirs, MOST_BYTES)
+            .with_context(|| format!("{} cannot be read", theirs.display()))?;
         write_whole(&self.folder().join(part).join(theirs.file_name().unwrap_or_default()), &bytes)
     }
 

@@ -20,7 +20,7 @@ mod schema;
 mod tests;
 
 pub use current::{Current, IDENTICAL, JUDGED_BY, Wanted};
-pub use disk::write_derived;
+pub use disk::{write_derived, write_output};
 pub use folder::Status;
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};

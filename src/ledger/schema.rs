@@ -11,7 +11,7 @@ use crate::bounded_read;
 use crate::parquet::Table;
 
 /// Limit on the size of a file of rows; a million rows take some tens of megabytes.
-const MOST_BYTES: u64 = 4 << 30;
+pub(super) const MOST_BYTES: u64 = 4 << 30;
 
 /// The rows of one Parquet file: a cell, a committed baseline, or a file another program wrote.
 ///

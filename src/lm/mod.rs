@@ -39,7 +39,7 @@ pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, Pref
 pub use gpu::emulated::{Emulation, WarpOrder};
 pub use gpu_benchmark::Measured;
 pub use machine::host::{HostMemory, host_memory};
-pub use machine::text_threads::TextThreads;
+pub use machine::text_threads::{MOST_THREADS, TextThreads, checked_threads};
 pub use network::random::tiny_shape;
 pub use network::second_reading::RepeatRequest;
 pub use network::transformer::{Interrupted, LanguageModel, SEGMENT, SEGMENT_ON_GPU, clone_error};

@@ -1,16 +1,19 @@
 //! A sample's eviction log, as the tasks `retention` and `perplexity` write it.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
 use super::{Side, Unit, View};
+use crate::bounded_read;
 use crate::eviction::Eviction;
 use crate::ledger::Row;
 use crate::parquet::Table;
 use crate::report::{Size, label};
 use crate::task::Lifetimes;
+
+/// Far more than a log of the longest text that is shown.
+const MOST_BYTES: u64 = 4 << 30;
 
 impl View {
     /// Of the sample that a row is about; its log's files begin with `base`. Of `perplexity` it has the likelihoods, and
@@ -61,7 +64,8 @@ impl View {
 
 fn table(base: &Path, ending: &str) -> Result<Table> {
     let path = base.with_added_extension(ending);
-    let bytes = fs::read(&path).with_context(|| format!("{} cannot be read", path.display()))?;
+    let bytes =
+        bounded_read::bytes(&path, MOST_BYTES).with_context(|| format!("{} cannot be read", path.display()))?;
     Table::from_parquet(bytes).with_context(|| path.display().to_string())
 }
 

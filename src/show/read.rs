@@ -31,7 +31,7 @@ impl View {
     /// A text of more than [`LONGEST`] tokens, settings that a cache cannot have, or as [`TextModel::score`].
     pub fn read(model: &TextModel, request: Request<'_>) -> Result<View> {
         let Request { title, mut tokens, mut prompt, caches, own, chunk, write } = request;
-        let total = tokens.len() + write;
+        let total = tokens.len().saturating_add(write);
         ensure!(
             total <= LONGEST,
             "the text has {total} tokens, and at most {LONGEST} are shown\nhint: give a shorter text"
@@ -39,7 +39,7 @@ impl View {
         let mut written = 0;
         if write > 0 {
             let settings = greedy(write);
-            let (plan, truncated) = caches[0].plan(own, settings.length(&tokens))?;
+            let (plan, truncated) = caches[0].plan(own, model.written_length(&tokens, &settings)?)?;
             let texts = model.write(&tokens, &plan, truncated, &settings, chunk)?.texts;
             prompt = Some(tokens.len());
             written = texts[0].tokens.len();

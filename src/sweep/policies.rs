@@ -3,13 +3,12 @@
 use indexmap::IndexMap;
 
 use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
-use super::schema::names::{RESERVED, fixed_policies, known_policies};
+use super::schema::names::{fixed_policies, known_policies};
 use super::{NamedPolicy, Rule};
 use crate::eviction::formula::{Formula, Pool};
-use crate::eviction::presets;
 use crate::eviction::{
-    Amount, Budget, BudgetPool, LOCAL_LAYERS, LocalLayers, MOST_AT_ONCE, POSITIONS, Policy, Positions, Schedule,
-    Score,
+    self, Amount, Budget, BudgetPool, LocalLayers, Policy, Positions, Schedule, Score, Variant, VariantError,
+    presets,
 };
 use crate::format::did_you_mean;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -127,34 +126,19 @@ pub(super) fn named(
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
     let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
     yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
-    let own = |name: &str| defined.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
-    // `mine+4`, unless a policy of this very name is defined.
-    let own_with_keep_first = |name: &str| {
-        let (base, keep_first) = presets::split_keep_first(name)?;
-        Some(Policy { keep_first: Amount::Tokens(keep_first), ..own(base)? })
-    };
-    // The sweep's schedule goes before that of a preset.
-    let preset = |name: &str| {
-        let schedule = |policy: Policy| of_sweep.schedule.unwrap_or(policy.schedule);
-        presets::find(name).map(|found| found.map(|policy| Policy { schedule: schedule(policy), ..policy }))
-    };
     let mut policies = Vec::new();
     for Spanned { value: written, referenced, .. } in &names.value {
-        let mut parts = written.split('@');
-        let name = parts.next().unwrap_or_default();
-        let OfSweep { mut positions, mut local_layers, .. } = of_sweep;
-        let mut schedule = None;
-        for own in parts {
-            match (own.parse(), own.parse()) {
-                (Ok(own), _) if !is_reserved(name) => local_layers = own,
-                (_, Ok(own)) if !is_reserved(name) => schedule = Some(own),
-                _ => positions = positions_of(own, name, *referenced)?,
-            }
-        }
+        let Variant { name, schedule, positions, local_layers } = match Variant::parse(written) {
+            Ok(variant) => variant,
+            Err(VariantError { message, hint }) => return yaml::refuse(*referenced, message, hint),
+        };
+        let positions = positions.unwrap_or(of_sweep.positions);
+        let local_layers = local_layers.unwrap_or(of_sweep.local_layers);
         let rule = match name {
             "full" => Rule::Full,
             "truncate" => Rule::Truncate,
-            _ => match own(name).or_else(|| own_with_keep_first(name)).map(Ok).or_else(|| preset(name)) {
+            // The sweep's schedule goes before that of a preset.
+            _ => match eviction::named(name, defined, of_sweep.schedule) {
                 Some(Ok(policy)) => {
                     Rule::Policy(Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy })
                 }
@@ -177,24 +161,4 @@ pub(super) fn named(
         policies.push(NamedPolicy { name: name.to_string(), rule, positions, local_layers });
     }
     Ok(policies)
-}
-
-fn is_reserved(policy: &str) -> bool {
-    RESERVED.iter().any(|(name, _)| *name == policy)
-}
-
-/// The positions after the `@` of a policy.
-fn positions_of(own: &str, policy: &str, place: Location) -> Result<Positions, ConfigError> {
-    if is_reserved(policy) {
-        let message = format!("`{policy}` never evicts, so nothing leaves and its keys never move");
-        return yaml::refuse(place, message, format!("write `{policy}`"));
-    }
-    own.parse().or_else(|_| {
-        let names = POSITIONS.iter().map(|own| own.name).chain(LOCAL_LAYERS.iter().map(|own| own.name));
-        let names: Vec<_> = names.chain(["cut"]).collect();
-        let near = did_you_mean(own, names.iter().copied());
-        let hint =
-            format!("{near}after @ write {}, cut+16, or a number from 1 to {MOST_AT_ONCE}", names.join(", "));
-        yaml::refuse(place, format!("`{own}` of `{policy}` is no schedule and no kind of positions"), hint)
-    })
 }

@@ -2,7 +2,10 @@
 
 use std::fmt::Display;
 
-use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy, presets};
+use crate::eviction::{
+    self, CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy, Variant, VariantError,
+    presets,
+};
 use crate::lm::{MemoryPlan, ModelShape};
 use crate::task::CacheConfig;
 
@@ -40,6 +43,22 @@ pub struct TextLength {
 }
 
 impl CacheSettings {
+    /// With what follows the policy's name as settings, which go before others: `tova@cut` is `tova` with the schedule `cut`.
+    ///
+    /// # Errors
+    /// What follows is no setting of a policy.
+    pub fn of_variant(self) -> Result<CacheSettings, InvalidSettings> {
+        let refused = |VariantError { message, hint }| InvalidSettings::new(message, hint);
+        let Variant { name, schedule, positions, local_layers } = Variant::parse(&self.policy).map_err(refused)?;
+        Ok(CacheSettings {
+            schedule: schedule.or(self.schedule),
+            positions: positions.unwrap_or(self.positions),
+            local_layers: local_layers.unwrap_or(self.local_layers),
+            policy: name.to_owned(),
+            ..self
+        })
+    }
+
     /// Checks the settings before a text is known.
     ///
     /// # Errors
@@ -123,8 +142,7 @@ impl CacheSettings {
             "full" => CacheRule::Unbounded,
             "truncate" => CacheRule::Truncate { size: size(length.text)? },
             name => {
-                let own = own.iter().find(|(own, _)| own == name).map(|(_, policy)| *policy);
-                let policy = own.map(Ok).or_else(|| presets::find(name)).ok_or_else(|| {
+                let policy = eviction::named(name, own, None).ok_or_else(|| {
                     InvalidSettings::new(
                         format!("there is no policy {name:?}"),
                         "see `tova-bench list policies`, or define it",

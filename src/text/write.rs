@@ -8,6 +8,9 @@ use super::{InvalidSettings, TextLength, TextModel};
 use crate::lm::{Generated, GenerationSettings, MemoryPlan, PrefilledPrompt, Sampling};
 use crate::task::{MOST_TEMPERATURE, REPETITION_PENALTIES};
 
+/// The most texts side by side, each with a cache of its own.
+const MOST_BATCH: usize = 4096;
+
 /// How texts are written.
 #[derive(Clone, Debug)]
 pub struct WriteSettings {
@@ -36,11 +39,6 @@ pub struct Written {
 }
 
 impl WriteSettings {
-    /// Of a prompt and what is written after it.
-    pub fn length(&self, prompt: &[u32]) -> TextLength {
-        TextLength { prompt: Some(prompt.len()), text: prompt.len() + self.max_new_tokens }
-    }
-
     /// How tokens are chosen.
     ///
     /// # Errors
@@ -49,6 +47,8 @@ impl WriteSettings {
         let WriteSettings { temperature, top_k, top_p, .. } = *self;
         let check = |ok, what: &str, hint: &str| if ok { Ok(()) } else { Err(InvalidSettings::new(what, hint)) };
         check(self.max_new_tokens > 0 && self.batch > 0, "there is nothing to write", "numbers start at 1")?;
+        let most = format!("{} texts side by side are more than {MOST_BATCH}", self.batch);
+        check(self.batch <= MOST_BATCH, &most, "write them in several commands, with other seeds")?;
         let is_temperature = (0.0..=MOST_TEMPERATURE).contains(&temperature);
         check(is_temperature, "the temperature must be a number from 0 to 100", "try 0.7")?;
         let is_share = top_p.is_none_or(|p| p > 0.0 && p <= 1.0);
@@ -69,6 +69,19 @@ impl WriteSettings {
 }
 
 impl TextModel {
+    /// Of a prompt and what is written after it.
+    ///
+    /// # Errors
+    /// More new tokens than the model has positions.
+    pub fn written_length(&self, prompt: &[u32], settings: &WriteSettings) -> Result<TextLength, InvalidSettings> {
+        let (most, new) = (self.files.shape.max_positions, settings.max_new_tokens);
+        if new > most {
+            let message = format!("{new} new tokens are more than the {most} positions of the model");
+            return Err(InvalidSettings::new(message, format!("write at most {most} tokens")));
+        }
+        Ok(TextLength { prompt: Some(prompt.len()), text: prompt.len() + new })
+    }
+
     /// Reads the prompt, at most `chunk` tokens at a time, and writes all texts from there. With `truncated` only so many last
     /// tokens of it are read. Each text is the one that its seed alone gives.
     ///
@@ -88,7 +101,7 @@ impl TextModel {
             stop_tokens: if settings.ignore_eos { Vec::new() } else { self.files.stop_tokens()? },
             stop_strings: settings.stop.clone(),
         };
-        self.check_policy(plan.policy, plan.local_layers, settings.length(prompt).text)?;
+        self.check_policy(plan.policy, plan.local_layers, self.written_length(prompt, settings)?.text)?;
         // Token ids can be continued without a tokenizer.
         let tokenizer = self.tokenizer();
         ensure!(tokenizer.is_ok() || settings.stop.is_empty(), "strings that end a text need a tokenizer");

@@ -6,7 +6,7 @@
 
 mod changes;
 mod concurrency;
-mod disks;
+pub mod disks;
 mod kills;
 mod scene;
 mod vanishing;

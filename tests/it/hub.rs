@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -248,6 +249,67 @@ fn the_token_is_not_sent_to_other_hosts() {
     let (other, hub): (Vec<_>, Vec<_>) = requests.iter().partition(|(path, _)| path.starts_with("/cdn/"));
     assert!(!other.is_empty() && other.iter().all(|(_, token)| token.is_none()), "{requests:?}");
     assert!(hub.iter().all(|(_, token)| token.as_deref() == Some("Bearer hf_secret")), "{requests:?}");
+}
+
+/// Whoever has another port of the hub's machine is not the hub.
+#[test]
+fn the_token_is_not_sent_to_other_ports() {
+    let (server, cdn) = (small_repo(), small_repo());
+    server.contents.lock().unwrap().cdn = Some(cdn.endpoint.clone());
+    let mut machine = Machine::new(&server);
+    machine.settings.token = Token::new("hf_secret").unwrap();
+    let files = machine.resolve("o/n").unwrap();
+    assert_eq!(fs::read(&files.weights[0]).unwrap(), WEIGHTS);
+    let [of_hub, of_cdn] = [&server, &cdn].map(|server| server.contents.lock().unwrap().requests.clone());
+    assert!(!of_cdn.is_empty() && of_cdn.iter().all(|(_, token)| token.is_none()), "{of_cdn:?}");
+    assert!(of_hub.iter().all(|(_, token)| token.as_deref() == Some("Bearer hf_secret")), "{of_hub:?}");
+    // Redirects within the hub keep it, for files of gated models.
+    assert!(of_hub.iter().any(|(path, _)| path.starts_with("/resolve-cache/")), "{of_hub:?}");
+}
+
+/// As plain file servers do; huggingface_hub takes the length from `Content-Length` too.
+#[test]
+fn a_mirror_without_ranges_is_used() {
+    let server = small_repo();
+    for name in ["config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"] {
+        server.fault(name, Fault::NoRanges);
+    }
+    let machine = Machine::new(&server);
+    let files = machine.resolve("o/n").unwrap();
+    assert_eq!(fs::read(&files.config).unwrap(), CONFIG);
+    assert_eq!(fs::read(&files.weights[0]).unwrap(), WEIGHTS);
+    // Where an earlier transfer broke off, it begins again.
+    let machine = Machine::new(&server);
+    let part = machine.repo().join("blobs").join(sha256(WEIGHTS)).with_extension("part");
+    fs::create_dir_all(part.parent().unwrap()).unwrap();
+    fs::write(&part, &WEIGHTS[..1000]).unwrap();
+    assert_eq!(fs::read(&machine.resolve("o/n").unwrap().weights[0]).unwrap(), WEIGHTS);
+}
+
+#[test]
+fn a_server_that_stalls_is_left_and_the_file_continued() {
+    let server = small_repo();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    server.contents.lock().unwrap().cdn = Some(format!("http://{}", listener.local_addr().unwrap()));
+    std::thread::spawn(move || {
+        let mut open = Vec::new();
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let head = "HTTP/1.1 206 x\r\ncontent-length: 5000\r\n\r\n";
+            let _ = stream.write_all(&[head.as_bytes(), &WEIGHTS[..1000]].concat());
+            open.push(stream);
+        }
+    });
+    let mut machine = Machine::new(&server);
+    machine.settings.idle = Duration::from_millis(200);
+    let error = machine.resolve("o/n").unwrap_err();
+    assert!(matches!(error.downcast_ref(), Some(HubError::Transfer(_))), "{error:#}");
+    let error = format!("{error:#}");
+    assert!(error.contains("for 0.2 s no byte came") && error.contains("run again"), "{error}");
+    let part = machine.repo().join("blobs").join(sha256(WEIGHTS)).with_extension("part");
+    assert_eq!(fs::metadata(&part).unwrap().len(), 2000, "two attempts of a thousand bytes each");
+    server.contents.lock().unwrap().cdn = None;
+    assert_eq!(fs::read(&machine.resolve("o/n").unwrap().weights[0]).unwrap(), WEIGHTS);
 }
 
 #[test]

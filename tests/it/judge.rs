@@ -271,12 +271,15 @@ fn both_orders_decide_a_pair() {
         let line: Vec<&str> = line.split_whitespace().collect();
         assert!(table.contains(&line), "{line:?} is missing from:\n{}", ended.stdout);
     }
-    // 18 calls at size 16: both of seed-6 and one of seed-8 take three readings, both of seed-7 two; 6 at size 32.
-    let requests = 18 + 4 + 2 + 2 + 6;
+    // 18 calls at size 16: both of seed-6, one of seed-8 and both of seed-7 are asked twice; 6 at size 32.
+    let requests = 18 + 2 + 1 + 2 + 6;
     assert_eq!(server.requests().len(), requests);
     let tokens = format!("tokens used: {} prompt, {} completion, in 24 calls", 100 * requests, 3 * requests);
     assert!(ended.stdout.contains(&tokens), "{}", ended.stdout);
     ended.says(&["10 pairs judged, 15 identical and so equal, 2 unreadable, 0 open, 0 failed"]);
+    ended.says(&[
+        "unreadable: seed-6: the answer names no choice, or several: \"Both stories have their merits.\"",
+    ]);
 
     let rows = verdict_rows(folder);
     let value = |size: u32, sample: &str, metric: &str, group: Option<&str>| {
@@ -336,7 +339,7 @@ fn both_orders_decide_a_pair() {
         row.map(|row| (row.output.clone().unwrap(), row.prompt_tokens, row.new_tokens)).unwrap()
     };
     assert_eq!(raw("seed-1"), ("Response (B) is better.".to_string(), 100, 3));
-    assert_eq!(raw("seed-6"), ("Both stories have their merits.".to_string(), 300, 9));
+    assert_eq!(raw("seed-6"), ("Both stories have their merits.".to_string(), 200, 6));
 
     // A second run makes no request and prints the same.
     let again = judge(folder, &server, &[]).with_code(0);
@@ -401,6 +404,85 @@ fn requests_follow_the_chat_completions_api() {
         &verdict_rows(folder).into_iter().filter(|row| row.dataset.ends_with("2")).collect::<Vec<_>>(),
         1,
     );
+}
+
+/// As OpenAI's newer models do, in their words.
+#[test]
+fn a_judge_is_asked_in_the_form_that_it_takes() {
+    let folder = folder(&[16], 3);
+    let folder = folder.path();
+    let refused = |message: &str| Reply::Raw(400, Vec::new(), error(message, "unsupported_parameter"));
+    let server = JudgeServer::start(move |request| match &request.body {
+        body if body.get("max_tokens").is_some() => refused(
+            "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.",
+        ),
+        body if body.get("temperature").is_some() => refused(
+            "Unsupported value: 'temperature' does not support 0 with this model. Only the default (1) value is supported.",
+        ),
+        _ => prefers_it(request),
+    });
+    let mut program = keyed(folder, &format!("{}/chat/completions", server.url), "judge-1");
+    program.args(["--concurrency", "1"]);
+    let ended = finish(program).with_code(0);
+    ended.says(&[
+        "note: the judge wants `max_completion_tokens`",
+        "note: the judge does not take a temperature of 0",
+    ]);
+    let requests = server.requests();
+    assert_eq!(requests.len(), 2 + 6, "each form is refused once");
+    assert!(requests.iter().all(|request| request.line == "POST /v1/chat/completions"));
+    assert_eq!(requests[7].body["max_completion_tokens"], json!(4096));
+    assert_whole(&verdict_rows(folder), 3);
+}
+
+/// A completion that ends so, with this message.
+fn completes(message: Value, finish: &str) -> Reply {
+    let body = json!({"choices": [{"message": message, "finish_reason": finish}], "usage": {"prompt_tokens": 10, "completion_tokens": 5}});
+    Reply::Raw(200, Vec::new(), body.to_string())
+}
+
+#[test]
+fn a_judge_may_think_first() {
+    let folder = folder(&[16], 3);
+    let folder = folder.path();
+    let server = JudgeServer::start(|request| {
+        let (_, _, first) = subject(request);
+        let answer = if first { "(A)" } else { "(B)" };
+        match request.body["max_tokens"].as_u64() {
+            Some(32) => completes(json!({"content": "<think>\nOkay, the user wants me to"}), "length"),
+            _ => completes(
+                json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "(C)?"}]}, {"type": "text", "text": answer}]}),
+                "stop",
+            ),
+        }
+    });
+    judge(folder, &server, &["--concurrency", "1"]).with_code(0).says(&["3 pairs judged", "0 unreadable"]);
+    assert_eq!(server.requests().len(), 1 + 6, "the limit is too small once");
+    assert_whole(&verdict_rows(folder), 3);
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_not_paid_for_twice() {
+    let folder = folder(&[16], 3);
+    let folder = folder.path();
+    let cut = || completes(json!({"content": "", "reasoning_content": "Okay, the user"}), "length");
+    let server = JudgeServer::start(move |request| match subject(request).1.as_str() {
+        "seed-0" => cut(),
+        "seed-1" => completes(json!({"content": null, "refusal": "I cannot compare these."}), "stop"),
+        _ => completes(json!({"content": null}), "content_filter"),
+    });
+    let ended = judge(folder, &server, &["--concurrency", "1"]).with_code(4);
+    ended.says(&[
+        "unreadable: seed-0: cut off after 4096 tokens, before a choice",
+        "unreadable: seed-1: the judge declined to answer: \"I cannot compare these.\"",
+        "unreadable: seed-2: the judge declined to answer",
+        "3 unreadable",
+    ]);
+    assert_eq!(server.requests().len(), 1 + 6, "more room helps once, and nothing else does");
+    let rows = verdict_rows(folder);
+    assert!(rows.iter().any(|row| row.output.as_deref() == Some("[cut off after 4096 tokens, before a choice]")));
+    judge(folder, &server, &[]).with_code(4);
+    assert_eq!(server.requests().len(), 1 + 6, "another run asks nothing");
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod docs_rows;
 mod doctor;
 mod faults;
 mod folder;
+mod foreign;
 mod forks;
 mod gguf;
 mod gguf_tokenizers;

@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -17,6 +16,7 @@ use safetensors::tensor::Metadata;
 
 use super::gguf::{self, Architecture, Gguf};
 use super::stored_bytes::{bytes_in_order, float_type, tensor, transposed, with_scales};
+use crate::bounded_read;
 use crate::lm::arithmetic::blocks::Blocks;
 use crate::lm::arithmetic::integers::Width;
 use crate::lm::arithmetic::layers::Weight;
@@ -107,7 +107,7 @@ impl Weights {
     pub fn open(paths: &[PathBuf]) -> Result<Weights> {
         let mut weights = Weights::default();
         for path in paths {
-            let file = File::open(path).context("cannot open the file");
+            let file = bounded_read::open(path).context("cannot open the file");
             let added = file.and_then(|file| match is_gguf(path) {
                 true => weights.add_gguf(path, Box::new(file)),
                 false => weights.add(path, Box::new(file)),

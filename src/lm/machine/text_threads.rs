@@ -7,11 +7,24 @@
 use std::cell::Cell;
 use std::sync::{Mutex, PoisonError};
 
-use rayon::{ThreadPool, ThreadPoolBuildError, ThreadPoolBuilder};
+use anyhow::{Result, ensure};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+/// The most threads that are started; each takes memory of its own.
+pub const MOST_THREADS: usize = 1024;
 
 thread_local! {
     /// Whether the thread is one of a [`TextThreads`].
     static IS_OF_TEXT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A number of threads that may be started.
+///
+/// # Errors
+/// None, or more than [`MOST_THREADS`].
+pub fn checked_threads(threads: usize) -> Result<usize> {
+    ensure!((1..=MOST_THREADS).contains(&threads), "threads are from 1 to {MOST_THREADS}, not {threads}");
+    Ok(threads)
 }
 
 /// Threads for one text at a time.
@@ -23,8 +36,9 @@ pub struct TextThreads {
 
 impl TextThreads {
     /// # Errors
-    /// Threads that cannot be started.
-    pub fn new(threads: usize) -> Result<TextThreads, ThreadPoolBuildError> {
+    /// As [`checked_threads`], or threads that cannot be started.
+    pub fn new(threads: usize) -> Result<TextThreads> {
+        let threads = checked_threads(threads)?;
         let pool =
             ThreadPoolBuilder::new().num_threads(threads).start_handler(|_| IS_OF_TEXT.set(true)).build()?;
         Ok(TextThreads { pool, turn: Mutex::default() })

@@ -45,11 +45,13 @@ fn unpack(archive: &Path, wanted: &[String], most: u64) -> Result<(String, Vec<u
         bail!("{} holds neither {}, but {}", archive.display(), wanted.join(" nor "), names.join(", "));
     };
     let member = zip.by_name(name).with_context(cannot)?;
-    let mut bytes = Vec::new();
-    // The size in the archive may be wrong, so it is the reading that is limited.
-    member.take(most + 1).read_to_end(&mut bytes).with_context(|| format!("{}: {name}", cannot()))?;
+    let (mut bytes, said) = (Vec::new(), member.size());
+    // The size that the archive says may be wrong, so the reading is limited too.
+    if said <= most {
+        member.take(most + 1).read_to_end(&mut bytes).with_context(|| format!("{}: {name}", cannot()))?;
+    }
     ensure!(
-        bytes.len() as u64 <= most,
+        said.max(bytes.len() as u64) <= most,
         "{name} in {} unpacks to more than {most} bytes; is it the file you meant?",
         archive.display()
     );
@@ -66,7 +68,7 @@ pub fn names(archive: &Path) -> Result<Vec<String>> {
 
 fn open(archive: &Path) -> Result<zip::ZipArchive<BufReader<File>>> {
     let cannot = || format!("cannot read the archive {}", archive.display());
-    let file = BufReader::new(File::open(archive).with_context(cannot)?);
+    let file = BufReader::new(bounded_read::open(archive).with_context(cannot)?);
     zip::ZipArchive::new(file).with_context(cannot)
 }
 

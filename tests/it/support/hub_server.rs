@@ -27,6 +27,8 @@ pub enum Fault {
     NoLocation,
     /// A megabyte more than was announced.
     Overlong,
+    /// Knows no ranges, and redirects nowhere: sends all of the file.
+    NoRanges,
 }
 
 /// The server's files and faults, which tests change while it runs.
@@ -38,6 +40,8 @@ pub struct Contents {
     pub faults: BTreeMap<String, Fault>,
     /// The status of the repository's description; 200 if `None`.
     pub info_status: Option<u16>,
+    /// Where large files are; the server itself if `None`.
+    pub cdn: Option<String>,
     /// Every request: its path and its authorization header.
     pub requests: Vec<(String, Option<String>)>,
 }
@@ -123,11 +127,12 @@ fn answer(contents: &Contents, path: &str, from: usize, endpoint: &str) -> Vec<u
     let tag = if fault == Some(Fault::Traversal) { "../../../../evil".to_owned() } else { etag(name, bytes) };
     match fault {
         Some(Fault::Status(status)) => return response(status, &[commit], b""),
+        Some(Fault::NoRanges) => return response(200, &[commit, ("etag", format!("\"{tag}\""))], bytes),
         Some(Fault::NoLocation) => return response(302, &[commit, ("etag", tag)], b""),
         _ => {}
     }
     if redirect && is_large(name) {
-        let to = ("location", format!("{endpoint}/cdn/bytes/{name}"));
+        let to = ("location", format!("{}/cdn/bytes/{name}", contents.cdn.as_deref().unwrap_or(endpoint)));
         let linked = ("x-linked-etag", format!("\"{tag}\""));
         return response(302, &[commit, to, linked, ("x-linked-size", bytes.len().to_string())], b"");
     }

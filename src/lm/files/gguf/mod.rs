@@ -17,6 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use candle_core::quantized::GgmlDType;
 use serde_json::{Map, Value};
 
+use crate::bounded_read;
 use crate::lm::arithmetic::stored_type::StoredType;
 
 pub(in crate::lm) use architectures::Architecture;
@@ -48,7 +49,7 @@ impl Gguf {
     /// Reads the header of a file.
     pub fn read(path: &Path) -> Result<Gguf> {
         let read = || {
-            let mut file = File::open(path).context("cannot open the file")?;
+            let mut file = bounded_read::open(path).context("cannot open the file")?;
             let total = file.metadata()?.len();
             Gguf::of(Header::read(BufReader::new(&file), total)?, &mut file)
         };

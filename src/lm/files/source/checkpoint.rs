@@ -4,7 +4,6 @@
 //! a pickle can run code. The index of a sharded checkpoint is not trusted.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -90,7 +89,7 @@ impl CheckpointFiles {
         digest_of(files.map(|path| {
             let name = path.file_name().filter(|_| !is_whole(path)).unwrap_or("model.gguf".as_ref());
             let name = name.to_string_lossy().into_owned();
-            let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let file = bounded_read::open(path).with_context(|| format!("cannot read {}", path.display()))?;
             Ok((name, file.metadata()?.len(), BufReader::with_capacity(1 << 20, file)))
         }))
     }

@@ -13,10 +13,12 @@ use std::time::Duration;
 
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
+use ureq::http::HeaderMap;
 
 use super::HubError;
-use super::hub_http::{HubHttp, MAX_REDIRECTS, origin};
+use super::hub_http::{HubHttp, Request};
 use super::repo::{HubRepo, check_url_safe, is_plain};
+use crate::bounded_read;
 
 /// Receives the progress of downloads, one file at a time: `start`, any number of `advance`, then `finish`, also
 /// after a failure.
@@ -71,7 +73,11 @@ impl Downloader<'_> {
         let is_complete = || fs::metadata(&blob).is_ok_and(|meta| meta.len() == content.size);
         if !is_complete() {
             blob.parent().map_or(Ok(()), fs::create_dir_all).map_err(|error| self.disk(error))?;
-            let lock = File::create(blob.with_extension("lock")).map_err(|error| self.disk(error))?;
+            let lock = bounded_read::ordinary(
+                OpenOptions::new().write(true).create(true).truncate(false),
+                &blob.with_extension("lock"),
+            )
+            .map_err(|error| self.disk(error))?;
             if lock.try_lock().is_err() {
                 self.progress.note(&format!("waiting for another process that downloads {}", self.shown(name)));
                 lock.lock().map_err(|error| self.disk(error))?;
@@ -96,44 +102,40 @@ impl Downloader<'_> {
     /// Etag and size of a file. For a large file the hub states them in its redirect to wherever the bytes are, so
     /// only the hub itself is asked.
     fn describe(&self, name: &str) -> Result<Content, HubError> {
-        let (shown, settings) = (self.shown(name), self.http.settings);
-        let (mut url, origin) = (self.url(name), origin(&settings.endpoint));
-        for _ in 0..=MAX_REDIRECTS {
-            let request = self.http.get(&url).header("range", "bytes=0-0").config().max_redirects(0).build();
-            let response = request.call().map_err(|error| self.http.error(&shown, error))?;
-            let (status, headers) = (response.status(), response.headers());
-            if !status.is_success() && !status.is_redirection() {
-                return Err(settings.status(self.repo, shown, status.as_u16()));
-            }
-            let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
-            let (linked_etag, linked_size) = (header("x-linked-etag"), header("x-linked-size"));
-            let path = header("location").strip_prefix(&origin).unwrap_or(header("location"));
-            let is_own = path.starts_with('/') && !path.starts_with("//");
-            if status.is_redirection() && is_own && linked_size.is_empty() {
-                url = format!("{origin}{path}");
-                continue;
-            }
-            let range_size = header("content-range").rsplit('/').next().unwrap_or_default();
-            let size = if status.is_redirection() { linked_size } else { range_size };
-            let etag = if linked_etag.is_empty() { header("etag") } else { linked_etag };
-            let etag = etag.trim_start_matches("W/").trim_matches('"').to_owned();
-            let sound = is_plain(&etag, b"-_") && header("x-repo-commit") == self.commit;
-            return match size.parse() {
-                Ok(size) if sound => Ok(Content { etag, size }),
-                _ => Err(settings.unexpected(format!("{shown} has another commit, no length or no usable etag"))),
-            };
+        let (shown, http) = (self.shown(name), &self.http);
+        let send = |request: Request| request.header("range", "bytes=0-0").call();
+        let is_answer = |to: &str, headers: &HeaderMap| !http.is_own(to) || headers.contains_key("x-linked-size");
+        let response = http.follow(&self.url(name), send, is_answer).map_err(|error| http.error(&shown, error))?;
+        let (status, headers) = (response.status(), response.headers());
+        if !status.is_success() && !status.is_redirection() {
+            return Err(http.settings.status(self.repo, shown, status.as_u16()));
         }
-        Err(settings.unexpected("it redirects without end"))
+        let header = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let size = match status.as_u16() {
+            206 => header("content-range").rsplit('/').next().unwrap_or_default(),
+            // A server without ranges sends the whole file, of which nothing is read here.
+            200 => header("content-length"),
+            _ => header("x-linked-size"),
+        };
+        let linked_etag = header("x-linked-etag");
+        let etag = if linked_etag.is_empty() { header("etag") } else { linked_etag };
+        let etag = etag.trim_start_matches("W/").trim_matches('"').to_owned();
+        let sound = is_plain(&etag, b"-_") && header("x-repo-commit") == self.commit;
+        match size.parse() {
+            Ok(size) if sound => Ok(Content { etag, size }),
+            _ => Err(http.settings.unexpected(format!("{shown} has another commit, no length or no usable etag"))),
+        }
     }
 
     /// Downloads what is missing of the file `part`. Returns whether it is damaged then.
     fn transfer(&self, name: &str, content: &Content, part: &Path) -> Result<bool, HubError> {
-        let mut onto =
-            OpenOptions::new().append(true).create(true).open(part).map_err(|error| self.disk(error))?;
+        let mut onto = bounded_read::ordinary(OpenOptions::new().append(true).create(true), part)
+            .map_err(|error| self.disk(error))?;
         let start = onto.metadata().map_err(|error| self.disk(error))?.len();
         if start < content.size {
-            let request = self.http.get(&self.url(name)).header("range", format!("bytes={start}-"));
-            let response = request.call().map_err(|error| self.http.error(&self.shown(name), error))?;
+            let send = |request: Request| request.header("range", format!("bytes={start}-")).call();
+            let response = self.http.follow(&self.url(name), send, |_, _| false);
+            let response = response.map_err(|error| self.http.error(&self.shown(name), error))?;
             match response.status().as_u16() {
                 206 => {}
                 200 if start == 0 => {}
@@ -159,6 +161,10 @@ impl Downloader<'_> {
                 Ok(0) => return Ok(()),
                 Ok(read) => read,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if is_idle(&error) => {
+                    let cause = format!("for {} s no byte came", self.http.settings.idle.as_secs_f64());
+                    return Err(self.http.settings.broken_off(self.shown(name), cause));
+                }
                 Err(error) => return Err(self.http.settings.broken_off(self.shown(name), error)),
             };
             onto.write_all(&buffer[..read]).map_err(|error| self.disk(error))?;
@@ -181,10 +187,16 @@ impl Downloader<'_> {
     }
 }
 
+/// Whether a server sent nothing for so long that nobody waits any more.
+fn is_idle(error: &io::Error) -> bool {
+    let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
+    matches!(cause, Some(ureq::Error::Timeout(_)))
+}
+
 /// Whether a file has not the announced length, or other content: of large files the etag is the SHA-256, of others git's name of the
 /// content.
 fn is_damaged(path: &Path, content: &Content) -> io::Result<bool> {
-    let mut file = File::open(path)?;
+    let mut file = bounded_read::open(path)?;
     let etag = &content.etag;
     if file.metadata()?.len() != content.size {
         return Ok(true);

@@ -54,6 +54,8 @@ pub struct HubSettings {
     pub offline: bool,
     /// How long the hub may take to describe a repository (`HF_HUB_ETAG_TIMEOUT`).
     pub timeout: Duration,
+    /// How long a server may send nothing while a file is downloaded (`HF_HUB_DOWNLOAD_TIMEOUT`).
+    pub idle: Duration,
     /// How often a file is tried before a broken transfer is an error.
     pub attempts: u32,
 }
@@ -69,6 +71,7 @@ impl HubSettings {
             token_fault: None,
             offline: false,
             timeout: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
             attempts: 4,
         }
     }
@@ -117,11 +120,15 @@ impl HubSettings {
         if let Some(endpoint) = get("HF_ENDPOINT") {
             settings.endpoint = endpoint.trim().trim_end_matches('/').to_owned();
         }
-        if let Some(seconds) = get("HF_HUB_ETAG_TIMEOUT") {
-            let whole = seconds.trim().parse().ok().filter(|&whole: &u64| whole > 0);
-            settings.timeout = whole
-                .map(Duration::from_secs)
-                .with_context(|| format!("HF_HUB_ETAG_TIMEOUT is {seconds:?}: write whole seconds, such as 10"))?;
+        let times =
+            [("HF_HUB_ETAG_TIMEOUT", &mut settings.timeout), ("HF_HUB_DOWNLOAD_TIMEOUT", &mut settings.idle)];
+        for (name, time) in times {
+            if let Some(seconds) = get(name) {
+                let whole = seconds.trim().parse().ok().filter(|&whole: &u64| whole > 0);
+                *time = whole
+                    .map(Duration::from_secs)
+                    .with_context(|| format!("{name} is {seconds:?}: write whole seconds, such as 10"))?;
+            }
         }
         let url = &settings.endpoint;
         let host = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).unwrap_or_default();
