@@ -13,6 +13,7 @@ mod metric;
 mod output;
 mod prompt;
 mod python;
+mod re;
 mod reader;
 mod request;
 mod rolling;

@@ -41,6 +41,11 @@ pub fn float(number: f64) -> String {
     }
 }
 
+/// Whether `str.isspace` says so of a character.
+pub fn is_space(c: char) -> bool {
+    c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
+}
+
 /// Single quotes, unless only those occur.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };

@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use fancy_regex::Regex;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Serde, Value as JinjaValue, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior};
@@ -20,6 +19,7 @@ use serde_json::Value;
 
 use super::filter::python_strip;
 use super::python;
+use super::re::Pattern;
 
 /// Bytes of a template; the harness' longest has some thousand.
 const MOST_SOURCE: usize = 1 << 16;

@@ -270,7 +270,7 @@ impl Generation<'_> {
             let is_right = request.references.contains(class);
             sums.extend(by_slice(request, "accuracy_likelihood", f64::from(u8::from(is_right))));
         }
-        sums.extend(scorer.score(&written.text, request));
+        sums.extend(scorer.score(&written.text, request)?);
         sums.extend(measured.iter().cloned());
         Ok(sums)
     }
