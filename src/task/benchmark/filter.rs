@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::python;
 use super::re::Pattern;
+use crate::jinja::is_space;
 
 /// A chain of filters.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -88,7 +89,7 @@ impl FilterStep {
 
 /// What `str.strip` leaves.
 pub fn python_strip(text: &str) -> &str {
-    text.trim_matches(python::is_space)
+    text.trim_matches(is_space)
 }
 
 /// The match that is selected, if there is one; of several groups the first that is not empty, if one is.

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::output::OutputType;
-use super::python::is_space;
 use super::re::Pattern;
+use crate::jinja::is_space;
 use crate::metric::{self, Letters, LongBenchMeasure};
 use crate::task::request::{Likelihood, Request};
 
@@ -270,9 +270,9 @@ pub fn of_target(metric: &TaskMetric, choices: &[Likelihood]) -> Option<Scored> 
 pub fn of_text(metric: &TaskMetric, nll: f64, text: &str) -> Option<Scored> {
     // As `re.split(r"\s+", text)` counts them.
     let words = || {
-        let spaces = text.char_indices().filter(|(at, c)| {
-            is_space(*c) && !text[..*at].chars().next_back().is_some_and(is_space)
-        });
+        let spaces = text
+            .char_indices()
+            .filter(|(at, c)| is_space(*c) && !text[..*at].chars().next_back().is_some_and(is_space));
         (spaces.count() + 1) as f64
     };
     match metric.kind {

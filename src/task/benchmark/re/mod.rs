@@ -50,7 +50,8 @@ impl Pattern {
     /// What Python refuses too, and what only Python has.
     pub fn new(source: &str) -> Result<Pattern> {
         let cannot = || format!("the pattern {source} cannot be used");
-        let (pattern, names) = translate::translate(source).map_err(|error| anyhow!(error)).with_context(cannot)?;
+        let (pattern, names) =
+            translate::translate(source).map_err(|error| anyhow!(error)).with_context(cannot)?;
         let compile = |pattern: &str| RegexBuilder::new(pattern).backtrack_limit(MOST_STEPS).build();
         let regex = compile(&pattern).with_context(cannot)?;
         // `\G` is where a search begins.

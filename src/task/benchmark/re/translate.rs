@@ -148,7 +148,8 @@ impl Parser {
             if self.eat("(?#") {
                 self.until(')')?;
             } else if self.eat("(?") && self.peek().is_some_and(|c| "aiLmsux".contains(c)) {
-                let of_group = self.chars[self.at..].iter().take_while(|c| **c != ')').any(|c| *c == ':' || *c == '-');
+                let of_group =
+                    self.chars[self.at..].iter().take_while(|c| **c != ')').any(|c| *c == ':' || *c == '-');
                 if of_group {
                     self.at = before;
                     return Ok(flags);
