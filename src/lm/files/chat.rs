@@ -172,7 +172,7 @@ mod tests {
             "{% for",
             "nothing",
             "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}",
-            "{{ messages[0].content }}{{ ('x' * 2000) * 2000 }}",
+            "{{ messages[0].content }}{{ ('x' * 20000) * 20000 }}",
             "{% include '/etc/passwd' %}",
             "{{ messages[0].content }}{{ messages[0].content }}",
         ] {
