@@ -8,7 +8,13 @@ use minijinja::Error;
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
+use super::refused;
+
 const WORDS: [&str; 11] = ["in", "not", "and", "or", "if", "else", "elif", "is", "recursive", "print", "do"];
+
+/// Words and signs without text between them, several times those of the longest templates. The time that the engine's compiler takes
+/// grows with their square.
+const MOST_PARTS: usize = 20_000;
 
 /// Part of an expression, in one pair of brackets or in none.
 #[derive(Default)]
@@ -68,8 +74,15 @@ pub fn prepared(source: &str, syntax: SyntaxConfig, marks_answers: bool) -> Resu
     // Of the statement that is read: its word, whether it sets an attribute, and where what it binds begins.
     let (mut word, mut is_attribute, mut bound_at) = ("", false, None);
     let (mut end, mut begins, mut is_value) = (0, false, false);
+    let mut parts = 0;
     for token in tokenize(&source, false, syntax) {
         let (token, span) = token?;
+        parts = if matches!(token, Token::TemplateData(_)) { 0 } else { parts + 1 };
+        if parts > MOST_PARTS {
+            return Err(refused(format!(
+                "the template has more than {MOST_PARTS} words and signs without text between them"
+            )));
+        }
         let (start, next) = (span.start_offset as usize, span.end_offset as usize);
         let depth = levels.len();
         let Some(level) = levels.last_mut() else { break };

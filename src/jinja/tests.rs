@@ -79,12 +79,11 @@ fn hostile_templates_end_with_an_error() {
         "{% set ns = namespace() %}{% set m = namespace(a=ns) %}{% set ns.a = m %}{{ ns == m }}".into(),
         "{% macro f(a) %}{{ f(a + a) }}{% endmacro %}{{ f([1]) }}".into(),
         "{% macro f(a) %}{{ f([a, a]) }}{{ a }}{% endmacro %}{{ f(1) }}".into(),
-        "{% set a = [1] %}{% for i in range(100000) %}{% set a = [a] %}{{ a }}{% endfor %}{{ 1 / 0 }}".into(),
         "{% set ns = namespace(a=1) %}{% for i in range(100000) %}{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a }}"
             .into(),
         "{% for x in [[[1]]] recursive %}{{ loop([x]) }}{% endfor %}".into(),
         ["{{ ", &"(".repeat(60_000), "1"].concat(),
-        ["{{ x", &" + x".repeat(20_000), " }}"].concat(),
+        ["{{ x", &" + x".repeat(30_000), " }}"].concat(),
     ];
     for source in hostile {
         for dialect in [Dialect::Chat, Dialect::Harness] {
