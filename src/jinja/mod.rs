@@ -32,6 +32,9 @@ const FUEL: u64 = 2 << 20;
 const MOST_DEPTH: usize = 100;
 /// The engine's compiler recurses for every operator of an expression.
 const STACK: usize = 512 << 20;
+/// Bytes of a template that needs no deep stack to be rendered, because its values cannot hold each other that deep; a thread for
+/// each of many rows would take time.
+const SHORT: usize = 1 << 12;
 const NAME: &str = "template";
 
 /// How templates are read.
@@ -47,6 +50,7 @@ pub enum Dialect {
 #[derive(Debug)]
 pub struct Template {
     environment: Environment<'static>,
+    is_short: bool,
 }
 
 impl Template {
@@ -77,7 +81,8 @@ impl Template {
             builtins::add(&mut environment, dialect);
             add(&mut environment);
             environment.add_template_owned(NAME, source::prepared(source, syntax, is_chat)?)?;
-            Ok(Template { environment })
+            let is_short = !is_chat && source.len() <= SHORT;
+            Ok(Template { environment, is_short })
         })
     }
 
@@ -98,12 +103,13 @@ impl Template {
     /// # Errors
     /// An operation without a meaning, or a template that exceeds its limits.
     pub fn render(&self, values: impl FnOnce() -> Value + Send) -> Result<String> {
-        on_deep_stack(|| {
+        let render = || {
             let mut output = Limited(Vec::new());
             let rendered = self.environment.get_template(NAME)?.render_captured_to(values(), &mut output);
             rendered.map(drop)?;
             Ok(String::from_utf8(output.0)?)
-        })
+        };
+        if self.is_short { render() } else { on_deep_stack(render) }
     }
 }
 
