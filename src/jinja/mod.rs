@@ -17,11 +17,11 @@ use std::thread;
 use anyhow::{Context, Result, anyhow};
 use minijinja::UndefinedBehavior;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Serde, Value};
+use minijinja::value::Serde;
 use serde::Serialize;
 
 pub use builtins::{is_space, refused};
-pub use minijinja::value::Kwargs;
+pub use minijinja::value::{Kwargs, Value};
 pub use minijinja::{Environment, Error, ErrorKind};
 
 /// Bytes that a template may write: a context of ten million tokens.

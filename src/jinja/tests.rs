@@ -2,22 +2,23 @@
 
 use std::time::{Duration, Instant};
 
+use indexmap::IndexMap;
 use serde::Deserialize;
 
-use super::{Dialect, Template};
+use super::{Dialect, Template, Value, value};
 
 /// What transformers 5.2 made of some templates.
 #[derive(Deserialize)]
 struct Goldens {
-    messages: serde_json::Value,
-    tokens: serde_json::Map<String, serde_json::Value>,
+    messages: Vec<IndexMap<String, String>>,
+    tokens: IndexMap<String, String>,
     /// A template, whether the answer is opened, and the text; none where it is refused.
     templates: Vec<(String, bool, Option<String>)>,
 }
 
-fn render(source: &str, dialect: Dialect, values: serde_json::Value) -> Result<String, String> {
+fn render(source: &str, dialect: Dialect, values: IndexMap<String, Value>) -> Result<String, String> {
     let template = Template::new(source, dialect, |_| ());
-    let rendered = template.and_then(|template| template.render(|| super::value(&values)));
+    let rendered = template.and_then(|template| template.render(|| value(&values)));
     rendered.map_err(|error| format!("{error:#}"))
 }
 
@@ -27,14 +28,12 @@ fn chat_templates_render_as_in_transformers() {
         serde_json::from_str(include_str!("../../tests/golden/chat_templates.json")).unwrap();
     let mut wrong = Vec::new();
     for (source, opens, expected) in &templates {
-        let mut values = tokens.clone();
-        values.extend([
-            ("messages".into(), messages.clone()),
-            ("add_generation_prompt".into(), (*opens).into()),
-            ("tools".into(), serde_json::Value::Null),
-            ("documents".into(), serde_json::Value::Null),
-        ]);
-        let rendered = render(source, Dialect::Chat, values.into());
+        let mut values: IndexMap<String, Value> =
+            tokens.iter().map(|(name, token)| (name.clone(), value(token))).collect();
+        values.insert("messages".into(), value(&messages));
+        values.insert("add_generation_prompt".into(), (*opens).into());
+        values.extend(["tools", "documents"].map(|name| (name.to_owned(), ().into())));
+        let rendered = render(source, Dialect::Chat, values);
         if rendered.clone().ok() != *expected {
             wrong.push(format!("{source}\n  is {rendered:?}\n not {expected:?}"));
         }
@@ -88,7 +87,7 @@ fn hostile_templates_end_with_an_error() {
     for source in hostile {
         for dialect in [Dialect::Chat, Dialect::Harness] {
             let began = Instant::now();
-            let rendered = render(&source, dialect, serde_json::json!({}));
+            let rendered = render(&source, dialect, IndexMap::new());
             let short: String = source.chars().take(120).collect();
             assert!(rendered.is_err(), "{short}: {:.200}", rendered.unwrap());
             // A second or two where nothing else runs.

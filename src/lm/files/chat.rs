@@ -2,10 +2,12 @@
 //!
 //! Templates are Jinja programs that come with the model. They see the messages, the model's special tokens and nothing else.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::tokenizer::{MOST_CONFIG as MOST_BYTES, special_token};
@@ -27,6 +29,13 @@ pub struct ChatFormat {
     pub suffix: String,
     /// Whether the template strips white space from both ends of the request.
     pub strip: bool,
+}
+
+/// A message as a template sees it, in this order.
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'a str,
+    content: &'a str,
 }
 
 /// Bytes of a template; real ones have some thousand.
@@ -103,13 +112,13 @@ impl ChatTemplate {
     /// # Errors
     /// A template that fails or exceeds its limits.
     pub fn render(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
-        let messages: Vec<Value> =
-            messages.iter().map(|(role, content)| json!({"role": role, "content": content})).collect();
-        let mut values = self.tokens.clone();
-        values.insert("messages".into(), messages.into());
-        values.insert("add_generation_prompt".into(), opens_answer.into());
+        let messages: Vec<_> = messages.iter().map(|&(role, content)| Message { role, content }).collect();
+        let tokens = self.tokens.iter().map(|(name, token)| (name.as_str(), jinja::value(token)));
+        let mut values: BTreeMap<&str, jinja::Value> = tokens.collect();
+        values.insert("messages", jinja::value(&messages));
+        values.insert("add_generation_prompt", opens_answer.into());
         // They are there, and empty, where there are none.
-        values.extend(["tools", "documents"].map(|name| (name.to_owned(), Value::Null)));
+        values.extend(["tools", "documents"].map(|name| (name, ().into())));
         jinja::Template::new(&self.source, Dialect::Chat, |_| ())?.render(|| jinja::value(&values))
     }
 }
