@@ -10,6 +10,7 @@ pub mod cli;
 pub mod compare;
 pub mod eviction;
 pub mod format;
+pub mod jinja;
 pub mod judge;
 pub mod ledger;
 pub mod lm;

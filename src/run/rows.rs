@@ -47,7 +47,8 @@ pub(super) fn reused(
     let id = model_task.sample_id(named, sample)?;
     let measured: Vec<&Row> = rows.iter().filter(|row| row.sample_id == id).collect();
     let text = measured.iter().find_map(|row| row.output.as_deref().filter(|_| row.metric == TEXT));
-    let scores = text.map_or_else(Vec::new, |text| model_task.samples.rescored(sample, text));
+    // What cannot be scored is measured again, and fails there with the reason.
+    let scores = text.map_or(Ok(Vec::new()), |text| model_task.samples.rescored(sample, text)).ok()?;
     let own_size = measured.first().and_then(|row| row.cache_size).map(|size| size as usize);
     let own_size = own_size.filter(|_| model_task.cache_config(named).share.is_some());
     let rows = measured.iter().map(|&old| {

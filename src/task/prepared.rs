@@ -37,8 +37,11 @@ pub trait Samples: Send + Sync {
 
     /// The metrics of a sample that follow from the text it wrote, `None` where there are none. They may depend on the other
     /// samples too, and so are computed anew where a measurement is used again.
-    fn rescored(&self, _sample: usize, _text: &str) -> Vec<MetricSum> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// A text that cannot be scored.
+    fn rescored(&self, _sample: usize, _text: &str) -> Result<Vec<MetricSum>> {
+        Ok(Vec::new())
     }
 
     /// Tokens that are read and, at most, written.

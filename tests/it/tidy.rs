@@ -9,17 +9,18 @@ use std::path::{Path, PathBuf};
 use regex::Regex;
 
 /// The modules, lowest first, and those each may use; all of them stand above it.
-const MODULES: [(&str, &[&str]); 19] = [
+const MODULES: [(&str, &[&str]); 20] = [
     ("format", &[]),
     ("bounded_read", &[]),
     ("yaml", &["bounded_read", "format"]),
+    ("jinja", &[]),
     ("vector", &[]),
     ("parquet", &["bounded_read"]),
     ("eviction", &["vector", "yaml", "bounded_read", "format"]),
     ("metric", &["format"]),
     ("ledger", &["parquet", "bounded_read", "format", "metric"]),
-    ("lm", &["eviction", "vector", "bounded_read", "format"]),
-    ("task", &["lm", "metric", "eviction", "parquet", "vector", "yaml", "bounded_read", "format"]),
+    ("lm", &["eviction", "vector", "jinja", "bounded_read", "format"]),
+    ("task", &["lm", "metric", "eviction", "parquet", "vector", "jinja", "yaml", "bounded_read", "format"]),
     ("text", &["task", "lm", "eviction"]),
     ("sweep", &["ledger", "task", "lm", "eviction", "yaml", "format"]),
     ("run", &["ledger", "sweep", "task", "lm", "metric", "eviction", "format"]),
@@ -62,8 +63,7 @@ const CRATES: [(&str, &[&str]); 27] = [
     ("hf_hub", &["lm"]),
     ("ureq", &["lm", "judge"]),
     ("gemm", &["lm"]),
-    // Chat templates, and the templates of task files.
-    ("minijinja", &["lm", "task"]),
+    ("minijinja", &["jinja"]),
     ("fancy_regex", &["task"]),
     ("deunicode", &["metric"]),
     ("harper_brill", &["task"]),

@@ -1,31 +1,26 @@
 //! Chat templates: the text that a model trained on conversations expects around a request.
 //!
-//! Templates are Jinja programs that come with the model. They see the messages and nothing else: there is no
-//! loader, so they cannot read files, and the numbers of steps and of written bytes are limited, so they always
-//! terminate.
+//! Templates are Jinja programs that come with the model. They see the messages, the model's special tokens and nothing else.
 
-use std::io::Cursor;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::thread;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use minijinja::syntax::SyntaxConfig;
-use minijinja::value::Value as JinjaValue;
-use minijinja::{Environment, Error, ErrorKind, context};
-use minijinja_contrib::pycompat::unknown_method_callback;
-use serde_json::Value;
+use anyhow::{Context, Result, anyhow, ensure};
+use serde::Serialize;
+use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
 use super::source::CheckpointFiles;
 use super::tokenizer::{self, MOST_CONFIG as MOST_BYTES, special_token};
 use crate::bounded_read;
+use crate::jinja::{self, Dialect};
 
 /// The chat template of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatTemplate {
     source: String,
-    bos: String,
-    eos: String,
+    /// The special tokens that the model has, by the names that a template calls them.
+    tokens: Map<String, Value>,
 }
 
 /// The text a chat template puts around a single request of the user.
@@ -37,15 +32,18 @@ pub struct ChatFormat {
     pub strip: bool,
 }
 
+/// A message as a template sees it, in this order.
+#[derive(Serialize)]
+struct Message<'a> {
+    role: &'a str,
+    content: &'a str,
+}
+
 /// Bytes of a template; real ones have some thousand.
 const MAX_TEMPLATE: usize = 1 << 17;
-/// Bytes a template may write; real ones write less than themselves.
-const MAX_OUTPUT: usize = 1 << 20;
-/// Instructions a template may execute; real ones need some hundred.
-const FUEL: u64 = 20_000;
-/// minijinja's compiler recurses for every operator of an expression: a template of `MAX_TEMPLATE` bytes that is
-/// one expression still fits this stack.
-const STACK: usize = 512 << 20;
+/// The special tokens that transformers gives a template.
+const TOKENS: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 /// Stands for the request while the template runs. It holds private-use characters, which no real text contains.
 const REQUEST: &str = "\u{f8ff}request\u{f8ff}";
 
@@ -79,8 +77,8 @@ impl ChatTemplate {
             "the chat template has {} bytes; the limit is {MAX_TEMPLATE}",
             source.len()
         );
-        let special = |name| special_token(config, name).unwrap_or_default().to_owned();
-        Ok(Some(ChatTemplate { source, bos: special("bos_token"), eos: special("eos_token") }))
+        let special = |name: &str| Some((name.to_owned(), special_token(config, name)?.into()));
+        Ok(Some(ChatTemplate { source, tokens: TOKENS.into_iter().filter_map(special).collect() }))
     }
 
     /// The template itself, in Jinja.
@@ -101,7 +99,7 @@ impl ChatTemplate {
         let spaced = format!("\n {REQUEST} \n");
         let rendered = self
             .render(&[("user", spaced.as_str())], true)
-            .map_err(|error| anyhow!("the model's chat template fails: {error}; use `chat_template: false`"))?;
+            .map_err(|error| anyhow!("the model's chat template fails: {error:#}; use `chat_template: false`"))?;
         let (request, strip) = if rendered.contains(&spaced) { (&*spaced, false) } else { (REQUEST, true) };
         let (prefix, suffix) = rendered
             .split_once(request)
@@ -115,38 +113,14 @@ impl ChatTemplate {
     /// # Errors
     /// A template that fails or exceeds its limits.
     pub fn render(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
-        // On a thread with a large stack.
-        thread::scope(|scope| {
-            let thread = thread::Builder::new().stack_size(STACK);
-            let thread = thread.spawn_scoped(scope, || self.render_here(messages, opens_answer));
-            let rendered = thread.context("its thread cannot be started")?.join();
-            rendered.unwrap_or_else(|_| bail!("the template engine panicked"))
-        })
-    }
-
-    fn render_here(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
-        let mut environment = Environment::new();
-        environment.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
-        environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(unknown_method_callback);
-        environment.add_function("raise_exception", |message: String| -> Result<String, Error> {
-            Err(Error::new(ErrorKind::InvalidOperation, message))
-        });
-        let context = context! {
-            messages => messages.iter().map(|&(role, content)| context! { role, content }).collect::<Vec<_>>(),
-            add_generation_prompt => opens_answer,
-            bos_token => &self.bos,
-            eos_token => &self.eos,
-            // A fixed date: two runs on different days must give the same prompt.
-            strftime_now => JinjaValue::from_function(|_: String| "26 Jul 2024"),
-        };
-        // Writing more than fits is an error.
-        let mut output = Cursor::new(vec![0; MAX_OUTPUT].into_boxed_slice());
-        environment
-            .template_from_named_str("chat_template", &self.source)?
-            .render_captured_to(context, &mut output)?;
-        let written = output.position() as usize;
-        Ok(String::from_utf8(output.into_inner()[..written].to_vec())?)
+        let messages: Vec<_> = messages.iter().map(|&(role, content)| Message { role, content }).collect();
+        let tokens = self.tokens.iter().map(|(name, token)| (name.as_str(), jinja::value(token)));
+        let mut values: BTreeMap<&str, jinja::Value> = tokens.collect();
+        values.insert("messages", jinja::value(&messages));
+        values.insert("add_generation_prompt", opens_answer.into());
+        // They are there, and empty, where there are none.
+        values.extend(["tools", "documents"].map(|name| (name, ().into())));
+        jinja::Template::new(&self.source, Dialect::Chat, |_| ())?.render(|| jinja::value(&values))
     }
 }
 
@@ -208,7 +182,7 @@ mod tests {
             "{% for",
             "nothing",
             "{% for a in range(10000) %}{% for b in range(10000) %}x{% endfor %}{% endfor %}",
-            "{{ messages[0].content }}{{ ('x' * 2000) * 2000 }}",
+            "{{ messages[0].content }}{{ ('x' * 20000) * 20000 }}",
             "{% include '/etc/passwd' %}",
             "{{ messages[0].content }}{{ messages[0].content }}",
         ] {

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use fancy_regex::Regex;
+use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::python;
+use super::re::Pattern;
+use crate::jinja::is_space;
 
 /// A chain of filters.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -50,28 +52,6 @@ fn invalid() -> String {
     "[invalid]".to_owned()
 }
 
-/// A pattern of Python's `re`.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(try_from = "String")]
-#[schemars(with = "String")]
-pub struct Pattern(pub Regex);
-
-impl TryFrom<String> for Pattern {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Pattern, String> {
-        // What Rust spells otherwise. Flags may only stand at the beginning, where both have them.
-        let regex = Regex::new(&text.replace("\\Z", "\\z"));
-        regex.map(Pattern).map_err(|error| format!("the pattern {text} cannot be used: {error}"))
-    }
-}
-
-impl Default for Pattern {
-    fn default() -> Pattern {
-        Pattern(Regex::new(r"#### (\-?[0-9\.\,]+)").expect("the pattern is right"))
-    }
-}
-
 impl FilterChain {
     /// The chain of a file that names none.
     pub fn none() -> FilterChain {
@@ -79,14 +59,17 @@ impl FilterChain {
     }
 
     /// The text that the chain leaves of an answer.
-    pub fn apply(&self, text: &str) -> String {
-        self.filter.iter().fold(text.to_owned(), |text, step| step.apply(text))
+    ///
+    /// # Errors
+    /// A pattern that takes too many steps.
+    pub fn apply(&self, text: &str) -> Result<String> {
+        self.filter.iter().try_fold(text.to_owned(), |text, step| step.apply(text))
     }
 }
 
 impl FilterStep {
-    fn apply(&self, text: String) -> String {
-        match self {
+    fn apply(&self, text: String) -> Result<String> {
+        Ok(match self {
             FilterStep::TakeFirst | FilterStep::MajorityVote => text,
             FilterStep::RemoveWhitespace => python_strip(&text).to_owned(),
             FilterStep::Lowercase => text.to_lowercase(),
@@ -95,29 +78,32 @@ impl FilterStep {
                 python::str(mapping_dict.get(&text).unwrap_or(default_value))
             }
             FilterStep::Regex { regex_pattern, group_select, fallback } => {
-                let found = find(&regex_pattern.0, *group_select, &text);
-                found.map_or_else(|| fallback.clone(), |found| python_strip(&found).to_owned())
+                match find(regex_pattern, *group_select, &text)? {
+                    Some(found) => python_strip(found.as_deref().unwrap_or(fallback)).to_owned(),
+                    None => fallback.clone(),
+                }
             }
-        }
+        })
     }
 }
 
 /// What `str.strip` leaves.
 pub fn python_strip(text: &str) -> &str {
-    let is_space = |c: char| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}');
     text.trim_matches(is_space)
 }
 
-fn find(regex: &Regex, select: i64, text: &str) -> Option<String> {
-    let all: Vec<_> = regex.captures_iter(text).map_while(Result::ok).collect();
-    let at = if select < 0 { all.len().checked_sub(select.unsigned_abs() as usize)? } else { select as usize };
-    let found = all.get(at)?;
-    match found.len() {
-        1 => Some(found[0].to_owned()),
-        2 => Some(found.get(1).map_or("", |group| group.as_str()).to_owned()),
-        _ => {
-            let mut groups = (1..found.len()).filter_map(|group| Some(found.get(group)?.as_str()));
-            groups.find(|group| !group.is_empty()).map(str::to_owned)
-        }
-    }
+/// The match that is selected, if there is one; of several groups the first that is not empty, if one is.
+fn find(pattern: &Pattern, select: i64, text: &str) -> Result<Option<Option<String>>> {
+    let all = pattern.find_all(text)?;
+    let at = if select < 0 { all.len() as i64 + select } else { select };
+    let found = usize::try_from(at).ok().and_then(|at| all.get(at));
+    Ok(found.map(|found| {
+        let group = |at: usize| found.get(at).map_or("", |group| group.as_str());
+        let first = match found.len() {
+            1 => Some(group(0)),
+            2 => Some(group(1)),
+            count => (1..count).map(group).find(|group| !group.is_empty()),
+        };
+        first.map(str::to_owned)
+    }))
 }

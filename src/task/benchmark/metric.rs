@@ -5,8 +5,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::filter::Pattern;
 use super::output::OutputType;
+use super::re::Pattern;
+use crate::jinja::is_space;
 use crate::metric::{self, Letters, LongBenchMeasure};
 use crate::task::request::{Likelihood, Request};
 
@@ -148,10 +149,10 @@ impl TaskMetric {
     }
 
     /// A text without what is ignored.
-    fn plain(&self, text: &str) -> String {
+    fn plain(&self, text: &str) -> Result<String> {
         let mut text = text.to_owned();
-        for Pattern(regex) in &self.regexes_to_ignore {
-            text = regex.replace_all(&text, "").into_owned();
+        for pattern in &self.regexes_to_ignore {
+            text = pattern.sub("", &text, 0)?;
         }
         if self.ignore_case {
             text = text.to_lowercase();
@@ -162,7 +163,7 @@ impl TaskMetric {
         if self.ignore_numbers {
             text.retain(|c| !c.is_ascii_digit());
         }
-        text
+        Ok(text)
     }
 }
 
@@ -178,13 +179,17 @@ fn is_own_aggregation(kind: Kind, aggregation: &str) -> bool {
 }
 
 /// The scores of a written answer, the best over the targets.
-pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
+///
+/// # Errors
+/// A pattern that takes too many steps.
+pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Result<Vec<(&'static str, f64)>> {
     let targets = &request.references;
     let share = |is: bool| f64::from(u8::from(is));
-    match metric.kind {
+    Ok(match metric.kind {
         ExactMatch => {
-            let answer = metric.plain(answer);
-            vec![("exact_match", share(targets.iter().any(|target| metric.plain(target) == answer)))]
+            let answer = metric.plain(answer)?;
+            let plain: Vec<String> = targets.iter().map(|target| metric.plain(target)).collect::<Result<_>>()?;
+            vec![("exact_match", share(plain.contains(&answer)))]
         }
         F1 => vec![("f1", metric::best_f1(answer, targets, Letters::AsWritten))],
         Rouge => {
@@ -235,7 +240,7 @@ pub fn of_answer(metric: &TaskMetric, answer: &str, request: &Request) -> Vec<(&
         }
         // Of likelihoods.
         Acc | AccNorm | AccBytes | Perplexity | WordPerplexity | BytePerplexity | BitsPerByte => Vec::new(),
-    }
+    })
 }
 
 /// A metric, its value and its weight.
@@ -265,9 +270,9 @@ pub fn of_target(metric: &TaskMetric, choices: &[Likelihood]) -> Option<Scored> 
 pub fn of_text(metric: &TaskMetric, nll: f64, text: &str) -> Option<Scored> {
     // As `re.split(r"\s+", text)` counts them.
     let words = || {
-        let spaces = text.char_indices().filter(|(at, c)| {
-            c.is_whitespace() && !text[..*at].chars().next_back().is_some_and(char::is_whitespace)
-        });
+        let spaces = text
+            .char_indices()
+            .filter(|(at, c)| is_space(*c) && !text[..*at].chars().next_back().is_some_and(is_space));
         (spaces.count() + 1) as f64
     };
     match metric.kind {

@@ -14,6 +14,7 @@ mod metric;
 mod output;
 mod prompt;
 mod python;
+mod re;
 mod reader;
 mod request;
 mod rolling;

@@ -2,9 +2,10 @@
 //! few-shot examples.
 
 use std::collections::HashSet;
-use std::fmt::Write;
 
 use serde_json::Value;
+
+use crate::jinja::text::{float, quoted};
 
 /// `str(value)`.
 pub fn str(value: &Value) -> String {
@@ -26,38 +27,6 @@ pub fn repr(value: &Value) -> String {
             format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
         }
     }
-}
-
-/// The shortest digits that give the number back, with an exponent below 1e-4 and from 1e16 on.
-pub fn float(number: f64) -> String {
-    if number.is_nan() || number.is_infinite() {
-        return number.to_string().to_lowercase();
-    }
-    let exponent = format!("{number:e}");
-    let (digits, exponent) = exponent.split_once('e').unwrap_or((&exponent, "0"));
-    match exponent.parse::<i32>().unwrap_or(0) {
-        -4..16 => format!("{number:?}"),
-        power => format!("{digits}e{}{:02}", if power < 0 { '-' } else { '+' }, power.abs()),
-    }
-}
-
-/// Single quotes, unless only those occur.
-fn quoted(text: &str) -> String {
-    let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
-    let mut out = String::from(quote);
-    for c in text.chars() {
-        match c {
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            c if c == quote => out.extend(['\\', c]),
-            c if c.is_ascii_control() => drop(write!(out, "\\x{:02x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push(quote);
-    out
 }
 
 /// `ast.literal_eval(text)`, for lists and tuples, strings, numbers, `True`, `False` and `None`; `None` for anything else.

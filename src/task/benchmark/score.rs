@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use anyhow::{Context, Result};
+
 use super::definition::Definition;
 use super::metric;
 use super::output::OutputType;
@@ -12,9 +14,9 @@ use crate::task::request::{Likelihood, Request, Scorer, by_slice};
 pub struct ByFile(pub Vec<Arc<Definition>>);
 
 impl Scorer for ByFile {
-    fn score(&self, text: &str, request: &Request) -> Vec<MetricSum> {
+    fn score(&self, text: &str, request: &Request) -> Result<Vec<MetricSum>> {
         // Without a target there is nothing to compare with.
-        if request.references.is_empty() { Vec::new() } else { score(&self.0[request.part], text, request) }
+        if request.references.is_empty() { Ok(Vec::new()) } else { score(&self.0[request.part], text, request) }
     }
 
     fn choose(&self, likelihoods: &[Likelihood], request: &Request) -> Vec<MetricSum> {
@@ -27,12 +29,13 @@ impl Scorer for ByFile {
 }
 
 /// The metrics of a written answer: of what the first filter leaves, and of each filter as a slice where there are several.
-fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSum> {
+fn score(definition: &Definition, text: &str, request: &Request) -> Result<Vec<MetricSum>> {
     let mut sums = Vec::new();
     for (at, chain) in definition.filters.iter().enumerate() {
-        let answer = chain.apply(text);
+        let of_filter = || format!("the filter {}", chain.name);
+        let answer = chain.apply(text).with_context(of_filter)?;
         for metric in &definition.metrics {
-            for (id, value) in metric::of_answer(metric, &answer, request) {
+            for (id, value) in metric::of_answer(metric, &answer, request).with_context(of_filter)? {
                 if at == 0 {
                     sums.extend(by_slice(request, id, value));
                 }
@@ -46,13 +49,13 @@ fn score(definition: &Definition, text: &str, request: &Request) -> Vec<MetricSu
     }
     if definition.cache.trivial.is_some() {
         for metric in &definition.metrics {
-            let trivial = metric::of_answer(metric, &request.trivial, request);
+            let trivial = metric::of_answer(metric, &request.trivial, request)?;
             let guessed =
                 trivial.into_iter().filter_map(|(id, value)| Some((Metric::known(id)?.guess?.metric, value)));
             sums.extend(guessed.flat_map(|(id, value)| by_slice(request, id, value)));
         }
     }
-    sums
+    Ok(sums)
 }
 
 /// The metrics of likelihoods. The first carries the likeliest choice.

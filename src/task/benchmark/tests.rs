@@ -97,9 +97,9 @@ fn answers_are_filtered_and_scored_as_in_the_harness() {
             (0..rows.rows.len()).map(|at| request(&mut prompts, &definition, &rows, at).unwrap()).collect();
         for (at, answer, filter, left, score) in &expected.crafted {
             let chain = definition.filters.iter().find(|chain| chain.name == *filter).unwrap();
-            assert_eq!(chain.apply(answer), *left, "{task} {filter} {answer:?}");
+            assert_eq!(chain.apply(answer).unwrap(), *left, "{task} {filter} {answer:?}");
             let of = |filter: &str| {
-                let sums = ByFile(vec![definition.clone()]).score(answer, &requests[*at]);
+                let sums = ByFile(vec![definition.clone()]).score(answer, &requests[*at]).unwrap();
                 let slice = (definition.filters.len() > 1).then(|| Slice::named("filter", filter));
                 let own = sums.into_iter().find(|sum| sum.metric == "exact_match" && sum.slice == slice);
                 own.unwrap().value

@@ -75,9 +75,9 @@ impl Samples for EncodedPrompts {
         ))
     }
 
-    fn rescored(&self, sample: usize, text: &str) -> Vec<MetricSum> {
+    fn rescored(&self, sample: usize, text: &str) -> Result<Vec<MetricSum>> {
         if !self.prompts[sample].continuations.is_empty() {
-            return Vec::new();
+            return Ok(Vec::new());
         }
         self.scorer.score(text, &self.prompts[sample].request)
     }

@@ -274,7 +274,7 @@ impl Generation<'_> {
             let is_right = request.references.contains(class);
             sums.extend(by_slice(request, "accuracy_likelihood", f64::from(u8::from(is_right))));
         }
-        sums.extend(scorer.score(&written.text, request));
+        sums.extend(scorer.score(&written.text, request)?);
         sums.extend(measured.iter().cloned());
         sums.extend(scores_without_numbers(written.score_count)?);
         Ok(sums)

@@ -90,7 +90,7 @@ fn v2_rows(text: String) -> Result<Rows> {
 
 /// The metrics of an answer as a whole.
 fn scores(definition: &Arc<Definition>, answer: &str, request: &Request) -> Vec<(&'static str, f64)> {
-    let sums = ByFile(vec![definition.clone()]).score(answer, request).into_iter();
+    let sums = ByFile(vec![definition.clone()]).score(answer, request).unwrap().into_iter();
     sums.filter(|sum| sum.slice.is_none()).map(|sum| (sum.metric, sum.value)).collect()
 }
 

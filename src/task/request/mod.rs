@@ -5,6 +5,8 @@
 mod prompt;
 mod settings;
 
+use anyhow::Result;
+
 use crate::metric::{MetricSum, Slice};
 pub(super) use prompt::shared;
 pub use prompt::{Cut, Prompt};
@@ -13,8 +15,11 @@ pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENAL
 /// What a task measures of answers.
 pub trait Scorer: Send + Sync {
     /// The metrics of a text, given its request: whole and by slice.
-    fn score(&self, _text: &str, _request: &Request) -> Vec<MetricSum> {
-        Vec::new()
+    ///
+    /// # Errors
+    /// A text that cannot be scored.
+    fn score(&self, _text: &str, _request: &Request) -> Result<Vec<MetricSum>> {
+        Ok(Vec::new())
     }
 
     /// The metrics of a request whose continuations are compared, from how likely each is.

@@ -418,7 +418,7 @@ fn scores_are_those_of_ruler() {
         for (task, expected) in [("vt", &row[2]), ("qa_1", &row[3])] {
             let slices = vec![Slice::named("task", task)];
             let request = Request { slices, references: references.clone(), ..Request::default() };
-            let sums = scorer.score(text, &request);
+            let sums = scorer.score(text, &request).unwrap();
             let (metric, value) = (sums[0].metric, sums[0].value);
             // RULER rounds percents to two digits.
             let close = (value * 100.0 - expected.as_f64().unwrap()).abs() <= 0.005 + 1e-9;

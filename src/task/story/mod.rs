@@ -82,9 +82,9 @@ impl Task for Story {
 struct Diversity;
 
 impl Scorer for Diversity {
-    fn score(&self, text: &str, request: &Request) -> Vec<MetricSum> {
+    fn score(&self, text: &str, request: &Request) -> Result<Vec<MetricSum>> {
         let values = metric::diversity(text).into_iter();
-        values.flat_map(|(metric, value)| by_slice(request, metric, value)).collect()
+        Ok(values.flat_map(|(metric, value)| by_slice(request, metric, value)).collect())
     }
 
     fn reads_again(&self) -> bool {
