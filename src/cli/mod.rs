@@ -33,8 +33,10 @@ mod results;
 mod run_progress;
 mod signals;
 mod sweep_args;
+mod sweep_notes;
 mod terminal;
 mod text_args;
+mod usage;
 
 use std::ffi::OsString;
 
@@ -104,6 +106,9 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Err(error) => {
             // Requests for help and for the version arrive here too.
             let _ = error.print();
+            if let Some(hint) = usage::hint(&error) {
+                eprintln!("hint: {hint}");
+            }
             if error.use_stderr() { 2 } else { 0 }
         }
     }

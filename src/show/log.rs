@@ -9,7 +9,7 @@ use super::{Side, Unit, View};
 use crate::eviction::Eviction;
 use crate::ledger::Row;
 use crate::parquet::Table;
-use crate::report::{Size, label};
+use crate::report::Size;
 use crate::task::Lifetimes;
 
 impl View {
@@ -45,7 +45,7 @@ impl View {
         let mut lifetimes = Lifetimes::new(&groups, texts.len());
         lifetimes.add(&evictions);
         let size = Size::of(row).map_or(String::new(), |size| format!(" with {}", size.words()));
-        let side = Side { name: format!("{}{size}", label(row)), lifetimes, nll };
+        let side = Side { name: format!("{}{size}", row.variant()), lifetimes, nll };
         Ok(View {
             title: row.sample.to_string(),
             model: row.model.to_string(),

@@ -43,5 +43,6 @@ mod stream;
 mod threads;
 mod tidy;
 mod timing;
+mod variants;
 mod windows;
 mod writing;

@@ -17,7 +17,7 @@ const MODULES: [(&str, &[&str]); 19] = [
     ("parquet", &[]),
     ("eviction", &["vector", "yaml", "bounded_read", "format"]),
     ("metric", &["format"]),
-    ("ledger", &["parquet", "bounded_read", "format", "metric"]),
+    ("ledger", &["eviction", "parquet", "bounded_read", "format", "metric"]),
     ("lm", &["eviction", "vector", "bounded_read", "format"]),
     ("task", &["lm", "metric", "eviction", "parquet", "vector", "yaml", "bounded_read", "format"]),
     ("text", &["task", "lm", "eviction"]),
