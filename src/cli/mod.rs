@@ -105,9 +105,9 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Ok(program) => program.command.run().unwrap_or_else(|error| error::show(&error)),
         Err(error) => {
             // Requests for help and for the version arrive here too.
-            let _ = error.print();
-            if let Some(hint) = usage::hint(&error) {
-                eprintln!("hint: {hint}");
+            match usage::hint(&error) {
+                Some(hint) => eprintln!("{}\nhint: {hint}", error.to_string().lines().next().unwrap_or_default()),
+                None => drop(error.print()),
             }
             if error.use_stderr() { 2 } else { 0 }
         }

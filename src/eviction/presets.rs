@@ -139,6 +139,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_of_papers_and_presses_lead_to_presets() {
+        for (name, preset) in [
+            ("streamingllm", "window+4"),
+            ("StreamingLLMPress", "window+4"),
+            ("SnapKVPress", "snapkv"),
+            ("TOVAPress", "tova"),
+            ("ObservedAttentionPress", "h2o"),
+            ("heavy hitter", "h2o"),
+            ("ExpectedAttentionPress", "expected"),
+            ("KnormPress", "knorm"),
+            ("PyramidKV", "pyramidkv"),
+            ("CriticalAdaKVPress", "critical-adakv"),
+            ("QFilterPress", "qfilters"),
+            ("rkv", "r-kv"),
+        ] {
+            assert_eq!(known_elsewhere(name), Some(preset), "{name}");
+            assert!(find(preset).is_some(), "{preset}");
+        }
+        assert_eq!(known_elsewhere("press"), None);
+        assert!(OTHER_NAMES.iter().all(|(preset, _)| find(preset).is_some()));
+    }
+
+    #[test]
     fn names_resolve() {
         assert_eq!(by_name("window+4").unwrap().keep_first, Amount::Tokens(4));
         assert_eq!(by_name("window+0").unwrap(), by_name("window").unwrap());

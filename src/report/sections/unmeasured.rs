@@ -78,7 +78,7 @@ mod tests {
         let expected = [
             "not measured: 1 sample under full, tova at 64 (b), the first because it does not fit",
             "not measured: 4 samples under truncate at 64 (a, b, c and 1 more), the first because it does not fit",
-            "of 1 sample (a) the share is less than is protected under snapkv@1 at 25%, which stays all the same",
+            "of 1 sample (a) the share is less than is protected under snapkv at 25%, which stays all the same",
         ];
         assert_eq!(unmeasured(&rows.iter().collect::<Vec<_>>()), expected);
         assert!(unmeasured(&[&rows[0]]).is_empty());

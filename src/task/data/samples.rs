@@ -91,7 +91,7 @@ pub fn cut_with<T: Send>(
         let longest = books.iter().zip(lengths).max_by_key(|(_, length)| *length);
         let longest = longest.map(|(book, length)| format!("the longest, {}, has {length}", book.name));
         bail!(
-            "none of the {} books has {} tokens, {}; use a smaller length, or tail: keep",
+            "none of the {} books has {} tokens ({}); use a smaller length, or tail: keep",
             books.len(),
             settings.length,
             longest.unwrap_or_default()
