@@ -9,6 +9,7 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-${HOME:-/tmp}/.cache/tova-bench/targ
 export TOVA_BENCH_CI=1
 export TOVA_BENCH_MAY_SKIP=faketime,mounts,kills,witness
 command -v python3 >/dev/null || TOVA_BENCH_MAY_SKIP+=,python
+python3 -c "import pandas, pyarrow" 2>/dev/null || TOVA_BENCH_MAY_SKIP+=,pandas
 # More data lies beside the checkout where it exists.
 if [ -z "${TOVA_BENCH_TEST_DATA:-}" ] && [ -d ../shared/data ]; then
     TOVA_BENCH_TEST_DATA=$(cd ../shared && pwd)

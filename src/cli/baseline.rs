@@ -13,7 +13,7 @@ use super::output::{columns, print, tell};
 use crate::compare::Origin;
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Row, Text, Wanted, read_rows, write_rows};
-use crate::report::{SeriesKey, Size, escape, label, order};
+use crate::report::{SeriesKey, Size, escape, order};
 
 /// Where baselines are unless `--dir` says otherwise.
 pub(super) const FOLDER: &str = "results/baselines";
@@ -194,7 +194,7 @@ fn show(name: &str, folder: &Path) -> Result<String> {
     let settings: BTreeSet<SeriesKey> = rows.iter().map(|row| SeriesKey::of(row).without_cache()).collect();
     let settings = Vec::from_iter(settings);
     let titles = settings.iter().map(|key| format!("{} \u{B7} {}", key.task, key.title(&settings)));
-    let policies: BTreeSet<Cow<'_, str>> = rows.iter().map(label).collect();
+    let policies: BTreeSet<Cow<'_, str>> = rows.iter().map(Row::variant).collect();
     let mut policies = Vec::from_iter(policies);
     policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
     let sizes: BTreeSet<Size> = rows.iter().filter_map(Size::of).collect();

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::output::print;
 use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::{SCORES, presets::PRESETS};
+use crate::lm::families;
 use crate::sweep::{BUILT_IN, json_schema};
 use crate::task;
 
@@ -43,7 +44,9 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             return Ok(if fails { 1 } else { 0 });
         }
         Listable::Benchmarks => benchmarks(),
-        Listable::Models => MODELS.into(),
+        Listable::Models => {
+            format!("{MODELS}\nArchitectures, by the `model_type` of config.json: {}\n", families().join(", "))
+        }
         Listable::Sweeps => sweeps(),
     })
 }
@@ -153,7 +156,7 @@ random-tiny                    a tiny model with random weights
 random-h512-l8-a8-f1408-v8000  random weights of a given shape: hidden size, layers, attention heads (and -k2:
                                key-value heads, if fewer), MLP size, vocabulary (and -s32: attention 32 times as sharp)
 
-Architectures: Llama (and Yi, SmolLM, TinyLlama, ...), Mistral, Qwen2; f32, f16, bf16, and GGUF's Q2_K to Q8_K
+Weights: safetensors in f32, f16 or bf16; GGUF's F32, F16, BF16, Q4_0 to Q8_1, Q2_K to Q8_K and MXFP4
 ";
 
 #[cfg(test)]

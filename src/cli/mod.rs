@@ -33,8 +33,10 @@ mod results;
 mod run_progress;
 mod signals;
 mod sweep_args;
+mod sweep_notes;
 mod terminal;
 mod text_args;
+mod usage;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -108,9 +110,10 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Err(error) => {
             // Requests for help and for the version arrive here too, and whatever a shell made of `*`.
             let text = error.to_string();
-            match printable(&text) {
-                Cow::Borrowed(_) => drop(error.print()),
-                Cow::Owned(text) => tell(text.trim_end()),
+            match (usage::hint(&error), printable(&text)) {
+                (Some(hint), text) => tell(format!("{}\nhint: {hint}", text.lines().next().unwrap_or_default())),
+                (None, Cow::Borrowed(_)) => drop(error.print()),
+                (None, Cow::Owned(text)) => tell(text.trim_end()),
             }
             if error.use_stderr() { 2 } else { 0 }
         }

@@ -10,6 +10,7 @@ use super::downloads::Downloads;
 use super::output::print;
 use super::progress::Mode;
 use super::sweep_args::SweepArguments;
+use super::sweep_notes;
 use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
@@ -60,6 +61,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     let seconds = run::estimate(&prepared, threads)?;
     let (missing, fails) = missing(&prepared, is_offline);
+    sweep_notes::without_template(&prepared).iter().for_each(|note| Mode::Auto.note(note));
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
     print(&(heading + &describe(&prepared, &seconds, threads) + &damaged + &missing))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
@@ -166,6 +168,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
         );
     }
     text += &idle_sizes(model_task, longest);
+    text += &exceptions(model_task);
     for run::Alias { cell, of } in &model_task.aliases {
         let size = cell.size_text().unwrap_or("-".into());
         text += &line(&cell.label(), &size, &format!("the same as {of}"), "", "");
@@ -180,39 +183,77 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     }
 }
 
-/// The sizes at which no policy evicts anything, as a line; empty where there are none.
+/// The sizes at which no policy evicts anything from any text, as a line; empty where there are none.
 fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
-    let shape = &model_task.files.shape;
+    let (shape, samples) = (&model_task.files.shape, &model_task.samples);
     let unbounded = shape.most_entries(None, LocalLayers::Bounded);
-    // Entries that a layer's queries can attend to.
-    let seen: Vec<usize> = unbounded.iter().map(|window| longest.min(*window)).collect();
+    let mut longest_prompt = None;
     // With a budget a layer may be smaller than the text although its size is not.
-    let evicts = |cell: &NamedCell| {
-        let cache = (cell.cell.effective_rule().sized(), cell.cell.local_layers);
-        let prompt = cell.cell.task.longest_prompt().min(longest);
-        let has_lost = |tokens: usize| {
-            let held = shape.entries_after(cache, tokens, prompt);
-            held.iter().zip(&unbounded).any(|(held, window)| *held < tokens.min(*window))
-        };
-        has_lost(prompt) || has_lost(longest)
+    let mut evicts = |cell: &NamedCell| {
+        let config = model_task.cache_config(cell);
+        let texts = (0..samples.len()).map(|sample| (samples.tokens(sample), samples.prompt(sample, &config)));
+        let texts: BTreeSet<(usize, Option<usize>)> = texts.collect();
+        if config.cuts() {
+            longest_prompt = longest_prompt.max(texts.iter().filter_map(|(_, prompt)| *prompt).max());
+        }
+        texts.into_iter().any(|(tokens, prompt)| {
+            let policy = config.sized_for(tokens, prompt);
+            let prompt = prompt.unwrap_or(tokens);
+            let has_lost = |seen: usize| {
+                let held = shape.entries_after((policy, cell.cell.local_layers), seen, prompt);
+                held.iter().zip(&unbounded).any(|(held, window)| *held < seen.min(*window))
+            };
+            has_lost(prompt) || has_lost(tokens)
+        })
     };
     let is_cut = |cell: &NamedCell| matches!(cell.cell.rule, CacheRule::Truncate { size } if size < longest);
     let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
         model_task.cells.iter().filter(|cell| !is_cut(cell)).partition(|cell| evicts(cell));
-    let [evicting, others] =
-        [evicting, others].map(|cells| cells.iter().filter_map(|cell| cell.cell.size()).collect::<BTreeSet<_>>());
-    let sizes: Vec<String> = others.difference(&evicting).map(usize::to_string).collect();
+    let [evicting, others] = [evicting, others]
+        .map(|cells| cells.iter().filter_map(|cell| cell.cell.size_text()).collect::<IndexSet<String>>());
+    let sizes: Vec<&str> = others.difference(&evicting).map(String::as_str).collect();
     if sizes.is_empty() {
         return String::new();
     }
-    let most = seen.into_iter().max().unwrap_or(longest);
-    let why = if most < longest {
-        format!("no layer sees more than {most} tokens")
-    } else {
-        format!("no text has more than {longest} tokens")
+    // Entries that a layer's queries can attend to.
+    let most = unbounded.iter().map(|window| longest.min(*window)).max().unwrap_or(longest);
+    let why = match longest_prompt {
+        _ if most < longest => format!("no layer sees more than {most} tokens"),
+        Some(prompt) => format!("no prompt has more than {prompt} tokens and no text more than {longest}"),
+        None => format!("no text has more than {longest} tokens"),
     };
     let evict = if sizes.len() == 1 { "evicts nothing" } else { "evict nothing" };
     format!("  cache sizes: {why}, so {} {evict}: equal to full\n", sizes.join(", "))
+}
+
+/// Lines about samples that no policy can measure, and prompts that are shorter than a share of them needs.
+fn exceptions(model_task: &ModelTask) -> String {
+    let samples = &model_task.samples;
+    let all = 0..samples.len();
+    let refused = all.clone().filter_map(|sample| Some((samples.name(sample).0, samples.unmeasurable(sample)?)));
+    let refused: Vec<_> = refused.collect();
+    let mut text = String::new();
+    if let Some((name, reason)) = refused.first() {
+        let counted = counted(refused.len(), "sample");
+        text += &format!(
+            "  left out: {counted} of {} cannot be measured, the first is {name}: {reason}\n",
+            samples.len()
+        );
+    }
+    for cell in &model_task.cells {
+        let config = model_task.cache_config(cell);
+        let raised = |sample: &usize| samples.prompt(*sample, &config).is_some_and(|own| config.raises_share(own));
+        let raised = all.clone().filter(raised).count();
+        if raised > 0 {
+            text += &format!(
+                "  shares: of {raised} of {} {} is less than {} protects; it keeps what it protects there\n",
+                counted(samples.len(), "prompt"),
+                cell.cell.size_text().unwrap_or_default(),
+                cell.cell.label()
+            );
+        }
+    }
+    text
 }
 
 /// A line for each reason why models or texts of cells are missing, and whether `run` would fail as well, as it cannot fetch them.

@@ -15,9 +15,7 @@ use super::terminal;
 use crate::format::counted;
 use crate::ledger::{Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
-use crate::report::{
-    Distance, FORMATS, Format, Options, Plain, SeriesKey, WIDTH, Written, label, with_unique_names,
-};
+use crate::report::{Distance, FORMATS, Format, Options, Plain, SeriesKey, WIDTH, Written, with_unique_names};
 use crate::show::{View, page};
 
 /// Draw tables and curves from results; no model is needed
@@ -161,7 +159,7 @@ pub(super) fn pages(folder: &Path, rows: &[Row]) -> Result<BTreeMap<(Text, Text)
 /// A reference must be one of the policies that are compared in pairs.
 fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
     let mut policies: Vec<Cow<'_, str>> = Vec::new();
-    for label in rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| label(&of_cell[0])) {
+    for label in rows.chunk_by(|a, b| a.cell == b.cell).map(|of_cell| of_cell[0].variant()) {
         if label != "full" && !policies.contains(&label) {
             policies.push(label);
         }

@@ -15,14 +15,16 @@ use super::report::{pages, say_where};
 use super::run_progress::RunProgress;
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
+use super::sweep_notes;
 use super::terminal;
 use super::{error, events};
 use crate::format::counted;
-use crate::ledger::{Current, Ledger};
+use crate::ledger::{Current, Ledger, Row};
 use crate::lm::source::HubSettings;
 use crate::lm::{Device, DeviceChoice, machine_name};
+use crate::metric::NOT_MEASURED;
 use crate::paper;
-use crate::report::{Options, WIDTH, Written, with_unique_names};
+use crate::report::{Options, WIDTH, Written, unmeasured, with_unique_names};
 use crate::run::{self, Machine, MissingPath, Outcome, Prepared};
 
 /// More than a machine has GPUs, or memory for models and caches side by side.
@@ -68,6 +70,7 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
     let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(mode), &name)?;
+    sweep_notes::without_template(&prepared).iter().for_each(|note| mode.note(note));
     if let Some((former, cells)) = ledger.set_manifest(prepared.manifest.clone())? {
         let (cells, folder) = (counted(cells, "cell"), folder.display());
         mode.note(&format!(
@@ -87,16 +90,31 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
     let current = ledger.write_current()?;
+    let exceptions = exceptions(&current.rows);
+    let is_measured = current.rows.iter().all(|row| row.metric != NOT_MEASURED);
     let drawn = if arguments.no_report { Ok(None) } else { draw(current, &folder, mode) };
     let written = drawn.as_ref().ok().and_then(Option::as_ref);
     lock().finish(&outcome, prepared.in_other_shards, &folder, written.and_then(Written::page));
+    exceptions.iter().for_each(|note| mode.note(note));
     drawn.with_context(|| {
         format!("the results are kept, but not drawn; `tova-bench report {}` draws them", folder.display())
     })?;
     if outcome.interrupted {
         return Ok(interrupt.exit_code(mode));
     }
-    Ok(code(&outcome, &prepared))
+    let code = code(&outcome, &prepared);
+    Ok(if code == 0 && !is_measured { 4 } else { code })
+}
+
+/// What is to know about samples that could not be measured, or only with more entries than asked for.
+fn exceptions(rows: &[Row]) -> Vec<String> {
+    let setting = |row: &Row| (row.model.clone(), row.task.clone(), row.dataset.clone());
+    let of_setting = |rows: &[Row]| {
+        let (model, task, dataset) = setting(&rows[0]);
+        let notes = unmeasured(&rows.iter().collect::<Vec<_>>());
+        notes.into_iter().map(|note| format!("{task} on {dataset} with {model}: {note}")).collect::<Vec<_>>()
+    };
+    rows.chunk_by(|a, b| setting(a) == setting(b)).flat_map(of_setting).collect()
 }
 
 /// 4 says that the cells that did not fail are measured; where there are none, a wrong path is a mistake in the sweep.

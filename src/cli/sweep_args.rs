@@ -9,6 +9,7 @@ use clap::Args;
 use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::Mode;
+use super::sweep_notes;
 use crate::ledger::Only;
 use crate::sweep::{Selection, Shard, Sweep};
 
@@ -57,6 +58,9 @@ impl SweepArguments {
                 },
             ),
         };
+        if let Some(note) = sweep_notes::unlisted(sweep) {
+            mode.note(&note);
+        }
         let selection = Selection { only: self.only.clone(), limit: self.limit.map(usize::from), shard };
         if selection.of(sweep.expand())?.is_empty() {
             let message = "no cell of the sweep has all the values that `--only` asks for";

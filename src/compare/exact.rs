@@ -9,12 +9,14 @@ use super::point::{Moved, Point, Verdict};
 use super::side::{Name, Numbers, Side, Subject, in_slice};
 use crate::eviction::Score;
 use crate::ledger::Row;
-use crate::metric::{Metric, Property};
+use crate::metric::{Metric, Property, SIDE_FILES};
 use crate::report::{Estimate, PolicyAtSize, SampleSum, SeriesKey, Sums};
 
-/// Whether a row can be repeated exactly: times never are, and a judge is another program.
+/// Whether a row can be repeated exactly: times never are, a judge is another program, and tables beside the rows are not numbers.
 pub(super) fn is_repeatable(row: &Row) -> bool {
-    Metric::known(&row.metric).is_none_or(|metric| !metric.is_timed() && !metric.has(Property::Judge))
+    let is_number =
+        |metric: &Metric| !metric.is_timed() && !metric.has(Property::Judge) && metric.id != SIDE_FILES;
+    Metric::known(&row.metric).is_none_or(is_number)
 }
 
 /// The samples that both sides have of a policy at a size, whatever was measured of them.

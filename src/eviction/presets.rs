@@ -90,6 +90,30 @@ pub fn find(name: &str) -> Option<anyhow::Result<Policy>> {
     }
 }
 
+/// Names of papers and of NVIDIA/kvpress' classes for presets that are called otherwise, without case, dashes and `Press`.
+const OTHER_NAMES: &[(&str, &[&str])] = &[
+    ("window+4", &["streamingllm", "attentionsink", "attentionsinks", "sink", "sinkcache", "sinks"]),
+    ("window", &["slidingwindow", "sliding", "recency"]),
+    ("h2o", &["heavyhitter", "heavyhitters", "heavyhitteroracle", "observedattention"]),
+    ("knorm", &["keynorm", "l2norm", "l2"]),
+    ("expected", &["expectedattention"]),
+    ("ada-expected", &["adaexpectedattention"]),
+    ("adakv", &["adasnapkv"]),
+    ("pyramidkv", &["pyramid"]),
+    ("qfilters", &["qfilter"]),
+    ("duo", &["duoattention"]),
+    ("clairvoyant", &["belady", "oracle"]),
+];
+
+/// The preset that another program or a paper calls by this name, in whichever spelling.
+pub fn known_elsewhere(name: &str) -> Option<&'static str> {
+    let letters = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let whole = letters(name);
+    let asked = whole.strip_suffix("press").unwrap_or(&whole);
+    let other = OTHER_NAMES.iter().find(|(_, names)| names.contains(&asked)).map(|(preset, _)| *preset);
+    other.or_else(|| PRESETS.iter().map(|preset| preset.name).find(|preset| letters(preset) == asked))
+}
+
 /// What to do about a preset that cannot be used.
 pub fn hint_of(error: &anyhow::Error) -> String {
     let of_formula = error.downcast_ref::<FormulaError>().map(|error| error.hint.clone());
@@ -113,6 +137,29 @@ pub fn split_keep_first(name: &str) -> Option<(&str, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_papers_and_presses_lead_to_presets() {
+        for (name, preset) in [
+            ("streamingllm", "window+4"),
+            ("StreamingLLMPress", "window+4"),
+            ("SnapKVPress", "snapkv"),
+            ("TOVAPress", "tova"),
+            ("ObservedAttentionPress", "h2o"),
+            ("heavy hitter", "h2o"),
+            ("ExpectedAttentionPress", "expected"),
+            ("KnormPress", "knorm"),
+            ("PyramidKV", "pyramidkv"),
+            ("CriticalAdaKVPress", "critical-adakv"),
+            ("QFilterPress", "qfilters"),
+            ("rkv", "r-kv"),
+        ] {
+            assert_eq!(known_elsewhere(name), Some(preset), "{name}");
+            assert!(find(preset).is_some(), "{preset}");
+        }
+        assert_eq!(known_elsewhere("press"), None);
+        assert!(OTHER_NAMES.iter().all(|(preset, _)| find(preset).is_some()));
+    }
 
     #[test]
     fn names_resolve() {

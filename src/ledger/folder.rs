@@ -3,8 +3,7 @@
 //! Any number of processes may write to one folder: a cell's file appears whole or not at all, and each journal has one
 //! writer. Locks only keep two processes from measuring the same cell twice; nothing is lost without them.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::collections::BTreeSet;
 use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
@@ -12,13 +11,13 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use super::disk::{advised, read_unless_removed, remove, write_whole};
+use super::disk::{read_unless_removed, remove, write_whole};
 use super::identity::{CellName, digest};
 use super::journal::samples_in;
 use super::layout::{CELLS, FAILED, Ledger, PARTIAL, id_of};
 use super::row::Row;
 use super::schema::read_checked;
-use crate::parquet::Table;
+use super::side_files;
 
 /// The state of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,44 +86,6 @@ impl Ledger {
         write_whole(&self.path(FAILED, name), text.as_bytes())
     }
 
-    /// Writes a table of one sample to `logs/`; `kind` tells several apart.
-    ///
-    /// # Errors
-    /// A folder that cannot be written.
-    pub fn write_side_file(&self, name: &CellName, sample: &str, kind: &str, table: &Table) -> Result<()> {
-        let folder = self.folder().join("logs").join(name.stem());
-        fs::create_dir_all(&folder).map_err(advised).with_context(|| folder.display().to_string())?;
-        let kind = if kind.is_empty() { String::new() } else { format!(".{kind}") };
-        write_whole(&folder.join(format!("{}{kind}.parquet", file_name(sample))), &table.to_parquet()?)
-    }
-
-    /// The samples of some rows that have tables of their own: the first row of each, and its files without their endings, as seen
-    /// from the folder.
-    ///
-    /// # Errors
-    /// A folder that cannot be read.
-    pub fn side_files<'a>(&self, rows: &'a [Row]) -> Result<Vec<(&'a Row, PathBuf)>> {
-        let logs = self.folder().join("logs");
-        let entries = match fs::read_dir(&logs) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.with_context(|| format!("{} cannot be read", logs.display()))?,
-        };
-        let mut folders = BTreeMap::new();
-        for entry in entries {
-            let path = entry?.path();
-            if let (Some(id), Some(name)) = (id_of(&path), path.file_name()) {
-                folders.insert(id.to_owned(), Path::new("logs").join(name));
-            }
-        }
-        let mut samples = BTreeMap::new();
-        for row in rows {
-            if let Some(folder) = folders.get(row.cell.as_str()) {
-                samples.entry((&row.cell, &row.sample)).or_insert((row, folder.join(file_name(&row.sample))));
-            }
-        }
-        Ok(samples.into_values().collect())
-    }
-
     /// The rows of a complete cell.
     ///
     /// # Errors
@@ -183,11 +144,13 @@ pub(super) fn read_cells(files: &[PathBuf]) -> Result<Vec<Vec<Row>>> {
 }
 
 pub(super) fn rows_of_cell(path: &Path) -> Result<Vec<Row>> {
-    checked_rows(path).map_err(|error| match error.root_cause().is::<io::Error>() {
+    let rows = checked_rows(path).map_err(|error| match error.root_cause().is::<io::Error>() {
         // The disk or a permission is the problem; the file may be fine.
         true => error,
         false => anyhow!("{error:#}\nhint: remove the file and run the sweep again to measure its cell anew"),
-    })
+    })?;
+    side_files::check(path, &rows)?;
+    Ok(rows)
 }
 
 fn checked_rows(path: &Path) -> Result<Vec<Row>> {

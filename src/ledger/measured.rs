@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::folder::{file_name, rows_of_cell};
+use super::folder::rows_of_cell;
 use super::identity::{CellId, CellName};
 use super::journal::read_journal;
 use super::layout::{CELLS, Ledger, PARTIAL, id_of, is_verdicts, stem_of};
@@ -35,13 +35,13 @@ impl Ledger {
         Ok(files)
     }
 
-    /// Copies the side files of a sample that was measured in the cell of `file`.
+    /// Copies the side files of the rows of a sample that was measured in the cell of `file`.
     ///
     /// # Errors
-    /// A folder that cannot be written.
-    pub fn reuse_side_files(&self, file: &Path, name: &CellName, sample: &str) -> Result<()> {
+    /// A table that is lost or damaged, or a folder that cannot be written.
+    pub fn reuse_side_files(&self, file: &Path, name: &CellName, rows: &[Row]) -> Result<()> {
         let Some(from) = stem_of(file) else { return Ok(()) };
-        self.copy_side_files(self, (from, name.stem()), &format!("{}.", file_name(sample)))
+        self.copy_side_files(self, (from, name.stem()), rows)
     }
 }
 

@@ -4,16 +4,15 @@
 //! byte for byte; the journals of incomplete cells are copied too.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::disk::{advised, write_whole};
+use super::disk::write_whole;
 use super::folder::rows_of_cell;
 use super::layout::{CELLS, FAILED, Ledger, PARTIAL, id_of, stem_of};
-use super::schema::MOST_BYTES;
-use crate::bounded_read;
+use super::measured::rows_in;
+use super::side_files::read_ordinary;
 
 /// What was merged from one folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,9 +44,10 @@ impl Ledger {
                 merged.kept += 1;
                 continue;
             }
-            rows_of_cell(&theirs)?;
+            read_ordinary(&theirs)?;
+            let rows = rows_of_cell(&theirs)?;
             // Side files first: a cell that is there must have all of them.
-            self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), "")?;
+            self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), &rows)?;
             self.copy(&theirs, CELLS.0)?;
             merged.copied += 1;
         }
@@ -60,7 +60,8 @@ impl Ledger {
                 let target = self.part(part).join(theirs.file_name().unwrap_or_default());
                 let length = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
                 if !target.exists() || (part == PARTIAL && length(&theirs) > length(&target)) {
-                    self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), "")?;
+                    let rows = if part == PARTIAL { rows_in(&theirs) } else { Vec::new() };
+                    self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), &rows)?;
                     self.copy(&theirs, part.0)?;
                 }
                 unfinished.insert(id.to_owned());
@@ -73,27 +74,10 @@ impl Ledger {
     }
 
     fn copy(&self, theirs: &Path, part: &str) -> Result<()> {
-        let bytes = bounded_read::bytes(theirs, MOST_BYTES)
-            .with_context(|| format!("{} cannot be read", theirs.display()))?;
-        write_whole(&self.folder().join(part).join(theirs.file_name().unwrap_or_default()), &bytes)
-    }
-
-    /// Copies the tables of samples of one cell to another, those whose file names begin so.
-    pub(super) fn copy_side_files(&self, other: &Ledger, (from, to): (&str, &str), start: &str) -> Result<()> {
-        let [folder, target] = [other.folder().join("logs").join(from), Path::new("logs").join(to)];
-        if !folder.is_dir() {
-            return Ok(());
-        }
-        let made = fs::create_dir_all(self.folder().join(&target)).map_err(advised);
-        made.with_context(|| target.display().to_string())?;
-        for entry in fs::read_dir(&folder).with_context(|| format!("{} cannot be read", folder.display()))? {
-            let path = entry?.path();
-            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            if name.starts_with(start) && name.ends_with(".parquet") {
-                self.copy(&path, &target.to_string_lossy())?;
-            }
-        }
-        Ok(())
+        write_whole(
+            &self.folder().join(part).join(theirs.file_name().unwrap_or_default()),
+            &read_ordinary(theirs)?,
+        )
     }
 }
 

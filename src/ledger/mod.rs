@@ -16,6 +16,7 @@ mod merge;
 mod only;
 mod row;
 mod schema;
+mod side_files;
 #[cfg(test)]
 mod tests;
 
@@ -31,3 +32,4 @@ pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, passes, policy_names, select};
 pub use row::{COLUMNS, Row, Text, date, setting, settings};
 pub use schema::{read_rows, write_rows};
+pub use side_files::Listing;

@@ -3,9 +3,12 @@
 //! Four groups of columns: where (which experiment), what (which number), proof (what was read and generated) and provenance
 //! (who measured it, when, on what). Settings that change numbers are columns, so a row explains itself without its sweep.
 
+use std::borrow::Cow;
+
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::eviction::presets;
 use crate::metric::Slice;
 use crate::parquet::Table;
 pub use crate::parquet::Text;
@@ -32,7 +35,8 @@ macro_rules! row {
 
         /// The columns, in order.
         pub const COLUMNS: &[&str] = &[
-            $(stringify!($before),)* "slice", "slice_name", "slice_low", "slice_high", "slice_second", $(stringify!($after)),*
+            $(stringify!($before),)* "slice", "slice_name", "slice_low", "slice_high", "slice_second", $(stringify!($after),)*
+            "variant",
         ];
 
         /// Rows as a table, one column per field.
@@ -44,6 +48,7 @@ macro_rules! row {
             // A null would make integers floats in pandas, and `groupby` would drop the full cache.
             let sizes = rows.iter().map(|row| row.cache_size.unwrap_or(row.length)).collect::<Vec<u32>>();
             table.replace("cache_size", sizes);
+            table.push("variant", rows.iter().map(|row| Text::from(row.variant())).collect());
             table
         }
 
@@ -203,6 +208,30 @@ impl Row {
         } else {
             format!("{}, {}", self.dtype, self.arithmetic)
         }
+    }
+
+    /// The policy as a sweep would write it, which is what reports call it: `tova`, `tova@cut` where the prompt is cut and a preset of
+    /// the name does not cut it, `tova@squeezed` where positions are not absolute, or `tova@exempt` where it leaves layers with a
+    /// window alone. The last column of files, which follows from others and is not read.
+    pub fn variant(&self) -> Cow<'_, str> {
+        let mut variant = Cow::Borrowed(self.policy.as_str());
+        // That of a task's prompts is a setting of the table.
+        let schedule = self.schedule.as_deref().filter(|_| !self.prefill.starts_with("one_shot"));
+        // As of presets, of what rows before schedules do not say.
+        let own = presets::own_schedule(&self.policy).to_string();
+        let positions = Some(self.positions.as_str()).filter(|_| !self.never_evicts());
+        let kinds = [(schedule, own.as_str()), (positions, "absolute"), (self.local_layers.as_deref(), "bounded")];
+        for (kind, usual) in kinds {
+            if let Some(kind) = kind.filter(|kind| *kind != usual) {
+                variant.to_mut().push_str(&format!("@{kind}"));
+            }
+        }
+        variant
+    }
+
+    /// Whether the row's cache never evicts, so that positions and prefill do not matter to it.
+    pub fn never_evicts(&self) -> bool {
+        matches!(self.policy.as_str(), "full" | "truncate")
     }
 
     /// The cache size as a sweep writes it: `64` or `25%`; `None` for `full`.

@@ -47,6 +47,7 @@ pub use open::ModelFiles;
 pub use score::Scores;
 pub use shape::caches::BLOCK;
 pub use shape::config::ModelShape;
+pub use shape::family::families;
 pub use shape::parts::{
     Activation, AltUpShape, AttentionTemperature, Experts, HeadNorms, LayerAttention, LayerNorms,
 };

@@ -19,7 +19,9 @@ pub use f1::{Letters, best_exact_match, best_f1};
 pub use longbench::{LongBenchMeasure, chosen_letter};
 pub use rouge::{Rouge, best_rouge};
 pub use slice::Slice;
-pub use table::{Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, Pooling, Property};
+pub use table::{
+    Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, NOT_MEASURED, Pooling, Property, SHARE_RAISED, SIDE_FILES,
+};
 
 /// One metric of one sample.
 #[derive(Clone, Debug, PartialEq)]

@@ -104,6 +104,13 @@ pub const GEOMETRIC_MEANS: [(&str, [&str; 3]); 2] = [
     ("rouge_trivial", ["rouge1_trivial", "rouge2_trivial", "rougeL_trivial"]),
 ];
 
+/// The metric of a sample that could not be measured; its text says why.
+pub const NOT_MEASURED: &str = "not_measured";
+/// The metric of a sample whose share of the prompt is less than the policy protects, which it keeps all the same.
+pub const SHARE_RAISED: &str = "share_raised";
+/// The metric of a sample that has tables beside its rows; its text lists them with their SHA-256.
+pub const SIDE_FILES: &str = "side_files";
+
 impl Metric {
     /// The metric of a name, if it is in the table.
     pub fn known(id: &str) -> Option<&'static Metric> {

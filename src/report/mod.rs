@@ -23,6 +23,7 @@ pub use format::markdown::render as markdown;
 pub use format::terminal::{WIDTH, render as terminal};
 pub use format::{FORMATS, Format};
 pub use sections::speed::median;
+pub use sections::unmeasured::unmeasured;
 pub use series::distance::Distance;
 pub use series::key::{SeriesKey, prefill_words};
 pub use series::order;
@@ -34,8 +35,7 @@ pub use series::pool::{Difference, Pooled, pooled};
 pub use series::results::Results;
 pub use series::size::{Size, place};
 pub use series::sums::{
-    AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, is_shared, label,
-    with_geometric_means,
+    AllSeries, CellSums, PolicyAtSize, SampleSum, SeriesId, Unbounded, all_series, with_geometric_means,
 };
 pub use series::with_unique_names;
 pub use statistics::interval::{Estimate, Interval, Sums, error_on_one_side};

@@ -1,9 +1,9 @@
 //! Makes result rows of measurements, new ones and those that another cell has.
 
 use crate::eviction::{Budget, CacheRule, Policy, SizeShare};
-use crate::ledger::{ENGINE_VERSION, Row, Text, date};
+use crate::ledger::{ENGINE_VERSION, Listing, Row, Text, date};
 use crate::lm::{LayerAttention, ModelShape};
-use crate::metric::MetricSum;
+use crate::metric::{MetricSum, SHARE_RAISED, SIDE_FILES};
 use crate::task::SampleResult;
 
 use super::prepare::{ModelTask, NamedCell};
@@ -16,6 +16,7 @@ pub(super) fn measured(
     named: &NamedCell,
     sample: usize,
     result: &SampleResult,
+    side_files: &Listing,
 ) -> Vec<Row> {
     let of_sample = Row {
         prompt_tokens: result.prompt_tokens as u32,
@@ -32,7 +33,15 @@ pub(super) fn measured(
         let of_metric = Row { metric, slice, value: *value, weight: *weight, output, ..of_sample.clone() };
         placed(of_metric, sweep, model_task, named, (sample, result.own_size))
     };
-    result.sums.iter().map(row).collect()
+    let config = model_task.cache_config(named);
+    let prompt = model_task.samples.prompt(sample, &config).filter(|_| result.own_size.is_some());
+    let raised =
+        prompt.filter(|prompt| config.raises_share(*prompt)).map(|_| MetricSum::new(SHARE_RAISED, 1.0, 1.0));
+    let listed = (!side_files.is_empty()).then(|| MetricSum {
+        output: Some(serde_json::json!(side_files).to_string()),
+        ..MetricSum::new(SIDE_FILES, side_files.len() as f64, 1.0)
+    });
+    result.sums.iter().chain(&raised).chain(&listed).map(row).collect()
 }
 
 /// The rows of a sample, as this cell would have measured them, from the rows of another cell; `None` if that does not

@@ -22,7 +22,7 @@ use super::schedule::{self, BatchJob, GoOn};
 use crate::ledger::{Journal, Ledger, Opened, Row, Status, rows_in};
 use crate::lm::{Interrupted, LanguageModel, device_name, machine_name};
 use crate::metric::MetricSum;
-use crate::task::{NO_NUMBER, SampleResult};
+use crate::task::{NO_NUMBER, SampleResult, Unmeasurable};
 
 /// A cell that is being measured.
 struct Progress {
@@ -148,8 +148,10 @@ impl Work<'_> {
             let measured = rows_in(file);
             let from_here = cell.reusable.iter().filter(|(sample, from)| *from == file && !done.contains(sample));
             for (&sample, _) in from_here {
-                if let Some(rows) = rows::reused(self.sweep, model_task, cell, sample, &measured) {
-                    self.ledger.reuse_side_files(file, &cell.name, model_task.samples.name(sample).0)?;
+                // With tables that are lost it is measured again.
+                if let Some(rows) = rows::reused(self.sweep, model_task, cell, sample, &measured)
+                    && self.ledger.reuse_side_files(file, &cell.name, &rows).is_ok()
+                {
                     journal.append(sample, rows)?;
                 }
             }
@@ -255,6 +257,9 @@ impl OpenTask<'_> {
         let (name, _) = model_task.samples.name(sample);
         let result = match result {
             Ok(result) => result,
+            Err(error) if error.chain().any(|cause| cause.is::<Unmeasurable>()) => {
+                SampleResult::not_measured(&error)
+            }
             Err(error) if error.chain().any(|cause| cause.is::<Interrupted>()) => return Err(None),
             Err(error) => {
                 job.device.check_after(&error)?;
@@ -277,12 +282,10 @@ impl OpenTask<'_> {
             )));
         }
         // Before the rows, so that a sample in the journal always has its files.
-        let kept = result
-            .side_files
-            .iter()
-            .try_for_each(|file| ledger.write_side_file(&cell.name, name, file.kind, &file.table));
-        let rows = || rows::measured(common, sweep, model_task, cell, sample, &result);
-        kept.and_then(|()| state.journal.append(sample, rows()))?;
+        let tables = result.side_files.iter().map(|file| (file.kind, &file.table));
+        let listing = ledger.write_side_files(&cell.name, name, tables)?;
+        let rows = rows::measured(common, sweep, model_task, cell, sample, &result, &listing);
+        state.journal.append(sample, rows)?;
         let left = state.left.fetch_sub(1, Ordering::Relaxed) - 1;
         observe(Event::Sample {
             cell,

@@ -9,7 +9,7 @@ use crate::bounded_read;
 use crate::eviction::Eviction;
 use crate::ledger::Row;
 use crate::parquet::Table;
-use crate::report::{Size, label};
+use crate::report::Size;
 use crate::task::Lifetimes;
 
 /// Far more than a log of the longest text that is shown.
@@ -48,7 +48,7 @@ impl View {
         let mut lifetimes = Lifetimes::new(&groups, texts.len());
         lifetimes.add(&evictions);
         let size = Size::of(row).map_or(String::new(), |size| format!(" with {}", size.words()));
-        let side = Side { name: format!("{}{size}", label(row)), lifetimes, nll };
+        let side = Side { name: format!("{}{size}", row.variant()), lifetimes, nll };
         Ok(View {
             title: row.sample.to_string(),
             model: row.model.to_string(),

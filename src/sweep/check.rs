@@ -33,6 +33,7 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     for (name, _) in own {
         policies::check_name(name, shape.policies.referenced)?;
     }
+    let in_file = defined.len();
     // The program's own policies have a schedule.
     defined.extend(own.iter().cloned());
     let of_sweep = policies::OfSweep {
@@ -41,6 +42,12 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
         local_layers: shape.local_layers,
     };
     let mut policies = policies::named(&shape.policies, &defined, of_sweep)?;
+    let is_listed = |name: &str| {
+        let base = |listed: &str| presets::split_keep_first(listed).is_some_and(|(base, _)| base == name);
+        policies.iter().any(|policy| policy.name == name || base(&policy.name))
+    };
+    let unlisted =
+        defined[..in_file].iter().map(|(name, _)| name.clone()).filter(|name| !is_listed(name)).collect();
     let placed: Vec<String> = policies.iter().map(|policy| policy.name.clone()).collect();
     let others = own.iter().filter(|(name, _)| !placed.contains(name));
     policies.extend(others.map(|(name, policy)| NamedPolicy {
@@ -50,9 +57,9 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
         local_layers: of_sweep.local_layers,
     }));
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
-    let tasks = tasks(shape.tasks, &policies)?;
+    let tasks = tasks(shape.tasks, &policies, &cache_sizes)?;
     let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
-    Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed })
+    Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed, unlisted })
 }
 
 /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
@@ -196,10 +203,6 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
         Rule::Policy(own) => Some((&policy.name, own)),
         _ => None,
     });
-    let named = |(name, policy): (&String, Policy)| match policy.schedule {
-        schedule if schedule == presets::own_schedule(name) => name.clone(),
-        schedule => format!("{name}@{schedule}"),
-    };
     let one_shot = task.prefill() == Prefill::OneShot;
     let has_own = |policy: Policy| policy.schedule != Schedule::default() || policy.awaits_prompt();
     if let Some(own) = evicting.clone().find(|(_, policy)| one_shot && has_own(*policy)) {
@@ -236,6 +239,48 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
     Ok(())
 }
 
+/// A policy as a sweep would write it, with the schedule that its name does not say.
+fn named((name, policy): (&String, Policy)) -> String {
+    match policy.schedule {
+        schedule if schedule == presets::own_schedule(name) => name.clone(),
+        schedule => format!("{name}@{schedule}"),
+    }
+}
+
+/// Refuses a share that would be of two things in one column: of the prompt for policies that cut it, and of `length` for others.
+fn check_shares(
+    task: &TaskSpec,
+    policies: &[NamedPolicy],
+    sizes: &[CacheSize],
+    referenced: Location,
+) -> Result<(), ConfigError> {
+    let Some(share) = sizes.iter().find(|size| matches!(size, CacheSize::Share(_))) else { return Ok(()) };
+    let (mut of_prompt, mut of_length) = (Vec::new(), Vec::new());
+    for NamedPolicy { name, rule, .. } in policies {
+        match *rule {
+            Rule::Full => {}
+            Rule::Policy(policy) if policy.schedule.cut || task.prefill() == Prefill::OneShot => {
+                of_prompt.push(named((name, policy)));
+            }
+            Rule::Policy(policy) => of_length.push(named((name, policy))),
+            Rule::Truncate => of_length.push(name.clone()),
+        }
+    }
+    if of_prompt.is_empty() || of_length.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the cache size {share} would be of two things in `{}`: of each prompt for {}, and of `length`, {} tokens, for {}",
+        task.name,
+        of_prompt.join(", "),
+        task.length,
+        of_length.join(", ")
+    );
+    let hint =
+        "write sizes in entries, such as 64, or put the policies that cut the prompt into a sweep of their own";
+    yaml::refuse(referenced, message, hint)
+}
+
 /// The task whose texts are known before they are read.
 const PERPLEXITY: &str = "perplexity";
 
@@ -245,6 +290,7 @@ const RETENTION: &str = "retention";
 fn tasks(
     entries: Spanned<Vec<Spanned<TaskYaml>>>,
     policies: &[NamedPolicy],
+    cache_sizes: &[CacheSize],
 ) -> Result<Vec<TaskSpec>, ConfigError> {
     let mut tasks = Vec::new();
     for Spanned { value: entry, referenced } in entries.value {
@@ -252,6 +298,7 @@ fn tasks(
     }
     for (task, referenced) in &tasks {
         check_policies(task, policies, *referenced)?;
+        check_shares(task, policies, cache_sizes, *referenced)?;
     }
     yaml::distinct("tasks", entries.referenced, tasks, |task| {
         format!("the same task ({} of {})", task.name, task.dataset)

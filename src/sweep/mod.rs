@@ -6,6 +6,7 @@
 mod cell;
 mod check;
 mod keys;
+mod misplaced;
 mod policies;
 mod schema;
 mod select;
@@ -38,6 +39,8 @@ pub struct Sweep {
     pub cache_sizes: Vec<CacheSize>,
     pub tasks: Vec<TaskSpec>,
     pub seed: u64,
+    /// Policies that its file defines and does not list.
+    pub unlisted: Vec<String>,
 }
 
 /// One entry of `policies:`.
@@ -130,7 +133,8 @@ impl Sweep {
     }
 
     fn parse_with(text: &str, file: &str, own: &[(String, Policy)]) -> Result<Sweep, ConfigError> {
-        check::check(parse_yaml(text, file)?, file, own).map_err(|error| error.in_file(file))
+        let shape = parse_yaml(text, file).map_err(misplaced::advised)?;
+        check::check(shape, file, own).map_err(|error| error.in_file(file))
     }
 
     /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same

@@ -149,7 +149,10 @@ pub(super) fn named(
                 None => {
                     let known = known_policies().into_iter().chain(defined.iter().map(|(own, _)| own.as_str()));
                     let known: Vec<&str> = known.collect();
-                    let near = did_you_mean(name, known.iter().copied());
+                    let near = match presets::known_elsewhere(name) {
+                        Some(preset) => format!("did you mean `{preset}`? "),
+                        None => did_you_mean(name, known.iter().copied()),
+                    };
                     let names = known.join(", ");
                     let hint = format!(
                         "{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`"

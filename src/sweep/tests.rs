@@ -446,6 +446,18 @@ fn schedules_that_contradict_something_are_reported() {
         (with("tova", &perplexity(", prompt: 0%"), ""), "0%", "leaves nothing", "1% to 99%"),
         (with("tova", &perplexity(", prompt: 128, stride: 64"), ""), "128", "with a `stride`", "leave out one"),
         (with("tova", &perplexity(""), "").replace("[64]", "[0%]"), "0%", "a share such as 25%", ""),
+        (
+            with("tova@cut, h2o", &perplexity(", prompt: 50%"), "").replace("[64]", "[64, 25%]"),
+            "{perplexity",
+            "of each prompt for tova@cut, and of `length`, 512 tokens, for h2o",
+            "write sizes in entries",
+        ),
+        (
+            with("snapkv, truncate", &perplexity(", prompt: 50%"), "").replace("[64]", "[25%]"),
+            "{perplexity",
+            "of each prompt for snapkv, and of `length`, 512 tokens, for truncate",
+            "a sweep of their own",
+        ),
     ];
     for (yaml, place, message, hint) in cases {
         refused(&yaml, place, message, hint);
@@ -454,25 +466,22 @@ fn schedules_that_contradict_something_are_reported() {
 
 #[test]
 fn schedules_and_shares_are_read_in_every_place() {
-    let of = |policies: &str, more: &str| {
+    let of_sizes = |sizes: &str, policies: &str, more: &str| {
         let yaml = format!(
-            "models: [random-tiny]\npolicies: [{policies}]\ncache_sizes: [64, 12.5%]\n\
+            "models: [random-tiny]\npolicies: [{policies}]\ncache_sizes: [{sizes}]\n\
              tasks: [{{perplexity: {{dataset: random-words, length: 1000, prompt: 80%}}}}]\n{more}"
         );
         let cells = sweep(&yaml).expand().into_iter();
         cells.map(|cell| (cell.label(), cell.size_text().unwrap_or_default(), cell.size())).collect::<Vec<_>>()
     };
+    let of = |policies: &str, more: &str| of_sizes("64, 12.5%", policies, more);
+    let of_entries = |policies: &str, more: &str| of_sizes("64", policies, more);
     let row = |label: &str, size: &str, entries| (label.to_owned(), size.to_owned(), Some(entries));
     // Of the prompt's 800 tokens where it is cut, and else of all 1,000.
-    let expected = [
-        row("tova@cut", "64", 64),
-        row("tova@cut", "12.5%", 100),
-        row("h2o@8", "64", 64),
-        row("h2o@8", "12.5%", 125),
-    ];
-    assert_eq!(of("tova@cut, h2o@8", ""), expected);
+    assert_eq!(of("tova@cut", ""), [row("tova@cut", "64", 64), row("tova@cut", "12.5%", 100)]);
+    assert_eq!(of("h2o@8, truncate", "")[..2], [row("h2o@8", "64", 64), row("h2o@8", "12.5%", 125)]);
     let define = "define: {mine: {score: attention, scope: layer, schedule: cut+16}, other: {score: attention, scope: head}}\n";
-    let labels: Vec<_> = of("tova, mine, other, mine@1, window+4@slot", &format!("{define}schedule: 8\n"))
+    let labels: Vec<_> = of_entries("tova, mine, other, mine@1, window+4@slot", &format!("{define}schedule: 8\n"))
         .into_iter()
         .filter_map(|(label, size, _)| (size == "64").then_some(label))
         .collect();

@@ -138,6 +138,17 @@ impl CacheConfig {
         }
     }
 
+    /// Whether the size is a share of a prompt of so many tokens that is less than what the policy protects.
+    pub fn raises_share(&self, prompt: usize) -> bool {
+        let own = self.of_prompt(prompt).ok().and_then(|own| own.sized());
+        self.share.is_some_and(|share| own.is_none_or(|own| own.size > share.of(prompt)))
+    }
+
+    /// The policy with the size that it has for a text of so many tokens, of which the first may be a prompt.
+    pub fn sized_for(&self, tokens: usize, prompt: Option<usize>) -> Option<SizedPolicy> {
+        self.of_prompt(prompt.unwrap_or(tokens)).ok()?.sized()
+    }
+
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
     /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {

@@ -46,6 +46,7 @@ pub use questions::{PromptStyle, QASPER, Release, SQUALITY, Split, read_question
 pub use registry::{TaskYaml, check_benchmark};
 pub use request::{
     Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request,
+    Unmeasurable,
 };
 pub use retention::Lifetimes;
 pub use spec::{PrepareContext, Task, TaskSpec};

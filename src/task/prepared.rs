@@ -5,9 +5,9 @@ use std::ops::{ControlFlow, Range};
 use anyhow::Result;
 
 use super::cache::{CacheConfig, FullCachePrefix};
-use super::request::Request;
+use super::request::{Request, Unmeasurable};
 use crate::lm::LanguageModel;
-use crate::metric::MetricSum;
+use crate::metric::{MetricSum, NOT_MEASURED};
 use crate::parquet::Table;
 
 /// Tokens that a bounded cache reads at once, before their states are used and dropped.
@@ -59,6 +59,16 @@ pub trait Samples: Send + Sync {
 
     /// The request of a sample; `None` where nothing is asked.
     fn request(&self, _sample: usize) -> Option<&Request> {
+        None
+    }
+
+    /// Tokens of a sample's prompt, up to where this configuration cuts the cache, if it does.
+    fn prompt(&self, _sample: usize, _: &CacheConfig) -> Option<usize> {
+        None
+    }
+
+    /// Why a sample cannot be measured under any configuration.
+    fn unmeasurable(&self, _sample: usize) -> Option<&Unmeasurable> {
         None
     }
 
@@ -155,6 +165,15 @@ pub struct SampleResult {
     pub side_files: Vec<SideFile>,
     /// Entries of the cache, where they are a share of the sample's prompt.
     pub own_size: Option<usize>,
+}
+
+impl SampleResult {
+    /// What stands for a sample that cannot be measured.
+    pub fn not_measured(reason: &anyhow::Error) -> SampleResult {
+        let output = Some(format!("{reason:#}"));
+        let sums = vec![MetricSum { output, ..MetricSum::new(NOT_MEASURED, 1.0, 1.0) }];
+        SampleResult { sums, ..SampleResult::default() }
+    }
 }
 
 /// A table of a sample, kept in a file of its own.

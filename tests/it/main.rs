@@ -45,5 +45,6 @@ mod stream;
 mod threads;
 mod tidy;
 mod timing;
+mod variants;
 mod windows;
 mod writing;

@@ -18,7 +18,7 @@ const MODULES: [(&str, &[&str]); 20] = [
     ("parquet", &["bounded_read"]),
     ("eviction", &["vector", "yaml", "bounded_read", "format"]),
     ("metric", &["format"]),
-    ("ledger", &["parquet", "bounded_read", "format", "metric"]),
+    ("ledger", &["eviction", "parquet", "bounded_read", "format", "metric"]),
     ("lm", &["eviction", "vector", "jinja", "bounded_read", "format"]),
     ("task", &["lm", "metric", "eviction", "parquet", "vector", "jinja", "yaml", "bounded_read", "format"]),
     ("text", &["task", "lm", "eviction"]),

@@ -1,16 +1,17 @@
 //! How much of the texts did not fit into the caches, and what the caches held at most: whether a size had any effect.
 //!
-//! Counted from the tokens of each sample, the cache size and the windows of layers, which the samples' rows have. Policies whose
-//! rows do not say the size of every layer are left out.
+//! Counted from the tokens of each sample, and from what its rows say of the policy, the cache size and the windows of layers.
+//! Policies whose rows do not say what every layer holds are named, and left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Setting;
+use crate::eviction::{Budget, Policy, PoolOver, Schedule, Score, SizedPolicy};
 use crate::format::Bytes;
-use crate::ledger::Row;
+use crate::ledger::{Row, setting};
 use crate::metric::Metric;
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
-use crate::report::series::{AllSeries, SeriesKey, Size, is_shared};
+use crate::report::series::{AllSeries, SeriesKey, Size};
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
@@ -22,57 +23,97 @@ struct Evicted {
     samples: usize,
     /// Samples of which a layer evicts anything.
     full: usize,
-    /// Tokens read and written, and those of them that did not fit, summed over layers.
+    /// Tokens of prompts or texts and of what follows them, and those that did not fit, summed over layers.
     prompt: u64,
     of_prompt: u64,
-    written: u64,
-    of_written: u64,
+    after: u64,
+    of_after: u64,
     most_bytes: u64,
 }
 
 impl Evicted {
-    /// Tokens are evicted in the layers that the policy's size bounds.
-    fn add(&mut self, row: &Row, layers: &[Option<u32>]) {
-        let (prompt, written) = (u64::from(row.prompt_tokens), u64::from(row.new_tokens));
-        let evicted =
-            |tokens: u64| layers.iter().flatten().map(|size| tokens.saturating_sub((*size).into())).sum::<u64>();
-        let (of_prompt, of_all, layers) = (evicted(prompt), evicted(prompt + written), layers.len() as u64);
+    /// Adds a sample with `after` tokens after its prompt; false where the row does not say what every layer holds.
+    fn add(&mut self, row: &Row, after: u64) -> bool {
+        let Some(layers) = layers(row) else { return false };
+        // A text that is read in several windows, each with an empty cache, counts the tokens of all of them.
+        let window = u64::from(row.length) + 1;
+        let texts = u64::from(row.prompt_tokens).div_ceil(window).max(1);
+        let prompt = u64::from(row.prompt_tokens) / texts;
+        let evicted = |tokens: u64| {
+            let held = |policy: &SizedPolicy| policy.entries_after(tokens as usize, prompt as usize) as u64;
+            layers.iter().flatten().map(|policy| tokens - held(policy)).sum::<u64>() * texts
+        };
+        let (of_prompt, of_all, count) = (evicted(prompt), evicted(prompt + after), layers.len() as u64);
         self.samples += 1;
         self.full += usize::from(of_all > 0);
-        (self.prompt, self.of_prompt) = (self.prompt + layers * prompt, self.of_prompt + of_prompt);
-        (self.written, self.of_written) = (self.written + layers * written, self.of_written + of_all - of_prompt);
+        (self.prompt, self.of_prompt) = (self.prompt + count * prompt * texts, self.of_prompt + of_prompt);
+        (self.after, self.of_after) = (self.after + count * after, self.of_after + of_all - of_prompt);
         self.most_bytes = self.most_bytes.max(row.peak_cache_bytes);
+        true
     }
 }
 
 /// What the column `windows` has for a layer without a cache of its own.
 const NO_CACHE: &str = "none";
 
-/// The policy's size in the layers of a row's cache, one for all where they are alike; none for a layer that its window alone
-/// bounds, as it does in the full cache too. `None` where the row does not say: with sizes by layer or head, in rows of earlier
-/// versions for models with windows, where a window does not slide, and where entries do not leave one by one from a full cache on.
-fn layer_sizes(row: &Row) -> Option<Vec<Option<u32>>> {
-    let one_by_one = row.schedule.as_deref().is_none_or(|schedule| schedule == "1" || schedule == "cut+1");
-    // Heads that share their entries hold as many as others, all together.
-    let has_sizes = row.budget.as_deref().is_some_and(|budget| !budget.starts_with("pool "));
-    if !one_by_one || has_sizes || (row.local_layers.is_some() && row.windows.is_none()) {
+/// The policy in the layers of a row's cache, one for all where they are alike; none for a layer that its window alone bounds, as it
+/// does in the full cache too. `None` where the row does not say: with sizes by layer and no list of layers, with sizes by head, where
+/// whole blocks leave, where a window does not slide, in rows of earlier versions for models with windows, and where a cache that grows
+/// after its cut was cut before the question.
+fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
+    let policy = policy(row)?;
+    let is_exempt = row.local_layers.as_deref() == Some("exempt");
+    let cut_before = matches!(row.prefill.as_str(), "one_shot_document" | "cut_before_question");
+    if (cut_before && policy.schedule != Schedule::CUT_ONE)
+        || policy.score.block().is_some()
+        || (row.local_layers.is_some() && row.windows.is_none())
+    {
         return None;
     }
-    let windows: Vec<Option<u32>> = match row.windows.as_deref() {
-        None => vec![None],
+    let windows: Option<Vec<Option<u32>>> = match row.windows.as_deref() {
+        None => None,
         Some(windows) => {
             let of_layer = |window: &str| match window {
                 "-" => Some(None),
                 window => window.parse().ok().map(Some),
             };
             let caches = windows.split(' ').filter(|window| *window != NO_CACHE);
-            caches.map(of_layer).collect::<Option<_>>()?
+            Some(caches.map(of_layer).collect::<Option<_>>()?)
         }
     };
-    let is_exempt = row.local_layers.as_deref() == Some("exempt");
-    let size = row.cache_size.filter(|_| !is_shared(row));
-    let bound = |window: Option<u32>| size.filter(|size| window.is_none_or(|window| *size < window && !is_exempt));
-    Some(windows.into_iter().map(bound).collect())
+    let has_window = windows.iter().flatten().any(Option::is_some);
+    let count = match policy.budget {
+        Budget::Uniform => windows.as_ref().map_or(1, Vec::len),
+        // All together, they hold as many as others.
+        Budget::Pool(pool) if !has_window || pool.over == PoolOver::Heads => windows.as_ref().map_or(1, Vec::len),
+        // Up to engine 6 such a budget was divided over exempt layers too.
+        Budget::Pyramid(_) | Budget::Layers(_) if has_window && is_exempt && row.engine < 7 => return None,
+        Budget::Pyramid(_) => windows.as_ref()?.len(),
+        Budget::Layers(_) => policy.budget.shares().count(),
+        _ => return None,
+    };
+    let windows = windows.unwrap_or_else(|| vec![None; count]);
+    let sized = policy.at(row.cache_size? as usize).ok()?;
+    let bounded: Vec<bool> = windows.iter().map(|window| !is_exempt || window.is_none()).collect();
+    let of_layer = |(own, window): (Option<SizedPolicy>, &Option<u32>)| {
+        own.filter(|own| window.is_none_or(|window| own.size < window as usize))
+    };
+    Some(sized.of_layers(&bounded).into_iter().zip(&windows).map(of_layer).collect())
+}
+
+/// The policy of a row. Of a function only its score is missing, which does not change how many entries leave.
+fn policy(row: &Row) -> Option<Policy> {
+    let definition = row.definition.as_deref().and_then(|text| text.rsplit_once(" scope="));
+    let of_columns = || {
+        let (scope, budget) = (row.scope.as_deref()?, row.budget.as_deref().unwrap_or("uniform"));
+        Some(format!("{scope} keep_first={} keep_recent={} budget={budget}", row.keep_first, row.keep_recent))
+    };
+    let rest = definition.map(|(_, rest)| rest.to_owned()).or_else(of_columns)?;
+    let policy: Policy = format!("score=recency scope={rest}").parse().ok()?;
+    let score = Score::of_row(row.score.as_deref()?).unwrap_or(policy.score);
+    // A task's prompts may have a schedule of their own, which only this column has.
+    let schedule = row.schedule.as_deref().unwrap_or("1").parse().ok()?;
+    Some(Policy { score, schedule, ..policy })
 }
 
 /// A share in percent; `None` of nothing.
@@ -80,9 +121,10 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-const ABOUT: &str = "By cache size. Tokens beyond the size are evicted, one for each further token. Keys and values of the largest cache \
-                     are in f32; it holds a block of tokens more while it reads. A range is over the policies. In a layer with a window \
-                     of its own only a size below the window counts; what the window removes, it removes from the full cache too.";
+const ABOUT: &str = "By cache size. Tokens beyond the size are evicted when the schedule says so. What follows a prompt is what was written, \
+                     or read and scored. Keys and values of the largest cache are in f32; it holds a block of tokens more while it reads. \
+                     A range is over the policies. In a layer with a window of its own only a size below the window counts; what the \
+                     window removes, it removes from the full cache too.";
 
 /// The table of a key; `None` where no policy reads anything, and for timings, whose texts are random.
 fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
@@ -90,24 +132,34 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
         .iter()
         .filter(|((other, metric, slice), _)| other == key && slice.is_none() && !Metric::of(metric).is_timed());
     // Every metric has the same samples, or some of them.
-    let mut rows: BTreeMap<(Option<Size>, &str), BTreeMap<&str, &Row>> = BTreeMap::new();
-    for ((policy, size), sums) in of_key.flat_map(|(_, series)| series) {
-        let own = sums.samples.iter().map(|(name, sum)| (*name, sum.row));
-        rows.entry((*size, policy.as_ref())).or_default().extend(own);
+    let mut rows: BTreeMap<(Option<Size>, &str), BTreeMap<&str, (&Row, u64)>> = BTreeMap::new();
+    for ((_, metric, _), series) in of_key {
+        for ((policy, size), sums) in series {
+            let of_policy = rows.entry((*size, policy.as_ref())).or_default();
+            for (name, sum) in &sums.samples {
+                let (row, after) = of_policy.entry(name).or_insert((sum.row, 0));
+                // After a prompt, every token that is read is scored.
+                let is_scored =
+                    *metric == "nll" && setting(row.generation.as_deref().unwrap_or(""), "prompt").is_some();
+                *after = (*after).max(if is_scored { sum.sums.weight as u64 } else { row.new_tokens.into() });
+            }
+        }
     }
     let mut sizes: BTreeMap<Size, Vec<Evicted>> = BTreeMap::new();
-    let mut unbounded = 0;
-    for ((size, _), samples) in &rows {
+    let (mut unbounded, mut unknown) = (0, BTreeSet::new());
+    for ((size, policy), samples) in &rows {
         let Some(size) = size else {
-            unbounded = samples.values().map(|row| row.peak_cache_bytes).fold(unbounded, u64::max);
+            unbounded = samples.values().map(|(row, _)| row.peak_cache_bytes).fold(unbounded, u64::max);
             continue;
         };
         let mut evicted = Evicted::default();
-        for row in samples.values().filter(|row| row.score.is_some()) {
-            layer_sizes(row).iter().for_each(|layers| evicted.add(row, layers));
-        }
         // What was read is not known of judged texts.
-        if evicted.prompt + evicted.written > 0 {
+        for (row, after) in samples.values().filter(|(row, _)| row.score.is_some() && row.prompt_tokens > 0) {
+            if !evicted.add(row, *after) {
+                unknown.insert((*size, *policy));
+            }
+        }
+        if evicted.prompt + evicted.after > 0 {
             sizes.entry(*size).or_default().push(evicted);
         }
     }
@@ -118,7 +170,7 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
     let shares: [(&str, Number); 3] = [
         ("samples that evict (%)", |of| percent(of.full as u64, of.samples as u64)),
         ("evicted of what is read (%)", |of| percent(of.of_prompt, of.prompt)),
-        ("evicted of what is written (%)", |of| percent(of.of_written, of.written)),
+        ("evicted of what follows the prompt (%)", |of| percent(of.of_after, of.after)),
     ];
     let line = |(name, number): (&str, Number)| {
         let cell = |of: &Vec<Evicted>| range(of.iter().filter_map(number), |share| format!("{share:.1}"));
@@ -131,10 +183,18 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
     let of_full = (unbounded > 0).then(|| Entry::plain(show(unbounded)));
     lines.push(Line::new("largest cache", sizes.values().map(largest).chain([of_full]).collect()));
     let columns = sizes.keys().copied().map(Column::of_size).chain(["full".into()]).collect();
-    let idle = sizes.iter().filter(|(_, of)| of.iter().all(|of| of.full == 0));
+    let mut notes = Vec::new();
+    let is_known = |size: &Size| !unknown.iter().any(|(of, _)| of == size);
+    let idle = sizes.iter().filter(|(size, of)| of.iter().all(|of| of.full == 0) && is_known(size));
     let idle: Vec<String> = idle.map(|(size, _)| size.to_string()).collect();
-    let note = format!("nothing was evicted at {}: every policy is the full cache there", idle.join(", "));
-    let notes = if idle.is_empty() { Vec::new() } else { vec![note] };
+    if !idle.is_empty() {
+        notes.push(format!("nothing was evicted at {}: every policy is the full cache there", idle.join(", ")));
+    }
+    let unknown: BTreeSet<&str> = unknown.into_iter().map(|(_, policy)| policy).collect();
+    if !unknown.is_empty() {
+        let names = Vec::from_iter(unknown).join(", ");
+        notes.push(format!("not counted, because rows do not say what each layer and head holds: {names}"));
+    }
     Some(Table { notes, ..Table::new("what was evicted", ABOUT, "", Grid { columns, lines }) })
 }
 
@@ -166,25 +226,110 @@ mod tests {
 
     #[test]
     fn a_layer_is_bounded_by_size_or_window() {
-        let row = |policy: &str, size: u32, local_layers: Option<&str>, windows: Option<&str>| Row {
-            policy: policy.into(),
+        let row = |size: u32, local_layers: Option<&str>, windows: Option<&str>| Row {
+            policy: "tova".into(),
+            score: Some("last_attention".into()),
+            scope: Some("layer".into()),
             cache_size: Some(size),
             local_layers: local_layers.map(Into::into),
             windows: windows.map(Into::into),
             ..Row::default()
         };
-        assert_eq!(layer_sizes(&row("tova", 8, None, None)), Some(vec![Some(8)]));
+        let sizes = |row: &Row| {
+            let size = |policy: Option<SizedPolicy>| policy.map(|policy| policy.size);
+            layers(row).map(|layers| layers.into_iter().map(size).collect::<Vec<_>>())
+        };
+        assert_eq!(sizes(&row(8, None, None)), Some(vec![Some(8)]));
         for (size, local_layers, expected) in [
             (8, "bounded", [Some(8), Some(8)]),
             (24, "bounded", [None, Some(24)]),
             (64, "bounded", [None, Some(64)]),
             (8, "exempt", [None, Some(8)]),
         ] {
-            assert_eq!(layer_sizes(&row("tova", size, Some(local_layers), Some("24 -"))), Some(expected.to_vec()));
+            assert_eq!(sizes(&row(size, Some(local_layers), Some("24 -"))), Some(expected.to_vec()));
         }
-        assert_eq!(layer_sizes(&row("truncate", 8, None, Some("24 -"))), Some(vec![None; 2]));
-        assert_eq!(layer_sizes(&row("tova", 8, Some("bounded"), None)), None);
-        assert_eq!(layer_sizes(&Row { budget: Some("pyramid 20".into()), ..row("tova", 8, None, None) }), None);
+        assert_eq!(sizes(&row(8, Some("bounded"), None)), None);
+        let head = Some("head".into());
+        let with = |budget: &str, row: Row| Row { budget: Some(budget.into()), scope: head.clone(), ..row };
+        // How many layers there are is not said.
+        assert_eq!(sizes(&with("pyramid 20", row(8, None, None))), None);
+        assert_eq!(sizes(&with("heads 1 3/2 2", row(8, None, None))), None);
+        let listed = Some([12, 8, 8, 4].map(Some).to_vec());
+        assert_eq!(sizes(&with("layers 3 2 2 1", row(8, None, None))), listed);
+        // 2 (C - W) - (C - W) / 4 = 14 and 2 of 8 entries, of which none is protected.
+        assert_eq!(sizes(&with("pyramid 4", row(8, None, Some("- -")))), Some(vec![Some(14), Some(2)]));
+        assert_eq!(sizes(&with("pool model 20%", row(8, None, None))), Some(vec![Some(8)]));
+        assert_eq!(sizes(&with("pool model 20%", row(8, Some("bounded"), Some("24 -")))), None);
+    }
+
+    /// Rows of one sample of 20 tokens, of which the first 12 are a prompt.
+    fn prompted(policy: &'static str, size: u32, definition: &'static str) -> Vec<Row> {
+        let schedule = definition.rsplit_once("schedule=").map(|(_, schedule)| schedule);
+        changed(cell("nll", policy, Some(size), &[("a", 8.0, 8.0)]), |row| {
+            (row.score, row.definition) = (Some("any".into()), Some(definition.into()));
+            (row.schedule, row.generation) = (schedule.map(Into::into), Some("prompt=12".into()));
+            row.prompt_tokens = 12;
+        })
+    }
+
+    /// What is evicted of 20 tokens, 12 of them a prompt, one token after the other by hand.
+    #[test]
+    fn what_follows_a_prompt_is_counted_by_schedule_and_budget() {
+        const EVERY: &str = "score=attention scope=layer keep_first=0 keep_recent=0 budget=uniform schedule=1";
+        const FOUR: &str = "score=attention scope=layer keep_first=0 keep_recent=0 budget=uniform schedule=4";
+        const CUT: &str = "score=attention scope=layer keep_first=0 keep_recent=10% budget=uniform schedule=cut";
+        const CUT_FOUR: &str =
+            "score=python mine scope=head keep_first=0 keep_recent=0 budget=uniform schedule=cut+4";
+        const PROMPT: &str =
+            "score=attention scope=layer keep_first=prompt keep_recent=0 budget=uniform schedule=1";
+        const LAYERS: &str = "score=attention scope=layer keep_first=0 keep_recent=0 budget=layers 3 1 schedule=1";
+        const PYRAMID: &str = "score=attention scope=layer keep_first=0 keep_recent=0 budget=pyramid 4 schedule=1";
+        let percent =
+            |name: &str, evicted: f64, of: f64| format!("evicted of {name} (%): {:.1} -", 100.0 * evicted / of);
+        for (definition, size, of_prompt, of_rest) in [
+            (EVERY, 16, 0.0, 4.0),
+            (EVERY, 6, 6.0, 8.0),
+            // 18 tokens are evicted to 14, and 20 are less than 18 again.
+            (FOUR, 14, 0.0, 4.0),
+            (FOUR, 9, 0.0, 8.0),
+            (CUT, 6, 6.0, 0.0),
+            (CUT, 16, 0.0, 0.0),
+            // After the cut 6, and after eight more tokens twice four leave.
+            (CUT_FOUR, 6, 6.0, 8.0),
+            (PROMPT, 6, 0.0, 2.0),
+            (PROMPT, 16, 0.0, 0.0),
+            // Layers of 12 and 4 entries: 0 and 8 tokens of the prompt, 8 and 8 of the rest; each layer has all tokens.
+            (LAYERS, 8, 4.0, 8.0),
+        ] {
+            let (lines, notes) = shown(&prompted("mine", size, definition));
+            let expected =
+                [percent("what is read", of_prompt, 12.0), percent("what follows the prompt", of_rest, 8.0)];
+            assert_eq!(lines[1..3], expected, "{definition} at {size}");
+            let idle = format!("nothing was evicted at {size}: every policy is the full cache there");
+            assert_eq!(
+                notes,
+                Vec::from_iter((of_prompt + of_rest == 0.0).then_some(idle)),
+                "{definition} at {size}"
+            );
+        }
+        // Whether the pyramid's layers evict anything at 30 is not known.
+        let both = [prompted("mine", 30, EVERY), prompted("pyramid", 30, PYRAMID)].concat();
+        let (_, notes) = shown(&both);
+        assert_eq!(notes, ["not counted, because rows do not say what each layer and head holds: pyramid"]);
+    }
+
+    #[test]
+    fn windows_of_a_long_text_begin_with_an_empty_cache() {
+        // Three windows of 16 + 1 tokens, as `loglikelihood_rolling` reads them.
+        let of = |size: u32| {
+            changed(cell("nll", "tova", Some(size), &[("a", 8.0, 8.0)]), |row| {
+                (row.score, row.scope) = (Some("last_attention".into()), Some("layer".into()));
+                (row.length, row.prompt_tokens) = (16, 51);
+            })
+        };
+        let (lines, _) = shown(&of(10));
+        assert_eq!(lines[1], format!("evicted of what is read (%): {:.1} -", 100.0 * 21.0 / 51.0));
+        assert_eq!(shown(&of(17)).1, ["nothing was evicted at 17: every policy is the full cache there"]);
     }
 
     #[test]
@@ -192,7 +337,7 @@ mod tests {
         let of = |policy: &str, size: Option<u32>, local_layers: Option<&str>, windows: &str| {
             changed(cell("f1", policy, size, &[("a", 1.0, 1.0)]), |row| {
                 (row.prompt_tokens, row.peak_cache_bytes) = (100, 1000);
-                row.score = size.map(|_| "last_attention".into());
+                (row.score, row.scope) = (size.map(|_| "last_attention".into()), Some("layer".into()));
                 (row.local_layers, row.windows) = (local_layers.map(Into::into), Some(windows.into()));
             })
         };
@@ -224,7 +369,7 @@ mod tests {
             changed(cell("f1", policy, size, &samples), |row| {
                 let (_, prompt, new) = counts.iter().find(|(name, ..)| row.sample == *name).unwrap();
                 (row.prompt_tokens, row.new_tokens, row.peak_cache_bytes) = (*prompt, *new, bytes);
-                row.score = size.map(|_| "last_attention".into());
+                (row.score, row.scope) = (size.map(|_| "last_attention".into()), Some("layer".into()));
             })
         };
         let rows = [
@@ -242,10 +387,14 @@ mod tests {
         let expected = [
             "samples that evict (%): 100.0 0.0 -",
             "evicted of what is read (%): 56.7 0.0 -",
-            "evicted of what is written (%): 60.0–76.0 0.0 -",
+            "evicted of what follows the prompt (%): 60.0–76.0 0.0 -",
             "largest cache: 1.00 kB 3.00 kB 4.00 kB",
         ];
         assert_eq!(lines, expected);
-        assert_eq!(notes, ["nothing was evicted at 256: every policy is the full cache there"]);
+        let expected = [
+            "nothing was evicted at 256: every policy is the full cache there",
+            "not counted, because rows do not say what each layer and head holds: pyramid",
+        ];
+        assert_eq!(notes, expected);
     }
 }

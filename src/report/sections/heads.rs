@@ -8,7 +8,7 @@ use crate::ledger::Row;
 use crate::report::document::{Block, Group};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, SquareMaps, head_map};
-use crate::report::series::{SeriesKey, Size, label};
+use crate::report::series::{SeriesKey, Size};
 
 const ABOUT: &str = "Entries of each key-value head in percent of the tokens read, in the mean over samples: where the prompt was cut, or at its end, \
      or at the end of a text without a prompt.";
@@ -27,7 +27,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
         .filter(|row| row.metric == "held_by_head" && SeriesKey::of(row) == setting.key.of_rows());
     let mut of_policies: BTreeMap<(String, Option<Size>), Vec<&Row>> = BTreeMap::new();
     for row in rows {
-        of_policies.entry((label(row).to_string(), Size::of(row))).or_default().push(row);
+        of_policies.entry((row.variant().to_string(), Size::of(row))).or_default().push(row);
     }
     let mut maps = Maps::new();
     for ((policy, size), rows) in of_policies {

@@ -16,6 +16,7 @@ mod setting;
 mod slices;
 mod smallest_cache;
 pub(crate) mod speed;
+pub(crate) mod unmeasured;
 pub(crate) mod values;
 
 use std::collections::BTreeMap;
@@ -42,6 +43,7 @@ const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
 
 /// The parts of a setting, which is one model, task and data set.
 const SETTING: &[fn(&Setting<'_>) -> Vec<Block>] = &[
+    unmeasured::blocks,
     speed::blocks,
     setting::metrics,
     pages::blocks,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Setting;
 use crate::report::document::{Block, Group};
-use crate::report::series::{SeriesKey, Size, label};
+use crate::report::series::{SeriesKey, Size};
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     let pages = setting.report.pages;
@@ -17,7 +17,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
         let page = pages.get(&(row.cell.clone(), row.sample.clone()));
         let page = page.filter(|_| SeriesKey::of(row) == setting.key.of_rows());
         if let (Some(page), Some(size)) = (page, Size::of(row)) {
-            let policy = label(row);
+            let policy = row.variant();
             let place = order.iter().position(|other| *other == policy);
             let words = format!("{policy} with {}: {}", size.words(), row.sample);
             links.insert((place, size, &row.sample), (words, page.clone()));

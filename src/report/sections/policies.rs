@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::eviction::{Amount, Budget, BudgetPool, Policy, PoolOver, Schedule, Score, presets};
 use crate::ledger::Row;
-use crate::report::series::{Size, is_shared, label};
+use crate::report::series::Size;
 
 /// The scores of rows, and what each evicts.
 const SCORES: [(&str, &str); 6] = [
@@ -42,12 +42,12 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
         let rule = Rule {
             score: row.score.as_deref().unwrap_or_default(),
             scope: row.scope.as_deref().unwrap_or_default(),
-            positions: if is_shared(row) { "" } else { &row.positions },
+            positions: if row.never_evicts() { "" } else { &row.positions },
             local_layers: row.local_layers.as_deref().unwrap_or_default(),
             budget: row.budget.as_deref().unwrap_or_default(),
             schedule: row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot")).unwrap_or_default(),
         };
-        let [first, newest] = found.entry(label(row)).or_default().entry(rule).or_default();
+        let [first, newest] = found.entry(row.variant()).or_default().entry(rule).or_default();
         let (of_first, of_newest) = protected(row);
         first.insert(of_first);
         newest.insert(of_newest);

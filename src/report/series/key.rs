@@ -217,14 +217,17 @@ impl SeriesKey {
 /// many components as tell it from the others.
 fn shortest<'a>(name: &'a str, others: impl Iterator<Item = &'a Text> + Clone) -> &'a str {
     let whole = name.trim_end_matches('/');
-    let ends = whole.rmatch_indices(['/', ':']).map(|(at, _)| &whole[at + 1..]);
-    let is_ambiguous = |end: &str| {
-        let ends_alike = |other: &str| {
-            other.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with(['/', ':']))
-        };
-        others.clone().any(|other| *other != name && ends_alike(other.trim_end_matches('/')))
+    let is_boundary = |byte: Option<&u8>| byte.is_none_or(|byte| matches!(byte, b'/' | b':'));
+    // The longest end that another name has as whole components; each name is read once, because it may be long.
+    let in_common = |other: &Text| {
+        let other = other.trim_end_matches('/').as_bytes();
+        let alike = other.iter().rev().zip(whole.bytes().rev()).take_while(|(a, b)| **a == *b).count();
+        let ends_here = is_boundary(other.len().checked_sub(alike + 1).and_then(|before| other.get(before)));
+        if ends_here { alike } else { alike.saturating_sub(1) }
     };
-    ends.filter(|end| !end.is_empty()).find(|end| !is_ambiguous(end)).unwrap_or(name)
+    let ambiguous = others.filter(|other| *other != name).map(in_common).max().unwrap_or(0);
+    let ends = whole.rmatch_indices(['/', ':']).map(|(at, _)| &whole[at + 1..]);
+    ends.into_iter().find(|end| end.len() > ambiguous).unwrap_or(name)
 }
 
 /// Commits and digests, shortened to what can be compared by eye.

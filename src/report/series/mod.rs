@@ -31,6 +31,5 @@ pub(crate) use show::signed;
 pub(crate) use size::{Size, place};
 pub(crate) use smallest_cache::{SmallestCache, not_stated};
 pub(crate) use sums::{
-    AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, cell_of, is_shared, label,
-    with_geometric_means,
+    AllSeries, CellSums, PolicyAtSize, SampleSum, Series, Unbounded, all_series, cell_of, with_geometric_means,
 };

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::ledger::{Row, Text};
-use crate::report::series::{AllSeries, Panel, SeriesKey, Unbounded, all_series, panel, with_geometric_means};
+use crate::report::series::{
+    AllSeries, Panel, SeriesKey, Size, Unbounded, all_series, panel, place, with_geometric_means,
+};
 
 /// Rows with their series and panels.
 pub struct Results<'a> {
@@ -19,7 +21,7 @@ pub struct Results<'a> {
 
 impl<'a> Results<'a> {
     /// # Errors
-    /// As [`all_series`].
+    /// As [`all_series`], and a number that is NaN.
     pub fn of(rows: &'a [Row]) -> Result<Self> {
         Self::of_unfinished(rows, &BTreeMap::new())
     }
@@ -28,8 +30,18 @@ impl<'a> Results<'a> {
     /// is to have.
     ///
     /// # Errors
-    /// As [`all_series`].
+    /// As [`Results::of`].
     pub fn of_unfinished(rows: &'a [Row], unfinished: &BTreeMap<Text, usize>) -> Result<Self> {
+        // What is pooled with it would be no number either, or a gap that nobody sees.
+        if let Some(row) = rows.iter().find(|row| row.value.is_nan() || row.weight.is_nan()) {
+            let Row { task, model, sample, cell, metric, .. } = row;
+            bail!(
+                "{task} of {model}, {}: sample {sample} of cell {cell} has no number as its {metric}\n\
+                 hint: earlier versions kept what a model with broken weights gave; leave the cell out with --only, or remove its \
+                 file from `cells` and run the sweep again",
+                place(&row.variant(), Size::of(row))
+            );
+        }
         let series = with_geometric_means(all_series(rows, Unbounded::BesidePolicies, |_| true)?);
         let series = with_progress(series, unfinished);
         let panels = panel::panels(&series);

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{is_shared, label};
 use crate::eviction::{Schedule, presets};
 use crate::ledger::Row;
 
-/// Each policy by its label: what it is called without its schedule, and that.
+/// Each variant of a policy: what it is called without its schedule, and that.
 pub type Schedules = BTreeMap<String, (String, Schedule)>;
 
 pub fn schedules(rows: &[Row]) -> Schedules {
@@ -15,8 +14,8 @@ pub fn schedules(rows: &[Row]) -> Schedules {
         let own = presets::own_schedule(&row.policy);
         // What a row says was a schedule when it was written.
         let schedule = row.schedule.as_deref().map_or(Some(own), |schedule| schedule.parse().ok())?;
-        let base = label(&Row { schedule: None, ..row.clone() }).into_owned();
-        Some((label(row).into_owned(), (base, schedule)))
+        let base = Row { schedule: None, ..row.clone() }.variant().into_owned();
+        Some((row.variant().into_owned(), (base, schedule)))
     };
-    cells.filter(|row| !is_shared(row)).filter_map(scheduled).collect()
+    cells.filter(|row| !row.never_evicts()).filter_map(scheduled).collect()
 }

@@ -11,7 +11,6 @@ use std::collections::btree_map::Entry;
 use anyhow::{Result, bail};
 use indexmap::{IndexMap, IndexSet};
 
-use crate::eviction::presets;
 use crate::ledger::Row;
 use crate::metric::{GEOMETRIC_MEANS, Slice};
 use crate::report::series::{SeriesKey, Size, place};
@@ -68,7 +67,7 @@ pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> b
     let mut bounded: BTreeMap<SeriesKey, BTreeMap<bool, IndexSet<&SeriesKey>>> = BTreeMap::new();
     for (key, _, rows) in cells.iter().filter(|(_, _, rows)| rows[0].policy != "full") {
         let of_unit = bounded.entry(key.without_cache()).or_default().entry(key.sizes_are_shares).or_default();
-        of_unit.extend((!is_shared(rows[0])).then_some(key));
+        of_unit.extend((!rows[0].never_evicts()).then_some(key));
     }
     let entries = BTreeMap::from([(false, IndexSet::new())]);
     let mut all = AllSeries::new();
@@ -76,10 +75,10 @@ pub fn all_series(rows: &[Row], unbounded: Unbounded, wanted: impl Fn(&Row) -> b
         let head = rows[0];
         let mut add = |key: SeriesKey| {
             let series = all.entry((key, *metric, *slice)).or_default();
-            let sums = series.entry((label(head), Size::of(head))).or_default();
+            let sums = series.entry((head.variant(), Size::of(head))).or_default();
             rows.iter().try_for_each(|row| sums.add(row))
         };
-        match (is_shared(head), unbounded) {
+        match (head.never_evicts(), unbounded) {
             (false, _) => add(key.clone())?,
             (true, Unbounded::Apart) => add(key.without_cache())?,
             (true, Unbounded::BesidePolicies) => {
@@ -183,36 +182,10 @@ pub(crate) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) -> Serie
     limited
 }
 
-/// A policy's name in tables, as a sweep would write it: `tova`, `tova@cut` where the prompt is cut and a preset of the name does not cut
-/// it, `tova@squeezed` where positions are not absolute, or
-/// `tova@exempt` where it leaves layers with a window alone.
-pub fn label(row: &Row) -> Cow<'_, str> {
-    let mut label = Cow::Borrowed(row.policy.as_str());
-    // That of a task's prompts is a setting of the table.
-    let schedule = row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot"));
-    // As of presets, of what rows before schedules do not say.
-    if let Some(schedule) = schedule.filter(|schedule| *schedule != presets::own_schedule(&row.policy).to_string())
-    {
-        label.to_mut().push_str(&format!("@{schedule}"));
-    }
-    if row.positions != "absolute" && !is_shared(row) {
-        label.to_mut().push_str(&format!("@{}", row.positions));
-    }
-    if let Some(other) = row.local_layers.as_deref().filter(|local_layers| *local_layers != "bounded") {
-        label.to_mut().push_str(&format!("@{other}"));
-    }
-    label
-}
-
-/// Whether a row's cache never evicts, so that positions and prefill do not matter to it.
-pub fn is_shared(row: &Row) -> bool {
-    matches!(row.policy.as_str(), "full" | "truncate")
-}
-
 impl<'a> CellSums<'a> {
     /// The same row may come twice, as when a folder is read twice.
     fn add(&mut self, row: &'a Row) -> Result<()> {
-        let at = place(&label(row), Size::of(row));
+        let at = place(&row.variant(), Size::of(row));
         if self.samples.is_empty() {
             self.cell = &row.cell;
         } else if self.cell != row.cell {

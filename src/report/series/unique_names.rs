@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::ledger::{Row, Text, setting};
-use crate::report::series::{SeriesKey, Size, label};
+use crate::report::series::{SeriesKey, Size};
 
 /// The rows with distinct names. Two cells that differ in nothing a row says keep one name, and no table takes both.
 pub fn with_unique_names(mut rows: Vec<Row>) -> Vec<Row> {
@@ -58,7 +58,7 @@ fn names(rows: &[Row]) -> HashMap<(Text, Text), Text> {
     for of_cell in rows.chunk_by(|a, b| a.cell == b.cell && a.policy == b.policy && SeriesKey::agree(a, b)) {
         let row = &of_cell[0];
         let key = SeriesKey { device: Text::new(), ..SeriesKey::of(row) };
-        lines.entry((key, label(row).into_owned())).or_default().insert(&row.cell, row);
+        lines.entry((key, row.variant().into_owned())).or_default().insert(&row.cell, row);
     }
     let mut names = HashMap::new();
     for cells in lines.values() {

@@ -86,10 +86,15 @@ pub fn cut_with<T: Send>(
         .collect::<Result<_>>()?;
     let samples: Vec<T> = samples.into_iter().flatten().collect();
     if samples.is_empty() {
+        let lengths: Vec<usize> =
+            books.iter().map(|book| Ok(tokenizer.encode(&book.text)?.ids.len())).collect::<Result<_>>()?;
+        let longest = books.iter().zip(lengths).max_by_key(|(_, length)| *length);
+        let longest = longest.map(|(book, length)| format!("the longest, {}, has {length}", book.name));
         bail!(
-            "none of the {} books has {} tokens; use a smaller length, or tail: keep",
+            "none of the {} books has {} tokens ({}); use a smaller length, or tail: keep",
             books.len(),
-            settings.length
+            settings.length,
+            longest.unwrap_or_default()
         );
     }
     Ok(samples)

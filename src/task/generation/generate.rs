@@ -12,7 +12,7 @@ use crate::metric::{MetricSum, Slice};
 use crate::task::cache::{CacheConfig, FullCachePrefix};
 use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
-use crate::task::request::{Request, Scorer};
+use crate::task::request::{Request, Scorer, Unmeasurable};
 use crate::task::spec::{PrepareContext, TaskSpec};
 
 /// Makes samples of requests; those about one document must follow each other. `digest` is that of the requests.
@@ -102,6 +102,15 @@ impl Samples for EncodedPrompts {
 
     fn request(&self, sample: usize) -> Option<&Request> {
         Some(&self.prompts[sample].request)
+    }
+
+    fn prompt(&self, sample: usize, config: &CacheConfig) -> Option<usize> {
+        let EncodedPrompt { tokens, before_question, .. } = &self.prompts[sample];
+        Some(if config.cuts_before_question() { *before_question } else { tokens.len() })
+    }
+
+    fn unmeasurable(&self, sample: usize) -> Option<&Unmeasurable> {
+        self.prompts[sample].request.unmeasurable.as_ref()
     }
 
     fn template(&self) -> Option<&str> {

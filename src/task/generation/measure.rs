@@ -44,6 +44,12 @@ struct Open {
 
 impl Generation<'_> {
     pub(super) fn measure(&self, batch: &Batch<'_>, report: Report<'_>) -> ControlFlow<()> {
+        // Alone in its batch.
+        if let Some((&sample, reason)) =
+            batch.samples.first().zip(self.prompts.prompts[batch.all.start].request.unmeasurable.as_ref())
+        {
+            return report(sample, Err(reason.clone().into()));
+        }
         let started = Instant::now();
         let (memory, common) = match self.common_cache(batch.all.clone()) {
             Ok(common) => common,

@@ -3,11 +3,11 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use rayon::prelude::*;
 
 use crate::lm::{BLOCK, ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
-use crate::task::request::{Cut, GenerationConfig, Prompt, Request, Scorer, shared};
+use crate::task::request::{Cut, GenerationConfig, Prompt, Request, Scorer, Unmeasurable, shared};
 
 /// A request in a model's tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +26,18 @@ pub struct EncodedPrompt {
 }
 
 impl EncodedPrompt {
+    /// A request that is counted and not asked.
+    fn unmeasurable(request: Request, reason: &Unmeasurable) -> EncodedPrompt {
+        EncodedPrompt {
+            request: Request { unmeasurable: Some(reason.clone()), continuations: Vec::new(), ..request },
+            tokens: Vec::new(),
+            document: 0,
+            before_question: 0,
+            max_new_tokens: 0,
+            continuations: Vec::new(),
+        }
+    }
+
     /// Tokens of all continuations.
     pub fn continued(&self) -> usize {
         self.continuations.iter().map(Vec::len).sum()
@@ -107,13 +119,27 @@ impl EncodedPrompts {
                 continuations: Vec::new(),
             })
         };
-        let prompts: Vec<EncodedPrompt> = requests.into_par_iter().map(encode).collect::<Result<_>>()?;
+        let encode_or_count = |request: Request| {
+            encode(request.clone()).or_else(|error| match error.downcast_ref::<Unmeasurable>() {
+                Some(reason) => Ok(EncodedPrompt::unmeasurable(request, reason)),
+                None => Err(error),
+            })
+        };
+        let prompts: Vec<EncodedPrompt> = requests.into_par_iter().map(encode_or_count).collect::<Result<_>>()?;
+        if let Some(EncodedPrompt { request, .. }) = prompts.first()
+            && let Some(reason) = &request.unmeasurable
+            && prompts.iter().all(|prompt| prompt.request.unmeasurable.is_some())
+        {
+            bail!("{}: {reason}", request.name);
+        }
         let mut batches = Vec::new();
         let mut start = 0;
         // Where most of the work is writing, prompts need not begin alike.
         let is_short = |prompt: &EncodedPrompt| prompt.tokens.len() < prompt.max_new_tokens;
         let together = |a: &EncodedPrompt, b: &EncodedPrompt| {
-            a.request.cluster == b.request.cluster || a.tokens == b.tokens || is_short(a) && is_short(b)
+            let are_measured = a.request.unmeasurable.is_none() && b.request.unmeasurable.is_none();
+            are_measured
+                && (a.request.cluster == b.request.cluster || a.tokens == b.tokens || is_short(a) && is_short(b))
         };
         for batch in prompts.chunk_by(together) {
             batches.push(start..start + batch.len());
@@ -183,7 +209,10 @@ fn continued(
     let longest = continuations.iter().map(Vec::len).max().unwrap_or(0);
     if tokens.len() + longest > request.length {
         let length = request.length;
-        ensure!(longest < length, "a continuation leaves no room for the prompt in {length}; use a larger length");
+        if longest >= length {
+            let message = format!("a continuation leaves no room for the prompt in {length}; use a larger length");
+            return Err(Unmeasurable(message).into());
+        }
         tokens = fit(&request.prompt, request.cut, length - longest, tokenizer, bos)?;
     }
     let before = [request.prompt.before.as_str(), &request.prompt.document].concat();

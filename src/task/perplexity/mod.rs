@@ -135,6 +135,10 @@ impl Samples for PerplexitySamples {
         self.samples[sample].tokens.len()
     }
 
+    fn prompt(&self, sample: usize, _: &CacheConfig) -> Option<usize> {
+        self.samples[sample].prompt
+    }
+
     fn full_cache_tokens(&self, configs: &[CacheConfig]) -> usize {
         let longest = self.samples.iter().map(|sample| sample.tokens.len()).max().unwrap_or(0);
         let prompt = self.samples.iter().filter_map(|sample| sample.prompt).max();

@@ -12,6 +12,11 @@ pub(super) use prompt::shared;
 pub use prompt::{Cut, Prompt};
 pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};
 
+/// Why a sample cannot be measured, whatever else is: it is counted, and nothing else of its cell is lost.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unmeasurable(pub String);
+
 /// What a task measures of answers.
 pub trait Scorer: Send + Sync {
     /// The metrics of a text, given its request: whole and by slice.
@@ -62,6 +67,8 @@ pub struct Request {
     /// The document.
     pub cluster: String,
     pub prompt: Prompt,
+    /// Why its prompt cannot be asked of a model.
+    pub unmeasurable: Option<Unmeasurable>,
     /// Correct answers; empty if none are published.
     pub references: Vec<String>,
     /// The classes that an answer may name, where the benchmark lists them.

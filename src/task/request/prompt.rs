@@ -2,10 +2,11 @@
 //!
 //! Cuts as ZeroSCROLLS' `run_hf_model.py` does: the document loses its end, the question stays whole.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::Unmeasurable;
 use crate::task::canonical::quoted;
 
 /// A text for a model, in the parts that cutting treats differently. Without the separator, they are the whole prompt.
@@ -174,12 +175,14 @@ pub(in crate::task) fn shared(a: &[u32], b: &[u32]) -> usize {
 }
 
 fn check_room(needed: usize, room: usize) -> Result<()> {
-    ensure!(
-        needed < room,
+    if needed < room {
+        return Ok(());
+    }
+    let message = format!(
         "the prompt does not fit: without its context it needs {needed} tokens, and {room} are left; use a larger length or \
          cache size"
     );
-    Ok(())
+    Err(Unmeasurable(message).into())
 }
 
 #[cfg(test)]

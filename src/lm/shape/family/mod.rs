@@ -58,6 +58,11 @@ const FAMILIES: &[(&str, Family)] = &[
     ("smollm3", llama::smollm3),
 ];
 
+/// The families that can be read, by `model_type` of their config.json.
+pub fn families() -> Vec<&'static str> {
+    FAMILIES.iter().map(|(known, _)| *known).collect()
+}
+
 impl ModelShape {
     /// Reads and checks a config.json.
     ///
@@ -90,7 +95,7 @@ pub(in crate::lm) fn shape(json: &Value) -> Result<ModelShape> {
         "the weights are quantised (quantization_config); use the f32, f16 or bf16 checkpoint they were made from"
     );
     let Some((_, shape)) = FAMILIES.iter().find(|(known, _)| *known == model_type) else {
-        let known: Vec<_> = FAMILIES.iter().map(|(known, _)| *known).collect();
+        let known = families();
         bail!(
             "model_type is {model_type:?}; those that are computed exactly here are {} (Yi and SmolLM2 are llama)",
             known.join(", ")

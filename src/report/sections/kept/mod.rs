@@ -13,7 +13,7 @@ use crate::metric::{Metric, Property, Slice};
 use crate::report::document::{Block, Column, Entry, Grid, Group, Line, Table};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, KeptByPosition, Plain, heatmap, kept_by_position};
-use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, cell_of, label};
+use crate::report::series::{AllSeries, Panel, Results, SeriesKey, Size, cell_of};
 use crate::report::statistics::Estimate;
 
 const ABOUT: &str = "Steps at which a token is visible, its own included, in the mean over tokens, layers and decision groups. Over \
@@ -173,7 +173,7 @@ impl<'a> Kept<'a> {
     /// The tables of a policy's samples at a size, from the cell whose lifetimes are shown.
     fn rows_at(&self, policy: &str, size: Size) -> Vec<&'a Row> {
         let Some(sums) = cell_of(self.series, self.key, LIFETIME, (policy, Some(size))) else { return Vec::new() };
-        let here = |row: &&&Row| row.cell == sums.cell && label(row) == policy && Size::of(row) == Some(size);
+        let here = |row: &&&Row| row.cell == sums.cell && row.variant() == policy && Size::of(row) == Some(size);
         self.rows.iter().filter(here).copied().collect()
     }
 
