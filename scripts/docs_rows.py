@@ -12,9 +12,10 @@ PROGRAM is the built tova-bench. A page holds blocks like
 
 between whose marks this program writes. `table` has policies down, or metrics or slices where several are named, and across sizes,
 schedules or slices: nats above the full cache, or another column of `report.csv` (`value=value`; `value=to_ceiling` in percent);
-`pairs` has differences of two policies; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of
+`pairs` has differences of two policies, those that are told apart in bold; `report` is a table of the report's Markdown or, with `file=paper/table-3`, of what it draws of
 the paper, by its heading (`columns` and `lines` leave some out, `caption=no` says nothing of the rows); `figure` is a picture of the
-report. All numbers, intervals and verdicts are those of `tova-bench report`. Every decimal number in a section with blocks must be in a
+report. All numbers, intervals and verdicts are those of `tova-bench report`, but for those of an `other` block, which says how they were
+computed and is left as it is. Every decimal number in a section with blocks must be in a
 block of its page, or be one of its numbers with a digit less; those of README in a block of any page. Rows of an older engine must be of
 a baseline that results/baselines/engines.txt says is not moved by the engines since.
 """
@@ -32,7 +33,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 BASELINES = ROOT / "results" / "baselines"
-BLOCK = re.compile(r"<!-- (table|pairs|report|figure) (.*?) -->\n(.*?)<!-- end -->", re.S)
+BLOCK = re.compile(r"<!-- (table|pairs|report|figure|other) (.*?) -->\n(.*?)<!-- end -->", re.S)
 # What a block is replaced with where the text around it is read.
 BLOCK_HERE = "\0"
 
@@ -80,12 +81,16 @@ def estimate(line, value, digits, scale=1):
     return shown[0] + (f" [{shown[1]}, {shown[2]}]" if len(shown) == 3 else "")
 
 
+def is_told_apart(pair):
+    """At 95 % among all comparisons, as the report says."""
+    return bool(pair["p_adjusted"]) and float(pair["p_adjusted"]) <= 0.05
+
+
 def worse(pairs, better):
-    """The policies at sizes than which another of the same size, that does not know the rest of the text, is shown to be better, at 95 %
-    among all comparisons."""
+    """The policies at sizes than which another of the same size, that does not know the rest of the text, is shown to be better."""
     found = set()
     for pair in pairs:
-        if "clairvoyant" not in pair["policy"] + pair["against"] and pair["p_adjusted"] and float(pair["p_adjusted"]) < 0.05:
+        if "clairvoyant" not in pair["policy"] + pair["against"] and is_told_apart(pair):
             is_worse = (float(pair["difference"]) > 0) == (better == "lower")
             found.add((pair["policy"] if is_worse else pair["against"], pair["cache_size"]))
     return found
@@ -141,8 +146,7 @@ def pairs(reports, options):
             if names == (against, policy):
                 ends = [-end for end in ends[:1] + ends[:0:-1]]
             first, rest = number(ends[0], 3), f" [{number(ends[1], 3)}, {number(ends[2], 3)}]" if len(ends) == 3 else ""
-            is_gain = len(ends) == 3 and ends[2] < 0
-            cells[f"{policy}` - `{against}", line["cache_size"]] = f"**{first}**{rest}" if is_gain else first + rest
+            cells[f"{policy}` - `{against}", line["cache_size"]] = f"**{first}**{rest}" if is_told_apart(line) else first + rest
     names = [f"{policy}` - `{against}" for policy, against in wanted]
     lost = [name for name in names if not any(of == name for of, _ in cells)]
     if lost:
@@ -220,7 +224,9 @@ def caption(points, options):
     samples = max(int(line["samples"]) for line in points)
     if options.get("caption") == "no":
         return ""
-    return f"*{models}, {samples} texts; engine {origin[1]}, {origin[2]}; `results/baselines/{name}.parquet`.*\n"
+    arithmetic = ", ".join(dict.fromkeys(line["arithmetic"] for line in points))
+    return (f"*{models}, {samples} texts; arithmetic {arithmetic}, engine {origin[1]}, {origin[2]}; "
+            f"`results/baselines/{name}.parquet`.*\n")
 
 
 def check_engine(name, engine, current):
@@ -253,7 +259,10 @@ def page(path, reports, more, made):
     old, before = path.read_text(), len(made)
 
     def block(found):
-        kind, text, _ = found.groups()
+        kind, text, old = found.groups()
+        if kind == "other":
+            made.append(old)
+            return found[0]
         make = {"table": table, "pairs": pairs, "report": report_table, "figure": figure}[kind]
         new = make(reports, options_of(text, more | {"page": path}))
         made.append(new)
