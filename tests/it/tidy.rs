@@ -14,7 +14,7 @@ const MODULES: [(&str, &[&str]); 19] = [
     ("bounded_read", &[]),
     ("yaml", &["bounded_read", "format"]),
     ("vector", &[]),
-    ("parquet", &[]),
+    ("parquet", &["bounded_read"]),
     ("eviction", &["vector", "yaml", "bounded_read", "format"]),
     ("metric", &["format"]),
     ("ledger", &["parquet", "bounded_read", "format", "metric"]),
@@ -53,7 +53,7 @@ const MODULES: [(&str, &[&str]); 19] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 27] = [
+const CRATES: [(&str, &[&str]); 29] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -71,6 +71,8 @@ const CRATES: [(&str, &[&str]); 27] = [
     ("zstd", &["task"]),
     ("pulp", &["lm", "vector"]),
     ("polars", &["parquet"]),
+    ("polars_arrow", &["parquet"]),
+    ("polars_parquet", &["parquet"]),
     ("plotters", &["report"]),
     ("resvg", &["report"]),
     ("svg2pdf", &["report"]),
