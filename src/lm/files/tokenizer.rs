@@ -26,6 +26,8 @@ pub struct Tokenizer {
     /// The token a text starts with, if the model has one.
     pub(in crate::lm) bos: Option<u32>,
     pub(in crate::lm) adds_bos: bool,
+    /// The token that its files say ends a text.
+    pub(in crate::lm) end: Option<String>,
     /// Whether it is unknown if a space is added to text after a special token.
     pub(in crate::lm) space_unknown: bool,
     /// Texts of tokens that were asked for.
@@ -67,7 +69,8 @@ impl Tokenizer {
         let bos = named.or(bos);
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
         let adds_bos = adds_bos && bos.is_some();
-        Ok(Tokenizer { inner, bos, adds_bos, space_unknown: false, texts: Mutex::default() })
+        let end = special_token(config, "eos_token").map(str::to_owned);
+        Ok(Tokenizer { inner, bos, adds_bos, end, space_unknown: false, texts: Mutex::default() })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -162,9 +165,31 @@ impl Tokenizer {
         special.chain(self.bos).collect()
     }
 
+    /// What a text is read after where nothing else is before it: BOS, or else the token that ends texts, as in
+    /// lm-evaluation-harness; `stops` are those of the model.
+    pub fn prefix(&self, stops: &[u32]) -> Option<u32> {
+        self.bos.or(self.end_token()).or(stops.first().copied())
+    }
+
+    /// The special tokens whose names are among some texts.
+    pub fn special_among(&self, texts: &[String]) -> Vec<u32> {
+        let special = self.special().into_iter();
+        special.filter(|token| self.name(*token).is_some_and(|name| texts.contains(&name))).collect()
+    }
+
     /// The name of a token in the vocabulary.
     pub fn name(&self, token: u32) -> Option<String> {
         self.inner.id_to_token(token)
+    }
+
+    /// The text of the token that the tokenizer's files say ends a text (`eos_token`). The model's own end may be another.
+    pub fn end_of_text(&self) -> Option<&str> {
+        self.end.as_deref()
+    }
+
+    /// The same token by its number, if it is in the vocabulary.
+    pub fn end_token(&self) -> Option<u32> {
+        self.inner.token_to_id(self.end_of_text()?)
     }
 
     /// Whether texts start with BOS by default.

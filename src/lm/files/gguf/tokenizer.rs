@@ -70,7 +70,9 @@ impl Gguf {
             "texts start with a BOS token, but tokenizer.ggml.bos_token_id is missing from its metadata"
         );
         let space_unknown = parts.adds_space;
-        let tokenizer = Tokenizer { inner, bos, adds_bos, space_unknown, texts: Mutex::default() };
+        let end = self.special_token("eos", vocabulary.tokens.len())?;
+        let end = end.map(|id| vocabulary.tokens[id as usize].to_owned());
+        let tokenizer = Tokenizer { inner, bos, adds_bos, end, space_unknown, texts: Mutex::default() };
         let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
         rows.map_or(Ok(()), |rows| tokenizer.check_vocabulary(*rows))?;
         Ok(tokenizer)
