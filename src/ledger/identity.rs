@@ -61,20 +61,43 @@ impl CellName {
     /// `size` is `None` for the unbounded cache. All but the id is there only to be readable.
     pub fn new(id: CellId, task: &str, model: &str, policy: &str, size: Option<usize>) -> CellName {
         let size = size.map_or("unbounded".to_string(), |size| size.to_string());
-        CellName { id, stem: format!("{task}__{}__{}__{size}__{id}", slug(model), slug(policy)) }
+        CellName { id, stem: format!("{}__{}__{}__{size}__{id}", slug(task), slug(model), slug(policy)) }
     }
 }
 
-/// A name as part of a file name: at most 48 ASCII letters, digits, `.`, `+` and single `-`.
+/// A name as part of a file name: at most 48 ASCII letters, digits, `.`, `+` and single `-` and `_`.
 fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars() {
-        let c = if c.is_ascii_alphanumeric() || matches!(c, '.' | '+') { c } else { '-' };
-        if c != '-' || !slug.ends_with('-') {
+        let c = if c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '_') { c } else { '-' };
+        if !matches!(c, '-' | '_') || !slug.ends_with(c) {
             slug.push(c);
         }
     }
     slug.truncate(48);
-    let trimmed = slug.trim_matches(['-', '.']);
+    let trimmed = slug.trim_matches(['-', '.', '_']);
     if trimmed.is_empty() { "unnamed".to_string() } else { trimmed.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_parts_of_file_names() {
+        let stem = |task: &str| CellName::new(CellId(7), task, "a/b", "tova+4", Some(8)).stem().to_owned();
+        for (task, shown) in [
+            ("arc_easy", "arc_easy"),
+            ("../../x", "x"),
+            ("/etc/passwd", "etc-passwd"),
+            (".x", "x"),
+            ("a__b", "a_b"),
+            ("a:b\\c*?", "a-b-c"),
+            ("..", "unnamed"),
+            ("\u{e9}\n", "unnamed"),
+        ] {
+            assert_eq!(stem(task), format!("{shown}__a-b__tova+4__8__0000000000000007"), "{task:?}");
+        }
+        assert!(stem(&"x".repeat(300)).len() < 100);
+    }
 }

@@ -14,6 +14,7 @@ use candle_transformers::utils::apply_repeat_penalty;
 use super::cache::memory::Memory;
 use super::device::attend::{WriterCall, WriterResult};
 use super::device::batcher::Member;
+use super::files::tokenizer::Tokenizer;
 use super::network::transformer::LanguageModel;
 use super::score::NO_NUMBERS;
 use crate::eviction::ScoreCount;
@@ -40,6 +41,18 @@ pub struct GenerationSettings {
     pub stop_tokens: Vec<u32>,
     /// Strings that end a text; not part of it.
     pub stop_strings: Vec<String>,
+}
+
+impl GenerationSettings {
+    /// The same as lm-evaluation-harness ends answers: at the tokenizer's end of text too, which joins the stop strings, and at
+    /// special tokens that a stop string names, which decoded text does not show.
+    #[must_use]
+    pub fn ending_as_in_the_harness(mut self, tokenizer: &Tokenizer) -> GenerationSettings {
+        self.stop_tokens.extend(tokenizer.end_token());
+        self.stop_strings.extend(tokenizer.end_of_text().map(str::to_owned));
+        self.stop_tokens.extend(tokenizer.special_among(&self.stop_strings));
+        self
+    }
 }
 
 /// A prompt that has been read.
@@ -294,5 +307,39 @@ impl Sequence {
             Ok(Generated { text, tokens, ended: self.ended, cache_bytes, score_count })
         });
         Ended { key: self.key, text, seconds: self.seconds }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// As `handle_stop_sequences` and `stop_sequences_criteria` of the harness, which decodes special tokens too.
+    #[test]
+    fn answers_end_where_the_harness_ends_them() {
+        let special = |id: u32, content: &str| {
+            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": true})
+        };
+        let file = json!({
+            "version": "1.0",
+            "added_tokens": [special(2, "<end>"), special(3, "<turn>"), special(4, "<other>")],
+            "model": {"type": "WordLevel", "vocab": {"a": 0, "<unk>": 1}, "unk_token": "<unk>"}
+        });
+        let parse = |config| Tokenizer::parse(file.to_string().as_bytes(), &config, None).unwrap();
+        let settings = GenerationSettings {
+            sampling: Sampling::Greedy,
+            repetition_penalty: 1.0,
+            stop_tokens: vec![1],
+            stop_strings: vec!["<turn>".into(), "a".into()],
+        };
+        let ending = settings.clone().ending_as_in_the_harness(&parse(json!({ "eos_token": "<end>" })));
+        assert_eq!((ending.stop_tokens[..2].to_vec(), ending.stop_strings.len()), (vec![1, 2], 3));
+        assert!(ending.stop_tokens.contains(&3) && !ending.stop_tokens.contains(&4));
+        assert_eq!(ending.stop_strings, ["<turn>", "a", "<end>"]);
+        let without = settings.ending_as_in_the_harness(&parse(json!({})));
+        assert_eq!((without.stop_tokens, without.stop_strings.len()), (vec![1, 3], 2));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything that can be found wrong without loading a model or a text is reported here, with its place in the file.
 
-use std::path::Path;
+use std::path::{Component, Path};
 
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep, policies};
@@ -25,7 +25,10 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
         Some(name) if name.value.trim().is_empty() => {
             return yaml::refuse(name.referenced, "the name is empty", "remove `name:` to use the file's name");
         }
-        Some(name) => name.value,
+        Some(name) => {
+            check_folder(&name)?;
+            name.value
+        }
         None => Path::new(file).file_stem().map_or("sweep".into(), |stem| stem.to_string_lossy().into_owned()),
     };
     let models = models(shape.models)?;
@@ -61,6 +64,20 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     let folder = Path::new(file).parent().unwrap_or(Path::new("")).to_owned();
     Ok(Sweep { name, folder, models, policies, cache_sizes, tasks, seed: shape.seed, unlisted })
 }
+
+/// Refuses a name that does not name a folder of results below `results/`.
+fn check_folder(name: &Spanned<String>) -> Result<(), ConfigError> {
+    let is_plain = |part: Component<'_>| matches!(part, Component::Normal(part) if part.len() <= MOST_OF_NAME);
+    if name.value.chars().any(char::is_control) || !Path::new(&name.value).components().all(is_plain) {
+        let message = format!("the name `{}` does not name a folder below `results/`", name.value);
+        let hint = format!("use at most {MOST_OF_NAME} bytes, and neither `..` nor a `/` at its beginning");
+        return yaml::refuse(name.referenced, message, hint);
+    }
+    Ok(())
+}
+
+/// The most bytes of a sweep's name: file systems have 255.
+const MOST_OF_NAME: usize = 200;
 
 /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
 fn check_size(shape: &SweepYaml) -> Result<(), ConfigError> {

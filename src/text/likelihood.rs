@@ -32,6 +32,7 @@ impl TextModel {
         let stop_tokens = self.files.stop_tokens()?;
         let writing =
             GenerationSettings { sampling: Sampling::Greedy, repetition_penalty: 1.0, stop_tokens, stop_strings };
+        let writing = writing.ending_as_in_the_harness(tokenizer);
         let bos = tokenizer.bos().ok();
         answer_tokens(&self.model, tokenizer, requests, TokenSettings { config, length, writing, bos })
     }

@@ -91,7 +91,7 @@ impl TextModel {
     /// # Errors
     /// A model without a tokenizer, or with neither token.
     pub fn prefix_token(&self) -> Result<u32> {
-        let prefix = self.tokenizer()?.bos().ok().or(self.files.stop_tokens()?.first().copied());
+        let prefix = self.tokenizer()?.prefix(&self.files.stop_tokens()?);
         prefix.context("the model has neither a BOS nor an end of text, after which a text begins")
     }
 

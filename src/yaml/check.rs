@@ -24,6 +24,19 @@ pub fn count(what: &str, number: &Spanned<u64>, least: u32) -> Result<usize, Con
     }
 }
 
+/// The most things of one kind that a file asks for and that are all made before the first is measured: stories, answers to a
+/// row, prompts.
+pub const MOST_MADE: u32 = 10_000;
+
+/// An optional number of such things, at least 1.
+pub fn made(what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, ConfigError> {
+    if let Some(number) = number.as_ref().filter(|number| number.value > u64::from(MOST_MADE)) {
+        let hint = format!("write a whole number from 1 to {MOST_MADE}");
+        return refuse(number.referenced, format!("{} cannot be {what}", number.value), hint);
+    }
+    limit(what, number)
+}
+
 /// An optional number of at least 1.
 pub fn limit(what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, ConfigError> {
     number.as_ref().map(|number| count(what, number, 1)).transpose()

@@ -100,9 +100,10 @@ pub fn read_file(path: &Path) -> Result<String, ConfigError> {
 /// Text that is not one YAML document, or does not have the form of `T`.
 pub fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, ConfigError> {
     let options = serde_saphyr::options! {
-        // `yes`, `on` and merge keys mean different things to different YAML readers.
+        // `yes` and `on` mean different things to different YAML readers.
         strict_booleans: true,
-        merge_keys: MergeKeyPolicy::Error,
+        // As PyYAML, with which lm-evaluation-harness reads task files.
+        merge_keys: MergeKeyPolicy::Merge,
         with_snippet: false,
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| explain(&error).in_file(file))

@@ -40,3 +40,13 @@ pub fn assert_words<T: serde::de::DeserializeOwned>(names: &[Named]) {
     let read: BTreeSet<&str> = error.split('`').skip(3).step_by(2).collect();
     assert_eq!(names.iter().map(|(word, _)| *word).collect::<BTreeSet<_>>(), read);
 }
+
+/// A schema as indented text, ended by a newline. What has no order of its own is in that of the alphabet.
+///
+/// # Errors
+/// None that can happen: what is written is a schema.
+pub fn text(schema: Schema) -> serde_json::Result<String> {
+    let mut value = schema.to_value();
+    value.sort_all_objects();
+    Ok(serde_json::to_string_pretty(&Schema::try_from(value)?)? + "\n")
+}

@@ -42,6 +42,7 @@ mod settling;
 mod show;
 mod statistics;
 mod stream;
+mod task_files;
 mod threads;
 mod tidy;
 mod timing;

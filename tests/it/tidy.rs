@@ -54,7 +54,7 @@ const MODULES: [(&str, &[&str]); 20] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 27] = [
+const CRATES: [(&str, &[&str]); 29] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -71,6 +71,8 @@ const CRATES: [(&str, &[&str]); 27] = [
     ("zstd", &["task"]),
     ("pulp", &["lm", "vector"]),
     ("polars", &["parquet"]),
+    ("polars_arrow", &["parquet"]),
+    ("polars_parquet", &["parquet"]),
     ("plotters", &["report"]),
     ("resvg", &["report"]),
     ("svg2pdf", &["report"]),

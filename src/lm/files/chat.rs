@@ -30,6 +30,8 @@ pub struct ChatFormat {
     pub suffix: String,
     /// Whether the template strips white space from both ends of the request.
     pub strip: bool,
+    /// Whether it does so with an answer.
+    pub strip_answer: bool,
 }
 
 /// A message as a template sees it, in this order.
@@ -46,6 +48,8 @@ const TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 /// Stands for the request while the template runs. It holds private-use characters, which no real text contains.
 const REQUEST: &str = "\u{f8ff}request\u{f8ff}";
+/// The same for the beginning of an answer.
+const ANSWER: &str = "\u{f8ff}answer\u{f8ff}";
 
 impl ChatTemplate {
     /// The template of a tokenizer_config.json, or of the chat_template.jinja beside it, which takes precedence as
@@ -61,7 +65,7 @@ impl ChatTemplate {
         ChatTemplate::parse(&tokenizer::config(files)?, file)
     }
 
-    pub(in crate::lm) fn parse(config: &Value, file: Option<String>) -> Result<Option<ChatTemplate>> {
+    pub(crate) fn parse(config: &Value, file: Option<String>) -> Result<Option<ChatTemplate>> {
         let source = match (file, &config["chat_template"]) {
             (Some(file), _) => file,
             (None, Value::String(source)) => source.clone(),
@@ -96,16 +100,37 @@ impl ChatTemplate {
     /// # Errors
     /// A template that fails, exceeds its limits, or leaves the request out.
     pub fn format(&self) -> Result<ChatFormat> {
-        let spaced = format!("\n {REQUEST} \n");
-        let rendered = self
-            .render(&[("user", spaced.as_str())], true)
+        self.format_after(&[], false)
+    }
+
+    /// The text around the user's last request after the messages of `before`, each a role and its text: up to where the answer
+    /// begins, or, if its beginning is given (`continues`), to where that stands. As in lm-evaluation-harness, a template that
+    /// refuses a message of the system is rendered without it.
+    ///
+    /// # Errors
+    /// As [`format`](Self::format).
+    pub fn format_after(&self, before: &[(&str, &str)], continues: bool) -> Result<ChatFormat> {
+        let [spaced, answer] = [REQUEST, ANSWER].map(|text| format!("\n {text} \n"));
+        let own =
+            [("user", spaced.as_str())].into_iter().chain(continues.then_some(("assistant", answer.as_str())));
+        let messages: Vec<_> = before.iter().copied().chain(own).collect();
+        let rendered = self.render(&messages, !continues).or_else(|error| match messages.split_first() {
+            Some((("system", _), others)) => self.render(others, !continues),
+            _ => Err(error),
+        });
+        let mut rendered = rendered
             .map_err(|error| anyhow!("the model's chat template fails: {error:#}; use `chat_template: false`"))?;
+        let strip_answer = !rendered.contains(&answer);
+        if continues {
+            let at = rendered.rfind(if strip_answer { ANSWER } else { &answer });
+            rendered.truncate(at.context("the chat template does not show the beginning of an answer")?);
+        }
         let (request, strip) = if rendered.contains(&spaced) { (&*spaced, false) } else { (REQUEST, true) };
         let (prefix, suffix) = rendered
             .split_once(request)
             .filter(|(_, suffix)| !suffix.contains(REQUEST))
             .context("the chat template does not show the user's message once; use `chat_template: false`")?;
-        Ok(ChatFormat { prefix: prefix.to_owned(), suffix: suffix.to_owned(), strip })
+        Ok(ChatFormat { prefix: prefix.to_owned(), suffix: suffix.to_owned(), strip, strip_answer })
     }
 
     /// A conversation of messages, each a role and its text; with `opens_answer` up to where the next answer begins.

@@ -215,6 +215,18 @@ impl Tokenizer {
         special.chain(self.bos).collect()
     }
 
+    /// What a text is read after where nothing else is before it: BOS, or else the token that ends texts, as in
+    /// lm-evaluation-harness; `stops` are those of the model.
+    pub fn prefix(&self, stops: &[u32]) -> Option<u32> {
+        self.bos.or(self.end_token()).or(stops.first().copied())
+    }
+
+    /// The special tokens whose names are among some texts.
+    pub fn special_among(&self, texts: &[String]) -> Vec<u32> {
+        let special = self.special().into_iter();
+        special.filter(|token| self.name(*token).is_some_and(|name| texts.contains(&name))).collect()
+    }
+
     /// The name of a token in the vocabulary.
     pub fn name(&self, token: u32) -> Option<String> {
         self.inner.id_to_token(token)

@@ -30,7 +30,7 @@ impl Cell<'_> {
 pub struct Pooled {
     pub value: f64,
     of_subsets: Vec<Option<f64>>,
-    /// Which clusters of the tables weigh anything.
+    /// Which clusters of the tables add anything.
     members: Vec<bool>,
     pub(crate) weight: f64,
 }
@@ -39,8 +39,10 @@ pub struct Pooled {
 /// that any of the tables has.
 pub fn pooled(metric: &Metric, tables: &[&[Sums]]) -> Vec<Option<Pooled>> {
     let clusters = tables.first().map_or(0, |table| table.len());
+    // An empty text has no byte to divide by, but the token before it has a likelihood.
+    let adds = |sums: &Sums| sums.weight > 0.0 || sums.values[0] != 0.0;
     let members: Vec<bool> =
-        (0..clusters).map(|cluster| tables.iter().any(|table| table[cluster].weight > 0.0)).collect();
+        (0..clusters).map(|cluster| tables.iter().any(|table| adds(&table[cluster]))).collect();
     let own = |table: &&[Sums]| -> Vec<Sums> {
         table.iter().zip(&members).filter(|(_, is_in)| **is_in).map(|(sums, _)| *sums).collect()
     };

@@ -25,8 +25,7 @@ pub fn json_schema() -> serde_json::Result<String> {
     let mut settings = SchemaSettings::draft07();
     // In draft 07 nothing may be beside a reference, so a key would lose its description to that of its type.
     settings.inline_subschemas = true;
-    let schema = settings.into_generator().into_root_schema_for::<SweepYaml>();
-    Ok(serde_json::to_string_pretty(&schema)? + "\n")
+    crate::yaml::schema::text(settings.into_generator().into_root_schema_for::<SweepYaml>())
 }
 
 /// Without definitions a policy can only be one of the presets.

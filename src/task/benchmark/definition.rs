@@ -1,5 +1,6 @@
 //! A task of a file, checked: metrics known, splits named, generation settled.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,8 +15,8 @@ use super::reader::{Reader, Readers, reader};
 use super::rows::Dataset;
 use super::template::Template;
 use crate::lm::Real;
-use crate::task::request::GenerationConfig;
-use crate::yaml::ConfigError;
+use crate::task::request::{Drawing, GenerationConfig};
+use crate::yaml::{self, ConfigError};
 
 /// The examples before a prompt.
 #[derive(Clone, Debug)]
@@ -23,12 +24,13 @@ pub struct Fewshot {
     pub count: usize,
     pub source: Examples,
     pub sampler: Sampler,
+    /// Whether the harness draws one example more, and leaves out the row that is asked (`fewshot_context`).
+    pub leaves_out_asked: bool,
 }
 
 #[derive(Clone, Debug)]
 pub enum Examples {
     Split(String),
-    /// None, where the file names neither.
     Rows(Vec<Value>),
 }
 
@@ -67,6 +69,20 @@ pub struct Definition {
 const MAX_GEN_TOKS: usize = 256;
 
 impl Definition {
+    /// The columns that its templates may ask a row for.
+    pub fn columns(&self) -> BTreeSet<&str> {
+        let Definition { description, text, target, choices, prefix, cache, .. } = self;
+        let CacheYaml { context, separator, answer_header, row_length, name, cluster, slices, .. } = cache;
+        let fields = [Some(text), Some(target), choices.as_ref()].into_iter().flatten();
+        let of_fields =
+            fields.filter_map(|field| if let Field::Text(template) = field { Some(template) } else { None });
+        let own = [description, prefix, context, separator, answer_header, row_length, name, cluster];
+        let more = [&cache.max_gen_toks, &cache.counted].into_iter().chain(own).flatten();
+        let templates = of_fields.chain(more).chain(slices.values());
+        // A template that is the name of a column stands for that.
+        templates.flat_map(|one| one.names().iter().map(String::as_str).chain([one.source()])).collect()
+    }
+
     /// Lets the answer of a row have at most this many tokens, whatever a sweep's default is.
     pub fn limit_answers(&mut self, most: usize) {
         self.cache.max_gen_toks = Template::new(&most.to_string()).ok();
@@ -148,6 +164,10 @@ fn metrics(file: &TaskFile, output: OutputType) -> Result<Vec<TaskMetric>, Confi
 /// How often each row is answered, where that is more than once.
 fn repeats(file: &TaskFile, output: OutputType, chains: &[FilterChain]) -> Result<Option<usize>, ConfigError> {
     let Some(count) = file.repeats.filter(|count| count.get() > 1) else { return Ok(None) };
+    if count.get() > yaml::MOST_MADE as usize {
+        let hint = format!("write a whole number from 1 to {}", yaml::MOST_MADE);
+        return file.refuse("repeats", format!("{count} cannot be `repeats`"), hint);
+    }
     if output != OutputType::GenerateUntil {
         return file.refuse("repeats", "only written answers can differ", "write `repeats: 1`");
     }
@@ -162,12 +182,15 @@ fn repeats(file: &TaskFile, output: OutputType, chains: &[FilterChain]) -> Resul
 fn fewshot(file: &TaskFile) -> Fewshot {
     let config = file.fewshot_config.clone().unwrap_or_default();
     // The harness falls back to the rows of training, and draws from those that are measured where there are none.
-    let fallback = file.training_split.clone().or_else(|| file.validation_split.clone());
-    let source = match (file.fewshot_split.clone(), config.samples, fallback) {
-        (Some(split), ..) | (None, None, Some(split)) => Examples::Split(split),
-        (None, rows, _) => Examples::Rows(rows.unwrap_or_default()),
+    let splits = [&file.training_split, &file.validation_split, &file.test_split];
+    let source = match (file.fewshot_split.clone(), config.samples) {
+        (Some(split), _) => Examples::Split(split),
+        (None, Some(rows)) => Examples::Rows(rows),
+        (None, None) => Examples::Split(splits.into_iter().flatten().next().cloned().unwrap_or_default()),
     };
-    Fewshot { count: file.num_fewshot.unwrap_or(0), source, sampler: config.sampler.unwrap_or_default() }
+    let leaves_out_asked = file.fewshot_split == file.test_split;
+    let sampler = config.sampler.unwrap_or_default();
+    Fewshot { count: file.num_fewshot.unwrap_or(0), source, sampler, leaves_out_asked }
 }
 
 fn dataset(path: String, file: &TaskFile) -> Dataset {
@@ -188,20 +211,25 @@ fn generation(file: &TaskFile, delimiter: &str, chat_template: bool) -> Result<G
     if kwargs.num_beams.is_some_and(|number| number != 1) {
         return file.refuse("generation_kwargs", "there is one beam", "remove `num_beams`");
     }
+    // Their places are those of a copy.
+    let drawing = Drawing::check(&kwargs.temperature, &kwargs.top_k, &kwargs.top_p)
+        .or_else(|error| file.refuse("generation_kwargs", error.message, error.hint))?;
+    let temperature = drawing.temperature.unwrap_or(Real(0.0));
+    if kwargs.do_sample == Some(true) && temperature.0 == 0.0 {
+        let hint = "write a `temperature` above 0, or `do_sample: false`";
+        return file.refuse("generation_kwargs", "nothing can be sampled at temperature 0", hint);
+    }
     // Without `do_sample`, a temperature above 0 samples.
-    let temperature = match (kwargs.do_sample, kwargs.temperature) {
-        (Some(false), _) => 0.0,
-        (Some(true), None) => 1.0,
-        (_, temperature) => temperature.unwrap_or(0.0),
-    };
-    let is_drawn = temperature != 0.0;
+    let temperature = if kwargs.do_sample == Some(false) { Real(0.0) } else { temperature };
+    let is_drawn = temperature.0 > 0.0;
     let most = kwargs.max_gen_toks.or(kwargs.max_new_tokens).map_or(MAX_GEN_TOKS, usize::from);
     Ok(GenerationConfig {
-        temperature: Real(temperature),
-        top_k: kwargs.top_k.filter(|_| is_drawn),
-        top_p: kwargs.top_p.filter(|_| is_drawn).map(Real),
+        temperature,
+        top_k: drawing.top_k.filter(|_| is_drawn),
+        top_p: drawing.top_p.filter(|_| is_drawn),
         stop,
         chat_template,
+        ends_as_in_the_harness: true,
         ..GenerationConfig::greedy(most)
     })
 }

@@ -186,9 +186,9 @@ pub struct GenerationKwargs {
     pub max_gen_toks: Option<NonZeroUsize>,
     pub max_new_tokens: Option<NonZeroUsize>,
     pub do_sample: Option<bool>,
-    pub temperature: Option<f64>,
-    pub top_k: Option<usize>,
-    pub top_p: Option<f64>,
+    pub temperature: Option<Spanned<f64>>,
+    pub top_k: Option<Spanned<u64>>,
+    pub top_p: Option<Spanned<f64>>,
     /// Only 1.
     pub num_beams: Option<usize>,
 }
@@ -208,8 +208,8 @@ type Written = BTreeMap<String, (Value, String, Location)>;
 const INERT: &str = "task task_alias tag group group_alias aggregate_metric_list metadata should_decontaminate \
      doc_to_decontamination_query dataset_path dataset_name dataset_kwargs include unsafe_code";
 
-/// The most files that include each other.
-const MOST_INCLUDES: usize = 10;
+/// The most files that a file includes, those that these include among them.
+const MOST_INCLUDES: usize = 100;
 
 impl TaskFile {
     /// Reads a file and those it includes.
@@ -226,7 +226,7 @@ impl TaskFile {
     /// As [`TaskFile::read`].
     pub fn read_by(text: &TextOf<'_>, path: &Path) -> Result<TaskFile, ConfigError> {
         let own = text(path).unwrap_or_else(|| yaml::read_file(path))?;
-        let written = read_in(text, &own, path, MOST_INCLUDES)?;
+        let written = read_in(text, &own, path, &mut 0)?;
         let keys: BTreeMap<&String, &Value> = written.iter().map(|(key, (value, ..))| (key, value)).collect();
         // JSON is YAML, in which a number may stand for a text.
         let file = yaml::parse_yaml::<TaskFile>(&json(&keys), &path.display().to_string())?;
@@ -236,7 +236,9 @@ impl TaskFile {
     /// What enters ids: the keys that can change a number, in canonical form.
     pub fn canonical(&self) -> String {
         let keys = self.written.iter().filter(|(key, _)| !INERT.split(' ').any(|inert| inert == *key));
-        json(&keys.map(|(key, (value, ..))| (key, value)).collect())
+        let mut keys: Value = keys.map(|(key, (value, ..))| (key.clone(), value.clone())).collect();
+        keys.sort_all_objects();
+        keys.to_string()
     }
 
     /// An error in the value of a key, where that is written; of one that is missing, in the whole file.
@@ -284,7 +286,9 @@ fn json(keys: &BTreeMap<&String, &Value>) -> String {
 }
 
 /// The keys of a file's text, over those of the files that it includes.
-fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Result<Written, ConfigError> {
+///
+/// `included` counts files.
+fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, included: &mut usize) -> Result<Written, ConfigError> {
     let file = path.display().to_string();
     if let Some((number, line)) = python_function(text) {
         return Err(ConfigError {
@@ -302,15 +306,17 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, depth: usize) -> Resul
         |message: String, hint: &str| yaml::refuse(place, message, hint).map_err(|error| error.in_file(&file));
     let mut written = Written::new();
     for name in include.iter().flat_map(|files| &files.0) {
-        if depth == 0 {
-            return refuse("these files include each other".into(), "remove an `include`");
+        *included += 1;
+        if *included > MOST_INCLUDES {
+            let message = format!("more than {MOST_INCLUDES} files are included, or these include each other");
+            return refuse(message, "remove an `include`");
         }
-        let included = path.parent().unwrap_or(Path::new("")).join(name);
-        let Some(text) = text_of(&included) else {
-            let message = format!("{} is not there", included.display());
+        let other = path.parent().unwrap_or(Path::new("")).join(name);
+        let Some(text) = text_of(&other) else {
+            let message = format!("{} is not there", other.display());
             return refuse(message, "write a path relative to this file");
         };
-        written.extend(read_in(text_of, &text?, &included, depth - 1)?);
+        written.extend(read_in(text_of, &text?, &other, included)?);
     }
     let own = keys.into_iter().filter(|(key, _)| key != "include");
     written.extend(own.map(|(key, Spanned { value, referenced })| (key, (value, file.clone(), referenced))));

@@ -10,6 +10,8 @@ mod columns;
 mod definition;
 mod file;
 mod filter;
+#[cfg(test)]
+mod harness_tests;
 mod metric;
 mod output;
 mod prompt;
@@ -21,6 +23,7 @@ mod rolling;
 mod rows;
 mod score;
 mod splits;
+mod surrogates;
 mod task;
 mod template;
 #[cfg(test)]
@@ -86,6 +89,5 @@ pub fn json_schema() -> serde_json::Result<String> {
     let mut settings = SchemaSettings::draft07();
     // As in the schema of sweeps: beside a reference a key's description would be lost.
     settings.inline_subschemas = true;
-    let schema = settings.into_generator().into_root_schema_for::<file::TaskFile>();
-    Ok(serde_json::to_string_pretty(&schema)? + "\n")
+    crate::yaml::schema::text(settings.into_generator().into_root_schema_for::<file::TaskFile>())
 }

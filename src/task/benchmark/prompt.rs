@@ -1,12 +1,12 @@
 //! The prompt of a row: description, examples, and the row itself, character for character as lm-evaluation-harness builds it
 //! (`ConfigurableTask.fewshot_context` and `build_qa_turn` of 0.4.13, without a chat template).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use super::definition::{Definition, Examples};
+use super::definition::Definition;
 use super::file::{Field, Sampler};
 use super::python::{self, Random};
 use super::rows::Rows;
@@ -20,10 +20,14 @@ const SEED: u32 = 1234;
 pub struct RowPrompt {
     /// Description and examples.
     pub before: String,
+    /// The same as the messages of a conversation: the system's, then the user's and the answers to them.
+    pub messages: Vec<(&'static str, String)>,
     /// The row's text.
     pub text: String,
     /// The delimiter and the prefix of the answer.
     pub prefix: String,
+    /// Bytes of that delimiter.
+    pub delimiter: usize,
 }
 
 /// What a row is asked and what is right.
@@ -41,8 +45,8 @@ pub struct Prompts<'a> {
     columns: &'a BTreeSet<String>,
     examples: Vec<Value>,
     random: Random,
-    /// Whether examples come from the rows that are measured.
-    own_rows: bool,
+    /// Whether an example that is equal to the row itself is left out, and one more drawn for it.
+    leaves_out_asked: bool,
 }
 
 /// The prompt of a row by itself, without examples.
@@ -52,14 +56,18 @@ pub struct Prompts<'a> {
 pub fn alone(definition: &Definition, row: Value) -> Result<RowPrompt> {
     let mut rows = Rows::default();
     rows.add(row, String::new())?;
-    Ok(Prompts::new(definition, &rows, Vec::new()).question(&rows.rows[0])?.prompt)
+    Ok(Prompts::new(definition, &rows, Rows::default()).question(&rows.rows[0])?.prompt)
 }
 
 impl<'a> Prompts<'a> {
-    /// `examples` are the rows of the split that examples come from.
-    pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Vec<Value>) -> Prompts<'a> {
-        let own_rows = matches!(&definition.fewshot.source, Examples::Split(split) if *split == definition.split);
-        Prompts { definition, columns: &rows.columns, examples, random: Random::new(SEED), own_rows }
+    /// `examples` are the rows of the split that examples come from. Where one file serves both splits, a row is no example of
+    /// its own prompt either; the harness knows only the names of splits.
+    pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Rows) -> Prompts<'a> {
+        let asked: HashSet<&String> = rows.places.iter().filter(|place| !place.is_empty()).collect();
+        let shares_rows = examples.places.iter().any(|place| asked.contains(place));
+        let leaves_out_asked = definition.fewshot.leaves_out_asked || shares_rows;
+        let (columns, random) = (&rows.columns, Random::new(SEED));
+        Prompts { definition, columns, examples: examples.rows, random, leaves_out_asked }
     }
 
     /// The question of a row.
@@ -72,16 +80,26 @@ impl<'a> Prompts<'a> {
             None => String::new(),
         };
         let text = self.text(row).context("doc_to_text")?;
+        let mut messages = Vec::new();
+        if !before.is_empty() {
+            messages.push(("system", before.clone()));
+        }
         for example in self.draw(row)? {
-            before += &self.example(&example).context("an example of the prompt")?;
+            let (question, delimiter, answer) = self.example(&example).context("an example of the prompt")?;
+            before.extend([question.as_str(), delimiter]);
+            messages.push(("user", question));
+            if let Some((answer, end)) = answer {
+                before.extend([answer.as_str(), end]);
+                messages.push(("assistant", answer));
+            }
         }
         let target = self.target(row).context("doc_to_target")?;
         let choices = self.choices(row).context("doc_to_choice")?;
         let prefix = self.prefix(row)?;
         let delimiter =
             if needs_delimiter(&text, &prefix) { self.definition.target_delimiter.as_str() } else { "" };
-        let prefix = [delimiter, &prefix].concat();
-        Ok(Question { prompt: RowPrompt { before, text, prefix }, target, choices })
+        let (prefix, delimiter) = ([delimiter, &prefix].concat(), delimiter.len());
+        Ok(Question { prompt: RowPrompt { before, messages, text, prefix, delimiter }, target, choices })
     }
 
     /// The examples before a row.
@@ -90,14 +108,14 @@ impl<'a> Prompts<'a> {
         if count == 0 {
             return Ok(Vec::new());
         }
-        let other = |example: &&Value| !self.own_rows || *example != row;
+        let other = |example: &&Value| !self.leaves_out_asked || *example != row;
         let too_few = |has: usize| format!("{count} examples are asked for, and there are {has} to draw from");
         if self.definition.fewshot.sampler == Sampler::FirstN {
             let first: Vec<Value> = self.examples.iter().filter(other).take(count).cloned().collect();
             ensure!(first.len() == count, "{}", too_few(first.len()));
             return Ok(first);
         }
-        let drawn = count + usize::from(self.own_rows);
+        let drawn = count.saturating_add(usize::from(self.leaves_out_asked));
         ensure!(drawn <= self.examples.len(), "{}", too_few(self.examples.len()));
         let drawn = self.random.sample(self.examples.len(), drawn);
         let chosen: Vec<Value> =
@@ -111,8 +129,8 @@ impl<'a> Prompts<'a> {
         Ok(self.random.sample(pool.len(), count).into_iter().map(|at| pool[at].clone()).collect())
     }
 
-    /// An example with its answer.
-    fn example(&self, row: &Value) -> Result<String> {
+    /// An example: its text, what stands behind it, and its answer, with what stands behind that.
+    fn example(&self, row: &Value) -> Result<Example<'_>> {
         let (choices, question) = (self.choices(row)?, self.text(row)?);
         let prefix = self.prefix(row)?;
         let answer = match self.target(row)? {
@@ -128,12 +146,12 @@ impl<'a> Prompts<'a> {
         let has_answer = !answer.is_empty();
         let delimiter = if prefix.is_empty() { has_answer } else { needs_delimiter(&question, &prefix) };
         let delimiter = if delimiter { self.definition.target_delimiter.as_str() } else { "" };
-        let joined = match (has_answer, needs_delimiter(&prefix, &answer)) {
-            (false, _) => return Ok([&question, delimiter, &prefix].concat()),
-            (true, true) => format!("{prefix} {answer}"),
-            (true, false) => format!("{prefix}{answer}"),
+        let answer = match (has_answer, needs_delimiter(&prefix, &answer)) {
+            (false, _) => Some((prefix, "")).filter(|(prefix, _)| !prefix.is_empty()),
+            (true, true) => Some((format!("{prefix} {answer}"), self.definition.fewshot_delimiter.as_str())),
+            (true, false) => Some((format!("{prefix}{answer}"), self.definition.fewshot_delimiter.as_str())),
         };
-        Ok([&question, delimiter, &joined, &self.definition.fewshot_delimiter].concat())
+        Ok((question, delimiter, answer))
     }
 
     /// The beginning of the answer, which may be empty.
@@ -207,6 +225,8 @@ impl<'a> Prompts<'a> {
         choices.iter().map(text).collect()
     }
 }
+
+type Example<'a> = (String, &'a str, Option<(String, &'a str)>);
 
 /// Whether neither text has white space where they meet. The first may be empty.
 fn needs_delimiter(before: &str, after: &str) -> bool {

@@ -48,6 +48,9 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         cut: block.cut(),
         keeps_header: header.is_none(),
         is_plain: block.is_plain,
+        messages: text.messages.clone(),
+        preface: text.before.len(),
+        delimiters: [text.delimiter, chat_delimiter(definition)],
         likelihood_after: block.likelihood_after.clone(),
         name,
         ..Request::default()
@@ -59,7 +62,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         }
         one => vec![python::str(one)],
     };
-    let whole = || prompt(text, context.as_deref(), block, &separator, header.as_deref());
+    let whole = || prompt(text.clone(), context.as_deref(), block, &separator, header.as_deref());
     Ok(match definition.output {
         OutputType::GenerateUntil => {
             let (prompt, references) = (whole()?, targets());
@@ -91,6 +94,13 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
             Request { prompt: whole()?, continuations, references, classes: choices, right, ..request }
         }
     })
+}
+
+/// Bytes of the delimiter before each choice that a chat template leaves out (`construct_requests` of the harness).
+fn chat_delimiter(definition: &Definition) -> usize {
+    let prefix = definition.prefix.as_ref().map_or("", |prefix| prefix.source());
+    let is_kept = !prefix.is_empty() && !prefix.ends_with(char::is_whitespace);
+    if is_kept || definition.output != OutputType::MultipleChoice { 0 } else { definition.target_delimiter.len() }
 }
 
 /// The slices that a row counts for.
@@ -129,7 +139,7 @@ fn prompt(
     separator: &str,
     header: Option<&str>,
 ) -> Result<Prompt> {
-    let RowPrompt { before, text, prefix } = text;
+    let RowPrompt { before, text, prefix, .. } = text;
     let separator = separator.to_owned();
     let (own, document, rest) = match context.filter(|context| !context.is_empty()) {
         // Nothing may be lost.
@@ -155,7 +165,7 @@ fn cut_as_a_whole(request: Request, has_context: bool) -> Request {
     let Prompt { before, document, .. } = &request.prompt;
     let question_at = has_context.then_some(before.len() + document.len());
     let prompt = Prompt { document: request.prompt.whole(), ..Prompt::default() };
-    Request { question_at, prompt, ..request }
+    Request { question_at, prompt, messages: Vec::new(), preface: 0, ..request }
 }
 
 /// Names the clusters of files that ask for it after their first rows. Rows of one cluster follow each other.

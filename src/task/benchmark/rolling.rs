@@ -1,6 +1,7 @@
 //! `loglikelihood_rolling`: the likelihood of whole texts, in windows of the sweep's length as lm-evaluation-harness cuts them
 //! (`get_rolling_token_windows` with a context of one token).
 
+use std::borrow::Cow;
 use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use anyhow::{Context, Result};
 
 use super::definition::Definition;
 use super::metric;
+use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
@@ -20,6 +22,7 @@ use crate::task::spec::{PrepareContext, TaskSpec};
 /// A text's windows. Each is read by itself.
 pub struct RollingText {
     windows: Vec<TextSample>,
+    prefix: u32,
 }
 
 /// A row's text.
@@ -44,8 +47,7 @@ pub fn prepare(
     digest: String,
 ) -> Result<PreparedTask> {
     let tokenizer = context.files.tokenizer()?;
-    let stops = context.files.stop_tokens()?;
-    let prefix = tokenizer.bos().ok().or(stops.first().copied());
+    let prefix = tokenizer.prefix(&context.files.stop_tokens()?);
     let prefix = prefix.context("the model has neither a BOS nor an end of text, after which a text begins")?;
     let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
     let document = |request: Request| -> Result<Document> {
@@ -70,7 +72,7 @@ impl RollingText {
             scored,
             ..TextSample::default()
         };
-        RollingText { windows: windows(text, prefix, length).into_iter().map(sample).collect() }
+        RollingText { windows: windows(text, prefix, length).into_iter().map(sample).collect(), prefix }
     }
 
     /// The text's NLL in nats, the seconds that reading took, and the most bytes of a cache.
@@ -80,13 +82,31 @@ impl RollingText {
     pub fn read(&self, model: &LanguageModel, config: &CacheConfig) -> Result<(f64, f64, u64)> {
         let (mut nll, mut seconds, mut peak) = (0.0, 0.0, 0);
         for window in &self.windows {
+            let window = self.for_rule(window, config.rule);
             let prefix = FullCachePrefix::read(model, &window.tokens, None, std::slice::from_ref(config))?;
-            let result = measure(model, window, None, config, prefix.as_ref())?;
+            let result = measure(model, &window, None, config, prefix.as_ref())?;
             let whole = result.sums.iter().filter(|sum| sum.metric == "nll" && sum.slice.is_none());
             nll += whole.map(|sum| sum.value).sum::<f64>();
             (seconds, peak) = (seconds + result.seconds, peak.max(result.peak_cache_bytes));
         }
         Ok((nll, seconds, peak))
+    }
+}
+
+impl RollingText {
+    /// A window as a rule reads it: one that `truncate` cuts into pieces begins with the prefix, as every piece does.
+    fn for_rule<'w>(&self, window: &'w TextSample, rule: CacheRule) -> Cow<'w, TextSample> {
+        match rule {
+            CacheRule::Truncate { size } if size < window.tokens.len() => {
+                let tokens: Vec<u32> = [self.prefix]
+                    .into_iter()
+                    .chain(window.tokens[window.scored.clone()].iter().copied())
+                    .collect();
+                let scored = 1..tokens.len();
+                Cow::Owned(TextSample { tokens, scored, bos: Some(self.prefix), ..window.clone() })
+            }
+            _ => Cow::Borrowed(window),
+        }
     }
 }
 

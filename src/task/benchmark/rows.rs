@@ -1,17 +1,23 @@
 //! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::columns;
+use super::definition::Definition;
 use super::splits::{self, is_rows};
+use super::surrogates;
 use crate::bounded_read;
-use crate::lm::source::{RepoId, expand_home};
+use crate::lm::source::{RepoId, expand_home, is_path};
 use crate::parquet;
-use crate::task::data::{files_below, is_archive, json_lines, names, text_of};
+use crate::task::data::{check_length, files_below, is_archive, json_lines, names, text_of};
 use crate::task::spec::PrepareContext;
 
 /// Where the rows are.
@@ -35,6 +41,9 @@ impl Dataset {
     }
 }
 
+/// The most rows of a split: a hundred times those of the largest benchmark here.
+const MOST_ROWS: usize = 1 << 22;
+
 /// Rows, as JSON objects.
 #[derive(Clone, Debug, Default)]
 pub struct Rows {
@@ -49,10 +58,15 @@ pub struct Rows {
 ///
 /// # Errors
 /// A data set that is missing or has no such split, or a row that is no object; file and row are named.
-pub fn read(dataset: &Dataset, over: Option<&str>, split: &str, context: &PrepareContext<'_>) -> Result<Rows> {
+pub fn read(
+    definition: &Definition,
+    over: Option<&str>,
+    split: &str,
+    context: &PrepareContext<'_>,
+) -> Result<Rows> {
     let mut rows = Rows::default();
-    for path in files(dataset, over, split, context)? {
-        rows.read_file(&path)?;
+    for path in files(&definition.dataset, over, split, context)? {
+        rows.read_file(&path, &definition.columns())?;
     }
     ensure!(!rows.rows.is_empty(), "the split {split} has no rows");
     columns::widen(rows.rows.iter_mut().collect());
@@ -66,9 +80,8 @@ fn files(
     context: &PrepareContext<'_>,
 ) -> Result<Vec<PathBuf>> {
     let is_builder = matches!(dataset.path.as_str(), "json" | "csv" | "parquet" | "text");
-    let is_path = |path: &str| ["./", "../", "/", "~/"].iter().any(|start| path.starts_with(start)) || path == ".";
     match over {
-        Some(over) if is_path(over) || Path::new(over).exists() => local(&expand_home(over)?, dataset, split),
+        Some(over) if is_path(over) => local(&expand_home(over)?, dataset, split),
         Some(over) => hub(over, dataset, split, context),
         None if is_builder || !dataset.files.is_empty() => {
             let splits: Vec<&str> = dataset.files.keys().map(String::as_str).collect();
@@ -106,16 +119,45 @@ fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>)
     })
 }
 
+/// The elements of an array as they are written, no more than there may be rows.
+struct Texts<'a>(Vec<&'a RawValue>);
+
+impl<'de> Deserialize<'de> for Texts<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts<'de>, D::Error> {
+        struct Read;
+        impl<'de> Visitor<'de> for Read {
+            type Value = Vec<&'de RawValue>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an array of rows")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
+                let mut rows = Vec::new();
+                while let Some(row) = array.next_element()? {
+                    if rows.len() == MOST_ROWS {
+                        return Err(A::Error::custom(format!("more than {MOST_ROWS} rows are not read")));
+                    }
+                    rows.push(row);
+                }
+                Ok(rows)
+            }
+        }
+        deserializer.deserialize_seq(Read).map(Texts)
+    }
+}
+
 impl Rows {
-    /// Adds the rows of a file.
+    /// Adds the rows of a file. `used` are the columns that are needed; of the others, what cannot be read does not matter.
     ///
     /// # Errors
-    /// A file that cannot be read, or a row that is no object; file and row are named.
-    pub fn read_file(&mut self, path: &Path) -> Result<()> {
+    /// A file that cannot be read, or a row that is not an object; file and row are named.
+    pub fn read_file(&mut self, path: &Path, used: &BTreeSet<&str>) -> Result<()> {
         let name = path.display().to_string();
         let ending = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
         if ending == "parquet" {
-            return parquet::read_rows(path)?.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
+            let rows = parquet::read_rows(path, &|column| used.contains(column))?;
+            return rows.into_iter().try_for_each(|row| self.push(Value::Object(row), &name));
         }
         let inner = || names(path)?.into_iter().find(|name| is_rows(name)).context("it has no file of rows");
         let inner = if is_archive(path) { vec![inner().context(name)?] } else { Vec::new() };
@@ -124,20 +166,26 @@ impl Rows {
         match ending.as_str() {
             "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),
             "txt" => text.lines().try_for_each(|line| self.push(serde_json::json!({"text": line}), &name)),
-            _ => self.read_json(&text, &name),
+            _ => self.read_json(&text, &name, used),
         }
     }
 
     /// JSON lines, or an array.
-    fn read_json(&mut self, text: &str, name: &str) -> Result<()> {
+    fn read_json(&mut self, text: &str, name: &str, used: &BTreeSet<&str>) -> Result<()> {
+        let text = surrogates::marked(text);
         if text.trim_start().starts_with('[') {
-            let rows: Vec<Value> =
-                serde_json::from_str(text).with_context(|| format!("{name} is no valid JSON"))?;
-            return rows.into_iter().try_for_each(|row| self.push(row, name));
+            let Texts(rows) = serde_json::from_str(&text).with_context(|| format!("{name} is not valid JSON"))?;
+            for (at, row) in rows.into_iter().enumerate() {
+                let place = format!("{name}, row {}", at + 1);
+                check_length(row.get(), &place)?;
+                let row = serde_json::from_str(row.get()).with_context(|| place.clone())?;
+                self.add(surrogates::check(row, used).with_context(|| place.clone())?, place)?;
+            }
+            return Ok(());
         }
-        for line in json_lines(text, name) {
+        for line in json_lines(&text, name) {
             let (place, row) = line?;
-            self.add(row, place)?;
+            self.add(surrogates::check(row, used).with_context(|| place.clone())?, place)?;
         }
         Ok(())
     }
@@ -147,7 +195,7 @@ impl Rows {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(text.as_bytes());
         let header: Vec<String> =
             reader.headers().with_context(|| name.to_owned())?.iter().map(str::to_owned).collect();
-        let records = reader.records().collect::<Result<Vec<_>, _>>().with_context(|| name.to_owned())?;
+        let records = reader.records().take(MOST_ROWS + 1).collect::<Result<Vec<_>, _>>().with_context(|| name.to_owned())?;
         let mut rows = vec![serde_json::Map::new(); records.len()];
         for (at, column) in header.iter().enumerate() {
             let cells: Vec<&str> = records.iter().map(|record| record.get(at).unwrap_or_default()).collect();
@@ -165,8 +213,9 @@ impl Rows {
     /// Adds a row; `place` is its file and row, for errors.
     ///
     /// # Errors
-    /// A row that is no object.
+    /// A row that is not an object, or one too many.
     pub fn add(&mut self, row: Value, place: String) -> Result<()> {
+        ensure!(self.rows.len() < MOST_ROWS, "{place}: more than {MOST_ROWS} rows are not read; split the file");
         let Value::Object(fields) = &row else {
             bail!("{place}: a row is an object with a value for each column")
         };

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::definition::{self, Definition, Examples};
 use super::file::TaskFile;
@@ -20,7 +20,7 @@ use super::rows::{self, Rows};
 use super::score::ByFile;
 use super::{builtin, python, rolling};
 use crate::lm::Real;
-use crate::lm::source::expand_home;
+use crate::lm::source::{expand_home, is_path};
 use crate::task::canonical::{Setting, limit_text};
 use crate::task::data::{self, Texts, digest_of};
 use crate::task::generation;
@@ -145,7 +145,7 @@ pub fn check_repeats(count: usize, generation: &GenerationConfig, place: Locatio
 /// The tasks of a file or of a built-in name, each with its file.
 fn named(task: &Spanned<String>) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
     let is_file = task.value.ends_with(".yaml") || task.value.ends_with(".yml");
-    if !is_file {
+    if !is_file && (builtin::all().any(|(name, _)| *name == task.value) || !is_path(&task.value)) {
         return builtin::read(task);
     }
     let path = expand_home(&task.value).unwrap_or_else(|_| task.value.clone().into());
@@ -198,7 +198,7 @@ impl Benchmark {
     ) -> Result<Vec<Request>> {
         let over = self.over.as_deref();
         let read = |split: &str| match &definition.reader {
-            None => rows::read(&definition.dataset, over, split, context),
+            None => rows::read(definition, over, split, context),
             Some(reader) => {
                 let dataset = over.unwrap_or(&definition.dataset.path);
                 reader.rows(&Asked { dataset, split, definition, spec, context })
@@ -209,10 +209,10 @@ impl Benchmark {
             return Ok(Vec::new());
         }
         let examples = match &definition.fewshot.source {
-            _ if definition.fewshot.count == 0 => Vec::new(),
-            Examples::Split(split) if *split == definition.split => rows.rows.clone(),
-            Examples::Split(split) => read(split).context("the examples")?.rows,
-            Examples::Rows(rows) => rows.clone(),
+            _ if definition.fewshot.count == 0 => Rows::default(),
+            Examples::Split(split) if *split == definition.split => rows.clone(),
+            Examples::Split(split) => read(split).context("the examples")?,
+            Examples::Rows(rows) => Rows { rows: rows.clone(), ..Rows::default() },
         };
         let asked = self.samples.unwrap_or(0);
         data::note_fewer(context.hub.progress, &spec.dataset, "rows", asked, rows.rows.len());
@@ -233,20 +233,24 @@ impl Benchmark {
 /// # Errors
 /// A row that gives no request, or two of one name.
 pub fn requests_of(definition: &Definition, rows: &Rows) -> Result<Vec<Request>> {
-    let mut requests = of_rows(definition, rows, Vec::new(), None)?;
+    let mut requests = of_rows(definition, rows, Rows::default(), None)?;
     gather(&mut requests)?;
     Ok(requests)
 }
 
-fn of_rows(
-    definition: &Definition,
-    rows: &Rows,
-    examples: Vec<Value>,
-    samples: Option<usize>,
-) -> Result<Vec<Request>> {
+/// The most answers that are drawn, several for each row.
+const MOST_ANSWERS: usize = 1_000_000;
+
+fn of_rows(definition: &Definition, rows: &Rows, examples: Rows, samples: Option<usize>) -> Result<Vec<Request>> {
     let mut prompts = Prompts::new(definition, rows, examples);
     let mut requests = Vec::new();
-    for at in 0..rows.rows.len().min(samples.unwrap_or(usize::MAX)) {
+    let count = rows.rows.len().min(samples.unwrap_or(usize::MAX));
+    let answers = count.saturating_mul(definition.repeats.unwrap_or(1));
+    ensure!(
+        definition.repeats.is_none() || answers <= MOST_ANSWERS,
+        "{answers} answers to {count} rows are more than {MOST_ANSWERS}; ask for fewer of each, or limit `samples`"
+    );
+    for at in 0..count {
         let request = request(&mut prompts, definition, rows, at).with_context(|| rows.places[at].clone())?;
         let Some(draws) = definition.repeats else {
             requests.push(request);

@@ -74,6 +74,11 @@ impl Template {
             .then(|| format!("the row has no {}; its columns are {}", missing.join(", "), columns.join(", ")))
     }
 
+    /// What the template asks a row for.
+    pub fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// The template as it is written.
     pub fn source(&self) -> &str {
         &self.source

@@ -39,7 +39,7 @@ struct Sample {
 }
 
 /// The definition of a task, the rows that are measured, and the examples.
-fn golden(task: &str, golden: &Golden) -> (Definition, Rows, Vec<Value>) {
+fn golden(task: &str, golden: &Golden) -> (Definition, Rows, Rows) {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/benchmarks/{task}.yaml"));
     let name = if task == "mmlu_anatomy" { "mmlu" } else { task };
     let mut read = match own.is_file() {
@@ -51,10 +51,12 @@ fn golden(task: &str, golden: &Golden) -> (Definition, Rows, Vec<Value>) {
     for row in &golden.rows[&definition.split] {
         rows.add(row.clone(), String::new()).unwrap();
     }
-    let examples = match &definition.fewshot.source {
-        Examples::Split(split) => golden.rows[split].clone(),
-        _ => Vec::new(),
-    };
+    let mut examples = Rows::default();
+    if let Examples::Split(split) = &definition.fewshot.source {
+        for row in golden.rows.get(split).into_iter().flatten() {
+            examples.add(row.clone(), String::new()).unwrap();
+        }
+    }
     (definition, rows, examples)
 }
 
@@ -65,7 +67,7 @@ fn goldens() -> BTreeMap<String, Golden> {
 #[test]
 fn prompts_are_the_harness_own_to_the_character() {
     let digest = |text: &str| format!("{:x}", Sha256::digest(text))[..16].to_owned();
-    let whole = |RowPrompt { before, text, prefix }: &RowPrompt| [before.as_str(), text, prefix].concat();
+    let whole = |RowPrompt { before, text, prefix, .. }: &RowPrompt| [before.as_str(), text, prefix].concat();
     for (task, expected) in goldens() {
         let (definition, rows, examples) = golden(&task, &expected);
         let mut prompts = Prompts::new(&definition, &rows, examples);

@@ -130,6 +130,23 @@ mod tests {
         assert!(message.contains("c.md is neither a folder"), "{message}");
     }
 
+    /// Latin-1 names: both show as a question mark in place of the letter that tells them apart.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn two_texts_of_one_name_are_refused() {
+        use std::os::unix::ffi::OsStrExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        for name in [b"\xe9.txt", b"\xe8.txt"] {
+            std::fs::write(folder.path().join(std::ffi::OsStr::from_bytes(name)), "It ran.").unwrap();
+        }
+        let dataset = crate::task::DataSource::Path(folder.path().display().to_string());
+        let hub = crate::lm::source::HubSettings::with_cache_dir("nowhere");
+        let read = |limit| crate::task::read_books(&dataset, limit, &hub, &());
+        assert!(read(None).unwrap_err().to_string().contains("two texts of"));
+        assert_eq!(read(Some(1)).unwrap().len(), 1);
+    }
+
     #[test]
     fn how_an_editor_saved_a_text_changes_no_token() {
         let folder = tempfile::tempdir().unwrap();

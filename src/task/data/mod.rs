@@ -16,7 +16,7 @@ pub use folder::{clean, read_text};
 pub(super) use folder::{files_below, utf8, without_mark};
 pub use recall::LocatedRecall;
 pub(super) use recall::{octave, recall_sums};
-pub(super) use rows::{json_files, json_lines, path_of};
+pub(super) use rows::{check_length, json_files, json_lines, path_of};
 pub(super) use samples::cut_with;
 pub use samples::{TextSample, cut, resolve_bos};
 pub use settings::Texts;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
 
 use super::{DataSource, files_below};
@@ -58,6 +58,7 @@ pub fn json_lines<'a, T: DeserializeOwned>(
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     lines.map(move |(index, line)| {
         let place = format!("{file}, line {}", index + 1);
+        check_length(line, &place)?;
         match serde_json::from_str(line) {
             Ok(value) => Ok((place, value)),
             // The library's line number is that within this one line.
@@ -66,6 +67,18 @@ pub fn json_lines<'a, T: DeserializeOwned>(
             }
         }
     })
+}
+
+/// The most bytes of a row, sixteen times which its values may take: a context of ten million tokens.
+const MOST_OF_ROW: usize = 1 << 26;
+
+/// Refuses the text of a row that is too long.
+///
+/// # Errors
+/// It is.
+pub fn check_length(row: &str, place: &str) -> Result<()> {
+    ensure!(row.len() <= MOST_OF_ROW, "{place}: a row has more than {MOST_OF_ROW} bytes; is it one row?");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::format::did_you_mean;
-use crate::lm::source::RepoId;
+use crate::lm::source::{RepoId, is_path};
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// What `timing` decodes from: random tokens, no data set.
@@ -20,7 +20,7 @@ const NAMED: [(&str, DataSource); 3] = [
     ("random-words", DataSource::RandomWords),
 ];
 
-/// How the names of files end. Such a name needs no `./`, as no data set of the hub is called so.
+/// How the names of files end, also where there is none. Such a name needs no `./`, as no data set of the hub is called so.
 const FILES: [&str; 4] = [".parquet", ".json", ".jsonl", ".zip"];
 
 /// Where texts come from. [`fmt::Display`] gives the text it was parsed from.
@@ -44,9 +44,7 @@ impl FromStr for DataSource {
         if let Some((_, source)) = NAMED.iter().find(|(name, _)| *name == text) {
             return Ok(source.clone());
         }
-        let is_path = ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start))
-            || FILES.iter().any(|ending| text.ends_with(ending))
-            || [".", ".."].contains(&text);
+        let is_path = is_path(text) || FILES.iter().any(|ending| text.ends_with(ending));
         Ok(if is_path { DataSource::Path(text.to_string()) } else { DataSource::Hub(text.parse()?) })
     }
 }

@@ -1,9 +1,10 @@
 //! Reads texts from a folder of files, a Parquet column, a data set of the hub, or the program itself.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
 use super::folder::books_of_folder;
@@ -23,23 +24,33 @@ pub fn read_books(
     progress: &dyn DownloadProgress,
 ) -> Result<Vec<Book>> {
     let most = limit.unwrap_or(usize::MAX);
-    match dataset {
-        DataSource::Embedded => Ok(embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
-        DataSource::EmbeddedQuestions => Ok(embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)).collect()),
-        DataSource::RandomWords => Ok((0..most.min(RANDOM_BOOKS)).map(random_book).collect()),
+    let books: Vec<Book> = match dataset {
+        DataSource::Embedded => embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)).collect(),
+        DataSource::EmbeddedQuestions => embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)).collect(),
+        DataSource::RandomWords => (0..most.min(RANDOM_BOOKS)).map(random_book).collect(),
         DataSource::Hub(repo) => {
             // The other splits are training data.
             let test = |name: &str| name.ends_with(".parquet") && name.contains("test");
-            books_of_tables(&Hub { settings: hub, progress }.dataset_files(repo, test)?, most)
+            books_of_tables(&Hub { settings: hub, progress }.dataset_files(repo, test)?, most)?
         }
         DataSource::Path(path) => {
             let path = expand_home(path)?;
             if path.extension().is_some_and(|extension| extension == "parquet") {
-                books_of_tables(&[path], most)
+                books_of_tables(&[path], most)?
             } else {
-                books_of_folder(&path, most)
+                books_of_folder(&path, most)?
             }
         }
+    };
+    // Names of files that are not UTF-8 lose what tells them apart.
+    let mut names = HashSet::new();
+    match books.iter().find(|book| !names.insert(&book.name)) {
+        Some(Book { name, .. }) => {
+            bail!(
+                "two texts of {dataset} are named {name:?}, and results could not tell them apart; rename one of them"
+            )
+        }
+        None => Ok(books),
     }
 }
 

@@ -128,8 +128,15 @@ impl Generation<'_> {
 
     /// The metrics of a prompt's continuations.
     fn choose(&self, sample: usize, prompt: &PrefilledPrompt) -> Result<Vec<MetricSum>> {
-        let EncodedPrompt { request, continuations, .. } = &self.prompts.prompts[sample];
-        let likelihood = |tokens: &Vec<u32>| self.likelihood(&prompt.memory, &prompt.state, tokens);
+        let of_sample = &self.prompts.prompts[sample];
+        let EncodedPrompt { request, continuations, .. } = of_sample;
+        let likelihood = |tokens: &Vec<u32>| match of_sample.without_room_for(tokens) {
+            None => self.likelihood(&prompt.memory, &prompt.state, tokens),
+            Some(shorter) => {
+                let (own, _) = self.begin(&shorter, None, 0)?;
+                self.likelihood(&own.memory, &own.state, tokens)
+            }
+        };
         let likelihoods: Vec<Likelihood> = continuations.iter().map(likelihood).collect::<Result<_>>()?;
         let mut sums = self.prompts.scorer.choose(&likelihoods, request);
         sums.extend(scores_without_numbers(prompt.memory.score_count())?);
@@ -192,7 +199,7 @@ impl Generation<'_> {
         // Where the prompt ends for a cache that is cut.
         let cut = if self.config.cuts_before_question() { prompt.before_question } else { tokens.len() };
         let own = config.of_prompt(cut)?;
-        let mut memory = match (common, own.sized().filter(|_| config.share.is_some())) {
+        let mut memory = match (common, own.sized()) {
             (Some(memory), _) => memory.clone(),
             (None, Some(policy)) => {
                 own.bounded_memory(model, policy, self.prefix, (read, false), prompt.request.length, None)?.0

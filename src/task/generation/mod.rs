@@ -6,4 +6,6 @@ mod prompts;
 mod tokens;
 
 pub use generate::prepare;
+#[cfg(test)]
+pub use prompts::framed;
 pub use tokens::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};

@@ -38,6 +38,16 @@ impl EncodedPrompt {
         }
     }
 
+    /// The prompt without the first tokens, if it and one of its continuations are longer than lm-evaluation-harness reads them.
+    pub fn without_room_for(&self, continuation: &[u32]) -> Option<EncodedPrompt> {
+        let read = self.tokens.len() + continuation.len() - 1;
+        let lost =
+            read.checked_sub(self.request.length).filter(|lost| *lost > 0 && self.request.cut == Cut::Start)?;
+        let (document, before_question) = (self.document, self.before_question);
+        let [document, before_question] = [document, before_question].map(|tokens| tokens.saturating_sub(lost));
+        Some(EncodedPrompt { tokens: self.tokens[lost..].to_vec(), document, before_question, ..self.clone() })
+    }
+
     /// Tokens of all continuations.
     pub fn continued(&self) -> usize {
         self.continuations.iter().map(Vec::len).sum()
@@ -72,19 +82,27 @@ impl EncodedPrompts {
         scorer: Box<dyn Scorer>,
     ) -> Result<EncodedPrompts> {
         ensure!(!requests.is_empty(), "the data set has no rows of this task");
-        let (tokenizer, writing) = (files.tokenizer()?, config.writing(files.stop_tokens()?));
+        let (tokenizer, stops) = (files.tokenizer()?, files.stop_tokens()?);
+        let prefix = tokenizer.prefix(&stops);
+        let writing = config.writing(stops, &tokenizer);
         let template = if config.chat_template { files.chat_template()? } else { None };
-        let frame = template.as_ref().map(ChatTemplate::format).transpose()?;
+        // Most prompts have no messages of their own.
+        let usual = template.as_ref().map(ChatTemplate::format).transpose()?;
+        let frame = |template: &ChatTemplate, request: &Request| -> Result<Option<ChatFormat>> {
+            let continues = request.keeps_header && request.prompt.header > request.delimiters[0];
+            if request.messages.is_empty() && !continues {
+                return Ok(usual.clone());
+            }
+            let before: Vec<_> = request.messages.iter().map(|(role, text)| (*role, text.as_str())).collect();
+            template.format_after(&before, continues).map(Some)
+        };
         let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
-        let prefix = tokenizer.bos().ok().or(writing.stop_tokens.first().copied());
         let encode = |mut request: Request| -> Result<EncodedPrompt> {
             let most = request.max_new_tokens.unwrap_or(config.max_new_tokens);
-            if let Some(frame) = frame.as_ref().filter(|_| !request.is_plain) {
-                let header = request.prompt.header().to_owned();
-                request.prompt = framed(&request.prompt, frame);
-                if request.keeps_header {
-                    request.prompt.after.push_str(&header);
-                }
+            if let Some(template) = template.as_ref().filter(|_| !request.is_plain)
+                && let Some(frame) = frame(template, &request).with_context(|| request.name.clone())?
+            {
+                request = framed(request, &frame);
             }
             if !request.continuations.is_empty() {
                 let name = request.name.clone();
@@ -100,8 +118,8 @@ impl EncodedPrompts {
                 .with_context(|| request.name.clone())?;
             let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
             let document = tokenizer.encode(&before)?.ids;
-            let text = &tokens[usize::from(tokens.first().copied() == bos)..];
-            let begin = tokens.len().min(1) * usize::from(bos.is_some());
+            let text = &tokens[usize::from(bos.is_some() && tokens.first().copied() == bos)..];
+            let begin = tokens.len() - text.len();
             let document = shared(text, &document) + begin;
             // Whatever the cell: samples are shared by cells that cut prompts elsewhere.
             let before_question = match request.question_at {
@@ -172,8 +190,13 @@ impl EncodedPrompts {
 
     /// A prompt whose document is cut so that it has `size` tokens: the paper's baseline.
     pub fn truncated(&self, prompt: &EncodedPrompt, size: usize) -> Result<Vec<u32>> {
-        if prompt.tokens.len() <= size {
-            return Ok(prompt.tokens.clone());
+        let tokens = &prompt.tokens;
+        if tokens.len() <= size {
+            return Ok(tokens.clone());
+        }
+        if prompt.request.cut == Cut::Start {
+            let first = usize::from(self.bos.is_some() && tokens.first().copied() == self.bos).min(size);
+            return Ok([&tokens[..first], &tokens[tokens.len() - (size - first)..]].concat());
         }
         fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)
     }
@@ -206,13 +229,18 @@ fn continued(
         Ok(rest.to_vec())
     };
     let continuations: Vec<Vec<u32>> = request.continuations.iter().map(after).collect::<Result<_>>()?;
-    let longest = continuations.iter().map(Vec::len).max().unwrap_or(0);
-    if tokens.len() + longest > request.length {
-        let length = request.length;
-        if longest >= length {
-            let message = format!("a continuation leaves no room for the prompt in {length}; use a larger length");
-            return Err(Unmeasurable(message).into());
-        }
+    let lengths = || continuations.iter().map(Vec::len);
+    let (length, longest) = (request.length, lengths().max().unwrap_or(0));
+    let has_room = if request.cut == Cut::Start { longest <= length } else { longest < length };
+    if !has_room {
+        let message = format!("a continuation leaves no room for the prompt in {length}; use a larger length");
+        return Err(Unmeasurable(message).into());
+    }
+    if request.cut == Cut::Start {
+        // The last token of a continuation is not read. What longer ones leave room for is a part of this.
+        let room = length + 1 - lengths().min().unwrap_or(0);
+        tokens.drain(..tokens.len().saturating_sub(room));
+    } else if tokens.len() + longest > length {
         tokens = fit(&request.prompt, request.cut, length - longest, tokenizer, bos)?;
     }
     let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
@@ -220,26 +248,79 @@ fn continued(
     Ok(EncodedPrompt { tokens, continuations, document, before_question: document, max_new_tokens: 0, request })
 }
 
-/// BOS, if there is one, and a prompt in at most `room` tokens together.
+/// BOS, if there is one, and a prompt in at most `room` tokens together. A prompt that loses its beginning loses BOS first, as in
+/// the harness.
 fn fit(prompt: &Prompt, cut: Cut, room: usize, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<u32>> {
     let encode = |text: &str| Ok(tokenizer.encode(text)?.ids);
-    let tokens = prompt.fit(cut, room.saturating_sub(usize::from(bos.is_some())), &encode)?;
+    let left = room.saturating_sub(usize::from(bos.is_some() && cut != Cut::Start));
+    let tokens = prompt.fit(cut, left, &encode)?;
     // A chat template may have written it already.
-    let bos = bos.filter(|bos| tokens.first() != Some(bos));
+    let bos = bos.filter(|bos| tokens.first() != Some(bos) && (cut != Cut::Start || tokens.len() < room));
     Ok(bos.into_iter().chain(tokens).collect())
 }
 
-/// A prompt inside a chat template, which opens the answer itself.
-fn framed(prompt: &Prompt, frame: &ChatFormat) -> Prompt {
-    let prompt = prompt.without_header();
-    let (mut before, mut after) = (prompt.before.as_str(), prompt.after.as_str());
+/// A request inside a chat template, which opens the answer itself and separates it from the prompt.
+pub fn framed(request: Request, frame: &ChatFormat) -> Request {
+    let [of_header, of_continuation] = request.delimiters;
+    let mut opening = if request.keeps_header { request.prompt.header() } else { "" };
+    opening = opening.get(of_header..).unwrap_or_default();
+    if frame.strip_answer {
+        opening = opening.trim();
+    }
+    let prompt = request.prompt.without_header();
+    let (mut before, mut after) = (&prompt.before[request.preface..], prompt.after.as_str());
     if frame.strip {
         before = before.trim_start();
         after = after.trim_end();
     }
-    Prompt {
+    let prompt = Prompt {
         before: [frame.prefix.as_str(), before].concat(),
-        after: [after, &frame.suffix].concat(),
+        after: [after, &frame.suffix, opening].concat(),
         ..prompt.clone()
+    };
+    let continuations = request.continuations.iter().map(|text| text[of_continuation..].to_owned()).collect();
+    Request { prompt, continuations, ..request }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(cut: Cut, length: usize) -> Request {
+        let prompt = Prompt { before: "abcdefgh".into(), ..Prompt::default() };
+        let continuations = vec!["x".to_owned(), "yz".to_owned()];
+        Request { prompt, continuations, cut, length, ..Request::default() }
+    }
+
+    /// `context_enc[:, -left_truncate_len:]` of `generate_until`, BOS included.
+    #[test]
+    fn a_prompt_that_is_too_long_loses_what_the_harness_cuts() {
+        let tokenizer = Tokenizer::bytes().unwrap();
+        let whole = [vec![0], tokenizer.encode("abcdefgh").unwrap().ids].concat();
+        for room in 1..12 {
+            let fitted = fit(&request(Cut::Start, 0).prompt, Cut::Start, room, &tokenizer, Some(0)).unwrap();
+            assert_eq!(fitted, whole[whole.len().saturating_sub(room)..], "{room}");
+        }
+        let kept = fit(&request(Cut::End, 0).prompt, Cut::End, 5, &tokenizer, Some(0)).unwrap();
+        assert_eq!(kept, whole[..5], "a document loses its end, and BOS stays");
+    }
+
+    /// `(context_enc + continuation_enc)[-(max_length + 1):][:-1]` of `_loglikelihood_tokens`, for each choice.
+    #[test]
+    fn each_choice_has_the_prompt_that_it_leaves_room_for() {
+        let tokenizer = Tokenizer::bytes().unwrap();
+        let whole = [vec![0], tokenizer.encode("abcdefgh").unwrap().ids].concat();
+        for length in 2..14 {
+            let encoded = continued(request(Cut::Start, length), &tokenizer, (Some(0), Some(0))).unwrap();
+            for continuation in &encoded.continuations {
+                let prompt =
+                    encoded.without_room_for(continuation).map_or(encoded.tokens.clone(), |one| one.tokens);
+                let all = [&whole[..], continuation].concat();
+                let window = &all[all.len().saturating_sub(length + 1)..];
+                assert_eq!(prompt, window[..window.len() - continuation.len()], "{length}");
+            }
+        }
+        let message = continued(request(Cut::Start, 1), &tokenizer, (Some(0), Some(0))).unwrap_err().to_string();
+        assert!(message.contains("no room for the prompt in 1"), "{message}");
     }
 }

@@ -56,7 +56,8 @@ impl Reader for V2 {
     fn rows(&self, asked: &Asked<'_>) -> Result<Rows> {
         let path = path_of(&asked.dataset.parse()?, files::V2_FILE, asked.context.hub)?;
         let mut rows = Rows::default();
-        rows.read_file(&if path.is_dir() { path.join(files::V2_FILE) } else { path })?;
+        let path = if path.is_dir() { path.join(files::V2_FILE) } else { path };
+        rows.read_file(&path, &asked.definition.columns())?;
         Ok(rows)
     }
 }

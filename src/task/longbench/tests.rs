@@ -84,7 +84,7 @@ fn v2_rows(text: String) -> Result<Rows> {
     let path = folder.path().join("data.json");
     std::fs::write(&path, text)?;
     let mut rows = Rows::default();
-    rows.read_file(&path)?;
+    rows.read_file(&path, &std::collections::BTreeSet::new())?;
     Ok(rows)
 }
 

@@ -27,7 +27,7 @@ pub struct MathYaml {
     /// Only the first problems; by default all of them, and 16 of the 64 embedded ones.
     problems: Option<Spanned<u64>>,
     /// Answers to each problem, each from a seed of its own; more than 1 needs a temperature above 0.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 1))]
+    #[schemars(range(min = 1, max = yaml::MOST_MADE), extend("default" = 1))]
     draws: Option<Spanned<u64>>,
     /// Tokens of prompt and answer together.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
@@ -52,7 +52,7 @@ impl MathYaml {
         if is_open {
             generation.max_new_tokens = length - PROMPT_TOKENS.min(length.div_ceil(2));
         }
-        let draws = yaml::limit("`draws`", &self.draws)?.unwrap_or(1);
+        let draws = yaml::made("`draws`", &self.draws)?.unwrap_or(1);
         let place = self.draws.as_ref().map_or(Location::UNKNOWN, |draws| draws.referenced);
         check_repeats(draws, &generation, place)?;
         let problems = yaml::limit("`problems`", &self.problems)?;

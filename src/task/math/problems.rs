@@ -21,6 +21,9 @@ struct Row {
     id: Option<Value>,
 }
 
+/// What a row may tell of a problem.
+const COLUMNS: [&str; 7] = ["problem", "answer", "subject", "type", "level", "unique_id", "id"];
+
 /// Reads the problems of files of rows: `name`, `problem`, `answer`, and `subject` and `level`, empty where they are not given.
 ///
 /// # Errors
@@ -29,7 +32,7 @@ pub fn read(files: &[PathBuf]) -> Result<Rows> {
     let mut problems = Rows::default();
     for file in files {
         let mut read = Rows::default();
-        read.read_file(file)?;
+        read.read_file(file, &COLUMNS.into())?;
         for (number, (row, place)) in read.rows.into_iter().zip(read.places).enumerate() {
             let mut problem = problem(row, number).with_context(|| place.clone())?;
             // Each file may count its rows anew.

@@ -199,7 +199,7 @@ fn around(definition: &Definition, fact: &Fact) -> Result<(String, String)> {
     // No text has it.
     const TEXT: &str = "\u{f8ff}text\u{f8ff}";
     let row = json!({"document": TEXT, "question": fact.question, "answer": fact.answer});
-    let RowPrompt { before, text, prefix } = alone(definition, row)?;
+    let RowPrompt { before, text, prefix, .. } = alone(definition, row)?;
     let (own, after) = text.split_once(TEXT).context("`doc_to_text` of the task has no {{document}}")?;
     Ok((before + own, after.to_owned() + &prefix))
 }

@@ -13,7 +13,7 @@ pub struct Piece {
 /// with it, so that every token of the text is scored. There is at least one piece; `size` must be at least 2.
 pub fn pieces(tokens: &[u32], bos: bool, size: usize) -> impl Iterator<Item = Piece> {
     let (lead, text) = tokens.split_at(usize::from(bos));
-    let room = size - lead.len();
+    let room = size.saturating_sub(lead.len()).max(1);
     (0..text.len().div_ceil(room).max(1)).map(move |index| {
         let start = index * room;
         let piece = &text[start..text.len().min(start + room)];

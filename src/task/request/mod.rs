@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::metric::{MetricSum, Slice};
 pub(super) use prompt::shared;
 pub use prompt::{Cut, Prompt};
-pub use settings::{GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};
+pub use settings::{Drawing, GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};
 
 /// Why a sample cannot be measured, whatever else is: it is counted, and nothing else of its cell is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -91,6 +91,12 @@ pub struct Request {
     pub is_plain: bool,
     /// Whether the answer's header begins the answer inside a chat template too, instead of being left out.
     pub keeps_header: bool,
+    /// What the prompt begins with, as messages before the request: each a role and its text. A chat template has them in place of
+    /// the first [`Request::preface`] bytes.
+    pub messages: Vec<(&'static str, String)>,
+    pub preface: usize,
+    /// Bytes at the beginning of the answer's header and of each continuation that a chat template leaves out.
+    pub delimiters: [usize; 2],
     /// After these words the likeliest of the classes is found, beside the answer that is written, for the metric
     /// `accuracy_likelihood`.
     pub likelihood_after: Option<String>,

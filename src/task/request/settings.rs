@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::lm::{GenerationSettings, Real, Sampling};
+use crate::lm::{GenerationSettings, Real, Sampling, Tokenizer};
 use crate::task::canonical::Setting;
 use crate::yaml::{self, ConfigError, Spanned};
 
@@ -50,6 +50,8 @@ pub struct GenerationConfig {
     pub stop: Vec<String>,
     /// Whether the NLL of the first reference answer is measured too.
     pub answer_nll: bool,
+    /// Whether the tokenizer's end of text ends a text too, as in lm-evaluation-harness.
+    pub ends_as_in_the_harness: bool,
 }
 
 impl GenerationConfig {
@@ -66,6 +68,7 @@ impl GenerationConfig {
             chat_template: true,
             stop: Vec::new(),
             answer_nll: false,
+            ends_as_in_the_harness: false,
         }
     }
 
@@ -75,7 +78,7 @@ impl GenerationConfig {
     }
 
     /// The same in the model's terms, with the tokens that end its texts.
-    pub fn writing(&self, stop_tokens: Vec<u32>) -> GenerationSettings {
+    pub fn writing(&self, stop_tokens: Vec<u32>, tokenizer: &Tokenizer) -> GenerationSettings {
         let sampling = match self.samples() {
             false => Sampling::Greedy,
             true => Sampling::Drawn {
@@ -84,12 +87,13 @@ impl GenerationConfig {
                 top_p: self.top_p.map(|p| p.0),
             },
         };
-        GenerationSettings {
+        let settings = GenerationSettings {
             sampling,
             repetition_penalty: self.repetition_penalty.0 as f32,
             stop_tokens,
             stop_strings: self.stop.clone(),
-        }
+        };
+        if self.ends_as_in_the_harness { settings.ending_as_in_the_harness(tokenizer) } else { settings }
     }
 
     /// The settings without those of the prefill, in a fixed order.
@@ -144,12 +148,38 @@ pub struct WriteYaml {
     pub answer_nll: bool,
 }
 
+/// How tokens are drawn, within range: of `write:`, and of `generation_kwargs` of a task file.
+#[derive(Debug)]
+pub struct Drawing {
+    pub temperature: Option<Real>,
+    pub top_k: Option<usize>,
+    pub top_p: Option<Real>,
+}
+
+impl Drawing {
+    /// Checks what a file says.
+    ///
+    /// # Errors
+    /// A number out of its range.
+    pub fn check(
+        temperature: &Option<Spanned<f64>>,
+        top_k: &Option<Spanned<u64>>,
+        top_p: &Option<Spanned<f64>>,
+    ) -> Result<Drawing, ConfigError> {
+        let real = |what: &str, number: &Option<Spanned<f64>>, most: f64| {
+            number.as_ref().map(|number| yaml::between(what, number, 0.0, most).map(Real)).transpose()
+        };
+        Ok(Drawing {
+            temperature: real("`temperature`", temperature, MOST_TEMPERATURE)?,
+            top_k: yaml::limit("`top_k`", top_k)?,
+            top_p: real("`top_p`", top_p, 1.0)?,
+        })
+    }
+}
+
 impl WriteYaml {
     /// Checks the settings over the task's own defaults. `length` is the number of tokens of prompt and text together.
     pub fn check(self, length: usize, default: GenerationConfig) -> Result<GenerationConfig, ConfigError> {
-        let real = |what: &str, number: &Option<Spanned<f64>>, least: f64, most: f64| {
-            number.as_ref().map(|number| yaml::between(what, number, least, most).map(Real)).transpose()
-        };
         let most = match &self.max_new_tokens {
             Some(most) => yaml::count("`max_new_tokens`", most, 1)?,
             None => default.max_new_tokens.min(length / 2),
@@ -158,10 +188,9 @@ impl WriteYaml {
             let message = format!("{most} new tokens leave no room for a prompt in a length of {length}");
             return yaml::refuse(number.referenced, message, "write a smaller number, or a larger `length`");
         }
-        let temperature =
-            real("`temperature`", &self.temperature, 0.0, MOST_TEMPERATURE)?.unwrap_or(default.temperature);
-        let mut top_p = real("`top_p`", &self.top_p, 0.0, 1.0)?;
-        let mut top_k = yaml::limit("`top_k`", &self.top_k)?;
+        let Drawing { temperature, mut top_k, mut top_p } =
+            Drawing::check(&self.temperature, &self.top_k, &self.top_p)?;
+        let temperature = temperature.unwrap_or(default.temperature);
         let drawn = self.top_k.map(|k| k.referenced).or(self.top_p.map(|p| p.referenced));
         if drawn.is_none() && temperature.0 > 0.0 {
             (top_k, top_p) = (default.top_k, default.top_p);
@@ -176,7 +205,8 @@ impl WriteYaml {
         }
         let stop = self.stop.iter().map(|stop| stop.value.clone());
         let [least, most_penalty] = REPETITION_PENALTIES;
-        let penalty = real("`repetition_penalty`", &self.repetition_penalty, least, most_penalty)?;
+        let penalty = self.repetition_penalty.as_ref();
+        let penalty = penalty.map(|number| yaml::between("`repetition_penalty`", number, least, most_penalty));
         Ok(GenerationConfig {
             prefill: self.prefill,
             query_aware: self.query_aware.is_none_or(|aware| aware.value),
@@ -184,10 +214,11 @@ impl WriteYaml {
             temperature,
             top_k,
             top_p,
-            repetition_penalty: penalty.unwrap_or(Real(1.0)),
+            repetition_penalty: Real(penalty.transpose()?.unwrap_or(1.0)),
             chat_template: self.chat_template.unwrap_or(default.chat_template),
             stop: if self.stop.is_empty() { default.stop } else { stop.collect() },
             answer_nll: self.answer_nll,
+            ends_as_in_the_harness: default.ends_as_in_the_harness,
         })
     }
 }

@@ -53,7 +53,7 @@ pub struct RulerYaml {
     #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [Texts::DEFAULT_LENGTH]))]
     lengths: Vec<Spanned<u64>>,
     /// How many prompts of each task and length; RULER has 500.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 20))]
+    #[schemars(range(min = 1, max = yaml::MOST_MADE), extend("default" = 20))]
     samples: Option<Spanned<u64>>,
     /// The seed of the prompts.
     #[schemars(extend("default" = 42))]
@@ -89,7 +89,7 @@ impl RulerYaml {
         let wanted = Wanted {
             tasks,
             lengths,
-            samples: yaml::limit("`samples`", &self.samples)?.unwrap_or(SAMPLES),
+            samples: yaml::made("`samples`", &self.samples)?.unwrap_or(SAMPLES),
             seed: self.seed.unwrap_or(SEED),
             answer: own_limit.then_some(generation.max_new_tokens),
         };

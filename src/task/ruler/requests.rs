@@ -48,7 +48,7 @@ pub struct Counter<'a> {
 impl Counter<'_> {
     /// The tokens of a prompt, with BOS and inside the chat template.
     fn count(&self, example: &Example) -> Result<usize> {
-        let RowPrompt { before, text, prefix } = alone(self.definition, example.clone().columns())?;
+        let RowPrompt { before, text, prefix, .. } = alone(self.definition, example.clone().columns())?;
         let (opening, closing) = self.frame.map_or(("", ""), |frame| (&frame.prefix, &frame.suffix));
         (self.tokens)(&[opening, &before, &text, closing, &prefix].concat())
     }

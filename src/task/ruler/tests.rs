@@ -390,7 +390,8 @@ fn a_seed_gives_the_same_prompts_whichever_others_there_are() {
 
 #[test]
 fn chat_templates_and_own_limits_count() {
-    let format = ChatFormat { prefix: "u".repeat(400), suffix: "a".repeat(400), strip: false };
+    let format =
+        ChatFormat { prefix: "u".repeat(400), suffix: "a".repeat(400), strip: false, strip_answer: false };
     let tasks = wanted(&["niah_single_1", "vt", "fwe"], &[4096], 2);
     let tokens = |request: &Request| four_bytes(&request.prompt.whole()).unwrap();
     for request in requests(&tasks, Some(&format)).unwrap() {

@@ -23,7 +23,7 @@ pub struct StoryYaml {
     #[schemars(regex(pattern = r"\S"), extend("default" = "paper", "examples" = ["paper", "embedded"]))]
     request: Option<Spanned<String>>,
     /// How many stories, each from a seed of its own. At most 1,000 with `request: embedded`.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 100))]
+    #[schemars(range(min = 1, max = yaml::MOST_MADE), extend("default" = 100))]
     stories: Option<Spanned<u64>>,
     /// Tokens of request and story together.
     #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
@@ -52,7 +52,7 @@ impl StoryYaml {
             ..GenerationConfig::greedy(length.saturating_sub(256).max(1))
         };
         // As many as the paper has.
-        let stories = yaml::limit("`stories`", &self.stories)?.unwrap_or(100);
+        let stories = yaml::made("`stories`", &self.stories)?.unwrap_or(100);
         let generation = Some(self.write.check(length, default)?);
         let settings = vec![("length", length.to_string())];
         let selection = vec![("stories", stories.to_string())];

@@ -31,7 +31,7 @@ pub struct TimingYaml {
     #[schemars(range(min = 1, max = u32::MAX), extend("default" = Timing::DEFAULT_PROMPT))]
     prompt: Option<Spanned<u64>>,
     /// How often everything is timed; the report shows medians.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = Timing::DEFAULT_REPEATS))]
+    #[schemars(range(min = 1, max = yaml::MOST_MADE), extend("default" = Timing::DEFAULT_REPEATS))]
     repeats: Option<Spanned<u64>>,
     /// Steps decoded before each clock starts.
     #[schemars(range(min = 0, max = u32::MAX), extend("default" = Timing::DEFAULT_WARM_UP))]
@@ -58,7 +58,7 @@ impl TimingYaml {
             length,
             prompt: prompt.unwrap_or(Timing::DEFAULT_PROMPT.min(length / 2)),
             memory,
-            repeats: yaml::limit("`repeats`", &self.repeats)?.unwrap_or(Timing::DEFAULT_REPEATS),
+            repeats: yaml::made("`repeats`", &self.repeats)?.unwrap_or(Timing::DEFAULT_REPEATS),
             warm_up: warm_up.unwrap_or(Timing::DEFAULT_WARM_UP),
         };
         let settings = vec![

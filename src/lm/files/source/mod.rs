@@ -15,7 +15,7 @@ mod settings;
 mod snapshot;
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -122,11 +122,11 @@ impl FromStr for ModelSource {
             POCKET => return Ok(ModelSource::Pocket),
             _ => {}
         }
-        if text.starts_with(RANDOM) && !text.contains('/') {
+        if text.starts_with(RANDOM) && !text.contains('/') && !is_path(text) {
             let shape = text.parse().with_context(|| format!("`{text}` is no shape of a random model"))?;
             return Ok(ModelSource::Random(shape));
         }
-        if text.starts_with(['/', '.']) || text == "~" || text.starts_with("~/") {
+        if text.starts_with('.') || is_path(text) {
             if text.ends_with(checkpoint::GGUF_END) {
                 return Ok(ModelSource::File(text.to_owned()));
             }
@@ -173,6 +173,13 @@ impl fmt::Display for ModelSource {
             }
         }
     }
+}
+
+/// Whether a text names a path and nothing of the hub: by how it begins, or because something is there.
+pub fn is_path(text: &str) -> bool {
+    [".", "..", "~"].contains(&text)
+        || ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start))
+        || (!text.is_empty() && Path::new(text).exists())
 }
 
 /// Replaces a leading `~` by the home directory, as a shell would.

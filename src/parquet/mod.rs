@@ -1,17 +1,18 @@
 //! Named columns in Parquet files: the only module that uses the Parquet library.
 //!
-//! It stores result rows and reads data sets, so files of other writers must open. A file that cannot be read is an error,
+//! It stores result rows, and `foreign` reads data sets, files of other writers. A file that cannot be read is an error,
 //! never a panic. What the columns mean is for the callers to know.
 
-use std::fs::File;
+mod foreign;
+mod values;
+
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail};
+pub use foreign::{read_rows, read_text_column};
 use polars::prelude as pl;
 use polars::prelude::{IntoColumn, NamedFrom, SerReader};
-use serde_json::{Map, Value};
 
 use crate::bounded_read;
 
@@ -163,92 +164,6 @@ impl Table {
     }
 }
 
-/// One text column of a Parquet file by any writer; other columns are not read.
-///
-/// # Errors
-/// A file that cannot be read or is not Parquet; no such column (the error lists the columns); a column that is not text
-/// or has nulls.
-pub fn read_text_column(path: &Path, name: &str) -> Result<Vec<String>> {
-    let mut reader = open(path)?;
-    let damaged = || format!("{} is not a Parquet file this program can read, or it is damaged", path.display());
-    let schema = no_panic(|| reader.schema()).with_context(damaged)?;
-    let Some(field) = schema.get(name) else {
-        let names: Vec<&str> = schema.iter_names().map(|name| name.as_str()).collect();
-        bail!("{} has no column `{name}`; its columns are {}", path.display(), names.join(", "));
-    };
-    ensure!(is_text(&field.dtype), "column `{name}` of {} holds {:?}, not text", path.display(), field.dtype);
-    let frame = no_panic(|| {
-        let mut frame = reader.with_columns(Some(vec![name.to_string()])).finish()?;
-        // A dictionary becomes plain text.
-        frame.try_apply(name, |texts| texts.cast(&pl::DataType::String))?;
-        Ok(frame)
-    });
-    let table = Table { columns: frame.with_context(damaged)?.into_columns() };
-    table.column(name).with_context(|| path.display().to_string())
-}
-
-/// All rows of a Parquet file by any writer, with nested values, as JSON objects.
-///
-/// # Errors
-/// A file that cannot be read or is not Parquet, or values that have no form in JSON.
-pub fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>> {
-    let mut reader = open(path)?;
-    let frame = no_panic(|| {
-        reader.schema()?;
-        reader.finish()
-    });
-    let damaged = || format!("{} is not a Parquet file this program can read, or it is damaged", path.display());
-    let frame = frame.with_context(damaged)?;
-    let mut rows = vec![Map::new(); frame.height()];
-    for column in frame.columns() {
-        let values = column.as_materialized_series();
-        for (row, value) in rows.iter_mut().zip(values.iter()) {
-            let value =
-                json(value).with_context(|| format!("column `{}` of {}", column.name(), path.display()))?;
-            row.insert(column.name().to_string(), value);
-        }
-    }
-    Ok(rows)
-}
-
-/// A value of a column as JSON.
-fn json(value: pl::AnyValue<'_>) -> Result<Value> {
-    use pl::AnyValue as Any;
-    let list = |series: &pl::Series| series.iter().map(json).collect::<Result<Vec<Value>>>().map(Value::Array);
-    Ok(match value {
-        Any::Null => Value::Null,
-        Any::Boolean(is) => is.into(),
-        Any::String(text) => text.into(),
-        Any::StringOwned(text) => text.as_str().into(),
-        Any::List(series) => list(&series)?,
-        value @ Any::Struct(..) => json(value.into_static())?,
-        Any::StructOwned(payload) => {
-            let (values, fields) = *payload;
-            let pairs =
-                fields.iter().zip(values).map(|(field, value)| Ok((field.name().to_string(), json(value)?)));
-            Value::Object(pairs.collect::<Result<_>>()?)
-        }
-        other if other.is_integer() => other.extract::<i64>().map(Value::from).context("a number is too large")?,
-        other if other.is_float() => other.extract::<f64>().map_or(Value::Null, Value::from),
-        other => bail!("values of the type {} have no form in JSON", other.dtype()),
-    })
-}
-
-/// Whether a column holds text; other writers store repeated texts as a dictionary.
-fn is_text(dtype: &pl::ArrowDataType) -> bool {
-    use pl::ArrowDataType::{Dictionary, LargeUtf8, Utf8, Utf8View};
-    match dtype {
-        Utf8 | LargeUtf8 | Utf8View => true,
-        Dictionary(_, values, _) => is_text(values),
-        _ => false,
-    }
-}
-
-fn open(path: &Path) -> Result<pl::ParquetReader<File>> {
-    let file = bounded_read::open(path).with_context(|| format!("{} cannot be opened", path.display()))?;
-    Ok(pl::ParquetReader::new(file))
-}
-
 /// The library panics on some damaged files and on types it was built without; here both are errors.
 fn no_panic<T>(read: impl FnOnce() -> pl::PolarsResult<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(read)) {
@@ -264,7 +179,7 @@ fn no_panic<T>(read: impl FnOnce() -> pl::PolarsResult<T>) -> Result<T> {
 mod tests {
     use super::*;
 
-    fn table() -> Table {
+    pub(super) fn table() -> Table {
         let mut table = Table::default();
         table.push("text", vec!["a".to_string(), String::new(), "größe ".repeat(200_000)]);
         table.push("maybe", vec![None, Some("b".to_string()), None]);
@@ -285,19 +200,5 @@ mod tests {
         uneven.push("short", vec![true]);
         assert!(uneven.to_parquet().is_err());
         assert!(Table::from_parquet(b"no Parquet file".to_vec()).is_err());
-    }
-
-    #[test]
-    fn texts_are_read_from_a_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("texts.parquet");
-        std::fs::write(&path, table().to_parquet().unwrap()).unwrap();
-        assert_eq!(read_text_column(&path, "text").unwrap(), table().column::<String>("text").unwrap());
-        for (column, word) in [("body", "its columns are text, maybe"), ("count", "UInt32"), ("maybe", "nulls")] {
-            let error = format!("{:#}", read_text_column(&path, column).unwrap_err());
-            assert!(error.contains(word) && error.contains("texts.parquet"), "{error}");
-        }
-        let error = format!("{:#}", read_text_column(&folder.path().join("none"), "text").unwrap_err());
-        assert!(error.contains("cannot be opened"), "{error}");
     }
 }
