@@ -195,7 +195,11 @@ impl Rows {
         let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).from_reader(text.as_bytes());
         let header: Vec<String> =
             reader.headers().with_context(|| name.to_owned())?.iter().map(str::to_owned).collect();
-        let records = reader.records().take(MOST_ROWS + 1).collect::<Result<Vec<_>, _>>().with_context(|| name.to_owned())?;
+        let records = reader
+            .records()
+            .take(MOST_ROWS + 1)
+            .collect::<Result<Vec<_>, _>>()
+            .with_context(|| name.to_owned())?;
         let mut rows = vec![serde_json::Map::new(); records.len()];
         for (at, column) in header.iter().enumerate() {
             let cells: Vec<&str> = records.iter().map(|record| record.get(at).unwrap_or_default()).collect();
