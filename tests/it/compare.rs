@@ -452,7 +452,7 @@ fn all_formats_agree() {
     compared(&folder, &rows, &["--json", "-", "--junit", "-"]).with_code(2).says(&["only one of"]);
     compared(&folder, &rows, &["--json", "no/such/folder.json"])
         .with_code(1)
-        .says(&["cannot write no/such/folder.json"]);
+        .says(&["no/such/folder.json cannot be written"]);
 }
 
 // --- baselines ---
