@@ -14,8 +14,6 @@ pub use foreign::{read_rows, read_text_column};
 use polars::prelude as pl;
 use polars::prelude::{IntoColumn, NamedFrom, SerReader};
 
-use crate::bounded_read;
-
 /// A string that is cheap to clone; short ones need no allocation.
 pub type Text = ecow::EcoString;
 

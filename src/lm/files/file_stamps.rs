@@ -5,7 +5,7 @@
 //! digest is computed again.
 
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result, ensure};
@@ -32,7 +32,7 @@ impl StampedFiles {
     /// # Errors
     /// Files that are not there, or only as a Git LFS clone leaves them.
     pub fn new(files: CheckpointFiles) -> Result<StampedFiles> {
-        files.digested().try_for_each(check_fetched)?;
+        files.digested().try_for_each(|path| check_fetched(path))?;
         Ok(StampedFiles { stamps: stamps(&files)?, files, revision: OnceLock::new() })
     }
 
@@ -61,7 +61,7 @@ impl StampedFiles {
 }
 
 /// A text of some lines stands for a file that Git LFS has not fetched.
-fn check_fetched(path: &PathBuf) -> Result<()> {
+fn check_fetched(path: &Path) -> Result<()> {
     let is_short = path.metadata().is_ok_and(|file| file.is_file() && file.len() < MOST_POINTER);
     let is_pointer = is_short
         && bounded_read::bytes(path, MOST_POINTER)

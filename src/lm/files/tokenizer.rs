@@ -30,6 +30,8 @@ pub struct Tokenizer {
     pub(in crate::lm) inner: tokenizers::Tokenizer,
     /// The token a text starts with, if the model has one.
     pub(in crate::lm) bos: Option<u32>,
+    /// Whether the tokenizer's own files name that token, and not only config.json.
+    pub(in crate::lm) names_bos: bool,
     pub(in crate::lm) adds_bos: bool,
     /// The token that its files say ends a text.
     pub(in crate::lm) end: Option<String>,
@@ -91,13 +93,14 @@ impl Tokenizer {
         let named = special_token(config, "bos_token").and_then(|token| inner.token_to_id(token));
         // The token that the tokenizer itself puts before an empty text.
         let own = guarded(|| inner.encode("", true)).ok().and_then(|encoding| encoding.get_ids().first().copied());
-        let bos = named.or(bos);
+        let (names_bos, bos) = (named.is_some(), named.or(bos));
         let adds_bos = config["add_bos_token"].as_bool().unwrap_or(own.is_some() && own == bos);
         let adds_bos = adds_bos && bos.is_some();
         let end = special_token(config, "eos_token").map(str::to_owned);
         let tidies = config["clean_up_tokenization_spaces"] == true;
         let (space_unknown, rows) = (false, usize::MAX);
-        Ok(Tokenizer { inner, bos, adds_bos, end, tidies, space_unknown, growing, rows, texts: Mutex::default() })
+        let texts = Mutex::default();
+        Ok(Tokenizer { inner, bos, names_bos, adds_bos, end, tidies, space_unknown, growing, rows, texts })
     }
 
     /// A tokenizer in which every byte is a token and BOS is 0.
@@ -215,10 +218,11 @@ impl Tokenizer {
         special.chain(self.bos).collect()
     }
 
-    /// What a text is read after where nothing else is before it: BOS, or else the token that ends texts, as in
-    /// lm-evaluation-harness; `stops` are those of the model.
+    /// What a text is read after where nothing else is before it: the tokenizer's BOS, or else the token that ends its texts, as in
+    /// lm-evaluation-harness, which does not know a BOS that only config.json has. `stops` are those of the model.
     pub fn prefix(&self, stops: &[u32]) -> Option<u32> {
-        self.bos.or(self.end_token()).or(stops.first().copied())
+        let named = self.bos.filter(|_| self.names_bos);
+        named.or(self.end_token()).or(self.bos).or(stops.first().copied())
     }
 
     /// The special tokens whose names are among some texts.
@@ -467,6 +471,11 @@ mod tests {
             (tokenizer.bos().unwrap(), tokenizer.end_of_text(), tokenizer.end_token()),
             (0, Some("</s>"), Some(1))
         );
+        // lm-evaluation-harness reads an empty text after the tokenizer's BOS, else after its end, and does not know config.json's BOS.
+        assert_eq!(tokenizer.prefix(&[]), Some(0));
+        let without =
+            Tokenizer::parse(file.to_string().as_bytes(), &json!({"eos_token": "</s>"}), Some(0)).unwrap();
+        assert_eq!((without.bos().unwrap(), without.prefix(&[])), (0, Some(1)));
         std::fs::write(path("c"), "[]").unwrap();
         files.tokenizer_config = Some(path("c"));
         assert!(config(&files).is_err());

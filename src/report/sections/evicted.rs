@@ -126,13 +126,16 @@ const ABOUT: &str = "By cache size. Tokens beyond the size are evicted when the 
                      A range is over the policies. In a layer with a window of its own only a size below the window counts; what the \
                      window removes, it removes from the full cache too.";
 
+/// The samples of one policy by name: a row of each, and the tokens that follow its prompt.
+type Samples<'a> = BTreeMap<&'a str, (&'a Row, u64)>;
+
 /// The table of a key; `None` where no policy reads anything, and for timings, whose texts are random.
 fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
     let of_key = all
         .iter()
         .filter(|((other, metric, slice), _)| other == key && slice.is_none() && !Metric::of(metric).is_timed());
     // Every metric has the same samples, or some of them.
-    let mut rows: BTreeMap<(Option<Size>, &str), BTreeMap<&str, (&Row, u64)>> = BTreeMap::new();
+    let mut rows: BTreeMap<(Option<Size>, &str), Samples<'_>> = BTreeMap::new();
     for ((_, metric, _), series) in of_key {
         for ((policy, size), sums) in series {
             let of_policy = rows.entry((*size, policy.as_ref())).or_default();

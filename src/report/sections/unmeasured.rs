@@ -23,6 +23,9 @@ fn is_noted(row: &Row) -> bool {
     [NOT_MEASURED, SHARE_RAISED].contains(&row.metric.as_str())
 }
 
+/// A metric, and the samples that have it.
+type Noted<'a> = (&'a str, Vec<&'a str>);
+
 /// A sentence for each reason: the cells, the first samples, and why. Other rows are passed over.
 pub fn unmeasured(rows: &[&Row]) -> Vec<String> {
     let mut cells: IndexMap<(&str, String), Vec<&Row>> = IndexMap::new();
@@ -31,12 +34,12 @@ pub fn unmeasured(rows: &[&Row]) -> Vec<String> {
         cells.entry(cell).or_default().push(row);
     }
     // Cells that lack the same samples share a sentence.
-    let mut alike: IndexMap<(&str, Vec<&str>), (Vec<String>, &Row)> = IndexMap::new();
+    let mut alike: IndexMap<Noted<'_>, (Vec<String>, &Row)> = IndexMap::new();
     for ((metric, cell), rows) in cells {
         let samples = rows.iter().map(|row| row.sample.as_str()).collect();
         alike.entry((metric, samples)).or_insert_with(|| (Vec::new(), rows[0])).0.push(cell);
     }
-    let sentence = |((metric, samples), (cells, first)): ((&str, Vec<&str>), (Vec<String>, &Row))| {
+    let sentence = |((metric, samples), (cells, first)): (Noted<'_>, (Vec<String>, &Row))| {
         let (count, which) = (counted(samples.len(), "sample"), listed(&samples));
         let cells = listed(&cells.iter().map(String::as_str).collect::<Vec<_>>());
         match first.output.as_deref().filter(|_| metric == NOT_MEASURED) {

@@ -30,7 +30,7 @@ pub enum FilterStep {
     /// first group that is not empty.
     Regex {
         #[serde(default)]
-        regex_pattern: Pattern,
+        regex_pattern: Box<Pattern>,
         #[serde(default)]
         group_select: i64,
         /// What is taken where nothing is found.

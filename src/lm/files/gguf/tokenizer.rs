@@ -75,7 +75,8 @@ impl Gguf {
         let end = end.map(|id| vocabulary.tokens[id as usize].to_owned());
         let (tidies, growing, rows) = (false, GrowingRules::default(), usize::MAX);
         let texts = Mutex::default();
-        let tokenizer = Tokenizer { inner, bos, adds_bos, end, tidies, space_unknown, growing, rows, texts };
+        let tokenizer =
+            Tokenizer { inner, bos, names_bos: true, adds_bos, end, tidies, space_unknown, growing, rows, texts };
         let rows = self.tensor(EMBEDDING).and_then(|tensor| tensor.shape.first());
         match rows {
             Some(rows) => tokenizer.of_embedding(*rows),
