@@ -204,13 +204,27 @@ impl CacheConfig {
         let cache = (self.sized(), self.local_layers);
         let of_blocks = self.sized().filter(|policy| policy.score.block().is_some());
         let memory = match of_blocks {
-            Some(policy) if policy.schedule == Schedule::CUT => Some(memory?),
+            // Nor how many a window took beside the policy.
+            Some(policy)
+                if policy.schedule == Schedule::CUT
+                    && !(shape.has_windows() && self.local_layers == LocalLayers::Bounded) =>
+            {
+                Some(memory?)
+            }
             Some(_) => return None,
             None => None,
         };
-        let entries = |tokens: usize| match memory {
-            Some(memory) => memory.entries().iter().flatten().map(|held| held + tokens - memory.seen()).collect(),
-            None => shape.entries_after(cache, tokens, prompt),
+        let entries = |tokens: usize| {
+            let mut entries = shape.entries_after(cache, tokens, prompt);
+            if let Some(memory) = memory {
+                let of_layers = memory.entries().into_iter().zip(self.bounded);
+                let own = of_layers
+                    .flat_map(|(heads, is_bounded)| heads.into_iter().map(|held| is_bounded.then_some(held)));
+                for (entries, held) in entries.iter_mut().zip(own) {
+                    *entries = held.map_or(*entries, |held| held + tokens - memory.seen());
+                }
+            }
+            entries
         };
         let held = |tokens: usize| shape.cache_bytes_by_head(&entries(tokens)) as f64;
         Some(MetricSum::new("held_bytes", tokens.clone().map(held).sum(), tokens.len() as f64))

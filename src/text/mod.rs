@@ -100,10 +100,8 @@ impl TextModel {
     /// # Errors
     /// As [`tokens`](Self::tokens), or a model without a template.
     pub fn chat_tokens(&self, text: &str) -> Result<Vec<u32>> {
-        let format = self.chat_template()?.format()?;
         let text = clean(text.to_owned());
-        let text = if format.strip { text.trim() } else { &text };
-        self.some_tokens(&[format.prefix.as_str(), text, &format.suffix].concat())
+        self.some_tokens(&self.chat_template()?.render(&[("user", &text)], true)?)
     }
 
     fn some_tokens(&self, text: &str) -> Result<Vec<u32>> {

@@ -114,12 +114,7 @@ impl ChatTemplate {
         let own =
             [("user", spaced.as_str())].into_iter().chain(continues.then_some(("assistant", answer.as_str())));
         let messages: Vec<_> = before.iter().copied().chain(own).collect();
-        let rendered = self.render(&messages, !continues).or_else(|error| match messages.split_first() {
-            Some((("system", _), others)) => self.render(others, !continues),
-            _ => Err(error),
-        });
-        let mut rendered = rendered
-            .map_err(|error| anyhow!("the model's chat template fails: {error:#}; use `chat_template: false`"))?;
+        let mut rendered = self.rendered(&messages, !continues)?;
         let strip_answer = !rendered.contains(&answer);
         if continues {
             let at = rendered.rfind(if strip_answer { ANSWER } else { &answer });
@@ -131,6 +126,30 @@ impl ChatTemplate {
             .filter(|(_, suffix)| !suffix.contains(REQUEST))
             .context("the chat template does not show the user's message once; use `chat_template: false`")?;
         Ok(ChatFormat { prefix: prefix.to_owned(), suffix: suffix.to_owned(), strip, strip_answer })
+    }
+
+    /// As [`render`](Self::render), without the message of the system if the template refuses that.
+    fn rendered(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
+        let rendered = self.render(messages, opens_answer).or_else(|error| match messages.split_first() {
+            Some((("system", _), others)) => self.render(others, opens_answer),
+            _ => Err(error),
+        });
+        rendered.map_err(|error| anyhow!("the model's chat template fails: {error:#}; use `chat_template: false`"))
+    }
+
+    /// Checks that a request stands between the two texts of its format: a template may decide by what is asked.
+    ///
+    /// # Errors
+    /// A template that makes another text of this request.
+    pub fn check(&self, format: &ChatFormat, before: &[(&str, &str)], request: &str) -> Result<()> {
+        let messages: Vec<_> = before.iter().copied().chain([("user", request)]).collect();
+        let shown = if format.strip { request.trim() } else { request };
+        ensure!(
+            self.rendered(&messages, true)? == [format.prefix.as_str(), shown, &format.suffix].concat(),
+            "the chat template makes another text of this request than of others, which is not supported; use \
+             `chat_template: false`"
+        );
+        Ok(())
     }
 
     /// A conversation of messages, each a role and its text; with `opens_answer` up to where the next answer begins.
@@ -174,6 +193,19 @@ mod tests {
             {{ bos_token + '[INST] ' + message['content'].strip() + ' [/INST]' }}{% endfor %}";
         let format = template(llama2).format().unwrap();
         assert_eq!((&*format.prefix, &*format.suffix, format.strip), ("<s>[INST] ", " [/INST]", true));
+    }
+
+    /// As a published template of Nemotron decides whether to think.
+    #[test]
+    fn a_request_by_which_the_template_decides_is_refused() {
+        let source = "{% for message in messages %}[{{ message.content | trim }}]{% endfor %}\
+            {% if '/no_think' in messages[-1].content %}<think></think>{% endif %}";
+        let template = template(source);
+        let format = template.format().unwrap();
+        template.check(&format, &[("system", "b")], " a ").unwrap_err();
+        template.check(&format, &[], " a ").unwrap();
+        let error = template.check(&format, &[], "a /no_think").unwrap_err().to_string();
+        assert!(error.contains("chat_template: false"), "{error}");
     }
 
     #[test]

@@ -90,11 +90,16 @@ impl EncodedPrompts {
         let usual = template.as_ref().map(ChatTemplate::format).transpose()?;
         let frame = |template: &ChatTemplate, request: &Request| -> Result<Option<ChatFormat>> {
             let continues = request.keeps_header && request.prompt.header > request.delimiters[0];
-            if request.messages.is_empty() && !continues {
-                return Ok(usual.clone());
-            }
             let before: Vec<_> = request.messages.iter().map(|(role, text)| (*role, text.as_str())).collect();
-            template.format_after(&before, continues).map(Some)
+            let frame = match &usual {
+                Some(usual) if before.is_empty() && !continues => usual.clone(),
+                _ => template.format_after(&before, continues)?,
+            };
+            if !continues {
+                let whole = request.prompt.without_header().whole();
+                template.check(&frame, &before, &whole[request.preface..])?;
+            }
+            Ok(Some(frame))
         };
         let bos = if tokenizer.adds_bos() { Some(tokenizer.bos()?) } else { None };
         let encode = |mut request: Request| -> Result<EncodedPrompt> {
@@ -269,11 +274,18 @@ pub fn framed(request: Request, frame: &ChatFormat) -> Request {
     }
     let prompt = request.prompt.without_header();
     let (mut before, mut after) = (&prompt.before[request.preface..], prompt.after.as_str());
+    let mut document = prompt.document.as_str();
     if frame.strip {
-        before = before.trim_start();
-        after = after.trim_end();
+        (before, after) = (before.trim_start(), after.trim_end());
+        if before.is_empty() {
+            document = document.trim_start();
+        }
+        if after.is_empty() {
+            document = document.trim_end();
+        }
     }
     let prompt = Prompt {
+        document: document.to_owned(),
         before: [frame.prefix.as_str(), before].concat(),
         after: [after, &frame.suffix, opening].concat(),
         ..prompt.clone()

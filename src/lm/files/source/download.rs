@@ -6,7 +6,7 @@
 //! that want the same file wait for each other.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -203,11 +203,16 @@ fn is_damaged(path: &Path, content: &Content) -> io::Result<bool> {
     }
     let found = match etag.len() {
         _ if !etag.bytes().all(|b| b.is_ascii_hexdigit()) => return Ok(false),
-        64 => digest(Sha256::new(), &mut file)?,
-        40 => digest(Sha1::new_with_prefix(format!("blob {}\0", content.size)), &mut file)?,
+        64 => vec![digest(Sha256::new(), &mut file)?],
+        40 => {
+            let of_git = digest(Sha1::new_with_prefix(format!("blob {}\0", content.size)), &mut file)?;
+            // Some mirrors take the SHA-1 of the content alone.
+            file.rewind()?;
+            vec![of_git, digest(Sha1::new(), &mut file)?]
+        }
         _ => return Ok(false),
     };
-    Ok(!found.eq_ignore_ascii_case(etag))
+    Ok(!found.iter().any(|found| found.eq_ignore_ascii_case(etag)))
 }
 
 /// What a hash becomes with a file, in hex digits.
@@ -227,4 +232,31 @@ fn make_link(blob: &Path, name: &str, link: &Path) -> io::Result<()> {
     let made = symlink(up.join("blobs").join(blob.file_name().unwrap_or_default()), link);
     // Another process may have been faster.
     made.or_else(|error| if link.exists() { Ok(()) } else { Err(error) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As `git hash-object`, `sha1sum` and `sha256sum` say.
+    #[test]
+    fn an_etag_that_is_a_digest_of_the_content_is_compared() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let sha256 = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03";
+        let digests =
+            ["ce013625030ba8dba906f756967f9e9ca394464a", "f572d396fae9206628714fb2ce00f72e94f2258f", sha256];
+        for (bytes, damaged) in [("hello\n", false), ("hellO\n", true), ("hello", true)] {
+            fs::write(&path, bytes).unwrap();
+            for etag in digests {
+                let content = Content { etag: etag.to_owned(), size: 6 };
+                assert_eq!(is_damaged(&path, &content).unwrap(), damaged, "{etag}");
+            }
+        }
+        // Others are of whatever a server likes.
+        fs::write(&path, "hellO\n").unwrap();
+        for etag in ["1234-5678", "0123456789abcdef"] {
+            assert!(!is_damaged(&path, &Content { etag: etag.to_owned(), size: 6 }).unwrap());
+        }
+    }
 }
