@@ -204,13 +204,7 @@ impl CacheConfig {
         let cache = (self.sized(), self.local_layers);
         let of_blocks = self.sized().filter(|policy| policy.score.block().is_some());
         let memory = match of_blocks {
-            // Nor how many a window took beside the policy.
-            Some(policy)
-                if policy.schedule == Schedule::CUT
-                    && !(shape.has_windows() && self.local_layers == LocalLayers::Bounded) =>
-            {
-                Some(memory?)
-            }
+            Some(policy) if policy.schedule == Schedule::CUT => Some(memory?),
             Some(_) => return None,
             None => None,
         };

@@ -79,8 +79,12 @@ fn a_pipe_in_the_place_of_a_file_is_refused() {
         fs::remove_file(&cell).unwrap();
         make_pipe(&cell);
     }
-    for arguments in [&["report", "r"][..], &["merge", "out", "r"], &["run", "sweep.yaml", "--results", "r"]] {
-        run(folder.path(), arguments).with_code(1).says(&["only ordinary files are read"]);
+    for (arguments, words) in [
+        (&["report", "r"][..], "only ordinary files are read"),
+        (&["merge", "out", "r"], "is not an ordinary file"),
+        (&["run", "sweep.yaml", "--results", "r"], "only ordinary files are read"),
+    ] {
+        run(folder.path(), arguments).with_code(1).says(&[words]);
     }
 }
 

@@ -171,6 +171,5 @@ fn windows_are_truncated_into_pieces_that_score_every_token() {
         }
         let found = nll(&whole, "truncate");
         assert!((found - expected).abs() < 1e-4 * expected, "size {size}: {found} for {expected}");
-        assert!(found > nll(&whole, "full"));
     }
 }

@@ -40,8 +40,20 @@ pub(crate) fn fit(text: &str, size: f64, room: f64) -> String {
     if width(text, size) <= room {
         return text.to_owned();
     }
-    let mut cuts = text.char_indices().rev().map(|(end, _)| format!("{}…", text[..end].trim_end()));
-    cuts.find(|cut| width(cut, size) <= room).unwrap_or_default()
+    let room = room * f64::from(font().units_per_em()) / size - advance('…');
+    // The width of what was passed, and of that without the spaces at its end, which no cut has.
+    let (mut passed, mut shown, mut end) = (0.0, 0.0, None);
+    for (start, c) in text.char_indices() {
+        if shown > room {
+            break;
+        }
+        end = Some(start);
+        passed += advance(c);
+        if !c.is_whitespace() {
+            shown = passed;
+        }
+    }
+    end.map_or_else(String::new, |end| format!("{}…", text[..end].trim_end()))
 }
 
 /// The text in lines of a width, broken at spaces; a word that is longer is cut.
@@ -78,6 +90,17 @@ mod tests {
         let cut = fit("a very long name of a model", 7.0, 40.0);
         assert!(cut.ends_with('…') && width(&cut, 7.0) <= 40.0, "{cut}");
         assert_eq!(fit("x", 7.0, 0.0), "");
+        // The longest cut that fits, found by trying all.
+        let text = "a very  long name of a model";
+        for room in 0..150 {
+            let room = f64::from(room);
+            let cuts = text.char_indices().rev().map(|(end, _)| format!("{}…", text[..end].trim_end()));
+            let longest = cuts.into_iter().find(|cut| width(cut, 7.0) <= room).unwrap_or_default();
+            let expected = if width(text, 7.0) <= room { text.to_owned() } else { longest };
+            assert_eq!(fit(text, 7.0, room), expected, "{room}");
+        }
+        // As long as a name in a stranger's rows may be.
+        assert!(fit(&"a b ".repeat(1 << 20), 7.0, 40.0).ends_with('…'));
     }
 
     #[test]

@@ -44,9 +44,7 @@ pub fn unmeasured(rows: &[&Row]) -> Vec<String> {
         let cells = listed(&cells.iter().map(String::as_str).collect::<Vec<_>>());
         match first.output.as_deref().filter(|_| metric == NOT_MEASURED) {
             Some(why) => format!("not measured: {count} under {cells} ({which}), the first because {why}"),
-            None => format!(
-                "of {count} ({which}) the share is less than is protected under {cells}, which stays all the same"
-            ),
+            None => format!("{cells}: in {count} ({which}) the policy protects more than the share, and keeps it"),
         }
     };
     alike.into_iter().map(sentence).collect()
@@ -81,7 +79,7 @@ mod tests {
         let expected = [
             "not measured: 1 sample under full, tova at 64 (b), the first because it does not fit",
             "not measured: 4 samples under truncate at 64 (a, b, c and 1 more), the first because it does not fit",
-            "of 1 sample (a) the share is less than is protected under snapkv at 25%, which stays all the same",
+            "snapkv at 25%: in 1 sample (a) the policy protects more than the share, and keeps it",
         ];
         assert_eq!(unmeasured(&rows.iter().collect::<Vec<_>>()), expected);
         assert!(unmeasured(&[&rows[0]]).is_empty());
