@@ -236,9 +236,11 @@ fn every_setting_of_writing_is_read() {
 #[test]
 fn write_has_the_expected_defaults() {
     let generation = |task: &str| sweep(&writes(task, "")).tasks[0].generation.clone().unwrap();
-    let greedy = |tokens| GenerationConfig { ends_as_in_the_harness: true, ..GenerationConfig::greedy(tokens) };
-    assert_eq!(generation("{squality: {dataset: ./s}}"), greedy(512));
-    assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), greedy(128));
+    let greedy = GenerationConfig::greedy;
+    // What is a task file ends its answers as lm-evaluation-harness does.
+    let of_file = |tokens| GenerationConfig { ends_as_in_the_harness: true, ..greedy(tokens) };
+    assert_eq!(generation("{squality: {dataset: ./s}}"), of_file(512));
+    assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), of_file(128));
     assert_eq!(generation("{needle: {dataset: ./texts}}"), greedy(32));
     assert_eq!(generation("{longbench: {dataset: ./l}}"), greedy(512));
     assert_eq!(generation("{longbench: {dataset: ./l, subsets: [trec, musique]}}"), greedy(64));
