@@ -86,6 +86,31 @@ fn a_head_that_differs_from_the_embedding_is_used_whatever_the_description_says(
     assert_ne!(equal, expected);
 }
 
+/// transformers computes the biases that config.json names, and no others.
+#[test]
+fn biases_are_those_that_the_description_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let alone = golden("variants/llama-bias-tied");
+    let mut config: Value = serde_json::from_slice(&fs::read(alone.join("config.json")).unwrap()).unwrap();
+    let mut tensors = safetensors::load(alone.join("model.safetensors"), &Device::Cpu).unwrap();
+    let file = folder.path().join("model.safetensors");
+    let mut load_with = |is_biased: bool, tensors: &HashMap<String, Tensor>| {
+        config["attention_bias"] = is_biased.into();
+        fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        safetensors::save(tensors, &file).unwrap();
+        let shape = ModelShape::read(&folder.path().join("config.json")).unwrap();
+        let model = LanguageModel::load(shape, std::slice::from_ref(&file), WeightType::Auto, &device());
+        model.map_err(|error| format!("{error:#}"))
+    };
+    let biased = states(&load_with(true, &tensors).unwrap());
+    let error = load_with(false, &tensors).err().unwrap();
+    assert!(error.contains("model.layers.0.self_attn.q_proj.bias"), "{error}");
+    tensors.retain(|name, _| !name.ends_with(".bias"));
+    assert_ne!(states(&load_with(false, &tensors).unwrap()), biased);
+    let error = load_with(true, &tensors).err().unwrap();
+    assert!(error.contains("model.layers.0.self_attn.q_proj.bias"), "{error}");
+}
+
 #[test]
 fn no_tensor_stands_for_a_part_that_another_is() {
     let folder = tempfile::tempdir().unwrap();

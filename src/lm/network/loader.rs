@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use candle_core::{DType, Tensor, WithDType};
 
 use crate::lm::arithmetic::layers::{Linear, Weight, bytes_of, compute_type};
@@ -107,10 +107,21 @@ impl<'a> Loader<'a> {
         Ok(matrix)
     }
 
-    /// The matrix `name.weight` (out, in), and `name.bias` (out) if the checkpoint has one.
+    /// The matrix `name.weight` (out, in), and `name.bias` (out) if the model has one.
+    ///
+    /// # Errors
+    /// Tensors that are missing or of another shape, or a bias that transformers would ignore.
     pub fn linear(&mut self, name: &str, (out, input): (usize, usize)) -> Result<Linear> {
         let bias = format!("{name}.bias");
-        let is_biased = self.has(&bias);
+        let kind = name.rsplit('.').next().unwrap_or(name);
+        let is_biased = if self.is_gguf() { self.has(&bias) } else { self.shape.biased.contains(&kind) };
+        ensure!(
+            is_biased || !self.has(&bias),
+            "the checkpoint has {}, which a model of model_type {:?} with this config.json does not use: if the model was trained \
+             with biases, say so there (\"attention_bias\": true or \"mlp_bias\": true, where the family has them); if not, remove them",
+            self.name(&bias),
+            self.shape.family
+        );
         let weight = self.matrix(name, (out, input))?;
         let bias = match is_biased {
             true => Some(self.weights.take(&self.name(&bias), &[out], self.dtype, self.device)?),

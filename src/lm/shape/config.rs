@@ -43,6 +43,8 @@ pub struct ModelShape {
     pub norms: LayerNorms,
     /// Norms multiply by 1 + w, not by w (Gemma).
     pub norm_adds_one: bool,
+    /// Matrices with a bias in every layer, by the last part of their names. A GGUF file, which does not name them, may have others.
+    pub biased: Vec<&'static str>,
     /// Whether q, k and v are rows of one matrix, and gate and up of another (Phi-3).
     pub fused: bool,
     /// What some layers have in place of the MLP, or beside it.

@@ -98,8 +98,20 @@ impl<'j> Config<'j> {
             bos: tokens(&json["bos_token_id"]).first().copied(),
             eos: tokens(&json["eos_token_id"]),
             activation: self.activation(defaults.activation)?,
+            biased: self.biased(&[("attention_bias", ATTENTION_MATRICES), ("mlp_bias", MLP_MATRICES)], false)?,
             ..ModelShape::llama(sizes, rope)
         })
+    }
+
+    /// The matrices that have a bias, of which each key says whether some have one, and `default` if the key is missing.
+    pub fn biased(&self, keys: &[(&str, &[&'static str])], default: bool) -> Result<Vec<&'static str>> {
+        let mut biased = Vec::new();
+        for (key, matrices) in keys {
+            if self.field(key)?.unwrap_or(default) {
+                biased.extend_from_slice(matrices);
+            }
+        }
+        Ok(biased)
     }
 
     fn activation(&self, default: Activation) -> Result<Activation> {
@@ -217,6 +229,12 @@ impl<'j> Config<'j> {
         Ok(if self.json.get("sliding_window").is_none() { default } else { window.filter(|window| *window > 0) })
     }
 }
+
+/// Attention's matrices that may have a bias, DeepSeek's among them.
+pub(super) const ATTENTION_MATRICES: &[&str] = &["q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "kv_a_proj_with_mqa"];
+
+/// The matrices of an MLP.
+pub(super) const MLP_MATRICES: &[&str] = &["gate_proj", "up_proj", "down_proj"];
 
 /// More experts than any layer has, and so few that the parameters of the largest network do not overflow.
 const MOST_EXPERTS: usize = 1 << 11;

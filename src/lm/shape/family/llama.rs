@@ -18,15 +18,17 @@ pub(super) fn mistral(config: &Config<'_>) -> Result<ModelShape> {
     with_window(config, Some(4096), config.decoder(&Defaults::LLAMA)?)
 }
 
+/// A window in every layer, and no biases, whatever config.json says.
 fn with_window(config: &Config<'_>, default: Option<usize>, shape: ModelShape) -> Result<ModelShape> {
-    Ok(ModelShape { attention: windows(&vec![true; shape.layers], config.window(default)?), ..shape })
+    let attention = windows(&vec![true; shape.layers], config.window(default)?);
+    Ok(ModelShape { attention, biased: Vec::new(), ..shape })
 }
 
 /// Some layers have a window.
 pub(super) fn ministral(config: &Config<'_>) -> Result<ModelShape> {
     let shape = config.decoder(&Defaults::LLAMA)?;
     let attention = windows(&config.sliding(shape.layers, |_| true)?, config.window(Some(4096))?);
-    Ok(ModelShape { attention, ..shape })
+    Ok(ModelShape { attention, biased: Vec::new(), ..shape })
 }
 
 /// YaRN, and an attention temperature that depends on the position.

@@ -6,10 +6,13 @@ use super::super::config::ModelShape;
 use super::super::parts::{Experts, HeadNorms, LayerAttention, LayerNorms};
 use super::config::{Config, Defaults, windows};
 
-/// Qwen2 and Qwen2.5: biases on q, k and v, which the checkpoint has, and a window in later layers, which is off by default.
+/// The matrices of queries, keys and values.
+const QKV_MATRICES: &[&str] = &["q_proj", "k_proj", "v_proj"];
+
+/// Qwen2 and Qwen2.5: biases on q, k and v, and a window in later layers, which is off by default.
 pub(super) fn qwen2(config: &Config<'_>) -> Result<ModelShape> {
     let shape = config.decoder(&Defaults::LLAMA)?;
-    Ok(ModelShape { attention: attention(config, shape.layers)?, ..shape })
+    Ok(ModelShape { attention: attention(config, shape.layers)?, biased: QKV_MATRICES.to_vec(), ..shape })
 }
 
 /// Layers from `max_window_layers` on have the window.
@@ -25,7 +28,8 @@ pub(super) fn qwen2_moe(config: &Config<'_>) -> Result<ModelShape> {
     let shape = qwen2(config)?;
     let experts = config.experts(shape.layers, [60, 4, 1408])?;
     let shared = config.size("shared_expert_intermediate_size", 1 << 20)?.or(Some(5632));
-    Ok(ModelShape { experts: Some(Experts { shared, ..experts }), ..shape })
+    let biased = config.biased(&[("qkv_bias", QKV_MATRICES)], true)?;
+    Ok(ModelShape { experts: Some(Experts { shared, ..experts }), biased, ..shape })
 }
 
 /// Norms of every head's queries and keys, and no biases.
