@@ -231,7 +231,8 @@ impl<'j> Config<'j> {
 }
 
 /// Attention's matrices that may have a bias, DeepSeek's among them.
-pub(super) const ATTENTION_MATRICES: &[&str] = &["q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "kv_a_proj_with_mqa"];
+pub(super) const ATTENTION_MATRICES: &[&str] =
+    &["q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "kv_a_proj_with_mqa"];
 
 /// The matrices of an MLP.
 pub(super) const MLP_MATRICES: &[&str] = &["gate_proj", "up_proj", "down_proj"];

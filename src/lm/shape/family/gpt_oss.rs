@@ -15,7 +15,7 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let biased = config.biased(&[("attention_bias", ATTENTION_MATRICES)], true)?;
     Ok(ModelShape {
         // The experts and their router always have biases.
-        biased: [&biased, MLP_MATRICES, &["gate"]].concat(),
+        biased: [&biased, MLP_MATRICES, &["gate_up_proj", "gate"]].concat(),
         attention: windows(&sliding, config.window(Some(128))?),
         // It says silu.
         activation: Activation::LimitedSwiglu,
