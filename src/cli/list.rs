@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
     use crate::eviction::presets::Preset;
-    use crate::eviction::{Amount, Budget, Schedule};
+    use crate::eviction::{Amount, Budget, FirstTokens, Schedule};
 
     /// A row of the table of policies in docs/sweeps.md.
     fn row(preset: &Preset) -> String {
@@ -174,9 +174,8 @@ mod tests {
             Amount::Percent(50) => Some("newest half".to_owned()),
             Amount::Percent(percent) => Some(format!("newest {percent} %")),
             Amount::Tokens(tokens) => Some(format!("newest {tokens}")),
-            Amount::Prompt => Some("prompt".to_owned()),
         };
-        let first = (preset.keep_first != Amount::Tokens(0)).then(|| format!("first {}", preset.keep_first));
+        let first = (preset.keep_first != FirstTokens::default()).then(|| format!("first {}", preset.keep_first));
         let protected = first.into_iter().chain(newest).collect::<Vec<_>>().join(", ");
         let Preset { name, score, summary, .. } = preset;
         let scope = preset.scope.name();

@@ -69,7 +69,7 @@ impl Request {
                 !has_schedule,
                 "`prefill` says when entries leave, and so does `schedule`: leave out one of them"
             );
-            cache.schedule = (prefill == Prefill::OneShot).then_some(Schedule::CUT_ONE);
+            cache.schedule = (prefill == Prefill::OneShot).then_some(Schedule::CutThenEvery(1));
         }
         let settings = WriteSettings {
             max_new_tokens: write.take("max_new_tokens")?.unwrap_or(default.max_new_tokens),

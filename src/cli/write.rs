@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
             let message = format!("{} and --one-shot both say when entries leave", written.policy);
             return Err(UsageError::new(message, "leave out one of them").into());
         }
-        written.schedule = Some(Schedule::CUT_ONE);
+        written.schedule = Some(Schedule::CutThenEvery(1));
     }
     let cache = written.clone().of_variant()?;
     // Before the model is loaded.

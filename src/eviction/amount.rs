@@ -1,4 +1,4 @@
-//! A number of entries that a policy protects.
+//! How many entries a policy protects.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,7 +13,14 @@ use crate::yaml::from_text;
 pub enum Amount {
     Tokens(usize),
     Percent(u8),
-    /// Only for first tokens: the whole prompt, beside the cache's size.
+}
+
+/// The first tokens of a text that a policy protects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FirstTokens {
+    /// Entries that count in the cache size.
+    Count(Amount),
+    /// The whole prompt, beside the cache size.
     Prompt,
 }
 
@@ -23,7 +30,6 @@ impl Amount {
         match self {
             Amount::Tokens(n) => n,
             Amount::Percent(p) => (size * usize::from(p)).div_ceil(100),
-            Amount::Prompt => 0,
         }
     }
 }
@@ -39,13 +45,12 @@ impl fmt::Display for Amount {
         match self {
             Amount::Tokens(n) => write!(f, "{n}"),
             Amount::Percent(p) => write!(f, "{p}%"),
-            Amount::Prompt => write!(f, "prompt"),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for Amount {
-    /// Tokens, or a percentage in text: `16` or `10%`; or `prompt`, which only first tokens can be.
+    /// Tokens, or a percentage in text: `16` or `10%`.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(deserializer, "a number of tokens such as 16, or a whole percentage such as 10%")
     }
@@ -56,11 +61,58 @@ impl FromStr for Amount {
 
     fn from_str(text: &str) -> Result<Amount> {
         let amount = match text.strip_suffix('%') {
-            None if text == "prompt" => Amount::Prompt,
             Some(digits) => Amount::Percent(digits.parse()?),
             None => Amount::Tokens(text.parse::<u32>()? as usize),
         };
         ensure!(!matches!(amount, Amount::Percent(101..)), "a percentage is 100 at most");
         Ok(amount)
+    }
+}
+
+impl FirstTokens {
+    /// Entries out of a cache of `size`: none of those of a protected prompt, which are beside it.
+    pub fn of(self, size: usize) -> usize {
+        match self {
+            FirstTokens::Count(amount) => amount.of(size),
+            FirstTokens::Prompt => 0,
+        }
+    }
+
+    /// A number of tokens.
+    pub const fn tokens(tokens: usize) -> FirstTokens {
+        FirstTokens::Count(Amount::Tokens(tokens))
+    }
+}
+
+impl Default for FirstTokens {
+    fn default() -> FirstTokens {
+        FirstTokens::tokens(0)
+    }
+}
+
+impl fmt::Display for FirstTokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FirstTokens::Count(amount) => amount.fmt(f),
+            FirstTokens::Prompt => write!(f, "prompt"),
+        }
+    }
+}
+
+impl FromStr for FirstTokens {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<FirstTokens> {
+        if text == "prompt" { Ok(FirstTokens::Prompt) } else { text.parse().map(FirstTokens::Count) }
+    }
+}
+
+impl<'de> Deserialize<'de> for FirstTokens {
+    /// As an [`Amount`], or `prompt`.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        from_text(
+            deserializer,
+            "a number of tokens such as 4, a whole percentage of the cache such as 10%, or prompt",
+        )
     }
 }

@@ -28,8 +28,6 @@ pub enum Budget {
     Pool(BudgetPool),
     /// In proportion to a table of shares. [`Budget::of_heads`] makes it.
     Heads(&'static HeadTable),
-    /// Entries of each head of one layer, `usize::MAX` where none leaves: what a table says of the layer.
-    OfLayer(&'static Vec<usize>),
 }
 
 /// Heads that hold size x heads entries together.
@@ -175,7 +173,7 @@ impl Budget {
 
     /// Whether heads of a layer may hold different numbers of entries.
     pub fn is_by_head(self) -> bool {
-        matches!(self, Budget::Pool(_) | Budget::Heads(_) | Budget::OfLayer(_))
+        matches!(self, Budget::Pool(_) | Budget::Heads(_))
     }
 
     /// The shares of the layers, if they are listed.
@@ -232,29 +230,23 @@ impl Budget {
         }
     }
 
-    /// The budget of one layer. Of a table, the size of each of its heads, where the mean of those with a share in the layers that are
-    /// `bounded` is `size`.
-    pub(super) fn of_layer(self, layer: usize, size: usize, bounded: &[bool]) -> Budget {
+    /// Sizes of the heads of one layer by a table, where the mean of those with a share in the layers that are `bounded` is `size`;
+    /// `usize::MAX` of heads from which no entry leaves. `None` of budgets that are not tables.
+    pub(super) fn head_sizes(self, layer: usize, size: usize, bounded: &[bool]) -> Option<&'static Vec<usize>> {
         static LAYERS: Mutex<Vec<&'static Vec<usize>>> = Mutex::new(Vec::new());
-        match self {
-            Budget::Heads(HeadTable { heads, shares }) => {
-                let rows = shares.chunks(*heads).zip(bounded);
-                let own = |(row, is_bounded): (&[Option<Share>], &bool)| {
-                    if *is_bounded { row.to_vec() } else { vec![None; *heads] }
-                };
-                let shares: Vec<Option<Share>> = rows.flat_map(own).collect();
-                let values: Vec<f64> = shares.iter().flatten().map(|share| share.value()).collect();
-                let (sum, all) = (values.iter().sum::<f64>(), values.len() * size);
-                let targets: Vec<f64> = values.iter().map(|share| all as f64 * share / sum).collect();
-                let mut sizes = rounded(&targets, all).into_iter();
-                let mut of_head = |share: &Option<Share>| share.and_then(|_| sizes.next()).unwrap_or(usize::MAX);
-                let sizes: Vec<usize> = shares.iter().map(&mut of_head).collect();
-                let of_layer = sizes.chunks(*heads).nth(layer).unwrap_or_default().to_vec();
-                Budget::OfLayer(interned(&LAYERS, of_layer))
-            }
-            Budget::Pool(_) => self,
-            _ => Budget::Uniform,
-        }
+        let Budget::Heads(HeadTable { heads, shares }) = self else { return None };
+        let rows = shares.chunks(*heads).zip(bounded);
+        let of_row = |(row, is_bounded): (&[Option<Share>], &bool)| {
+            if *is_bounded { row.to_vec() } else { vec![None; *heads] }
+        };
+        let shares: Vec<Option<Share>> = rows.flat_map(of_row).collect();
+        let values: Vec<f64> = shares.iter().flatten().map(|share| share.value()).collect();
+        let (sum, entries) = (values.iter().sum::<f64>(), values.len() * size);
+        let targets: Vec<f64> = values.iter().map(|share| entries as f64 * share / sum).collect();
+        let mut sizes = rounded(&targets, entries).into_iter();
+        let mut of_head = |share: &Option<Share>| share.and_then(|_| sizes.next()).unwrap_or(usize::MAX);
+        let sizes: Vec<usize> = shares.iter().map(&mut of_head).collect();
+        Some(interned(&LAYERS, sizes.chunks(*heads).nth(layer).unwrap_or_default().to_vec()))
     }
 }
 
@@ -293,12 +285,12 @@ impl FromStr for Budget {
                 let (over, floor) = match rest.split_once(' ') {
                     Some(("heads", floor)) => (PoolOver::Heads, floor),
                     Some(("model", floor)) => (PoolOver::Model, floor),
-                    _ => bail!("`{text}` is no budget"),
+                    _ => bail!("`{text}` is not a budget"),
                 };
                 let floor = floor.strip_suffix('%').context("a floor is a percentage")?.parse()?;
                 Ok(Budget::Pool(BudgetPool { over, floor, score }))
             }
-            _ => bail!("`{text}` is no budget"),
+            _ => bail!("`{text}` is not a budget"),
         }
     }
 }
@@ -311,7 +303,7 @@ fn head_table(text: &str, end_of_line: char) -> Result<Vec<Vec<Option<f64>>>> {
     let share = |text: &str| match text {
         "full" => Ok(None),
         number => {
-            Ok(Some(number.parse::<f64>().with_context(|| format!("`{number}` is no share and not `full`"))?))
+            Ok(Some(number.parse::<f64>().with_context(|| format!("`{number}` is neither a share nor `full`"))?))
         }
     };
     let lines = text.trim_end().split(end_of_line).enumerate().map(|(line, text)| {
@@ -347,7 +339,6 @@ impl fmt::Display for Budget {
                 }
                 Ok(())
             }
-            Budget::OfLayer(sizes) => write!(f, "of a layer {sizes:?}"),
         }
     }
 }
@@ -467,10 +458,7 @@ mod tests {
     fn tables_of_heads_by_hand() {
         let sizes = |table: &str, full: Option<u8>, size: usize| {
             let budget = Budget::of_heads(&head_table(table, '\n').unwrap(), full).unwrap();
-            let of_layer = |layer| match budget.of_layer(layer, size, &[true; 2]) {
-                Budget::OfLayer(sizes) => sizes.clone(),
-                other => panic!("{other}"),
-            };
+            let of_layer = |layer| budget.head_sizes(layer, size, &[true; 2]).unwrap().clone();
             [of_layer(0), of_layer(1)]
         };
         const FULL: usize = usize::MAX;
@@ -488,7 +476,7 @@ mod tests {
             assert!(Budget::of_heads(&head_table(table, '\n').unwrap(), full).is_err(), "{table}");
         }
         let error = head_table("1 2\n1 x", '\n').unwrap_err();
-        assert_eq!(format!("{error:#}"), "line 2: `x` is no share and not `full`: invalid float literal");
+        assert_eq!(format!("{error:#}"), "line 2: `x` is neither a share nor `full`: invalid float literal");
         assert!(
             Budget::of_file("/nowhere/heads.tsv", None).unwrap_err().to_string().contains("/nowhere/heads.tsv")
         );

@@ -1,25 +1,44 @@
-//! How much of the past a model may attend to: all, a piece, or what a policy keeps.
+//! What a cache is: how much of the past a model may attend to, and all else that decides what the cache holds.
 
-use super::amount::Amount;
+use anyhow::{Result, ensure};
+
+use super::amount::{Amount, FirstTokens};
 use super::policy::Policy;
 use super::schedule::Schedule;
-use super::settings::Scope;
+use super::settings::{LocalLayers, Positions, Scope};
+use super::size::SizeShare;
 use super::sized_policy::SizedPolicy;
 
-/// How much of the past the model may attend to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CacheRule {
+/// How much of the past the model may attend to. `CacheRule<()>` is a rule that has no size yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CacheRule<Size = usize> {
     /// The unbounded cache (the paper's topline).
+    #[default]
     Unbounded,
     /// The text is cut to pieces of `size` tokens and each is read with an empty, unbounded cache (the paper's
     /// "Baseline", section 5.1).
-    Truncate { size: usize },
+    Truncate { size: Size },
     /// A cache of `size` entries under a policy.
-    Evict { policy: Policy, size: usize },
+    Evict { policy: Policy, size: Size },
 }
 
-impl CacheRule {
-    fn policy(self) -> Option<Policy> {
+/// A cache: everything that decides which entries it holds and at which positions their keys are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct CacheSpec {
+    pub rule: CacheRule,
+    /// The share that the rule's size is, if it was given as a share. Where prompts are cut, each has its own size, and the rule's is
+    /// that of the longest.
+    pub share: Option<SizeShare>,
+    pub positions: Positions,
+    /// What the policy does in layers with a window of their own.
+    pub local_layers: LocalLayers,
+    /// Seeds the draws of a random score.
+    pub seed: u64,
+}
+
+impl<Size: Copy> CacheRule<Size> {
+    /// The policy, if entries are evicted.
+    pub fn policy(self) -> Option<Policy> {
         if let CacheRule::Evict { policy, .. } = self { Some(policy) } else { None }
     }
 
@@ -36,8 +55,8 @@ impl CacheRule {
     /// Whether the scores that a policy has while it reads a prompt depend on its size.
     pub fn scores_depend_on_size(self) -> bool {
         let Some(policy) = self.policy() else { return false };
-        let amounts = [policy.keep_first, policy.keep_recent];
-        let of_size = amounts.into_iter().any(|amount| matches!(amount, Amount::Percent(_)));
+        let of_size = matches!(policy.keep_first, FirstTokens::Count(Amount::Percent(_)))
+            || matches!(policy.keep_recent, Amount::Percent(_));
         policy.scores().any(|score| score.depends_on_size() || score.depends_on_protection() && of_size)
     }
 
@@ -49,6 +68,44 @@ impl CacheRule {
     /// When entries leave; of caches from which none does, the default.
     pub fn schedule(self) -> Schedule {
         self.policy().map_or_else(Schedule::default, |policy| policy.schedule)
+    }
+}
+
+impl CacheRule<()> {
+    /// The rule at one cache size, which the unbounded cache ignores.
+    pub fn at(self, size: usize) -> CacheRule {
+        match self {
+            CacheRule::Unbounded => CacheRule::Unbounded,
+            CacheRule::Truncate { .. } => CacheRule::Truncate { size },
+            CacheRule::Evict { policy, .. } => CacheRule::Evict { policy: policy.canonical(), size },
+        }
+    }
+}
+
+impl CacheRule {
+    /// Entries per layer and key-value head, the mean over layers under a budget, or tokens of a piece; `None` for the unbounded cache.
+    pub fn size(self) -> Option<usize> {
+        match self {
+            CacheRule::Unbounded => None,
+            CacheRule::Truncate { size } | CacheRule::Evict { size, .. } => Some(size),
+        }
+    }
+
+    /// Refuses a size that the rule cannot have, whatever the model.
+    ///
+    /// # Errors
+    /// Pieces in which there is nothing to predict, and as [`Policy::at`].
+    pub fn check(self) -> Result<()> {
+        match self {
+            CacheRule::Unbounded => {}
+            CacheRule::Truncate { size } => {
+                ensure!(size > 1, "with truncate to {size} tokens there is nothing to predict; sizes start at 2");
+            }
+            CacheRule::Evict { policy, size } => {
+                policy.at(size)?;
+            }
+        }
+        Ok(())
     }
 
     /// The policy with its size, if there is one.

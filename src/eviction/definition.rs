@@ -3,11 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use super::amount::Amount;
 use super::entries::Eviction;
 use super::formula::canonical::{Expr, Pool};
 use super::formula::words::{Function, Word};
-use super::schedule::Schedule;
 use super::settings::Scope;
 use super::tests::Case;
 
@@ -249,7 +247,7 @@ impl Past<'_> {
     /// How much an entry's key and value stand out from the next `n` entries (LagKV).
     fn lag_score(&self, n: usize, kv_head: usize, entry: usize, step: usize) -> f64 {
         let Case { policy, prompt, .. } = *self.case;
-        let first = if policy.keep_first == Amount::Prompt { prompt } else { policy.protected()[0] };
+        let first = if policy.keeps_prompt() { prompt } else { policy.protected()[0] };
         let living: Vec<usize> = self.steps[step].living.iter().copied().filter(|at| *at >= first).collect();
         let Some(place) = living.iter().position(|living| *living == entry) else { return 1.0 };
         let part = place / n;
@@ -340,7 +338,7 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
     let Case { heads, tokens, policy, .. } = *case;
     let groups = heads.groups(policy.scope);
     let [keep_first, keep_recent] = policy.protected();
-    let keep_first = if policy.keep_first == Amount::Prompt { case.prompt } else { keep_first };
+    let keep_first = if policy.keeps_prompt() { case.prompt } else { keep_first };
     let mut caches: Vec<Vec<Entry>> = (0..groups).map(|_| Vec::new()).collect();
     let past = |group| Past {
         case,
@@ -392,8 +390,8 @@ pub(super) fn read(case: &Case, draw: impl Fn(usize, usize) -> f64, error: impl 
                 living,
             });
         }
-        let Schedule { cut, every } = policy.schedule;
-        let more = if policy.keep_first == Amount::Prompt { case.prompt } else { 0 };
+        let (cut, every) = (policy.schedule.cuts(), policy.schedule.every());
+        let more = if policy.keeps_prompt() { case.prompt } else { 0 };
         // Entries that have to leave so many groups that hold so many together.
         let excess = |groups: usize, held: usize, size: usize| match every {
             _ if cut && t + 1 < case.prompt => 0,

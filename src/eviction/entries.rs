@@ -157,7 +157,7 @@ impl CacheEntries {
     /// Entries that a key-value head holds at most, while a token is read; in a pool, on average over its heads.
     pub fn most(&self, kv_head: usize) -> usize {
         let limit = match self.policy {
-            Some(policy) if self.evicts_together() && policy.schedule.every.is_some() => self.share(policy),
+            Some(policy) if self.evicts_together() && policy.schedule.every().is_some() => self.share(policy),
             _ => self.limits[self.group_of(kv_head)],
         };
         limit.saturating_add(self.burst - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)

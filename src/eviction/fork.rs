@@ -96,7 +96,7 @@ impl CacheEntries {
         }
         Some(CacheEntries {
             policy: Some(policy),
-            burst: policy.schedule.every.unwrap_or(1),
+            burst: policy.schedule.every().unwrap_or(1),
             window: self.window,
             is_chunked: self.is_chunked,
             ..fork
@@ -181,7 +181,7 @@ impl CacheEntries {
             window: self.window,
             is_chunked: self.is_chunked,
             limits: policy.map_or(vec![usize::MAX; groups], |policy| policy.group_sizes(self.heads)),
-            burst: policy.and_then(|policy| policy.schedule.every).unwrap_or(1),
+            burst: policy.and_then(|policy| policy.schedule.every()).unwrap_or(1),
             seen: len,
             salt,
             layer: self.layer,

@@ -21,6 +21,7 @@ mod fork;
 pub mod formula;
 mod future;
 mod method;
+mod named_policy;
 mod on_device;
 mod policy;
 mod pool;
@@ -34,12 +35,11 @@ mod size;
 mod sized_policy;
 #[cfg(test)]
 mod tests;
-mod variant;
 
-pub use amount::Amount;
+pub use amount::{Amount, FirstTokens};
 pub use block::{NewEntries, Vectors, Wanted};
 pub use budget::{Budget, BudgetPool, PoolOver};
-pub use cache_rule::CacheRule;
+pub use cache_rule::{CacheRule, CacheSpec};
 pub use custom::{CustomScore, Remembered, ScoreFunction, State, Step};
 pub use entries::{CacheEntries, Eviction};
 pub use formula::ScoreCount;
@@ -53,4 +53,4 @@ pub use score::{SCORES, Score};
 pub use settings::{Heads, Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
 pub use size::{CacheSize, SizeShare};
 pub use sized_policy::SizedPolicy;
-pub use variant::{Variant, VariantError, named};
+pub use named_policy::{KnownPolicies, NamedPolicy, PolicyError, WrittenPolicy, policy_names};

@@ -1,6 +1,5 @@
 //! Decisions that a device takes: what its scan has to know of a cache's entries, and what comes back.
 
-use super::amount::Amount;
 use super::entries::{CacheEntries, Eviction, HeadGroup};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
@@ -39,8 +38,7 @@ impl CacheEntries {
             let own = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
             return (self.window.is_some() && !self.keeps_all).then_some(own);
         };
-        let protects_prompt = policy.keep_first == Amount::Prompt;
-        if policy.schedule.every != Some(1) || protects_prompt || policy.budget.is_by_head() {
+        if policy.schedule.every() != Some(1) || policy.keeps_prompt() || policy.budget.is_by_head() {
             return None;
         }
         let [keep_first, keep_recent] = policy.protected();

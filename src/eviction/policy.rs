@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use anyhow::{Context, Result, bail};
 
-use super::amount::Amount;
+use super::amount::{Amount, FirstTokens};
 use super::budget::{Budget, BudgetPool};
 use super::formula::{Pool, Word};
 use super::method::Method;
@@ -23,9 +23,9 @@ use super::settings::Scope;
 pub struct Policy {
     pub score: Score,
     pub scope: Scope,
-    /// The first tokens of the text never leave (attention sinks). With [`Amount::Prompt`] no token of the prompt does, and the size
+    /// The first tokens of the text never leave (attention sinks). With [`FirstTokens::Prompt`] no token of the prompt does, and the size
     /// is that of what follows it.
-    pub keep_first: Amount,
+    pub keep_first: FirstTokens,
     /// The newest entries never leave. With 0 even the newest token may be evicted.
     pub keep_recent: Amount,
     /// How the layers share their entries.
@@ -37,7 +37,12 @@ pub struct Policy {
 impl Policy {
     /// Whether nothing leaves before the prompt ends: it is cut then, or protected.
     pub fn awaits_prompt(self) -> bool {
-        self.schedule.cut || self.keep_first == Amount::Prompt
+        self.schedule.cuts() || self.keeps_prompt()
+    }
+
+    /// Whether no token of the prompt leaves.
+    pub fn keeps_prompt(self) -> bool {
+        self.keep_first == FirstTokens::Prompt
     }
 
     /// The policy without settings that cannot change which entries survive, so that equal experiments get equal
@@ -66,11 +71,11 @@ impl Policy {
     /// # Errors
     /// Schedules other than `1` and `cut+1`, `keep_first: prompt`, and a score that reads the prompt again.
     pub fn check_windows(self) -> Result<()> {
-        let because = if self.keep_first == Amount::Prompt {
+        let because = if self.keeps_prompt() {
             "which no prompt stays in".to_owned()
         } else if self.score.has(Word::RereadAttention) {
             "whose entries no second reading finds again".to_owned()
-        } else if self.schedule.every != Some(1) {
+        } else if self.schedule.every() != Some(1) {
             // Where several leave at once, the window takes more from some heads than from others.
             format!("whose heads the schedule {} would leave with different numbers of entries", self.schedule)
         } else {

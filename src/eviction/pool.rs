@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::amount::Amount;
+use super::amount::FirstTokens;
 use super::block::{Attention, Vectors};
 use super::budget::BudgetPool;
 use super::entries::{CacheEntries, Eviction};
@@ -115,7 +115,7 @@ impl LayerEntries<'_> {
     /// Cuts a layer by itself.
     fn cut(&mut self, policy: SizedPolicy) -> Option<Kept> {
         let entries = &mut *self.entries;
-        if policy.keep_first == Amount::Prompt {
+        if policy.keeps_prompt() {
             entries.protect_prompt(policy);
             return None;
         }
@@ -213,7 +213,7 @@ impl CacheEntries {
 
     /// From the end of the prompt on, its tokens are protected, and the size is that of what follows.
     fn protect_prompt(&mut self, policy: SizedPolicy) {
-        let protected = Policy { keep_first: Amount::Tokens(self.seen), ..*policy };
+        let protected = Policy { keep_first: FirstTokens::tokens(self.seen), ..*policy };
         self.policy = Some(SizedPolicy { policy: protected, ..policy });
         self.newest = Vec::new();
         let sizes = policy.group_sizes(self.heads).into_iter().zip(self.held());
@@ -222,7 +222,7 @@ impl CacheEntries {
 
     /// After a cut, entries leave as the schedule says, or none does any more.
     fn after_cut(&mut self, policy: SizedPolicy) {
-        match policy.schedule.every {
+        match policy.schedule.every() {
             // They go on to leave together.
             Some(_) if policy.budget.pools_model() => return,
             Some(_) => self.limits = policy.group_sizes(self.heads),

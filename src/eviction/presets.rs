@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::amount::Amount;
+use super::amount::{Amount, FirstTokens};
 use super::budget::Budget;
 use super::formula::words::{Text, text};
 use super::formula::{FormulaError, Pool};
@@ -28,7 +28,7 @@ pub struct Preset {
     pub score: Text,
     pub scope: Scope,
     #[serde(default)]
-    pub keep_first: Amount,
+    pub keep_first: FirstTokens,
     #[serde(default)]
     pub keep_recent: Amount,
     #[serde(default)]
@@ -83,7 +83,7 @@ pub fn find(name: &str) -> Option<anyhow::Result<Policy>> {
     let find = |base: &str| PRESETS.iter().find(|preset| preset.name == base).map(Preset::policy);
     match split_keep_first(name) {
         Some((base, keep_first)) => {
-            let keep_first = Amount::Tokens(keep_first);
+            let keep_first = FirstTokens::tokens(keep_first);
             Some(find(base)?.map(|policy| Policy { keep_first, ..policy }))
         }
         None => find(name),
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn names_resolve() {
-        assert_eq!(by_name("window+4").unwrap().keep_first, Amount::Tokens(4));
+        assert_eq!(by_name("window+4").unwrap().keep_first, FirstTokens::tokens(4));
         assert_eq!(by_name("window+0").unwrap(), by_name("window").unwrap());
         assert_eq!(by_name("h2o").unwrap().keep_recent.of(37), 37 - 37 / 2);
         assert_eq!(by_name("tova-head").unwrap().scope, Scope::Head);
@@ -190,7 +190,7 @@ mod tests {
             }
         }
         let (vatp, with_sinks) = (by_name("vatp").unwrap(), by_name("vatp+4").unwrap());
-        assert_eq!((vatp.keep_first, with_sinks.keep_first), (Amount::Tokens(20), Amount::Tokens(4)));
+        assert_eq!((vatp.keep_first, with_sinks.keep_first), (FirstTokens::tokens(20), FirstTokens::tokens(4)));
         assert_eq!(by_name("tova").unwrap().score.name(), "last_attention");
     }
 
@@ -205,7 +205,7 @@ mod tests {
         // 10 % of 41 entries are 5; 50 % of an odd size are the larger half, so two halves do not fit.
         let tova = by_name("tova").unwrap();
         let percent = |first, recent| Policy {
-            keep_first: Amount::Percent(first),
+            keep_first: FirstTokens::Count(Amount::Percent(first)),
             keep_recent: Amount::Percent(recent),
             ..tova
         };

@@ -11,11 +11,14 @@ use crate::yaml::from_text;
 
 /// When a cache is cut back to its size. What evicts oftener comes first, and what cuts the prompt last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Schedule {
-    /// Nothing leaves while the prompt is read. After its last token the cache is cut to its size, by the scores of that step.
-    pub cut: bool,
-    /// Otherwise a cache grows to its size and so many entries more, which then leave at once; `None`: it grows without end.
-    pub every: Option<usize>,
+pub enum Schedule {
+    /// The cache grows to its size and this many entries more, which then leave at once. With 1, an entry leaves after every token.
+    Every(usize),
+    /// Nothing leaves while the prompt is read. After its last token the cache is cut to its size, by the scores of that step, and then
+    /// grows without end (SnapKV, NVIDIA/kvpress).
+    Cut,
+    /// The prompt is cut as under `Cut`, and after it entries leave as under `Every`.
+    CutThenEvery(usize),
 }
 
 /// The most entries that leave at once, apart from those of a prompt.
@@ -23,15 +26,24 @@ pub const MOST_AT_ONCE: usize = 65_536;
 
 impl Schedule {
     /// One entry leaves after every token.
-    pub const EVERY_TOKEN: Schedule = Schedule { cut: false, every: Some(1) };
-    /// The prompt is cut, and nothing leaves afterwards (SnapKV, NVIDIA/kvpress).
-    pub const CUT: Schedule = Schedule { cut: true, every: None };
-    /// The prompt is cut, and from then on one entry leaves after every token: `prefill: one_shot`, as the paper's code does.
-    pub const CUT_ONE: Schedule = Schedule { cut: true, every: Some(1) };
+    pub const EVERY_TOKEN: Schedule = Schedule::Every(1);
+
+    /// Whether the prompt is cut after its last token.
+    pub fn cuts(self) -> bool {
+        !matches!(self, Schedule::Every(_))
+    }
+
+    /// Entries that leave at once, apart from those of a prompt; `None` where none leave after it.
+    pub fn every(self) -> Option<usize> {
+        match self {
+            Schedule::Every(every) | Schedule::CutThenEvery(every) => Some(every),
+            Schedule::Cut => None,
+        }
+    }
 
     /// Entries beyond its size that a cache holds while it grows, without the newest token.
     pub fn buffer(self) -> usize {
-        self.every.map_or(usize::MAX, |every| every - 1)
+        self.every().map_or(usize::MAX, |every| every - 1)
     }
 }
 
@@ -56,10 +68,10 @@ impl Default for Schedule {
 impl fmt::Display for Schedule {
     /// As sweeps, rows and cell ids have it: `1`, `128`, `cut` or `cut+16`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.cut, self.every) {
-            (true, None) => write!(f, "cut"),
-            (true, Some(every)) => write!(f, "cut+{every}"),
-            (false, every) => write!(f, "{}", every.unwrap_or(1)),
+        match self {
+            Schedule::Every(every) => write!(f, "{every}"),
+            Schedule::Cut => write!(f, "cut"),
+            Schedule::CutThenEvery(every) => write!(f, "cut+{every}"),
         }
     }
 }
@@ -68,20 +80,20 @@ impl FromStr for Schedule {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Schedule> {
-        let (cut, every) = match text.strip_prefix("cut") {
-            Some("") => return Ok(Schedule::CUT),
-            Some(rest) => (true, rest.strip_prefix('+')),
-            None => (false, Some(text)),
+        let (digits, schedule): (_, fn(usize) -> Schedule) = match text.strip_prefix("cut") {
+            Some("") => return Ok(Schedule::Cut),
+            Some(rest) => (rest.strip_prefix('+'), Schedule::CutThenEvery),
+            None => (Some(text), Schedule::Every),
         };
-        let every = every.filter(|every| every.bytes().all(|byte| byte.is_ascii_digit()));
-        let every: usize = every.and_then(|every| every.parse().ok()).with_context(|| {
-            format!("`{text}` is no schedule; they are 1, a number such as 128, cut, and cut+16")
+        let digits = digits.filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
+        let every: usize = digits.and_then(|digits| digits.parse().ok()).with_context(|| {
+            format!("`{text}` is not a schedule; write 1, a number such as 128, cut, or cut+16")
         })?;
         ensure!(
             (1..=MOST_AT_ONCE).contains(&every),
             "a schedule evicts 1 to {MOST_AT_ONCE} entries at once, not {every}"
         );
-        Ok(Schedule { cut, every: Some(every) })
+        Ok(schedule(every))
     }
 }
 

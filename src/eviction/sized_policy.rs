@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 use anyhow::{Result, bail, ensure};
 
-use super::amount::Amount;
+use super::amount::{Amount, FirstTokens};
 use super::budget::{Budget, BudgetPool, PoolOver, interned};
 use super::formula::Word;
 use super::policy::Policy;
@@ -25,6 +25,9 @@ pub struct SizedPolicy {
     /// The cache size that the policy was made for, whatever a budget makes of it in a layer or head: what the word `size` says, and
     /// what percentages are of.
     pub(super) of_cache: usize,
+    /// Entries of each key-value head of one layer, where a table divides the budget among heads: set by
+    /// [`of_layers`](Self::of_layers).
+    pub(super) of_heads: Option<&'static Vec<usize>>,
 }
 
 impl Policy {
@@ -33,8 +36,8 @@ impl Policy {
     /// # Errors
     /// A scope, a schedule or protected entries that the score or the budget cannot have.
     pub fn check_parts(self) -> Result<()> {
-        let Policy { score, scope, budget, schedule, keep_first, .. } = self.canonical();
-        let keeps_prompt = keep_first == Amount::Prompt;
+        let Policy { score, scope, budget, schedule, .. } = self.canonical();
+        let keeps_prompt = self.keeps_prompt();
         let looks_ahead = |score: Score| score.has(Word::FutureAttention) || score.has(Word::RereadAttention);
         ensure!(
             !budget.is_by_head() || scope == Scope::Head,
@@ -53,11 +56,11 @@ impl Policy {
             "whole blocks are evicted under its score, which heads would do at different times; its scope must be layer"
         );
         ensure!(
-            schedule.cut || !score.has(Word::RereadAttention),
+            schedule.cuts() || !score.has(Word::RereadAttention),
             "`reread_attention` is known only where a prompt is cut; its schedule must be cut or cut+N, not {schedule}"
         );
         ensure!(
-            !(keeps_prompt && schedule.cut),
+            !(keeps_prompt && schedule.cuts()),
             "keep_first: prompt protects the whole prompt, and the schedule {schedule} cuts it; leave out one of them"
         );
         Ok(())
@@ -73,15 +76,14 @@ impl Policy {
         let policy = self.canonical();
         let (keep_first, keep_recent) = policy.check_protected(size)?;
         policy.scores().try_for_each(|score| score.check_size(size))?;
-        let keep_first =
-            if policy.keep_first == Amount::Prompt { Amount::Prompt } else { Amount::Tokens(keep_first) };
+        let keep_first = if policy.keeps_prompt() { FirstTokens::Prompt } else { FirstTokens::tokens(keep_first) };
         let policy = Policy { keep_first, keep_recent: Amount::Tokens(keep_recent), ..policy };
-        Ok(SizedPolicy { policy, size, of_cache: size })
+        Ok(SizedPolicy { policy, size, of_cache: size, of_heads: None })
     }
 
     /// How many first and newest entries a layer or head of `size` entries protects.
     fn check_protected(self, size: usize) -> Result<(usize, usize)> {
-        let [keep_first, keep_recent] = [self.keep_first, self.keep_recent].map(|amount| amount.of(size));
+        let (keep_first, keep_recent) = (self.keep_first.of(size), self.keep_recent.of(size));
         ensure!(size > 0, "cache size 0 can hold nothing; sizes start at 1");
         ensure!(
             keep_first < size,
@@ -120,9 +122,9 @@ impl Deref for SizedPolicy {
 }
 
 impl SizedPolicy {
-    /// Entries that never leave: the first ones, before the prompt ends under [`Amount::Prompt`] none, and the newest.
+    /// Entries that never leave: the first ones, before the prompt ends under [`FirstTokens::Prompt`] none, and the newest.
     pub(super) fn protected(self) -> [usize; 2] {
-        [self.keep_first, self.keep_recent].map(|amount| amount.of(self.size))
+        [self.keep_first.of(self.size), self.keep_recent.of(self.size)]
     }
 
     /// The policy of each layer of a model, with its size; `None` of one that it does not bound. A budget is divided among the layers
@@ -131,8 +133,7 @@ impl SizedPolicy {
         let mut sizes = self.budget.sizes(self.size, self.protected()[1], bounded).into_iter();
         let of_layer = |(layer, is_bounded): (usize, &bool)| {
             let size = if *is_bounded { sizes.next()? } else { return None };
-            let budget = self.budget.of_layer(layer, size, bounded);
-            Some(SizedPolicy { policy: Policy { budget, ..*self }, size, ..self })
+            Some(SizedPolicy { size, of_heads: self.budget.head_sizes(layer, size, bounded), ..self })
         };
         bounded.iter().enumerate().map(of_layer).collect()
     }
@@ -158,7 +159,7 @@ impl SizedPolicy {
     /// Entries of each key-value head of one layer ([`of_layers`](Self::of_layers)); `usize::MAX` for one from which none leaves. In a pool
     /// they are the mean.
     pub(super) fn head_sizes(self, kv_heads: usize) -> Vec<usize> {
-        if let Budget::OfLayer(sizes) = self.budget { sizes.clone() } else { vec![self.size; kv_heads] }
+        self.of_heads.map_or_else(|| vec![self.size; kv_heads], Vec::clone)
     }
 
     /// The same of each decision group.
@@ -210,13 +211,13 @@ impl SizedPolicy {
 
     /// Entries of a layer of this size after so many tokens, of which the first are the prompt.
     pub fn entries_after(self, tokens: usize, prompt: usize) -> usize {
-        let (grown, size) = match (self.schedule.cut, self.keep_first == Amount::Prompt) {
+        let (grown, size) = match (self.schedule.cuts(), self.keeps_prompt()) {
             (true, _) if tokens < prompt => return tokens,
             (true, _) => (prompt.min(self.size) + tokens - prompt, self.size),
             (_, true) => (tokens, self.size.saturating_add(prompt)),
             _ => (tokens, self.size),
         };
-        match self.schedule.every {
+        match self.schedule.every() {
             Some(every) if grown > size => size + (grown - size) % every,
             _ => grown,
         }
@@ -227,13 +228,14 @@ impl SizedPolicy {
     #[must_use]
     pub(super) fn before_cut(self) -> SizedPolicy {
         let [keep_first, keep_recent] = match self.scores().any(Score::depends_on_protection) {
-            true => self.protected().map(Amount::Tokens),
-            false => [Amount::default(); 2],
+            true => self.protected(),
+            false => [0; 2],
         };
+        let (keep_first, keep_recent) = (FirstTokens::tokens(keep_first), Amount::Tokens(keep_recent));
         let budget = if self.budget.divides().is_some() { self.budget } else { Budget::Uniform };
         let of_cache = if self.scores().any(Score::depends_on_size) { self.of_cache } else { 1 };
-        let policy = Policy { keep_first, keep_recent, budget, schedule: Schedule::CUT, ..*self };
-        SizedPolicy { policy, size: 1, of_cache }
+        let policy = Policy { keep_first, keep_recent, budget, schedule: Schedule::Cut, ..*self };
+        SizedPolicy { policy, size: 1, of_cache, of_heads: None }
     }
 }
 

@@ -260,7 +260,7 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
     (score, scope, 1usize..24).prop_flat_map(|(score, scope, size)| {
         (0..size, 0..=size).prop_map(move |(keep_first, recent)| {
             let keep_recent = Amount::Tokens(recent.min(size - keep_first));
-            let keep_first = Amount::Tokens(keep_first);
+            let keep_first = FirstTokens::tokens(keep_first);
             let (budget, schedule) = (Budget::Uniform, Schedule::default());
             (Policy { score, scope, keep_first, keep_recent, budget, schedule }, size)
         })
@@ -268,15 +268,18 @@ fn policies() -> impl Strategy<Value = (Policy, usize)> {
 }
 
 fn schedules() -> impl Strategy<Value = Schedule> {
-    let every = prop_oneof![2 => Just(None), 1 => Just(Some(1)), 3 => (2usize..20).prop_map(Some)];
-    (any::<bool>(), every)
-        .prop_map(|(cut, every)| Schedule { cut, every: if cut { every } else { every.or(Some(1)) } })
+    let every = || prop_oneof![1 => Just(1), 2 => 2usize..20];
+    prop_oneof![
+        3 => every().prop_map(Schedule::Every),
+        1 => Just(Schedule::Cut),
+        2 => every().prop_map(Schedule::CutThenEvery),
+    ]
 }
 
 /// The case under another schedule, which a layer with a window does not take. Some protect the prompt.
 fn scheduled(case: Case, schedule: Schedule, prompt: usize) -> Case {
-    let keeps_prompt = !schedule.cut && prompt.is_multiple_of(3);
-    let keep_first = if keeps_prompt { Amount::Prompt } else { case.policy.keep_first };
+    let keeps_prompt = !schedule.cuts() && prompt.is_multiple_of(3);
+    let keep_first = if keeps_prompt { FirstTokens::Prompt } else { case.policy.keep_first };
     let policy = Policy { schedule, keep_first, ..*case.policy };
     let policy = SizedPolicy { policy, ..case.policy };
     Case { policy, window: None, prompt: prompt.clamp(1, case.tokens), ..case }
@@ -458,9 +461,10 @@ proptest! {
         let least = keep_first.max(keep_recent) + keep_recent;
         let mut size = || if rng.bool() { usize::MAX } else { rng.usize(least + 1..least + 30) };
         let sizes: Vec<usize> = (0..kv_heads).map(|_| size()).collect();
-        let budget = if pool { Budget::Pool(BudgetPool { over: PoolOver::Heads, floor, score: None }) } else { Budget::OfLayer(Box::leak(sizes.into())) };
+        let budget = if pool { Budget::Pool(BudgetPool { over: PoolOver::Heads, floor, score: None }) } else { Budget::Uniform };
         let policy = Policy { budget, scope: Scope::Head, ..*case.policy };
-        let policy = SizedPolicy { policy, ..case.policy };
+        let of_heads: Option<&Vec<usize>> = if pool { None } else { Some(Box::leak(Box::new(sizes))) };
+        let policy = SizedPolicy { policy, of_heads, ..case.policy };
         let own = ["value_norm", "if(rank(attention) < size / 2, 1000000, value_norm)", "attention * value_norm + size"];
         let Some(own) = own.get(divided).filter(|_| pool) else { return agrees(&Case { policy, ..case }) };
         // The same score divides the budget for every own one.
@@ -481,7 +485,7 @@ proptest! {
         case in cases(false), (other, size) in policies(), every in prop::option::of(1usize..9), written in formulas(), prompt in 1usize..70
     ) {
         let written = Score::new(&written, Pool::Mean).ok().filter(|score| !score.reads_future());
-        let schedule = Schedule { cut: true, every };
+        let schedule = every.map_or(Schedule::Cut, Schedule::CutThenEvery);
         // A layer with a window takes `cut+1`.
         let window = case.window.filter(|_| every == Some(1));
         let case = Case { window, ..scheduled(case, schedule, prompt) };
@@ -516,7 +520,7 @@ proptest! {
         let pool = if max { Pool::Max } else { Pool::Mean };
         let policy = policy.canonical();
         for policy in [Some(policy), Score::new(&written, pool).ok().map(|score| Policy { score, ..policy })].into_iter().flatten() {
-            let policy = Policy { keep_first: Amount::Percent(percent), budget: Budget::Pyramid(20), schedule, ..policy };
+            let policy = Policy { keep_first: FirstTokens::Count(Amount::Percent(percent)), budget: Budget::Pyramid(20), schedule, ..policy };
             prop_assert_eq!(policy.definition().parse::<Policy>().unwrap(), policy.canonical());
         }
     }
@@ -642,7 +646,7 @@ fn plain_case(tokens: usize) -> Case {
 }
 
 fn policy_of(score: Score, keep_recent: usize) -> Policy {
-    let (keep_first, keep_recent) = (Amount::Tokens(0), Amount::Tokens(keep_recent));
+    let (keep_first, keep_recent) = (FirstTokens::default(), Amount::Tokens(keep_recent));
     let (scope, budget, schedule) = (Scope::Layer, Budget::Uniform, Schedule::default());
     Policy { score, scope, keep_first, keep_recent, budget, schedule }
 }
@@ -706,7 +710,7 @@ fn zeros_of_both_signs_are_ties() {
     };
     let score = Score::Custom(CustomScore::new("zeros".into(), Box::new(zeros)));
     for budget in [Budget::Uniform, Budget::Pool(BudgetPool { over: PoolOver::Model, floor: 0, score: None })] {
-        let policy = Policy { scope: Scope::Head, budget, schedule: Schedule::CUT, ..policy_of(score, 0) };
+        let policy = Policy { scope: Scope::Head, budget, schedule: Schedule::Cut, ..policy_of(score, 0) };
         let case = plain_case(5);
         let mut entries = CacheEntries::bounded(case.heads, policy.at(3).unwrap(), SALT);
         case.scan(&mut entries, case.tokens, &mut Vec::new());
@@ -780,7 +784,7 @@ fn the_least_size_of_a_short_prompt() {
         [64, 64, 64, 200].map(Some)
     );
     assert_eq!(snapkv.least_size(2, 63, &[true; 2], 2), None);
-    let sink = Policy { keep_first: Amount::Tokens(4), ..presets::by_name("tova").unwrap() };
+    let sink = Policy { keep_first: FirstTokens::tokens(4), ..presets::by_name("tova").unwrap() };
     assert_eq!(sink.least_size(1, 100, &[true; 2], 2), Some(5));
     let window = policy_of(Score::new("window(attention, size - 16)", Pool::Mean).unwrap(), 0);
     assert_eq!(window.least_size(1, 100, &[true; 2], 2), Some(17));

@@ -144,7 +144,7 @@ impl Suite {
             model.read(read, &mut full)?;
             memory = full.fork(START, &case.plan).context("the full cache has nothing to continue from")?;
         }
-        let cuts = case.plan.policy.is_some_and(|policy| policy.schedule.cut);
+        let cuts = case.plan.policy.is_some_and(|policy| policy.schedule.cuts());
         let (prompt, rest) = read[memory.seen()..].split_at(if cuts { PROMPT } else { 0 });
         let mut states = Vec::new();
         if cuts {

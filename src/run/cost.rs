@@ -175,7 +175,7 @@ fn decision(policy: Policy) -> f64 {
     } else {
         0.0
     };
-    policy.schedule.every.map_or(0.0, |every| seconds / every as f64)
+    policy.schedule.every().map_or(0.0, |every| seconds / every as f64)
 }
 
 /// Entries that a generated token attends to, on average.

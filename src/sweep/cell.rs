@@ -82,7 +82,7 @@ impl Cell {
     pub fn effective_rule(&self) -> CacheRule {
         match self.rule {
             CacheRule::Evict { policy, size } if self.task.prefill() == Prefill::OneShot => {
-                CacheRule::Evict { policy: Policy { schedule: Schedule::CUT_ONE, ..policy }, size }
+                CacheRule::Evict { policy: Policy { schedule: Schedule::CutThenEvery(1), ..policy }, size }
             }
             rule => rule,
         }
@@ -174,7 +174,7 @@ impl Cell {
     /// same in every cell that has the sample under this cache.
     pub fn sample_id(&self, model_revision: &str, digest: &str) -> CellId {
         // A sample's share of its own prompt is not that of the longest.
-        let share = self.share.filter(|_| self.schedule().cut);
+        let share = self.share.filter(|_| self.schedule().cuts());
         CellId::of(&self.text(model_revision, &self.task.of_sample(), share, ("sample", digest)))
     }
 

@@ -232,7 +232,7 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
     }
     let cut = evicting.clone().find(|(_, policy)| policy.awaits_prompt());
     if let Some(cut) = cut.filter(|_| !task.has_prompt()) {
-        let does = if cut.1.schedule.cut { "cuts" } else { "protects" };
+        let does = if cut.1.schedule.cuts() { "cuts" } else { "protects" };
         let message = format!("`{}` {does} the prompt, and `{}` has none", named(cut), task.name);
         return match task.name {
             PERPLEXITY => {
@@ -241,7 +241,7 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
             _ => apart(message),
         };
     }
-    let burst = evicting.clone().find(|(_, policy)| policy.schedule.every != Some(1));
+    let burst = evicting.clone().find(|(_, policy)| policy.schedule.every() != Some(1));
     if let Some(burst) = burst.filter(|_| task.name == RETENTION) {
         return apart(format!(
             "`{RETENTION}` follows entries that leave one by one, and under `{}` several do at once",
@@ -276,7 +276,7 @@ fn check_shares(
     for NamedPolicy { name, rule, .. } in policies {
         match *rule {
             Rule::Full => {}
-            Rule::Policy(policy) if policy.schedule.cut || task.prefill() == Prefill::OneShot => {
+            Rule::Policy(policy) if policy.schedule.cuts() || task.prefill() == Prefill::OneShot => {
                 of_prompt.push(named((name, policy)));
             }
             Rule::Policy(policy) => of_length.push(named((name, policy))),

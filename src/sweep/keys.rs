@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::schema::{self, names};
 use crate::eviction::formula::Pool;
-use crate::eviction::{Amount, Budget, CacheSize, LocalLayers, PoolOver, Positions, Schedule, Scope};
+use crate::eviction::{Amount, Budget, CacheSize, FirstTokens, LocalLayers, PoolOver, Positions, Schedule, Scope};
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
 use crate::task::TaskYaml;
 use crate::yaml::{Spanned, from_text};
@@ -160,9 +160,9 @@ pub(super) struct PolicyYaml {
     pub scope: Scope,
     /// The first tokens of a text that are never evicted: tokens such as 4, a whole percentage of the cache size such as "10%", or
     /// `prompt`: none of its tokens leaves, and the cache size is that of what follows it.
-    #[serde(default, deserialize_with = "keep_first")]
+    #[serde(default)]
     #[schemars(schema_with = "names::keep_first")]
-    pub keep_first: Amount,
+    pub keep_first: FirstTokens,
     /// The newest entries that are never evicted: tokens such as 16, or a whole percentage of the cache size such as "10%".
     #[serde(default)]
     pub keep_recent: Amount,
@@ -174,11 +174,6 @@ pub(super) struct PolicyYaml {
     /// layer has the same size.
     #[schemars(extend("default" = null))]
     pub budget: Option<Spanned<BudgetYaml>>,
-}
-
-/// As of any [`Amount`], with other words where it is wrong.
-fn keep_first<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Amount, D::Error> {
-    from_text(deserializer, "a number of tokens such as 4, a whole percentage of the cache such as 10%, or prompt")
 }
 
 /// How layers or heads share their entries: `pyramid`, `layers`, `pool` or `heads`.

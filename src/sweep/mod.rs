@@ -20,7 +20,7 @@ pub use cell::{Cell, ModelSpec};
 pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 
-use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule};
+use crate::eviction::{CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
 use crate::task::{Prefill, TaskSpec};
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
 use keys::DefineYaml;
@@ -41,47 +41,6 @@ pub struct Sweep {
     pub seed: u64,
     /// Policies that its file defines and does not list.
     pub unlisted: Vec<String>,
-}
-
-/// One entry of `policies:`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NamedPolicy {
-    /// Without what follows an `@`.
-    pub name: String,
-    pub rule: Rule,
-    /// Its own, as in `tova@squeezed`, or the sweep's.
-    pub positions: Positions,
-    /// The same for layers with a window of their own, as in `tova@exempt`.
-    pub local_layers: LocalLayers,
-}
-
-/// A cache rule before it has a size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rule {
-    Full,
-    Truncate,
-    Policy(Policy),
-}
-
-impl Rule {
-    /// Whether it needs the whole text before it reads it.
-    pub fn reads_future(self) -> bool {
-        matches!(self, Rule::Policy(policy) if policy.score.reads_future())
-    }
-
-    /// Whether it cuts the prompt.
-    fn cuts(self) -> bool {
-        matches!(self, Rule::Policy(Policy { schedule: Schedule { cut: true, .. }, .. }))
-    }
-
-    /// The rule at one cache size, which `Full` ignores.
-    pub fn at(self, size: usize) -> CacheRule {
-        match self {
-            Rule::Full => CacheRule::Unbounded,
-            Rule::Truncate => CacheRule::Truncate { size },
-            Rule::Policy(policy) => CacheRule::Evict { policy: policy.canonical(), size },
-        }
-    }
 }
 
 /// The sweeps that need no file, by name.
@@ -147,7 +106,7 @@ impl Sweep {
                 for policy in &self.policies {
                     // `full` has one cell, whatever the sizes, and also when there are none.
                     let sizes =
-                        if policy.rule == Rule::Full { &[CacheSize::Entries(0)][..] } else { &self.cache_sizes };
+                        if policy.rule == CacheRule::Unbounded { &[CacheSize::Entries(0)][..] } else { &self.cache_sizes };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
                         if seen.insert((cell.label(), cell.canonical_text(&model.to_string(), &task.dataset))) {
@@ -165,7 +124,7 @@ impl Sweep {
         let (entries, share) = match size {
             CacheSize::Entries(entries) => (entries, None),
             // Of a prompt, each sample has its own.
-            CacheSize::Share(share) if policy.rule.cuts() || task.prefill() == Prefill::OneShot => {
+            CacheSize::Share(share) if policy.rule.schedule().cuts() || task.prefill() == Prefill::OneShot => {
                 (share.of(task.longest_prompt()), Some(share))
             }
             CacheSize::Share(share) => (share.of(task.length), Some(share)),
@@ -177,9 +136,8 @@ impl Sweep {
             CacheRule::Evict { .. } => (policy.positions, policy.local_layers),
             _ => Default::default(),
         };
-        let (model, policy) = (model.clone(), policy.name.clone());
         let share = share.filter(|_| rule != CacheRule::Unbounded);
-        let cuts_windows = false;
-        Cell { model, policy, rule, share, positions, local_layers, task, cuts_windows, seed: self.seed }
+        let cache = CacheSpec { rule, share, positions, local_layers, seed: self.seed };
+        Cell { model: model.clone(), policy: policy.name.clone(), cache, task, cuts_windows: false }
     }
 }

@@ -3,23 +3,10 @@
 use indexmap::IndexMap;
 
 use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
-use super::schema::names::{fixed_policies, known_policies};
-use super::{NamedPolicy, Rule};
+use super::schema::names::fixed_policies;
 use crate::eviction::formula::{Formula, Pool};
-use crate::eviction::{
-    self, Amount, Budget, BudgetPool, LocalLayers, Policy, Positions, Schedule, Score, Variant, VariantError,
-    presets,
-};
-use crate::format::did_you_mean;
+use crate::eviction::{Amount, Budget, BudgetPool, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score, WrittenPolicy};
 use crate::yaml::{self, ConfigError, Location, Spanned};
-
-/// What policies have that do not say so themselves.
-#[derive(Clone, Copy)]
-pub(super) struct OfSweep {
-    pub schedule: Option<Schedule>,
-    pub positions: Positions,
-    pub local_layers: LocalLayers,
-}
 
 /// The policies of `define:`. Those without a schedule have that of the sweep.
 pub(super) fn definitions(
@@ -37,10 +24,6 @@ pub(super) fn definitions(
                 return yaml::refuse(score.referenced, message, error.hint);
             }
         };
-        if keep_recent == Amount::Prompt {
-            let message = format!("`keep_recent` of `{name}` cannot be `prompt`");
-            return yaml::refuse(referenced, message, "only `keep_first` protects the prompt");
-        }
         let budget = budget.map(|budget| budget_of(budget, of_heads)).transpose()?.unwrap_or_default();
         let schedule = schedule.or(of_sweep).unwrap_or_default();
         let policy = Policy { score, scope, keep_first, keep_recent, budget, schedule };
@@ -121,47 +104,13 @@ fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
 /// The policies of `policies:`, by their names.
 pub(super) fn named(
     names: &Spanned<Vec<Spanned<String>>>,
-    defined: &[(String, Policy)],
-    of_sweep: OfSweep,
+    known: KnownPolicies<'_>,
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
     let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
     yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
-    let mut policies = Vec::new();
-    for Spanned { value: written, referenced, .. } in &names.value {
-        let Variant { name, schedule, positions, local_layers } = match Variant::parse(written) {
-            Ok(variant) => variant,
-            Err(VariantError { message, hint }) => return yaml::refuse(*referenced, message, hint),
-        };
-        let positions = positions.unwrap_or(of_sweep.positions);
-        let local_layers = local_layers.unwrap_or(of_sweep.local_layers);
-        let rule = match name {
-            "full" => Rule::Full,
-            "truncate" => Rule::Truncate,
-            // The sweep's schedule goes before that of a preset.
-            _ => match eviction::named(name, defined, of_sweep.schedule) {
-                Some(Ok(policy)) => {
-                    Rule::Policy(Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy })
-                }
-                Some(Err(error)) => {
-                    let message = format!("`{name}` cannot be used: {error:#}");
-                    return yaml::refuse(*referenced, message, presets::hint_of(&error));
-                }
-                None => {
-                    let known = known_policies().into_iter().chain(defined.iter().map(|(own, _)| own.as_str()));
-                    let known: Vec<&str> = known.collect();
-                    let near = match presets::known_elsewhere(name) {
-                        Some(preset) => format!("did you mean `{preset}`? "),
-                        None => did_you_mean(name, known.iter().copied()),
-                    };
-                    let names = known.join(", ");
-                    let hint = format!(
-                        "{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`"
-                    );
-                    return yaml::refuse(*referenced, format!("unknown policy `{name}`"), hint);
-                }
-            },
-        };
-        policies.push(NamedPolicy { name: name.to_string(), rule, positions, local_layers });
-    }
-    Ok(policies)
+    let policy = |Spanned { value: written, referenced, .. }: &Spanned<String>| {
+        let policy = WrittenPolicy::parse(written).and_then(|policy| policy.resolve(known));
+        policy.or_else(|PolicyError { message, hint }| yaml::refuse(*referenced, message, hint))
+    };
+    names.value.iter().map(policy).collect()
 }

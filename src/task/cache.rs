@@ -204,7 +204,7 @@ impl CacheConfig {
         let cache = (self.sized(), self.local_layers);
         let of_blocks = self.sized().filter(|policy| policy.score.block().is_some());
         let memory = match of_blocks {
-            Some(policy) if policy.schedule == Schedule::CUT => Some(memory?),
+            Some(policy) if policy.schedule == Schedule::Cut => Some(memory?),
             Some(_) => return None,
             None => None,
         };
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(streamed.attended(100..300, None), 100.0);
         assert_eq!(streamed.attended(0..200, None), 75.0);
         assert_eq!(streamed.attended(150..150, None), 0.0);
-        let cut = CacheRule::Evict { policy: Policy { schedule: Schedule::CUT_ONE, ..policy }, size: 100 };
+        let cut = CacheRule::Evict { policy: Policy { schedule: Schedule::CutThenEvery(1), ..policy }, size: 100 };
         for config in [config(CacheRule::Unbounded), config(cut)] {
             assert_eq!(config.attended(0..1000, None), 500.0);
             assert_eq!(config.attended(1000..3000, None), 2000.0);

@@ -100,7 +100,7 @@ impl CacheSettings {
             return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
         }
         let share = match self.cache_size {
-            Some(CacheSize::Share(share)) if rule.schedule().cut => Some(share),
+            Some(CacheSize::Share(share)) if rule.schedule().cuts() => Some(share),
             _ => None,
         };
         let (query_aware, compare, log) = (true, false, false);
@@ -153,7 +153,7 @@ impl CacheSettings {
                 };
                 let policy = policy.map_err(cannot)?;
                 let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
-                let cut = length.prompt.filter(|_| policy.schedule.cut);
+                let cut = length.prompt.filter(|_| policy.schedule.cuts());
                 let size = size(cut.unwrap_or(length.text))?;
                 policy.at(size).map_err(|error| InvalidSettings(error.to_string()))?;
                 CacheRule::Evict { policy, size }

@@ -353,7 +353,7 @@ fn heads_have_the_sizes_of_a_table() {
             model.read(&tokens[..80], &mut memory).unwrap();
             model.cut(&mut memory).unwrap();
             model.read(&tokens[80..], &mut memory).unwrap();
-            let more = if schedule == Schedule::CUT { 70 } else { 0 };
+            let more = if schedule == Schedule::Cut { 70 } else { 0 };
             let mut sum = 0;
             for (held, share) in memory.entries().iter().flatten().zip(table.iter().flatten()) {
                 match share {

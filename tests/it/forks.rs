@@ -10,7 +10,9 @@ use crate::support::program::run;
 use crate::support::rows::measured;
 use serde_json::Value;
 use tova_bench::eviction::formula::Pool;
-use tova_bench::eviction::{Amount, Budget, LocalLayers, Policy, Schedule, Scope, Score, SizedPolicy, presets};
+use tova_bench::eviction::{
+    Amount, Budget, FirstTokens, LocalLayers, Policy, Schedule, Scope, Score, SizedPolicy, presets,
+};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{BLOCK, Device, LanguageModel, Memory, MemoryPlan, Tensor, WeightType, tiny_shape};
 
@@ -35,7 +37,7 @@ fn policies() -> Vec<(String, Policy)> {
     let mut policies: Vec<_> = names.map(|name| (name.to_string(), presets::by_name(name).unwrap())).into();
     for score in ["random", "accumulated_attention", "last_attention"] {
         let score = Score::new(score, Pool::Mean).unwrap();
-        let keep_first = Amount::Percent(3);
+        let keep_first = FirstTokens::Count(Amount::Percent(3));
         let (keep_recent, budget) = (Amount::Tokens(7), Budget::Uniform);
         let schedule = Schedule::default();
         let policy = Policy { score, scope: Scope::Head, keep_first, keep_recent, budget, schedule };
@@ -310,7 +312,7 @@ fn prompts_cut_once_equal_prompts_read_alone() {
     let knorm = ["knorm", "knorm-layer"].map(|name| (name.to_string(), presets::by_name(name).unwrap()));
     for (name, policy) in policies().into_iter().chain(knorm) {
         for size in [64, 300, 500] {
-            let cut = Policy { schedule: Schedule::CUT_ONE, ..policy };
+            let cut = Policy { schedule: Schedule::CutThenEvery(1), ..policy };
             let sized = cut.at(size).unwrap();
             let by_seed: Vec<_> =
                 seeds(policy).iter().map(|seed| check_cuts(&model, &name, sized, *seed)).collect();

@@ -46,7 +46,7 @@ fn start(
     chunk: usize,
     (seed, max_new_tokens): (u64, usize),
 ) -> PrefilledPrompt {
-    let schedule = if case.one_shot { Schedule::CUT_ONE } else { Schedule::default() };
+    let schedule = if case.one_shot { Schedule::CutThenEvery(1) } else { Schedule::default() };
     let policy =
         presets::by_name(&case.policy).map(|policy| Policy { schedule, ..policy }.at(case.size.unwrap()).unwrap());
     assert!(policy.is_some() || case.policy == "full", "unknown policy {}", case.policy);

@@ -280,7 +280,7 @@ fn pooled(expr: Expr, pool: Pool) -> Expr {
 }
 
 /// The canonical form of a whole formula.
-pub(super) fn canonical(expr: Expr, pool: Pool) -> Expr {
+pub(in crate::eviction) fn canonical(expr: Expr, pool: Pool) -> Expr {
     let expr = match pooled(with_pool(expr, pool), pool) {
         Expr::Call(Function::Add, mut terms) => {
             terms.retain(|term| !term.is_constant());

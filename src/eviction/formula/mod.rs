@@ -64,7 +64,7 @@ impl Formula {
             return Err(FormulaError::new(text, 0..text.len(), message));
         }
         let canonical = canonical::text(&expr);
-        let method = Method::of_formula(&canonical);
+        let method = Method::of_formula(&expr);
         let mut formulas = FORMULAS.lock().unwrap_or_else(PoisonError::into_inner);
         let parsed = formulas.entry(canonical.clone());
         Ok(Formula(parsed.or_insert_with(|| Box::leak(Box::new(Parsed { text: canonical, expr, method })))))

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::eviction::{Amount, Budget, BudgetPool, Policy, PoolOver, Schedule, Score, presets};
+use crate::eviction::{Amount, Budget, BudgetPool, FirstTokens, Policy, PoolOver, Schedule, Score, presets};
 use crate::ledger::Row;
 use crate::report::series::Size;
 
@@ -32,7 +32,7 @@ struct Rule<'a> {
 }
 
 /// How many first tokens and newest entries a rule protects; several where cells differ.
-type Kept = [BTreeSet<Amount>; 2];
+type Kept = [BTreeSet<FirstTokens>; 2];
 
 /// The definition of each policy of some rows, by the name that tables give it.
 pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
@@ -62,13 +62,15 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
 
 /// The protected entries as the policy defines them. Rows of earlier versions have the numbers at their size alone, which are
 /// those of a preset where the policy has its name and it has the same.
-fn protected(row: &Row) -> (Amount, Amount) {
+fn protected(row: &Row) -> (FirstTokens, FirstTokens) {
     let own = (row.keep_first as usize, row.keep_recent as usize);
-    let of = |amount: Amount| amount.of(row.cache_size.unwrap_or_default() as usize);
-    let is_own = |policy: &Policy| (of(policy.keep_first), of(policy.keep_recent)) == own;
+    let of = |amount: FirstTokens| amount.of(row.cache_size.unwrap_or_default() as usize);
+    let is_own = |policy: &Policy| (of(policy.keep_first), of(FirstTokens::Count(policy.keep_recent))) == own;
     let defined = row.definition.as_deref().and_then(|definition| definition.parse::<Policy>().ok());
     let policy = defined.or_else(|| presets::by_name(&row.policy).map(Policy::canonical)).filter(is_own);
-    policy.map_or((Amount::Tokens(own.0), Amount::Tokens(own.1)), |policy| (policy.keep_first, policy.keep_recent))
+    policy.map_or((FirstTokens::tokens(own.0), FirstTokens::tokens(own.1)), |policy| {
+        (policy.keep_first, FirstTokens::Count(policy.keep_recent))
+    })
 }
 
 impl Rule<'_> {
@@ -105,7 +107,8 @@ impl Rule<'_> {
 
 /// When entries leave, from its column; empty for one after every token.
 fn schedule_words(schedule: &str) -> String {
-    let Ok(Schedule { cut, every }) = schedule.parse() else { return String::new() };
+    let Ok(schedule) = schedule.parse::<Schedule>() else { return String::new() };
+    let (cut, every) = (schedule.cuts(), schedule.every());
     let at_once = |every: usize| {
         if every == 1 { "one leaves after every token".to_owned() } else { format!("{every} leave at once") }
     };
@@ -144,14 +147,14 @@ fn budget_words(budget: &str) -> String {
 }
 
 /// The entries that are protected: a number, or a share of the cache.
-fn kept(amounts: &BTreeSet<Amount>, which: &str, [one, several]: [&str; 2]) -> String {
+fn kept(amounts: &BTreeSet<FirstTokens>, which: &str, [one, several]: [&str; 2]) -> String {
     match Vec::from_iter(amounts)[..] {
-        [] | [Amount::Tokens(0) | Amount::Percent(0)] => String::new(),
-        [Amount::Prompt] => "; the prompt is kept, and the cache size is that of what follows it".to_owned(),
-        [Amount::Tokens(1)] => format!("; the {which} {one} is kept"),
-        [Amount::Tokens(n)] => format!("; the {which} {n} {several} are kept"),
-        [Amount::Percent(50)] => format!("; the {which} half is kept"),
-        [Amount::Percent(percent)] => format!("; the {which} {percent} % are kept"),
+        [] | [FirstTokens::Count(Amount::Tokens(0) | Amount::Percent(0))] => String::new(),
+        [FirstTokens::Prompt] => "; the prompt is kept, and the cache size is that of what follows it".to_owned(),
+        [FirstTokens::Count(Amount::Tokens(1))] => format!("; the {which} {one} is kept"),
+        [FirstTokens::Count(Amount::Tokens(n))] => format!("; the {which} {n} {several} are kept"),
+        [FirstTokens::Count(Amount::Percent(50))] => format!("; the {which} half is kept"),
+        [FirstTokens::Count(Amount::Percent(percent))] => format!("; the {which} {percent} % are kept"),
         [least, .., most] => format!("; the {which} {least} to {most} {several} are kept, depending on the cell"),
     }
 }

@@ -134,7 +134,6 @@ impl Texts {
             let tokens = match prompt {
                 Amount::Tokens(prompt) => prompt,
                 Amount::Percent(percent) => tokens * usize::from(percent) / 100,
-                Amount::Prompt => most,
             };
             tokens.clamp(1, most)
         })

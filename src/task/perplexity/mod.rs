@@ -68,7 +68,6 @@ impl PerplexityYaml {
             let fits = match prompt {
                 Amount::Tokens(tokens) => (1..texts.length).contains(&tokens),
                 Amount::Percent(percent) => (1..100).contains(&percent),
-                Amount::Prompt => false,
             };
             if !fits {
                 let message =

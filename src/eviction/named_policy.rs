@@ -1,0 +1,188 @@
+//! How a policy is written: a name, and after `@` what it has of its own. Sweeps, the command line and Python read it here.
+
+use super::amount::FirstTokens;
+use super::cache_rule::CacheRule;
+use super::policy::Policy;
+use super::presets;
+use super::schedule::{MOST_AT_ONCE, Schedule};
+use super::settings::{LOCAL_LAYERS, LocalLayers, POSITIONS, Positions};
+use crate::format::did_you_mean;
+
+/// A policy as it is written, such as `tova`, `h2o@128` or `window+4@slot@exempt`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WrittenPolicy<'a> {
+    pub name: &'a str,
+    pub schedule: Option<Schedule>,
+    pub positions: Option<Positions>,
+    pub local_layers: Option<LocalLayers>,
+}
+
+/// The policies that a name can mean, and the settings of those that do not say themselves.
+#[derive(Clone, Copy, Default)]
+pub struct KnownPolicies<'a> {
+    /// Policies under names of their own, which go before presets.
+    pub defined: &'a [(String, Policy)],
+    /// The schedule of presets, in place of their own.
+    pub schedule: Option<Schedule>,
+    pub positions: Positions,
+    pub local_layers: LocalLayers,
+}
+
+/// A policy that a name means, before it has a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPolicy {
+    /// `full`, `truncate`, a preset or a defined policy, without what follows an `@`.
+    pub name: String,
+    pub rule: CacheRule<()>,
+    pub positions: Positions,
+    pub local_layers: LocalLayers,
+}
+
+/// What is wrong with a policy as it is written, and what to write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PolicyError {
+    pub message: String,
+    pub hint: String,
+}
+
+impl<'a> WrittenPolicy<'a> {
+    /// # Errors
+    /// What follows `@` is not a setting of a policy, or the policy never evicts and has none.
+    pub fn parse(written: &'a str) -> Result<WrittenPolicy<'a>, PolicyError> {
+        let mut parts = written.split('@');
+        let name = parts.next().unwrap_or_default();
+        let mut policy = WrittenPolicy { name, schedule: None, positions: None, local_layers: None };
+        for setting in parts {
+            if policy.never_evicts() {
+                let message = format!("`{name}` never evicts, so nothing leaves and its keys never move");
+                return Err(PolicyError { message, hint: format!("write `{name}`") });
+            }
+            match (setting.parse(), setting.parse(), setting.parse()) {
+                (Ok(layers), ..) => policy.local_layers = Some(layers),
+                (_, Ok(schedule), _) => policy.schedule = Some(schedule),
+                (.., Ok(positions)) => policy.positions = Some(positions),
+                _ => return Err(unknown_setting(setting, name)),
+            }
+        }
+        Ok(policy)
+    }
+
+    /// Whether nothing is ever evicted, so that it has no settings.
+    pub fn never_evicts(self) -> bool {
+        matches!(self.name, "full" | "truncate")
+    }
+
+    /// The policy that it means.
+    ///
+    /// # Errors
+    /// A name that no policy has, a preset whose file is not there, or a schedule for a policy that never evicts.
+    pub fn resolve(self, known: KnownPolicies<'_>) -> Result<NamedPolicy, PolicyError> {
+        let WrittenPolicy { name, schedule, positions, local_layers } = self;
+        let rule = match name {
+            _ if self.never_evicts() && schedule.is_some() => {
+                let message = format!("a schedule has no meaning for the policy {name}");
+                let hint = "leave it out, or choose another policy, such as tova".to_owned();
+                return Err(PolicyError { message, hint });
+            }
+            "full" => CacheRule::Unbounded,
+            "truncate" => CacheRule::Truncate { size: () },
+            _ => {
+                let policy = known.find(name).ok_or_else(|| known.unknown(name))?.map_err(|error| {
+                    let message = format!("`{name}` cannot be used: {error:#}");
+                    PolicyError { message, hint: presets::hint_of(&error) }
+                })?;
+                let schedule = schedule.unwrap_or(policy.schedule);
+                CacheRule::Evict { policy: Policy { schedule, ..policy }, size: () }
+            }
+        };
+        let positions = positions.unwrap_or(known.positions);
+        let local_layers = local_layers.unwrap_or(known.local_layers);
+        Ok(NamedPolicy { name: name.to_owned(), rule, positions, local_layers })
+    }
+}
+
+fn unknown_setting(setting: &str, policy: &str) -> PolicyError {
+    let positions = POSITIONS.iter().map(|known| known.name);
+    let names: Vec<_> = positions.chain(LOCAL_LAYERS.iter().map(|known| known.name)).chain(["cut"]).collect();
+    let near = did_you_mean(setting, names.iter().copied());
+    let hint = format!("{near}after @ write {}, cut+16, or a number from 1 to {MOST_AT_ONCE}", names.join(", "));
+    let message = format!("`{setting}` of `{policy}` is not a schedule or a kind of positions");
+    PolicyError { message, hint }
+}
+
+impl KnownPolicies<'_> {
+    /// The policy of a name without `@`: one that is defined, such a one with other first tokens (`mine+4`), or a preset. `None` if
+    /// there is none; an error of a preset whose file is not there.
+    fn find(self, name: &str) -> Option<anyhow::Result<Policy>> {
+        let defined = |name: &str| self.defined.iter().find(|(other, _)| other == name).map(|(_, policy)| *policy);
+        let with_first = || {
+            let (base, keep_first) = presets::split_keep_first(name)?;
+            Some(Policy { keep_first: FirstTokens::tokens(keep_first), ..defined(base)? })
+        };
+        let preset = || {
+            let with_schedule = |policy: Policy| Policy { schedule: self.schedule.unwrap_or(policy.schedule), ..policy };
+            presets::find(name).map(|found| found.map(with_schedule))
+        };
+        defined(name).or_else(with_first).map(Ok).or_else(preset)
+    }
+
+    fn unknown(self, name: &str) -> PolicyError {
+        let known: Vec<&str> = policy_names().chain(self.defined.iter().map(|(name, _)| name.as_str())).collect();
+        let near = match presets::known_elsewhere(name) {
+            Some(preset) => format!("did you mean `{preset}`? "),
+            None => did_you_mean(name, known.iter().copied()),
+        };
+        let names = known.join(", ");
+        let hint =
+            format!("{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`");
+        PolicyError { message: format!("unknown policy `{name}`"), hint }
+    }
+}
+
+/// The names of all policies that need no definition.
+pub fn policy_names() -> impl Iterator<Item = &'static str> {
+    ["full", "truncate"].into_iter().chain(presets::PRESETS.iter().map(|preset| preset.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_follows_a_policy_is_read_in_any_order() {
+        let read = |written| {
+            let WrittenPolicy { name, schedule, positions, local_layers } = WrittenPolicy::parse(written).unwrap();
+            (name, schedule.map(|own| own.to_string()), positions, local_layers)
+        };
+        assert_eq!(read("tova"), ("tova", None, None, None));
+        assert_eq!(read("tova@cut"), ("tova", Some("cut".to_owned()), None, None));
+        let all = ("window+4", Some("128".to_owned()), Some(Positions::Slot), Some(LocalLayers::Exempt));
+        assert_eq!(read("window+4@slot@exempt@128"), all);
+        assert_eq!(read("window+4@128@slot@exempt"), all);
+        for (wrong, words) in [
+            ("full@cut", "`full` never evicts"),
+            ("truncate@slot", "`truncate` never evicts"),
+            ("tova@", "`` of `tova`"),
+            ("tova@sloth", "did you mean `slot`?"),
+            ("tova@0", "a number from 1 to 65536"),
+        ] {
+            let PolicyError { message, hint } = WrittenPolicy::parse(wrong).unwrap_err();
+            assert!(message.contains(words) || hint.contains(words), "{message} {hint}");
+        }
+    }
+
+    #[test]
+    fn what_is_defined_goes_before_presets() {
+        let mine = Policy { keep_first: FirstTokens::tokens(1), ..presets::by_name("h2o").unwrap() };
+        let defined = [("mine".to_owned(), mine), ("tova".to_owned(), mine)];
+        let known = KnownPolicies { defined: &defined, schedule: Some(Schedule::Cut), ..KnownPolicies::default() };
+        let found = |written: &str| WrittenPolicy::parse(written).unwrap().resolve(known).ok()?.rule.policy();
+        assert_eq!((found("mine"), found("tova")), (Some(mine), Some(mine)));
+        assert_eq!(found("mine+4"), Some(Policy { keep_first: FirstTokens::tokens(4), ..mine }));
+        assert_eq!(found("window").unwrap().schedule, Schedule::Cut);
+        assert_eq!(found("window@16").unwrap().schedule, Schedule::Every(16));
+        assert!(found("nobody").is_none() && found("full").is_none());
+        let error = WrittenPolicy::parse("windw").unwrap().resolve(known).unwrap_err();
+        assert!(error.message == "unknown policy `windw`" && error.hint.contains("did you mean `window`?"));
+    }
+}
