@@ -26,7 +26,7 @@ impl Schedule {
     pub const EVERY_TOKEN: Schedule = Schedule { cut: false, every: Some(1) };
     /// The prompt is cut, and nothing leaves afterwards (SnapKV, NVIDIA/kvpress).
     pub const CUT: Schedule = Schedule { cut: true, every: None };
-    /// The prompt is cut, and from then on one entry leaves after every token: `prefill: one_shot`, as the paper's code does.
+    /// The prompt is cut, and from then on one entry leaves after every token, as in the paper's code.
     pub const CUT_ONE: Schedule = Schedule { cut: true, every: Some(1) };
 
     /// Entries beyond its size that a cache holds while it grows, without the newest token.

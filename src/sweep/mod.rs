@@ -21,7 +21,7 @@ pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 
 use crate::eviction::{CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule};
-use crate::task::{Prefill, TaskSpec};
+use crate::task::TaskSpec;
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
 use keys::DefineYaml;
 
@@ -165,9 +165,7 @@ impl Sweep {
         let (entries, share) = match size {
             CacheSize::Entries(entries) => (entries, None),
             // Of a prompt, each sample has its own.
-            CacheSize::Share(share) if policy.rule.cuts() || task.prefill() == Prefill::OneShot => {
-                (share.of(task.longest_prompt()), Some(share))
-            }
+            CacheSize::Share(share) if policy.rule.cuts() => (share.of(task.longest_prompt()), Some(share)),
             CacheSize::Share(share) => (share.of(task.length), Some(share)),
         };
         let rule = policy.rule.at(entries);
