@@ -253,7 +253,7 @@ def gather(rows):
     for row, setting in zip(rows, settings, strict=True):
         label = row["policy"]
         if not shared(row):
-            scheduled = row["schedule"] not in (None, "1") and not row["prefill"].startswith("one_shot")
+            scheduled = row["schedule"] not in (None, "1")
             label += f"@{row['schedule']}" * scheduled + f"@{row['positions']}" * (row["positions"] != "absolute")
         # Rows give the full cache its length; report.csv leaves its size empty.
         size = None if row["policy"] == "full" else row["cache_size"]

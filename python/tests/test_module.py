@@ -111,7 +111,6 @@ def test_errors_are_exceptions(model):
         (lambda: model.score(TEXT, "tova", 8, schedule="cut", prompt=10**6), ValueError, "does not fit"),
         (lambda: model.score(TEXT, "tova", "0%", schedule=2), ValueError, "share"),
         (lambda: model.score(TEXT, "full", schedule=2), ValueError, "no meaning for the policy full"),
-        (lambda: model.write("a", "tova", 8, one_shot=True, schedule="cut"), ValueError, "cut\\+1"),
         (lambda: model.score(TEXT, tb.Policy(lambda step: [0.0]), 8), ValueError, "shape"),
         (lambda: model.score(TEXT, tb.Policy(lambda step: {}[1]), 8), KeyError, "1"),
         (lambda: model.write("a", temperature=-1), ValueError, "temperature"),

@@ -307,7 +307,6 @@ class Model:
         repetition_penalty: float = 1.0,
         stop: Sequence[str] = (),
         ignore_eos: bool = False,
-        one_shot: bool = False,
         chat: bool = False,
         n: int = 1,
         schedule: str | int | None = None,
@@ -316,12 +315,8 @@ class Model:
         seed: int = 0,
     ) -> list[Text]:
         """Continues a prompt ``n`` times, from consecutive seeds. ``schedule`` says when entries leave; with ``"cut"`` the prompt
-        is read whole, the cache then cut to its size, and nothing leaves while the text is written. ``one_shot`` is ``"cut+1"``:
-        after the cut every written token evicts one entry."""
-        if one_shot and policy not in ("full", "truncate"):
-            if schedule is not None:
-                raise ValueError("one_shot is the schedule cut+1: leave out one of them")
-            schedule = "cut+1"
+        is read whole, the cache then cut to its size, and nothing leaves while the text is written; with ``"cut+1"`` every written
+        token evicts one entry after the cut."""
         cache = _cache(policy, cache_size, schedule, positions, local_layers, seed)
         settings = {
             "max_new_tokens": max_new_tokens,

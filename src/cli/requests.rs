@@ -8,8 +8,6 @@ use serde_json::{Map, Value, json};
 
 use super::output::print_on;
 use super::text_args::Source;
-use crate::eviction::{Schedule, Variant};
-use crate::task::Prefill;
 use crate::text::{CacheSettings, TextModel, WriteSettings};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -52,25 +50,18 @@ impl Request {
         Ok(settings.of_variant()?)
     }
 
-    /// The cache of a text that `write` continues, whose `prefill` is a schedule too, and how it is written.
+    /// The cache of a text that `write` continues, and how it is written.
     pub(super) fn writing(
         &mut self,
         cache: &CacheSettings,
         default: &WriteSettings,
     ) -> Result<(CacheSettings, WriteSettings)> {
-        let of_name = |name: &Value| Variant::parse(name.as_str()?).ok()?.schedule;
-        let has_schedule = self.0.get("schedule").is_some_and(|schedule| !schedule.is_null())
-            || self.0.get("policy").and_then(of_name).is_some();
-        let mut cache = self.cache(cache)?;
+        let cache = self.cache(cache)?;
         let mut write = Request(self.take("write")?.unwrap_or_default());
-        let prefill: Option<Prefill> = write.take("prefill")?;
-        if let Some(prefill) = prefill.filter(|_| !never_evicts(&cache.policy)) {
-            ensure!(
-                !has_schedule,
-                "`prefill` says when entries leave, and so does `schedule`: leave out one of them"
-            );
-            cache.schedule = (prefill == Prefill::OneShot).then_some(Schedule::CutThenEvery(1));
-        }
+        ensure!(
+            !write.0.contains_key("prefill"),
+            "`prefill` is no longer a setting: in place of `one_shot` write \"schedule\": \"cut+1\" beside \"write\""
+        );
         let settings = WriteSettings {
             max_new_tokens: write.take("max_new_tokens")?.unwrap_or(default.max_new_tokens),
             temperature: write.take("temperature")?.unwrap_or(default.temperature),

@@ -6,18 +6,15 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::error::UsageError;
 use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
-use crate::eviction::Schedule;
 use crate::lm::{Generated, machine_name};
 use crate::text::{CacheSettings, TextModel, WriteSettings, Written};
 
 /// Write texts under one cache rule and print their tokens as JSON
 ///
-/// Requests of `--stream` may have "write", an object with "prefill" ("stream" or "one_shot"), "max_new_tokens", "temperature",
-/// "top_k", "top_p", "repetition_penalty" and "stop" in place of the options, and "chat": true.
+/// Requests of `--stream` may have "write", an object with "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty" and "stop" in place of the options, and "chat": true.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -43,10 +40,6 @@ pub(super) struct Arguments {
     /// Continue after the model's end-of-text tokens
     #[arg(long)]
     ignore_eos: bool,
-    /// The schedule cut+1: read the prompt whole, then cut the cache to its size; after the cut every written token evicts one
-    /// entry, as in the paper's released code
-    #[arg(long, conflicts_with = "schedule")]
-    one_shot: bool,
     /// Put the model's chat template around the text
     #[arg(long, conflicts_with = "tokens")]
     chat: bool,
@@ -76,14 +69,7 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
-    let (mut written, settings) = (text.written_cache(), arguments.settings());
-    if arguments.one_shot && written.policy != "full" && written.policy != "truncate" {
-        if text.cache()?.schedule.is_some() {
-            let message = format!("{} and --one-shot both say when entries leave", written.policy);
-            return Err(UsageError::new(message, "leave out one of them").into());
-        }
-        written.schedule = Some(Schedule::CutThenEvery(1));
-    }
+    let (written, settings) = (text.written_cache(), arguments.settings());
     let cache = written.clone().of_variant()?;
     // Before the model is loaded.
     cache.check(&own)?;

@@ -252,7 +252,7 @@ fn cells_are_paired_by_what_they_mean() {
         |row| row.bos = false,
         |row| row.tail = "keep".into(),
         |row| row.generation = Some("x".into()),
-        |row| row.prefill = "one_shot".into(),
+        |row| row.prefill = "cut_before_question".into(),
         |row| row.policy = "window".into(),
         |row| row.positions = "slot".into(),
         |row| row.cache_size = Some(65),
@@ -280,8 +280,8 @@ fn cells_are_paired_by_what_they_mean() {
     assert_eq!(found(&read("./a", "1"), &two), Verdict::Missing);
     // How a bounded cache is filled does not concern an unbounded one.
     let full = |change: fn(&mut Row)| changed(books.map(|sample| row("full", None, "nll", sample)).into(), change);
-    let one_shot = full(|row| (row.prefill, row.positions) = ("one_shot".into(), "slot".into()));
-    assert_eq!(only(&compared(&full(|_| {}), &one_shot, &Options::default())).verdict, Verdict::Equal);
+    let cut = full(|row| (row.prefill, row.positions) = ("cut_before_question".into(), "slot".into()));
+    assert_eq!(only(&compared(&full(|_| {}), &cut, &Options::default())).verdict, Verdict::Equal);
 }
 
 #[test]

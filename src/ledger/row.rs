@@ -121,8 +121,8 @@ row! {
     /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
     /// rows of earlier versions.
     windows: Option<Text>,
-    /// How a prompt gets into the cache: `stream`, or `one_shot`, the schedule `cut+1` of a task; `one_shot_document`, or
-    /// `cut_before_question` under a policy's own schedule, where it is cut before the question.
+    /// Where a prompt is cut, if its policy cuts it: `stream`, at its end; `cut_before_question`. Earlier versions wrote `one_shot`
+    /// and `one_shot_document` where the schedule `cut+1` was that of a task.
     prefill: Text,
     /// `perplexity`, `retention`, `squality`, `qasper`, `story`, `needle`, ...
     task: Text,
@@ -215,8 +215,7 @@ impl Row {
     /// window alone. The last column of files, which follows from others and is not read.
     pub fn variant(&self) -> Cow<'_, str> {
         let mut variant = Cow::Borrowed(self.policy.as_str());
-        // That of a task's prompts is a setting of the table.
-        let schedule = self.schedule.as_deref().filter(|_| !self.prefill.starts_with("one_shot"));
+        let schedule = self.schedule.as_deref();
         // As of presets, of what rows before schedules do not say.
         let own = presets::own_schedule(&self.policy).to_string();
         let positions = Some(self.positions.as_str()).filter(|_| !self.never_evicts());

@@ -332,7 +332,7 @@ mod tests {
             - perplexity: {dataset: random-words, length: 96, books: 1, chunks_per_book: 1, compare_to_full: true}\n\
             - retention: {dataset: random-words, length: 64, books: 1, chunks_per_book: 1}\n\
             - needle: {dataset: random-words, lengths: [200], depths: [50], texts: 1, \
-            write: {max_new_tokens: 4, prefill: stream}}\n\
+            write: {max_new_tokens: 4}}\n\
             - story: {request: embedded, stories: 2, length: 512, write: {max_new_tokens: 4}}\n\
             - timing: {memory: 10 MB, length: 64, prompt: 16, repeats: 1}\n",
         );

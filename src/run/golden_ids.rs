@@ -34,7 +34,7 @@ tasks:
   - perplexity: {dataset: FOLDER, length: 64, bos: true}
   - retention: {dataset: FOLDER, length: 64, bos: false, maps: 2, map_layers: [1, 0], eviction_log: true}
   - retention: {dataset: FOLDER, length: 64, tail: keep, maps: 0}
-  - needle: {dataset: FOLDER, lengths: [256, 200], depths: [50, 0], texts: 1, write: {stop: ["\"\n", "é"], prefill: one_shot}}
+  - needle: {dataset: FOLDER, lengths: [256, 200], depths: [50, 0], texts: 1, write: {stop: ["\"\n", "é"]}}
   - needle: {dataset: FOLDER, lengths: [256], texts: 1, fact: {needle: "A \"b\".", question: "c?\n", answer: "é"}}
   - longbench: {dataset: FOLDER, length: 900, subsets: [trec, qasper]}
   - longbench: {dataset: FOLDER, version: v2, length: 900, write: {max_new_tokens: 16, chat_template: false}}

@@ -119,7 +119,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
     let configs: Vec<_> = model_task.cells.iter().map(|cell| model_task.cache_config(cell)).collect();
     let full = model_task.samples.full_cache_tokens(&configs);
     let held = |cell: &NamedCell| -> Vec<usize> {
-        let entries = match cell.cell.effective_rule() {
+        let entries = match cell.cell.rule {
             CacheRule::Unbounded => vec![0; shape.cached_layers().len() * shape.heads.kv_heads],
             rule => model_task.task.cache_entries(rule, cell.cell.local_layers, shape),
         };

@@ -91,7 +91,7 @@ impl ModelTask {
     pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
         let (cell, shape) = (&cell.cell, &self.files.shape);
         CacheConfig {
-            rule: cell.effective_rule(),
+            rule: cell.rule,
             share: cell.share.filter(|_| cell.schedule().cut),
             positions: cell.positions,
             query_aware: cell.task.generation.as_ref().is_none_or(|generation| generation.query_aware),

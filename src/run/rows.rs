@@ -131,7 +131,7 @@ fn placed(
             .filter(|_| model_task.files.shape.has_windows())
             .map(|_| cell.local_layers.name().into()),
         windows: windows(&model_task.files.shape).map(Text::from),
-        prefill: cell.task.prefill_name().into(),
+        prefill: cell.task.prefill().into(),
         task: cell.task.name.into(),
         dataset: cell.task.dataset.as_str().into(),
         length: cell.task.length as u32,

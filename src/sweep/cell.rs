@@ -12,7 +12,7 @@ use crate::eviction::{Budget, CacheRule, LocalLayers, Policy, Positions, Schedul
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{Arithmetic, ModelShape, RopeOverride, WeightType};
-use crate::task::{GenerationConfig, Prefill, TaskSpec, option, quoted};
+use crate::task::{GenerationConfig, TaskSpec, option, quoted};
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -78,19 +78,9 @@ impl Cell {
         }
     }
 
-    /// The rule, with the schedule that a task's prompts have where a policy has none of its own.
-    pub fn effective_rule(&self) -> CacheRule {
-        match self.rule {
-            CacheRule::Evict { policy, size } if self.task.prefill() == Prefill::OneShot => {
-                CacheRule::Evict { policy: Policy { schedule: Schedule::CutThenEvery(1), ..policy }, size }
-            }
-            rule => rule,
-        }
-    }
-
     /// When entries leave; of caches from which none does, the default.
     pub fn schedule(&self) -> Schedule {
-        self.effective_rule().schedule()
+        self.rule.schedule()
     }
 
     /// The size as the sweep says it: `64` or `25%`; `None` for the unbounded cache.
@@ -108,7 +98,6 @@ impl Cell {
     }
 
     /// What a sweep can write after the policy's name: its schedule, the positions of its keys and the layers that it leaves alone.
-    /// The schedule of a task's prompts shows in the task's settings.
     pub fn kinds(&self) -> Vec<String> {
         let schedule = matches!(self.rule, CacheRule::Evict { .. }).then(|| self.rule.schedule().to_string());
         let positions = (self.positions != Positions::Absolute).then(|| self.positions.name().to_string());
@@ -147,8 +136,7 @@ impl Cell {
     #[must_use]
     pub fn resolved(&self, dtype: WeightType, bos: bool, heads: (&[bool], usize), has_windows: bool) -> Cell {
         let model = ModelSpec { dtype, ..self.model.clone() };
-        let cuts_windows =
-            has_windows && self.local_layers == LocalLayers::Bounded && self.effective_rule().awaits_prompt();
+        let cuts_windows = has_windows && self.local_layers == LocalLayers::Bounded && self.rule.awaits_prompt();
         let local_layers = if has_windows { self.local_layers } else { LocalLayers::Bounded };
         let rule = match self.rule {
             CacheRule::Evict { policy, size }

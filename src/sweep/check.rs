@@ -7,11 +7,11 @@ use std::path::{Component, Path};
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
 use super::{ModelSpec, NamedPolicy, Rule, Sweep, policies};
 use crate::eviction::presets;
-use crate::eviction::{CacheRule, CacheSize, LONGEST_KNOWN, Policy, Schedule};
+use crate::eviction::{CacheRule, CacheSize, LONGEST_KNOWN, Policy};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
-use crate::task::{Prefill, TaskSpec, TaskYaml};
+use crate::task::{TaskSpec, TaskYaml};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
@@ -220,16 +220,6 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
         Rule::Policy(own) => Some((&policy.name, own)),
         _ => None,
     });
-    let one_shot = task.prefill() == Prefill::OneShot;
-    let has_own = |policy: Policy| policy.schedule != Schedule::default() || policy.awaits_prompt();
-    if let Some(own) = evicting.clone().find(|(_, policy)| one_shot && has_own(*policy)) {
-        let message = format!(
-            "`prefill: one_shot` is the schedule `cut+1`, and `{}` says itself what leaves, and when",
-            named(own)
-        );
-        let hint = "leave out `prefill`, or give the policy no schedule and no `keep_first: prompt`";
-        return yaml::refuse(referenced, message, hint);
-    }
     let cut = evicting.clone().find(|(_, policy)| policy.awaits_prompt());
     if let Some(cut) = cut.filter(|_| !task.has_prompt()) {
         let does = if cut.1.schedule.cuts() { "cuts" } else { "protects" };
@@ -248,9 +238,9 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
             named(burst)
         ));
     }
-    if cut.is_none() && !one_shot && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
+    if cut.is_none() && task.generation.as_ref().is_some_and(|own| !own.query_aware) {
         let message = "`query_aware: false` says where a prompt is cut, and no policy cuts it";
-        let hint = "add `prefill: one_shot` or a schedule such as tova@cut, or remove it";
+        let hint = "add a schedule such as tova@cut, or remove it";
         return yaml::refuse(referenced, message, hint);
     }
     Ok(())
@@ -276,9 +266,7 @@ fn check_shares(
     for NamedPolicy { name, rule, .. } in policies {
         match *rule {
             Rule::Full => {}
-            Rule::Policy(policy) if policy.schedule.cuts() || task.prefill() == Prefill::OneShot => {
-                of_prompt.push(named((name, policy)));
-            }
+            Rule::Policy(policy) if policy.schedule.cuts() => of_prompt.push(named((name, policy))),
             Rule::Policy(policy) => of_length.push(named((name, policy))),
             Rule::Truncate => of_length.push(name.clone()),
         }

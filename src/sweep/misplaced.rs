@@ -4,7 +4,6 @@ use crate::yaml::ConfigError;
 
 /// Settings of how answers are written.
 const OF_WRITING: &[&str] = &[
-    "prefill",
     "query_aware",
     "max_new_tokens",
     "temperature",
@@ -42,7 +41,11 @@ pub(super) fn advised(error: ConfigError) -> ConfigError {
     let example = "write a task's settings below its name, indented further, as in `- perplexity: {dataset: ./books, length: 2048}`";
     let is_outside_tasks = error.hint.contains("cache_sizes");
     let hint = if let Some(key) = between("unknown key `", "`") {
-        if OF_PRESSES.contains(&key) {
+        if key == "prefill" {
+            "a prompt enters the cache as its policy's schedule says: in place of `one_shot` write `policies: [tova@cut+1]`, or \
+             `schedule: cut+1` for all policies of the sweep"
+                .to_owned()
+        } else if OF_PRESSES.contains(&key) {
             "a compression ratio of 0.75 keeps a quarter of the prompt: write `cache_sizes: [25%]`".to_owned()
         } else if OF_WRITING.contains(&key) {
             format!(
@@ -91,6 +94,10 @@ mod tests {
             (sweep("compression_ratio: 0.75\n", task, ""), "cache_sizes: [25%]"),
             (sweep(sizes, squality, ""), "write: {query_aware: ...}"),
             (sweep(sizes, task, "query_aware: false\n"), "write: {query_aware: ...}"),
+            (
+                sweep(sizes, "  - qasper: {dataset: ./x, write: {prefill: one_shot}}\n", ""),
+                "policies: [tova@cut+1]",
+            ),
             (sweep(sizes, "  - perplexity:\n    dataset: embedded\n", ""), "indented further"),
             (sweep(sizes, "  - perplexity:\n", "dataset: embedded\n"), "indented further"),
             (sweep(sizes, "  - name: perplexity\n    dataset: embedded\n", ""), "- perplexity: {dataset"),

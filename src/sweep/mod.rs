@@ -21,7 +21,7 @@ pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 
 use crate::eviction::{CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
-use crate::task::{Prefill, TaskSpec};
+use crate::task::TaskSpec;
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
 use keys::DefineYaml;
 
@@ -124,7 +124,7 @@ impl Sweep {
         let (entries, share) = match size {
             CacheSize::Entries(entries) => (entries, None),
             // Of a prompt, each sample has its own.
-            CacheSize::Share(share) if policy.rule.schedule().cuts() || task.prefill() == Prefill::OneShot => {
+            CacheSize::Share(share) if policy.rule.schedule().cuts() => {
                 (share.of(task.longest_prompt()), Some(share))
             }
             CacheSize::Share(share) => (share.of(task.length), Some(share)),

@@ -78,7 +78,7 @@ fn a_published_id_is_stable() {
     let text = cells[5].canonical_text("0123abc", "sha256:ff");
     assert_eq!(
         text,
-        "schema=8\nengine=7\nmodel=0123abc\ndtype=auto\n\
+        "schema=9\nengine=7\nmodel=0123abc\ndtype=auto\n\
          rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
          task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\ncompare_to_full=false\n\
          books=all\nchunks_per_book=all\ndata=sha256:ff\n"
@@ -215,9 +215,9 @@ fn writes(task: &str, more: &str) -> String {
 fn every_setting_of_writing_is_read() {
     let yaml = writes(
         "{squality: {dataset: ./s, split: validation, prompt: paper, length: 2048, documents: 3, questions: 2, \
-         write: {prefill: one_shot, query_aware: false, max_new_tokens: 100, temperature: 0.7, top_k: 40, \
+         write: {query_aware: false, max_new_tokens: 100, temperature: 0.7, top_k: 40, \
          top_p: 0.9, repetition_penalty: 1.2, chat_template: false, stop: [\"\\n\"]}}}",
-        "",
+        "schedule: cut+1\n",
     );
     let sweep = sweep(&yaml);
     assert_eq!(sweep.tasks[0].dataset, "./s");
@@ -225,12 +225,12 @@ fn every_setting_of_writing_is_read() {
         sweep.tasks[0].to_string(),
         "task=squality\nprompt=paper\nlength=2048\nmax_new_tokens=100\n\
          temperature=0.7\ntop_k=40\ntop_p=0.9\nrepetition_penalty=1.2\nchat_template=false\nstop=\\n\n\
-         prefill=one_shot\nquery_aware=false\nsplit=validation\ndocuments=3\nquestions=2\n"
+         query_aware=false\nsplit=validation\ndocuments=3\nquestions=2\n"
     );
-    // A cache that never evicts has no prefill settings.
+    // A cache that never evicts is not cut.
     let cells = sweep.expand();
-    let prefills: Vec<_> = cells.iter().map(|cell| cell.task.prefill_name()).collect();
-    assert_eq!(prefills, ["stream", "stream", "one_shot_document"]);
+    let prefills: Vec<_> = cells.iter().map(|cell| cell.task.prefill()).collect();
+    assert_eq!(prefills, ["stream", "stream", "cut_before_question"]);
 }
 
 #[test]
@@ -261,7 +261,7 @@ fn write_has_the_expected_defaults() {
     };
     let questions = "dataset: ./q; dataset: ./q, prompt: paper; dataset: ./q, split: validation; \
         dataset: ./q, questions: 1; dataset: ./q, documents: 1";
-    let write = "max_new_tokens: 64; prefill: one_shot; prefill: one_shot, query_aware: false; temperature: 1; \
+    let write = "max_new_tokens: 64; temperature: 1; \
         temperature: 1, top_k: 5; temperature: 1, top_p: 0.5; repetition_penalty: 2; chat_template: false; stop: [a]";
     let needle = "dataset: ./q; dataset: ./q, depths: [50]; dataset: ./q, lengths: [128]; dataset: ./q, texts: 2; \
         dataset: ./q, fact: {needle: a, question: b, answer: c}";
@@ -283,7 +283,7 @@ fn write_has_the_expected_defaults() {
         with("ruler", ruler),
     ]
     .concat();
-    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 41);
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 39);
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn mistakes_under_write_are_reported() {
     refused(&qasper(", write: {temperature: .nan}"), ".nan", "cannot be `temperature`", "from 0");
     refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
     refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
-    refused(&qasper(", write: {query_aware: false}"), "{qasper", "no policy cuts it", "prefill: one_shot");
+    refused(&qasper(", write: {query_aware: false}"), "{qasper", "no policy cuts it", "tova@cut");
     refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "names no data set", "embedded");
     refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
     let longbench = |rest: &str| writes(&format!("{{longbench: {{dataset: ./q, {rest}}}}}"), "");
@@ -303,9 +303,10 @@ fn mistakes_under_write_are_reported() {
     refused(&longbench("subsets: [musique], version: e"), "musique", "knows no `musique`", "use some of");
     refused(&longbench("subsets: [lcc, lcc]"), "lcc]", "listed twice", "remove");
     refused(&longbench("subsets: [lcc], version: v2"), "lcc]", "v2 has no subsets", "remove");
-    let cut_early = "write: {prefill: one_shot, query_aware: false}";
-    refused(&longbench(&format!("version: v2, {cut_early}")), "false", "one text", "remove");
-    assert_eq!(sweep(&longbench(cut_early)).expand()[2].task.prefill_name(), "one_shot_document");
+    refused(&qasper(", write: {prefill: one_shot}"), "prefill", "unknown key `prefill`", "policies: [tova@cut+1]");
+    let cut_early = |more: &str| longbench(&format!("{more}write: {{query_aware: false}}")) + "schedule: cut+1\n";
+    refused(&cut_early("version: v2, "), "false", "one text", "remove");
+    assert_eq!(sweep(&cut_early("")).expand()[2].task.prefill(), "cut_before_question");
     refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "names no data set", "owner/name");
     refused(
         &writes("{math: {dataset: ./q, draws: 4}}", ""),
@@ -375,7 +376,6 @@ fn schedules_that_contradict_something_are_reported() {
         format!("models: [random-tiny]\npolicies: [{policy}]\ncache_sizes: [64]\ntasks: [{task}]\n{more}")
     };
     let perplexity = |more: &str| format!("{{perplexity: {{dataset: random-words, length: 512{more}}}}}");
-    let one_shot = "{qasper: {dataset: ./q, write: {prefill: one_shot}}}";
     let define = |more: &str| format!("define: {{mine: {{score: attention, scope: layer, {more}}}}}\n");
     let cases = [
         (
@@ -396,19 +396,6 @@ fn schedules_that_contradict_something_are_reported() {
             "{perplexity",
             "`mine` protects the prompt",
             "prompt: 75%",
-        ),
-        (
-            with("tova@cut", one_shot, ""),
-            "{qasper",
-            "`prefill: one_shot` is the schedule `cut+1`",
-            "leave out `prefill`",
-        ),
-        (with("tova@8", one_shot, ""), "{qasper", "`tova@8` says itself", "leave out `prefill`"),
-        (
-            with("mine", one_shot, &define("keep_first: prompt")),
-            "{qasper",
-            "`mine` says itself",
-            "keep_first: prompt",
         ),
         (
             with("tova@8", "{qasper: {dataset: ./q, write: {query_aware: false}}}", ""),

@@ -45,8 +45,7 @@ pub use prepared::{Batch, CHUNK, PreparedTask, SampleResult, Samples, SideFile, 
 pub use questions::{PromptStyle, QASPER, Release, SQUALITY, Split, read_questions};
 pub use registry::{TaskYaml, check_benchmark};
 pub use request::{
-    Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prefill, Prompt, REPETITION_PENALTIES, Request,
-    Unmeasurable,
+    Cut, GenerationConfig, Likelihood, MOST_TEMPERATURE, Prompt, REPETITION_PENALTIES, Request, Unmeasurable,
 };
 pub use retention::Lifetimes;
 pub use spec::{PrepareContext, Task, TaskSpec};

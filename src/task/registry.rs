@@ -102,7 +102,7 @@ mod tests {
 
     use crate::task::data::Tail;
     use crate::task::longbench::Version;
-    use crate::task::{Prefill, PromptStyle, Split};
+    use crate::task::{PromptStyle, Split};
 
     #[test]
     fn names_are_those_that_are_read() {
@@ -111,7 +111,6 @@ mod tests {
                 assert_eq!(name(serde_json::from_value((*word).into()).unwrap()), *word);
             }
         }
-        check(&["stream", "one_shot"], Prefill::name);
         check(&["drop", "keep"], Tail::name);
         check(&["train", "validation", "test"], Split::name);
         check(&["zeroscrolls", "paper"], PromptStyle::name);

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use super::canonical::{BOS, Setting};
 use super::data::Texts;
 use super::prepared::PreparedTask;
-use super::request::{GenerationConfig, Prefill};
+use super::request::GenerationConfig;
 use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::Bytes;
 use crate::lm::source::Hub;
@@ -102,13 +102,7 @@ impl TaskSpec {
             spec.compare_to_full = self.compare_to_full.map(|_| false);
         }
         if let Some(generation) = &mut spec.generation {
-            match rule {
-                CacheRule::Evict { policy, .. } => {
-                    let cuts = policy.awaits_prompt() || generation.prefill == Prefill::OneShot;
-                    generation.query_aware |= !cuts;
-                }
-                _ => (generation.prefill, generation.query_aware) = (Prefill::Stream, true),
-            }
+            generation.query_aware |= !rule.awaits_prompt();
         }
         spec
     }
@@ -175,17 +169,11 @@ impl TaskSpec {
         }
     }
 
-    /// How prompts enter the cache.
-    pub fn prefill(&self) -> Prefill {
-        self.generation.as_ref().map_or(Prefill::Stream, |generation| generation.prefill)
-    }
-
-    /// The same for the column `prefill`, which also says where a prompt that was read whole is cut.
-    pub fn prefill_name(&self) -> &'static str {
+    /// The column `prefill`: whether a prompt is cut before its question.
+    pub fn prefill(&self) -> &'static str {
         match self.generation {
-            Some(GenerationConfig { prefill: Prefill::OneShot, query_aware: false, .. }) => "one_shot_document",
             Some(GenerationConfig { query_aware: false, .. }) => "cut_before_question",
-            _ => self.prefill().name(),
+            _ => "stream",
         }
     }
 
@@ -201,10 +189,7 @@ impl TaskSpec {
         settings.extend(self.compare_to_full.map(|compare| ("compare_to_full", compare.to_string())));
         if let Some(generation) = &self.generation {
             settings.extend(generation.canonical());
-            settings.push(("prefill", generation.prefill.name().to_string()));
-            if generation.prefill == Prefill::OneShot || !generation.query_aware {
-                settings.push(("query_aware", generation.query_aware.to_string()));
-            }
+            settings.extend((!generation.query_aware).then(|| ("query_aware", "false".to_string())));
         }
         let lines = settings.iter().map(|(key, value)| format!("{key}={value}\n"));
         std::iter::once(format!("task={}\n", self.name)).chain(lines).collect()

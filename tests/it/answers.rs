@@ -36,9 +36,8 @@ fn written(folder: &Path, results: &str) -> Vec<Row> {
 
 const QUESTIONS: [&str; 4] = [
     "qasper: {dataset: embedded, documents: 2, questions: 3, length: 700, write: {max_new_tokens: 10, stop: [\"\\n\"]}}",
-    "qasper: {dataset: embedded, documents: 1, questions: 3, length: 900, prompt: paper, write: {max_new_tokens: 10, \
-     prefill: one_shot, query_aware: false}}",
-    "squality: {dataset: embedded, documents: 1, questions: 2, length: 800, write: {max_new_tokens: 30, prefill: one_shot}}",
+    "qasper: {dataset: embedded, documents: 1, questions: 3, length: 900, prompt: paper, write: {max_new_tokens: 10}}",
+    "squality: {dataset: embedded, documents: 1, questions: 2, length: 800, write: {max_new_tokens: 30}}",
     "story: {request: embedded, stories: 3, length: 300, write: {max_new_tokens: 120, temperature: 0.9, top_k: 50}}",
 ];
 
@@ -68,7 +67,7 @@ fn answers_do_not_depend_on_threads_shards_or_other_cells() {
 fn a_large_cache_answers_like_the_full_cache() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    sweep(folder, "[128, 900]", "", &QUESTIONS);
+    sweep(folder, "[128, 900]", "schedule: cut+1\n", &QUESTIONS);
     answer(folder, "out", &[]).with_code(0);
     let rows = written(folder, "out");
     let text = |policy: &str, size: Option<u32>, row: &Row| {

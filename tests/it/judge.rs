@@ -778,7 +778,9 @@ fn stories_are_paired_with_the_full_cache_of_the_same_settings() {
     // Two models; positions and prefill, which do not change a full cache.
     of(stories("full", None, 2), &|_| {});
     of(stories("full", None, 3), &|row| row.model_revision = "4567".into());
-    of(stories("tova", Some(16), 2), &|row| (row.positions, row.prefill) = ("slot".into(), "one_shot".into()));
+    of(stories("tova", Some(16), 2), &|row| {
+        (row.positions, row.prefill) = ("slot".into(), "cut_before_question".into())
+    });
     of(stories("tova", Some(32), 2), &|row| row.model_revision = "4567".into());
     of(stories("h2o", Some(16), 2), &|row| row.model_revision = "none".into());
     of(stories("h2o", Some(32), 2), &|row| row.length = 100);
@@ -792,7 +794,7 @@ fn stories_are_paired_with_the_full_cache_of_the_same_settings() {
         "4 pairs judged",
         "2 cells have no full cache's stories",
     ]);
-    assert!(ended.stdout.contains("positions slot, prefill one_shot"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("positions slot, prefill query_aware: false"), "{}", ended.stdout);
     // Two candidates are refused.
     of(stories("full", None, 2), &|row| row.value = 13.0);
     judge(folder, &server, &["--only", "size=16", "--only", "policy=tova"])

@@ -32,9 +32,14 @@ fn write_data(folder: &Path) {
 }
 
 fn answer(folder: &Path, tasks: &[&str]) -> Ended {
+    answer_under(folder, "", tasks)
+}
+
+/// Answers the tasks under a schedule, which is a line of the sweep.
+fn answer_under(folder: &Path, schedule: &str, tasks: &[&str]) -> Ended {
     let tasks: String =
         tasks.iter().map(|task| format!("  - longbench: {{dataset: ./, length: 400, {task}}}\n")).collect();
-    let policies = "policies: [full, truncate, tova]\ncache_sizes: [64, 400]\n";
+    let policies = format!("policies: [full, truncate, tova]\ncache_sizes: [64, 400]\n{schedule}");
     fs::write(folder.join("sweep.yaml"), format!("models: [pocket]\n{policies}tasks:\n{tasks}")).unwrap();
     let _ = fs::remove_dir_all(folder.join("out"));
     run(folder, &["run", "sweep.yaml", "--no-report", "--results", "out"])
@@ -93,8 +98,8 @@ fn a_cache_can_be_cut_before_the_question() {
     let folder = folder.path();
     write_data(folder);
     for version in ["samples: 2", "version: e"] {
-        let cut = |aware: bool| format!("{version}, write: {{prefill: one_shot, query_aware: {aware}}}");
-        answer(folder, &[&cut(true), &cut(false)]).with_code(0);
+        let cut = |aware: bool| format!("{version}, write: {{query_aware: {aware}}}");
+        answer_under(folder, "schedule: cut+1\n", &[&cut(true), &cut(false)]).with_code(0);
         let rows = measured(&folder.join("out"));
         let texts = |prefill: &str, size: u32| -> Vec<&str> {
             let own = rows.iter().filter(|row| row.policy == "tova" && row.cache_size == Some(size));
@@ -102,8 +107,8 @@ fn a_cache_can_be_cut_before_the_question() {
             own.filter_map(|row| row.output.as_deref()).collect()
         };
         // A cache that holds the whole prompt is never cut.
-        assert_eq!(texts("one_shot", 400), texts("one_shot_document", 400), "{version}");
-        let [after, before] = ["one_shot", "one_shot_document"].map(|prefill| texts(prefill, 64));
+        assert_eq!(texts("stream", 400), texts("cut_before_question", 400), "{version}");
+        let [after, before] = ["stream", "cut_before_question"].map(|prefill| texts(prefill, 64));
         assert!(after.len() == before.len() && after != before, "{version}: {after:?} {before:?}");
     }
 }

@@ -161,7 +161,7 @@ fn a_text_is_the_same_from_a_file_and_from_a_request() {
 
 /// What was read and not evicted survives, at every size and scope; a cut prompt is another than a streamed one.
 #[test]
-fn evictions_and_prefill_are_asked_for_by_request() {
+fn evictions_and_schedules_are_asked_for_by_request() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     let score = ["score", "--model", "pocket", "--stream"];
@@ -189,18 +189,21 @@ fn evictions_and_prefill_are_asked_for_by_request() {
     assert!(plain.get("evictions").is_none());
 
     fs::write(folder.join("a.txt"), TEXT).unwrap();
-    let of_prefill =
-        |prefill: &str| json!({"text": TEXT, "write": {"prefill": prefill, "max_new_tokens": 12}}).to_string();
+    let of_schedule =
+        |schedule: &str| json!({"text": TEXT, "schedule": schedule, "write": {"max_new_tokens": 12}}).to_string();
+    let former = json!({"text": TEXT, "write": {"prefill": "one_shot"}}).to_string();
     let settings =
         ["write", "--model", "pocket", "--policy", "tova", "--cache-size", "8", "--max-new-tokens", "12"];
-    let asked = [of_prefill("one_shot"), of_prefill("stream"), json!({"text": TEXT}).to_string()];
-    let (answers, code) = ask(folder, &[&settings[..], &["--one-shot", "--stream"]].concat(), &asked);
-    assert_eq!(code, Some(0));
+    let asked = [of_schedule("cut+1"), of_schedule("1"), json!({"text": TEXT}).to_string(), former];
+    let (mut answers, code) = ask(folder, &[&settings[..], &["--schedule", "cut+1", "--stream"]].concat(), &asked);
+    assert_eq!(code, Some(1));
+    let refused = answers.pop().unwrap()["error"].to_string();
+    assert!(refused.contains("cut+1"), "{refused}");
     let alone = |more: &[&str]| {
         let ended = run(folder, &[&settings[..], &["--text", "a.txt"], more].concat()).with_code(0);
         serde_json::from_str::<Value>(&ended.stdout).unwrap()["texts"][0]["tokens"].clone()
     };
-    let (cut, streamed) = (alone(&["--one-shot"]), alone(&[]));
+    let (cut, streamed) = (alone(&["--schedule", "cut+1"]), alone(&[]));
     assert_ne!(cut, streamed);
     let found: Vec<&Value> = answers.iter().map(|answer| &answer["texts"][0]["tokens"]).collect();
     assert_eq!(found, [&cut, &streamed, &cut]);

@@ -63,8 +63,7 @@ const NO_CACHE: &str = "none";
 fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     let policy = policy(row)?;
     let is_exempt = row.local_layers.as_deref() == Some("exempt");
-    let cut_before = matches!(row.prefill.as_str(), "one_shot_document" | "cut_before_question");
-    if (cut_before && policy.schedule != Schedule::CutThenEvery(1))
+    if (row.prefill == "cut_before_question" && policy.schedule != Schedule::CutThenEvery(1))
         || policy.score.block().is_some()
         || (row.local_layers.is_some() && row.windows.is_none())
     {

@@ -45,7 +45,7 @@ pub(crate) fn definitions(rows: &[Row]) -> BTreeMap<Cow<'_, str>, String> {
             positions: if row.never_evicts() { "" } else { &row.positions },
             local_layers: row.local_layers.as_deref().unwrap_or_default(),
             budget: row.budget.as_deref().unwrap_or_default(),
-            schedule: row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot")).unwrap_or_default(),
+            schedule: row.schedule.as_deref().unwrap_or_default(),
         };
         let [first, newest] = found.entry(row.variant()).or_default().entry(rule).or_default();
         let (of_first, of_newest) = protected(row);

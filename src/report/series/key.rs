@@ -239,11 +239,7 @@ fn shorten(revision: &str) -> String {
 
 /// The settings of a sweep that a value of the column `prefill` stands for.
 pub fn prefill_words(prefill: &str) -> &str {
-    match prefill {
-        "one_shot_document" => "one_shot, query_aware: false",
-        "cut_before_question" => "query_aware: false",
-        name => name,
-    }
+    if prefill == "cut_before_question" { "query_aware: false" } else { prefill }
 }
 
 #[cfg(test)]

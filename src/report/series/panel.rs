@@ -469,7 +469,7 @@ mod tests {
             &[
                 two_books(),
                 tova(|row| (row.positions, row.cell) = ("slot".into(), "slot".into())),
-                tova(|row| (row.prefill, row.cell) = ("one_shot".into(), "one_shot".into())),
+                tova(|row| (row.prefill, row.cell) = ("cut_before_question".into(), "cut".into())),
             ]
             .concat(),
         );

@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::metric::{MetricSum, Slice};
 pub(super) use prompt::shared;
 pub use prompt::{Cut, Prompt};
-pub use settings::{Drawing, GenerationConfig, MOST_TEMPERATURE, Prefill, REPETITION_PENALTIES, WriteYaml};
+pub use settings::{Drawing, GenerationConfig, MOST_TEMPERATURE, REPETITION_PENALTIES, WriteYaml};
 
 /// Why a sample cannot be measured, whatever else is: it is counted, and nothing else of its cell is lost.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -12,29 +12,9 @@ pub const MOST_TEMPERATURE: f64 = 100.0;
 /// The least and the most.
 pub const REPETITION_PENALTIES: [f64; 2] = [0.01, 100.0];
 
-/// How a prompt enters a bounded cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Prefill {
-    /// the prompt goes through the small cache token by token, as the paper defines it
-    #[default]
-    Stream,
-    /// the prompt is read whole and the cache then cut to its size; after the cut every token evicts one entry, as in the paper's
-    /// code
-    OneShot,
-}
-
-impl Prefill {
-    /// The name in YAML, cell ids and result rows.
-    pub fn name(self) -> &'static str {
-        ["stream", "one_shot"][self as usize]
-    }
-}
-
 /// How texts are generated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GenerationConfig {
-    pub prefill: Prefill,
     /// Where the cache is cut after the prompt, whether it is cut after the question. Otherwise it is cut at the document's end,
     /// and the question's tokens are read with what is left.
     pub query_aware: bool,
@@ -58,7 +38,6 @@ impl GenerationConfig {
     /// Greedy, with everything else at its default.
     pub fn greedy(max_new_tokens: usize) -> GenerationConfig {
         GenerationConfig {
-            prefill: Prefill::Stream,
             query_aware: true,
             max_new_tokens,
             temperature: Real(0.0),
@@ -96,7 +75,7 @@ impl GenerationConfig {
         if self.ends_as_in_the_harness { settings.ending_as_in_the_harness(tokenizer) } else { settings }
     }
 
-    /// The settings without those of the prefill, in a fixed order.
+    /// The settings without `query_aware`, in a fixed order.
     pub fn canonical(&self) -> Vec<Setting> {
         // The absolute value because -0 means 0. There `top_k` and `top_p` are refused.
         let temperature = self.temperature.0.abs().to_string();
@@ -118,11 +97,8 @@ impl GenerationConfig {
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("type" = ["object", "null"]))]
 pub struct WriteYaml {
-    /// How a prompt gets into a bounded cache. `one_shot` is the schedule `cut+1` for every policy that has none of its own.
-    #[schemars(extend("default" = "stream"))]
-    pub prefill: Prefill,
-    /// Of policies that cut the prompt, and with `prefill: one_shot`: whether the cache is cut after the question; false cuts it at
-    /// the document's end, and the question is read with what is left.
+    /// Of policies that cut the prompt: whether the cache is cut after the question; false cuts it at the document's end, and the
+    /// question is read with what is left.
     #[schemars(extend("default" = true))]
     pub query_aware: Option<Spanned<bool>>,
     /// The most tokens to write; fewer than the task's `length`. The default is the task's own, but no more than half of
@@ -208,7 +184,6 @@ impl WriteYaml {
         let penalty = self.repetition_penalty.as_ref();
         let penalty = penalty.map(|number| yaml::between("`repetition_penalty`", number, least, most_penalty));
         Ok(GenerationConfig {
-            prefill: self.prefill,
             query_aware: self.query_aware.is_none_or(|aware| aware.value),
             max_new_tokens: most,
             temperature,
