@@ -3,9 +3,9 @@
 use anyhow::Context;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tova_bench::eviction::{self, CacheSize, LocalLayers, Positions, Schedule};
+use tova_bench::eviction::{self, CacheSize, CacheSpec, LocalLayers, Positions, Schedule};
 use tova_bench::lm::source::{HubSettings, ModelSource};
-use tova_bench::lm::{Arithmetic, DeviceChoice, MemoryPlan, ModelFiles, TextThreads, WeightType};
+use tova_bench::lm::{Arithmetic, DeviceChoice, ModelFiles, TextThreads, WeightType};
 use tova_bench::show::{self, Request, View};
 use tova_bench::task::{CacheConfig, TokenAnswer, TokenRequest};
 use tova_bench::text::{CacheSettings, ScoreSettings, Scored, TextLength, TextModel, TextRequests, WriteSettings};
@@ -136,10 +136,9 @@ impl Model {
         prompt: Option<usize>,
         log: bool,
     ) -> PyResult<ScoredBytes<'py>> {
-        let (plan, truncated) = cache.plan(TextLength { prompt, text: tokens.len() })?;
-        let plan = MemoryPlan { log, ..plan };
-        let settings = ScoreSettings { truncated, prompt, chunk: Scored::CHUNK };
-        let scored = detached(py, || self.pool.install(|| self.model.score(&tokens, &plan, settings)))?;
+        let cache = cache.spec(TextLength { prompt, text: tokens.len() })?;
+        let settings = ScoreSettings { prompt, chunk: Scored::CHUNK, log };
+        let scored = detached(py, || self.pool.install(|| self.model.score(&tokens, &cache, settings)))?;
         let nll: Vec<f32> = scored.nll.iter().map(|nll| nll.unwrap_or(f32::NAN)).collect();
         let array = |positions: &Vec<u32>| PyBytes::new(py, &bytes(positions, u32::to_ne_bytes));
         let survivors = scored.survivors.iter().map(|layer| layer.iter().map(array).collect()).collect();
@@ -183,8 +182,8 @@ impl Model {
     ) -> PyResult<Vec<(Vec<u32>, String, bool)>> {
         let settings = settings.settings();
         let length = self.model.written_length(&prompt, &settings);
-        let (plan, truncated) = cache.plan(length.map_err(|error| exception(&error.into()))?)?;
-        let write = || self.model.write(&prompt, &plan, truncated, &settings, Scored::CHUNK);
+        let cache = cache.spec(length.map_err(|error| exception(&error.into()))?)?;
+        let write = || self.model.write(&prompt, &cache, &settings, Scored::CHUNK);
         let written = detached(py, || self.pool.install(write))?;
         Ok(written.texts.into_iter().map(|text| (text.tokens, text.text, text.ended)).collect())
     }
@@ -231,9 +230,9 @@ enum NamedOrOwn<'py> {
 }
 
 impl CacheArguments<'_> {
-    fn plan(&self, length: TextLength) -> PyResult<(MemoryPlan<'static>, Option<usize>)> {
+    fn spec(&self, length: TextLength) -> PyResult<CacheSpec> {
         let (settings, own) = self.settings()?;
-        settings.plan(&own, length).map_err(|error| exception(&error.into()))
+        settings.spec(&own, length).map_err(|error| exception(&error.into()))
     }
 
     /// The settings, and the policies that are defined beside presets.
@@ -248,7 +247,7 @@ impl CacheArguments<'_> {
         let positions = self.positions.parse::<Positions>().map_err(refused)?;
         let local_layers = self.local_layers.parse::<LocalLayers>().map_err(refused)?;
         let settings = CacheSettings { policy, cache_size, schedule, positions, local_layers, seed: self.seed };
-        Ok((settings.of_variant().map_err(|error| exception(&error.into()))?, own))
+        Ok((settings, own))
     }
 }
 

@@ -16,7 +16,8 @@ pub(super) fn write(event: &str, mut keys: Value) {
 /// A cell, in the words of its rows.
 pub(super) fn cell(named: &NamedCell) -> Value {
     let cell = &named.cell;
-    let size = cell.share.map_or_else(|| cell.size().into(), |share| Value::from(share.to_string()));
+    let size =
+        cell.cache.share.map_or_else(|| cell.cache.rule.size().into(), |share| Value::from(share.to_string()));
     json!({
         "id": named.name.id().to_string(),
         "model": cell.model.to_string(),

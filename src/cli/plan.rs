@@ -155,7 +155,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     text += &line("policy", "size", "state", "cache", "time");
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
-        let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
+        let entries = model_task.task.cache_entries(cell.cell.cache.rule, cell.cell.cache.local_layers, shape);
         let cache = Bytes(shape.cache_bytes_by_head(&entries)).to_string();
         let state = state(model_task, cell);
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
@@ -200,13 +200,13 @@ fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
             let policy = config.sized_for(tokens, prompt);
             let prompt = prompt.unwrap_or(tokens);
             let has_lost = |seen: usize| {
-                let held = shape.entries_after((policy, cell.cell.local_layers), seen, prompt);
+                let held = shape.entries_after((policy, cell.cell.cache.local_layers), seen, prompt);
                 held.iter().zip(&unbounded).any(|(held, window)| *held < seen.min(*window))
             };
             has_lost(prompt) || has_lost(tokens)
         })
     };
-    let is_cut = |cell: &NamedCell| matches!(cell.cell.rule, CacheRule::Truncate { size } if size < longest);
+    let is_cut = |cell: &NamedCell| matches!(cell.cell.cache.rule, CacheRule::Truncate { size } if size < longest);
     let (evicting, others): (Vec<&NamedCell>, Vec<&NamedCell>) =
         model_task.cells.iter().filter(|cell| !is_cut(cell)).partition(|cell| evicts(cell));
     let [evicting, others] = [evicting, others]

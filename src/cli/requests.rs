@@ -47,7 +47,7 @@ impl Request {
             local_layers: self.take("local_layers")?.unwrap_or(default.local_layers),
             seed: self.take("seed")?.unwrap_or(default.seed),
         };
-        Ok(settings.of_variant()?)
+        Ok(settings)
     }
 
     /// The cache of a text that `write` continues, and how it is written.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::output::print;
 use super::requests;
 use super::text_args::TextArguments;
-use crate::lm::{LanguageModel, MemoryPlan, machine_name};
+use crate::lm::{LanguageModel, machine_name};
 use crate::text::{CacheSettings, ScoreSettings, Scored, TextLength};
 
 /// Read one text under one cache rule and print its NLLs and survivors as JSON
@@ -35,7 +35,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
-    let cache = text.cache()?;
+    let cache = text.cache();
     // Before the model is loaded.
     cache.check(&own)?;
     let pool = text.thread_pool()?;
@@ -43,13 +43,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let source = if text.stream { None } else { Some(text.source()?) };
     let model = text.load(files)?;
     let score = |tokens: &[u32], prompt: Option<usize>, cache: &CacheSettings, log: bool| -> Result<Scored> {
-        let (plan, truncated) = cache.plan(&own, TextLength { prompt, text: tokens.len() })?;
-        let settings = ScoreSettings { truncated, prompt, chunk: text.chunk() };
-        pool.install(|| model.score(tokens, &MemoryPlan { log, ..plan }, settings))
+        let cache = cache.spec(&own, TextLength { prompt, text: tokens.len() })?;
+        let settings = ScoreSettings { prompt, chunk: text.chunk(), log };
+        pool.install(|| model.score(tokens, &cache, settings))
     };
     let Some(source) = source else {
         return requests::run(|request| {
-            let cache = request.cache(&text.written_cache())?;
+            let cache = request.cache(&cache)?;
             cache.check(&own)?;
             let prompt = request.take("prompt")?.or(arguments.prompt);
             let log = request.take("evictions")?.unwrap_or(false);

@@ -8,11 +8,11 @@ use clap::Args;
 use super::error::UsageError;
 use super::output::{print, tell};
 use super::text_args::{TextArguments, parse};
-use crate::eviction::{CacheSize, Schedule};
+use crate::eviction::{CacheSize, Schedule, WrittenPolicy};
 use crate::ledger::write_output;
 use crate::report::Format;
 use crate::show::{Request, View, animation, page, picture};
-use crate::text::CacheSettings;
+use crate::text::{CacheSettings, InvalidSettings};
 
 /// Show one text as a cache holds it, token by token
 ///
@@ -78,7 +78,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return is_wrong("--frames makes an animated PNG", "give an output that ends in .png");
     }
     let own = text.definitions()?;
-    let caches: Vec<CacheSettings> = std::iter::once(text.cache()?).chain(arguments.second()?).collect();
+    let caches: Vec<CacheSettings> = std::iter::once(text.cache()).chain(arguments.second()?).collect();
     // Before the model is loaded.
     for cache in &caches {
         cache.check(&own)?;
@@ -119,10 +119,18 @@ impl Arguments {
         if self.against.is_none() && self.against_size.is_none() && self.against_schedule.is_none() {
             return Ok(None);
         }
-        let first = self.text.cache()?;
-        let policy = self.against.clone().unwrap_or(first.policy);
+        let first = self.text.cache();
+        let policy = match (&self.against, self.against_schedule) {
+            (Some(against), _) => against.clone(),
+            (None, None) => first.policy.clone(),
+            // The flag goes before what follows the first policy's name.
+            (None, schedule) => {
+                let written = WrittenPolicy::parse(&first.policy).map_err(InvalidSettings::from)?;
+                WrittenPolicy { schedule, ..written }.to_string()
+            }
+        };
         let schedule = self.against_schedule.or(first.schedule);
         let cache_size = self.against_size.or(first.cache_size).filter(|_| policy != "full");
-        Ok(Some(CacheSettings { policy, cache_size, schedule, ..first }.of_variant()?))
+        Ok(Some(CacheSettings { policy, cache_size, schedule, ..first }))
     }
 }

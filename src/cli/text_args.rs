@@ -123,13 +123,8 @@ impl TextArguments {
         Ok(self.define.as_deref().map(read_definitions).transpose()?.unwrap_or_default())
     }
 
-    /// The cache, with whatever follows the policy's name as settings.
-    pub(super) fn cache(&self) -> Result<CacheSettings> {
-        Ok(self.written_cache().of_variant()?)
-    }
-
-    /// The cache as it is written, for requests of a stream: what follows this policy's name does not follow another's.
-    pub(super) fn written_cache(&self) -> CacheSettings {
+    /// The cache that the flags ask for.
+    pub(super) fn cache(&self) -> CacheSettings {
         let (policy, cache_size, schedule) = (self.policy.clone(), self.cache_size, self.schedule);
         let (positions, local_layers, seed) = (self.positions, self.local_layers, self.seed);
         CacheSettings { policy, cache_size, schedule, positions, local_layers, seed }

@@ -69,21 +69,20 @@ impl Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
-    let (written, settings) = (text.written_cache(), arguments.settings());
-    let cache = written.clone().of_variant()?;
+    let (cache, settings) = (text.cache(), arguments.settings());
     // Before the model is loaded.
     cache.check(&own)?;
     settings.sampling()?;
     let pool = text.thread_pool()?;
     let files = text.files()?;
     let write = |model: &TextModel, prompt: &[u32], cache: &CacheSettings, settings: &WriteSettings| {
-        let (plan, truncated) = cache.plan(&own, model.written_length(prompt, settings)?)?;
-        pool.install(|| model.write(prompt, &plan, truncated, settings, text.chunk()))
+        let cache = cache.spec(&own, model.written_length(prompt, settings)?)?;
+        pool.install(|| model.write(prompt, &cache, settings, text.chunk()))
     };
     if text.stream {
         let model = text.load(files)?;
         return requests::run(|request| {
-            let (cache, settings) = request.writing(&written, &settings)?;
+            let (cache, settings) = request.writing(&cache, &settings)?;
             cache.check(&own)?;
             let chat = request.take("chat")?.unwrap_or(arguments.chat);
             let prompt = request.tokens(&model, chat)?;

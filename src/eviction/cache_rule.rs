@@ -1,6 +1,8 @@
 //! What a cache is: how much of the past a model may attend to, and all else that decides what the cache holds.
 
-use anyhow::{Result, ensure};
+use anyhow::ensure;
+use serde::ser::SerializeStruct as _;
+use serde::{Serialize, Serializer};
 
 use super::amount::{Amount, FirstTokens};
 use super::policy::Policy;
@@ -34,6 +36,34 @@ pub struct CacheSpec {
     pub local_layers: LocalLayers,
     /// Seeds the draws of a random score.
     pub seed: u64,
+}
+
+impl CacheSpec {
+    /// The share of each prompt that its own size is, where prompts are cut and the size was given as a share.
+    pub fn prompt_share(&self) -> Option<SizeShare> {
+        self.share.filter(|_| self.rule.schedule().cuts())
+    }
+}
+
+impl Serialize for CacheSpec {
+    /// The encoding from which ids are made. The seed, which seldom changes a number, is not part of it.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rule = match self.rule {
+            CacheRule::Unbounded => "unbounded",
+            CacheRule::Truncate { .. } => "truncate",
+            CacheRule::Evict { .. } => "evict",
+        };
+        // However protected entries were given, the meaning is the same.
+        let policy = self.rule.sized().map(|sized| sized.definition()).or_else(|| self.rule.definition());
+        let mut fields = serializer.serialize_struct("CacheSpec", 6)?;
+        fields.serialize_field("rule", rule)?;
+        fields.serialize_field("policy", &policy)?;
+        fields.serialize_field("size", &self.rule.size())?;
+        fields.serialize_field("share", &self.share.map(|share| share.to_string()))?;
+        fields.serialize_field("positions", &self.positions)?;
+        fields.serialize_field("local_layers", &self.local_layers)?;
+        fields.end()
+    }
 }
 
 impl<Size: Copy> CacheRule<Size> {
@@ -95,7 +125,7 @@ impl CacheRule {
     ///
     /// # Errors
     /// Pieces in which there is nothing to predict, and as [`Policy::at`].
-    pub fn check(self) -> Result<()> {
+    pub fn check(self) -> anyhow::Result<()> {
         match self {
             CacheRule::Unbounded => {}
             CacheRule::Truncate { size } => {

@@ -1,5 +1,7 @@
 //! How a policy is written: a name, and after `@` what it has of its own. Sweeps, the command line and Python read it here.
 
+use std::fmt;
+
 use super::amount::FirstTokens;
 use super::cache_rule::CacheRule;
 use super::policy::Policy;
@@ -101,6 +103,15 @@ impl<'a> WrittenPolicy<'a> {
     }
 }
 
+impl fmt::Display for WrittenPolicy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)?;
+        self.schedule.map_or(Ok(()), |schedule| write!(f, "@{schedule}"))?;
+        self.positions.map_or(Ok(()), |positions| write!(f, "@{}", positions.name()))?;
+        self.local_layers.map_or(Ok(()), |layers| write!(f, "@{}", layers.name()))
+    }
+}
+
 fn unknown_setting(setting: &str, policy: &str) -> PolicyError {
     let positions = POSITIONS.iter().map(|known| known.name);
     let names: Vec<_> = positions.chain(LOCAL_LAYERS.iter().map(|known| known.name)).chain(["cut"]).collect();
@@ -120,21 +131,25 @@ impl KnownPolicies<'_> {
             Some(Policy { keep_first: FirstTokens::tokens(keep_first), ..defined(base)? })
         };
         let preset = || {
-            let with_schedule = |policy: Policy| Policy { schedule: self.schedule.unwrap_or(policy.schedule), ..policy };
+            let with_schedule =
+                |policy: Policy| Policy { schedule: self.schedule.unwrap_or(policy.schedule), ..policy };
             presets::find(name).map(|found| found.map(with_schedule))
         };
         defined(name).or_else(with_first).map(Ok).or_else(preset)
     }
 
     fn unknown(self, name: &str) -> PolicyError {
-        let known: Vec<&str> = policy_names().chain(self.defined.iter().map(|(name, _)| name.as_str())).collect();
+        let names: Vec<&str> = policy_names().collect();
+        let known: Vec<&str> =
+            names.into_iter().chain(self.defined.iter().map(|(name, _)| name.as_str())).collect();
         let near = match presets::known_elsewhere(name) {
             Some(preset) => format!("did you mean `{preset}`? "),
             None => did_you_mean(name, known.iter().copied()),
         };
         let names = known.join(", ");
-        let hint =
-            format!("{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`");
+        let hint = format!(
+            "{near}known are {names} (name+I protects the first I tokens); a new one is made under `define:`"
+        );
         PolicyError { message: format!("unknown policy `{name}`"), hint }
     }
 }

@@ -97,18 +97,6 @@ impl Policy {
              schedule={schedule}"
         )
     }
-
-    /// The canonical text of the meaning, as it enters cell ids. With a size it is the same however the amounts were written.
-    pub(super) fn meaning(self, size: Option<usize>) -> String {
-        let Policy { score, scope, keep_first, keep_recent, budget, schedule } = self.canonical();
-        let (score, scope) = (score.identity(), scope.name());
-        let mut text = format!("score={score} scope={scope} keep_first={keep_first} keep_recent={keep_recent}");
-        text.extend(size.map(|size| format!(" size={size}")));
-        // Left out where they are the defaults, as they were before there were others.
-        text.extend((budget != Budget::Uniform).then(|| format!(" budget={budget}")));
-        text.extend((schedule != Schedule::default()).then(|| format!(" schedule={schedule}")));
-        text
-    }
 }
 
 impl FromStr for Policy {
@@ -136,6 +124,6 @@ impl FromStr for Policy {
 
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.meaning(None))
+        f.write_str(&self.definition())
     }
 }

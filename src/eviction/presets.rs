@@ -216,6 +216,9 @@ mod tests {
         assert_eq!(kept(99, 1, 100), Some([99, 1]));
         assert_eq!(kept(99, 0, 10), None, "rounded up it fills the cache");
         assert_eq!(kept(100, 0, 100), None);
-        assert_eq!(percent(10, 0).to_string(), "score=last_attention scope=layer keep_first=10% keep_recent=0%");
+        assert_eq!(
+            percent(10, 0).to_string(),
+            "score=last_attention scope=layer keep_first=10% keep_recent=0% budget=uniform schedule=1"
+        );
     }
 }

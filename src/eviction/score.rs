@@ -65,11 +65,6 @@ impl Score {
         self.named().map_or(self.formula(), |named| named.name)
     }
 
-    /// Its word in cell ids, which never changes: `key_norm` was the name of its negative when the first cells were measured.
-    pub(super) fn identity(self) -> &'static str {
-        if self.compares_norms() { "key_norm" } else { self.name() }
-    }
-
     /// What it computes, as a formula; the id of a function.
     pub fn formula(self) -> &'static str {
         match self {

@@ -1,6 +1,5 @@
 //! A policy with its cache size: what each layer and head of a model keeps.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Mutex;
 
@@ -236,12 +235,6 @@ impl SizedPolicy {
         let of_cache = if self.scores().any(Score::depends_on_size) { self.of_cache } else { 1 };
         let policy = Policy { keep_first, keep_recent, budget, schedule: Schedule::Cut, ..*self };
         SizedPolicy { policy, size: 1, of_cache, of_heads: None }
-    }
-}
-
-impl fmt::Display for SizedPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.meaning(Some(self.size)))
     }
 }
 

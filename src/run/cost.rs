@@ -107,6 +107,7 @@ impl Cost {
         let shape = &model_task.files.shape;
         let seconds = Seconds::nominal(shape, model_task.model.arithmetic);
         let decision = config
+            .cache
             .rule
             .sized()
             .map_or(0.0, |policy| (shape.layers * shape.heads.heads) as f64 * decision(*policy));
@@ -158,7 +159,7 @@ impl Seconds {
 /// Products in f64 take longer.
 fn slowness(cell: &NamedCell) -> f64 {
     let is_f32 = cell.cell.model.arithmetic == Arithmetic::F32;
-    match cell.cell.rule {
+    match cell.cell.cache.rule {
         CacheRule::Evict { policy, .. } if policy.score.compares_norms() && is_f32 => 2.0,
         _ => 1.0,
     }
@@ -182,13 +183,13 @@ fn decision(policy: Policy) -> f64 {
 fn entries(tokens: &TokenCost, config: &CacheConfig, texts: usize) -> f64 {
     let read: usize = tokens.parts.iter().map(|part| part.end).sum();
     let held = read as f64 / tokens.parts.len().max(1) as f64 + (tokens.written / texts) as f64 / 2.0;
-    config.rule.sized().map_or(held, |policy| config.mean(policy, |own| held.min(own.size as f64)))
+    config.cache.rule.sized().map_or(held, |policy| config.mean(policy, |own| held.min(own.size as f64)))
 }
 
 /// Sequences of a timed task that fit into the memory that it grants.
 fn sequences(model_task: &ModelTask, cell: &NamedCell) -> Option<usize> {
     let shape = &model_task.files.shape;
-    let entries = model_task.task.cache_entries(cell.cell.rule, cell.cell.local_layers, shape);
+    let entries = model_task.task.cache_entries(cell.cell.cache.rule, cell.cell.cache.local_layers, shape);
     let weights = model_task.files.held_bytes(model_task.model.dtype, &Device::CPU);
     sequences_that_fit(model_task.task.granted_memory?, weights, shape.cache_bytes_by_head(&entries))
 }

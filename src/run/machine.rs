@@ -87,7 +87,7 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     let card = device.gpu_of_caches().and_then(|_| card_memory());
     // Caches of policies that know the future, cut prompts or evict in bursts are on the host, which computes their attention.
     let is_on_host = |rule: CacheRule| rule.reads_future().is_some() || rule.schedule() != Schedule::EVERY_TOKEN;
-    let on_host = model_task.cells.iter().any(|cell| is_on_host(cell.cell.rule));
+    let on_host = model_task.cells.iter().any(|cell| is_on_host(cell.cell.cache.rule));
     let (most, texts) = match card {
         Some(_) if !on_host => {
             let texts = largest.min(MOST_ON_GPU);
@@ -119,9 +119,9 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
     let configs: Vec<_> = model_task.cells.iter().map(|cell| model_task.cache_config(cell)).collect();
     let full = model_task.samples.full_cache_tokens(&configs);
     let held = |cell: &NamedCell| -> Vec<usize> {
-        let entries = match cell.cell.rule {
+        let entries = match cell.cell.cache.rule {
             CacheRule::Unbounded => vec![0; shape.cached_layers().len() * shape.heads.kv_heads],
-            rule => model_task.task.cache_entries(rule, cell.cell.local_layers, shape),
+            rule => model_task.task.cache_entries(rule, cell.cell.cache.local_layers, shape),
         };
         entries.into_iter().map(|size| size.saturating_add(BLOCK).min(longest)).collect()
     };
@@ -144,11 +144,11 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
         shape.cached_layers().len() as u64 * RecordedAttention::bytes(longest, shape.heads, scope)
             + shape.prefix_bytes(longest)
     };
-    let rules = model_task.cells.iter().map(|cell| cell.cell.rule);
+    let rules = model_task.cells.iter().map(|cell| cell.cell.cache.rule);
     let recorded = rules.filter_map(CacheRule::reads_future).map(recorded).max().unwrap_or(0);
     // What scores remember: of each policy that cuts the prompt, of all its tokens, and of one of the other caches at a time.
     let remembered = |config: &CacheConfig| {
-        let policy = config.rule.sized()?;
+        let policy = config.cache.rule.sized()?;
         let of_score = |score: Score| {
             score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden))
         };
@@ -158,7 +158,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
         let again = policy.score.has(Word::RereadAttention);
         let bytes = (of_layer * entries * shape.cached_layers().len()) as u64
             + u64::from(again) * shape.prefix_bytes(2 * longest);
-        Some((config.cuts().then(|| config.rule.definition()), bytes))
+        Some((config.cuts().then(|| config.cache.rule.definition()), bytes))
     };
     let mut remembering: BTreeMap<_, u64> = BTreeMap::new();
     for (policy, bytes) in configs.iter().filter_map(remembered) {

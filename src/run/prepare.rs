@@ -13,7 +13,7 @@ use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings};
-use crate::sweep::{Cell, ModelSpec, Selection, Shard, Sweep};
+use crate::sweep::{Cell, ModelSpec, ResolvedCell, Selection, Shard, Sweep};
 use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
 /// One model with one task, and their cells.
@@ -39,7 +39,7 @@ pub struct ModelTask {
 
 /// A cell under another name of its policy: a definition that equals a preset, say.
 pub struct Alias {
-    pub cell: Cell,
+    pub cell: ResolvedCell,
     /// The policy under which it is measured.
     pub of: String,
 }
@@ -47,7 +47,7 @@ pub struct Alias {
 /// A cell and what the ledger knew of it when the run started.
 #[derive(Debug)]
 pub struct NamedCell {
-    pub cell: Cell,
+    pub cell: ResolvedCell,
     pub name: CellName,
     pub status: Status,
     /// On the nominal machine.
@@ -91,15 +91,11 @@ impl ModelTask {
     pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
         let (cell, shape) = (&cell.cell, &self.files.shape);
         CacheConfig {
-            rule: cell.rule,
-            share: cell.share.filter(|_| cell.schedule().cut),
-            positions: cell.positions,
+            cache: cell.cache,
             query_aware: cell.task.generation.as_ref().is_none_or(|generation| generation.query_aware),
-            seed: cell.seed,
             compare: cell.task.compare_to_full.unwrap_or(false),
             log: false,
-            local_layers: cell.local_layers,
-            bounded: shape.bounded_layers(cell.local_layers),
+            bounded: shape.bounded_layers(cell.cache.local_layers),
             kv_heads: shape.heads.kv_heads,
         }
     }
@@ -221,14 +217,14 @@ impl Names {
         let model = &cells[0].model;
         let dtype = files.weight_type(model.dtype);
         let (mut named, mut aliases, mut refused) = (Vec::new(), Vec::new(), Vec::new());
-        let kv_heads = files.shape.heads.kv_heads;
         for asked in cells {
-            if let Err(error) = asked.check_model(&files.shape) {
-                refused.push(error);
-                continue;
-            }
-            let bounded = files.shape.bounded_layers(asked.local_layers);
-            let cell = asked.resolved(dtype, bos, (bounded, kv_heads), files.shape.has_windows());
+            let cell = match asked.resolve(&files.shape, dtype, bos) {
+                Ok(cell) => cell,
+                Err(error) => {
+                    refused.push(error);
+                    continue;
+                }
+            };
             let id = cell.id(&revision, &used);
             self.resolved.insert(asked.spec(), (id, samples.len()));
             match self.ids.get(&id) {

@@ -59,7 +59,7 @@ pub(super) fn reused(
     // What cannot be scored is measured again, and fails there with the reason.
     let scores = text.map_or(Ok(Vec::new()), |text| model_task.samples.rescored(sample, text)).ok()?;
     let own_size = measured.first().and_then(|row| row.cache_size).map(|size| size as usize);
-    let own_size = own_size.filter(|_| model_task.cache_config(named).share.is_some());
+    let own_size = own_size.filter(|_| named.cell.cache.prompt_share().is_some());
     let rows = measured.iter().map(|&old| {
         let is_same = |sum: &&MetricSum| sum.metric == old.metric && sum.slice == old.slice;
         let (value, weight) =
@@ -106,7 +106,7 @@ fn placed(
         None => (0, ""),
     };
     let generation = cell.task.generation_settings(model_task.samples.template());
-    let (policy, size): (Option<Policy>, Option<usize>) = match cell.rule {
+    let (policy, size): (Option<Policy>, Option<usize>) = match cell.cache.rule {
         CacheRule::Unbounded => (None, None),
         CacheRule::Truncate { size } => (None, Some(size)),
         CacheRule::Evict { policy, size } => (Some(policy.canonical()), Some(own_size.unwrap_or(size))),
@@ -122,14 +122,14 @@ fn placed(
         keep_first: policy.map_or(0, |policy| policy.keep_first.of(size.unwrap_or_default()) as u32),
         keep_recent: policy.map_or(0, |policy| policy.keep_recent.of(size.unwrap_or_default()) as u32),
         cache_size: size.map(|size| size as u32),
-        cache_share: cell.share.map(SizeShare::number),
+        cache_share: cell.cache.share.map(SizeShare::number),
         budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
         definition: policy.map(|policy| policy.definition().into()),
-        schedule: policy.map(|_| cell.schedule().to_string().into()),
-        positions: cell.positions.name().into(),
+        schedule: policy.map(|_| cell.cache.rule.schedule().to_string().into()),
+        positions: cell.cache.positions.name().into(),
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())
-            .map(|_| cell.local_layers.name().into()),
+            .map(|_| cell.cache.local_layers.name().into()),
         windows: windows(&model_task.files.shape).map(Text::from),
         prefill: cell.task.prefill().into(),
         task: cell.task.name.into(),
@@ -142,7 +142,7 @@ fn placed(
         compare_to_full: cell.task.compare_to_full.unwrap_or(false),
         selection: cell.task.selection().into(),
         data: model_task.data.as_ref().into(),
-        seed: cell.seed,
+        seed: cell.cache.seed,
         sample: sample.into(),
         cluster: cluster.into(),
         sample_id,

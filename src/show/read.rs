@@ -4,8 +4,7 @@ use anyhow::{Result, ensure};
 
 use super::attention::Attention;
 use super::{LONGEST, Side, View, tokens};
-use crate::eviction::{CacheSize, Policy};
-use crate::lm::MemoryPlan;
+use crate::eviction::{CacheSize, CacheSpec, Policy};
 use crate::text::{CacheSettings, ScoreSettings, TextLength, TextModel, WriteSettings};
 
 /// What is to be shown of a text.
@@ -39,18 +38,16 @@ impl View {
         let mut written = 0;
         if write > 0 {
             let settings = greedy(write);
-            let (plan, truncated) = caches[0].plan(own, model.written_length(&tokens, &settings)?)?;
-            let texts = model.write(&tokens, &plan, truncated, &settings, chunk)?.texts;
+            let cache = caches[0].spec(own, model.written_length(&tokens, &settings)?)?;
+            let texts = model.write(&tokens, &cache, &settings, chunk)?.texts;
             prompt = Some(tokens.len());
             written = texts[0].tokens.len();
             tokens.extend(&texts[0].tokens);
         }
-        let settings = ScoreSettings { truncated: None, prompt, chunk };
-        let full = model.score(&tokens, &MemoryPlan::unbounded(), settings)?.nll;
+        let settings = ScoreSettings { prompt, chunk, log: false };
+        let full = model.score(&tokens, &CacheSpec::default(), settings)?.nll;
         let side = |cache: &CacheSettings| -> Result<Side> {
-            let (plan, truncated) = cache.plan(own, TextLength { prompt, text: total })?;
-            model.check_policy(plan.policy, plan.local_layers, tokens.len())?;
-            let trace = model.trace(&tokens, &plan, ScoreSettings { truncated, ..settings })?;
+            let trace = model.trace(&tokens, &cache.spec(own, TextLength { prompt, text: total })?, settings)?;
             Ok(Side { name: name(cache), lifetimes: trace.lifetimes, nll: trace.nll })
         };
         let sides = caches.iter().map(side).collect::<Result<Vec<_>>>()?;

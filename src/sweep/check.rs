@@ -5,9 +5,9 @@
 use std::path::{Component, Path};
 
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
-use super::{ModelSpec, NamedPolicy, Rule, Sweep, policies};
+use super::{ModelSpec, Sweep, policies};
 use crate::eviction::presets;
-use crate::eviction::{CacheRule, CacheSize, LONGEST_KNOWN, Policy};
+use crate::eviction::{CacheRule, CacheSize, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -39,12 +39,13 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     let in_file = defined.len();
     // The program's own policies have a schedule.
     defined.extend(own.iter().cloned());
-    let of_sweep = policies::OfSweep {
+    let known = KnownPolicies {
+        defined: &defined,
         schedule: shape.schedule,
         positions: shape.positions,
         local_layers: shape.local_layers,
     };
-    let mut policies = policies::named(&shape.policies, &defined, of_sweep)?;
+    let mut policies = policies::named(&shape.policies, known)?;
     let is_listed = |name: &str| {
         let base = |listed: &str| presets::split_keep_first(listed).is_some_and(|(base, _)| base == name);
         policies.iter().any(|policy| policy.name == name || base(&policy.name))
@@ -55,9 +56,9 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     let others = own.iter().filter(|(name, _)| !placed.contains(name));
     policies.extend(others.map(|(name, policy)| NamedPolicy {
         name: name.clone(),
-        rule: Rule::Policy(*policy),
-        positions: of_sweep.positions,
-        local_layers: of_sweep.local_layers,
+        rule: CacheRule::Evict { policy: *policy, size: () },
+        positions: known.positions,
+        local_layers: known.local_layers,
     }));
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies, &cache_sizes)?;
@@ -164,13 +165,13 @@ fn sizes(
         checked.push((*value, *referenced));
     }
     let places = names.value.iter().map(|name| name.referenced).chain(std::iter::repeat(names.referenced));
-    let bounded = policies.iter().zip(places).filter(|(policy, _)| policy.rule != Rule::Full);
+    let bounded = policies.iter().zip(places).filter(|(policy, _)| policy.rule != CacheRule::Unbounded);
     for (policy, place) in bounded {
         if checked.is_empty() {
             let message = format!("policy `{}` needs cache sizes, and there are none", policy.name);
             return yaml::refuse(place, message, "add them, for example `cache_sizes: [64, 128, 256]`");
         }
-        if let Rule::Policy(parts) = policy.rule
+        if let Some(parts) = policy.rule.policy()
             && let Err(error) = parts.check_parts()
         {
             let message = format!("policy `{}` cannot be used: {error}", policy.name);
@@ -179,15 +180,7 @@ fn sizes(
         for (size, location) in &checked {
             // What a share comes to depends on the task.
             let CacheSize::Entries(size) = size else { continue };
-            let cannot = match policy.rule.at(*size) {
-                CacheRule::Unbounded => None,
-                // A piece of one token has nothing before it to predict from.
-                CacheRule::Truncate { size } => {
-                    (size < 2).then(|| "a piece of 1 token predicts nothing".to_string())
-                }
-                CacheRule::Evict { policy, size } => policy.at(size).err().map(|error| error.to_string()),
-            };
-            if let Some(reason) = cannot {
+            if let Err(reason) = policy.rule.at(*size).check() {
                 let message = format!("policy `{}` cannot have a cache of {size}: {reason}", policy.name);
                 return yaml::refuse(*location, message, format!("remove the size {size}, or the policy"));
             }
@@ -205,21 +198,18 @@ fn sizes(
 fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Location) -> Result<(), ConfigError> {
     let apart =
         |message: String| yaml::refuse(referenced, message, "put the policy or the task into a sweep of its own");
-    if task.is_timed() && policies.iter().any(|policy| policy.rule == Rule::Truncate) {
+    if task.is_timed() && policies.iter().any(|policy| matches!(policy.rule, CacheRule::Truncate { .. })) {
         let name = task.name;
         return apart(format!("`{name}` cannot measure the policy `truncate`, as there are no texts to cut"));
     }
-    let clairvoyant = policies.iter().find(|policy| policy.rule.reads_future());
+    let clairvoyant = policies.iter().find(|policy| policy.rule.reads_future().is_some());
     if let Some(policy) = clairvoyant.filter(|_| task.name != PERPLEXITY || task.length > LONGEST_KNOWN) {
         return apart(format!(
             "`{}` needs to know the whole text, as in `{PERPLEXITY}` up to {LONGEST_KNOWN} tokens",
             policy.name
         ));
     }
-    let evicting = policies.iter().filter_map(|policy| match policy.rule {
-        Rule::Policy(own) => Some((&policy.name, own)),
-        _ => None,
-    });
+    let evicting = policies.iter().filter_map(|named| Some((&named.name, named.rule.policy()?)));
     let cut = evicting.clone().find(|(_, policy)| policy.awaits_prompt());
     if let Some(cut) = cut.filter(|_| !task.has_prompt()) {
         let does = if cut.1.schedule.cuts() { "cuts" } else { "protects" };
@@ -265,10 +255,10 @@ fn check_shares(
     let (mut of_prompt, mut of_length) = (Vec::new(), Vec::new());
     for NamedPolicy { name, rule, .. } in policies {
         match *rule {
-            Rule::Full => {}
-            Rule::Policy(policy) if policy.schedule.cuts() => of_prompt.push(named((name, policy))),
-            Rule::Policy(policy) => of_length.push(named((name, policy))),
-            Rule::Truncate => of_length.push(name.clone()),
+            CacheRule::Unbounded => {}
+            CacheRule::Evict { policy, .. } if policy.schedule.cuts() => of_prompt.push(named((name, policy))),
+            CacheRule::Evict { policy, .. } => of_length.push(named((name, policy))),
+            CacheRule::Truncate { .. } => of_length.push(name.clone()),
         }
     }
     if of_prompt.is_empty() || of_length.is_empty() {

@@ -16,7 +16,7 @@ mod tests;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-pub use cell::{Cell, ModelSpec};
+pub use cell::{Cell, ModelSpec, ResolvedCell};
 pub use schema::json_schema;
 pub use select::{Selection, Shard, ShardError};
 
@@ -105,11 +105,14 @@ impl Sweep {
             for task in &self.tasks {
                 for policy in &self.policies {
                     // `full` has one cell, whatever the sizes, and also when there are none.
-                    let sizes =
-                        if policy.rule == CacheRule::Unbounded { &[CacheSize::Entries(0)][..] } else { &self.cache_sizes };
+                    let sizes = if policy.rule == CacheRule::Unbounded {
+                        &[CacheSize::Entries(0)][..]
+                    } else {
+                        &self.cache_sizes
+                    };
                     for &size in sizes {
                         let cell = self.cell(model, task, policy, size);
-                        if seen.insert((cell.label(), cell.canonical_text(&model.to_string(), &task.dataset))) {
+                        if seen.insert((cell.label(), model.to_string(), cell.spec())) {
                             cells.push(cell);
                         }
                     }
@@ -138,6 +141,6 @@ impl Sweep {
         };
         let share = share.filter(|_| rule != CacheRule::Unbounded);
         let cache = CacheSpec { rule, share, positions, local_layers, seed: self.seed };
-        Cell { model: model.clone(), policy: policy.name.clone(), cache, task, cuts_windows: false }
+        Cell { model: model.clone(), policy: policy.name.clone(), cache, task }
     }
 }

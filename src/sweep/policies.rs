@@ -5,7 +5,9 @@ use indexmap::IndexMap;
 use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
 use super::schema::names::fixed_policies;
 use crate::eviction::formula::{Formula, Pool};
-use crate::eviction::{Amount, Budget, BudgetPool, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score, WrittenPolicy};
+use crate::eviction::{
+    Amount, Budget, BudgetPool, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score, WrittenPolicy,
+};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
 /// The policies of `define:`. Those without a schedule have that of the sweep.

@@ -49,7 +49,7 @@ fn refused(yaml: &str, at: &str, message: &str, hint: &str) {
 
 /// Policies and sizes of the cells.
 fn cells(yaml: &str) -> Vec<(String, Option<usize>)> {
-    sweep(yaml).expand().iter().map(|cell| (cell.label(), cell.size())).collect()
+    sweep(yaml).expand().iter().map(|cell| (cell.label(), cell.cache.rule.size())).collect()
 }
 
 #[test]
@@ -194,7 +194,7 @@ seed: 42
     };
     assert_eq!(sweep.models[1], model);
     let kept = sweep.policies.iter().map(|named| {
-        let Rule::Policy(policy) = named.rule else { panic!("a policy") };
+        let Some(policy) = named.rule.policy() else { panic!("a policy") };
         (policy.keep_first.of(64), policy.keep_recent.of(64), named.positions)
     });
     assert_eq!(kept.collect::<Vec<_>>(), [(4, 16, Positions::Slot), (0, 7, Positions::Squeezed)]);
@@ -364,7 +364,7 @@ fn a_preset_says_when_entries_leave() {
             "models: [random-tiny]\npolicies: [tova, snapkv, snapkv@1, r-kv, pyramidkv@cut+8]\ncache_sizes: [128]\n{more}\
              tasks: [{{perplexity: {{dataset: random-words, length: 512, prompt: 50%}}}}]\n"
         );
-        sweep(&yaml).expand().iter().map(|cell| cell.rule.schedule().to_string()).collect()
+        sweep(&yaml).expand().iter().map(|cell| cell.cache.rule.schedule().to_string()).collect()
     };
     assert_eq!(schedules(""), ["1", "cut", "1", "128", "cut+8"]);
     assert_eq!(schedules("schedule: cut+2\n"), ["cut+2", "cut+2", "1", "cut+2", "cut+8"]);
@@ -459,7 +459,9 @@ fn schedules_and_shares_are_read_in_every_place() {
              tasks: [{{perplexity: {{dataset: random-words, length: 1000, prompt: 80%}}}}]\n{more}"
         );
         let cells = sweep(&yaml).expand().into_iter();
-        cells.map(|cell| (cell.label(), cell.size_text().unwrap_or_default(), cell.size())).collect::<Vec<_>>()
+        cells
+            .map(|cell| (cell.label(), cell.size_text().unwrap_or_default(), cell.cache.rule.size()))
+            .collect::<Vec<_>>()
     };
     let of = |policies: &str, more: &str| of_sizes("64, 12.5%", policies, more);
     let of_entries = |policies: &str, more: &str| of_sizes("64", policies, more);
@@ -486,7 +488,7 @@ fn first_tokens_can_be_protected_in_three_ways() {
             mine+9: {score: random, scope: layer}, a+b: {score: recency, scope: layer}, \
             share: {score: random, scope: layer, keep_first: \"10%\", keep_recent: \"25%\"}}\n";
         let cells = sweep(&(SMALL.replace("full, truncate, window+4, tova", policies) + define)).expand();
-        let meaning = |cell: &Cell| match cell.rule {
+        let meaning = |cell: &Cell| match cell.cache.rule {
             CacheRule::Evict { policy, size } => {
                 let sized = policy.at(size).unwrap();
                 format!("{} at {size}: {policy} of {}", cell.label(), sized.size)
@@ -571,7 +573,7 @@ fn a_budget_pools_heads_as_its_policy_does() {
         let define =
             format!("mine: {{score: attention, scope: head{pool}, budget: {{pool: heads, score: attention}}}}");
         let cell = sweep(&(SMALL.replace("tova]", "mine]") + "define: {" + &define + "}\n")).expand().remove(5);
-        let CacheRule::Evict { policy, .. } = cell.rule else { panic!("{cell:?}") };
+        let CacheRule::Evict { policy, .. } = cell.cache.rule else { panic!("{cell:?}") };
         policy.budget.to_string()
     };
     assert_eq!(budget(", pool: max"), "pool heads 0% score=pooled_max(attention)");

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::eviction::{
-    CacheRule, LocalLayers, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizeShare, SizedPolicy,
+    CacheRule, CacheSpec, LocalLayers, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
 use crate::metric::MetricSum;
@@ -22,19 +22,13 @@ pub const NO_NUMBER: &str = "no_number";
 /// The cache under which a sample is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct CacheConfig {
-    pub rule: CacheRule,
-    /// The share of the prompt that the size is, where that is cut and the size is a share.
-    pub share: Option<SizeShare>,
-    pub positions: Positions,
+    pub cache: CacheSpec,
     /// Whether a cache that is cut after its prompt is cut after the question; otherwise before it.
     pub query_aware: bool,
-    pub seed: u64,
     /// Whether every prediction is compared with that of the full cache.
     pub compare: bool,
     /// Whether it is noted which tokens are evicted, and when.
     pub log: bool,
-    /// What the policy does in layers with a window of their own.
-    pub local_layers: LocalLayers,
     /// The layers of the model, and whether the policy bounds them, and key-value heads of each, among which it divides its entries.
     pub bounded: &'static [bool],
     pub kv_heads: usize,
@@ -63,12 +57,12 @@ pub struct FullCachePrefix {
 impl CacheConfig {
     /// Whether a cache that evicts keeps every key, to measure the attention that evicted entries would have received.
     pub fn measures_loss(&self) -> bool {
-        self.compare && self.positions == Positions::Absolute
+        self.compare && self.cache.positions == Positions::Absolute
     }
 
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`, of which the first may be a prompt.
     pub fn needs(&self, tokens: usize, prompt: Option<usize>) -> usize {
-        let is_full = match self.rule {
+        let is_full = match self.cache.rule {
             CacheRule::Unbounded => true,
             CacheRule::Truncate { size } => size >= tokens,
             CacheRule::Evict { .. } => self.evicting(tokens).is_none(),
@@ -84,10 +78,11 @@ impl CacheConfig {
     /// Whether it cuts the prompt, and what it needs to know of that can be found while the full cache reads it, with others. Scores
     /// that depend on the size need to know it, which is another for every prompt where it is a share of that.
     fn shares_prompt(&self) -> bool {
-        let policy = self.sized().filter(|policy| policy.awaits_prompt() && self.positions == Positions::Absolute);
+        let policy =
+            self.sized().filter(|policy| policy.awaits_prompt() && self.cache.positions == Positions::Absolute);
         policy.is_some_and(|policy| {
             let score = policy.score;
-            let knows_size = self.share.is_none() || !self.rule.scores_depend_on_size();
+            let knows_size = self.cache.prompt_share().is_none() || !self.cache.rule.scores_depend_on_size();
             let is_formula = !score.is_function();
             is_formula && !score.compares_norms() && !score.reads_future() && knows_size
         })
@@ -95,7 +90,7 @@ impl CacheConfig {
 
     /// Whether the policy cuts the prompt, or protects it: nothing leaves before it ends.
     pub fn cuts(&self) -> bool {
-        self.rule.awaits_prompt()
+        self.cache.rule.awaits_prompt()
     }
 
     /// Whether it cuts the prompt where the question begins.
@@ -105,7 +100,7 @@ impl CacheConfig {
 
     /// As [`needs`](Self::needs), where more tokens follow the text.
     pub(super) fn needs_to_go_on(&self, tokens: usize) -> usize {
-        match self.rule {
+        match self.cache.rule {
             CacheRule::Unbounded => tokens,
             CacheRule::Truncate { .. } => 0,
             CacheRule::Evict { .. } => self.start(tokens),
@@ -119,7 +114,8 @@ impl CacheConfig {
     /// # Errors
     /// A policy that can have no size up to that of the longest prompt.
     pub(super) fn of_prompt(&self, prompt: usize) -> Result<CacheConfig> {
-        let (CacheRule::Evict { policy, size: most }, Some(share)) = (self.rule, self.share) else {
+        let (CacheRule::Evict { policy, size: most }, Some(share)) = (self.cache.rule, self.cache.prompt_share())
+        else {
             return Ok(*self);
         };
         let own = share.of(prompt);
@@ -127,13 +123,14 @@ impl CacheConfig {
         let size = size.with_context(|| {
             format!("{share} of a prompt of {prompt} tokens are {own} entries, fewer than the policy protects")
         })?;
-        Ok(CacheConfig { rule: CacheRule::Evict { policy, size }, ..*self })
+        let cache = CacheSpec { rule: CacheRule::Evict { policy, size }, ..self.cache };
+        Ok(CacheConfig { cache, ..*self })
     }
 
     /// The size of a cache whose size is a share of its prompt.
     pub(super) fn own_size(&self) -> Option<usize> {
-        match self.rule {
-            CacheRule::Evict { size, .. } => Some(size).filter(|_| self.share.is_some()),
+        match self.cache.rule {
+            CacheRule::Evict { size, .. } => Some(size).filter(|_| self.cache.prompt_share().is_some()),
             _ => None,
         }
     }
@@ -141,7 +138,7 @@ impl CacheConfig {
     /// Whether the size is a share of a prompt of so many tokens that is less than what the policy protects.
     pub fn raises_share(&self, prompt: usize) -> bool {
         let own = self.of_prompt(prompt).ok().and_then(|own| own.sized());
-        self.share.is_some_and(|share| own.is_none_or(|own| own.size > share.of(prompt)))
+        self.cache.prompt_share().is_some_and(|share| own.is_none_or(|own| own.size > share.of(prompt)))
     }
 
     /// The policy with the size that it has for a text of so many tokens, of which the first may be a prompt.
@@ -152,7 +149,7 @@ impl CacheConfig {
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
     /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {
-        match self.sized().filter(|_| self.positions == Positions::Absolute) {
+        match self.sized().filter(|_| self.cache.positions == Positions::Absolute) {
             Some(_) if self.shares_prompt() => tokens,
             Some(policy) if policy.awaits_prompt() => 0,
             Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.shares_prefix() => {
@@ -201,7 +198,7 @@ impl CacheConfig {
         tokens: Range<usize>,
         memory: Option<&Memory>,
     ) -> Option<MetricSum> {
-        let cache = (self.sized(), self.local_layers);
+        let cache = (self.sized(), self.cache.local_layers);
         let of_blocks = self.sized().filter(|policy| policy.score.block().is_some());
         let memory = match of_blocks {
             Some(policy) if policy.schedule == Schedule::Cut => Some(memory?),
@@ -237,7 +234,7 @@ impl CacheConfig {
     }
 
     pub(super) fn sized(&self) -> Option<SizedPolicy> {
-        self.rule.sized()
+        self.cache.rule.sized()
     }
 
     /// The policy, if it evicts anything of a text of so many tokens: if any layer or head is smaller than the text.
@@ -247,7 +244,7 @@ impl CacheConfig {
 
     /// A cache that evicts, for a text of `text` tokens that is read from its beginning.
     pub(super) fn plan(&self, policy: SizedPolicy, text: usize) -> MemoryPlan<'static> {
-        let CacheConfig { positions, seed, local_layers, log, .. } = *self;
+        let CacheConfig { cache: CacheSpec { positions, seed, local_layers, .. }, log, .. } = *self;
         MemoryPlan { positions, seed, local_layers, log, text, ..MemoryPlan::bounded(policy) }
     }
 
@@ -316,7 +313,8 @@ impl FullCachePrefix {
             return Ok(None);
         }
         let of_cuts = configs.iter().filter(|config| config.shares_prompt());
-        let cuts = of_cuts.filter_map(|config| Some((config.sized()?, config.local_layers, config.seed)));
+        let cuts =
+            of_cuts.filter_map(|config| Some((config.sized()?, config.cache.local_layers, config.cache.seed)));
         let cuts: Vec<(SizedPolicy, LocalLayers, u64)> = cuts.collect();
         // A policy that sums attention can only branch off where the sums were saved.
         let forks = configs.iter().filter(|config| !config.cuts());
@@ -369,14 +367,10 @@ mod tests {
 
     fn config(rule: CacheRule) -> CacheConfig {
         CacheConfig {
-            rule,
-            share: None,
-            positions: Positions::Absolute,
+            cache: CacheSpec { rule, ..CacheSpec::default() },
             query_aware: true,
-            seed: 0,
             compare: false,
             log: false,
-            local_layers: LocalLayers::Bounded,
             bounded: &[true; 3],
             kv_heads: 2,
         }

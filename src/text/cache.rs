@@ -1,10 +1,10 @@
-//! The cache under which a single text is read.
+//! The cache under which a single text is read, as flags, requests and Python ask for it.
 
 use std::fmt::Display;
 
 use crate::eviction::{
-    self, CacheRule, CacheSize, LocalLayers, Policy, Positions, Schedule, SizedPolicy, Variant, VariantError,
-    presets,
+    CacheRule, CacheSize, CacheSpec, KnownPolicies, LocalLayers, NamedPolicy, Policy, PolicyError, Positions,
+    Schedule, WrittenPolicy,
 };
 use crate::lm::{MemoryPlan, ModelShape};
 use crate::task::CacheConfig;
@@ -20,15 +20,21 @@ impl InvalidSettings {
     }
 }
 
-/// A cache rule by its name, and what else a cache depends on.
+impl From<PolicyError> for InvalidSettings {
+    fn from(PolicyError { message, hint }: PolicyError) -> InvalidSettings {
+        InvalidSettings::new(message, hint)
+    }
+}
+
+/// A policy as it is written, and what else a cache depends on.
 #[derive(Clone, Debug)]
 pub struct CacheSettings {
-    /// `full`, `truncate`, a preset, or a policy of one's own.
+    /// `full`, `truncate`, a preset, or a policy of one's own, as sweeps write it: also `tova@cut` or `window+4@slot`.
     pub policy: String,
     /// Entries that survive each step, per layer and key-value head; for `truncate` the tokens of a piece. A share is that of the
     /// prompt where the policy cuts it, and else of the text.
     pub cache_size: Option<CacheSize>,
-    /// Where it is not the policy's own.
+    /// Where neither the written policy nor the policy's own holds.
     pub schedule: Option<Schedule>,
     pub positions: Positions,
     pub local_layers: LocalLayers,
@@ -43,126 +49,71 @@ pub struct TextLength {
 }
 
 impl CacheSettings {
-    /// With what follows the policy's name as settings, which go before others: `tova@cut` is `tova` with the schedule `cut`.
-    ///
-    /// # Errors
-    /// What follows is no setting of a policy.
-    pub fn of_variant(self) -> Result<CacheSettings, InvalidSettings> {
-        let refused = |VariantError { message, hint }| InvalidSettings::new(message, hint);
-        let Variant { name, schedule, positions, local_layers } = Variant::parse(&self.policy).map_err(refused)?;
-        Ok(CacheSettings {
-            schedule: schedule.or(self.schedule),
-            positions: positions.unwrap_or(self.positions),
-            local_layers: local_layers.unwrap_or(self.local_layers),
-            policy: name.to_owned(),
-            ..self
-        })
-    }
-
     /// Checks the settings before a text is known.
     ///
     /// # Errors
     /// An unknown policy, or a size that it cannot have whatever the text is.
-    pub fn check(&self, own: &[(String, Policy)]) -> Result<Option<SizedPolicy>, InvalidSettings> {
+    pub fn check(&self, defined: &[(String, Policy)]) -> Result<(), InvalidSettings> {
         const LONG: usize = 1 << 30;
-        Ok(self.plan(own, TextLength { prompt: None, text: LONG })?.0.policy)
+        self.spec(defined, TextLength { prompt: None, text: LONG }).map(|_| ())
     }
 
-    /// The memory that these settings ask for, and for `truncate` how many tokens it holds. `own` policies go before presets.
-    ///
-    /// # Errors
-    /// An unknown policy, or a size that it cannot have.
-    pub fn plan(
-        &self,
-        own: &[(String, Policy)],
-        length: TextLength,
-    ) -> Result<(MemoryPlan<'static>, Option<usize>), InvalidSettings> {
-        let (rule, CacheSettings { positions, local_layers, seed, .. }) = (self.rule(own, length)?, self);
-        let truncated = if let CacheRule::Truncate { size } = rule { Some(size) } else { None };
-        let (policy, positions, local_layers, seed) = (rule.sized(), *positions, *local_layers, *seed);
-        Ok((MemoryPlan { policy, positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated))
+    /// The policy that the settings name. `defined` policies go before presets.
+    fn named(&self, defined: &[(String, Policy)]) -> Result<NamedPolicy, InvalidSettings> {
+        let written = WrittenPolicy::parse(&self.policy)?;
+        let written = WrittenPolicy { schedule: written.schedule.or(self.schedule), ..written };
+        let (positions, local_layers) = (self.positions, self.local_layers);
+        Ok(written.resolve(KnownPolicies { defined, schedule: None, positions, local_layers })?)
     }
 
-    /// The same for the samples of tasks of at most `length` tokens, with a model of this shape.
+    /// The cache for a text of this length.
     ///
     /// # Errors
-    /// As [`plan`](Self::plan), or a policy that needs to know the whole text.
+    /// An unknown policy, a setting that it does not have, or a size that it cannot have.
+    pub fn spec(&self, defined: &[(String, Policy)], length: TextLength) -> Result<CacheSpec, InvalidSettings> {
+        let NamedPolicy { name, rule, positions, local_layers } = self.named(defined)?;
+        if rule == CacheRule::Unbounded && self.cache_size.is_some() {
+            let message = format!("a cache size has no meaning for the policy {name}");
+            return Err(InvalidSettings::new(message, "leave it out, or choose another policy, such as tova"));
+        }
+        let of_prompt = length.prompt.filter(|_| rule.schedule().cuts());
+        let (size, share) = match self.cache_size {
+            Some(CacheSize::Entries(entries)) => (entries, None),
+            Some(CacheSize::Share(share)) => (share.of(of_prompt.unwrap_or(length.text)), Some(share)),
+            None if rule == CacheRule::Unbounded => (0, None),
+            None => {
+                let message = format!("policy {name} needs a cache size");
+                return Err(InvalidSettings::new(message, "add a cache size, such as 64 or 25%"));
+            }
+        };
+        let rule = rule.at(size);
+        rule.check().map_err(|error| InvalidSettings(error.to_string()))?;
+        Ok(CacheSpec { rule, share, positions, local_layers, seed: self.seed })
+    }
+
+    /// The cache for the samples of tasks of at most `length` tokens, with a model of this shape.
+    ///
+    /// # Errors
+    /// As [`spec`](Self::spec), or a policy that needs to know the whole text.
     pub fn config(
         &self,
-        own: &[(String, Policy)],
+        defined: &[(String, Policy)],
         shape: &ModelShape,
         length: usize,
     ) -> Result<CacheConfig, InvalidSettings> {
-        let rule = self.rule(own, TextLength { prompt: None, text: length })?;
-        let CacheSettings { positions, local_layers, seed, .. } = *self;
-        if rule.reads_future().is_some() {
+        let cache = self.spec(defined, TextLength { prompt: None, text: length })?;
+        if cache.rule.reads_future().is_some() {
             let message = format!("policy {} needs to know the whole text", self.policy);
             return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
         }
-        let share = match self.cache_size {
-            Some(CacheSize::Share(share)) if rule.schedule().cuts() => Some(share),
-            _ => None,
-        };
-        let (query_aware, compare, log) = (true, false, false);
-        let (bounded, kv_heads) = (shape.bounded_layers(local_layers), shape.heads.kv_heads);
-        Ok(CacheConfig {
-            rule,
-            share,
-            positions,
-            query_aware,
-            seed,
-            compare,
-            log,
-            local_layers,
-            bounded,
-            kv_heads,
-        })
+        let (bounded, kv_heads) = (shape.bounded_layers(cache.local_layers), shape.heads.kv_heads);
+        Ok(CacheConfig { cache, query_aware: true, compare: false, log: false, bounded, kv_heads })
     }
+}
 
-    fn rule(&self, own: &[(String, Policy)], length: TextLength) -> Result<CacheRule, InvalidSettings> {
-        let CacheSettings { policy: name, cache_size, schedule, .. } = self;
-        let size = |tokens: usize| match cache_size {
-            Some(CacheSize::Entries(entries)) => Ok(*entries),
-            Some(CacheSize::Share(share)) => Ok(share.of(tokens)),
-            None => {
-                let needs = format!("policy {name} needs a cache size");
-                Err(InvalidSettings::new(needs, "add a cache size, such as 64 or 25%"))
-            }
-        };
-        let unused = match name.as_str() {
-            "full" | "truncate" if schedule.is_some() => Some("schedule"),
-            "full" if cache_size.is_some() => Some("cache size"),
-            _ => None,
-        };
-        if let Some(what) = unused {
-            let message = format!("a {what} has no meaning for the policy {name}");
-            return Err(InvalidSettings::new(message, "leave it out, or choose another policy, such as tova"));
-        }
-        let rule = match name.as_str() {
-            "full" => CacheRule::Unbounded,
-            "truncate" => CacheRule::Truncate { size: size(length.text)? },
-            name => {
-                let policy = eviction::named(name, own, None).ok_or_else(|| {
-                    InvalidSettings::new(
-                        format!("there is no policy {name:?}"),
-                        "see `tova-bench list policies`, or define it",
-                    )
-                })?;
-                let cannot = |error: anyhow::Error| {
-                    InvalidSettings::new(format!("{name} cannot be used: {error:#}"), presets::hint_of(&error))
-                };
-                let policy = policy.map_err(cannot)?;
-                let policy = Policy { schedule: schedule.unwrap_or(policy.schedule), ..policy };
-                let cut = length.prompt.filter(|_| policy.schedule.cuts());
-                let size = size(cut.unwrap_or(length.text))?;
-                policy.at(size).map_err(|error| InvalidSettings(error.to_string()))?;
-                CacheRule::Evict { policy, size }
-            }
-        };
-        if let CacheRule::Truncate { size: size @ 0..2 } = rule {
-            let message = format!("with truncate to {size} tokens there is nothing to predict");
-            return Err(InvalidSettings::new(message, "sizes start at 2"));
-        }
-        Ok(rule)
-    }
+/// The memory that a cache needs, and for `truncate` the tokens of a piece.
+pub(super) fn plan(cache: &CacheSpec) -> (MemoryPlan<'static>, Option<usize>) {
+    let CacheSpec { rule, positions, local_layers, seed, .. } = *cache;
+    let truncated = if let CacheRule::Truncate { size } = rule { Some(size) } else { None };
+    (MemoryPlan { policy: rule.sized(), positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated)
 }

@@ -24,7 +24,7 @@ impl TextModel {
     /// A model without a tokenizer, an empty stop, prompts that are too long or empty, or an interruption.
     pub fn answer(&self, requests: TextRequests, config: &CacheConfig) -> Result<Vec<TokenAnswer>> {
         let TextRequests { requests, length, stop: stop_strings } = requests;
-        self.check_policy(config.rule.sized(), config.local_layers, length)?;
+        self.model.shape().check_cache(&config.cache, length)?;
         if stop_strings.iter().any(String::is_empty) {
             return Err(InvalidSettings::new("an empty string ends every text", "leave out the stop").into());
         }

@@ -16,7 +16,6 @@ pub use score::{ScoreSettings, Scored};
 pub use trace::Trace;
 pub use write::{WriteSettings, Written};
 
-use crate::eviction::{LocalLayers, SizedPolicy};
 use crate::lm::{ChatTemplate, Device, LanguageModel, ModelFiles, Tokenizer, WeightType};
 use crate::task::clean;
 
@@ -37,24 +36,6 @@ impl TextModel {
         let tokenizer = files.tokenizer().map(Arc::new).map_err(|error| format!("{error:#}"));
         let model = files.load(dtype, device)?.with_tokenizer(tokenizer.as_ref().ok().cloned());
         Ok(TextModel { files, model, tokenizer })
-    }
-
-    /// Checks that the model can have a policy, with a text of so many tokens.
-    ///
-    /// # Errors
-    /// As [`SizedPolicy::check`], [`Policy::check_windows`](crate::eviction::Policy::check_windows) and [`Score::check_vectors`](crate::eviction::Score::check_vectors).
-    pub fn check_policy(
-        &self,
-        policy: Option<SizedPolicy>,
-        local_layers: LocalLayers,
-        tokens: usize,
-    ) -> Result<()> {
-        let (Some(policy), shape) = (policy, &self.files.shape) else { return Ok(()) };
-        if local_layers == LocalLayers::Bounded && shape.windows_pass(tokens) {
-            policy.check_windows()?;
-        }
-        policy.check(shape.bounded_layers(local_layers), shape.heads.kv_heads)?;
-        policy.scores().try_for_each(|score| shape.check_score(score))
     }
 
     /// The tokenizer.
@@ -86,7 +67,7 @@ impl TextModel {
         Ok(bos.filter(|bos| ids.first() != Some(bos)).into_iter().chain(ids).collect())
     }
 
-    /// What a text is read after where nothing else is before it: BOS, or else the first token that ends texts.
+    /// The token that stands for an empty context: BOS, or else the first token that ends texts.
     ///
     /// # Errors
     /// A model without a tokenizer, or with neither token.
@@ -95,7 +76,7 @@ impl TextModel {
         prefix.context("the model has neither a BOS nor an end of text, after which a text begins")
     }
 
-    /// The same for a text inside the model's chat template.
+    /// The tokens of a text as the user's request in the model's chat template.
     ///
     /// # Errors
     /// As [`tokens`](Self::tokens), or a model without a template.

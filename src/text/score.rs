@@ -4,8 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
+use super::cache::plan;
 use super::{InvalidSettings, TextModel};
-use crate::eviction::Eviction;
+use crate::eviction::{CacheSpec, Eviction};
 use crate::lm::{MemoryPlan, ReadStats};
 use crate::task::{CHUNK, Piece, pieces};
 
@@ -26,16 +27,16 @@ pub struct Scored {
 /// How a text is read.
 #[derive(Clone, Copy, Debug)]
 pub struct ScoreSettings {
-    /// In pieces of so many tokens, each with an empty memory.
-    pub truncated: Option<usize>,
     /// The first tokens that are the prompt, after which the cache is cut if the policy's schedule says so.
     pub prompt: Option<usize>,
     /// The most tokens read at a time; results do not depend on it.
     pub chunk: usize,
+    /// Whether evictions are recorded.
+    pub log: bool,
 }
 
 impl TextModel {
-    /// Reads tokens under a plan. Survivors of a text in pieces are those of the last piece.
+    /// Reads tokens under a cache; under `truncate` in pieces, each with an empty memory. Survivors of a text in pieces are those of the last piece.
     ///
     /// # Errors
     /// A token outside the vocabulary, a text that is too long for the model, a schedule without a prompt or that the model's layers
@@ -43,13 +44,14 @@ impl TextModel {
     pub fn score(
         &self,
         tokens: &[u32],
-        plan: &MemoryPlan<'_>,
-        ScoreSettings { truncated, prompt, chunk }: ScoreSettings,
+        cache: &CacheSpec,
+        ScoreSettings { prompt, chunk, log }: ScoreSettings,
     ) -> Result<Scored> {
         ensure!(!tokens.is_empty(), "there is no token to read");
-        let cuts = plan.policy.is_some_and(|policy| policy.awaits_prompt());
-        self.check_policy(plan.policy, plan.local_layers, tokens.len())?;
-        self.model.shape().check_positions(plan.positions)?;
+        self.model.shape().check_cache(cache, tokens.len())?;
+        let (plan, truncated) = plan(cache);
+        let plan = MemoryPlan { log, ..plan };
+        let cuts = cache.rule.awaits_prompt();
         let prompt = match prompt {
             Some(prompt) if prompt == 0 || prompt > tokens.len() => {
                 let message = format!("a prompt of {prompt} tokens does not fit a text of {}", tokens.len());
@@ -72,7 +74,7 @@ impl TextModel {
             if index > 0 && !bos {
                 scored.nll.push(None);
             }
-            self.read_piece(&piece, bos, plan, (prompt, chunk), &mut scored)?;
+            self.read_piece(&piece, bos, &plan, (prompt, chunk), &mut scored)?;
         }
         scored.seconds = started.elapsed().as_secs_f64();
         Ok(scored)

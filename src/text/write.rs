@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use super::cache::plan;
 use super::{InvalidSettings, TextLength, TextModel};
+use crate::eviction::CacheSpec;
 use crate::lm::{Generated, GenerationSettings, MemoryPlan, PrefilledPrompt, Sampling};
 use crate::task::{MOST_TEMPERATURE, REPETITION_PENALTIES};
 
@@ -82,16 +84,15 @@ impl TextModel {
         Ok(TextLength { prompt: Some(prompt.len()), text: prompt.len() + new })
     }
 
-    /// Reads the prompt, at most `chunk` tokens at a time, and writes all texts from there. With `truncated` only so many last
-    /// tokens of it are read. Each text is the one that its seed alone gives.
+    /// Reads the prompt, at most `chunk` tokens at a time, and writes all texts from there. Under `truncate` only as many last
+    /// tokens of it are read as a piece has. Each text is the one that its seed alone gives.
     ///
     /// # Errors
     /// Settings that mean nothing, a prompt that the model cannot read, or an interruption.
     pub fn write(
         &self,
         prompt: &[u32],
-        plan: &MemoryPlan<'_>,
-        truncated: Option<usize>,
+        cache: &CacheSpec,
         settings: &WriteSettings,
         chunk: usize,
     ) -> Result<Written> {
@@ -101,7 +102,8 @@ impl TextModel {
             stop_tokens: if settings.ignore_eos { Vec::new() } else { self.files.stop_tokens()? },
             stop_strings: settings.stop.clone(),
         };
-        self.check_policy(plan.policy, plan.local_layers, self.written_length(prompt, settings)?.text)?;
+        self.model.shape().check_cache(cache, self.written_length(prompt, settings)?.text)?;
+        let (plan, truncated) = plan(cache);
         // Token ids can be continued without a tokenizer.
         let tokenizer = self.tokenizer();
         ensure!(tokenizer.is_ok() || settings.stop.is_empty(), "strings that end a text need a tokenizer");
@@ -110,7 +112,7 @@ impl TextModel {
         // The paper cuts prompts too, but keeps the question; here there is none, so the last tokens are kept.
         let prompt = &prompt[prompt.len().saturating_sub(truncated.unwrap_or(prompt.len()))..];
         let length = prompt.len() + settings.max_new_tokens;
-        let plan = MemoryPlan { expect: length, text: length, ..*plan };
+        let plan = MemoryPlan { expect: length, text: length, ..plan };
 
         let started = Instant::now();
         let read = |seed| self.read_prompt(prompt, &MemoryPlan { seed, ..plan }, settings.max_new_tokens, chunk);

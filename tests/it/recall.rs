@@ -139,11 +139,11 @@ fn every_policy_finds_the_same_as_token_by_token() {
     let configs = configs();
     let mut shares = Vec::new();
     for (config, measured) in configs.iter().zip(read(&model, &sample, &configs)) {
-        let expected = slowly(&model, &sample, config.rule);
+        let expected = slowly(&model, &sample, config.cache.rule);
         let found = table(&measured);
         assert_eq!(found.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
         for (group, [hits, weight, chance]) in expected {
-            let rule = config.rule;
+            let rule = config.cache.rule;
             assert_eq!(found[&group][..2], [hits, weight], "{rule:?} {group}");
             assert!((found[&group][2] - chance).abs() < 1e-9, "{rule:?} {group}");
         }
@@ -170,7 +170,7 @@ fn results_do_not_depend_on_other_cells_threads_or_comparisons() {
                 let sums = sums.filter(|sum| !["top1_agreement", "evicted_mass"].contains(&sum.metric));
                 sums.map(|sum| (sum.metric, sum.slice.clone(), sum.value.to_bits())).collect::<Vec<_>>()
             };
-            assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", config.rule);
+            assert_eq!(common(&alone), common(expected), "{:?} with {threads} threads", config.cache.rule);
         }
     }
 }

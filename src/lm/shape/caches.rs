@@ -1,8 +1,10 @@
 //! What caches of a network hold under a policy: entries of every head, and their bytes.
 
+use anyhow::Result;
+
 use super::config::ModelShape;
 use super::parts::LayerAttention;
-use crate::eviction::{LocalLayers, SizedPolicy};
+use crate::eviction::{CacheSpec, LocalLayers, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -53,6 +55,23 @@ impl ModelShape {
         let bounded = self.bounded_layers(local_layers);
         let policies = policy.map_or(vec![None; bounded.len()], |policy| policy.of_layers(bounded));
         self.caches().zip(policies).map(|((index, layer), policy)| (index, layer, policy))
+    }
+
+    /// Refuses a cache that the model cannot have, with texts of up to `tokens`.
+    ///
+    /// # Errors
+    /// Positions that the model's rotations do not have; a budget for other layers or heads, or one that leaves some too small for
+    /// what is protected; vectors of a score that do not fit; and what layers with a window cannot have.
+    pub fn check_cache(&self, cache: &CacheSpec, tokens: usize) -> Result<()> {
+        let Some(policy) = cache.rule.sized() else { return cache.rule.check() };
+        self.check_positions(cache.positions)?;
+        policy.check(self.bounded_layers(cache.local_layers), self.heads.kv_heads)?;
+        policy.scores().try_for_each(|score| self.check_score(score))?;
+        if cache.local_layers == LocalLayers::Bounded && self.windows_pass(tokens) {
+            policy.check_windows()
+        } else {
+            Ok(())
+        }
     }
 
     /// Whether a policy bounds each of the layers with a cache.

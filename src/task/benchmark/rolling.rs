@@ -82,7 +82,7 @@ impl RollingText {
     pub fn read(&self, model: &LanguageModel, config: &CacheConfig) -> Result<(f64, f64, u64)> {
         let (mut nll, mut seconds, mut peak) = (0.0, 0.0, 0);
         for window in &self.windows {
-            let window = self.for_rule(window, config.rule);
+            let window = self.for_rule(window, config.cache.rule);
             let prefix = FullCachePrefix::read(model, &window.tokens, None, std::slice::from_ref(config))?;
             let result = measure(model, &window, None, config, prefix.as_ref())?;
             let whole = result.sums.iter().filter(|sum| sum.metric == "nll" && sum.slice.is_none());

@@ -149,7 +149,7 @@ impl Samples for EncodedPrompts {
         let prompts = &self.prompts[batch];
         // What all prompts begin with is read once, then the rest of each.
         let first = Some(config.start(common)..common).filter(|part| config.sized().is_some() && !part.is_empty());
-        let rest = prompts.iter().map(|prompt| match config.rule {
+        let rest = prompts.iter().map(|prompt| match config.cache.rule {
             CacheRule::Truncate { size } => 0..prompt.tokens.len().min(size),
             _ => common..prompt.tokens.len() + prompt.continued(),
         });

@@ -56,7 +56,7 @@ impl Generation<'_> {
             Err(error) => return all_fail(batch.samples.iter(), &error, report),
         };
         // The time of the shared prefix counts for the full cache only, which the prefix belongs to.
-        let prefix = self.prefix.filter(|_| self.config.rule == CacheRule::Unbounded);
+        let prefix = self.prefix.filter(|_| self.config.cache.rule == CacheRule::Unbounded);
         let prefix_seconds = prefix.map_or(0.0, |prefix| prefix.seconds);
         let shared_seconds = (started.elapsed().as_secs_f64() + prefix_seconds) / batch.samples.len() as f64;
         let decode = |tokens: &[u32]| self.prompts.tokenizer.written(tokens);
@@ -110,7 +110,7 @@ impl Generation<'_> {
     fn result(&self, sums: Vec<MetricSum>, of_text: Open, (new_tokens, bytes): (usize, u64)) -> SampleResult {
         let Open { prompt, config, peak, seconds, .. } = of_text;
         // How much a cache without a policy has allocated depends on the other prompts.
-        let peak_cache_bytes = match self.config.rule {
+        let peak_cache_bytes = match self.config.cache.rule {
             CacheRule::Evict { .. } => peak.max(bytes),
             _ => self.model.shape().cache_bytes(prompt.len() + new_tokens),
         };
@@ -166,11 +166,11 @@ impl Generation<'_> {
         let expect = all.iter().map(|prompt| prompt.tokens.len() + prompt.max_new_tokens).max().unwrap_or(0);
         // The same for every prompt of a task, so that no text depends on the others of its batch.
         let text = all.iter().map(|prompt| prompt.request.length).max().unwrap_or(0);
-        let (mut memory, start) = match (config.rule, config.sized()) {
+        let (mut memory, start) = match (config.cache.rule, config.sized()) {
             // Each of its prompts is cut by itself.
             (CacheRule::Truncate { .. }, _) => return Ok((None, 0)),
             // Each has a size of its own.
-            _ if config.share.is_some() => return Ok((None, config.start(common))),
+            _ if config.cache.prompt_share().is_some() => return Ok((None, config.start(common))),
             (_, Some(policy)) => config.bounded_memory(model, policy, self.prefix, (common, false), text, None)?,
             _ if common > 0 => {
                 return Ok((Some(FullCachePrefix::of(self.prefix, common)?.memory.clone()), common));
@@ -191,8 +191,8 @@ impl Generation<'_> {
         mut read: usize,
     ) -> Result<(PrefilledPrompt, Open)> {
         let Generation { model, config, .. } = *self;
-        let seed = config.seed.wrapping_add(prompt.request.seed);
-        let tokens = match config.rule {
+        let seed = config.cache.seed.wrapping_add(prompt.request.seed);
+        let tokens = match config.cache.rule {
             CacheRule::Truncate { size } => self.prompts.truncated(prompt, size)?,
             _ => prompt.tokens.clone(),
         };
@@ -206,8 +206,11 @@ impl Generation<'_> {
             }
             (None, None) => {
                 let expect = tokens.len() + prompt.max_new_tokens;
-                let text =
-                    if let CacheRule::Truncate { size } = config.rule { size } else { prompt.request.length };
+                let text = if let CacheRule::Truncate { size } = config.cache.rule {
+                    size
+                } else {
+                    prompt.request.length
+                };
                 model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() })
             }
         };

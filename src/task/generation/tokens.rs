@@ -58,7 +58,7 @@ pub fn answer_tokens(
         return Ok(Vec::new());
     }
     let TokenSettings { config, length, writing, bos } = settings;
-    let kept = if let CacheRule::Truncate { size } = config.rule { size } else { usize::MAX };
+    let kept = if let CacheRule::Truncate { size } = config.cache.rule { size } else { usize::MAX };
     let prompts = requests.into_iter().enumerate();
     let prompts = prompts.map(|(at, request)| encoded(at, request, (kept, bos), length)).collect::<Result<_>>()?;
     let prompts: Vec<EncodedPrompt> = prompts;

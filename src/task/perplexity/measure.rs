@@ -39,7 +39,7 @@ pub fn measure(
     let (mut lost, mut held, mut by_head, mut no_numbers) = (None, None, None, None);
     let mut side_files = Vec::new();
     let mut tally = Tally::new(model, sample, if config.compare { Some(shared()?) } else { None });
-    let peak_cache_bytes = match (config.rule, config.evicting(tokens)) {
+    let peak_cache_bytes = match (config.cache.rule, config.evicting(tokens)) {
         (CacheRule::Truncate { size }, _) if size < tokens => {
             truncated(model, sample, size, &mut tally)?;
             model.shape().cache_bytes(size)
@@ -53,7 +53,7 @@ pub fn measure(
             no_numbers = scores_without_numbers(memory.score_count())?;
             if config.log {
                 let shape = model.shape();
-                let groups = shape.decision_groups(Some(policy), config.local_layers);
+                let groups = shape.decision_groups(Some(policy), config.cache.local_layers);
                 // What windows had passed before the cache branched off the full one is not in the log.
                 let windows = shape.attention.iter().map(|layer| layer.window);
                 let mut lifetimes = Lifetimes::new(&groups, tokens).in_windows(windows);
@@ -99,7 +99,7 @@ fn bounded(
     tally: &mut Tally<'_>,
 ) -> Result<(Memory, Option<MetricSum>)> {
     let length = sample.tokens.len();
-    let recorded = config.rule.reads_future().map(|scope| model.record_attention(&sample.tokens, scope));
+    let recorded = config.cache.rule.reads_future().map(|scope| model.record_attention(&sample.tokens, scope));
     let future = recorded.transpose()?;
     let cut = config.continues(length, sample.prompt);
     let (mut memory, start) =
@@ -243,7 +243,7 @@ impl<'a> Tally<'a> {
         if sample.words > 0 && self.nlls.len() == sample.scored.len() {
             sums.push(MetricSum::new("nll_word", nll, sample.words as f64));
         }
-        if config.compare && config.rule != CacheRule::Unbounded {
+        if config.compare && config.cache.rule != CacheRule::Unbounded {
             sums.push(MetricSum::new("kl_to_full", self.kl, weight));
             sums.push(MetricSum::new("top1_agreement", self.same_top as f64, weight));
         }

@@ -165,7 +165,7 @@ impl Samples for PerplexitySamples {
     fn cost(&self, batch: Range<usize>, config: &CacheConfig) -> TokenCost {
         let sample = &self.samples[batch.start];
         let tokens = sample.tokens.len();
-        let mut parts: Vec<Range<usize>> = match config.rule {
+        let mut parts: Vec<Range<usize>> = match config.cache.rule {
             CacheRule::Truncate { size } if size < tokens => {
                 (0..tokens).step_by(size).map(|start| 0..size.min(tokens - start)).collect()
             }
@@ -175,7 +175,7 @@ impl Samples for PerplexitySamples {
             }
         };
         // Before it, the whole text with the full cache.
-        if config.rule.reads_future().is_some() && !parts.is_empty() {
+        if config.cache.rule.reads_future().is_some() && !parts.is_empty() {
             parts.push(0..tokens);
         }
         TokenCost {

@@ -67,7 +67,7 @@ pub fn measure(model: &LanguageModel, task: &Timing, config: &CacheConfig) -> Re
 
 /// A sequence's cache: bounded, or with room for the whole sequence.
 fn plan(task: &Timing, config: &CacheConfig) -> Result<MemoryPlan<'static>> {
-    Ok(match (config.rule, config.sized()) {
+    Ok(match (config.cache.rule, config.sized()) {
         (CacheRule::Unbounded, _) => {
             MemoryPlan { expect: task.length, text: task.length, ..MemoryPlan::unbounded() }
         }
