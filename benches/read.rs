@@ -6,7 +6,8 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use tova_bench::eviction::formula::{MeanRotation, Pool};
 use tova_bench::eviction::{
-    Amount, Budget, CacheEntries, Heads, NewEntries, Normaliser, Policy, Schedule, Scope, Score, Vectors, presets,
+    Amount, Budget, CacheEntries, FirstTokens, Heads, NewEntries, Normaliser, Policy, Schedule, Scope, Score,
+    Vectors, presets,
 };
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelShape, TextThreads, WeightType, tiny_shape};
 
@@ -93,7 +94,7 @@ fn scan(criterion: &mut Criterion) {
     let formula = |score: &str| Policy {
         score: Score::new(score, Pool::Mean).expect("a formula"),
         scope: Scope::Layer,
-        keep_first: Amount::Tokens(0),
+        keep_first: FirstTokens::default(),
         keep_recent: Amount::Tokens(0),
         budget: Budget::Uniform,
         schedule: Schedule::default(),

@@ -1,5 +1,6 @@
 //! Sweeps, task files and questions.
 
+use tova_bench::ledger::CellId;
 use tova_bench::sweep::Sweep;
 use tova_bench::task::{PromptStyle, QASPER, Release, Request, SQUALITY, Split, check_benchmark, read_questions};
 
@@ -13,7 +14,7 @@ pub fn sweep(input: &[u8]) {
             let cells = sweep.expand();
             assert!(!cells.is_empty(), "a sweep has cells");
             for cell in cells.iter().take(100) {
-                let name = cell.name(cell.id("revision", "data"));
+                let name = cell.name(CellId::of("an id"));
                 assert!(
                     !name.stem().contains(['/', '\\', '\0']) && !name.stem().starts_with('.'),
                     "{}",

@@ -125,6 +125,18 @@ impl Cell {
         Ok(ResolvedCell(cell))
     }
 
+    /// The names of the cell's files.
+    pub fn name(&self, id: CellId) -> CellName {
+        let source = self.model.source.to_string();
+        let policy = self.cache.share.map_or(self.label(), |share| format!("{} {share}", self.label()));
+        // Only the last part of a folder: the path to it does not say what it is.
+        let model = match &self.model.source {
+            ModelSource::Folder(path) | ModelSource::File(path) => path.rsplit('/').find(|part| !part.is_empty()),
+            _ => None,
+        };
+        CellName::new(id, self.task.name, model.unwrap_or(&source), &policy, self.cache.rule.size())
+    }
+
     /// Digest of what the sweep says of the cell, known before model and texts are.
     pub fn spec(&self) -> Text {
         let (model, task) = (self.model.described(), self.task.to_string());
@@ -135,7 +147,7 @@ impl Cell {
 
     /// What the cell's numbers depend on. `revision` identifies the model's weights, `task` has the task's settings as lines, and
     /// `content` identifies the texts.
-    fn meaning<'a>(&'a self, revision: &'a str, task: &'a str, content: &'a str) -> Meaning<'a> {
+    pub(super) fn meaning<'a>(&'a self, revision: &'a str, task: &'a str, content: &'a str) -> Meaning<'a> {
         let samples = self.task.generation.as_ref().is_some_and(GenerationConfig::samples);
         let draws = self.cache.rule.policy().is_some_and(|policy| policy.scores().any(Score::draws));
         Meaning {
@@ -155,7 +167,7 @@ impl Cell {
 
 /// What a measurement depends on. Its JSON is the canonical text that ids are digests of.
 #[derive(Serialize)]
-struct Meaning<'a> {
+pub(super) struct Meaning<'a> {
     schema: u32,
     engine: u32,
     model: &'a str,
@@ -171,8 +183,12 @@ struct Meaning<'a> {
 }
 
 impl Meaning<'_> {
+    pub(super) fn text(&self) -> String {
+        serde_json::to_string(self).expect("its keys are texts")
+    }
+
     fn digest(&self) -> CellId {
-        CellId::of(&serde_json::to_string(self).expect("it has names for keys"))
+        CellId::of(&self.text())
     }
 }
 
@@ -192,17 +208,5 @@ impl ResolvedCell {
         // A sample's share of its own prompt is not that of the longest.
         meaning.cache.share = self.cache.prompt_share();
         meaning.digest()
-    }
-
-    /// The names of the cell's files.
-    pub fn name(&self, id: CellId) -> CellName {
-        let source = self.model.source.to_string();
-        let policy = self.cache.share.map_or(self.label(), |share| format!("{} {share}", self.label()));
-        // Only the last part of a folder: the path to it does not say what it is.
-        let model = match &self.model.source {
-            ModelSource::Folder(path) | ModelSource::File(path) => path.rsplit('/').find(|part| !part.is_empty()),
-            _ => None,
-        };
-        CellName::new(id, self.task.name, model.unwrap_or(&source), &policy, self.cache.rule.size())
     }
 }

@@ -1,7 +1,8 @@
 //! What sweep files mean, which ids their cells get, and which errors wrong files give.
 
 use super::*;
-use crate::lm::{Arithmetic, WeightType};
+use crate::eviction::{Heads, Positions};
+use crate::lm::{Arithmetic, LayerAttention, ModelShape, WeightType, tiny_shape};
 use crate::task::GenerationConfig;
 
 const SMALL: &str = "\
@@ -17,7 +18,23 @@ fn sweep(yaml: &str) -> Sweep {
 }
 
 fn ids(yaml: &str) -> Vec<String> {
-    sweep(yaml).expand().iter().map(|cell| cell.id("revision", "digest").to_string()).collect()
+    sweep(yaml).expand().iter().map(|cell| cell.spec().to_string()).collect()
+}
+
+/// A model of so many layers, with two key-value heads.
+fn shape(layers: usize) -> ModelShape {
+    let heads = Heads { heads: 4, kv_heads: 2 };
+    ModelShape { layers, heads, attention: vec![LayerAttention::default(); layers], ..tiny_shape() }
+}
+
+/// The budget of a cell's policy, as rows have it.
+fn budget_of(cell: &Cell) -> String {
+    cell.cache.rule.policy().unwrap().budget.to_string()
+}
+
+/// The cell as such a model of four layers takes it.
+fn resolved(cell: &Cell) -> ResolvedCell {
+    cell.resolve(&shape(4), cell.model.dtype, true).unwrap()
 }
 
 /// The only id of a sweep with one policy and one size, with one setting of the task changed.
@@ -75,24 +92,25 @@ fn cells_come_in_the_order_of_the_file() {
 #[test]
 fn a_published_id_is_stable() {
     let cells = sweep(SMALL).expand();
-    let text = cells[5].canonical_text("0123abc", "sha256:ff");
-    assert_eq!(
-        text,
-        "schema=9\nengine=7\nmodel=0123abc\ndtype=auto\n\
-         rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16\npositions=absolute\n\
-         task=perplexity\nlength=128\nstride=sample\nbos=auto\ntail=drop\ncompare_to_full=false\n\
-         books=all\nchunks_per_book=all\ndata=sha256:ff\n"
-    );
-    let id = cells[5].id("0123abc", "sha256:ff");
+    let cell = resolved(&cells[5]);
+    let expected =
+        r#"{"schema":9,"engine":7,"model":"0123abc","dtype":"auto","arithmetic":"f32","cache":{"rule":"evict","#
+            .to_owned()
+            + r#""policy":"score=last_attention scope=layer keep_first=0 keep_recent=0 budget=uniform schedule=1","#
+            + r#""size":16,"share":null,"positions":"absolute","local_layers":"bounded"},"#
+            + r#""task":"task=perplexity\nlength=128\nstride=sample\nbos=true\ntail=drop\ncompare_to_full=false\n"#
+            + r#"books=all\nchunks_per_book=all\n","content":"sha256:ff","seed":null,"request":null}"#;
+    assert_eq!(cell.meaning("0123abc", &cell.task.to_string(), "sha256:ff").text(), expected);
+    let id = cell.id("0123abc", "sha256:ff");
     // If this changes, every result file ever written is orphaned: bump SCHEMA_VERSION or ENGINE_VERSION instead.
     assert_eq!(id.to_string(), "6161d23dbc4f39c9");
-    assert_eq!(cells[5].name(id).stem(), "perplexity__random-tiny__tova__16__6161d23dbc4f39c9");
+    assert_eq!(cell.name(id).stem(), "perplexity__random-tiny__tova__16__6161d23dbc4f39c9");
 }
 
 #[test]
 fn file_names_are_safe() {
     let mut cell = sweep(SMALL).expand().remove(0);
-    let id = cell.id("r", "d");
+    let id = resolved(&cell).id("r", "d");
     for (source, slug) in [
         ("meta-llama/Llama-2-7b-hf", "meta-llama-Llama-2-7b-hf"),
         ("a/b@refs/pr/1", "a-b-refs-pr-1"),
@@ -101,7 +119,7 @@ fn file_names_are_safe() {
         ("../..", "unnamed"),
     ] {
         cell.model.source = source.parse().unwrap();
-        assert_eq!(cell.name(id).stem(), format!("perplexity__{slug}__full__unbounded__{id}"));
+        assert_eq!(resolved(&cell).name(id).stem(), format!("perplexity__{slug}__full__unbounded__{id}"));
     }
 }
 
@@ -133,10 +151,10 @@ fn the_eviction_log_is_not_part_of_an_id() {
     let text = |settings: &str| {
         let task = format!("retention: {{dataset: ./texts, length: 128{settings}}}");
         let yaml = format!("models: [random-tiny]\npolicies: [tova]\ncache_sizes: [16]\ntasks: [{task}]\n");
-        sweep(&yaml).expand()[0].canonical_text("0123abc", "sha256:ff")
+        sweep(&yaml).expand()[0].task.to_string()
     };
     let expected = "task=retention\nlength=128\nstride=sample\nbos=auto\ntail=drop\nbooks=all\nchunks_per_book=all\n\
-        maps=1\nmap_layers=all\ndata=sha256:ff\n";
+        maps=1\nmap_layers=all\n";
     assert!(text("").ends_with(expected), "{}", text(""));
     assert_eq!(text(""), text(", eviction_log: true, map_layers: null"));
     assert_eq!(text(", maps: 0, map_layers: [1]"), text(", maps: 0"));
@@ -161,9 +179,10 @@ fn different_settings_have_different_ids() {
     let cell = sweep(SMALL).expand().remove(5);
     let mut other = cell.clone();
     other.model.dtype = WeightType::Bf16;
+    let (cell, other) = (resolved(&cell), resolved(&other));
     let others = [cell.id("r", "d"), cell.id("r2", "d"), cell.id("r", "d2"), other.id("r", "d")];
-    // A line break in a value must not make another line.
-    ids.extend(others.into_iter().chain([cell.id("r\ndtype=f32", "d")]).map(|id| id.to_string()));
+    // A mark in a value must not make another key.
+    ids.extend(others.into_iter().chain([cell.id("r\",\"dtype\":\"f32", "d")]).map(|id| id.to_string()));
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
 }
 
@@ -252,7 +271,7 @@ fn write_has_the_expected_defaults() {
     assert!(generation("story: {}").samples());
     assert!(generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
-    let id = |task: &str, seed: &str| sweep(&writes(task, seed)).expand()[2].id("r", "d");
+    let id = |task: &str, seed: &str| sweep(&writes(task, seed)).expand()[2].spec();
     assert_eq!(id("{qasper: {dataset: ./q}}", ""), id("{qasper: {dataset: ./q}}", "seed: 3"));
     assert_ne!(id("story: {}", ""), id("story: {}", "seed: 3"));
     let with = |task: &str, settings: &str| {
@@ -491,7 +510,8 @@ fn first_tokens_can_be_protected_in_three_ways() {
         let meaning = |cell: &Cell| match cell.cache.rule {
             CacheRule::Evict { policy, size } => {
                 let sized = policy.at(size).unwrap();
-                format!("{} at {size}: {policy} of {}", cell.label(), sized.size)
+                let text = policy.to_string().replace(" budget=uniform schedule=1", "");
+                format!("{} at {size}: {text} of {}", cell.label(), sized.size)
             }
             rule => format!("{rule:?}"),
         };
@@ -545,8 +565,10 @@ fn layers_with_a_window_can_be_exempt() {
     // A model without such layers has no use for it.
     let exempt = sweep(&own).expand().remove(3);
     assert_eq!(exempt.label(), "tova@exempt");
-    let resolved = |has_windows| exempt.resolved(WeightType::F32, true, (&[true; 4], 2), has_windows).label();
-    assert_eq!([resolved(true), resolved(false)], ["tova@exempt", "tova"]);
+    let mut with_window = shape(4);
+    with_window.attention[1].window = Some(64);
+    let label = |shape: &ModelShape| exempt.resolve(shape, WeightType::F32, true).unwrap().label();
+    assert_eq!([label(&with_window), label(&shape(4))], ["tova@exempt", "tova"]);
 }
 
 /// Numbers of a formula's functions are checked for every size before anything is loaded, those of a budget's formula too.
@@ -600,21 +622,17 @@ fn layers_can_have_sizes_of_their_own() {
         let yaml = SMALL.replace("tova]", "mine]") + &define(budget);
         sweep(&yaml).expand().remove(5)
     };
-    let rule = |cell: Cell| {
-        cell.canonical_text("m", "d").lines().find(|line| line.starts_with("rule")).unwrap().to_owned()
-    };
-    let uniform = "rule=evict score=last_attention scope=layer keep_first=0 keep_recent=0 size=16";
-    assert_eq!(rule(cell("")), uniform);
-    assert_eq!(rule(cell(budgets[0])), format!("{uniform} budget=pyramid 20"));
-    assert_eq!(rule(cell(budgets[4])), format!("{uniform} budget=layers 3 2.5 2 1"));
+    assert_eq!(budget_of(&cell("")), "uniform");
+    assert_eq!(budget_of(&cell(budgets[0])), "pyramid 20");
+    assert_eq!(budget_of(&cell(budgets[4])), "layers 3 2.5 2 1");
     // Where every layer of a model gets the same, the meaning is that of no budget.
     let resolved = |budget: &str, layers: usize| {
-        rule(cell(budget).resolved(WeightType::F32, true, (&vec![true; layers], 2), false))
+        budget_of(&cell(budget).resolve(&shape(layers), WeightType::F32, true).unwrap())
     };
     for budget in [budgets[5], ", budget: {pyramid: 1}", ", budget: {layers: [2.5, 2.5, 2.5, 2.5]}"] {
-        assert_eq!(resolved(budget, 4), uniform, "{budget}");
+        assert_eq!(resolved(budget, 4), "uniform", "{budget}");
     }
-    assert_eq!([resolved(budgets[0], 1), resolved(budgets[0], 4)], [uniform.to_owned(), rule(cell(budgets[0]))]);
+    assert_eq!([resolved(budgets[0], 1), resolved(budgets[0], 4)], ["uniform", "pyramid 20"]);
     // A window's sizes depend on the entries that a pyramid protects, and otherwise not on them.
     let window =
         |rest: &str| id_of("mine", "64", "", &format!("define: {{mine: {{score: recency, scope: layer{rest}}}}}"));
@@ -647,8 +665,7 @@ fn layers_can_have_sizes_of_their_own() {
         ("{heads: [[full, 1], [2.5, 1]]}", "heads full 1/2.5 1"),
         ("{heads: [[0.3, 0.1], [0.25, 0.4]], full: 50%}", "heads full 1/1 full"),
     ] {
-        let rule = rule(sweep(&by_head(budget, "")).expand().remove(5));
-        assert!(rule.ends_with(&format!("size=16 budget={text}")), "{rule}");
+        assert_eq!(budget_of(&sweep(&by_head(budget, "")).expand().remove(5)), text);
     }
     let layer = by_head("{pool: heads}", "").replace("scope: head", "scope: layer");
     refused(&layer, "mine]", "its scope must be head", "its definition");
@@ -755,17 +772,16 @@ tasks:
 #[test]
 fn timing_means_its_settings() {
     let cells = sweep(TIMED).expand();
-    let text = cells[1].canonical_text("0123abc", "random-tokens machine:m");
-    let task = "task=timing\nlength=128\nprompt=64\nmemory=8589934592\nrepeats=3\nwarm_up=16\n\
-                data=random-tokens machine:m\n";
-    assert!(text.ends_with(task), "{text}");
+    let task = "task=timing\nlength=128\nprompt=64\nmemory=8589934592\nrepeats=3\nwarm_up=16\n";
+    assert_eq!(cells[1].task.to_string(), task);
     let same = TIMED.replace("length: 128", "length: 128, prompt: 64, repeats: 3, warm_up: 16");
     assert_eq!(ids(TIMED), ids(&same.replace("8 GiB", "8192 MiB")));
     for other in ["length: 129", "length: 128, prompt: 63", "length: 128, repeats: 1", "length: 128, warm_up: 0"] {
         assert_ne!(ids(TIMED), ids(&TIMED.replace("length: 128", other)), "{other}");
     }
     assert_ne!(ids(TIMED), ids(&TIMED.replace("8 GiB", "8 GB")));
-    assert_ne!(cells[1].id("r", "random-tokens machine:a"), cells[1].id("r", "random-tokens machine:b"));
+    let of_machine = |machine: &str| resolved(&cells[1]).id("r", &format!("random-tokens machine:{machine}"));
+    assert_ne!(of_machine("a"), of_machine("b"));
 }
 
 #[test]
@@ -786,7 +802,9 @@ fn selections_select() {
     let choose_from = |yaml: &str, only: &[&str], limit| {
         let only = only.iter().map(|text| text.parse().unwrap()).collect();
         let chosen = Selection { only, limit, shard: None }.of(sweep(yaml).expand())?;
-        Ok::<_, crate::ledger::OnlyError>(chosen.iter().map(|c| (c.policy.clone(), c.size())).collect::<Vec<_>>())
+        Ok::<_, crate::ledger::OnlyError>(
+            chosen.iter().map(|c| (c.policy.clone(), c.cache.rule.size())).collect::<Vec<_>>(),
+        )
     };
     let choose = |only: &[&str], limit| choose_from(SMALL, only, limit);
     let pair = |policy: &str, size| (policy.to_string(), size);

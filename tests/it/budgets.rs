@@ -279,8 +279,8 @@ fn pools_hold_as_much_as_without_one() {
                 text.parse::<Policy>().unwrap().at(size).unwrap()
             };
             let what = format!("{score}, {over}, {schedule}");
-            let every = with("uniform").schedule.every;
-            let cuts = with("uniform").schedule.cut;
+            let every = with("uniform").schedule.every();
+            let cuts = with("uniform").schedule.cuts();
             let held = |seen: usize| match every {
                 _ if cuts && seen < prompt => seen,
                 None => size + seen - prompt,

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tova_bench::eviction::formula::{Formula, Pool};
 use tova_bench::eviction::presets::{self, PRESETS, Preset};
 use tova_bench::eviction::{
-    Amount, Budget, BudgetPool, LocalLayers, Policy, PoolOver, Positions, Schedule, Scope, Score,
+    Amount, Budget, BudgetPool, FirstTokens, LocalLayers, Policy, PoolOver, Positions, Schedule, Scope, Score,
 };
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
@@ -106,7 +106,7 @@ impl Defined {
         Policy {
             score: score_in(folder, &self.score, self.pool),
             scope: self.scope,
-            keep_first: amount(&self.keep_first),
+            keep_first: FirstTokens::Count(amount(&self.keep_first)),
             keep_recent: amount(&self.keep_recent),
             budget,
             schedule: Schedule::default(),
@@ -296,7 +296,7 @@ fn kvpress() {
             let what = format!("{name}: {press}, {size} entries, schedule {schedule}");
             let policy = Policy { schedule: *schedule, ..defined.policy(&goldens) }.at(*size).unwrap();
             let plan = MemoryPlan { text: tokens.len(), ..MemoryPlan::bounded(policy) };
-            let cut = schedule.cut.then_some(*prompt);
+            let cut = schedule.cuts().then_some(*prompt);
             let (nll, survivors) = read(&model, &tokens, &plan, cut, usize::MAX);
             for (got, want) in survivors.iter().zip(&case.survivors) {
                 // Where a layer decides as one, the file has what each of its heads holds.

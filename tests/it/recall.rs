@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tova_bench::eviction::{CacheRule, LocalLayers, Positions, presets};
+use tova_bench::eviction::{CacheRule, CacheSpec, LocalLayers, presets};
 use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape};
 use tova_bench::metric::Slice;
 use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, SampleResult, TextSample, measure};
@@ -118,12 +118,8 @@ fn configs() -> Vec<CacheConfig> {
     });
     rules
         .map(|rule| CacheConfig {
-            rule,
-            share: None,
-            positions: Positions::Absolute,
+            cache: CacheSpec { rule, seed: SEED, ..CacheSpec::default() },
             query_aware: true,
-            seed: SEED,
-            local_layers: LocalLayers::Bounded,
             bounded: tiny_shape().bounded_layers(LocalLayers::Bounded),
             kv_heads: tiny_shape().heads.kv_heads,
             compare: false,
@@ -183,7 +179,11 @@ fn evicted_attention_is_of_the_scored_tokens() {
     let scored = tokens - 40..tokens - 3;
     let part = TextSample { scored: scored.clone(), ..sample(&model) };
     let policy = presets::by_name("tova").unwrap();
-    let config = CacheConfig { rule: CacheRule::Evict { policy, size: 9 }, compare: true, ..configs().remove(0) };
+    let config = CacheConfig {
+        cache: CacheSpec { rule: CacheRule::Evict { policy, size: 9 }, seed: SEED, ..CacheSpec::default() },
+        compare: true,
+        ..configs().remove(0)
+    };
     let measured = read(&model, &part, &[config]).remove(0);
     let found = measured.sums.iter().find(|sum| sum.metric == "evicted_mass").unwrap();
     let plan = MemoryPlan { measure_loss: true, text: tokens, ..MemoryPlan::bounded(policy.at(9).unwrap()) };

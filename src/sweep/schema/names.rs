@@ -130,11 +130,6 @@ fn named_policies() -> Vec<Named> {
     RESERVED.into_iter().chain(PRESETS.iter().map(|preset| (preset.name, preset.summary))).collect()
 }
 
-/// Every name that needs no definition.
-pub fn known_policies() -> Vec<&'static str> {
-    named_policies().into_iter().map(|(name, _)| name).collect()
-}
-
 /// Names that have a fixed meaning, before a `+`. A sweep may define presets whose score has no name in its own way.
 pub fn fixed_policies() -> Vec<&'static str> {
     let presets = PRESETS.iter().filter(|preset| preset.policy().is_ok_and(|policy| policy.score.has_name()));
