@@ -1,4 +1,4 @@
-//! Templates against transformers' own rendering (`scripts/chat_goldens.py`), and hostile ones.
+//! Templates against transformers' own rendering (`tests/golden/make/chat_goldens.py`), and hostile ones.
 
 use std::time::{Duration, Instant};
 

@@ -175,7 +175,7 @@ mod tests {
     use super::super::Table;
     use super::*;
 
-    /// What `datasets` and jinja2 show of each column (`scripts/parquet_goldens.py`). Other types are refused only where they are used.
+    /// What `datasets` and jinja2 show of each column (`tests/golden/make/parquet_goldens.py`). Other types are refused only where they are used.
     #[test]
     fn values_of_every_type_look_as_in_python() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parquet");

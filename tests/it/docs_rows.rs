@@ -8,7 +8,7 @@ use crate::support::material::skip;
 
 /// Checks the documentation below a folder; `None` without Python.
 fn check(root: &Path) -> Option<Output> {
-    let script = root.join("scripts/docs_rows.py");
+    let script = root.join(".ci/checks/docs_rows.py");
     Command::new("python3").arg(script).arg(env!("CARGO_BIN_EXE_tova-bench")).arg("--check").output().ok()
 }
 
@@ -30,7 +30,7 @@ fn documentation_says_what_the_rows_say() {
     // Other numbers in a table or in the text, a lost picture, a newer engine.
     let folder = tempfile::tempdir().unwrap();
     let copied = folder.path();
-    for part in ["docs", "results/baselines", "scripts", "src/ledger"] {
+    for part in ["docs", "results/baselines", ".ci/checks", "src/ledger"] {
         copy(&root.join(part), &copied.join(part));
     }
     // One page is enough for these, and takes less time. README has numbers of others.

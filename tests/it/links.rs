@@ -22,7 +22,7 @@ fn pages() -> BTreeMap<PathBuf, String> {
     }
     let mut found = BTreeMap::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for folder in ["datasets", "docs", "fuzz", "models", "python", "results", "tests"] {
+    for folder in ["configs", "datasets", "docs", "fuzz", "models", "python", "results", "scripts", "tests", "tools"] {
         walk(&root.join(folder), &mut found);
     }
     for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {

@@ -510,7 +510,7 @@ mod tests {
 
     use super::*;
 
-    /// `scripts/gguf_goldens.py` wrote the tensors with llama.cpp's Python package, and what it makes of them.
+    /// `tests/golden/make/gguf_goldens.py` wrote the tensors with llama.cpp's Python package, and what it makes of them.
     #[test]
     fn every_type_gives_the_numbers_of_llama_cpp() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gguf");

@@ -1,5 +1,5 @@
 //! The program accepts the good documents and refuses the others, and the schema describes every key with its default.
-//! scripts/schema_check.py validates the same documents with the schema.
+//! .ci/checks/schema_check.py validates the same documents with the schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
