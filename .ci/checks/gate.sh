@@ -25,7 +25,7 @@ trap 'rm -rf "$work"' EXIT
 only=() missing=()
 if [ "${1:-}" = --quick ]; then only=(--only size=64,512) missing=(--allow-missing); fi
 "$bench" run pocket "${only[@]}" --results "$work/pocket" --no-report
-"$bench" run configs/policies-pocket.yaml --results "$work/policies-pocket" --no-report
+"$bench" run configs/findings/policies-pocket.yaml --results "$work/policies-pocket" --no-report
 
 if [ "${1:-}" = --save ]; then
     "$bench" baseline save smoke "$work/smoke"

@@ -6,8 +6,8 @@
 #
 #   .ci/checks/kill-test.sh SWEEP [N] [ARGUMENTS OF run ...]
 #
-#   .ci/checks/kill-test.sh configs/smoke.yaml 100
-#   CREWS=alone .ci/checks/kill-test.sh configs/smoke.yaml 100 --jobs 4
+#   .ci/checks/kill-test.sh configs/builtin/smoke.yaml 100
+#   CREWS=alone .ci/checks/kill-test.sh configs/builtin/smoke.yaml 100 --jobs 4
 #
 # CREWS selects some of alone, four-shards and four-alike; SEED sets the moments (20), FEATURES the build (FEATURES=cuda),
 # TMPDIR the place of temporary results. Paths in the sweep are relative to the current folder. The sweep is measured

