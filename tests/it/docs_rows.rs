@@ -30,7 +30,7 @@ fn documentation_says_what_the_rows_say() {
     // Other numbers in a table or in the text, a lost picture, a newer engine.
     let folder = tempfile::tempdir().unwrap();
     let copied = folder.path();
-    for part in ["docs", "results/baselines", ".ci/checks", "src/ledger"] {
+    for part in ["docs", "docs/img", "results/baselines", ".ci/checks", "src/ledger"] {
         copy(&root.join(part), &copied.join(part));
     }
     // One page is enough for these, and takes less time. README has numbers of others.

@@ -4,7 +4,7 @@
 # The texts are a data set. If a file changes, results measured with it are no longer comparable: say so in CHANGELOG.md,
 # and renew results/baselines/.
 set -euo pipefail
-cd "$(dirname "$0")/../../.."
+cd "$(dirname "$0")/../.."
 cargo build --release --quiet --package pocket-worlds
 generate=${CARGO_TARGET_DIR:-target}/release/pocket-worlds
 mkdir -p datasets/embedded

@@ -164,7 +164,7 @@ fn the_embedded_files_hold_the_texts_of_the_embedded_seed() {
 
 fn same_as_embedded<T: serde::Serialize>(name: &str, texts: impl Iterator<Item = T>) {
     // From the folder of this package, where cargo runs its tests: a path of the build may be that of another checkout.
-    let file = std::fs::File::open(format!("../../../datasets/embedded/{name}.jsonl.zst")).unwrap();
+    let file = std::fs::File::open(format!("../../datasets/embedded/{name}.jsonl.zst")).unwrap();
     let frozen = String::from_utf8(zstd::decode_all(file).unwrap()).unwrap();
     let generated: String = texts.map(|text| serde_json::to_string(&text).unwrap() + "\n").collect();
     assert!(frozen == generated, "{name} differs from what the generator makes");

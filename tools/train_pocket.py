@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Trains a tiny Llama-layout language model on the CPU, to recall what it was told far back.
 
-    train.py recipe    --program target/release/pocket-worlds --prose DIR --out WORK
+    tools/train_pocket.py recipe    --program target/release/pocket-worlds --prose DIR --out WORK
 which does everything, one step after the other; the steps by themselves:
-    train.py tokenizer --texts A.jsonl ... --prose DIR --out TOK --vocab 2048
-    train.py encode    --texts A.jsonl ... --tokenizer TOK --out A.npz
-    train.py train     --stage-file stages.json --out RUN [--resume] [--shape KEY=VALUE ...]
-    train.py evaluate  --checkpoint RUN/checkpoint.pt --texts val.npz [--prose DIR]
-    train.py export    --checkpoint RUN/checkpoint.pt --tokenizer TOK --out MODEL
-    train.py bench     [--shape ...]
+    tools/train_pocket.py tokenizer --texts A.jsonl ... --prose DIR --out TOK --vocab 2048
+    tools/train_pocket.py encode    --texts A.jsonl ... --tokenizer TOK --out A.npz
+    tools/train_pocket.py train     --stage-file stages.json --out RUN [--resume] [--shape KEY=VALUE ...]
+    tools/train_pocket.py evaluate  --checkpoint RUN/checkpoint.pt --texts val.npz [--prose DIR]
+    tools/train_pocket.py export    --checkpoint RUN/checkpoint.pt --tokenizer TOK --out MODEL
+    tools/train_pocket.py bench     [--shape ...]
 
 A text is one JSON line {"name", "text", "recalls": [{"kind", "told", "answer": [start, end],
 "choices"}]}; told (where the last telling of the fact ends) and answer are byte offsets.
@@ -1012,7 +1012,7 @@ def cmd_bench(args):
 SHAPE = ["vocab=3072", "hidden=192", "layers=4", "heads=6", "kv_heads=2", "head_dim=32", "intermediate=512",
          "rope_theta=500000"]
 
-# The training texts, as arguments of `pocket-worlds` (models/pocket/worlds). They share no fact with the
+# The training texts, as arguments of `pocket-worlds` (tools/pocket-worlds). They share no fact with the
 # embedded texts, which come from the other split.
 LESSONS = {
     "words":  "lessons --seed 900 --count 400 --characters 16000",
