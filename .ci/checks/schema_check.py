@@ -6,7 +6,7 @@
     python .ci/checks/schema_check.py SCHEMA SWEEP.yaml...     # also these sweeps
 
 The schema must be valid draft 07; every sweep under configs/ and every good document of
-tests/sweeps/documents.yaml must pass, and every bad one fail. The Rust tests check the same documents with the
+tests/sweeps/examples.yaml must pass, and every bad one fail. The Rust tests check the same documents with the
 program itself. Exit code 1 if any result differs. Needs jsonschema and pyyaml.
 """
 
@@ -34,7 +34,7 @@ Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^(true|false)
 
 def documents():
     """(text, whether it is valid)"""
-    lists = yaml.load((ROOT / "tests/sweeps/documents.yaml").read_text(encoding="utf-8"), Loader)
+    lists = yaml.load((ROOT / "tests/sweeps/examples.yaml").read_text(encoding="utf-8"), Loader)
     usual = lists["usual"]
 
     def whole(lines):

@@ -41,7 +41,7 @@ impl Documents {
 #[test]
 fn good_documents_are_accepted_and_bad_ones_refused() {
     let documents: Documents =
-        serde_saphyr::from_str(include_str!("../../../tests/sweeps/documents.yaml")).unwrap();
+        serde_saphyr::from_str(include_str!("../../../tests/sweeps/examples.yaml")).unwrap();
     for yaml in documents.all(&[&documents.good, &documents.other_spellings], &documents.good_tasks) {
         Sweep::parse(&yaml, "good.yaml").unwrap_or_else(|error| panic!("{error}\n{yaml}"));
     }

@@ -74,7 +74,7 @@ fn every_seed_is_read_within_limits() {
             Command::new(&program)
         };
         let mut child = command
-            .args(["hostile::seeds_of_one_target", "--exact", "--nocapture", "--test-threads=1"])
+            .args(["fuzz_seeds::seeds_of_one_target", "--exact", "--nocapture", "--test-threads=1"])
             .env(TARGET, target)
             .env("POLARS_MAX_THREADS", "2")
             .stdout(Stdio::from(file.try_clone().unwrap()))
