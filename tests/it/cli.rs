@@ -820,7 +820,7 @@ fn a_token_that_cannot_be_read_stops_only_what_asks_the_hub() {
 fn unreadable_tokens_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
-        ("hello", "tokens is no valid JSON"),
+        ("hello", "tokens is not valid JSON"),
         ("[1, -2]", "-2"),
         ("[1, 2, 257]", "token 257"),
         ("[257]", "token 257"),
