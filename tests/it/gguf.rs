@@ -274,7 +274,7 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
     for (name, value, words) in [
         ("general.architecture", text("starcoder2"), &["starcoder2", "computed exactly here"][..]),
         ("general.type", text("adapter"), &["adapter", "llama-export-lora"]),
-        ("general.type", text("mmproj"), &["mmproj", "not a language model"]),
+        ("general.type", text("mmproj"), &["mmproj", "no language model"]),
         ("split.count", Value::U16(3), &["one of 3 parts", "llama-gguf-split --merge"]),
         ("llama.rope.scaling.type", text("yarn"), &["llama.rope.scaling.original_context_length is missing"]),
         ("llama.rope.scaling.type", text("longrope"), &["longrope"]),

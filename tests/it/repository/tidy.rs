@@ -369,7 +369,7 @@ fn comments_can_be_read_alone_and_messages_are_plain() {
     let leaning =
         Regex::new(r"^\s*//[/!] (?:The same\b|Of these\b|Of those\b|Those of\b|As there\b|As \[|So many\b)")
             .unwrap();
-    let denying = Regex::new(r"(there is|is) no (\w+)").unwrap();
+    let denying = Regex::new(r"\b(there is|is) no (\w+)").unwrap();
     let mut wrong = Vec::new();
     for source in sources() {
         let file = source.path.strip_prefix("src").unwrap();
