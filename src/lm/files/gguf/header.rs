@@ -17,7 +17,7 @@ const DEEPEST: usize = 8;
 /// Divisor of the byte at which each tensor starts, unless the metadata says otherwise.
 const ALIGNMENT: u64 = 32;
 /// Hint for a file that cannot be read.
-const FETCH_AGAIN: &str = "fetch it again";
+const REFETCH: &str = "fetch it again";
 const DAMAGED: &str = "the file is damaged; fetch it again, or convert the model again";
 
 pub(super) struct Header {
@@ -46,15 +46,13 @@ impl Header {
         let mut bytes = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         let rest = bytes.strip_prefix(b"GGUF").with_context(|| {
-            format!(
-                "it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {FETCH_AGAIN}"
-            )
+            format!("it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {REFETCH}")
         })?;
         let mut reader = Reader { rest, name: String::new() };
         check_version(reader.u32().context("it ends after the letters GGUF: it is truncated; fetch it again")?)?;
         let listed = reader.listed().with_context(|| {
             let name = &reader.name;
-            format!("its header cannot be read after {name:?}: the file is truncated or damaged; {FETCH_AGAIN}")
+            format!("its header cannot be read after {name:?}: the file is truncated or damaged; {REFETCH}")
         });
         let (fields, listed) = listed?;
         let alignment = match fields.get("general.alignment") {
@@ -125,7 +123,7 @@ impl ListedTensor {
         let elements = shape.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
         let elements = elements.filter(|elements| *elements > 0);
         let elements =
-            elements.with_context(|| format!("its shape is {shape:?}: the file is damaged; {FETCH_AGAIN}"))?;
+            elements.with_context(|| format!("its shape is {shape:?}: the file is damaged; {REFETCH}"))?;
         let (columns, block) = (shape.last().copied().unwrap_or(1), stored.block_size());
         ensure!(
             columns.is_multiple_of(block),
@@ -135,10 +133,7 @@ impl ListedTensor {
         let length = (elements / block).saturating_mul(stored.type_size());
         let start = data.saturating_add(offset);
         let end = start.saturating_add(length as u64);
-        ensure!(
-            end <= total,
-            "it ends at byte {end} and the file at byte {total}: it is truncated; {FETCH_AGAIN}"
-        );
+        ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {REFETCH}");
         Ok(ListedTensor { in_file: name.clone(), name, shape, stored, start, length, permuted_heads: None })
     }
 }
