@@ -14,12 +14,12 @@ WORKDIR /src
 # Build the dependencies, which take nearly all of the time, for an empty program. This layer is rebuilt only when the lock
 # file changes.
 COPY Cargo.toml Cargo.lock build.rs ./
-COPY models/pocket/worlds/Cargo.toml models/pocket/worlds/
+COPY tools/pocket-worlds/Cargo.toml tools/pocket-worlds/
 COPY python/Cargo.toml python/
-RUN mkdir -p src benches configs/benchmarks models/pocket/worlds/src python/src \
+RUN mkdir -p src benches configs/benchmarks tools/pocket-worlds/src python/src \
     && echo 'fn main() {}' > src/main.rs \
     && cp src/main.rs benches/read.rs \
-    && cp src/main.rs models/pocket/worlds/src/ \
+    && cp src/main.rs tools/pocket-worlds/src/ \
     && touch src/lib.rs python/src/lib.rs \
     && cargo build --release --locked --bin tova-bench
 COPY . .

@@ -24,7 +24,7 @@ slurm() {
     if ! command -v slurmctld >/dev/null && [ "$(id -u)" = 0 ]; then
         (apt-get update -qq && apt-get install -y -qq slurmctld slurmd slurm-client munge) >/dev/null 2>&1 || true
     fi
-    TOVA_BENCH=$CARGO_TARGET_DIR/release/tova-bench bash scripts/slurm/try.sh --quick || {
+    TOVA_BENCH=$CARGO_TARGET_DIR/release/tova-bench bash .ci/slurm/try.sh --quick || {
         [ $? = 77 ] && echo "SKIPPED: Slurm is not here or does not start, so scripts/slurm is untried" >&2
     }
 }
@@ -82,7 +82,7 @@ studies() {
         ln -s "$data/pg19/test" "$folder/pg19"
         ln -s "$data/qasper/qasper-train10-v0.3.json" "$folder/qasper/qasper-train-v0.3.json"
         ln -s "$data/squality/dev.jsonl" "$folder/squality/dev.jsonl"
-        bash scripts/studies.sh "$folder"
+        bash .ci/checks/studies.sh "$folder"
     else
         echo "SKIPPED: no books in \$TOVA_BENCH_TEST_DATA/data/pg19/test, or no PyPI, so no study is measured again" >&2
     fi
@@ -91,5 +91,21 @@ studies() {
 
 # The commands of the documentation, as far as they need neither a network nor hours.
 commands_of_pages() {
-    scripts/docs-check --program "$CARGO_TARGET_DIR/release/tova-bench"
+    .ci/checks/docs-check --program "$CARGO_TARGET_DIR/release/tova-bench"
+}
+
+# The pages of `report` and `show` in a real browser: their numbers, scripts and controls.
+pages() {
+    local bench=$CARGO_TARGET_DIR/release/tova-bench folder
+    folder=$(mktemp -d)
+    if ! command -v "${CHROMIUM:-chromium}" >/dev/null && ! command -v google-chrome >/dev/null; then
+        echo "SKIPPED: no Chromium, so the pages of report and show are untried" >&2
+    elif python3 -m venv "$folder/venv" 2>/dev/null && "$folder/venv/bin/pip" install --quiet websocket-client; then
+        "$bench" run smoke --results "$folder/smoke"
+        "$folder/venv/bin/python" .ci/checks/page_check.py "$folder/smoke/report.html" "$folder/report"
+        "$folder/venv/bin/python" .ci/checks/show_check.py "$bench" "$folder/show"
+    else
+        echo "SKIPPED: no Python with venv, or no PyPI, so the pages of report and show are untried" >&2
+    fi
+    rm -rf "$folder"
 }

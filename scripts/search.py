@@ -8,7 +8,7 @@ formulas drawn from a small grammar on two books, the better half of them on fou
 of the best eight in the same way. A formula is judged by its mean excess over the full cache at 64 and 128 entries of 1,536 tokens, after
 every token. Every round is a sweep in OUT that `run` can go on with where it was stopped; OUT/search.csv has all rounds.
 
-What is found was chosen on these books: configs/one-line.yaml judges it on the first 24.
+What is found was chosen on these books: configs/findings/one-line.yaml judges it on the first 24.
 """
 import argparse
 import csv

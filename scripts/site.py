@@ -67,8 +67,8 @@ def book_links(text, page, pages, source):
             return found[0]
         path = ((ROOT / page).parent / unquote(target)).resolve()
         inside = path.relative_to(ROOT)
-        if path.is_dir():
-            return found["text"]  # The book has no page for a folder.
+        if path.is_dir() or inside.parts[0].startswith("."):
+            return found["text"]  # The book has no page for a folder, and its server none for a hidden file.
         if path.is_file() and str(inside) not in pages and path.suffix != ".ipynb":
             (source / inside).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, source / inside)

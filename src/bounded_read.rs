@@ -15,15 +15,17 @@ use serde::de::DeserializeOwned;
 /// Opens an ordinary file for reading.
 ///
 /// # Errors
-/// As [`ordinary`].
+///
+/// A path that [`ordinary`] refuses.
 pub fn open(path: &Path) -> Result<File> {
     ordinary(OpenOptions::new().read(true), path)
 }
 
-/// Opens an ordinary file in the way that the options say. What was opened is looked at, so that nothing else can take the path's place
-/// between a look and the opening.
+/// Opens an ordinary file with `options`. The opened file is looked at, not the path, so that nothing can take the path's place
+/// between the look and the opening.
 ///
 /// # Errors
+///
 /// A file that cannot be opened, a folder, or a pipe, socket or device.
 pub fn ordinary(options: &mut OpenOptions, path: &Path) -> Result<File> {
     // A pipe then opens at once, and no terminal becomes the program's own. It means nothing to ordinary files.
@@ -40,9 +42,10 @@ pub fn ordinary(options: &mut OpenOptions, path: &Path) -> Result<File> {
     Ok(file)
 }
 
-/// The bytes of a file of at most `most` bytes.
+/// Reads a file of at most `most` bytes.
 ///
 /// # Errors
+///
 /// A file that cannot be read, or is longer.
 pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
     let file = open(path)?;
@@ -59,10 +62,11 @@ pub fn bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same for a text file.
+/// Reads a text file of at most `most` bytes.
 ///
 /// # Errors
-/// As [`bytes`], and a file that is not UTF-8.
+///
+/// A file that cannot be read, is longer, or is not UTF-8.
 pub fn text(path: &Path, most: u64) -> Result<String> {
     String::from_utf8(bytes(path, most)?).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -70,18 +74,19 @@ pub fn text(path: &Path, most: u64) -> Result<String> {
     })
 }
 
-/// The contents of a JSON file, as Python writes it too.
+/// Reads a JSON file of at most `most` bytes; numbers may be written as Python writes them.
 ///
 /// # Errors
-/// As [`bytes`], and a file that is no JSON of this type; the message names the file.
+///
+/// A file that cannot be read, is longer, or is not JSON of this type; the message names the file.
 pub fn json<T: DeserializeOwned>(path: &Path, most: u64) -> anyhow::Result<T> {
     let bytes = bytes(path, most).with_context(|| format!("cannot read {}", path.display()))?;
     let read = serde_json::from_slice(&bytes);
     read.or_else(|error| serde_json::from_slice(&quoted(&bytes)).map_err(|_| error))
-        .with_context(|| format!("{} is no valid JSON", path.display()))
+        .with_context(|| format!("{} is not valid JSON", path.display()))
 }
 
-/// The same JSON with the numbers that only Python's has as texts, which are refused where a number is read.
+/// Puts the numbers that only Python's JSON has (`NaN`, `Infinity`) in quotes, so that they are refused where a number is read.
 fn quoted(json: &[u8]) -> Vec<u8> {
     const NUMBERS: [&[u8]; 3] = [b"NaN", b"Infinity", b"-Infinity"];
     let (mut quoted, mut rest, mut in_text) = (Vec::with_capacity(json.len()), json, false);
@@ -119,7 +124,7 @@ mod tests {
         assert_eq!(bytes(&path, 1 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
     }
 
-    /// `json.dumps({"a": [inf, -inf, nan, "NaN", '"\\NaN'], "NaN": 1.5})` in Python.
+    /// Bytes of `json.dumps({"a": [inf, -inf, nan, "NaN", '"\\NaN'], "NaN": 1.5})` in Python.
     #[test]
     fn numbers_of_python_are_texts() {
         let folder = tempfile::tempdir().unwrap();

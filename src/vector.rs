@@ -12,10 +12,10 @@ use pulp::{Arch, Simd, WithSimd};
 
 static ARCH: LazyLock<Arch> = LazyLock::new(Arch::new);
 
-/// The length of rows of the masked functions is a multiple of this.
+/// Divisor of the row lengths that masked functions take.
 pub const LANES: usize = 16;
 
-/// `n` rounded up to whole lanes.
+/// Rounds `n` up to whole lanes.
 pub fn padded(n: usize) -> usize {
     n.next_multiple_of(LANES)
 }
@@ -30,8 +30,7 @@ pub fn instruction_set() -> String {
     }
 }
 
-/// A loop without vector types, which is compiled for every instruction set by [`best`]. It must be inlined, and so must what
-/// it calls.
+/// Loop without vector types, which [`best`] compiles for every instruction set. The loop and everything it calls must be inlined.
 pub trait PlainLoop {
     fn run(self);
 }
@@ -52,7 +51,7 @@ pub fn best(plain: impl PlainLoop) {
     ARCH.dispatch(Best(plain));
 }
 
-/// Asks for the numbers to be brought into the second cache, where the processor can be asked.
+/// Asks the processor to bring numbers into the second cache, if it can be asked.
 pub fn prefetch<T>(numbers: &[T]) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..size_of_val(numbers)).step_by(64) {
@@ -65,7 +64,7 @@ pub fn prefetch<T>(numbers: &[T]) {
     }
 }
 
-/// `to[j] <- from[j]`.
+/// Widens bf16: `to[j] <- from[j]`.
 #[pulp::with_simd(widen_bf16 = ARCH)]
 #[inline(always)]
 pub fn widen_bf16_simd<S: Simd>(_s: S, from: &[bf16], to: &mut [f32]) {
@@ -74,7 +73,7 @@ pub fn widen_bf16_simd<S: Simd>(_s: S, from: &[bf16], to: &mut [f32]) {
     }
 }
 
-/// `to[j] <- from[j]`. `f16` itself asks for the instruction set every few numbers.
+/// Widens f16: `to[j] <- from[j]`. The type `f16` itself asks for the instruction set every few numbers.
 #[pulp::with_simd(widen_f16 = ARCH)]
 #[inline(always)]
 pub fn widen_f16_simd<S: Simd>(_s: S, from: &[f16], to: &mut [f32]) {
@@ -94,7 +93,7 @@ pub fn widen_f16_simd<S: Simd>(_s: S, from: &[f16], to: &mut [f32]) {
     }
 }
 
-/// `to[j] <- from[j]`.
+/// Widens f32 to f64: `to[j] <- from[j]`.
 #[pulp::with_simd(widen_f64 = ARCH)]
 #[inline(always)]
 pub fn widen_f64_simd<S: Simd>(_s: S, from: &[f32], to: &mut [f64]) {
@@ -103,7 +102,7 @@ pub fn widen_f64_simd<S: Simd>(_s: S, from: &[f32], to: &mut [f64]) {
     }
 }
 
-/// 1 / k!
+/// Coefficients 1 / k! of the series of e^x.
 const SERIES: [f64; 14] = {
     let mut terms = [1.0; 14];
     let mut k = 1;
@@ -114,7 +113,8 @@ const SERIES: [f64; 14] = {
     terms
 };
 
-/// e^x for |x| <= 700, relative error below 1e-15: its series on [-ln 2 / 2, ln 2 / 2]. As in [`exp`], an addition rounds.
+/// Computes e^x for |x| <= 700 with a relative error below 1e-15, by its series on [-ln 2 / 2, ln 2 / 2]. An addition rounds, as in
+/// [`exp`].
 #[inline(always)]
 fn exp_f64(x: f64) -> f64 {
     const MAGIC: f64 = 6_755_399_441_055_744.0; // 1.5 * 2^52
@@ -128,7 +128,7 @@ fn exp_f64(x: f64) -> f64 {
     p * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
 }
 
-/// As [`silu_mul`].
+/// Computes `gate[j] <- silu(gate[j]) * up[j]` in f64.
 #[pulp::with_simd(silu_mul_f64 = ARCH)]
 #[inline(always)]
 pub fn silu_mul_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
@@ -137,7 +137,7 @@ pub fn silu_mul_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
     }
 }
 
-/// As [`gelu_mul`].
+/// Computes `gate[j] <- gelu(gate[j]) * up[j]` in f64, with the approximation of [`gelu_mul`].
 #[pulp::with_simd(gelu_mul_f64 = ARCH)]
 #[inline(always)]
 pub fn gelu_mul_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
@@ -147,11 +147,11 @@ pub fn gelu_mul_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
     }
 }
 
-/// e^x for x <= 88, relative error below 2e-7; exactly 0 below -87.
+/// Computes e^x for x <= 88 with a relative error below 2e-7; exactly 0 below -87.
 ///
-/// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 + 127 rounds to the nearest integer and leaves it in
-/// the low bits, with the bias of exponents, from where a shift makes it a power of two, without conversion or `floor`. The product with
-/// that is NaN where x is, whatever its bits are.
+/// Cephes' polynomial on [-ln 2 / 2, ln 2 / 2]. Adding 1.5 * 2^23 + 127 rounds to the nearest integer and leaves it in the low
+/// bits, with the bias of exponents; a shift makes it a power of two, without conversion or `floor`. The product with that power is
+/// NaN where x is, whatever its bits are.
 #[inline(always)]
 fn exp<S: Simd>(s: S, x: S::f32s) -> S::f32s {
     let magic = s.splat_f32s(12_583_039.0);
@@ -202,7 +202,7 @@ pub fn softmax_row_simd<S: Simd>(s: S, row: &mut [f32], mask: &[f32]) -> (f32, f
     (max, s.reduce_sum_f32s(sum))
 }
 
-/// `onto[j] += scale * row[j]`.
+/// Adds a scaled row: `onto[j] += scale * row[j]`.
 #[pulp::with_simd(add_scaled = ARCH)]
 #[inline(always)]
 pub fn add_scaled_simd<S: Simd>(s: S, onto: &mut [f32], row: &[f32], scale: f32) {
@@ -218,7 +218,7 @@ pub fn add_scaled_simd<S: Simd>(s: S, onto: &mut [f32], row: &[f32], scale: f32)
     }
 }
 
-/// The dot product.
+/// Dot product of two vectors.
 #[pulp::with_simd(dot = ARCH)]
 #[inline(always)]
 pub fn dot_simd<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
@@ -232,7 +232,7 @@ pub fn dot_simd<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
     s.reduce_sum_f32s(sum) + rest
 }
 
-/// The sum of `(a[j] - b[j])^2`.
+/// Squared distance of two vectors, the sum of `(a[j] - b[j])^2`.
 #[pulp::with_simd(squared_distance = ARCH)]
 #[inline(always)]
 pub fn squared_distance_simd<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
@@ -247,7 +247,7 @@ pub fn squared_distance_simd<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
     s.reduce_sum_f32s(sum) + rest
 }
 
-/// The smallest of `values[j] - mask[j]`; NaN is left out.
+/// Smallest of `values[j] - mask[j]`; NaN is left out.
 #[pulp::with_simd(smallest = ARCH)]
 #[inline(always)]
 fn smallest_simd<S: Simd>(s: S, values: &[f32], mask: &[f32]) -> f32 {
@@ -273,7 +273,7 @@ pub fn masked_argmin(values: &[f32], mask: &[f32]) -> Option<usize> {
     values.iter().zip(mask).position(|(v, m)| *m == 0.0 && *v == low)
 }
 
-/// The largest value; NaN is left out, and -inf if there is none.
+/// Largest value of a row, where NaN is left out; -inf if there is no other value.
 #[pulp::with_simd(largest = ARCH)]
 #[inline(always)]
 pub fn largest_simd<S: Simd>(s: S, row: &[f32]) -> f32 {
@@ -298,7 +298,7 @@ pub fn argmax(row: &[f32]) -> Option<usize> {
     row.iter().position(|x| *x == high)
 }
 
-/// The sum of e^(x - max) over the row, of which no x may be larger than max.
+/// Sum of e^(x - max) over the row; no x may be larger than `max`.
 #[pulp::with_simd(exp_sum = ARCH)]
 #[inline(always)]
 pub fn exp_sum_simd<S: Simd>(s: S, row: &[f32], max: f32) -> f32 {
@@ -322,13 +322,13 @@ pub fn exp_sum_simd<S: Simd>(s: S, row: &[f32], max: f32) -> f32 {
     sum
 }
 
-/// ln of the sum of e^x over the row.
+/// Natural logarithm of the sum of e^x over the row.
 pub fn log_sum_exp(row: &[f32]) -> f32 {
     let max = largest(row);
     max + exp_sum(row, max).ln()
 }
 
-/// The sum of e^(p - max) (p - q) over two rows; no p may be larger than max.
+/// Sum of e^(p - max) (p - q) over two rows; no p may be larger than `max`.
 #[pulp::with_simd(weighted_difference = ARCH)]
 #[inline(always)]
 pub fn weighted_difference_simd<S: Simd>(s: S, p: &[f32], max: f32, q: &[f32]) -> f32 {
@@ -347,8 +347,8 @@ pub fn weighted_difference_simd<S: Simd>(s: S, p: &[f32], max: f32, q: &[f32]) -
     sum
 }
 
-/// `x[j] <- f(x[j], y[j])`. The last numbers go through the same instructions as the others, so that their bits do not depend on where
-/// a number is. A macro, because a closure would not be compiled for the instruction set.
+/// Computes `x[j] <- f(x[j], y[j])`. The last numbers go through the same instructions as the others, so that their bits do not
+/// depend on where a number is. It is a macro because a closure would not be compiled for the instruction set.
 macro_rules! map_pairs {
     ($s:ident, $x:ident, $y:ident, $f:ident) => {{
         debug_assert_eq!($x.len(), $y.len());
@@ -362,7 +362,7 @@ macro_rules! map_pairs {
     }};
 }
 
-/// `gate[j] <- silu(gate[j]) * up[j]`.
+/// Computes `gate[j] <- silu(gate[j]) * up[j]`.
 #[pulp::with_simd(silu_mul = ARCH)]
 #[inline(always)]
 pub fn silu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
@@ -376,11 +376,11 @@ fn silu<S: Simd>(s: S, g: S::f32s, u: S::f32s) -> S::f32s {
     s.div_f32s(s.mul_f32s(g, u), s.add_f32s(s.splat_f32s(1.0), e))
 }
 
-/// Where gpt-oss limits gate and up, and how steep its sigmoid is.
+/// Limit of gate and up in gpt-oss. [`SWIGLU_SLOPE`] is the factor in its sigmoid.
 pub const SWIGLU_LIMIT: f32 = 7.0;
 pub const SWIGLU_SLOPE: f32 = 1.702;
 
-/// `gate[j] <- g * sigmoid(1.702 g) * (u + 1)`, where g is gate[j], at most 7, and u is up[j], between -7 and 7.
+/// Computes `gate[j] <- g * sigmoid(1.702 g) * (u + 1)`, where g is gate[j], at most 7, and u is up[j], between -7 and 7.
 #[pulp::with_simd(limited_swiglu = ARCH)]
 #[inline(always)]
 pub fn limited_swiglu_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
@@ -395,7 +395,7 @@ fn swiglu<S: Simd>(s: S, g: S::f32s, u: S::f32s) -> S::f32s {
     s.div_f32s(s.mul_f32s(g, s.add_f32s(u, one)), s.add_f32s(one, e))
 }
 
-/// As [`limited_swiglu`].
+/// Computes [`limited_swiglu`] in f64.
 #[pulp::with_simd(limited_swiglu_f64 = ARCH)]
 #[inline(always)]
 pub fn limited_swiglu_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
@@ -406,8 +406,8 @@ pub fn limited_swiglu_f64_simd<S: Simd>(_s: S, gate: &mut [f64], up: &[f64]) {
     }
 }
 
-/// `gate[j] <- gelu(gate[j]) * up[j]`, with the approximation of GELU by tanh: x / (1 + e^-2y), where
-/// y = sqrt(2 / pi) (x + 0.044715 x^3).
+/// Computes `gate[j] <- gelu(gate[j]) * up[j]`, with the approximation of GELU by tanh: x / (1 + e^-2y), where y = sqrt(2 / pi) (x
+/// + 0.044715 x^3).
 #[pulp::with_simd(gelu_mul = ARCH)]
 #[inline(always)]
 pub fn gelu_mul_simd<S: Simd>(s: S, gate: &mut [f32], up: &[f32]) {
@@ -426,7 +426,7 @@ fn gelu<S: Simd>(s: S, g: S::f32s, u: S::f32s) -> S::f32s {
     s.div_f32s(s.mul_f32s(g, u), s.add_f32s(one, e))
 }
 
-/// `out[j] <- row[j] / sqrt(mean(row^2) + eps) * weight[j]`.
+/// Computes `out[j] <- row[j] / sqrt(mean(row^2) + eps) * weight[j]`.
 #[pulp::with_simd(rms_norm = ARCH)]
 #[inline(always)]
 pub fn rms_norm_simd<S: Simd>(s: S, row: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
@@ -470,7 +470,7 @@ pub fn rotate_simd<S: Simd>(s: S, a: &mut [f32], b: &mut [f32], cos: f32, sin: f
     }
 }
 
-/// N vectors of columns, from vector `at` on. No closures here: one that is not inlined is compiled without the
+/// Sums N vectors of columns, from vector `at` on. There are no closures here: one that is not inlined is compiled without the
 /// instruction set.
 #[inline(always)]
 fn combined<S: Simd, const N: usize>(
@@ -494,7 +494,7 @@ fn combined<S: Simd, const N: usize>(
     out[at..at + N].copy_from_slice(&sums);
 }
 
-/// `out <- sum of weights[i] * table[i * stride ..]`: one row times a table whose rows lie `stride` apart.
+/// Multiplies one row with a table whose rows lie `stride` apart: `out <- sum of weights[i] * table[i * stride ..]`.
 #[pulp::with_simd(combine = ARCH)]
 #[inline(always)]
 pub fn combine_simd<S: Simd>(s: S, weights: &[f32], table: &[f32], stride: usize, out: &mut [f32]) {
@@ -520,9 +520,10 @@ pub fn combine_simd<S: Simd>(s: S, weights: &[f32], table: &[f32], stride: usize
     }
 }
 
-/// The dot products of two to four queries (queries, k) with keys (n, k): `out[query * stride + key]`. Each is added up in the order of
-/// its numbers, as `gemm` does, which copies all keys to another order first. False, and nothing done, where `gemm` has another order
-/// (for up to 256 products, and in vectors that it adds up in parts), and where the processor lacks the instructions.
+/// Computes the dot products of two to four queries (queries, k) with keys (n, k): `out[query * stride + key]`. Each is added up in
+/// the order of its numbers, as `gemm` does, which copies all keys to another order first. Returns false and does nothing where
+/// `gemm` has another order (for up to 256 products, and in vectors that it adds up in parts), and where the processor lacks the
+/// instructions.
 pub fn dots_of_few(
     queries: (&[f32], usize),
     keys: &[f32],
@@ -548,9 +549,9 @@ mod few {
     use pulp::x86::V3;
     use pulp::{NullaryFnOnce, bytemuck, f32x4};
 
-    /// Numbers of a vector.
+    /// Largest length of a vector.
     pub(super) const LONGEST: usize = 256;
-    /// Keys side by side: enough for their sums not to wait for one another.
+    /// Number of keys side by side: enough for their sums not to wait for one another.
     const KEYS: usize = 8;
 
     pub(super) struct Dots<'a> {
@@ -559,7 +560,7 @@ mod few {
         pub keys: &'a [f32],
         pub k: usize,
         pub out: (&'a mut [f32], usize),
-        /// Queries and keys.
+        /// Number of queries and of keys.
         pub count: (usize, usize),
     }
 
@@ -598,9 +599,8 @@ mod few {
     }
 }
 
-/// `out[n * stride + r] <-` the dot product of row r of weights with row n of x, for R rows of weights and N rows of
-/// x, all of `input` floats. Each is the sum of two sums, over even and odd vectors, in the same order for all R and
-/// N.
+/// Computes `out[n * stride + r] <-` the dot product of row r of weights with row n of x, for R rows of weights and N rows of x,
+/// all of `input` floats. Each product is the sum of two sums, over even and odd vectors, in the same order for all R and N.
 #[inline(always)]
 fn dots<S: Simd, const R: usize, const N: usize>(
     s: S,
@@ -645,11 +645,11 @@ fn dots<S: Simd, const R: usize, const N: usize>(
     }
 }
 
-/// Floats of x that are multiplied with all weights together: half of the first-level cache.
+/// Number of floats of x that are multiplied with all weights together: half of the first-level cache.
 const NEAR: usize = 4096;
 
-/// The first `outputs` columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights
-/// are (outputs, input). The bits of an element depend only on its row of x and its row of weights.
+/// Computes the first `outputs` columns of `out` (rows, stride) `<- x weights^T`, where x is (rows, input) and the weights are
+/// (outputs, input). The bits of an element depend only on its row of x and its row of weights.
 #[pulp::with_simd(row_products = ARCH)]
 #[inline(always)]
 pub fn row_products_simd<S: Simd>(s: S, x: &[f32], input: usize, weights: &[f32], out: &mut [f32], stride: usize) {
@@ -744,7 +744,8 @@ mod tests {
         assert_eq!(masked_argmin(&[f32::INFINITY], &[0.0]), Some(0));
     }
 
-    /// With one element NaN, whichever it is: what looks for the largest or smallest finds that of the others, and sums are NaN.
+    /// One element is NaN, whichever it is: functions that look for the largest or smallest value find that of the others, and sums
+    /// are NaN.
     fn reductions_with_nan<S: Simd>(s: S) {
         let is_nan = |x: f32| assert!(x.is_nan(), "{x}");
         for n in [1, 5, 16, 32, 48, 80, 144] {

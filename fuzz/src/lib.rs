@@ -1,4 +1,4 @@
-//! The readers of foreign files, each as one function of bytes: what the fuzzer calls, and `tests/it/hostile.rs` with
+//! The readers of foreign files, each as one function of bytes: what the fuzzer calls, and `tests/it/fuzz_seeds.rs` with
 //! every seed.
 //!
 //! They call the program's public functions on real files in a folder of their own, as a run does. An error is the

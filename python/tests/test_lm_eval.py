@@ -1,5 +1,5 @@
 """What lm-evaluation-harness asks, against scores and written texts; with lm_eval installed also its model ``tova-bench``.
-scripts/lm_eval_witness.py --client compares whole tasks with the harness' own models and with sweeps."""
+tests/golden/make/lm_eval_witness.py --client compares whole tasks with the harness' own models and with sweeps."""
 
 import numpy as np
 import pytest

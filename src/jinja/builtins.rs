@@ -1,4 +1,4 @@
-//! Filters, tests, functions and methods that jinja2 and Python have, where the engine has none or another.
+//! Filters, tests, functions and methods of jinja2 and Python that the engine lacks or defines otherwise.
 
 use minijinja::value::{Kwargs, Rest, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
@@ -9,18 +9,19 @@ use super::Dialect;
 use super::strftime::strftime_now;
 use super::text::{self, Json};
 
-/// Bytes of all that a value holds, each time that it is held, and what each value counts beside its text.
+/// Largest size in bytes of all that a value holds, counted each time that it is held. Each value also counts a fixed size beside
+/// its text.
 const MOST_HELD: usize = 1 << 26;
 const SLOT: usize = 512;
-/// Values within values.
+/// Deepest nesting of values within values.
 const MOST_DEPTH: usize = 64;
 
-/// An operation that cannot be done.
+/// Error for an operation that cannot be done.
 pub fn refused(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
 }
 
-/// Adds them all.
+/// Adds all filters, tests, functions and methods to an engine.
 pub fn add(environment: &mut Environment<'static>, dialect: Dialect) {
     environment.set_unknown_method_callback(method);
     environment.set_formatter(|out, state, value| match value.kind() {
@@ -76,8 +77,8 @@ pub fn add(environment: &mut Environment<'static>, dialect: Dialect) {
     environment.remove_global("debug");
 }
 
-/// The value itself, if what it holds is neither too much nor itself. An attribute of a namespace, which is inside of it, and all
-/// else inside of a value holds no namespace, which could hold that in turn.
+/// Returns the value if it does not hold too much, or itself. An attribute of a namespace, which is inside it, and everything else
+/// inside a value must not hold a namespace, which could hold that value in turn.
 fn bounded(state: &State<'_, '_>, value: Value, depth: usize) -> Result<Value, Error> {
     if value.as_object().is_some() {
         let mut left = MOST_HELD;
@@ -133,7 +134,7 @@ fn join(
     Ok(out)
 }
 
-/// A number, or the text of one.
+/// Number that a value is, or that its text says.
 fn number(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some(text) => text.trim().parse().ok(),
@@ -155,7 +156,7 @@ fn truncate(text: &str, length: Option<usize>, kwargs: Kwargs) -> Result<String,
     Ok(if keeps_words { words } else { &kept }.to_owned() + &end)
 }
 
-/// `tojson` of transformers: `json.dumps`, which escapes nothing for HTML.
+/// Filter `tojson` of transformers: `json.dumps`, which escapes nothing for HTML.
 fn tojson(
     state: &State<'_, '_>,
     value: &Value,
@@ -167,7 +168,7 @@ fn tojson(
     text::json(state, value, &json)
 }
 
-/// `tojson` of jinja2 itself.
+/// Filter `tojson` of jinja2 itself, which escapes HTML.
 fn html_json(state: &State<'_, '_>, value: &Value, indent: Option<usize>, kwargs: Kwargs) -> Result<Value, Error> {
     let json = json_style(true, &kwargs)?;
     let json =
@@ -202,7 +203,7 @@ fn json_style(ensure_ascii: bool, kwargs: &Kwargs) -> Result<Json, Error> {
     Ok(Json { ensure_ascii, indent, item, key, sort_keys })
 }
 
-/// Whether `str.isspace` says so of a character.
+/// Whether Python's `str.isspace` says that a character is white space.
 pub fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
@@ -213,7 +214,7 @@ enum Side {
     Both,
 }
 
-/// A text of at least so many characters.
+/// Pads a text with `fill` to at least `width` characters.
 fn padded(state: &State<'_, '_>, text: &str, width: usize, fill: char, side: Side) -> Result<String, Error> {
     let count = text.chars().count();
     let missing = width.saturating_sub(count);
@@ -228,7 +229,7 @@ fn padded(state: &State<'_, '_>, text: &str, width: usize, fill: char, side: Sid
     Ok([&fill(before), text, &fill(missing - before)].concat())
 }
 
-/// Methods of Python's strings, lists and dictionaries.
+/// Calls a method of Python's strings, lists or dictionaries.
 fn method(state: &mut State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     let none = || refused(format!("Python's {method} found nothing"));
     match value.kind() {
@@ -298,7 +299,7 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, args: &[Value]
     }
 }
 
-/// `str.splitlines`, which knows more ends of lines than one.
+/// Lines of a text as Python's `str.splitlines` splits it, which knows more ends of lines than `\n`.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
 //! Jinja templates of strangers, rendered as Python's jinja2 renders them.
 //!
-//! A template sees its values and nothing else: there is no loader, so it cannot read files. Its steps, the bytes it makes, the
-//! size and depth of its values and its own depth are limited, so that it ends, in bounded memory.
+//! A template sees the values it is given and nothing else: there is no loader, so it cannot read files. Its steps, the bytes it
+//! makes, the size and depth of its values and its own depth are limited, so that it ends, in bounded memory.
 
 mod builtins;
 mod source;
@@ -24,25 +24,25 @@ pub use builtins::{is_space, refused};
 pub use minijinja::value::{Kwargs, Value};
 pub use minijinja::{Environment, Error, ErrorKind};
 
-/// Bytes that a template may write: a context of ten million tokens.
+/// Largest number of bytes that a template may write: a context of ten million tokens.
 const MOST_OUTPUT: usize = 1 << 26;
-/// Steps that a template may take. The engine charges them for bytes and values too, 64 bytes for one.
+/// Largest number of steps that a template may take. The engine charges bytes and values too, one step for 64 bytes.
 const FUEL: u64 = 2 << 20;
-/// Scopes, and calls of macros, within each other.
+/// Deepest nesting of scopes and of calls of macros.
 const MOST_DEPTH: usize = 100;
-/// The engine's compiler recurses for every operator of an expression.
+/// Stack in bytes for compiling and rendering: the engine's compiler recurses for every operator of an expression.
 const STACK: usize = 512 << 20;
-/// Bytes of a template that needs no deep stack to be rendered, because its values cannot hold each other that deep; a thread for
-/// each of many rows would take time.
+/// Length in bytes up to which a template is rendered without a deep stack, because its values cannot be nested that deep. A thread
+/// for each of many rows would take time.
 const SHORT: usize = 1 << 12;
 const NAME: &str = "template";
 
-/// How templates are read.
+/// Dialect in which templates are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {
-    /// As transformers reads chat templates.
+    /// Dialect of chat templates in transformers.
     Chat,
-    /// As lm-evaluation-harness reads task files: names must be there.
+    /// Dialect of task files in lm-evaluation-harness: every name must be defined.
     Harness,
 }
 
@@ -54,10 +54,11 @@ pub struct Template {
 }
 
 impl Template {
-    /// `add` adds filters and functions.
+    /// Compiles a template; `add` adds filters and functions to the engine.
     ///
     /// # Errors
-    /// What is not Jinja.
+    ///
+    /// Text that is not Jinja.
     pub fn new(
         source: &str,
         dialect: Dialect,
@@ -86,9 +87,10 @@ impl Template {
         })
     }
 
-    /// The names that the template asks its values for.
+    /// Names that the template asks its values for.
     ///
     /// # Errors
+    ///
     /// None that can happen: the template is there.
     pub fn names(&self) -> Result<BTreeSet<String>> {
         let mut names = self.environment.get_template(NAME)?.undeclared_variables(false);
@@ -98,9 +100,10 @@ impl Template {
         Ok(names.into_iter().collect())
     }
 
-    /// The text that the template makes of values.
+    /// Renders the template with `values`.
     ///
     /// # Errors
+    ///
     /// An operation without a meaning, or a template that exceeds its limits.
     pub fn render(&self, values: impl FnOnce() -> Value + Send) -> Result<String> {
         let render = || {
@@ -113,12 +116,12 @@ impl Template {
     }
 }
 
-/// A value of JSON for a template; its objects keep the order of their keys.
+/// Converts JSON to a value for a template; objects keep the order of their keys.
 pub fn value(json: &impl Serialize) -> Value {
     Value::from(Serde(json))
 }
 
-/// Does work on a thread of its own with a large stack, which values that hold each other need too when they are dropped.
+/// Does work on a thread with a large stack, which nested values also need when they are dropped.
 fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
@@ -127,7 +130,7 @@ fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> 
     })
 }
 
-/// Writing more than fits is an error.
+/// Writer that fails once more is written than fits.
 struct Limited(Vec<u8>);
 
 impl Write for Limited {

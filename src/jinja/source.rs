@@ -12,14 +12,14 @@ use super::refused;
 
 const WORDS: [&str; 11] = ["in", "not", "and", "or", "if", "else", "elif", "is", "recursive", "print", "do"];
 
-/// Words and signs without text between them, several times those of the longest templates. The time that the engine's compiler takes
-/// grows with their square.
+/// Largest number of words and signs without text between them, several times that of the longest templates. The time that the
+/// engine's compiler takes grows with its square.
 const MOST_PARTS: usize = 20_000;
 
-/// Part of an expression, in one pair of brackets or in none.
+/// Part of an expression between one pair of brackets, or outside of any.
 #[derive(Default)]
 struct Level {
-    /// Where a list or dictionary begins that is written here.
+    /// Where a list or dictionary that is written out begins.
     literal: Option<usize>,
     /// Where the operands of a sum and of a product begin.
     sum: Option<usize>,
@@ -51,7 +51,7 @@ impl Level {
     }
 }
 
-/// Places and what is put there, and how many bytes it replaces.
+/// Changes of the source: place, number of replaced bytes, and the text in their place.
 #[derive(Default)]
 struct Edits(Vec<(usize, usize, String)>);
 
@@ -62,10 +62,11 @@ impl Edits {
     }
 }
 
-/// The source for the engine; with `marks_answers`, `{% generation %}` is known.
+/// Prepares a source for the engine; with `marks_answers`, `{% generation %}` is known.
 ///
 /// # Errors
-/// What is not Jinja.
+///
+/// Text that is not Jinja.
 pub fn prepared(source: &str, syntax: SyntaxConfig, marks_answers: bool) -> Result<String, Error> {
     // As jinja2 reads a file.
     let source = source.replace("\r\n", "\n").replace('\r', "\n");

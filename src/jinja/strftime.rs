@@ -5,12 +5,13 @@ use minijinja::Error;
 
 use super::refused;
 
-/// The codes of C that Python passes on, and that chrono writes in the same way.
+/// Codes of C that Python passes on and chrono writes in the same way.
 const CODES: &str = "aAbBcCdDeFgGhHIjklmMnpPrRsStTuUVwWxXyY%";
 
-/// 26 July 2024 at midnight, in a format of Python's `strftime`.
+/// Writes 26 July 2024 at midnight in a format of Python's `strftime`.
 ///
 /// # Errors
+///
 /// A code that has no meaning there.
 pub fn strftime_now(format: &str) -> Result<String, Error> {
     let now = NaiveDate::from_ymd_opt(2024, 7, 26).and_then(|date| date.and_hms_opt(0, 0, 0)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Templates against transformers' own rendering (`scripts/chat_goldens.py`), and hostile ones.
+//! Templates against transformers' own rendering (`tests/golden/make/chat_goldens.py`), and hostile ones.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use serde::Deserialize;
 
 use super::{Dialect, Template, Value, value};
 
-/// What transformers 5.2 made of some templates.
+/// Results of transformers 5.2 for some templates.
 #[derive(Deserialize)]
 struct Goldens {
     messages: Vec<IndexMap<String, String>>,
     tokens: IndexMap<String, String>,
-    /// A template, whether the answer is opened, and the text; none where it is refused.
+    /// Template, whether the answer is opened, and the text; `None` if transformers refuses the template.
     templates: Vec<(String, bool, Option<String>)>,
 }
 
@@ -41,7 +41,7 @@ fn chat_templates_render_as_in_transformers() {
     assert!(templates.len() >= 40 && wrong.is_empty(), "{} are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Each of these would take for ever, all memory, or the whole stack.
+/// Templates that would take for ever, all memory, or the whole stack.
 #[test]
 fn hostile_templates_end_with_an_error() {
     let doubled = |set: &str| {

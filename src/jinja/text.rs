@@ -1,16 +1,16 @@
 //! Values as text, as Python writes them: `str`, `repr` and `json.dumps`.
 //!
-//! What is written is charged to the template, so that no value is too large to be written.
+//! Text that is written is charged to the template, so that a template cannot write values without a limit.
 
 use std::fmt::Write;
 
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-/// Values within values that are written; Python's own limit is of this kind.
+/// Deepest nesting of values that are written; Python has a limit of this kind.
 const MOST_DEPTH: usize = 100;
 
-/// How `json.dumps` is asked to write.
+/// Options of `json.dumps`.
 pub struct Json {
     pub ensure_ascii: bool,
     pub indent: Option<String>,
@@ -19,7 +19,7 @@ pub struct Json {
     pub sort_keys: bool,
 }
 
-/// The shortest digits that give the number back, with an exponent below 1e-4 and from 1e16 on.
+/// Shortest digits that give the number back, with an exponent below 1e-4 and from 1e16 on.
 pub fn float(number: f64) -> String {
     if number.is_nan() || number.is_infinite() {
         return number.to_string().to_lowercase();
@@ -32,7 +32,7 @@ pub fn float(number: f64) -> String {
     }
 }
 
-/// A string in single quotes, unless only those occur in it.
+/// Writes a string in single quotes, or in double quotes if it has single quotes only.
 pub fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);
@@ -51,7 +51,7 @@ pub fn quoted(text: &str) -> String {
     out
 }
 
-/// `str(value)`.
+/// Writes `str(value)`.
 pub fn str(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
     let mut writer = Writer { state, json: None, out: String::new() };
     match value.as_str() {
@@ -62,7 +62,7 @@ pub fn str(state: &State<'_, '_>, value: &Value) -> Result<String, Error> {
     Ok(writer.out)
 }
 
-/// `json.dumps(value)`.
+/// Writes `json.dumps(value)`.
 pub fn json(state: &State<'_, '_>, value: &Value, json: &Json) -> Result<String, Error> {
     let mut writer = Writer { state, json: Some(json), out: String::new() };
     writer.value(value, 0)?;
@@ -71,7 +71,7 @@ pub fn json(state: &State<'_, '_>, value: &Value, json: &Json) -> Result<String,
 
 struct Writer<'a, 't, 'e> {
     state: &'a State<'t, 'e>,
-    /// Without it, as `repr`.
+    /// Options of `json.dumps`; `None` writes `repr`.
     json: Option<&'a Json>,
     out: String,
 }

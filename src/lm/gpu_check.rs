@@ -31,9 +31,9 @@ const START: usize = BLOCK;
 const PROMPT: usize = 200;
 /// The last tokens, which are read one by one, beside a copy that reads others.
 const STEPS: usize = 4;
-/// Of so many cases one is read again, alone and beside so many in all.
-const AGAIN: usize = 5;
-const BESIDE: usize = 4;
+/// One case of `CASES_PER_REPEAT` is read again, alone and together with others, `READ_TOGETHER` in all.
+const CASES_PER_REPEAT: usize = 5;
+const READ_TOGETHER: usize = 4;
 
 /// A model, and what is read with it.
 struct Suite {
@@ -102,8 +102,8 @@ fn check(device: &Device, on_host: &Device) -> Result<usize> {
             compare(&reading, &expected, tolerance).with_context(|| suite.name(case))?;
             readings.push(reading);
         }
-        let again: Vec<_> = suite.cases.iter().zip(&readings).step_by(AGAIN).collect();
-        for cases in again.chunks(1).chain(again.chunks(BESIDE)) {
+        let again: Vec<_> = suite.cases.iter().zip(&readings).step_by(CASES_PER_REPEAT).collect();
+        for cases in again.chunks(1).chain(again.chunks(READ_TOGETHER)) {
             suite.read_together(&own, cases)?;
         }
     }

@@ -9,9 +9,8 @@ use std::collections::HashSet;
 
 use super::overlap::words;
 
-/// The variety of a text's words, by metric: the shares of distinct ones among all single words, pairs and triples, and the
-/// share of quadruples that occurred before in the text. Shares of which a text has none, because it is too short, are left
-/// out.
+/// Variety of a text's words, by metric: the shares of distinct ones among all single words, pairs and triples, and the share of
+/// quadruples that occurred before in the text. A share that a text is too short for is left out.
 pub fn diversity(text: &str) -> Vec<(&'static str, f64)> {
     let lower = text.to_lowercase();
     let words: Vec<&str> = words(&lower).collect();

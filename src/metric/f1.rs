@@ -9,15 +9,15 @@ use super::overlap::{f_measure, shared, words};
 /// How letters beyond ASCII are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Letters {
-    /// Kept: SQuAD, QASPER and SCROLLS.
+    /// Kept as written: SQuAD, QASPER and SCROLLS.
     AsWritten,
     /// Converted to ASCII after all other steps, as the Python package `Unidecode` does it: ZeroSCROLLS. Curly quotes
     /// survive the removal of ASCII punctuation, so they become straight ones.
     Ascii,
 }
 
-/// The best F1 over the references, 0 without any: of the bags of words of the answer and a reference, 0 to 1; 0 if they
-/// share none, also if both are empty.
+/// Best F1 over the references, 0 to 1, between the bags of words of the answer and of a reference. It is 0 without references, and
+/// if the two share no word, also if both are empty.
 pub fn best_f1<R: AsRef<str>>(prediction: &str, references: &[R], letters: Letters) -> f64 {
     let prediction = normalized(prediction, letters);
     let f1 = |reference: &R| {
@@ -34,7 +34,7 @@ pub fn best_exact_match<R: AsRef<str>>(prediction: &str, references: &[R], lette
     references.iter().any(|reference| normalized(reference.as_ref(), letters) == prediction)
 }
 
-/// SQuAD's `normalize_answer`: lower case, no ASCII punctuation, no articles, single spaces.
+/// Normalises a text as SQuAD's `normalize_answer`: lower case, no ASCII punctuation, no articles, single spaces.
 fn normalized(text: &str, letters: Letters) -> String {
     let lower = text.to_lowercase();
     let bare: String = lower.chars().filter(|c| !c.is_ascii_punctuation()).collect();
@@ -50,7 +50,7 @@ fn normalized(text: &str, letters: Letters) -> String {
     }
 }
 
-/// A space for each `\b(a|an|the)\b`, that is for each run of word characters that is an article.
+/// Replaces each `\b(a|an|the)\b`, that is each run of word characters that is an article, by a space.
 fn without_articles(text: &str) -> String {
     let text: Vec<char> = text.chars().collect();
     let runs = text.chunk_by(|a, b| is_word(*a) == is_word(*b));
@@ -61,8 +61,8 @@ fn without_articles(text: &str) -> String {
     kept.flatten().collect()
 }
 
-/// Python's `\w` without the underscore, which was removed as punctuation. Rust counts some marks and circled letters as
-/// alphabetic that Python does not; those that could adjoin an English article are excepted here.
+/// Whether Python's `\w` matches a character; the underscore was removed as punctuation. Rust counts some marks and circled letters
+/// as alphabetic that Python does not; those that could adjoin an English article are excepted here.
 fn is_word(c: char) -> bool {
     let excepted = matches!(c, '\u{345}' | '\u{363}'..='\u{36f}' | 'Ⓐ'..='ⓩ' | '\u{1f130}'..='\u{1f189}');
     c.is_alphanumeric() && !excepted

@@ -43,7 +43,7 @@ impl MetricSum {
         MetricSum { metric, slice: None, value, weight, output: None }
     }
 
-    /// The same sum over a slice.
+    /// This sum, over a slice of the sample.
     #[must_use]
     pub fn of_slice(self, slice: Option<Slice>) -> MetricSum {
         MetricSum { slice, ..self }

@@ -10,16 +10,16 @@ use super::overlap::{f_measure, shared};
 /// F-measures from 0 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rouge {
-    /// Of the words both texts have, each as often as both have it.
+    /// F-measure of the words both texts have, each counted as often as both have it.
     pub one: f64,
-    /// Of pairs of neighbouring words.
+    /// F-measure of pairs of neighbouring words.
     pub two: f64,
-    /// Of the longest common subsequence of words, over the whole text as `rougeL` has it.
+    /// F-measure of the longest common subsequence of words, over the whole text as in `rougeL`.
     pub l: f64,
 }
 
 impl Rouge {
-    /// The three in one number for a single sample. The published score takes the means over all samples first.
+    /// Geometric mean of the three numbers of a single sample. The published score takes the means over all samples first.
     pub fn geometric_mean(self) -> f64 {
         (self.one * self.two * self.l).cbrt()
     }

@@ -8,18 +8,18 @@ use serde::{Deserialize, Serialize};
 /// A part of a sample: recall at a distance of 16 to 31 tokens, tokens of a class, the samples of a length and depth.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Slice {
-    /// `distance`, `class`; a slice by two things has both: `length and depth`.
+    /// Kind of the slice, such as `distance` or `class`; a slice by two things has both, as in `length and depth`.
     pub kind: EcoString,
-    /// What the slice is called where it is no number.
+    /// Name of the slice if it has no number.
     pub name: Option<EcoString>,
-    /// The first and the last number, both included; the same number where the slice is of one.
+    /// First and last number, both included; they are equal if the slice is one number.
     pub low: Option<u64>,
     pub high: Option<u64>,
-    /// The number of the second kind, which has one number where the first has a name or a range.
+    /// Number of the second kind. The first kind has a name or a range.
     pub second: Option<u64>,
 }
 
-/// Between the two kinds of a slice.
+/// Separator between the two kinds of a slice.
 const AND: &str = " and ";
 
 impl Slice {
@@ -31,18 +31,18 @@ impl Slice {
         Self::range(kind, number, number)
     }
 
-    /// From a first to a last number, both included.
+    /// Slice from a first to a last number, both included.
     pub fn range(kind: &str, low: u64, high: u64) -> Self {
         Self { kind: kind.into(), low: Some(low), high: Some(high), ..Self::default() }
     }
 
-    /// The same by a second thing: `layer` 3 `and` `head` 1.
+    /// Slice by this thing and by a second one: `layer` 3 `and` `head` 1.
     #[must_use]
     pub fn and(self, kind: &str, second: u64) -> Self {
         Self { kind: format!("{}{AND}{kind}", self.kind).into(), second: Some(second), ..self }
     }
 
-    /// A slice of a kind by a value as text: `16-31` is a range, `512` a number; of two kinds, `vt 4096` has a number for the
+    /// Slice of a kind by a value as text: `16-31` is a range, `512` a number; with two kinds, `vt 4096` has a number for the
     /// second. Anything else is a name.
     pub fn of_value(kind: &str, value: &str) -> Self {
         if let (Some((first, _)), Some((value, second))) = (kind.split_once(AND), value.rsplit_once(' '))
@@ -57,7 +57,7 @@ impl Slice {
         }
     }
 
-    /// A slice as files of earlier versions have it: `distance:16-31`, `length:512 depth:25`, `task:vt length:4096`.
+    /// Reads a slice as files of earlier versions have it: `distance:16-31`, `length:512 depth:25`, `task:vt length:4096`.
     pub fn of_former_text(text: &str) -> Self {
         let (kind, value) = text.split_once(':').unwrap_or((text, ""));
         let second = value.rsplit_once(' ').and_then(|(value, second)| {
@@ -70,22 +70,22 @@ impl Slice {
         }
     }
 
-    /// The slice as text; empty for all of a sample.
+    /// Slice as text; empty for all of a sample.
     pub fn text(slice: Option<&Self>) -> String {
         slice.map_or_else(String::new, Self::to_string)
     }
 
-    /// Whether it is of one kind, and that kind.
+    /// Whether the slice is of this one kind.
     pub fn is(&self, kind: &str) -> bool {
         self.kind == kind
     }
 
-    /// Its one number.
+    /// The slice's number, if it is a single number.
     pub fn single(&self) -> Option<u64> {
         self.low.filter(|_| self.low == self.high)
     }
 
-    /// What it is called among others of its kind: `16-31`, `512`, `home`, `vt, 4096`.
+    /// Name of the slice among others of its kind: `16-31`, `512`, `home`, `vt, 4096`.
     pub fn value(&self) -> String {
         let first = match (&self.name, self.low, self.high) {
             (Some(name), ..) => name.to_string(),
@@ -98,7 +98,7 @@ impl Slice {
 }
 
 impl Ord for Slice {
-    /// Slices of one kind together, by their first number where they have one.
+    /// Puts slices of one kind together, by their first number where they have one.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         let place = |of: &Self| (of.kind.clone(), of.low.unwrap_or(u64::MAX), of.high, of.second);
         place(self).cmp(&place(other)).then_with(|| self.name.cmp(&other.name))
@@ -123,7 +123,7 @@ impl fmt::Display for Slice {
     }
 }
 
-/// For rows of tests.
+/// Slices as tests write them in rows.
 #[cfg(test)]
 impl From<&str> for Slice {
     fn from(text: &str) -> Self {

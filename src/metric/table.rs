@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::format::plain;
 
-/// Which way a metric improves.
+/// Direction in which a metric improves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
@@ -21,7 +21,7 @@ pub enum Better {
     Unknown,
 }
 
-/// How pooled `sum(value) / sum(weight)` becomes the number that is shown.
+/// Function that makes the shown number from the pooled `sum(value) / sum(weight)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pooling {
@@ -38,56 +38,56 @@ pub enum Pooling {
     GeometricShare,
 }
 
-/// What sets a metric apart from a result that the same engine on the same machine repeats bit by bit.
+/// Property that sets a metric apart from a result that the same engine on the same machine repeats bit by bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Property {
-    /// It depends on the device and its load: seconds, resident memory.
+    /// The value depends on the device and its load: seconds, resident memory.
     Clock,
-    /// It depends on the device's memory, by counting: a batch that fits.
+    /// The value depends on the device's memory, by counting: a batch that fits.
     Memory,
-    /// It depends on a judge, which is another program.
+    /// The value depends on a judge, which is another program.
     Judge,
     /// Subtracting the full cache's value means nothing: the metric compares with the full cache itself.
     NoDifference,
     /// Policies weigh a sample differently: texts that differ have lengths that differ.
     VaryingWeights,
-    /// Weights count nothing that a reader would count.
+    /// Weights do not count anything that a reader would count.
     Uncountable,
-    /// It only adds detail to another metric: a table, no figure.
+    /// The metric only adds detail to another: a table, but no figure.
     Detail,
-    /// What a guess would reach, which is shown with the metric it belongs to.
+    /// The value is what a guess would reach; it is shown with the metric it belongs to.
     Guess,
-    /// A table for each sample, carried as text. It is no number.
+    /// The value is a table for each sample, carried as text; it is not a number.
     SampleTable,
 }
 
-/// What a guess or a trivial answer would reach.
+/// Value that a guess or a trivial answer would reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub struct Guess {
-    /// The metric whose rows hold it.
+    /// Metric whose rows hold the guess.
     pub metric: &'static str,
-    /// Who guesses, as in "a guess among the values named so far would reach".
+    /// Words for who guesses, as in "a guess among the values named so far would reach".
     pub by: &'static str,
 }
 
-/// One metric.
+/// A metric and what reports need to know of it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Metric {
-    /// The name in rows.
+    /// Name in rows.
     pub id: Cow<'static, str>,
-    /// The name in tables and on axes.
+    /// Name in tables and on axes.
     pub label: Cow<'static, str>,
     pub better: Better,
     pub pooling: Pooling,
     pub guess: Option<Guess>,
-    /// The ends of the value axis, where differences must be seen on the whole scale.
+    /// Ends of the value axis, for metrics whose differences must be seen on the whole scale.
     pub range: Option<(f64, f64)>,
-    /// The beginning of figures' file names, where it is not the id.
+    /// Beginning of figures' file names, if it is not the id.
     #[serde(borrow)]
     pub stem: Option<&'static str>,
-    /// What the likelihood of a perplexity is per, where policies score the same tokens as the full cache.
+    /// Unit that the likelihood of a perplexity is per, for metrics in which policies score the same tokens as the full cache.
     #[serde(borrow)]
     pub per: Option<&'static str>,
     properties: Vec<Property>,
@@ -112,12 +112,12 @@ pub const SHARE_RAISED: &str = "share_raised";
 pub const SIDE_FILES: &str = "side_files";
 
 impl Metric {
-    /// The metric of a name, if it is in the table.
+    /// Finds the metric of a name, if it is in the table.
     pub fn known(id: &str) -> Option<&'static Metric> {
         METRICS.iter().find(|metric| metric.id == id)
     }
 
-    /// The metric of a name. An unknown one is shown under its own name, and without saying what is better.
+    /// Finds the metric of a name. An unknown one is shown under its own name, without saying what is better.
     pub fn of(id: &str) -> Metric {
         let is_guess = || METRICS.iter().filter_map(|metric| metric.guess).any(|guess| guess.metric == id);
         Self::known(id).cloned().unwrap_or_else(|| Metric {
@@ -128,28 +128,28 @@ impl Metric {
         })
     }
 
-    /// Whether it has a property.
+    /// Whether the metric has a property.
     pub fn has(&self, property: Property) -> bool {
         self.properties.contains(&property)
     }
 
-    /// Whether it is a result of a policy: neither what a guess would reach nor a table for each sample.
+    /// Whether the metric is a result of a policy, and neither a guess nor a table for each sample.
     pub fn is_result(&self) -> bool {
         !self.has(Property::Guess) && !self.has(Property::SampleTable)
     }
 
-    /// Whether it is a property of a device, so that numbers of two devices do not compare.
+    /// Whether the metric depends on a device, so that numbers of two devices do not compare.
     pub fn is_timed(&self) -> bool {
         self.has(Property::Clock) || self.has(Property::Memory)
     }
 
-    /// The place among the metrics of a report; unknown ones come last, by name.
+    /// Place among the metrics of a report; unknown ones come last, by name.
     pub fn order(&self) -> (usize, &str) {
         let known = METRICS.iter().position(|metric| metric.id == self.id);
         (known.unwrap_or(METRICS.len()), &self.id)
     }
 
-    /// The value shown, from the pooled metric and, of a geometric mean, the two parts pooled beside it.
+    /// Value that is shown, from the pooled metric and, for a geometric mean, the two parts pooled beside it.
     pub fn of_pooled(&self, [pooled, second, third]: [f64; 3]) -> f64 {
         match self.pooling {
             // No probability is infinite, and a perplexity of 0 would look like the best of all.
@@ -162,7 +162,7 @@ impl Metric {
         }
     }
 
-    /// How far a perplexity is above the full cache's, in nats, as a metric.
+    /// Metric for how far a perplexity is above the full cache's, in nats.
     pub fn excess(&self) -> Option<Metric> {
         let label = format!("excess over full (nats/{})", self.per?);
         Some(Metric { id: self.id.clone(), label: label.into(), better: Better::Lower, ..Metric::default() })

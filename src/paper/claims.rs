@@ -17,8 +17,8 @@ use Limit::{Above, AtLeast, AtMost, Within};
 
 const PERPLEXITY: (&str, &str) = ("perplexity", "nll");
 
-const STORY: Sweeps = ("story", &["configs/story.yaml"]);
-const JUDGED: Sweeps = ("judge", &["configs/story.yaml and `tova-bench judge`"]);
+const STORY: Sweeps = ("story", &["configs/paper/story.yaml"]);
+const JUDGED: Sweeps = ("judge", &["configs/paper/story.yaml and `tova-bench judge`"]);
 
 /// A distance from the perplexity of the paper's full cache, 7.16, in nats.
 pub(super) fn nats(perplexity: f64) -> f64 {

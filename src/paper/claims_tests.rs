@@ -118,7 +118,7 @@ fn only_measured_claims_are_counted_each_in_sentences() {
     assert!(cells(1)[1].ends_with(compared), "{}", cells(1)[1]);
     let file = report::markdown(&Document { title: String::new(), blocks: vec![Block::Table(sheet)] });
     let missing =
-        "- Not measured here, but by configs/qasper-instruct.yaml: On QASPER TOVA's F1 is within 1 point";
+        "- Not measured here, but by configs/paper/qasper-instruct.yaml: On QASPER TOVA's F1 is within 1 point";
     assert!(file.contains(missing), "{file}");
     assert!(claims(&[row("perplexity", "nll", "h3o", Some(8), 1.0, 1.0)]).is_none());
 }

@@ -22,18 +22,21 @@ pub(super) struct Source {
 pub(super) type Sweeps = (&'static str, &'static [&'static str]);
 type Draw = fn(Exhibit, &Evidence<'_>) -> Result<Pieces, String>;
 
-pub(super) const PG19: Sweeps =
-    ("perplexity", &["configs/pg19-llama2.yaml", "configs/pg19-mistral.yaml", "configs/pg19-yi.yaml"]);
-pub(super) const LONG: Sweeps = ("perplexity", &["configs/extrapolation.yaml"]);
-pub(super) const RETENTION: Sweeps = ("retention", &["configs/retention.yaml", "configs/retention-pocket.yaml"]);
+pub(super) const PG19: Sweeps = (
+    "perplexity",
+    &["configs/paper/pg19-llama2.yaml", "configs/paper/pg19-mistral.yaml", "configs/paper/pg19-yi.yaml"],
+);
+pub(super) const LONG: Sweeps = ("perplexity", &["configs/paper/extrapolation.yaml"]);
+pub(super) const RETENTION: Sweeps =
+    ("retention", &["configs/paper/retention.yaml", "configs/paper/retention-pocket.yaml"]);
 /// The pocket model has no layer 20.
-const RETENTION_DEEP: Sweeps = ("retention", &["configs/retention.yaml"]);
-const JUDGED: Sweeps = ("judge", &["configs/story.yaml` and then `tova-bench judge"]);
-pub(super) const SQUALITY: Sweeps = ("squality", &["configs/squality-instruct.yaml"]);
-const SQUALITY_BASE: Sweeps = ("squality", &["configs/squality-base.yaml"]);
-pub(super) const QASPER: Sweeps = ("qasper", &["configs/qasper-instruct.yaml"]);
-const QASPER_BASE: Sweeps = ("qasper", &["configs/qasper-base.yaml"]);
-pub(super) const SPEED: Sweeps = ("timing", &["configs/table1.yaml", "configs/table1-cpu.yaml"]);
+const RETENTION_DEEP: Sweeps = ("retention", &["configs/paper/retention.yaml"]);
+const JUDGED: Sweeps = ("judge", &["configs/paper/story.yaml` and then `tova-bench judge"]);
+pub(super) const SQUALITY: Sweeps = ("squality", &["configs/paper/squality-instruct.yaml"]);
+const SQUALITY_BASE: Sweeps = ("squality", &["configs/paper/squality-base.yaml"]);
+pub(super) const QASPER: Sweeps = ("qasper", &["configs/paper/qasper-instruct.yaml"]);
+const QASPER_BASE: Sweeps = ("qasper", &["configs/paper/qasper-base.yaml"]);
+pub(super) const SPEED: Sweeps = ("timing", &["configs/paper/table1.yaml", "configs/paper/table1-cpu.yaml"]);
 pub(super) const ROUGE: (&str, &str) = ("squality", "rouge");
 pub(super) const F1: (&str, &str) = ("qasper", "f1");
 const LAST_LAYER: Range<usize> = 0..0;

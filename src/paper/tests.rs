@@ -70,7 +70,10 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
             && !has("figure-4-minus-paper.md")
     );
     let [eleven, thirteen] = &drawn.missing[..] else { panic!("{:?}", drawn.missing) };
-    assert!(eleven.contains("instruct models only") && eleven.contains("configs/qasper-base.yaml"), "{eleven}");
+    assert!(
+        eleven.contains("instruct models only") && eleven.contains("configs/paper/qasper-base.yaml"),
+        "{eleven}"
+    );
     assert!(thirteen.contains("deepest layer that was mapped is 2"), "{thirteen}");
     for exhibit in Exhibit::all() {
         let nothing =

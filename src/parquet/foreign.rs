@@ -1,7 +1,7 @@
 //! Columns of Parquet files by any writer.
 //!
-//! Each column is read by itself, as Arrow has it: a column of images, or of a type without a form in JSON, is no obstacle to
-//! reading the others. How much a file may grow when it is unpacked is limited, and looked up before anything is unpacked.
+//! Each column is read by itself as Arrow has it, so a column of images, or of a type without a form in JSON, does not prevent
+//! reading the others. How much a file may grow when it is unpacked is limited, and checked before anything is unpacked.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -17,20 +17,21 @@ use super::no_panic;
 use super::values::{self, Budget};
 use crate::bounded_read;
 
-/// The most bytes of a file.
+/// Largest file that is read, in bytes.
 const MOST_BYTES: u64 = 4 << 30;
-/// The most bytes of a column, unpacked.
+/// Largest unpacked size of a column, in bytes.
 const MOST_UNPACKED: u64 = 4 << 30;
-/// The most rows of a file.
+/// Largest number of rows of a file.
 const MOST_ROWS: usize = 1 << 22;
-/// The most values of a column, lists counted by what they hold.
+/// Largest number of values of a column; lists count what they hold.
 const MOST_VALUES: u64 = 1 << 26;
 
-/// One text column; other columns are not read.
+/// Reads one text column; other columns are not read.
 ///
 /// # Errors
-/// A file that cannot be read or is not Parquet; no such column (the error lists the columns); a column that is not text
-/// or has nulls.
+///
+/// A file that cannot be read or is not Parquet; a missing column (the error lists the columns); a column that is not text or has
+/// nulls.
 pub fn read_text_column(path: &Path, name: &str) -> Result<Vec<String>> {
     let file = ForeignFile::open(path)?;
     let Some(field) = file.schema.get(name) else {
@@ -50,10 +51,11 @@ pub fn read_text_column(path: &Path, name: &str) -> Result<Vec<String>> {
     texts.collect()
 }
 
-/// All rows, with nested values, as JSON objects. Of columns that cannot be read, those that `is_used` does not name are left out.
+/// Reads all rows, with nested values, as JSON objects. Columns that cannot be read are left out if `is_used` does not name them.
 ///
 /// # Errors
-/// A file that cannot be read or is not Parquet, or a column that is used and holds what is neither text nor number.
+///
+/// A file that cannot be read or is not Parquet, or a used column that holds neither text nor numbers.
 pub fn read_rows(path: &Path, is_used: &dyn Fn(&str) -> bool) -> Result<Vec<Map<String, Value>>> {
     let file = ForeignFile::open(path)?;
     let mut columns: Vec<(usize, &Field)> = file.schema.iter_values().enumerate().collect();
@@ -81,7 +83,7 @@ pub fn read_rows(path: &Path, is_used: &dyn Fn(&str) -> bool) -> Result<Vec<Map<
     Ok(rows)
 }
 
-/// A file, of which no column is read yet.
+/// Opened Parquet file, of which no column is read yet.
 struct ForeignFile {
     name: String,
     bytes: Vec<u8>,
@@ -104,7 +106,7 @@ impl ForeignFile {
         Ok(ForeignFile { name, bytes, metadata, schema })
     }
 
-    /// The values of a column, one for each row.
+    /// Reads the values of a column, one for each row.
     fn column(&self, field: &Field, budget: &mut Budget) -> Result<Vec<Value>> {
         let (name, rows) = (field.name.as_str(), self.metadata.num_rows);
         let mut read = || -> Result<Vec<Value>> {
@@ -136,7 +138,7 @@ impl ForeignFile {
         Ok(())
     }
 
-    /// A column as Arrow has it, of each group of rows.
+    /// Reads a column as Arrow arrays, one for each group of rows.
     fn arrays(&self, field: &Field) -> polars::prelude::PolarsResult<Vec<Box<dyn Array>>> {
         let field = Field { dtype: plain(&field.dtype), ..field.clone() };
         let mut arrays = Vec::new();
@@ -157,7 +159,7 @@ impl ForeignFile {
     }
 }
 
-/// A type as it is read: of a dictionary what it stands for, and of numbers of half precision their bytes.
+/// Type as which a column is read: the type of a dictionary's values, and bytes for numbers of half precision.
 fn plain(dtype: &ArrowDataType) -> ArrowDataType {
     let field = |field: &Field| Field { dtype: plain(&field.dtype), ..field.clone() };
     match dtype {
@@ -175,7 +177,8 @@ mod tests {
     use super::super::Table;
     use super::*;
 
-    /// What `datasets` and jinja2 show of each column (`scripts/parquet_goldens.py`). Other types are refused only where they are used.
+    /// Compares each column with what `datasets` and jinja2 show (`tests/golden/make/parquet_goldens.py`). Other types are refused
+    /// only where they are used.
     #[test]
     fn values_of_every_type_look_as_in_python() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/parquet");
@@ -201,7 +204,7 @@ mod tests {
         }
     }
 
-    /// `str` of Python, of what the golden has.
+    /// Text that Python's `str` gives for the types in the golden.
     fn python(value: &Value) -> String {
         match value {
             Value::Null => "None".into(),

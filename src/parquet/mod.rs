@@ -27,7 +27,7 @@ pub trait ColumnValue: Sized {
     fn load(column: &pl::Column) -> Option<Vec<Self>>;
 }
 
-/// All columns are stored as nullable; reading a required type refuses nulls.
+/// Implements [`ColumnValue`]. All columns are stored as nullable; reading a required type refuses nulls.
 macro_rules! value {
     ($type:ty, $words:literal, $store:ident, $load:expr) => {
         impl ColumnValue for $type {
@@ -74,7 +74,7 @@ fn store_texts<T: Into<Option<Text>>>(name: &str, texts: Vec<T>) -> pl::Column {
     column.with_name(name.into()).into_column()
 }
 
-/// Texts; neighbours that are equal share their memory.
+/// Reads texts; neighbours that are equal share their memory.
 fn load_texts(column: &pl::Column) -> Option<Vec<Option<Text>>> {
     let mut last = Text::new();
     let mut shared = |text: &str| {
@@ -98,24 +98,25 @@ impl Table {
         self.columns.push(T::store(name, values));
     }
 
-    /// Replaces the column of that name.
+    /// Replaces the column called `name`.
     pub fn replace<T: ColumnValue>(&mut self, name: &str, values: Vec<T>) {
         if let Some(column) = self.columns.iter_mut().find(|column| column.name() == name) {
             *column = T::store(name, values);
         }
     }
 
-    /// Adds a column at the end unless there is one of that name.
+    /// Adds a column at the end unless one is called `name`.
     pub fn push_missing<T: ColumnValue>(&mut self, name: &str, values: impl FnOnce() -> Vec<T>) {
         if self.columns.iter().all(|column| column.name() != name) {
             self.push(name, values());
         }
     }
 
-    /// The values of a column.
+    /// Returns the values of a column.
     ///
     /// # Errors
-    /// No such column, another type, or a null where none is allowed.
+    ///
+    /// A missing column, another type, or a null where none is allowed.
     pub fn column<T: ColumnValue>(&self, name: &str) -> Result<Vec<T>> {
         let found = self.columns.iter().find(|column| column.name() == name);
         let column = found.with_context(|| {
@@ -127,7 +128,7 @@ impl Table {
         })
     }
 
-    /// The names of the columns, in order.
+    /// Names of the columns, in order.
     pub fn names(&self) -> Vec<&str> {
         self.columns.iter().map(|column| column.name().as_str()).collect()
     }
@@ -137,9 +138,10 @@ impl Table {
         self.columns.first().map_or(0, pl::Column::len)
     }
 
-    /// The bytes of a Parquet file, compressed with zstd.
+    /// Writes a Parquet file, compressed with zstd, and returns its bytes.
     ///
     /// # Errors
+    ///
     /// Columns of different lengths, or two of one name.
     pub fn to_parquet(&self) -> Result<Vec<u8>> {
         let mut frame =
@@ -152,9 +154,10 @@ impl Table {
         Ok(bytes)
     }
 
-    /// All columns of a Parquet file, given as its bytes.
+    /// Reads all columns of a Parquet file from its bytes.
     ///
     /// # Errors
+    ///
     /// Anything but a whole Parquet file.
     pub fn from_parquet(bytes: Vec<u8>) -> Result<Table> {
         let frame = no_panic(|| pl::ParquetReader::new(Cursor::new(bytes)).finish())?;
@@ -162,7 +165,7 @@ impl Table {
     }
 }
 
-/// The library panics on some damaged files and on types it was built without; here both are errors.
+/// Runs a read and makes a panic an error: the library panics on some damaged files and on types it was built without.
 fn no_panic<T>(read: impl FnOnce() -> pl::PolarsResult<T>) -> Result<T> {
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(outcome) => Ok(outcome?),

@@ -1,8 +1,8 @@
 //! Values of Arrow's types as JSON, printed as Python prints them where JSON has no such type.
 //!
-//! Dates, times and decimals become the text that `str` gives of them in Python, which is what a template of
-//! lm-evaluation-harness shows, and numbers that are none `nan` and `inf`. Inside lists and objects Python shows such values in
-//! another way, and there they are refused, as are bytes.
+//! Dates, times and decimals become the text that Python's `str` gives, which is what a template of lm-evaluation-harness shows;
+//! floats that are not numbers become `nan` and `inf`. Inside lists and objects Python shows such values in another way, so they
+//! are refused there, as are bytes.
 
 use anyhow::{Context, Result, bail, ensure};
 use chrono::{DateTime, NaiveDate, NaiveDateTime, Timelike, Utc};
@@ -15,14 +15,14 @@ use polars_arrow::datatypes::{ArrowDataType as Type, TimeUnit};
 use polars_arrow::types::NativeType;
 use serde_json::{Map, Value};
 
-/// How much text and how many values may still be made of a file.
+/// Amount of text and number of values that may still be made from a file.
 #[derive(Clone, Copy)]
 pub(super) struct Budget {
     bytes: usize,
     values: usize,
 }
 
-/// The most bytes of text: those of a column of dictionaries are counted each time.
+/// Largest number of bytes of text; values of a dictionary count each time they occur.
 const MOST_TEXT: usize = 4 << 30;
 const MOST_VALUES: usize = 1 << 26;
 
@@ -42,10 +42,11 @@ impl Budget {
     }
 }
 
-/// Whether a type has a form here.
+/// Checks that a type has a form here.
 ///
 /// # Errors
-/// It has none.
+///
+/// A type that cannot be shown.
 pub(super) fn check(dtype: &Type) -> Result<()> {
     let is_plain = |dtype: &Type| match dtype {
         Type::Dictionary(_, values, _) => is_plain_type(values),
@@ -66,7 +67,7 @@ pub(super) fn check(dtype: &Type) -> Result<()> {
     Ok(())
 }
 
-/// The same inside a list or an object.
+/// Checks that a type has a form inside a list or an object.
 fn check_inner(dtype: &Type) -> Result<()> {
     let has_own_words = matches!(
         dtype,
@@ -97,7 +98,7 @@ fn is_utc(zone: &str) -> bool {
     ["UTC", "Etc/UTC", "+00:00", "Z"].contains(&zone)
 }
 
-/// Adds the values of an array, whose type [`check`] accepts. It has been read as the plain form of that.
+/// Adds the values of an array to `into`. `dtype` is a type that [`check`] accepts; the array has been read as its plain form.
 pub(super) fn of_array(dtype: &Type, array: &dyn Array, budget: &mut Budget, into: &mut Vec<Value>) -> Result<()> {
     (0..array.len()).try_for_each(|at| {
         into.push(value(dtype, array, at, budget, true)?);
@@ -176,7 +177,7 @@ fn number<T: NativeType>(array: &dyn Array, at: usize) -> Result<T> {
     Ok(as_type::<PrimitiveArray<T>>(array)?.value(at))
 }
 
-/// A number, or the text of one that JSON does not have.
+/// Number in JSON, or the text of a float that JSON does not have.
 fn float(number: f64, is_outer: bool) -> Result<Value> {
     if number.is_finite() {
         return Ok(number.into());
@@ -185,7 +186,7 @@ fn float(number: f64, is_outer: bool) -> Result<Value> {
     Ok(number.to_string().to_lowercase().into())
 }
 
-/// As `decimal.Decimal` prints a whole number of units of 10^-scale.
+/// Text of `units` * 10^-`scale`, as Python's `decimal.Decimal` prints it.
 fn decimal(units: i128, scale: usize) -> String {
     let (sign, digits) = (if units < 0 { "-" } else { "" }, units.unsigned_abs().to_string());
     let exponent = digits.len() as i64 - scale as i64 - 1;
@@ -200,7 +201,7 @@ fn decimal(units: i128, scale: usize) -> String {
     format!("{sign}{whole}{point}{part}")
 }
 
-/// A day since 1970, in the years that Python has.
+/// Date `days` after 1970-01-01, within the years that Python has.
 fn date(days: i64) -> Result<NaiveDate> {
     let date = NaiveDate::from_ymd_opt(1970, 1, 1)
         .and_then(|first| first.checked_add_signed(chrono::Duration::try_days(days)?));
@@ -208,7 +209,7 @@ fn date(days: i64) -> Result<NaiveDate> {
     date.filter(has_year).context("a date is before the year 1 or after 9999")
 }
 
-/// Units in a second, and the nanoseconds of one.
+/// Number of units in a second, and nanoseconds of one unit.
 fn unit(unit: TimeUnit) -> (i64, i64) {
     match unit {
         TimeUnit::Second => (1, 1_000_000_000),
@@ -218,7 +219,7 @@ fn unit(unit: TimeUnit) -> (i64, i64) {
     }
 }
 
-/// Behind seconds: nothing, six digits, or all nine.
+/// Digits behind the seconds: none, six, or all nine.
 fn part(nanoseconds: i64) -> String {
     match (nanoseconds, nanoseconds % 1000) {
         (0, _) => String::new(),
@@ -227,7 +228,7 @@ fn part(nanoseconds: i64) -> String {
     }
 }
 
-/// As `datetime.datetime` prints it, and pandas where there are nanoseconds.
+/// Text of a date and time, as Python's `datetime.datetime` prints it, or pandas if there are nanoseconds.
 fn moment(units: i64, of: TimeUnit) -> Result<String> {
     let (second, nanoseconds) = unit(of);
     let (seconds, rest) = (units.div_euclid(second), units.rem_euclid(second) * nanoseconds);
@@ -238,7 +239,7 @@ fn moment(units: i64, of: TimeUnit) -> Result<String> {
     Ok(format!("{day} {:02}:{:02}:{:02}{}", time.hour(), time.minute(), time.second(), part(rest)))
 }
 
-/// As `datetime.time` prints it.
+/// Text of a time of day, as Python's `datetime.time` prints it.
 fn time(units: i64, of: TimeUnit) -> Result<String> {
     let (second, nanoseconds) = unit(of);
     let (seconds, rest) = (units.div_euclid(second), units.rem_euclid(second) * nanoseconds);
@@ -246,7 +247,7 @@ fn time(units: i64, of: TimeUnit) -> Result<String> {
     Ok(format!("{:02}:{:02}:{:02}{}", seconds / 3600, seconds / 60 % 60, seconds % 60, part(rest)))
 }
 
-/// As `datetime.timedelta` prints it, and pandas' where the unit is nanoseconds.
+/// Text of a duration, as Python's `datetime.timedelta` prints it, or pandas if the unit is nanoseconds.
 fn duration(units: i64, of: TimeUnit) -> String {
     let (second, nanoseconds) = unit(of);
     let (seconds, rest) = (units.div_euclid(second), units.rem_euclid(second) * nanoseconds);

@@ -90,16 +90,18 @@ fn lines(name: &str, sweep: &Sweep) -> String {
 
 #[test]
 fn no_id_has_moved() {
-    let folders = ["configs", "configs/published"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
-    let mut configs: Vec<_> = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()).collect();
-    configs.sort_by_key(|entry| entry.as_ref().unwrap().path());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("configs");
+    let folders = ["builtin", "examples", "findings", "paper", "published"].map(|name| root.join(name));
+    let entries = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
+    let mut configs: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    // By name; those of other publications come together, where a folder `published` would stand.
+    configs.sort_by_key(|path| {
+        let name = Path::new(path.file_name().unwrap());
+        if path.parent().unwrap().ends_with("published") { Path::new("published").join(name) } else { name.into() }
+    });
     let own = Sweep::parse("models: [pocket]\npolicies: [full]\ntasks: [{story: {}}]\n", "own.yaml").unwrap();
     let mut found = String::new();
-    for entry in configs {
-        let path = entry.unwrap().path();
-        if path.extension().is_none_or(|extension| extension != "yaml") {
-            continue;
-        }
+    for path in configs {
         let name = path.file_stem().unwrap().to_str().unwrap();
         let mut sweep = Sweep::read(&path, &[]).unwrap();
         let specs: Vec<String> = sweep.expand().iter().map(|cell| cell.spec().to_string()).collect();

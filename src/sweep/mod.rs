@@ -44,8 +44,10 @@ pub struct Sweep {
 }
 
 /// The sweeps that need no file, by name.
-pub const BUILT_IN: [(&str, &str); 2] =
-    [("pocket", include_str!("../../configs/pocket.yaml")), ("smoke", include_str!("../../configs/smoke.yaml"))];
+pub const BUILT_IN: [(&str, &str); 2] = [
+    ("pocket", include_str!("../../configs/builtin/pocket.yaml")),
+    ("smoke", include_str!("../../configs/builtin/smoke.yaml")),
+];
 
 /// The policies that a file defines: a sweep, or its `define:` alone.
 ///

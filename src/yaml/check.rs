@@ -6,7 +6,7 @@ use std::hash::Hash;
 use super::read::{ConfigError, Location, Spanned};
 use crate::format::did_you_mean;
 
-/// An error at a place of the file, with a hint.
+/// Returns an error at a place of the file, with a hint.
 pub fn refuse<T>(
     location: Location,
     message: impl Into<String>,
@@ -15,7 +15,7 @@ pub fn refuse<T>(
     Err(ConfigError::at(location, message, hint))
 }
 
-/// A number of tokens or things: at least `least`, and small enough for a column of the result rows.
+/// Checks a number of tokens or things: at least `least`, and small enough for a column of the result rows.
 pub fn count(what: &str, number: &Spanned<u64>, least: u32) -> Result<usize, ConfigError> {
     let hint = format!("write a whole number from {least} to {}", u32::MAX);
     match u32::try_from(number.value) {
@@ -24,11 +24,11 @@ pub fn count(what: &str, number: &Spanned<u64>, least: u32) -> Result<usize, Con
     }
 }
 
-/// The most things of one kind that a file asks for and that are all made before the first is measured: stories, answers to a
-/// row, prompts.
+/// Largest number of things of one kind that a file may ask for and that are all made before the first is measured: stories,
+/// answers to a row, prompts.
 pub const MOST_MADE: u32 = 10_000;
 
-/// An optional number of such things, at least 1.
+/// Checks an optional number of things that are made before the first is measured: at least 1 and at most [`MOST_MADE`].
 pub fn made(what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, ConfigError> {
     if let Some(number) = number.as_ref().filter(|number| number.value > u64::from(MOST_MADE)) {
         let hint = format!("write a whole number from 1 to {MOST_MADE}");
@@ -37,12 +37,12 @@ pub fn made(what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, 
     limit(what, number)
 }
 
-/// An optional number of at least 1.
+/// Checks an optional number: at least 1.
 pub fn limit(what: &str, number: &Option<Spanned<u64>>) -> Result<Option<usize>, ConfigError> {
     number.as_ref().map(|number| count(what, number, 1)).transpose()
 }
 
-/// A number between two others, which are allowed too.
+/// Checks a number from `least` to `most`, both allowed.
 pub fn between(what: &str, number: &Spanned<f64>, least: f64, most: f64) -> Result<f64, ConfigError> {
     if number.value >= least && number.value <= most {
         return Ok(number.value);
@@ -51,7 +51,7 @@ pub fn between(what: &str, number: &Spanned<f64>, least: f64, most: f64) -> Resu
     refuse(number.referenced, format!("{} cannot be {what}", number.value), hint)
 }
 
-/// The entries of a list. Refuses an empty one, and the second of two equal entries.
+/// Reads the entries of a list. Refuses an empty list, and the second of two equal entries.
 pub fn distinct<T: Eq + Hash>(
     what: &str,
     list: Location,
@@ -71,7 +71,7 @@ pub fn distinct<T: Eq + Hash>(
     Ok(entries.into_iter().map(|(entry, _)| entry).collect())
 }
 
-/// Different words of a list, of those that are known.
+/// Reads different words of a list, each of which must be known.
 pub fn words(
     list: &str,
     words: &[Spanned<String>],
@@ -92,7 +92,7 @@ pub fn words(
     }
 }
 
-/// Different numbers of at least `least`; `what` is one of them.
+/// Reads different numbers of at least `least`; `what` names one of them in messages.
 pub fn distinct_counts(
     list: &str,
     place: Location,

@@ -13,7 +13,7 @@ use serde_saphyr::{MergeKeyPolicy, MessageFormatter, UserMessageFormatter};
 use crate::bounded_read;
 use crate::format::did_you_mean;
 
-/// A value and its place in the file. Its JSON Schema is that of the value, which the YAML crate's own type has not.
+/// Value and its place in the file. Its JSON Schema is that of the value, which the YAML crate's own type lacks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Spanned<T> {
     pub value: T,
@@ -38,11 +38,11 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Spanned<T> {
     }
 }
 
-/// A configuration file has a page or two; anything near this size is the wrong file.
+/// Largest configuration file in bytes. Such a file has a page or two; anything near this size is the wrong file.
 const MOST_BYTES: u64 = 1 << 20;
 
-/// What is wrong with a configuration file, where, and what to do about it. Printed as `file:line:column: message` and a
-/// line `hint: ...`.
+/// Error in a configuration file: what is wrong, where, and what to do about it. Printed as `file:line:column: message` and a line
+/// `hint: ...`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct ConfigError {
     pub file: String,
@@ -63,13 +63,13 @@ impl fmt::Display for ConfigError {
 }
 
 impl ConfigError {
-    /// An error in a file that [`ConfigError::in_file`] names.
+    /// Makes an error of a file that [`ConfigError::in_file`] names later.
     pub(super) fn at(location: Location, message: impl Into<String>, hint: impl Into<String>) -> ConfigError {
         let place = (location != Location::UNKNOWN).then(|| (location.line(), location.column()));
         ConfigError { file: String::new(), place, message: printable(&message.into()), hint: hint.into() }
     }
 
-    /// The same error in a file, unless it names one already.
+    /// Names the file of this error, unless it names one already.
     pub fn in_file(self, file: &str) -> ConfigError {
         if self.file.is_empty() { ConfigError { file: file.to_string(), ..self } } else { self }
     }
@@ -81,9 +81,10 @@ fn printable(message: &str) -> String {
     message.chars().map(escape).collect()
 }
 
-/// The text of a configuration file.
+/// Reads the text of a configuration file.
 ///
 /// # Errors
+///
 /// A file that cannot be read, is too large or is not UTF-8 text.
 pub fn read_file(path: &Path) -> Result<String, ConfigError> {
     let whole = |message: String, hint| {
@@ -94,9 +95,10 @@ pub fn read_file(path: &Path) -> Result<String, ConfigError> {
     String::from_utf8(bytes).map_err(|_| whole("is not UTF-8 text".into(), "is it the file you meant?"))
 }
 
-/// Reads YAML text; errors call it `file`.
+/// Parses YAML text; errors call it `file`.
 ///
 /// # Errors
+///
 /// Text that is not one YAML document, or does not have the form of `T`.
 pub fn parse_yaml<T: DeserializeOwned>(text: &str, file: &str) -> Result<T, ConfigError> {
     let options = serde_saphyr::options! {
@@ -156,7 +158,7 @@ fn explain(error: &serde_saphyr::Error) -> ConfigError {
     ConfigError::at(location, message, hint)
 }
 
-/// The error inside wrappers that only add a place.
+/// Finds the error inside wrappers that only add a place.
 fn cause(mut error: &serde_saphyr::Error) -> &serde_saphyr::Error {
     while let serde_saphyr::Error::AliasError { error: inner, .. }
     | serde_saphyr::Error::WithSnippet { error: inner, .. } = error
@@ -166,7 +168,7 @@ fn cause(mut error: &serde_saphyr::Error) -> &serde_saphyr::Error {
     error
 }
 
-/// What the YAML crate expected, in words.
+/// Says in words what the YAML crate expected.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",

@@ -6,19 +6,19 @@
 use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 
-/// A word and what it means.
+/// Word and its meaning.
 pub type Named = (&'static str, &'static str);
 
-/// Owner or name of a repository on the hub: no `-` or `.` at its ends, and neither doubled.
+/// Pattern of an owner or name of a repository on the hub: without `-` or `.` at its ends, and neither doubled.
 pub const HUB_PART: &str = r"[A-Za-z0-9_]+((-(\.-)*\.?|\.(-\.)*-?)[A-Za-z0-9_]+)*";
 
-/// A text that is one of some words. `enumDescriptions` is understood by VS Code and ignored by others.
+/// Schema of a text that is one of some words. `enumDescriptions` is understood by VS Code and ignored by others.
 pub fn one_of(names: &[Named]) -> Schema {
     let (words, meanings): (Vec<_>, Vec<_>) = names.iter().copied().unzip();
     json_schema!({"type": "string", "enum": words, "enumDescriptions": meanings})
 }
 
-/// The same with a default; if `optional`, `null` means the default too.
+/// Schema of a text that is one of some words, with a default; if `optional`, `null` means the default too.
 pub fn setting(names: &[Named], default: &str, optional: bool) -> Schema {
     let mut words: Vec<Value> = names.iter().map(|(word, _)| json!(word)).collect();
     let mut meanings: Vec<&str> = names.iter().map(|(_, meaning)| *meaning).collect();
@@ -36,15 +36,16 @@ pub fn setting(names: &[Named], default: &str, optional: bool) -> Schema {
 pub fn assert_words<T: serde::de::DeserializeOwned>(names: &[Named]) {
     use std::collections::BTreeSet;
     // The error for an unknown word lists the known ones in backticks, after the unknown one.
-    let error = serde_json::from_value::<T>("?".into()).err().expect("`?` is no word").to_string();
+    let error = serde_json::from_value::<T>("?".into()).err().expect("`?` is not a word").to_string();
     let read: BTreeSet<&str> = error.split('`').skip(3).step_by(2).collect();
     assert_eq!(names.iter().map(|(word, _)| *word).collect::<BTreeSet<_>>(), read);
 }
 
-/// A schema as indented text, ended by a newline. What has no order of its own is in that of the alphabet.
+/// Writes a schema as indented text that ends with a newline. Keys without an order of their own are sorted.
 ///
 /// # Errors
-/// None that can happen: what is written is a schema.
+///
+/// None that can happen: a schema can be written.
 pub fn text(schema: Schema) -> serde_json::Result<String> {
     let mut value = schema.to_value();
     value.sort_all_objects();

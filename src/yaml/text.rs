@@ -33,10 +33,11 @@ impl<T: FromStr> Visitor<'_> for Written<T> {
     }
 }
 
-/// Reads a number or a text as what the text means; `expected` says in errors which there are.
+/// Reads a number or a text as the value that the text stands for; `expected` lists the possible values in errors.
 ///
 /// # Errors
-/// Those of the deserializer, and a text without a meaning.
+///
+/// Those of the deserializer, and a text that does not stand for a value.
 pub fn from_text<'de, D: Deserializer<'de>, T: FromStr>(
     deserializer: D,
     expected: &'static str,

@@ -1,5 +1,5 @@
 //! Task files through the command line, against what lm-evaluation-harness 0.4.13 measures with its own `hf` model on the pocket
-//! model and the same rows (`tests/golden/lm_eval.json`, made by `scripts/lm_eval_witness.py`).
+//! model and the same rows (`tests/golden/lm_eval.json`, made by `tests/golden/make/lm_eval_witness.py`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -127,12 +127,12 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
     // The paper has no figure of these.
     redrawn.says(&["results/smoke/paper/figure-3.pdf", "not shown", "tova-head"]);
     let all = run(folder.path(), &["report", "results/smoke", "--figure", "all"]).with_code(0);
-    all.says(&["paper/figure-3.svg", "not drawn: Figure 8", "configs/retention.yaml"]);
+    all.says(&["paper/figure-3.svg", "not drawn: Figure 8", "configs/paper/retention.yaml"]);
     assert!(all.stdout.contains("tova-head"), "Table 3 is shown: {}", all.stdout);
     run(folder.path(), &["report", "results/smoke", "--figure", "8,table1"]).with_code(1).says(&[
         "error: Figure 8",
         "Table 1",
-        "`tova-bench run configs/table1.yaml`",
+        "`tova-bench run configs/paper/table1.yaml`",
     ]);
     let few = ["report", "results/smoke", "--out", "few", "--format", "csv,svg"];
     let few = run(folder.path(), &few).with_code(0);
@@ -820,7 +820,7 @@ fn a_token_that_cannot_be_read_stops_only_what_asks_the_hub() {
 fn unreadable_tokens_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     for (text, words) in [
-        ("hello", "tokens is no valid JSON"),
+        ("hello", "tokens is not valid JSON"),
         ("[1, -2]", "-2"),
         ("[1, 2, 257]", "token 257"),
         ("[257]", "token 257"),

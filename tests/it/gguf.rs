@@ -287,7 +287,7 @@ fn networks_that_would_give_other_numbers_are_refused_by_name() {
         (
             "llama.attention.head_count_kv",
             Value::U32(3),
-            &["num_attention_heads 4 is no multiple of num_key_value_heads 3"],
+            &["num_attention_heads 4 is not a multiple of num_key_value_heads 3"],
         ),
         ("llama.attention.head_count", Value::F32(4.0), &["llama.attention.head_count", "no whole number"]),
         (
@@ -369,7 +369,7 @@ fn tensors_that_cannot_be_used_are_named() {
     refusals.write(|_| {}, |tensors| tensors.retain(|(name, _)| name != "blk.1.attn_k.weight"));
     refusals.says(&["tensor model.layers.1.self_attn.k_proj.weight is missing"]);
     refusals.write(|_| {}, |tensors| tensors.retain(|(name, _)| name != "token_embd.weight"));
-    refusals.says(&["token_embd.weight is missing", "no whole language model"]);
+    refusals.says(&["token_embd.weight is missing", "not a whole language model"]);
     refusals.write(|_| {}, |tensors| tensors.push(("model.norm.weight".into(), tensor(&[64]))));
     refusals.says(&["tensor output_norm.weight is listed twice"]);
     refusals.write(|_| {}, |tensors| tensors.push(("blk.0.attn_q_norm.weight".into(), tensor(&[16]))));

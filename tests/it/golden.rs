@@ -249,7 +249,7 @@ fn queries_keys_and_values_are_limited_as_in_transformers() {
     assert!((sum - 568.398_387_7).abs() < 1e-3, "{sum}");
 }
 
-/// Every preset and other formulas, by layer and by head, against the definition in `scripts/oracle.py`.
+/// Every preset and other formulas, by layer and by head, against the definition in `tests/golden/make/oracle.py`.
 #[test]
 fn policies() {
     check_policies("policies", 60);

@@ -1,7 +1,7 @@
 //! Scores of written text against the Python packages whose scores are published, `rouge_score` 0.1.2, `Unidecode`
 //! 1.4 and SQuAD's script: on made-up edge cases, and on real answers.
 //!
-//! `scripts/metric_goldens.py` makes the goldens. The real answers are found through `TOVA_BENCH_TEST_DATA`;
+//! `tests/golden/make/metric_goldens.py` makes the goldens. The real answers are found through `TOVA_BENCH_TEST_DATA`;
 //! without it that part is skipped aloud.
 
 use crate::support::material;

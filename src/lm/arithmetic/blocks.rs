@@ -1,7 +1,7 @@
 //! Quantised numbers in memory as llama.cpp stores them: blocks of small integers with a scale, and perhaps an offset.
 //!
-//! The numbers are those of `dequantize_row_*` in its ggml-quants.c, to the bit. candle has the same loops; these are
-//! compiled for every instruction set, and so are faster than the memory they read from.
+//! The numbers are those of `dequantize_row_*` in its ggml-quants.c, to the bit. candle has the same loops; those here are compiled
+//! for every instruction set, and so are faster than the memory they read from.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,7 +13,7 @@ use super::integers::{Quantised, Width};
 use super::stored_type::StoredType;
 use crate::vector;
 
-/// Numbers of a matrix, row after row.
+/// Quantised numbers of a matrix, row after row.
 #[derive(Debug)]
 pub(in crate::lm) struct Blocks {
     stored: StoredType,
@@ -21,7 +21,7 @@ pub(in crate::lm) struct Blocks {
     bytes: Vec<u8>,
 }
 
-/// What is done with blocks of a type.
+/// Loops over blocks of one type.
 #[derive(Clone, Copy, Debug)]
 struct Loops {
     unpack: fn(&[u8], &mut [f32]),
@@ -30,12 +30,12 @@ struct Loops {
 }
 
 impl Blocks {
-    /// `None` for types that are not unpacked here.
+    /// Takes the bytes of a stored type; `None` for types that are not unpacked here.
     pub fn new(stored: StoredType, bytes: Vec<u8>) -> Option<Blocks> {
         Some(Blocks { stored, loops: Blocks::loops(stored)?, bytes })
     }
 
-    /// The bits of an integer of this type; `None` where numbers do not stay so in memory.
+    /// Number of bits of an integer of a stored type; `None` for types that do not stay in memory as stored.
     pub fn width_of(stored: StoredType) -> Option<Width> {
         Blocks::loops(stored).map(|loops| loops.width)
     }
@@ -58,7 +58,7 @@ impl Blocks {
         self.bytes.len()
     }
 
-    /// The blocks of some of the numbers, from the beginning of a block to the end of one.
+    /// Bytes of the blocks that hold `numbers`, a range from the beginning of a block to the end of one.
     pub fn bytes_of(&self, numbers: Range<usize>) -> &[u8] {
         let (each, size) = (self.stored.block_size(), self.stored.type_size());
         &self.bytes[numbers.start / each * size..numbers.end / each * size]
@@ -68,17 +68,17 @@ impl Blocks {
         Blocks { bytes: self.bytes_of(numbers).to_vec(), ..*self }
     }
 
-    /// Unpacks them.
+    /// Unpacks a range of numbers to floats.
     pub fn floats(&self, numbers: Range<usize>, to: &mut [f32]) {
         (self.loops.unpack)(self.bytes_of(numbers), to);
     }
 
-    /// The integers and scales that they are made of.
+    /// Unpacks a range of numbers to the integers and scales that they are made of.
     pub fn quantised(&self, numbers: Range<usize>) -> Quantised {
         (self.loops.quantised)(self.bytes_of(numbers))
     }
 
-    /// The bits of an integer.
+    /// Number of bits of an integer.
     pub fn width(&self) -> Width {
         self.loops.width
     }
@@ -90,7 +90,7 @@ trait Block<const BYTES: usize, const NUMBERS: usize, const GROUPS: usize> {
     const HAS_OFFSETS: bool;
 
     fn integers(block: &[u8; BYTES], to: &mut [i8; NUMBERS]);
-    /// The scale and the offset of each group.
+    /// Scale and offset of each group of a block.
     fn scales(block: &[u8; BYTES]) -> [(f32, f32); GROUPS];
 }
 
@@ -103,7 +103,7 @@ fn loops<B: Block<BYTES, NUMBERS, GROUPS>, const BYTES: usize, const NUMBERS: us
     }
 }
 
-/// Unpacks whole blocks, with the best instruction set.
+/// Loop that unpacks whole blocks, with the best instruction set.
 struct Unpacking<'a, B, const BYTES: usize, const NUMBERS: usize, const GROUPS: usize>(
     &'a [u8],
     &'a mut [f32],
@@ -153,7 +153,7 @@ fn half(block: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
 }
 
-/// 32 numbers of 4 or 5 bits: their scale, perhaps an offset, their fifth bits, and 16 bytes of two of them each.
+/// Block of 32 numbers of 4 or 5 bits: a scale, perhaps an offset, their fifth bits, and 16 bytes that hold two numbers each.
 struct Legacy<const BITS: usize, const OFFSET: bool>;
 
 impl<const BYTES: usize, const BITS: usize, const OFFSET: bool> Block<BYTES, 32, 1> for Legacy<BITS, OFFSET> {
@@ -179,7 +179,7 @@ impl<const BYTES: usize, const BITS: usize, const OFFSET: bool> Block<BYTES, 32,
     }
 }
 
-/// The fifth bits of 32 numbers, each as 16 or 0: of number j and of number j + 16.
+/// Fifth bits of numbers j and j + 16 among 32, each as 16 or 0.
 #[inline(always)]
 fn fifth_bits(bits: u32, j: usize) -> (i8, i8) {
     ((bits >> j << 4 & 16) as i8, (bits >> (j + 12) & 16) as i8)
@@ -209,7 +209,8 @@ impl Block<34, 32, 1> for Q8_0 {
     }
 }
 
-/// 32 numbers of 4 bits, a sign and an index, and a power of two: its exponent is stored plus 127, and the integers are twice the numbers.
+/// Block of 32 numbers of 4 bits (a sign and an index) and a power of two: its exponent is stored plus 127, and the integers are
+/// twice the numbers.
 struct Mxfp4;
 
 impl Block<17, 32, 1> for Mxfp4 {
@@ -238,7 +239,7 @@ impl Block<17, 32, 1> for Mxfp4 {
     }
 }
 
-/// 256 numbers in eight groups of 32, whose scales and offsets are integers of 6 bits.
+/// Block of 256 numbers in eight groups of 32, whose scales and offsets are integers of 6 bits.
 struct Q4K;
 
 impl Block<144, 256, 8> for Q4K {
@@ -271,7 +272,7 @@ impl Block<144, 256, 8> for Q4K {
     }
 }
 
-/// 256 numbers in groups of 16, each with a scale of 8 bits: two halves of four times 32 numbers.
+/// Block of 256 numbers in groups of 16, each with a scale of 8 bits: two halves of four times 32 numbers.
 struct Q6K;
 
 impl Block<210, 256, 16> for Q6K {
@@ -305,7 +306,7 @@ mod tests {
 
     use super::*;
 
-    /// candle's loops give the numbers of llama.cpp (a test of `weights`). Here the bytes are drawn, but for the f16s.
+    /// Compares drawn bytes, but for the f16s, with candle's loops, which give the numbers of llama.cpp (a test of `weights`).
     #[test]
     fn equal_to_candle_bit_for_bit() {
         let mut rng = fastrand::Rng::with_seed(5);

@@ -1,4 +1,4 @@
-//! Linear layers: on the CPU over whole rows of f32; elsewhere candle's.
+//! Linear layers: on the CPU over whole rows of f32, elsewhere candle's.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,37 +10,37 @@ use super::integers::{self, IntegerMatrix, IntegerRows};
 use super::matrix::{Matrix, Number, multiply_few};
 use super::rows::{add, on_host};
 
-/// y = x W^T + b.
+/// Linear layer, y = x W^T + b.
 #[derive(Debug)]
 pub(in crate::lm) struct Linear {
     pub weight: Weight,
-    /// (out)
+    /// Bias (out), if there is one.
     pub bias: Option<Tensor>,
 }
 
-/// A matrix (out, in). Clones share it.
+/// Matrix (out, in). Clones share its memory.
 #[derive(Clone, Debug)]
 pub(in crate::lm) enum Weight {
     Host(Arc<Matrix>),
-    /// On the host, for products in integers.
+    /// Matrix on the host, for products in integers.
     Integers(Arc<IntegerMatrix>),
     Device(Tensor),
 }
 
-/// Products with some of the outputs, by up to so many threads.
+/// Function that multiplies with a range of outputs on up to a number of threads.
 type PartialProducts<'a> = Box<dyn Fn(Range<usize>, usize) -> Result<Tensor> + Sync + 'a>;
 
 /// How products with weights are computed on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lm) enum Products {
-    /// For any number of rows, by up to so many threads.
+    /// Products for any number of rows, on up to `threads` threads.
     Many { threads: usize },
-    /// For a few rows in f32; every weight is read once.
+    /// Products for a few rows in f32; every weight is read once.
     Few,
 }
 
 impl Weight {
-    /// (out, in)
+    /// Sides of the matrix: (out, in)
     pub fn sides(&self) -> Result<(usize, usize)> {
         Ok(match self {
             Weight::Host(matrix) => (matrix.rows, matrix.columns),
@@ -49,7 +49,7 @@ impl Weight {
         })
     }
 
-    /// Bytes in memory.
+    /// Bytes of the matrix in memory.
     pub fn bytes(&self) -> usize {
         match self {
             Weight::Host(matrix) => matrix.bytes(),
@@ -58,7 +58,7 @@ impl Weight {
         }
     }
 
-    /// Some rows of the matrix: (tokens, in)
+    /// Rows of the matrix for some tokens, converted to `compute`: (tokens, in)
     pub fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let rows = match self {
             Weight::Device(tensor) => tensor.index_select(&Tensor::new(tokens, tensor.device())?, 0)?,
@@ -71,7 +71,7 @@ impl Weight {
         Ok(rows.to_dtype(compute)?)
     }
 
-    /// Some rows of the matrix in f32: (rows, in)
+    /// Range of rows of the matrix in f32: (rows, in)
     pub fn rows(&self, rows: Range<usize>) -> Result<Vec<f32>> {
         match self {
             Weight::Host(matrix) => Ok(matrix.floats(rows, &mut Vec::new()).to_vec()),
@@ -83,7 +83,7 @@ impl Weight {
         }
     }
 
-    /// The products of x (rows, in), of some of the outputs at a time, by up to so many threads: (rows, outputs).
+    /// Prepares products of x (rows, in) with a range of outputs at a time: (rows, outputs).
     pub fn products<'a>(&'a self, x: &'a Tensor) -> Result<PartialProducts<'a>> {
         fn here<'a, T: Number + WithDType>(x: &'a Tensor, matrix: &'a Matrix) -> PartialProducts<'a> {
             Box::new(move |outputs, threads| {
@@ -112,7 +112,7 @@ impl Weight {
 }
 
 impl Linear {
-    /// The parts of a fused matrix: the first rows, the rows after them, and so on.
+    /// Splits a fused matrix into parts of `rows` rows each, from the first row on.
     pub fn split<const N: usize>(&self, rows: [usize; N]) -> Result<[Linear; N]> {
         let mut start = 0;
         let parts = rows.map(|rows| {
@@ -133,13 +133,13 @@ impl Linear {
         self.weight.bytes() + self.bias.as_ref().map_or(0, bytes_of)
     }
 
-    /// (rows, in) -> (rows, out)
+    /// Applies the layer: (rows, in) -> (rows, out)
     pub fn forward(&self, x: &Tensor, products: Products) -> Result<Tensor> {
         let [y] = Linear::forward_all([self], x, products)?;
         Ok(y)
     }
 
-    /// The same of several layers.
+    /// Applies several layers to the same rows: (rows, in) -> (rows, out) each.
     pub fn forward_all<const N: usize>(
         layers: [&Linear; N],
         x: &Tensor,
@@ -180,8 +180,8 @@ impl Linear {
         Ok(biased.collect::<Result<Vec<_>>>()?.try_into().expect("as many products as layers"))
     }
 
-    /// Makes its products ones in integers, if these keep what its weights are stored as, and says whether they are. Nothing changes on a
-    /// device.
+    /// Switches to products in integers if these keep what the layer's weights are stored as, and returns whether it did. Does
+    /// nothing on a device.
     pub fn use_integers(&mut self) -> bool {
         if let Weight::Host(matrix) = &self.weight
             && let Some(integers) = IntegerMatrix::new(matrix)
@@ -192,11 +192,11 @@ impl Linear {
     }
 }
 
-/// Rows of a product of a few rows on a device.
+/// Number of rows that a product of a few rows always has on a device.
 pub(in crate::lm) const FEW_ROWS: usize = 64;
 
-/// The products of x (rows, in) on a device. Its library chooses how to compute them by their number of rows, and the bits of a text must
-/// not depend on how many others are written beside it. So a few rows are always as many.
+/// Multiplies x (rows, in) on a device. Its library chooses how to compute by the number of rows, and the bits of a text must not
+/// depend on how many others are written beside it, so a few rows are filled up to [`FEW_ROWS`].
 pub(in crate::lm) fn in_pieces(
     x: &Tensor,
     products: Products,
@@ -217,7 +217,7 @@ pub(in crate::lm) fn bytes_of(tensor: &Tensor) -> usize {
     tensor.elem_count() * tensor.dtype().size_in_bytes()
 }
 
-/// The type of products with weights: f32 on the CPU, the stored type elsewhere, f64 if asked for.
+/// Type of products with weights: f32 on the CPU, the stored type elsewhere, f64 if asked for.
 pub(in crate::lm) fn compute_type(device: &Device, stored: DType, compute_f64: bool) -> DType {
     if compute_f64 {
         DType::F64

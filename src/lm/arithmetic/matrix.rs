@@ -1,8 +1,8 @@
 //! A matrix of weights on the host, held in the type that its file has, and products with it.
 //!
-//! Rows are converted to the type of the product a few at a time: they are read from memory as they are stored, and
-//! multiplied from cache. What a product gives for a row of its left factor does not depend on the rows beside it, so
-//! splitting a text into reads never changes a bit.
+//! Rows are converted to the type of the product a few at a time: they are read from memory as they are stored, and multiplied from
+//! cache. The result for a row of the left factor does not depend on the rows beside it, so splitting a text into reads never
+//! changes a bit.
 
 use std::ops::Range;
 
@@ -16,21 +16,21 @@ use super::integers::{Quantised, Width, of_floats};
 use super::product::{Right, product_into};
 use crate::vector;
 
-/// Rows of the matrix that are multiplied at a time with many others: enough for the kernel, few enough for the second
-/// cache. Where they are converted, as many as make 1 MiB.
+/// Number of the matrix' rows that are multiplied at a time with many others: enough for the kernel, few enough for the second
+/// cache. Rows that must be converted are taken as many at a time as make 1 MiB ([`CONVERTED`]), but at least [`LEAST_ROWS`].
 const TILE: usize = 512;
 const CONVERTED: usize = 1 << 18;
-const LEAST: usize = 128;
+const LEAST_ROWS: usize = 128;
 
-/// Rows of the matrix per task of a thread, where they are multiplied with few others.
+/// Number of the matrix' rows per task of a thread, if they are multiplied with few others.
 const OUTPUTS: usize = 64;
-/// Those that are multiplied at a time, to stay in the first cache.
+/// Number of the matrix' rows that are multiplied at a time with few others, to stay in the first cache.
 const AT_ONCE: usize = 8;
-/// How many bytes before they are needed they are asked for; at most this many rows.
+/// How many bytes ahead rows are asked for before they are needed; at most [`ROWS_AHEAD`] rows.
 const AHEAD: usize = 16 << 10;
 const ROWS_AHEAD: usize = 16;
 
-/// A matrix (rows, columns).
+/// Matrix (rows, columns) of weights.
 #[derive(Debug)]
 pub(in crate::lm) struct Matrix {
     pub rows: usize,
@@ -46,10 +46,10 @@ enum Numbers {
     Blocks(Blocks),
 }
 
-/// What products are computed in.
+/// Type of numbers that products are computed in.
 pub(in crate::lm) trait Number: Copy + Default + From<u8> + Send + Sync + 'static {
     const IS_F32: bool;
-    /// The numbers of a matrix in this type, in the buffer if they have to be converted.
+    /// Converts the numbers of a matrix to this type, into the buffer if they have another.
     fn converted<'a>(floats: &'a [f32], buffer: &'a mut Vec<Self>) -> &'a [Self];
 }
 
@@ -72,7 +72,7 @@ impl Number for f64 {
 }
 
 impl Matrix {
-    /// The numbers of a tensor (rows, columns) on the host.
+    /// Takes the numbers of a tensor (rows, columns) to the host.
     pub fn new(tensor: &Tensor) -> Result<Matrix> {
         let (rows, columns) = tensor.dims2()?;
         let (storage, layout) = tensor.storage_and_layout();
@@ -88,12 +88,12 @@ impl Matrix {
         Ok(Matrix { rows, columns, numbers })
     }
 
-    /// Quantised numbers, row after row.
+    /// Matrix of quantised numbers, row after row.
     pub fn of_blocks((rows, columns): (usize, usize), blocks: Blocks) -> Matrix {
         Matrix { rows, columns, numbers: Numbers::Blocks(blocks) }
     }
 
-    /// Some of the rows.
+    /// Copy of a range of rows.
     pub fn part(&self, rows: Range<usize>) -> Matrix {
         let range = rows.start * self.columns..rows.end * self.columns;
         let numbers = match &self.numbers {
@@ -105,7 +105,7 @@ impl Matrix {
         Matrix { rows: rows.len(), columns: self.columns, numbers }
     }
 
-    /// Bytes in memory.
+    /// Bytes of the matrix in memory.
     pub fn bytes(&self) -> usize {
         let numbers = self.rows * self.columns;
         match &self.numbers {
@@ -115,7 +115,7 @@ impl Matrix {
         }
     }
 
-    /// Some of the rows in f32, in the buffer if they are stored otherwise.
+    /// Range of rows in f32, in the buffer if they are stored otherwise.
     pub fn floats<'a>(&'a self, rows: Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
         let range = rows.start * self.columns..rows.end * self.columns;
         if let Numbers::F32(numbers) = &self.numbers {
@@ -136,8 +136,8 @@ impl Matrix {
         }
     }
 
-    /// As [`floats`](Self::floats), and asks for later rows, so that they are read from memory while these are converted and
-    /// multiplied.
+    /// Range of rows in f32, in the buffer if they are stored otherwise. Also asks for later rows, so that they are read from
+    /// memory while these are converted and multiplied.
     fn streamed<'a>(&'a self, rows: Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
         let ahead = (AHEAD * self.rows / self.bytes()).clamp(1, ROWS_AHEAD);
         let ask = |row: usize| self.prefetch((row + ahead).min(self.rows - 1));
@@ -163,7 +163,7 @@ impl Matrix {
         }
     }
 
-    /// How many bits products in integers take of a weight; `None` where integers do not keep the numbers.
+    /// Number of bits that products in integers take of a weight; `None` if integers do not keep the numbers.
     pub fn integer_width(&self) -> Option<Width> {
         match &self.numbers {
             Numbers::F32(numbers) => {
@@ -175,7 +175,7 @@ impl Matrix {
         }
     }
 
-    /// A row for products in integers.
+    /// Row of the matrix for products in integers.
     pub fn quantised(&self, row: usize) -> Quantised {
         match &self.numbers {
             Numbers::Blocks(blocks) => blocks.quantised(row * self.columns..(row + 1) * self.columns),
@@ -183,11 +183,11 @@ impl Matrix {
         }
     }
 
-    /// x W^T for many rows x (.., columns) and some of the rows of W: (.., rows). Uses up to `threads` threads.
+    /// Multiplies many rows x (.., columns) with a range of the matrix' rows, on up to `threads` threads: x W^T (.., rows).
     pub fn multiply<T: Number>(&self, x: &[T], rows: Range<usize>, threads: usize) -> Vec<T> {
         let (asked, outputs) = (x.len() / self.columns, rows.len());
         let stored = matches!(self.numbers, Numbers::F32(_)) && T::IS_F32;
-        let most = if stored { TILE } else { (CONVERTED / self.columns).clamp(LEAST, TILE) } * threads;
+        let most = if stored { TILE } else { (CONVERTED / self.columns).clamp(LEAST_ROWS, TILE) } * threads;
         let tiles = outputs.div_ceil(most);
         // The kernels for very few rows, and those for two small sides, add in another order. Padding to the size where
         // the general kernel starts makes a row's result independent of the number of rows.
@@ -224,7 +224,7 @@ impl Matrix {
     }
 }
 
-/// x W^T of several matrices for a few rows x (.., columns): (.., rows) each. Every weight is read once.
+/// Multiplies a few rows x (.., columns) with several matrices: x W^T (.., rows) each. Every weight is read once.
 pub(in crate::lm) fn multiply_few(x: &[f32], matrices: &[&Matrix]) -> Vec<Vec<f32>> {
     let count = x.len() / matrices[0].columns;
     // (rows / OUTPUTS)(.., OUTPUTS) each, the last one narrower
@@ -249,7 +249,7 @@ pub(in crate::lm) fn multiply_few(x: &[f32], matrices: &[&Matrix]) -> Vec<Vec<f3
     all
 }
 
-/// Tiles (rows / OUTPUTS)(.., OUTPUTS) as one matrix (.., rows).
+/// Joins tiles (rows / OUTPUTS)(.., OUTPUTS) to one matrix (.., rows).
 fn by_rows(tiles: &[f32], rows: usize) -> Vec<f32> {
     let count = tiles.len() / rows;
     let mut y = vec![0.0; tiles.len()];
@@ -275,7 +275,7 @@ mod tests {
         tensor.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1().unwrap()
     }
 
-    /// The purpose of the padding: the bits of a row don't depend on the number of rows, nor on the threads.
+    /// Padding is there for this: the bits of a row do not depend on the number of rows, nor on the threads.
     #[test]
     fn rows_are_independent_of_each_other() {
         fn check<T: Number + PartialEq + std::fmt::Debug>(matrix: &Matrix, x: &[T]) {
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    /// Products with what is stored in another type are those with its numbers in f32, bit for bit.
+    /// Products with numbers stored in another type equal those with the numbers in f32, bit for bit.
     #[test]
     fn products_do_not_depend_on_the_type_of_the_numbers() {
         let x = floats(&random(9, 70));

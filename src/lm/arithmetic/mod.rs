@@ -9,7 +9,7 @@ pub(super) mod rows;
 pub(super) mod stored_type;
 pub(super) mod types;
 
-/// A value that only rounding can make negative. (`max(0.0)` would turn NaN into 0, which reads as perfect.)
+/// Sets a value that only rounding can make negative to 0. (`max(0.0)` would turn NaN into 0, which reads as perfect.)
 pub(in crate::lm) fn not_negative<T: PartialOrd + Default>(value: T) -> T {
     if value < T::default() { T::default() } else { value }
 }

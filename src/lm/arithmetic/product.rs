@@ -12,14 +12,14 @@ use super::matrix::Matrix;
 use super::types::Arithmetic;
 use crate::vector;
 
-/// The right factor of a product, as its rows or as those of its transpose.
+/// Right factor of a product, given by its rows or by those of its transpose.
 pub(in crate::lm) enum Right<'a, T = f32> {
     Rows(&'a [T]),
     Transposed(&'a [T]),
 }
 
-/// dst (m, n) <- lhs (m, k) x rhs (k, n), on one thread. The rows of `dst` and `lhs` are `stride` floats apart; those
-/// of `rhs` are adjacent.
+/// Computes dst (m, n) <- lhs (m, k) x rhs (k, n) on one thread. Rows of `dst` and `lhs` lie `stride` floats apart; those of `rhs`
+/// are adjacent.
 pub(in crate::lm) fn product(
     sides: (usize, usize, usize),
     (dst, dst_stride): (&mut [f32], usize),
@@ -46,8 +46,8 @@ fn product_by_gemm(
     product_into(sides, (dst, dst_stride), lhs, rhs, 1);
 }
 
-/// The same of f32 or f64 into memory that need not be initialised and is afterwards, as far as `dst` (m, n) reaches, and on
-/// up to `threads` threads.
+/// Computes dst (m, n) <- lhs (m, k) x rhs (k, n) in f32 or f64 on up to `threads` threads. `dst` need not be initialised before;
+/// it is afterwards, as far as (m, n) reaches.
 pub(in crate::lm) fn product_into<T: From<u8> + 'static>(
     (m, n, k): (usize, usize, usize),
     (dst, dst_stride): (&mut [MaybeUninit<T>], usize),
@@ -90,10 +90,11 @@ pub(in crate::lm) fn product_into<T: From<u8> + 'static>(
     }
 }
 
-/// Operations per second, two for each pair of factors, of `threads` threads that multiply matrices in cache: what a run could
-/// reach at best.
+/// Measures operations per second, two for each pair of factors, of `threads` threads that multiply matrices in cache: the best
+/// that a run could reach.
 ///
 /// # Errors
+///
 /// Threads that cannot be started.
 pub fn matrix_rate(threads: usize, arithmetic: Arithmetic) -> Result<f64> {
     let (m, n, k) = (512, 688, 256);
@@ -116,8 +117,8 @@ pub fn matrix_rate(threads: usize, arithmetic: Arithmetic) -> Result<f64> {
     Ok(rates.iter().sum())
 }
 
-/// The rate of this thread: the median of several measurements, because threads that share a core take turns at
-/// being fast.
+/// Measures the rate of this thread: the median of several measurements, because threads that share a core take turns at being
+/// fast.
 fn thread_rate((m, n, k): (usize, usize, usize), mut multiply: impl FnMut()) -> f64 {
     let mut seconds = [0.0; 60];
     for seconds in &mut seconds {
@@ -142,7 +143,7 @@ mod tests {
         assert_eq!(dst, [19.0, 22.0, 43.0, 50.0]);
     }
 
-    /// The faster way to multiply few rows has the bits of `gemm`.
+    /// The faster way to multiply few rows gives the bits of `gemm`.
     #[test]
     fn few_rows_have_the_bits_of_gemm() {
         let mut rng = fastrand::Rng::with_seed(46);

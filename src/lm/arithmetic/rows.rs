@@ -1,4 +1,4 @@
-//! What a layer does with rows beside products: norms, the gated activation, sums. On the CPU loops over f32 or f64; elsewhere
+//! Work of a layer on rows beside products: norms, the gated activation, sums. On the CPU loops over f32 or f64; elsewhere
 //! candle's.
 
 use anyhow::{Result, bail};
@@ -8,10 +8,10 @@ use rayon::prelude::*;
 use crate::lm::shape::parts::Activation;
 use crate::vector;
 
-/// What a layer does with rows beside products, on the host.
+/// Loops over rows on the host, in one type of numbers.
 trait RowLoops: WithDType {
     fn rms_norm(row: &[Self], weight: &[Self], eps: f32, out: &mut [Self]);
-    /// As of [`gated`].
+    /// Function that computes [`gated`] for an activation.
     fn gated(activation: Activation) -> fn(&mut [Self], &[Self]);
     fn add(onto: &mut [Self], row: &[Self]);
     fn of(storage: &mut CpuStorage) -> Option<&mut [Self]>;
@@ -67,7 +67,7 @@ impl RowLoops for f64 {
     }
 }
 
-/// x / rms(x) * weight, row by row. x: (rows, hidden)
+/// Computes x / rms(x) * weight, row by row, for x (rows, hidden).
 pub(in crate::lm) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
     fn here<T: RowLoops>(x: &Tensor, weight: &Tensor, eps: f32) -> Result<Tensor> {
         let normed = on_host([x, weight], |[x, weight]: [&[T]; 2]| {
@@ -86,7 +86,7 @@ pub(in crate::lm) fn rms_norm(x: &Tensor, weight: &Tensor, eps: f32) -> Result<T
     }
 }
 
-/// activation(gate) * up, in the memory of the gate. Both (rows, intermediate).
+/// Computes activation(gate) * up in the memory of the gate; both are (rows, intermediate).
 pub(in crate::lm) fn gated(gate: Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     Ok(match (gate.dtype(), activation) {
         (DType::F32, _) if gate.device().is_cpu() => in_place(gate, up, f32::gated(activation))?,
@@ -102,7 +102,7 @@ pub(in crate::lm) fn gated(gate: Tensor, up: &Tensor, activation: Activation) ->
     })
 }
 
-/// x + y, in the memory of x. x: (rows, out); y: the same, or one row (out) that is added to all.
+/// Computes x + y in the memory of x (rows, out); y has the same shape, or is one row (out) that is added to all.
 pub(in crate::lm) fn add(x: Tensor, y: &Tensor) -> Result<Tensor> {
     match x.dtype() {
         DType::F32 if x.device().is_cpu() => in_place(x, y, <f32 as RowLoops>::add),
@@ -124,7 +124,7 @@ fn numbers<'a, T: WithDType>(storage: &'a CpuStorage, layout: &Layout) -> candle
     Ok(&storage.as_slice()?[start..end])
 }
 
-/// Calls a function with the numbers of some tensors, on the host in one type, without a copy if they are there already.
+/// Calls a function with the numbers of some tensors on the host in one type, without a copy if they are there already.
 pub(in crate::lm) fn on_host<T: WithDType, const N: usize, R>(
     tensors: [&Tensor; N],
     call: impl FnOnce([&[T]; N]) -> R,
@@ -140,10 +140,10 @@ pub(in crate::lm) fn on_host<T: WithDType, const N: usize, R>(
     Ok(call(slices))
 }
 
-/// Numbers per task of a thread.
+/// Number of values per task of a thread.
 const PIECE: usize = 1 << 15;
 
-/// x <- f(x, y), element by element. A shorter y is repeated.
+/// Operation x <- f(x, y), element by element. A shorter y is repeated.
 struct InPlace<T>(fn(&mut [T], &[T]));
 
 impl<T: RowLoops> InplaceOp2 for InPlace<T> {

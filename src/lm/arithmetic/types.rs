@@ -5,11 +5,11 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use candle_core::DType;
 
-/// The type that weights are rounded to.
+/// Type that weights are rounded to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WeightType {
-    /// As the checkpoint stores them.
+    /// Type that the checkpoint stores.
     #[default]
     Auto,
     F32,
@@ -18,7 +18,7 @@ pub enum WeightType {
 }
 
 impl WeightType {
-    /// The name in YAML, on the command line and in cell ids.
+    /// Name in YAML, on the command line and in cell ids.
     pub fn name(self) -> &'static str {
         self.dtype().map_or("auto", |dtype| dtype.as_str())
     }
@@ -29,7 +29,7 @@ impl WeightType {
         WeightType::ALL.into_iter().find(|own| own.name() == name)
     }
 
-    /// The type of that name; `Auto` for types that weights are never rounded to.
+    /// Finds the type for a `DType`; `Auto` for types that weights are never rounded to.
     pub(in crate::lm) fn of(dtype: DType) -> WeightType {
         WeightType::ALL.into_iter().find(|own| own.dtype() == Some(dtype)).unwrap_or_default()
     }
@@ -44,19 +44,20 @@ impl WeightType {
     }
 }
 
-/// How products with weights are computed on the host. Everything else is in f32 (some policies need f64).
+/// Arithmetic of products with weights on the host. Everything else is in f32 (some policies need f64).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arithmetic {
-    /// In f32, or f64 where a policy compares numbers that are very close.
+    /// Products in f32, or in f64 if a policy compares numbers that are very close.
     #[default]
     F32,
-    /// In integers of 16 bits with a scale for each block of 32 columns, about twice as fast; see `lm::arithmetic::integers`.
+    /// Products in integers of 16 bits with a scale for each block of 32 columns, about twice as fast; see
+    /// `lm::arithmetic::integers`.
     Fast,
 }
 
 impl Arithmetic {
-    /// The name in YAML, on the command line, in rows and in cell ids.
+    /// Name in YAML, on the command line, in rows and in cell ids.
     pub fn name(self) -> &'static str {
         match self {
             Arithmetic::F32 => "f32",

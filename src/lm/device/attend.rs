@@ -26,62 +26,63 @@ use crate::lm::cache::rope::Angles;
 use crate::lm::shape::caches::BLOCK;
 use crate::vector;
 
-/// Columns whose bytes are in shared memory, of which every device has 48 KiB for a block.
+/// Largest number of columns whose bytes fit into shared memory, of which every device has 48 KiB for a block.
 const SHARED_COLUMNS: usize = 40 * 1024;
 
-/// Tokens and the memories that read one each; and these with the logits that follow.
+/// Tokens of one step of writing and the memory that reads each; [`WriterResult`] holds each memory and the logits after the token.
 pub(in crate::lm) type WriterCall = Vec<(u32, Memory)>;
 pub(in crate::lm) type WriterResult = Vec<(Memory, Vec<f32>)>;
 
-/// Attention on a device.
+/// Attention of a model on a device.
 #[derive(Debug)]
 pub(in crate::lm) struct GpuAttention {
     pub(in crate::lm) gpu: Box<dyn Gpu>,
-    /// The memory of earlier calls.
+    /// Memory of earlier calls, which later calls use again.
     reused: Mutex<Vec<Buffer>>,
     readers: Batcher<Call, ()>,
-    /// Memory of the last launch.
+    /// Memory of the last launch's table of texts.
     table: Mutex<Option<Buffer>>,
     writers: Batcher<WriterCall, WriterResult>,
 }
 
-/// One layer's projections of the tokens of some texts, where the model's products are computed.
+/// Projections of the tokens of some texts in one layer, on the device that computes the model's products.
 pub(in crate::lm) struct LayerTokens<'a> {
     pub shape: &'a AttentionShape<'a>,
-    /// (rows, heads * head_dim)
+    /// Queries (rows, heads * head_dim).
     pub queries: &'a Tensor,
-    /// (rows, kv_heads * head_dim) each; none in a layer without a cache.
+    /// Keys and values (rows, kv_heads * head_dim) each; `None` in a layer without a cache.
     pub keys_and_values: Option<(&'a Tensor, &'a Tensor)>,
-    /// As of [`NewEntries`](crate::eviction::NewEntries).
+    /// Norms of keys or values, as in [`NewEntries`](crate::eviction::NewEntries).
     pub norms: Option<&'a [f64]>,
-    /// The absolute rotations of a read's tokens, and the first of these tokens among them.
+    /// Rotations of a read's tokens at absolute positions; `first` is the place of the first of these tokens among them.
     pub angles: &'a Angles,
     pub first: usize,
 }
 
-/// The tokens of one text among those of a call, and its cache in the layer.
+/// One text's tokens among those of a call, and its cache in the layer.
 pub(in crate::lm) struct GpuText<'a> {
     pub entries: &'a mut CacheEntries,
     pub cache: &'a mut GpuCache,
     pub log: Option<&'a mut Vec<Eviction>>,
     pub is_long: bool,
-    /// Its tokens among those of the call.
+    /// Place of the text's first token among those of the call.
     pub first: usize,
     pub rows: usize,
-    /// Attention lost by each of its tokens is added here.
+    /// Receives the attention that each token of the text lost to eviction.
     pub lost: Option<&'a mut [f32]>,
 }
 
-/// What a text needs in a call.
+/// Memory and addresses that a text needs in a call.
 struct Prepared<'a> {
     rule: Option<ScanRule>,
-    /// What attention the entries have received, for each scope.
+    /// Addresses of the attention that entries have received, for each scope.
     received: Vec<Address>,
-    /// What its blocks have in common, with the addresses of its cache and, for the first block, of its memory in the call.
+    /// Makes the part of [`Text`] that all blocks of the text share: addresses of its cache and, for the first block, of its memory
+    /// in the call.
     placed: Box<dyn Fn(&Arena) -> Text>,
-    /// Columns of all tables of the call.
+    /// Number of columns of every table of the call.
     stride: usize,
-    /// What comes back.
+    /// Attention lost by each token, which comes back from the device.
     lost: Option<Piece>,
     victims: Option<Piece>,
     newest: Option<Piece>,
@@ -89,7 +90,7 @@ struct Prepared<'a> {
 }
 
 impl GpuText<'_> {
-    /// Its next rows, which are then no longer among its own.
+    /// Splits off the text's next `rows` rows.
     fn next(&mut self, rows: usize) -> GpuText<'_> {
         let lost = self.lost.take().map(|lost| lost.split_at_mut(rows));
         let (lost, rest) = lost.unzip();
@@ -109,12 +110,12 @@ impl GpuAttention {
         GpuAttention { gpu, reused: Mutex::default(), readers, table: Mutex::default(), writers }
     }
 
-    /// As of [`Gpu::identity`].
+    /// Identity of the device that results depend on, see [`Gpu::identity`].
     pub fn identity(&self) -> Result<String> {
         self.gpu.identity()
     }
 
-    /// Waits for everything asked for so far.
+    /// Waits until the device has done everything asked for so far.
     pub fn wait(&self) -> Result<()> {
         self.gpu.download(0, &mut [])
     }
@@ -130,14 +131,15 @@ impl GpuAttention {
         self.readers.enter()
     }
 
-    /// Texts that are written at the same time.
+    /// Collects the steps of texts that are written at the same time.
     pub fn writers(&self) -> &Batcher<WriterCall, WriterResult> {
         &self.writers
     }
 
-    /// Gives a memory's entries what the device has decided.
+    /// Applies to the host's entries of a memory what the device has decided.
     ///
     /// # Errors
+    ///
     /// Errors of the device.
     pub fn settle(&self, memory: &mut Memory) -> Result<()> {
         for layer in &mut memory.layers {
@@ -213,8 +215,8 @@ impl GpuAttention {
         Ok(())
     }
 
-    /// Makes room for a text, and collects what the device has to know. It is long because every field of [`Text`] is named, most of
-    /// them where room is asked for and again where the address is known.
+    /// Makes room for a text, and collects what the device has to know. It is long because every field of [`Text`] is named, most
+    /// of them where room is asked for and again where the address is known.
     fn prepare<'a>(&self, tokens: &LayerTokens<'_>, text: GpuText<'a>, arena: &mut Arena) -> Result<Prepared<'a>> {
         let gpu = &*self.gpu;
         let (rows, held, seen) = (text.rows, text.entries.len(0), text.entries.seen);
@@ -308,7 +310,7 @@ impl GpuAttention {
         Ok(Prepared { rule, received, placed: Box::new(placed), stride, lost, victims, newest, text })
     }
 
-    /// Fills the places of what leaves when a prompt is cut at once.
+    /// Moves entries into the places of those that leave when a prompt is cut at once.
     fn keep(&self, cache: &mut GpuCache, tokens: &LayerTokens<'_>, seen: usize) -> Result<()> {
         let gpu = &*self.gpu;
         let Some((of, moves)) = cache.take_kept(gpu, seen)? else { return Ok(()) };
@@ -328,7 +330,7 @@ impl GpuAttention {
 }
 
 impl Prepared<'_> {
-    /// The rows `rows` of the text, before which its cache holds `held` entries.
+    /// Block of the text's rows `rows`; its cache holds `held` entries before them.
     fn block(
         &self,
         tokens: &LayerTokens<'_>,
@@ -382,7 +384,7 @@ impl Prepared<'_> {
         }
     }
 
-    /// Notes that the tokens were read, and gives the host what the device has given back.
+    /// Notes that the tokens were read, and hands the device's results to the host.
     fn take(&mut self, arena: &Arena) {
         let Prepared { stride, rule, text, .. } = self;
         let GpuText { entries, cache, log, rows, lost, .. } = text;
@@ -407,8 +409,8 @@ impl Prepared<'_> {
     }
 }
 
-/// The blocks of a text's tokens: the first row of each, and the entries held before it. They end at multiples of [`BLOCK`] from
-/// the start of the text, however it is split into reads.
+/// Blocks of a text's tokens: the first row of each, and the entries held before it. They end at multiples of [`BLOCK`] from the
+/// start of the text, however it is split into reads.
 fn blocks(text: &GpuText<'_>) -> Vec<(usize, usize)> {
     let mut start = 0;
     std::iter::from_fn(|| {

@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result, ensure};
 
-/// Collects calls, each of which has a result.
+/// Collects calls of several threads, of which one does the work; each call has a result.
 #[derive(Debug)]
 pub(in crate::lm) struct Batcher<C, R> {
     calls: Mutex<Calls<C, R>>,
     changed: Condvar,
-    /// How long a call waits for those of other members, at most. One that computes something on the host may take longer.
+    /// Longest time that a call waits for those of other members. A member that computes something on the host may take longer.
     patience: Duration,
 }
 
 #[derive(Debug)]
 struct Calls<C, R> {
-    /// Threads that will call again.
+    /// Number of threads that will call again.
     members: usize,
-    /// By the number of the call.
+    /// Waiting calls, by their number.
     waiting: BTreeMap<u64, C>,
     done: BTreeMap<u64, Result<R, String>>,
     count: u64,
 }
 
-/// While it lives, calls of other members wait for this one's.
+/// Membership of a thread: while it lives, calls of other members wait for this thread's call.
 pub(in crate::lm) struct Member<'a, C, R>(&'a Batcher<C, R>);
 
 impl<C, R> Drop for Member<'_, C, R> {
@@ -53,9 +53,10 @@ impl<C, R> Batcher<C, R> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until every member has called, and lets the last one do the work of all calls, which has a result for each.
+    /// Waits until every member has called, and lets the last one do the work of all calls. `work` returns a result for each call.
     ///
     /// # Errors
+    ///
     /// Those of `work`, for all of its calls.
     pub fn call(&self, call: C, work: impl Fn(Vec<C>) -> Result<Vec<R>>) -> Result<R> {
         let since = Instant::now();

@@ -1,4 +1,4 @@
-//! Where a model is computed, and the memory in use there; attention on a GPU, as launches of kernels.
+//! Where a model is computed and the memory in use there; attention on a GPU as launches of kernels.
 
 pub(super) mod attend;
 pub(super) mod batcher;
@@ -17,16 +17,16 @@ use crate::lm::gpu::emulated::{EmulatedGpu, Emulation};
 use crate::lm::machine::host::{host_memory, kibibytes, processor_name};
 use crate::vector;
 
-/// Where a model is computed.
+/// Device that a model is computed on.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Products with weights.
+    /// Device of products with weights.
     pub(super) products: candle_core::Device,
-    /// Attention, if not on the host.
+    /// GPU that computes attention; `None` if the host does.
     pub(super) attention: Option<Arc<GpuAttention>>,
-    /// What a GPU is not used for, and why.
+    /// Reason why a GPU is not used, or is used for products only.
     pub(in crate::lm) refused: Option<Arc<str>>,
-    /// Of products on the host.
+    /// Arithmetic of products on the host.
     pub(super) arithmetic: Arithmetic,
 }
 
@@ -34,14 +34,14 @@ impl Device {
     pub const CPU: Device =
         Device { products: candle_core::Device::Cpu, attention: None, refused: None, arithmetic: Arithmetic::F32 };
 
-    /// The same device with another arithmetic of products.
+    /// This device with another arithmetic of products.
     #[must_use]
     pub fn with_arithmetic(&self, arithmetic: Arithmetic) -> Device {
         Device { arithmetic, ..self.clone() }
     }
 
-    /// Why the GPU does not compute attention, which then runs on the host, or is not used at all, in a sentence; `None` if it is, and
-    /// without a GPU.
+    /// Sentence that says why attention runs on the host, or why the GPU is not used at all; `None` if the GPU computes attention,
+    /// and without a GPU.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()
     }
@@ -51,10 +51,11 @@ impl Device {
         Device { attention: None, refused: Some(refused.into()), ..self }
     }
 
-    /// Whether the device still works after an error.
+    /// Checks that the device still works after an error.
     ///
     /// # Errors
-    /// That error, if it is one of those of a GPU after which every call fails, as after an access to a wrong address.
+    ///
+    /// `error` itself, if it is an error of a GPU after which every call fails, such as an access to a wrong address.
     pub fn check_after(&self, error: &anyhow::Error) -> Result<()> {
         let wait = || match &self.attention {
             Some(attention) => attention.wait(),
@@ -72,14 +73,14 @@ impl Device {
         Ok(())
     }
 
-    /// Frees the memory of a GPU that is kept for later calls.
+    /// Frees memory of a GPU that is kept for later calls.
     pub fn free_unused(&self) {
         if let Some(attention) = &self.attention {
             attention.free_unused();
         }
     }
 
-    /// The number of the GPU.
+    /// Number of the GPU in use.
     pub fn gpu(&self) -> Option<usize> {
         match self.products.location() {
             DeviceLocation::Cuda { gpu_id } => Some(gpu_id),
@@ -87,14 +88,15 @@ impl Device {
         }
     }
 
-    /// The number of the GPU that computes attention and holds the caches; `None` where the host does.
+    /// Number of the GPU that computes attention and holds the caches; `None` if the host does.
     pub fn gpu_of_caches(&self) -> Option<usize> {
         self.attention.as_ref().and(self.gpu())
     }
 
-    /// The processor, with attention by GPU kernels that run there.
+    /// Device that computes on the processor, with attention by GPU kernels that run there.
     ///
     /// # Errors
+    ///
     /// Without a C++ compiler, or with kernels that do not compile.
     #[cfg(feature = "emulate")]
     pub fn emulated(emulation: &Emulation) -> Result<Device> {
@@ -103,14 +105,14 @@ impl Device {
     }
 }
 
-/// Whether a GPU's memory was not enough. Errors of candle, cuBLAS and our own calls have no type in common, and threads pass
-/// them on as texts; the names in them are NVIDIA's.
+/// Whether an error says that a GPU's memory was not enough. Errors of candle, cuBLAS and our own calls have no type in common, and
+/// threads pass them on as texts; the names in them are NVIDIA's.
 pub fn is_out_of_memory(error: &anyhow::Error) -> bool {
     let text = format!("{error:#}");
     ["CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED"].iter().any(|name| text.contains(name))
 }
 
-/// Free and total bytes of the GPU that was used last on this thread; `None` without one.
+/// Free and total bytes of the GPU that this thread used last; `None` without one.
 pub fn card_memory() -> Option<(usize, usize)> {
     #[cfg(feature = "cuda")]
     return cudarc::driver::result::mem_get_info().ok();
@@ -118,8 +120,8 @@ pub fn card_memory() -> Option<(usize, usize)> {
     None
 }
 
-/// The device as result rows name it: the GPU's name, or `cpu` with its vector instruction set, on which the last
-/// digits of results depend.
+/// Name of the device in result rows: the GPU's name, or `cpu` with its vector instruction set, on which the last digits of results
+/// depend.
 pub fn device_name(device: &Device) -> String {
     #[cfg(feature = "cuda")]
     if let Ok(cuda) = device.products.as_cuda_device() {
@@ -133,8 +135,8 @@ pub fn device_name(device: &Device) -> String {
     }
 }
 
-/// The same with the processor and the number of threads, for results that are timings. Beside a GPU the processor still asks for
-/// everything, and computes attention if the GPU's was refused.
+/// Name of the device in results that are timings: with the processor and the number of threads. Beside a GPU the processor still
+/// asks for everything, and computes attention if the GPU does not.
 pub fn machine_name(device: &Device, threads: usize) -> String {
     let processor = processor_name().unwrap_or_else(|| std::env::consts::ARCH.to_string());
     let is_host = device.products.is_cpu() && device.attention.is_none();
@@ -146,7 +148,7 @@ pub fn machine_name(device: &Device, threads: usize) -> String {
     format!("{card}{processor} ({}), {}", vector::instruction_set(), counted(threads, "thread"))
 }
 
-/// Memory this process can still take, in bytes; `None` if the system does not say.
+/// Bytes of memory that this process can still take; `None` if the system does not say.
 pub fn available_memory() -> Option<u64> {
     host_memory().map(|memory| memory.available)
 }

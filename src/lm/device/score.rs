@@ -1,4 +1,4 @@
-//! Scores of logits over the vocabulary on a device, so that they stay there.
+//! Scores of logits over the vocabulary, computed on a device so that the logits stay there.
 
 use anyhow::Result;
 use candle_core::{DType, Tensor};
@@ -10,9 +10,10 @@ use crate::lm::gpu::launch::{MOVE_THREADS, SCRATCH};
 use crate::lm::gpu::params::{Layer, ScoredRow, Scoring};
 
 impl GpuAttention {
-    /// What is known of rows of logits, and of those of the full cache if there are any: (rows, vocab) in f32 each.
+    /// Scores rows of logits (rows, vocab) in f32, and compares them with those of the full cache if these are given.
     ///
     /// # Errors
+    ///
     /// Errors of the device.
     pub fn score(&self, logits: &Tensor, full: Option<&Tensor>, targets: &[u32]) -> Result<Vec<ScoredRow>> {
         let gpu = &*self.gpu;
@@ -33,9 +34,10 @@ impl GpuAttention {
         Ok(arena.values(rows))
     }
 
-    /// x (rows, in) times weights (out, in) of the same type, which is not rounded to it: (rows, out) in f32.
+    /// Multiplies x (rows, in) with weights (out, in) of the same type: (rows, out) in f32, not rounded to that type.
     ///
     /// # Errors
+    ///
     /// Errors of the device.
     pub fn multiply(&self, x: &Tensor, weights: &Tensor) -> Result<Tensor> {
         let ((m, k), n) = (x.dims2()?, weights.dim(0)?);

@@ -15,47 +15,48 @@ use super::tokenizer::{self, MOST_CONFIG as MOST_BYTES, special_token};
 use crate::bounded_read;
 use crate::jinja::{self, Dialect};
 
-/// The chat template of a model.
+/// Chat template of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatTemplate {
     source: String,
-    /// The special tokens that the model has, by the names that a template calls them.
+    /// Special tokens that the model has, by the names under which a template reads them.
     tokens: Map<String, Value>,
 }
 
-/// The text a chat template puts around a single request of the user.
+/// Text that a chat template puts around a single request of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChatFormat {
     pub prefix: String,
     pub suffix: String,
     /// Whether the template strips white space from both ends of the request.
     pub strip: bool,
-    /// Whether it does so with an answer.
+    /// Whether the template strips white space from both ends of an answer.
     pub strip_answer: bool,
 }
 
-/// A message as a template sees it, in this order.
+/// Message as a template sees it, with its keys in this order.
 #[derive(Serialize)]
 struct Message<'a> {
     role: &'a str,
     content: &'a str,
 }
 
-/// Bytes of a template; real ones have some thousand.
+/// Largest size of a template in bytes; real ones have some thousand.
 const MAX_TEMPLATE: usize = 1 << 17;
-/// The special tokens that transformers gives a template.
+/// Names of the special tokens that transformers gives a template.
 const TOKENS: [&str; 7] =
     ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
-/// Stands for the request while the template runs. It holds private-use characters, which no real text contains.
+/// Placeholder of the request while the template runs. It holds private-use characters, which no real text contains.
 const REQUEST: &str = "\u{f8ff}request\u{f8ff}";
-/// The same for the beginning of an answer.
+/// Placeholder of the beginning of an answer while the template runs.
 const ANSWER: &str = "\u{f8ff}answer\u{f8ff}";
 
 impl ChatTemplate {
-    /// The template of a tokenizer_config.json, or of the chat_template.jinja beside it, which takes precedence as
-    /// in transformers; `None` if the model has none.
+    /// Reads the template of a tokenizer_config.json, or of the chat_template.jinja beside it, which takes precedence as in
+    /// transformers; `None` if the model has none.
     ///
     /// # Errors
+    ///
     /// A file that cannot be read, or a list of templates of which none is called `default`.
     pub(in crate::lm) fn read(files: &CheckpointFiles) -> Result<Option<ChatTemplate>> {
         let read = |path: &PathBuf| {
@@ -85,30 +86,32 @@ impl ChatTemplate {
         Ok(Some(ChatTemplate { source, tokens: TOKENS.into_iter().filter_map(special).collect() }))
     }
 
-    /// The template itself, in Jinja.
+    /// Source of the template, in Jinja.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// 16 hex digits of the SHA-256 of the template.
+    /// First 16 hex digits of the SHA-256 of the template.
     pub fn digest(&self) -> String {
         Sha256::digest(&self.source).iter().take(8).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The text around a single request of the user, up to where the answer begins.
+    /// Finds the text around a single request of the user, up to where the answer begins.
     ///
     /// # Errors
+    ///
     /// A template that fails, exceeds its limits, or leaves the request out.
     pub fn format(&self) -> Result<ChatFormat> {
         self.format_after(&[], false)
     }
 
-    /// The text around the user's last request after the messages of `before`, each a role and its text: up to where the answer
-    /// begins, or, if its beginning is given (`continues`), to where that stands. As in lm-evaluation-harness, a template that
-    /// refuses a message of the system is rendered without it.
+    /// Finds the text around the user's last request after the messages of `before`, each a role and its text: up to where the
+    /// answer begins, or, if its beginning is given (`continues`), up to where that stands. A template that refuses a system
+    /// message is rendered without it, as in lm-evaluation-harness.
     ///
     /// # Errors
-    /// As [`format`](Self::format).
+    ///
+    /// Those of [`format`](Self::format).
     pub fn format_after(&self, before: &[(&str, &str)], continues: bool) -> Result<ChatFormat> {
         let [spaced, answer] = [REQUEST, ANSWER].map(|text| format!("\n {text} \n"));
         let own =
@@ -128,7 +131,7 @@ impl ChatTemplate {
         Ok(ChatFormat { prefix: prefix.to_owned(), suffix: suffix.to_owned(), strip, strip_answer })
     }
 
-    /// As [`render`](Self::render), without the message of the system if the template refuses that.
+    /// Renders messages, without the system message if the template refuses it.
     fn rendered(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
         let rendered = self.render(messages, opens_answer).or_else(|error| match messages.split_first() {
             Some((("system", _), others)) => self.render(others, opens_answer),
@@ -137,9 +140,10 @@ impl ChatTemplate {
         rendered.map_err(|error| anyhow!("the model's chat template fails: {error:#}; use `chat_template: false`"))
     }
 
-    /// Checks that a request stands between the two texts of its format: a template may decide by what is asked.
+    /// Checks that a request stands between the two texts of its format: a template may decide by the request.
     ///
     /// # Errors
+    ///
     /// A template that makes another text of this request.
     pub fn check(&self, format: &ChatFormat, before: &[(&str, &str)], request: &str) -> Result<()> {
         let messages: Vec<_> = before.iter().copied().chain([("user", request)]).collect();
@@ -152,9 +156,10 @@ impl ChatTemplate {
         Ok(())
     }
 
-    /// A conversation of messages, each a role and its text; with `opens_answer` up to where the next answer begins.
+    /// Renders a conversation of messages, each a role and its text; with `opens_answer` up to where the next answer begins.
     ///
     /// # Errors
+    ///
     /// A template that fails or exceeds its limits.
     pub fn render(&self, messages: &[(&str, &str)], opens_answer: bool) -> Result<String> {
         let messages: Vec<_> = messages.iter().map(|&(role, content)| Message { role, content }).collect();
@@ -179,7 +184,7 @@ mod tests {
         ChatTemplate::parse(&config, None).unwrap().unwrap()
     }
 
-    /// As transformers 4.36 renders the templates of these families.
+    /// Compares with transformers 4.36 on templates of these families.
     #[test]
     fn templates_of_known_families() {
         let zephyr = "{% for message in messages %}\n{% if message['role'] == 'user' %}\n\
@@ -195,7 +200,7 @@ mod tests {
         assert_eq!((&*format.prefix, &*format.suffix, format.strip), ("<s>[INST] ", " [/INST]", true));
     }
 
-    /// As a published template of Nemotron decides whether to think.
+    /// A published template of Nemotron decides by the request whether to think.
     #[test]
     fn a_request_by_which_the_template_decides_is_refused() {
         let source = "{% for message in messages %}[{{ message.content | trim }}]{% endfor %}\
@@ -248,8 +253,8 @@ mod tests {
         }
     }
 
-    /// Each would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped.
-    /// (Templates eight times as long fit too, but the compiler's time grows with the square of the depth.)
+    /// Expressions that would overflow an ordinary stack, in the parser, in the compiler, or when the tree is dropped. (Templates
+    /// eight times as long fit too, but the compiler's time grows with the square of the depth.)
     #[test]
     fn deep_expressions_do_not_overflow_the_stack() {
         for (before, step, after) in [

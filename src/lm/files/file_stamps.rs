@@ -1,8 +1,7 @@
 //! Detects that a model's files changed during a run.
 //!
-//! A run names its cells after a digest of the files and loads the weights later, perhaps hours later. The file
-//! system's stamps are cheap to compare but may differ for no reason, as after `chmod`; so if they differ, the
-//! digest is computed again.
+//! A run names its cells after a digest of the files and loads the weights later, perhaps hours later. The file system's stamps are
+//! cheap to compare but may differ without a change of content, as after `chmod`; if they differ, the digest is computed again.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,16 +12,16 @@ use anyhow::{Context, Result, ensure};
 use super::source::CheckpointFiles;
 use crate::bounded_read;
 
-/// A checkpoint's files, the stamps they had at first, and their revision.
+/// Files of a checkpoint, the stamps they had at first, and their revision.
 #[derive(Debug)]
 pub(in crate::lm) struct StampedFiles {
     pub files: CheckpointFiles,
     stamps: Vec<Stamp>,
-    /// The revision, once it was computed.
+    /// Revision, once it was computed.
     revision: OnceLock<String>,
 }
 
-/// A file's device, inode and length, and the time of its last change of any kind, which no program can set back: seconds and
+/// Device, inode and length of a file, and the time of its last change of any kind, which no program can set back, in seconds and
 /// nanoseconds.
 type Stamp = (u64, u64, u64, i64, i64);
 
@@ -30,13 +29,14 @@ impl StampedFiles {
     /// Records the stamps, before anything in the files is read.
     ///
     /// # Errors
-    /// Files that are not there, or only as a Git LFS clone leaves them.
+    ///
+    /// Files that are missing, or only as a Git LFS clone leaves them.
     pub fn new(files: CheckpointFiles) -> Result<StampedFiles> {
         files.digested().try_for_each(|path| check_fetched(path))?;
         Ok(StampedFiles { stamps: stamps(&files)?, files, revision: OnceLock::new() })
     }
 
-    /// The revision of the files.
+    /// Revision of the files, computed at the first call.
     pub fn revision(&self) -> Result<String> {
         let revision = self.files.revision()?;
         Ok(self.revision.get_or_init(|| revision).clone())
@@ -60,7 +60,7 @@ impl StampedFiles {
     }
 }
 
-/// A text of some lines stands for a file that Git LFS has not fetched.
+/// Refuses a text of some lines that stands for a file that Git LFS has not fetched.
 fn check_fetched(path: &Path) -> Result<()> {
     let is_short = path.metadata().is_ok_and(|file| file.is_file() && file.len() < MOST_POINTER);
     let is_pointer = is_short

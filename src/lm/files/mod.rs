@@ -1,4 +1,4 @@
-//! Checkpoints: where they come from, and what is read of them: weights, tokenizers and chat templates.
+//! Checkpoints: where they come from, and what is read from them: weights, tokenizers and chat templates.
 
 pub(super) mod chat;
 pub(super) mod file_stamps;

@@ -1,7 +1,7 @@
-//! The rules by which a tokenizer.json rewrites texts before they are split, applied one by one so that their effect is bounded, and those
-//! by which it rewrites what is decoded.
+//! The rules by which a tokenizer.json rewrites texts before they are split, applied one by one so that their effect is bounded,
+//! and the rules by which it rewrites decoded texts.
 //!
-//! The library applies all of them at once: sixty that each write two letters for one would fill the memory before it returns.
+//! The library applies all rules at once: sixty that each write two letters for one would fill the memory before it returns.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
@@ -10,19 +10,19 @@ use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 
 use super::tokenizer::guarded;
 
-/// Bytes that a rule writes in place of what it finds.
+/// Largest number of bytes that a rule may write in place of a match.
 const MOST_WRITTEN: usize = 256;
-/// How many times as long as a piece of text its rewritten form may be, beside `MOST_WRITTEN`. Real rules write 3 bytes for a space, and
-/// compatibility forms are at most 18 times as long.
+/// Largest ratio between the rewritten form of a piece of text and the piece, beside [`MOST_WRITTEN`]. Real rules write 3 bytes for
+/// a space, and compatibility forms are at most 18 times as long.
 const MOST_GROWTH: usize = 64;
-/// Bytes of a text that are rewritten at once.
+/// Bytes of a text that are rewritten at a time.
 const PIECE: usize = 1 << 12;
 
-/// Rules that could, by what they write, make texts much longer than they are; empty of most tokenizers.
+/// Rules that could make texts much longer by what they write; most tokenizers have none.
 #[derive(Default)]
 pub(in crate::lm) struct GrowingRules(Vec<NormalizerWrapper>);
 
-/// What a tokenizer.json says of them. The library rewrites added tokens while it reads the file.
+/// Parts of a tokenizer.json that hold rules. The library rewrites added tokens while it reads the file.
 #[derive(Default, Deserialize)]
 struct File {
     normalizer: Option<NormalizerWrapper>,
@@ -39,9 +39,10 @@ struct AddedToken {
 }
 
 impl GrowingRules {
-    /// Those of a tokenizer.json.
+    /// Reads the rules of a tokenizer.json.
     ///
     /// # Errors
+    ///
     /// A rule that writes too much at once, or fails, and added tokens that become too long.
     pub fn of(file: &[u8]) -> Result<GrowingRules> {
         // What is wrong with the file otherwise, the library says.
@@ -72,6 +73,7 @@ impl GrowingRules {
     /// Checks that a text does not become too long.
     ///
     /// # Errors
+    ///
     /// A text that does.
     pub fn check(&self, mut text: &str) -> Result<()> {
         while !self.0.is_empty() && !text.is_empty() {
@@ -103,7 +105,7 @@ fn in_order(normalizer: Option<&NormalizerWrapper>, rules: &mut Vec<NormalizerWr
     }
 }
 
-/// How many times as long the replacements of a decoder may make a text together, at most.
+/// Largest ratio by which all replacements of a decoder together may lengthen a text.
 fn growth_of_decoder(decoder: &Value) -> Result<usize> {
     if decoder["type"] == "Replace" {
         return most_growth(decoder);
@@ -112,7 +114,7 @@ fn growth_of_decoder(decoder: &Value) -> Result<usize> {
     rules.map(growth_of_decoder).try_fold(1, |all: usize, own| Ok(all.saturating_mul(own?)))
 }
 
-/// How many times as long a rule may make a text, at most.
+/// Largest ratio by which a rule may lengthen a text.
 fn most_growth(rule: &Value) -> Result<usize> {
     let Some(written) = rule["content"].as_str().or(rule["prepend"].as_str()) else {
         // Forms of Unicode, lower case, maps.

@@ -18,7 +18,7 @@ pub(in crate::lm) fn weights() -> Result<Weights> {
     Weights::from_bytes(WEIGHTS.into())
 }
 
-/// The revision, which is that of a folder with the same files.
+/// Revision of the model, which equals that of a folder with the same files.
 pub(in crate::lm) fn revision() -> Result<String> {
     let files = [
         ("config.json", CONFIG.as_bytes()),

@@ -1,4 +1,4 @@
-//! What the bytes of a tensor say, and their order.
+//! The bytes of tensors in files: the numbers they stand for, and their order.
 
 use anyhow::{Result, ensure};
 use candle_core::quantized::{GgmlDType, QStorage, QTensor};
@@ -7,7 +7,7 @@ use candle_core::{DType, Device, Tensor};
 use crate::lm::arithmetic::blocks::Blocks;
 use crate::lm::arithmetic::stored_type::StoredType;
 
-/// What some bytes of a file say.
+/// Converts the bytes of a stored type to a tensor.
 pub(super) fn tensor(bytes: Vec<u8>, stored: StoredType, shape: &[usize]) -> Result<Tensor> {
     Ok(match stored {
         StoredType::Ggml(GgmlDType::F32 | GgmlDType::F16 | GgmlDType::BF16) => {
@@ -26,7 +26,7 @@ pub(super) fn tensor(bytes: Vec<u8>, stored: StoredType, shape: &[usize]) -> Res
     })
 }
 
-/// The type that a tensor takes in memory with as few bytes as keep about what it stores.
+/// Type that a tensor takes in memory: the smallest that nearly keeps what it stores.
 pub(super) fn float_type(stored: StoredType) -> DType {
     match stored {
         StoredType::Ggml(GgmlDType::F16) => DType::F16,
@@ -35,8 +35,8 @@ pub(super) fn float_type(stored: StoredType) -> DType {
     }
 }
 
-/// Blocks of MXFP4 as GGUF files have them, scale first and the second half of the numbers in the upper bits, of those where neighbours share
-/// a byte.
+/// Joins blocks and scales to blocks of MXFP4 as GGUF files have them: the scale first, and the second half of the numbers in the
+/// upper bits. In `blocks` two neighbours share a byte.
 pub(super) fn with_scales(blocks: &[u8], scales: &[u8]) -> Vec<u8> {
     let number = |block: &[u8; 16], index: usize| block[index / 2] >> (index % 2 * 4) & 15;
     let block = |(block, scale): (&[u8; 16], &u8)| {
@@ -46,15 +46,15 @@ pub(super) fn with_scales(blocks: &[u8], scales: &[u8]) -> Vec<u8> {
     blocks.as_chunks().0.iter().zip(scales).flat_map(block).collect()
 }
 
-/// The transpose of a matrix (rows, columns).
+/// Transposes a matrix (rows, columns).
 pub(super) fn transposed(bytes: &[u8], rows: usize, columns: usize) -> Vec<u8> {
     let size = bytes.len() / (rows * columns);
     let places = (0..columns).flat_map(|column| (0..rows).map(move |row| row * columns + column));
     places.flat_map(|place| &bytes[place * size..(place + 1) * size]).copied().collect()
 }
 
-/// Undoes the order of llama.cpp's converter: of each head it takes the rows of the rotary pairs by turns, and not first all
-/// first ones and then all second ones.
+/// Undoes the order of llama.cpp's converter, which in each head alternates the two rows of each rotary pair; checkpoints have all
+/// first rows before all second ones.
 pub(super) fn bytes_in_order(bytes: Vec<u8>, rows: usize, permuted_heads: Option<usize>) -> Result<Vec<u8>> {
     let Some(heads) = permuted_heads else { return Ok(bytes) };
     ensure!(rows.is_multiple_of(2 * heads), "its {rows} rows are no multiple of {heads} heads with pairs");

@@ -16,65 +16,66 @@ use super::normalizer::GrowingRules;
 use super::source::CheckpointFiles;
 use crate::bounded_read;
 
-/// Bytes of a tokenizer.json; the largest have some tens of megabytes.
+/// Largest tokenizer.json in bytes; real ones have up to some tens of megabytes.
 const MOST_BYTES: u64 = 256 << 20;
-/// Bytes of a tokenizer_config.json.
+/// Largest tokenizer_config.json in bytes.
 pub(in crate::lm) const MOST_CONFIG: u64 = 16 << 20;
 
-/// What to do about a tokenizer that GGUF does not describe completely.
+/// Hint for a tokenizer that GGUF does not describe completely.
 pub(in crate::lm) const OTHER_TOKENIZER: &str = "\nhint: name the original tokenizer, a folder or a repository: `tokenizer:` beside `source:` in a sweep, `--tokenizer` on \
      the command line";
 
 /// A model's tokenizer.
 pub struct Tokenizer {
     pub(in crate::lm) inner: tokenizers::Tokenizer,
-    /// The token a text starts with, if the model has one.
+    /// Token that a text starts with, if the model has one.
     pub(in crate::lm) bos: Option<u32>,
-    /// Whether the tokenizer's own files name that token, and not only config.json.
+    /// Whether the tokenizer's own files name BOS, and not only config.json.
     pub(in crate::lm) names_bos: bool,
     pub(in crate::lm) adds_bos: bool,
-    /// The token that its files say ends a text.
+    /// Token that the tokenizer's files say ends a text.
     pub(in crate::lm) end: Option<String>,
-    /// Whether spaces before English punctuation are left out of what is written.
+    /// Whether spaces before English punctuation are left out of written texts.
     pub(in crate::lm) tidies: bool,
     /// Whether it is unknown if a space is added to text after a special token.
     pub(in crate::lm) space_unknown: bool,
     pub(in crate::lm) growing: GrowingRules,
-    /// Rows of the model's embedding, beyond which tokens cannot be read.
+    /// Number of rows of the model's embedding; tokens beyond it cannot be read.
     pub(in crate::lm) rows: usize,
-    /// Texts of tokens that were asked for.
+    /// Texts of tokens that were asked for before.
     pub(in crate::lm) texts: Mutex<HashMap<u32, Arc<str>>>,
 }
 
-/// A tokenised text.
+/// Text as tokens.
 pub struct Tokens {
     pub ids: Vec<u32>,
-    /// The bytes of the text each token stands for.
+    /// Range of bytes of the text that each token stands for.
     pub places: Vec<Range<usize>>,
 }
 
 impl Tokenizer {
-    /// Tokens of [`bytes`](Self::bytes): 256 bytes and BOS.
+    /// Number of tokens of [`bytes`](Self::bytes): 256 bytes and BOS.
     pub const BYTES_VOCAB: usize = 257;
 
-    /// Reads `tokenizer.json`, and `tokenizer_config.json` if there is one. `bos` is the BOS token of config.json,
-    /// used if the tokenizer's files name none.
+    /// Reads `tokenizer.json`, and `tokenizer_config.json` if there is one. `bos` is the BOS token of config.json, used if the
+    /// tokenizer's files name none.
     ///
     /// # Errors
+    ///
     /// A file that cannot be read or is not a tokenizer.
     pub fn read(file: &Path, config: Option<&Path>, bos: Option<u32>) -> Result<Tokenizer> {
         let files = CheckpointFiles { tokenizer_config: config.map(Path::to_owned), ..CheckpointFiles::default() };
         Tokenizer::of(file, &self::config(&files)?, bos)
     }
 
-    /// As [`read`](Self::read), with what [`config`](self::config) has read.
+    /// Reads `tokenizer.json`; `config` is what [`config`](self::config) has read. See [`read`](Self::read).
     pub(in crate::lm) fn of(file: &Path, config: &Value, bos: Option<u32>) -> Result<Tokenizer> {
         let using = || format!("cannot use the tokenizer {}", file.display());
         let bytes = bounded_read::bytes(file, MOST_BYTES).with_context(using)?;
         Tokenizer::parse(&bytes, config, bos).with_context(using)
     }
 
-    /// As [`read`](Self::read), from the contents of both files.
+    /// Reads a tokenizer from the contents of its two files. See [`read`](Self::read).
     pub(in crate::lm) fn parse(file: &[u8], config: &Value, bos: Option<u32>) -> Result<Tokenizer> {
         let growing = GrowingRules::of(file)?;
         let mut inner = guarded(|| tokenizers::Tokenizer::from_bytes(file))?;
@@ -103,9 +104,10 @@ impl Tokenizer {
         Ok(Tokenizer { inner, bos, names_bos, adds_bos, end, tidies, space_unknown, growing, rows, texts })
     }
 
-    /// A tokenizer in which every byte is a token and BOS is 0.
+    /// Tokenizer in which every byte is a token and BOS is 0.
     ///
     /// # Errors
+    ///
     /// None in practice.
     pub fn bytes() -> Result<Tokenizer> {
         // Bytes are written as printable characters, as in byte-level BPE.
@@ -127,9 +129,10 @@ impl Tokenizer {
         Tokenizer::parse(file.to_string().as_bytes(), &config, None)
     }
 
-    /// Tokens of a text, without BOS or other special tokens.
+    /// Splits a text into tokens, without BOS or other special tokens.
     ///
     /// # Errors
+    ///
     /// A text that the tokenizer rejects.
     pub fn encode(&self, text: &str) -> Result<Tokens> {
         self.growing.check(text)?;
@@ -153,19 +156,21 @@ impl Tokenizer {
         Ok(Tokens { ids: encoding.get_ids().to_vec(), places })
     }
 
-    /// The text of some tokens; special tokens are skipped.
+    /// Joins tokens to their text; special tokens are skipped.
     ///
     /// # Errors
+    ///
     /// Tokens that the tokenizer does not have.
     pub fn decode(&self, tokens: &[u32]) -> Result<String> {
         guarded(|| self.inner.decode(tokens, true)).context("the tokens cannot be decoded")
     }
 
-    /// What a model writes with some tokens, as transformers shows it: if the tokenizer's files ask for it
+    /// Text that a model writes with some tokens, as transformers shows it: if the tokenizer's files ask for it
     /// (`clean_up_tokenization_spaces`, as Llama 3's do), spaces before English punctuation are left out.
     ///
     /// # Errors
-    /// As [`decode`](Self::decode).
+    ///
+    /// Those of [`decode`](Self::decode).
     pub fn written(&self, tokens: &[u32]) -> Result<String> {
         let text = self.decode(tokens)?;
         if !self.tidies {
@@ -175,14 +180,15 @@ impl Tokenizer {
         Ok(spaced.iter().fold(text, |text, part| text.replace(part, part.trim())))
     }
 
-    /// Whether what is written differs from the text of its tokens.
+    /// Whether a written text differs from the text of its tokens.
     pub fn tidies(&self) -> bool {
         self.tidies
     }
 
-    /// The text of one token inside a text, with the space before it.
+    /// Text of one token inside a text, with the space before it.
     ///
     /// # Errors
+    ///
     /// A token that the tokenizer does not have.
     pub fn piece(&self, token: u32) -> Result<String> {
         // Many decoders drop a leading space, so decode it after another token.
@@ -192,9 +198,10 @@ impl Tokenizer {
         Ok(whole.strip_prefix(&start).unwrap_or(&whole).to_string())
     }
 
-    /// The text of each token, with the space before it; of a special token its name. A part of a character is U+FFFD.
+    /// Texts of tokens, each with the space before it; for a special token its name, for a part of a character U+FFFD.
     ///
     /// # Errors
+    ///
     /// A token that the tokenizer does not have.
     pub fn texts(&self, tokens: &[u32]) -> Result<Vec<Arc<str>>> {
         let special = self.special();
@@ -218,30 +225,30 @@ impl Tokenizer {
         special.chain(self.bos).collect()
     }
 
-    /// What a text is read after where nothing else is before it: the tokenizer's BOS, or else the token that ends its texts, as in
-    /// lm-evaluation-harness, which does not know a BOS that only config.json has. `stops` are those of the model.
+    /// Token that stands for an empty context: the tokenizer's BOS, or else the token that ends its texts, as in
+    /// lm-evaluation-harness, which does not know a BOS that only config.json has. `stops` are the model's end tokens.
     pub fn prefix(&self, stops: &[u32]) -> Option<u32> {
         let named = self.bos.filter(|_| self.names_bos);
         named.or(self.end_token()).or(self.bos).or(stops.first().copied())
     }
 
-    /// The special tokens whose names are among some texts.
+    /// Special tokens whose names are among `texts`.
     pub fn special_among(&self, texts: &[String]) -> Vec<u32> {
         let special = self.special().into_iter();
         special.filter(|token| self.name(*token).is_some_and(|name| texts.contains(&name))).collect()
     }
 
-    /// The name of a token in the vocabulary.
+    /// Name of a token in the vocabulary.
     pub fn name(&self, token: u32) -> Option<String> {
         self.inner.id_to_token(token)
     }
 
-    /// The text of the token that the tokenizer's files say ends a text (`eos_token`). The model's own end may be another.
+    /// Text of the token that the tokenizer's files say ends a text (`eos_token`). The model's own end may be another.
     pub fn end_of_text(&self) -> Option<&str> {
         self.end.as_deref()
     }
 
-    /// The same token by its number, if it is in the vocabulary.
+    /// Token that the tokenizer's files say ends a text, if it is in the vocabulary.
     pub fn end_token(&self) -> Option<u32> {
         self.inner.token_to_id(self.end_of_text()?)
     }
@@ -251,9 +258,10 @@ impl Tokenizer {
         self.adds_bos
     }
 
-    /// The BOS token.
+    /// Returns the BOS token.
     ///
     /// # Errors
+    ///
     /// A model without one.
     pub fn bos(&self) -> Result<u32> {
         let bos = self.bos.context("neither the tokenizer nor config.json names a BOS token; use `bos: false`")?;
@@ -267,9 +275,10 @@ impl Tokenizer {
         format!("the token {name:?} (number {token}), beyond the {} rows of the model's embedding", self.rows)
     }
 
-    /// The tokenizer of a model whose embedding has so many rows.
+    /// This tokenizer for a model whose embedding has `rows` rows.
     ///
     /// # Errors
+    ///
     /// A tokenizer of another model.
     pub(in crate::lm) fn of_embedding(self, rows: usize) -> Result<Tokenizer> {
         self.check_vocabulary(rows)?;
@@ -280,6 +289,7 @@ impl Tokenizer {
     /// images and for padding: texts that have them are refused when they are read.
     ///
     /// # Errors
+    ///
     /// Other tokens outside the vocabulary, or far fewer tokens.
     pub fn check_vocabulary(&self, vocab: usize) -> Result<()> {
         let (own, added) = (self.inner.get_vocab(true), self.inner.get_added_tokens_decoder());
@@ -296,9 +306,11 @@ impl Tokenizer {
     }
 }
 
-/// A checkpoint's tokenizer_config.json, with the special tokens that only special_tokens_map.json names; null if there is neither.
+/// Reads a checkpoint's tokenizer_config.json, with the special tokens that only special_tokens_map.json names; null if there is
+/// neither.
 ///
 /// # Errors
+///
 /// A file that cannot be read.
 pub(in crate::lm) fn config(files: &CheckpointFiles) -> Result<Value> {
     let read = |path: &Option<PathBuf>| match path {
@@ -338,17 +350,17 @@ fn add_tokens(inner: &mut tokenizers::Tokenizer, growing: &GrowingRules, config:
     Ok(())
 }
 
-/// A special token in a tokenizer_config.json: a text, or a record with its content.
+/// Reads a special token of a tokenizer_config.json: a text, or a record with its content.
 pub(in crate::lm) fn special_token<'j>(config: &'j Value, name: &str) -> Option<&'j str> {
     config[name].as_str().or_else(|| config[name]["content"].as_str())
 }
 
 thread_local! {
-    /// Whether this thread's panics are told as errors.
+    /// Whether panics of this thread become errors.
     static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Turns panics of the library into errors, and prints nothing else: it unwraps and indexes if a file or a token is not as it expects.
+/// Turns panics of the library into errors, and prints nothing: it unwraps and indexes if a file or a token is not as it expects.
 pub(in crate::lm) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -372,7 +384,7 @@ pub(in crate::lm) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) ->
 mod tests {
     use super::*;
 
-    /// A tokenizer of these words that are joined from letters, with further parts.
+    /// Tokenizer for tests whose words are joined from letters, with further parts.
     fn of_letters(parts: &Value) -> Result<Tokenizer> {
         let mut file = json!({
             "version": "1.0",
@@ -501,7 +513,7 @@ mod tests {
         assert!(tokenizer.check_vocabulary(2048).is_err());
     }
 
-    /// As transformers 5.2 decodes the same tokens with and without the key.
+    /// Compares with transformers 5.2, which decodes these tokens with and without the key.
     #[test]
     fn spaces_before_punctuation_are_left_out_where_the_files_ask_for_it() {
         let vocab: serde_json::Map<String, Value> =
@@ -525,7 +537,7 @@ mod tests {
         }
     }
 
-    /// As transformers 5.2 reads the same two files.
+    /// Compares with transformers 5.2, which reads these two files.
     #[test]
     fn tokens_that_only_tokenizer_config_lists_are_added() {
         let file = json!({"decoder": {"type": "Fuse"}, "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []}});

@@ -25,10 +25,10 @@ use crate::lm::arithmetic::stored_type::StoredType;
 use crate::lm::arithmetic::types::Arithmetic;
 use crate::lm::shape::matrices::{EMBEDDING, OUTPUT};
 
-/// Quantised models of fewer parameters are exact; others are rounded to half precision.
+/// Number of parameters below which quantised models are exact; larger ones are rounded to half precision.
 const EXACT_BELOW: u64 = 1 << 30;
 
-/// What families call parts of experts, and the usual names.
+/// Names that families give to parts of experts, and the usual names.
 const USUAL_NAMES: [(&str, &str); 10] = [
     // Llama 4
     (".feed_forward.", ".mlp."),
@@ -47,26 +47,26 @@ const USUAL_NAMES: [(&str, &str); 10] = [
     (".mlp.mlp.", ".mlp."),
 ];
 
-/// Bytes of a file's header, which is parsed into several times as much memory. An entry takes about a hundred
-/// bytes, and the largest mixtures of experts have some ten thousand tensors per file.
+/// Largest header of a file in bytes; it is parsed into several times as much memory. An entry takes about a hundred bytes, and the
+/// largest mixtures of experts have some ten thousand tensors per file.
 const MOST_HEADER: u64 = 16 << 20;
-/// A safetensors file begins with the length of its header.
+/// Bytes at the beginning of a safetensors file that say how long its header is.
 const PREFIX: u64 = 8;
 
-/// The tensors of a checkpoint that have not been taken yet.
+/// Tensors of a checkpoint that have not been taken yet.
 #[derive(Default)]
 pub(in crate::lm) struct Weights {
     files: Vec<(PathBuf, Box<dyn Data>)>,
     tensors: BTreeMap<String, TensorLocation>,
-    /// If they are in a GGUF file.
+    /// Architecture of a GGUF file.
     architecture: Option<&'static Architecture>,
-    /// Bytes in memory of what was taken of a model.
+    /// Bytes in memory of the tensors that were taken.
     pub held: usize,
-    /// Whether any of it is multiplied in integers.
+    /// Whether any taken tensor is multiplied in integers.
     pub has_integers: bool,
 }
 
-/// The bytes of a file, on disk or in memory.
+/// Bytes of a file, on disk or in memory.
 trait Data: Read + Seek {
     fn range(&mut self, start: u64, length: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; length];
@@ -79,26 +79,26 @@ trait Data: Read + Seek {
 impl<T: Read + Seek> Data for T {}
 
 struct TensorLocation {
-    /// Its name in its file.
+    /// Name in the file.
     name: String,
     file: usize,
     start: u64,
     length: usize,
     stored: Stored,
     shape: Vec<usize>,
-    /// Whether its matrices are stored with their columns as rows.
+    /// Whether matrices are stored with their columns as rows.
     is_transposed: bool,
-    /// Heads whose rows are in another order ([`bytes_in_order`]).
+    /// Number of heads whose rows are in another order ([`bytes_in_order`]).
     permuted_heads: Option<usize>,
-    /// The scales of its blocks, if they are a tensor of their own.
+    /// Scales of the tensor's blocks, if they are a tensor of their own.
     scales: Option<Box<TensorLocation>>,
 }
 
-/// How a tensor is stored.
+/// Type in which a tensor is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stored {
     Known(StoredType),
-    /// A type of safetensors that is not read.
+    /// Type of safetensors that is not read.
     Other(Dtype),
 }
 
@@ -119,7 +119,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// The weights of a safetensors file in memory.
+    /// Reads the weights of a safetensors file in memory.
     pub fn from_bytes(bytes: Cow<'static, [u8]>) -> Result<Weights> {
         let mut weights = Weights::default();
         weights.add(Path::new("(in memory)"), Box::new(Cursor::new(bytes)))?;
@@ -163,7 +163,7 @@ impl Weights {
         Ok(())
     }
 
-    /// The tensors of a GGUF file, by the names that transformers gives them.
+    /// Adds the tensors of a GGUF file, by the names that transformers gives them.
     fn add_gguf(&mut self, path: &Path, data: Box<dyn Data>) -> Result<()> {
         let Gguf { architecture, tensors, .. } = Gguf::read(path)?;
         self.architecture = Some(architecture);
@@ -187,10 +187,11 @@ impl Weights {
         Ok(())
     }
 
-    /// Gives parts of experts their usual names. Of a model that reads images or sound too, keeps the language model, under the names that
-    /// it has alone.
+    /// Gives parts of experts their usual names. Of a model that also reads images or sound, keeps the language model, under the
+    /// names that it has alone.
     ///
     /// # Errors
+    ///
     /// Two tensors that would have one name, and layers of a language model beside those of another.
     fn use_usual_names(&mut self) -> Result<()> {
         self.rename(|name| {
@@ -219,7 +220,7 @@ impl Weights {
         })
     }
 
-    /// Gives tensors other names, and leaves out those that get none.
+    /// Gives tensors other names; those for which `named` returns `None` are left out.
     fn rename(&mut self, named: impl Fn(&str) -> Result<Option<String>>) -> Result<()> {
         for (own, location) in std::mem::take(&mut self.tensors) {
             let Some(name) = named(&own)? else { continue };
@@ -233,8 +234,9 @@ impl Weights {
         Ok(())
     }
 
-    /// Makes one tensor `name.weight` (.., rows, columns) of the two that gpt-oss stores in MXFP4, `name_blocks` (.., rows, columns / 32, 16)
-    /// and `name_scales` (.., rows, columns / 32), and calls its bias as usual. In `gate_up_proj` the rows of gate and up take turns.
+    /// Joins the two tensors that gpt-oss stores in MXFP4, `name_blocks` (.., rows, columns / 32, 16) and `name_scales` (.., rows,
+    /// columns / 32), to one tensor `name.weight` (.., rows, columns), and gives its bias the usual name. In `gate_up_proj` the
+    /// rows of gate and up alternate.
     fn join_scales(&mut self) -> Result<()> {
         const BYTES: Stored = Stored::Other(Dtype::U8);
         let names = self.tensors.keys().filter_map(|name| name.strip_suffix("_blocks").map(str::to_owned));
@@ -261,16 +263,16 @@ impl Weights {
         Ok(())
     }
 
-    /// Calls a bias as usual, whose rows may be in another order.
+    /// Gives a bias the usual name; its rows may be in another order.
     fn rename_bias(&mut self, name: &str, permuted_heads: Option<usize>) {
         if let Some(bias) = self.tensors.remove(&format!("{name}_bias")) {
             self.tensors.insert(format!("{name}.bias"), TensorLocation { permuted_heads, ..bias });
         }
     }
 
-    /// The type of most bytes as stored, by its name, and the type that all weights are rounded to unless another is asked
-    /// for: that of most bytes again, but not of MXFP4, which stays as it is. What a GGUF file stores is exact in f32, which only a large model
-    /// is too large for.
+    /// Type that most bytes are stored as, by its name, and the type that all weights are rounded to unless another is asked for.
+    /// The latter is the type of most bytes, but MXFP4 stays as it is. A GGUF file is exact in f32, unless the model is too large
+    /// for that.
     pub fn dtype(&self) -> Result<(String, DType)> {
         let mut bytes: BTreeMap<String, (usize, StoredType)> = BTreeMap::new();
         for (name, location) in &self.tensors {
@@ -294,7 +296,7 @@ impl Weights {
         self.architecture.is_some()
     }
 
-    /// Numbers in all tensors.
+    /// Number of values in all tensors.
     pub fn parameters(&self) -> u64 {
         self.tensors.values().map(|location| location.shape.iter().product::<usize>() as u64).sum()
     }
@@ -315,15 +317,15 @@ impl Weights {
         self.tensors.contains_key(name)
     }
 
-    /// Says of a matrix that the rows of each rotated pair of a head are neighbours.
+    /// Notes that the rows of each rotated pair of a head of a matrix are neighbours.
     pub fn permute(&mut self, name: &str, heads: usize) {
         if let Some(location) = self.tensors.get_mut(name) {
             location.permuted_heads = Some(heads);
         }
     }
 
-    /// Says of matrices, if there are any of that name, that they are transposed, perhaps with rows of two parts by turns, and calls their
-    /// biases as usual.
+    /// Notes that matrices of a name, if there are any, are transposed, and with `by_turns` that rows of their two parts alternate;
+    /// gives their biases the usual names.
     pub fn transpose(&mut self, name: &str, by_turns: bool) {
         let Some(location) = self.tensors.get_mut(name).filter(|_| self.architecture.is_none()) else { return };
         let [.., rows, columns] = &mut location.shape[..] else { return };
@@ -333,10 +335,11 @@ impl Weights {
         self.rename_bias(name, by_turns.then_some(1));
     }
 
-    /// Makes of a tensor, if there is one of that name, as many as its first side has, with names of their own.
+    /// Splits a tensor of a name, if there is one, along its first side into `count` tensors with names of their own.
     ///
     /// # Errors
-    /// Another first side.
+    ///
+    /// Another length of the first side.
     pub fn unstack(&mut self, name: &str, count: usize, of: impl Fn(usize) -> String) -> Result<()> {
         let Some(stack) = self.tensors.remove(name) else { return Ok(()) };
         ensure!(
@@ -349,7 +352,7 @@ impl Weights {
         Ok(())
     }
 
-    /// Takes a tensor, as `dtype` on `device`.
+    /// Takes a tensor as `dtype` on `device`.
     pub fn take(&mut self, name: &str, shape: &[usize], dtype: DType, device: &Device) -> Result<Tensor> {
         self.read(name, shape, |bytes, stored| {
             Ok(tensor(bytes, stored, shape)?.to_dtype(dtype)?.to_device(device)?)
@@ -377,7 +380,7 @@ impl Weights {
         })
     }
 
-    /// About the bytes that the weights take in memory, rounded to `dtype`; of products in integers at most these.
+    /// Estimates the bytes that the weights take in memory, rounded to `dtype`; for products in integers it is an upper bound.
     pub fn held_bytes(&self, dtype: DType, device: &Device, arithmetic: Arithmetic) -> u64 {
         let held = |(name, location): (&String, &TensorLocation)| {
             let numbers = location.shape.iter().product::<usize>();
@@ -400,7 +403,7 @@ impl Weights {
         self.tensors.iter().map(|tensor| held(tensor) as u64).sum()
     }
 
-    /// Takes the bytes of a tensor and what they become.
+    /// Reads the bytes of a tensor and converts them.
     fn read<R>(
         &mut self,
         name: &str,
@@ -434,7 +437,7 @@ impl Weights {
         read().with_context(|| format!("tensor {} in {} cannot be used", location.name, path.display()))
     }
 
-    /// Forgets the tensors of some layers.
+    /// Leaves out the tensors of some layers.
     pub fn leave_out_layers(&mut self, layers: Range<usize>) {
         let layer = |name: &str| name.strip_prefix("model.layers.")?.split('.').next()?.parse::<usize>().ok();
         self.tensors.retain(|name, _| !layer(name).is_some_and(|layer| layers.contains(&layer)));
@@ -459,7 +462,7 @@ impl Weights {
 }
 
 impl TensorLocation {
-    /// One of as many equal parts of it.
+    /// Part `index` of `parts` equal parts of the tensor.
     fn part(&self, index: usize, parts: usize) -> TensorLocation {
         let length = self.length / parts;
         TensorLocation {
@@ -473,7 +476,7 @@ impl TensorLocation {
     }
 }
 
-/// Whether a matrix stays as it is stored where others are rounded to `dtype`. MXFP4 is exact in bf16.
+/// Whether a matrix stays as it is stored although others are rounded to `dtype`. MXFP4 is exact in bf16.
 fn stays(stored: StoredType, dtype: DType) -> bool {
     Blocks::width_of(stored).is_some()
         && (dtype == DType::F32 || stored == StoredType::Mxfp4 && dtype == DType::BF16)
@@ -510,7 +513,8 @@ mod tests {
 
     use super::*;
 
-    /// `scripts/gguf_goldens.py` wrote the tensors with llama.cpp's Python package, and what it makes of them.
+    /// Compares with the numbers that llama.cpp's Python package makes of the tensors (`tests/golden/make/gguf_goldens.py` wrote
+    /// both).
     #[test]
     fn every_type_gives_the_numbers_of_llama_cpp() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/gguf");

@@ -1,25 +1,25 @@
-//! The memory of one call: what a device gets, works on and gives back, laid out so that each direction takes one copy.
+//! The memory of one call: data that a device gets, works on and gives back, laid out so that each direction takes one copy.
 
 use anyhow::Result;
 
 use super::device::{Buffer, Gpu};
 use super::params::{Address, Plain, bytes_of, bytes_of_mut};
 
-/// Pieces start at multiples of this many bytes.
+/// Divisor of the byte at which each piece starts.
 const ALIGNMENT: usize = 256;
 
-/// A piece of the memory.
+/// Piece of the memory, by its index.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::lm) struct Piece(usize);
 
 #[derive(Debug)]
 struct Content {
-    /// What the device gets, at its start.
+    /// Bytes that the device gets, at the start of the memory.
     given: Vec<u8>,
     bytes: usize,
     is_read_back: bool,
     address: Address,
-    /// Where it is in what is read back.
+    /// Place of the piece in the bytes that are read back.
     at: usize,
 }
 
@@ -27,9 +27,9 @@ struct Content {
 pub(in crate::lm) struct Arena {
     pieces: Vec<Content>,
     read_back: Vec<u8>,
-    /// Of a checked device, one for each piece.
+    /// Memory of a device with checked bounds, one buffer for each piece.
     buffers: Vec<Buffer>,
-    /// Of another, for all pieces.
+    /// Memory of any other device, one buffer for all pieces.
     pub memory: Option<Buffer>,
 }
 
@@ -39,27 +39,28 @@ impl Arena {
         Piece(self.pieces.len() - 1)
     }
 
-    /// Numbers for the device.
+    /// Adds numbers for the device.
     pub fn put<T: Plain>(&mut self, values: &[T]) -> Piece {
         self.add(bytes_of(values).to_vec(), size_of_val(values), false)
     }
 
-    /// Numbers for the device that it changes and gives back.
+    /// Adds numbers that the device changes and gives back.
     pub fn state<T: Plain>(&mut self, values: &[T]) -> Piece {
         self.add(bytes_of(values).to_vec(), size_of_val(values), true)
     }
 
-    /// Room for numbers that the device gives back.
+    /// Adds room for `len` numbers that the device gives back.
     pub fn result<T: Plain>(&mut self, len: usize) -> Piece {
         self.add(Vec::new(), len * size_of::<T>(), true)
     }
 
-    /// Room for numbers that only the device sees.
+    /// Adds room for `len` numbers that only the device sees.
     pub fn scratch<T: Plain>(&mut self, len: usize) -> Piece {
         self.add(Vec::new(), len * size_of::<T>(), false)
     }
 
-    /// Lays all pieces out and uploads what there is. `reused` is the memory of an earlier call. The memory is freed with the arena.
+    /// Lays out all pieces and uploads the numbers for the device. `reused` is the memory of an earlier call. The memory is freed
+    /// with the arena.
     pub fn place(&mut self, gpu: &dyn Gpu, reused: Option<Buffer>) -> Result<()> {
         if gpu.is_checked() {
             for piece in &mut self.pieces {
@@ -99,12 +100,12 @@ impl Arena {
         Ok(())
     }
 
-    /// Where a piece is, once it is placed.
+    /// Address of a piece, after [`place`](Self::place).
     pub fn at(&self, piece: Piece) -> Address {
         self.pieces[piece.0].address
     }
 
-    /// The same, or 0.
+    /// Address of a piece, or 0 for none.
     pub fn at_any(&self, piece: Option<Piece>) -> Address {
         piece.map_or(0, |piece| self.at(piece))
     }
@@ -128,7 +129,7 @@ impl Arena {
         gpu.download(address, &mut self.read_back)
     }
 
-    /// What the device gave back.
+    /// Numbers of a piece that the device gave back.
     pub fn values<T: Plain + Default>(&self, piece: Piece) -> Vec<T> {
         let Content { at, bytes, .. } = self.pieces[piece.0];
         let mut values = vec![T::default(); bytes / size_of::<T>()];

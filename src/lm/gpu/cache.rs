@@ -11,15 +11,15 @@ use super::params::{Address, CopiedRows, Layer, Plain, Text, bytes_of, bytes_of_
 use crate::eviction::{CacheEntries, Heads, ScanRule, Scanned};
 use crate::vector;
 
-/// Rows of as many bytes for each entry. Clones share their memory until one of them is written to, so that copying a cache
-/// needs no device and cannot fail.
+/// Table with some rows for each group or head, in which every entry is a column of as many bytes. Clones share their memory until
+/// one of them is written to, so that copying a cache needs no device and cannot fail.
 #[derive(Clone, Debug, Default)]
 pub(in crate::lm) struct GpuTable {
     pub rows: usize,
     /// Bytes of an entry in a row.
     width: usize,
     stored: Option<Arc<Stored>>,
-    /// The first column of the stored ones that is its own.
+    /// First stored column that belongs to this table.
     start: usize,
 }
 
@@ -34,7 +34,8 @@ impl GpuTable {
         GpuTable { rows, width, stored: None, start: 0 }
     }
 
-    /// The address of a table of its own with this capacity, which holds the first `held` columns; 0 without rows.
+    /// Address of a table that shares its memory with no other and has room for `capacity` columns, of which it holds the first
+    /// `held`; 0 without rows.
     pub fn own(&mut self, gpu: &dyn Gpu, held: usize, capacity: usize) -> Result<Address> {
         if self.rows == 0 {
             return Ok(0);
@@ -60,7 +61,7 @@ impl GpuTable {
         Ok(self.stored.as_ref().map_or(0, |stored| stored.buffer.address))
     }
 
-    /// A table of some of its columns.
+    /// Table of the columns from `start` on.
     fn part(&self, start: usize) -> GpuTable {
         GpuTable { start: self.start + start, ..self.clone() }
     }
@@ -69,7 +70,7 @@ impl GpuTable {
         self.rows * self.width * capacity
     }
 
-    /// Writes lists, of which the numbers are in the columns `order`.
+    /// Writes lists; column `order[i]` of a row gets number i of its list.
     fn upload<T: Plain + Default>(
         &mut self,
         gpu: &dyn Gpu,
@@ -87,7 +88,7 @@ impl GpuTable {
         gpu.upload(to, bytes_of(&table))
     }
 
-    /// The first `held` columns of every row.
+    /// Reads the first `held` columns of every row.
     fn download<T: Plain + Default>(&self, gpu: &dyn Gpu, held: usize) -> Result<Vec<Vec<T>>> {
         let Some(stored) = &self.stored else { return Ok(vec![Vec::new(); self.rows]) };
         let mut table = vec![T::default(); self.rows * stored.capacity];
@@ -101,35 +102,35 @@ impl GpuTable {
 pub(in crate::lm) struct GpuCache {
     heads: Heads,
     dim: usize,
-    /// Columns that its tables have, or will have.
+    /// Number of columns that the tables have, or will have.
     pub(in crate::lm) capacity: usize,
     keys: GpuTable,
     values: GpuTable,
-    /// What a formula remembers.
+    /// Numbers that a formula remembers of each entry.
     kept: GpuTable,
     totals: GpuTable,
-    /// Every key ever read, where lost attention is measured, and its capacity.
+    /// Every key ever read and the capacity for them, if lost attention is measured.
     pub(in crate::lm) all_keys: Option<(GpuTable, usize)>,
     entries: Box<EntryTables>,
     newest: Newest,
-    /// The columns of the host's entries, where they are in another order: (groups)(entries)
+    /// Columns of the host's entries, if they are in another order: (groups)(entries)
     order: Vec<Vec<u32>>,
-    /// Columns to keep before it is used again, (groups)(columns), and the capacity that it has until then.
+    /// Columns to keep before the cache is used again, (groups)(columns), and the capacity that it has until then.
     keep: Option<(Vec<Vec<u32>>, usize)>,
 }
 
-/// What the host's entries have too: (groups) rows each.
+/// Tables of numbers that the host's entries have too, with (groups) rows each.
 #[derive(Clone, Debug, Default)]
 struct EntryTables {
     positions: GpuTable,
     priorities: GpuTable,
-    /// For each of the scopes that attention is kept for.
+    /// Attention that entries have received, for each scope that it is kept for.
     received: Vec<GpuTable>,
-    /// Survivors of the last block, and how many of them moved.
+    /// Number of survivors of the last block, and how many of them moved.
     moved: GpuTable,
 }
 
-/// Which entries are newer.
+/// Side that has the newest entries, host or device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Newest {
     Host,
@@ -137,8 +138,8 @@ enum Newest {
     Same,
 }
 
-/// Moves within a cache, as the kernel `refill` gets them: the columns to fill and those of what moves there, (groups, 2, stride),
-/// and (groups, 2): survivors, and how many of them move.
+/// Moves within a cache, as the kernel `refill` gets them. (groups, 2, stride): the columns to fill and the columns that move
+/// there; (groups, 2): survivors, and how many of them move.
 pub(in crate::lm) struct Moves {
     pub columns: Vec<u32>,
     pub stride: usize,
@@ -146,7 +147,8 @@ pub(in crate::lm) struct Moves {
 }
 
 impl GpuCache {
-    /// An empty cache of a policy, or an unbounded one. With `all_keys`, every key is kept besides, in room for as many tokens at first.
+    /// Makes an empty cache of a policy, or an unbounded one. With `all_keys` every key is kept besides, in room for that many
+    /// tokens at first.
     pub fn new(
         heads: Heads,
         dim: usize,
@@ -176,7 +178,7 @@ impl GpuCache {
         }
     }
 
-    /// A cache of some of its columns, for another policy (`rule`) and with another capacity. Only of an unbounded one.
+    /// Copies some columns of an unbounded cache to a cache for another policy (`rule`) with another capacity.
     pub fn part(
         &self,
         columns: Range<usize>,
@@ -193,7 +195,7 @@ impl GpuCache {
         }
     }
 
-    /// Makes room for `columns`; an unbounded cache grows to twice its room at least, if it has more tokens than were announced.
+    /// Makes room for `columns`. An unbounded cache that gets more tokens than were announced at least doubles its room.
     pub fn reserve(&mut self, columns: usize, is_bounded: bool) {
         if columns > self.capacity {
             self.capacity = vector::padded(if is_bounded { columns } else { columns.max(2 * self.capacity) });
@@ -205,8 +207,7 @@ impl GpuCache {
         self.keep = Some((kept.to_vec(), self.capacity));
     }
 
-    /// What has to move for the columns that are to be kept, and a text with the addresses of the tables; `None` if there is nothing to
-    /// do.
+    /// Takes the moves that [`keep`](Self::keep) left to do, and a text with the addresses of the tables; `None` if there are none.
     pub(in crate::lm) fn take_kept(&mut self, gpu: &dyn Gpu, seen: usize) -> Result<Option<(Text, Moves)>> {
         let Some((kept, capacity)) = self.keep.take() else { return Ok(None) };
         let of_group = |(group, kept): (usize, &Vec<u32>)| -> Vec<u32> {
@@ -238,7 +239,8 @@ impl GpuCache {
         Ok(Some((text, Moves { columns, stride, moved })))
     }
 
-    /// A text with the addresses of its tables, which are its own from now on and have `capacity` columns, of which `held` are in use.
+    /// Text with the addresses of the cache's tables, which from now on share their memory with no other and have `capacity`
+    /// columns, of which `held` are in use.
     pub(in crate::lm) fn own(
         &mut self,
         gpu: &dyn Gpu,
@@ -264,7 +266,7 @@ impl GpuCache {
         Ok(text)
     }
 
-    /// The addresses of what the device knows of the entries, given to it if it does not know them: positions, priorities, (groups, 2) of
+    /// Addresses of what the device knows of the entries, uploaded if it does not know them: positions, priorities, (groups, 2) of
     /// [`Text::moved`], and attention received.
     pub(in crate::lm) fn own_entries(
         &mut self,
@@ -306,14 +308,15 @@ impl GpuCache {
         Ok((addresses, received.collect::<Result<_>>()?))
     }
 
-    /// Notes that the device has read tokens.
+    /// Notes that the device has read tokens, so that its entries are newer than the host's.
     pub(in crate::lm) fn scanned(&mut self) {
         self.newest = Newest::Device;
     }
 
-    /// Gives the host's entries what the device has decided.
+    /// Applies to the host's entries what the device has decided.
     ///
     /// # Errors
+    ///
     /// Errors of the device, and other numbers of entries than expected.
     pub(in crate::lm) fn settle(&mut self, gpu: &dyn Gpu, entries: &mut CacheEntries) -> Result<()> {
         if self.newest != Newest::Device {
@@ -343,7 +346,7 @@ impl GpuCache {
         Ok(())
     }
 
-    /// Lists of the groups' columns in the order of the host's entries.
+    /// Puts lists of the groups' columns into the order of the host's entries.
     fn in_order<T: Copy>(&self, lists: Vec<Vec<T>>) -> Vec<Vec<T>> {
         let of_group = |(group, list): (usize, Vec<T>)| match self.order.get(group) {
             Some(order) => order.iter().map(|column| list[*column as usize]).collect(),

@@ -1,4 +1,4 @@
-//! An NVIDIA GPU, through candle's device: everything is asked for on its stream, as candle's own work is, and so happens in the
+//! An NVIDIA GPU, through candle's device. Everything is asked for on its stream, as candle's own work is, and so happens in the
 //! order in which it was asked for.
 
 use std::ffi::{c_int, c_longlong, c_uint, c_void};
@@ -22,7 +22,7 @@ use super::params::{Address, Layer};
 
 /// All kernels, translated by build.rs. The driver compiles them for its GPU, and keeps what it compiled on the disk.
 const PTX: &str = include_str!(concat!(env!("OUT_DIR"), "/kernels.ptx"));
-/// The kernels' names in the order of [`Kernel`].
+/// Names of the kernels, in the order of [`Kernel`].
 const KERNELS: [&str; 9] = ["place", "softmax", "received", "scan", "outputs", "loss", "refill", "score", "copy"];
 
 /// A GPU and its kernels.
@@ -30,11 +30,11 @@ const KERNELS: [&str; 9] = ["place", "softmax", "received", "scan", "outputs", "
 pub(in crate::lm) struct CudaGpu {
     stream: Arc<CudaStream>,
     blas: Arc<CudaBlas>,
-    /// With the most threads that a block of each may have.
+    /// Kernels, each with the largest number of threads that a block of it may have.
     kernels: Vec<(CudaFunction, usize)>,
 }
 
-/// Memory, which is freed in the stream's order.
+/// Memory that is freed in the stream's order.
 struct Owned {
     memory: CudaSlice<u8>,
 }
@@ -58,7 +58,7 @@ pub fn give_memory_back(device: &CudaDevice) {
     }
 }
 
-/// What the driver keeps freed memory in; `None` where it keeps none.
+/// Pool in which the driver keeps freed memory; `None` if it keeps none.
 fn memory_pool(context: &CudaContext) -> Option<CUmemoryPool> {
     let mut pool = ptr::null_mut();
     // SAFETY: writes the address of the pool, which lives as long as the device.
@@ -67,7 +67,7 @@ fn memory_pool(context: &CudaContext) -> Option<CUmemoryPool> {
     asked.result().ok().map(|()| pool)
 }
 
-/// The GPU's error, which names what was asked for.
+/// Result of a call of the GPU, whose error names what was asked for.
 trait Asked<T> {
     fn asked(self, what: impl FnOnce() -> String) -> Result<T>;
 }
@@ -78,7 +78,7 @@ impl<T, E: Display> Asked<T> for Result<T, E> {
     }
 }
 
-/// The CUDA version that the driver is for: 13000 for 13.0.
+/// CUDA version that the driver is for: 13000 for 13.0.
 pub fn driver_version() -> Result<i32> {
     let mut driver = 0;
     // SAFETY: writes a number.
@@ -92,7 +92,8 @@ impl CudaGpu {
     /// Loads the kernels.
     ///
     /// # Errors
-    /// A driver that is too old for them, or a device whose stream is another for each thread.
+    ///
+    /// A driver that is too old for them, or a device with a stream of its own for each thread.
     pub fn new(device: &CudaDevice) -> Result<CudaGpu> {
         let stream = device.cuda_stream();
         // CU_STREAM_PER_THREAD: work that two threads ask for would have no order.

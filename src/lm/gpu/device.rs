@@ -23,17 +23,17 @@ pub enum Kernel {
     Copy,
 }
 
-/// Memory of a device; freed when dropped.
+/// Memory of a device, freed when dropped.
 #[derive(Debug)]
 pub struct Buffer {
     pub address: Address,
     pub bytes: usize,
-    /// Frees it.
+    /// Owner of the memory, which frees it.
     pub _owner: Box<dyn Any + Send + Sync>,
 }
 
-/// c (m, n) <- a (m, k) x b, in f32, `batches` of them. The factors may have another type. The rows of `a` and `c` are `stride` numbers apart; `b` is (k, n), or
-/// (n, k) if it is transposed.
+/// Product c (m, n) <- a (m, k) x b in f32, `batches` times. The factors may have another type. Rows of `a` and `c` lie `stride`
+/// numbers apart; `b` is (k, n), or (n, k) if it is transposed.
 #[derive(Clone, Copy, Debug)]
 pub struct Product {
     pub m: usize,
@@ -47,11 +47,11 @@ pub struct Product {
     pub factors: DType,
 }
 
-/// A matrix of each batch.
+/// Factor of a product: one matrix for each batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Factor {
     pub address: Address,
-    /// Numbers from one row to the next, and from one batch to the next.
+    /// Numbers from one row to the next; `batch` counts those from one batch to the next.
     pub stride: usize,
     pub batch: usize,
 }
@@ -63,32 +63,32 @@ pub struct Launch {
     pub grid: [usize; 2],
     /// Threads of a block, a multiple of 32.
     pub threads: usize,
-    /// Shared memory of a block.
+    /// Bytes of shared memory of a block.
     pub shared_bytes: usize,
     pub layer: Layer,
-    /// Of the texts.
+    /// Address of the texts.
     pub texts: Address,
 }
 
-/// Waits until work is done, and says how many microseconds the device took for it.
+/// Function that waits until work is done, and returns how many microseconds the device took for it.
 pub type Elapsed = Box<dyn FnOnce() -> Result<f64> + Send>;
 
-/// A device with kernels.
+/// Device with kernels.
 pub trait Gpu: Debug + Send + Sync {
-    /// What its results follow from: the card, its driver, the kernels.
+    /// Names what results depend on: the card, its driver, the kernels.
     fn identity(&self) -> Result<String>;
-    /// Memory with any contents.
+    /// Allocates memory with any contents.
     fn allocate(&self, bytes: usize) -> Result<Buffer>;
     fn upload(&self, to: Address, bytes: &[u8]) -> Result<()>;
-    /// Waits for everything asked for so far.
+    /// Waits for everything asked for so far, and copies bytes to the host.
     fn download(&self, from: Address, bytes: &mut [u8]) -> Result<()>;
-    /// Where the numbers of a contiguous tensor of this device are.
+    /// Address of the numbers of a contiguous tensor on this device.
     fn address_of(&self, tensor: &Tensor) -> Result<Address>;
     fn product(&self, product: Product) -> Result<()>;
     fn launch(&self, launch: Launch) -> Result<()>;
-    /// Asks for what `work` asks for, between two readings of the device's clock.
+    /// Runs `work` between two readings of the device's clock.
     fn timed(&self, work: &mut dyn FnMut() -> Result<()>) -> Result<Elapsed>;
-    /// Threads that a block should have where `wanted` would be best, a multiple of 32.
+    /// Number of threads that a block should have if `wanted` would be best, a multiple of 32.
     fn threads(&self, wanted: usize) -> usize {
         wanted
     }
@@ -101,6 +101,7 @@ pub trait Gpu: Debug + Send + Sync {
 /// Launches a kernel that has a parameter of its own.
 ///
 /// # Errors
+///
 /// Errors of the device.
 pub(in crate::lm) fn launch_one<T: Plain>(
     gpu: &dyn Gpu,

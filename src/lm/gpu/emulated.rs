@@ -1,4 +1,4 @@
-//! A device that is none: the kernels' own source, compiled for the host. See `kernels/emulation.h`.
+//! A device without a card: the kernels' own source, compiled for the host. See `kernels/emulation.h`.
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_uint, c_void};
 use std::fs;
@@ -20,32 +20,33 @@ use crate::lm::arithmetic::product::{Right, product};
 /// How the kernels are compiled and run.
 #[derive(Clone, Debug)]
 pub struct Emulation {
-    /// Folder of their sources.
+    /// Folder of the kernels' sources.
     pub kernels: PathBuf,
     /// More flags for the compiler, such as `-fsanitize=address`.
     pub flags: Vec<String>,
-    /// In another order a missing barrier gives other results.
+    /// Order of the warps; with a missing barrier another order gives other results.
     pub order: WarpOrder,
-    /// The most threads of a block, a multiple of 32. A GPU has up to 1,024; every thread is a fiber here, so fewer are faster.
+    /// Largest number of threads of a block, a multiple of 32. A GPU has up to 1,024; every thread is a fiber here, so fewer are
+    /// faster.
     pub threads: usize,
-    /// Whether a call has one piece of memory, which later calls use again, as on a GPU. Otherwise everything in it is an allocation of
-    /// its own, whose bounds sanitizers check.
+    /// Whether a call has one piece of memory, which later calls use again, as on a GPU. Otherwise everything in it is an
+    /// allocation of its own, whose bounds sanitizers check.
     pub is_packed: bool,
-    /// The number of a launch that fails; the first is 0.
+    /// Number of a launch that fails; the first is 0.
     pub failing_launch: Option<usize>,
-    /// Launches after which every call fails, as after an access to a wrong address.
+    /// Number of launches after which every call fails, as after an access to a wrong address.
     pub launches: usize,
-    /// Bytes that it can allocate.
+    /// Number of bytes that can be allocated.
     pub memory: usize,
 }
 
-/// The order in which the warps of a block go on, each to its next barrier.
+/// Order in which the warps of a block go on, each to its next barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarpOrder {
     Ascending,
-    /// The threads of a warp too.
+    /// Descending order, also of the threads of a warp.
     Descending,
-    /// Drawn at each barrier, with this seed.
+    /// Order drawn at each barrier, with this seed.
     Random(u32),
 }
 
@@ -68,10 +69,10 @@ impl Default for Emulation {
 type Emulate =
     unsafe extern "C" fn(c_int, c_uint, c_uint, c_uint, usize, *const Layer, *const Text, c_uint) -> *const c_char;
 
-/// Addresses are those of the host.
+/// Device whose addresses are those of the host.
 #[derive(Debug)]
 pub(in crate::lm) struct EmulatedGpu {
-    /// The library of the kernels, named after a digest of them.
+    /// Library of the kernels, named after a digest of their sources.
     library: PathBuf,
     emulate: Emulate,
     emulation: Emulation,
@@ -80,7 +81,7 @@ pub(in crate::lm) struct EmulatedGpu {
     uploads: Arc<Mutex<Uploads>>,
 }
 
-/// What was asked for, and is done only before something is asked for that could need it, as on a GPU.
+/// Uploads that were asked for. They are done only before something is asked for that could need them, as on a GPU.
 type Uploads = Vec<(Address, Vec<u8>)>;
 
 /// Memory of the host, which can be allocated again when dropped.
@@ -137,7 +138,7 @@ impl EmulatedGpu {
     }
 }
 
-/// The library of the kernels, compiled if it is not there yet.
+/// Finds the library of the kernels, and compiles it if it is not there yet.
 fn compiled(emulation: &Emulation) -> Result<PathBuf> {
     let Emulation { kernels, flags, .. } = emulation;
     let folder = |path: &Path| format!("the kernels' folder {}", path.display());
@@ -180,7 +181,8 @@ fn compiled(emulation: &Emulation) -> Result<PathBuf> {
 /// Numbers at an address.
 ///
 /// # Safety
-/// There must be `len` of them, which nothing else changes meanwhile.
+///
+/// There must be `len` numbers, which nothing else changes meanwhile.
 #[expect(unsafe_code)]
 unsafe fn floats<'a>(address: Address, len: usize) -> &'a [f32] {
     // SAFETY: as the caller says.
@@ -310,7 +312,7 @@ mod tests {
         (0..len).map(|at| mark.wrapping_mul(31).wrapping_add(at as u8)).collect()
     }
 
-    /// Also where the memory has been used before.
+    /// Pieces hold what was written to each, also where the memory has been used before.
     #[test]
     fn pieces_of_packed_memory_hold_what_was_written_to_each() {
         let gpu = EmulatedGpu::new(&Emulation { is_packed: true, ..Emulation::default() }).unwrap();

@@ -1,8 +1,8 @@
 //! The kernels and products of a layer's attention, for all texts that are read at the same time.
 //!
-//! Each text has blocks of tokens, one after the other. A launch takes a block of every text, so that a GPU is busy although the rows
-//! of a block depend on each other. A text's bits do not depend on the texts beside it: products are its own, and texts that
-//! are scanned together have as many threads.
+//! Each text has blocks of tokens, one after the other. A launch takes a block of every text, so that a GPU is busy although the
+//! rows of a block depend on each other. A text's bits do not depend on the texts beside it: each text has its own products, and
+//! texts that are scanned together have equally many threads.
 
 use std::ops::Range;
 
@@ -13,18 +13,18 @@ use super::arena::Arena;
 use super::device::{Buffer, Factor, Gpu, Kernel, Launch, Product};
 use super::params::{Address, Layer, Text};
 
-/// Room for what the threads of a block share but for a byte of each column, `kernels/block.h`.
+/// Bytes that the threads of a block share, without one byte for each column (`kernels/block.h`).
 pub(in crate::lm) const SCRATCH: usize = 32 * (8 + 8 + 4);
-/// Thread blocks that move the vectors of a head, `kernels/params.h`.
+/// Number of thread blocks that move the vectors of a head (`kernels/params.h`).
 pub(in crate::lm) const REFILL_PARTS: usize = 8;
-/// Threads of a block that copies a row of a table; the most of one that takes all heads of a token.
+/// Threads of a block that copies a row of a table, and the largest number of threads of a block that takes all heads of a token.
 pub(in crate::lm) const TOKEN_THREADS: usize = 1024;
 /// Threads of a block that moves vectors of a head, and of one that takes a row of logits over the vocabulary.
 pub(in crate::lm) const MOVE_THREADS: usize = 256;
 /// Threads of a block that takes a row of attention.
 const ROW_THREADS: usize = 128;
 
-/// A read of some texts into one layer.
+/// Read of some texts into one layer.
 #[derive(Debug)]
 pub(in crate::lm) struct Call {
     pub layer: Layer,
@@ -32,7 +32,7 @@ pub(in crate::lm) struct Call {
     pub texts: Vec<Vec<Block>>,
 }
 
-/// A block of a text, and the same for what is launched once for each scope or head.
+/// Block of a text: its own launch, and those that are done once for each scope or head.
 #[derive(Clone, Debug)]
 pub(in crate::lm) struct Block {
     pub is_bounded: bool,
@@ -41,21 +41,21 @@ pub(in crate::lm) struct Block {
     pub losses: Vec<Text>,
 }
 
-/// The launches of a block of every text.
+/// Launches for one block of every text.
 struct Round {
     texts: Vec<Text>,
-    /// The first of them in the table of all.
+    /// Index of the round's first text in the table of all rounds.
     first: usize,
-    /// Those that are scanned together. Texts of full caches come before them.
+    /// Texts that are scanned together, by their indices. Texts of full caches come before them.
     scans: Vec<Range<usize>>,
-    /// After all of these the same texts again: for each scope that attention is kept for, and for each key-value head where lost
-    /// attention is measured.
+    /// Indices of the repeated texts, which follow the others: one for each scope that attention is kept for, and one for each
+    /// key-value head if lost attention is measured.
     received: Range<usize>,
     losses: Range<usize>,
 }
 
 impl Round {
-    /// Adds the texts of a round to the table `all`, in the order of what they need.
+    /// Adds the texts of a round to the table `all`, ordered by what they need.
     fn new(mut blocks: Vec<Block>, all: &mut Vec<Text>) -> Round {
         // How many threads scan follows from the decisions, and some sums from the threads.
         let kind = |block: &Block| block.is_bounded.then_some(block.text.groups);
@@ -75,9 +75,10 @@ impl Round {
     }
 }
 
-/// Launches everything that calls of one layer need. `table` is memory for it.
+/// Launches everything that calls of one layer need. `table` is memory for the table of texts.
 ///
 /// # Errors
+///
 /// Errors of the device.
 pub(in crate::lm) fn launch(gpu: &dyn Gpu, calls: Vec<Call>, table: &mut Option<Buffer>) -> Result<()> {
     let mut calls = calls;

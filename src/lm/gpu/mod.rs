@@ -1,4 +1,4 @@
-//! Attention over bounded caches on a device: the same steps as `lm::network::attention`, by kernels, which `lm::device` launches.
+//! Attention over bounded caches on a device: the steps of `lm::network::attention` as kernels, which `lm::device` launches.
 //!
 //! The kernels are plain CUDA C++ (`kernels/`). Two devices run them: an NVIDIA GPU (feature `cuda`), and this machine, where a C++
 //! compiler takes the same files (feature `emulate`), so that all but the launch itself is tested without a GPU.

@@ -1,9 +1,9 @@
-//! What kernels are told: `kernels/params.h`, field by field.
+//! Parameters of kernels: `kernels/params.h`, field by field.
 
-/// An address in the device's memory; 0 for none.
+/// Address in the device's memory; 0 for none.
 pub type Address = u64;
 
-/// What a layer of the model and all texts of a launch have in common.
+/// Properties that all texts of a launch share: those of a layer of the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 pub struct Layer {
@@ -14,8 +14,8 @@ pub struct Layer {
     pub softcap: f32,
 }
 
-/// A text, its cache in this layer, and the block of it that is read. It is the struct of that name in `params.h`, so fields and order are
-/// those.
+/// Text, its cache in this layer, and the block of it that is read. It is the struct `Text` of `params.h`, with the same fields in
+/// the same order.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Text {
@@ -77,7 +77,7 @@ pub struct Text {
     pub oldest: i32,
 }
 
-/// What is known of a row of logits over the vocabulary, and of that of the full cache.
+/// Scores of a row of logits over the vocabulary, also against the row of the full cache.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct ScoredRow {
@@ -88,12 +88,12 @@ pub struct ScoredRow {
     pub max: f32,
     pub full_max: f32,
     pub target: i32,
-    /// -1: no logit is a number.
+    /// Index of the largest logit; -1 if no logit is a number.
     pub largest: i32,
     pub full_largest: i32,
 }
 
-/// Rows of logits.
+/// Rows of logits to score.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct Scoring {
@@ -104,7 +104,7 @@ pub struct Scoring {
     pub pad: i32,
 }
 
-/// Rows of `width` words to copy; pitches are from one row to the next.
+/// Rows of `width` words to copy; pitches are the words from one row to the next.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct CopiedRows {
@@ -115,7 +115,7 @@ pub struct CopiedRows {
     pub width: usize,
 }
 
-/// `params.h` checks the same numbers.
+/// Checks sizes that `params.h` checks as well.
 const _: () = assert!(
     size_of::<Layer>() == 20
         && size_of::<ScoredRow>() == 48
@@ -134,7 +134,7 @@ pub fn bytes_of<T: Plain>(values: &[T]) -> &[u8] {
     }
 }
 
-/// The bytes of a slice's values, to be written.
+/// Values of a slice as bytes that can be written.
 pub fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
     // SAFETY: as above, and any bytes are values of a `Plain` type that is written to.
     #[expect(unsafe_code)]
@@ -143,7 +143,7 @@ pub fn bytes_of_mut<T: Plain>(values: &mut [T]) -> &mut [u8] {
     }
 }
 
-/// Types without padding that kernels share. Those that are read back are numbers.
+/// Types without padding that host and kernels share. Types that are read back are numbers.
 pub trait Plain: Copy {}
 
 impl Plain for u8 {}

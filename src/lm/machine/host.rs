@@ -7,24 +7,24 @@
 use std::fs;
 use std::path::Path;
 
-/// Memory of this machine, in bytes.
+/// Memory that a process has on this machine, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
-    /// Of the whole machine.
+    /// Bytes of the whole machine.
     pub total: u64,
-    /// What this process can still take without swapping, within the tightest limit.
+    /// Bytes that this process can still take without swapping, within the tightest limit.
     pub available: u64,
 }
 
-/// A limit, and what is left below it.
+/// Limit in bytes, and bytes left below it.
 type Limit = (u64, u64);
 
-/// The memory this process has; `None` if the system does not say.
+/// Reads the memory that this process has; `None` if the system does not say.
 pub fn host_memory() -> Option<HostMemory> {
     memory_below(Path::new("/"))
 }
 
-/// As [`host_memory`], for a machine whose `/proc` and `/sys` are below `root`.
+/// Reads the memory of a machine whose `/proc` and `/sys` are below `root`.
 fn memory_below(root: &Path) -> Option<HostMemory> {
     let read = |path: &str| fs::read_to_string(root.join(path)).ok();
     let info = read("proc/meminfo")?;
@@ -39,21 +39,21 @@ fn memory_below(root: &Path) -> Option<HostMemory> {
     Some(HostMemory { total, available: left.fold(available, u64::min) })
 }
 
-/// The name of the first processor; `None` if the system does not say.
+/// Reads the name of the first processor; `None` if the system does not say.
 pub(in crate::lm) fn processor_name() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let mut fields = info.lines().filter_map(|line| line.split_once(':'));
     fields.find(|(key, _)| key.trim() == "model name").map(|(_, name)| name.trim().to_owned())
 }
 
-/// The number of KiB after a name, in bytes.
+/// Reads the number of KiB after `name` in a file of `/proc`, and returns bytes.
 pub(in crate::lm) fn kibibytes(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Where a version of control groups is mounted, and its files with limits and usage. Entries of `memory.stat` for
-/// cached files count as free, because the system reclaims them when needed.
+/// Version of control groups: where it is mounted, and its files with limits and usage. Entries of `memory.stat` for cached files
+/// count as free, because the system reclaims them when needed.
 struct Version {
     top: &'static str,
     limits: &'static [&'static str],
@@ -76,7 +76,7 @@ const VERSION_2: Version = Version {
     cached_files: ["inactive_file", "active_file"],
 };
 
-/// The limits of this process's control groups, from its own up to the top.
+/// Limits of this process's control groups, from its own up to the top.
 fn control_groups(root: &Path) -> Vec<Limit> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mut limits = Vec::new();
@@ -110,7 +110,7 @@ fn limit_of(folder: &Path, version: &Version) -> Option<Limit> {
     Some((bytes, bytes.saturating_sub(held)))
 }
 
-/// `ulimit -v`, used by other schedulers. Mapped files count too.
+/// Limit of the address space (`ulimit -v`), which other schedulers set. Mapped files count too.
 fn address_space(limits: &str, status: &str) -> Option<Limit> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let bytes: u64 = line.split_whitespace().next()?.parse().ok()?;
@@ -123,7 +123,7 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// A machine of 200 GiB, 150 of them available.
+    /// Machine of 200 GiB for tests, with 150 GiB available and some more `files`.
     fn machine(files: &[(&str, &str)]) -> Option<HostMemory> {
         let root = tempfile::tempdir().unwrap();
         let info = ("proc/meminfo", "MemTotal:       209715200 kB\nMemFree: 1 kB\nMemAvailable:   157286400 kB\n");

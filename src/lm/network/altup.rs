@@ -1,5 +1,5 @@
-//! What Gemma 3n's layers do beside attention and MLP (transformers `models/gemma3n`): alternating updates, where a token has several states,
-//! of which a layer computes one and predicts and corrects the others, and a residual path of low rank.
+//! Gemma 3n's layers beside attention and MLP (transformers `models/gemma3n`): alternating updates, in which a token has several
+//! states, of which a layer computes one and predicts and corrects the others, and a residual path of low rank.
 
 use anyhow::Result;
 use candle_core::Tensor;
@@ -9,26 +9,26 @@ use crate::lm::arithmetic::layers::{Linear, Products};
 use crate::lm::arithmetic::rows::{add, rms_norm};
 use crate::lm::shape::parts::AltUpShape;
 
-/// What a layer does with the states of a token.
+/// Alternating updates of a layer.
 pub(super) struct AltUp {
     states: usize,
     active: usize,
-    /// (states, hidden), and the norm before it, divided by `hidden`: (hidden)
+    /// Router (states, hidden), and `router_norm` before it, divided by `hidden`: (hidden)
     router: Linear,
     router_norm: Tensor,
-    /// (states * states, states)
+    /// Matrix that predicts states: (states * states, states)
     prediction: Linear,
-    /// (states, states)
+    /// Matrix that corrects states: (states, states)
     correction: Linear,
-    /// What the active state is multiplied by before the layer's input of its own: (hidden)
+    /// Factor of the active state before the layer's extra input is added: (hidden)
     output_scale: Option<Tensor>,
-    /// The residual path: (rank, hidden), (hidden, rank), and the norm after it.
+    /// Residual path: matrices (rank, hidden) and (hidden, rank), and the norm after them.
     left: Linear,
     right: Linear,
     laurel_norm: Tensor,
 }
 
-/// What makes the states of an embedding, and one state of them: (states - 1) matrices (hidden, hidden) each.
+/// Matrices that make the states of an embedding, and one state of the last states: (states - 1) matrices (hidden, hidden) each.
 pub(super) struct AltUpEnds {
     projections: Vec<Linear>,
     unembed: Vec<Linear>,
@@ -53,26 +53,26 @@ impl AltUp {
         })
     }
 
-    /// The states as they are expected after the layer: (rows, states, hidden) -> (rows, states, hidden).
+    /// Predicts the states after the layer: (rows, states, hidden) -> (rows, states, hidden).
     pub fn predict(&self, states: &Tensor, eps: f32, products: Products) -> Result<Tensor> {
         let weights = self.prediction.forward(&self.routed(&self.active(states)?, eps, products)?, products)?;
         let weights = weights.reshape(((), self.states, self.states))?;
         Ok((weights.matmul(states)? + states)?)
     }
 
-    /// The state that the layer computes: (rows, hidden)
+    /// State that the layer computes: (rows, hidden)
     pub fn active(&self, states: &Tensor) -> Result<Tensor> {
         Ok(states.narrow(1, self.active, 1)?.squeeze(1)?.contiguous()?)
     }
 
-    /// The predicted states, by what the layer made of the active one: (rows, states, hidden).
+    /// Corrects the predicted states by what the layer made of the active one: (rows, states, hidden)
     pub fn correct(&self, predicted: &Tensor, made: &Tensor, eps: f32, products: Products) -> Result<Tensor> {
         let weights = (self.correction.forward(&self.routed(made, eps, products)?, products)? + 1.0)?;
         let error = (made - self.active(predicted)?)?.unsqueeze(1)?; // (rows, 1, hidden)
         Ok((error.broadcast_mul(&weights.unsqueeze(2)?)? + predicted)?)
     }
 
-    /// The active state as the layer's input of its own is added to it: (rows, hidden)
+    /// Active state, scaled as the layer's extra input is added to it: (rows, hidden)
     pub fn scaled(&self, states: &Tensor) -> Result<Tensor> {
         let active = self.active(states)?;
         Ok(match &self.output_scale {
@@ -81,19 +81,19 @@ impl AltUp {
         })
     }
 
-    /// Adds to all states but the first.
+    /// Adds `more` to all states but the first.
     pub fn add_to_others(&self, states: &Tensor, more: &Tensor) -> Result<Tensor> {
         let (first, others) = (states.narrow(1, 0, 1)?, states.narrow(1, 1, self.states - 1)?);
         Ok(Tensor::cat(&[first, others.broadcast_add(&more.unsqueeze(1)?)?], 1)?)
     }
 
-    /// The residual path of low rank, x + norm(right(left(x))): (rows, hidden) -> (rows, hidden).
+    /// Applies the residual path of low rank, x + norm(right(left(x))): (rows, hidden) -> (rows, hidden).
     pub fn laurel(&self, x: &Tensor, eps: f32, products: Products) -> Result<Tensor> {
         let y = self.right.forward(&self.left.forward(x, products)?, products)?;
         add(rms_norm(&y, &self.laurel_norm, eps)?, x)
     }
 
-    /// (rows, hidden) -> (rows, states)
+    /// Applies the router: (rows, hidden) -> (rows, states)
     fn routed(&self, x: &Tensor, eps: f32, products: Products) -> Result<Tensor> {
         Ok(self.router.forward(&rms_norm(x, &self.router_norm, eps)?, products)?.tanh()?)
     }
@@ -112,14 +112,14 @@ impl AltUpEnds {
         Ok(AltUpEnds { projections: all("altup_projections")?, unembed: all("altup_unembed_projections")? })
     }
 
-    /// The states of embeddings: (rows, hidden) -> (rows, states, hidden).
+    /// Makes the states of embeddings: (rows, hidden) -> (rows, states, hidden).
     pub fn begin(&self, x: &Tensor, products: Products) -> Result<Tensor> {
         let others = self.projections.iter().map(|own| as_large(&own.forward(x, products)?, x));
         let states = std::iter::once(Ok(x.clone())).chain(others).collect::<Result<Vec<_>>>()?;
         Ok(Tensor::stack(&states, 1)?)
     }
 
-    /// One state of those after the last layer: (rows, states, hidden) -> (rows, hidden).
+    /// Makes one state of those after the last layer: (rows, states, hidden) -> (rows, hidden).
     pub fn end(&self, states: &Tensor, products: Products) -> Result<Tensor> {
         let state = |index: usize| anyhow::Ok(states.narrow(1, index, 1)?.squeeze(1)?.contiguous()?);
         let first = state(0)?;
@@ -131,10 +131,10 @@ impl AltUpEnds {
     }
 }
 
-/// Rows scaled to have the root mean square of others: (rows, hidden) each.
+/// Scales rows to the root mean square of the rows of `as_other`: (rows, hidden) each.
 fn as_large(x: &Tensor, as_other: &Tensor) -> Result<Tensor> {
-    const LEAST: f64 = 1e-5;
+    const LEAST_MEAN_SQUARE: f64 = 1e-5;
     let target = as_other.sqr()?.mean_keepdim(1)?.sqrt()?;
-    let own = x.sqr()?.mean_keepdim(1)?.maximum(LEAST)?.sqrt()?;
+    let own = x.sqr()?.mean_keepdim(1)?.maximum(LEAST_MEAN_SQUARE)?.sqrt()?;
     Ok(x.broadcast_mul(&target)?.broadcast_div(&own)?)
 }

@@ -30,25 +30,25 @@ use crate::lm::device::attend::{GpuAttention, GpuText, LayerTokens};
 use crate::lm::shape::caches::BLOCK;
 use crate::vector;
 
-/// The same of some tokens of one text on the host, unrotated: queries (rows, heads, head_dim), keys and values
-/// (rows, kv_heads, head_dim).
+/// Queries, keys and values of consecutive tokens of one text, on the host, before rotation: queries (rows, heads, head_dim), keys
+/// and values (rows, kv_heads, head_dim).
 #[derive(Clone, Copy)]
 struct Projections<'a> {
     pub shape: &'a AttentionShape<'a>,
-    /// Empty where there is no cache that asks for them.
+    /// Numbers of the new entries that scores ask for; empty if no cache asks for them.
     pub new: NewEntries<'a>,
-    /// The absolute rotations of a read's tokens, and the first of these tokens among them.
+    /// Rotations of a read's tokens at absolute positions; `first` is the place of the first of these tokens among them.
     pub angles: &'a Angles,
     pub first: usize,
     pub rows: usize,
 }
 
-/// A part of a list, or nothing of an empty one.
+/// Part of a list from `start`, `len` long; empty for an empty list.
 fn part<T>(list: &[T], start: usize, len: usize) -> &[T] {
     if list.is_empty() { list } else { &list[start..][..len] }
 }
 
-/// The first `len` floats of a vector, which is grown if needed; old contents remain.
+/// First `len` floats of a vector, which grows if needed and keeps its old contents.
 fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     if buffer.len() < len {
         buffer.resize(len, 0.0);
@@ -56,19 +56,20 @@ fn sized(buffer: &mut Vec<f32>, len: usize) -> &mut [f32] {
     &mut buffer[..len]
 }
 
-/// Tokens of some texts in one layer, with what attention on the host takes from the layer itself.
+/// Tokens of some texts in one layer, with everything that attention on the host takes from the layer.
 pub(super) struct AttendingLayer<'a> {
     pub tokens: LayerTokens<'a>,
     pub layer: &'a Layer,
-    /// What the layer has read: (rows, hidden)
+    /// States that the layer has read: (rows, hidden)
     pub x: &'a Tensor,
 }
 
 impl AttendingLayer<'_> {
-    /// Reads the tokens of texts, one after the other among these, into their caches, wherever these are. Returns the output of
-    /// attention, (rows, heads * head_dim).
+    /// Reads the tokens of each text in turn into its cache, on a GPU or on the host. Returns the output of attention, (rows, heads
+    /// * head_dim).
     ///
     /// # Errors
+    ///
     /// Errors of the device, and texts of which some are on a GPU and some on the host.
     pub fn attend(&self, gpu: Option<&GpuAttention>, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         let is_on_gpu = |(text, _): &Reading<'_, '_>| {
@@ -81,7 +82,7 @@ impl AttendingLayer<'_> {
         }
     }
 
-    /// Attends to what the queries of another layer attended to.
+    /// Attends to the entries that the queries of another layer attended to.
     fn attend_to_shared(&self, texts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         let (rows, width) = self.tokens.queries.dims2()?;
         let mut mixed = vec![0.0; rows * width];
@@ -110,7 +111,7 @@ impl AttendingLayer<'_> {
         Ok(Tensor::from_vec(mixed, (rows, width), &Device::Cpu)?)
     }
 
-    /// The tokens on the host, without what only some scores ask for.
+    /// Takes the tokens to the host, with only those numbers that the caches' scores ask for.
     fn projections<'a>(
         &'a self,
         queries: &'a [f32],
@@ -169,7 +170,7 @@ impl AttendingLayer<'_> {
 }
 
 impl<'a> Projections<'a> {
-    /// Reads the tokens of a text among these into its cache. `out` takes the attention output (rows, heads, head_dim).
+    /// Reads the tokens of one text into its cache. `out` takes the output of attention (rows, heads, head_dim).
     fn attend(self, text: &mut Part<'_>, scratch: &mut Scratch, out: &mut [f32]) -> Result<()> {
         let Part { first, tokens: token_ids, token_texts, ends_read, lost, cache, .. } = text;
         let Some(LayerCache { entries, tables: Tables::Host(tables), log, is_long }) = cache else {
@@ -196,7 +197,7 @@ impl<'a> Projections<'a> {
         Ok(())
     }
 
-    /// Those of `rows` tokens from `start` on.
+    /// Part of `rows` tokens from `start` on.
     fn slice(self, start: usize, rows: usize) -> Projections<'a> {
         let Heads { heads, kv_heads } = self.shape.heads;
         let (q, kv) = (heads * self.shape.head_dim, kv_heads * self.shape.head_dim);
@@ -217,7 +218,7 @@ impl<'a> Projections<'a> {
         Projections { new, first: self.first + start, rows, ..self }
     }
 
-    /// Reads at most [`BLOCK`] tokens.
+    /// Reads at most [`BLOCK`] tokens into a cache.
     fn attend_block(
         self,
         cache: (&mut CacheEntries, &mut HostTables, Option<&mut Vec<Eviction>>, &Frequencies),
@@ -296,7 +297,7 @@ impl<'a> Projections<'a> {
         }
     }
 
-    /// Attends to what the queries of another layer's block attended to.
+    /// Attends to the entries that the queries of another layer's block attended to.
     fn attend_as(self, block: &SharedBlock, out: &mut [f32], scratch: &mut Scratch) {
         let SharedBlock { rows, ref columns, stride, ref masks, ref keys, ref values } = *block;
         let Heads { heads, .. } = self.shape.heads;
@@ -322,8 +323,8 @@ impl<'a> Projections<'a> {
         self.mix((logits, stride, normaliser), (values, columns), (mixed, out));
     }
 
-    /// Attention weights (heads, rows, stride), not yet divided by their sums, times so many values of each key-value head: `out` takes
-    /// (rows, heads, head_dim), `mixed` is room for as much.
+    /// Multiplies attention weights (heads, rows, stride), not yet divided by their sums, with the values of each key-value head.
+    /// `out` takes (rows, heads, head_dim); `mixed` is room for as much.
     fn mix(
         &self,
         (logits, stride, normaliser): (&[f32], usize, &Normaliser),
@@ -352,19 +353,19 @@ impl<'a> Projections<'a> {
         }
     }
 
-    /// The block's columns and rows, as scores see them.
+    /// Vectors of the block's columns and rows, as scores read them.
     fn vectors(&self, keys: CachedKeys<'a>, values: &'a Table, frequencies: &'a Frequencies) -> BlockVectors<'a> {
         let (shape, queries) = (self.shape, self.new.queries);
         BlockVectors { shape, keys, values, queries, frequencies }
     }
 
-    /// Key-value heads per task of a thread, so that a task is worth waking a thread.
+    /// Number of key-value heads per task of a thread, so that a task is worth waking a thread.
     fn heads_at_once(&self, columns: usize) -> usize {
         const WORTH: usize = 1 << 14; // multiplications
         WORTH / (self.shape.heads.per_kv_head() * self.rows * columns * self.shape.head_dim) + 1
     }
 
-    /// Scaled queries at their absolute positions, of which the first is `position`: (heads, rows, head_dim)
+    /// Scales queries and rotates them to their absolute positions, of which the first is `position`: (heads, rows, head_dim)
     fn rotate_queries(&self, queries: &mut [f32], position: usize) {
         let (heads, dim, rows) = (self.shape.heads.heads, self.shape.head_dim, self.rows);
         for row in 0..rows {
@@ -377,7 +378,7 @@ impl<'a> Projections<'a> {
         }
     }
 
-    /// The rotated keys become the vectors of each key-value head of a table from `at` on.
+    /// Stores rotated keys as the vectors of each key-value head of a table, from column `at[head]` on.
     fn store_keys(&self, table: &mut Table, at: &[usize]) {
         let (kv_heads, dim) = (self.shape.heads.kv_heads, self.shape.head_dim);
         for row in 0..self.rows {
@@ -388,7 +389,7 @@ impl<'a> Projections<'a> {
         }
     }
 
-    /// The block's logits against cache and block, so many `columns` of each key-value head: (heads, rows, stride)
+    /// Computes the block's logits against cache and block, `columns[head]` for each key-value head: (heads, rows, stride)
     fn logits_of_all(
         &self,
         queries: &[f32],
@@ -411,7 +412,7 @@ impl<'a> Projections<'a> {
         });
     }
 
-    /// If positions depend on evictions, the logits of a row can only be computed after the row before was
+    /// Scans row by row for positions that depend on evictions: the logits of a row can only be computed after the row before was
     /// scanned.
     fn scan_rerotated(
         &self,
@@ -502,8 +503,8 @@ mod tests {
     use crate::lm::shape::config::ModelShape;
     use crate::lm::shape::rope_shape::{RopeScaling, RopeShape};
 
-    /// The attention that each query pays to tokens outside a window of `size` + 1, summed over heads: by its
-    /// definition, in f64, every pair of tokens.
+    /// Attention that each query pays to tokens outside a window of `size` + 1, summed over heads: by definition, in f64, over
+    /// every pair of tokens.
     fn outside(tokens: Projections<'_>, size: usize) -> Vec<f64> {
         let (Heads { heads, kv_heads }, dim) = (tokens.shape.heads, tokens.shape.head_dim);
         let rotated = |row: &[f32], position: usize| {
@@ -525,13 +526,13 @@ mod tests {
         (0..tokens.rows).map(|t| (0..heads).map(|head| lost(t, head)).sum()).collect()
     }
 
-    /// What attention gives is checked by the goldens.
+    /// Compares lost attention only; the output of attention is checked by the goldens.
     #[test]
     fn the_attention_that_a_window_loses() {
         window_loses(None);
     }
 
-    /// An evicted key that is no number makes the share unknown, not 0.
+    /// An evicted key that is not a number makes the lost share unknown, not 0.
     #[test]
     fn a_broken_key_is_no_attention_of_zero() {
         window_loses(Some(40));

@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a thread stays awake without work. It must not stay for ever: it may have begun to do so while it waited for a piece
-/// of another text, and the work that it stays awake for may wait for the rest of that piece.
+/// Longest time that a thread stays awake without work. It must not stay for ever: it may have begun to do so while it waited for a
+/// piece of another text, and the work that it stays awake for may wait for the rest of that piece.
 const IDLE: Duration = Duration::from_millis(20);
 
-/// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece. Only for
-/// one text at a time: there are no more threads to wait for.
+/// Does many short pieces of work while the threads that share it stay awake: waking them takes as long as a piece. Use it only for
+/// one text at a time, because it waits for all threads.
 pub(super) fn awake<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     struct Done<'a>(&'a AtomicBool);

@@ -18,12 +18,12 @@ use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::matrices::{EXPERT_NORMS, KEY_NORM, PER_LAYER_NORM, QUERY_NORM};
 use crate::lm::shape::parts::HeadNorms;
 
-/// Of values; it has no weight.
+/// Name of the norm of values, which has no weight.
 const VALUE_NORM: &str = "values";
 
-/// A layer's weights.
+/// Weights of a layer.
 pub(super) struct Layer {
-    /// By their names in the checkpoint.
+    /// Norms, by their names in the checkpoint.
     norms: BTreeMap<&'static str, Tensor>,
     mixer: Mixer,
     /// Logits of attention sinks (heads), or none.
@@ -31,15 +31,15 @@ pub(super) struct Layer {
     mlp: Mlp,
     per_layer: Option<PerLayer>,
     pub altup: Option<AltUp>,
-    /// What the output is multiplied by.
+    /// Factor that the layer's output is multiplied by.
     scalar: Option<f64>,
 }
 
-/// What mixes tokens.
+/// Part of a layer that mixes tokens: attention, or what stands in its place.
 enum Mixer {
     Attention {
         query: Linear,
-        /// None in a layer that shares another's cache. Without a value, values are made by the key's matrix.
+        /// Key's matrix; `None` in a layer that shares another's cache. Without a value's matrix, the key's makes values.
         key: Option<Linear>,
         value: Option<Linear>,
         output: Linear,
@@ -48,28 +48,28 @@ enum Mixer {
     Delta(Box<DeltaNet>),
 }
 
-/// What a layer does with the tokens' input of its own: x + norm(project(activation(gate(x)) * input)).
+/// A layer's extra input for each token: x + norm(project(activation(gate(x)) * input)).
 struct PerLayer {
     gate: Linear,
     projection: Linear,
     norm: Tensor,
 }
 
-/// What mixes tokens reads.
+/// Projections that the mixing part of a layer reads.
 pub(super) enum Projected<'a> {
     Attention {
-        /// (rows, heads * head_dim)
+        /// Queries (rows, heads * head_dim).
         queries: Tensor,
-        /// (rows, kv_heads * head_dim) each, unless the layer shares another's cache.
+        /// Keys and values (rows, kv_heads * head_dim) each, unless the layer shares another's cache.
         keys_and_values: Option<(Tensor, Tensor)>,
-        /// What the heads' outputs are multiplied by: (rows, heads * head_dim)
+        /// Factors of the heads' outputs: (rows, heads * head_dim)
         gates: Option<Tensor>,
     },
     Delta(DeltaRows<'a>),
 }
 
 impl Mixer {
-    /// Takes what mixes tokens in layer `index`.
+    /// Takes the weights of the mixing part of layer `index`.
     fn take(loader: &mut Loader<'_>, index: usize) -> Result<Mixer> {
         let shape = loader.shape;
         if let Some(delta) = shape.delta.filter(|_| shape.attention[index].is_recurrent) {
@@ -104,7 +104,7 @@ impl Mixer {
 }
 
 impl Layer {
-    /// Takes layer `index`.
+    /// Takes the weights of layer `index`.
     pub fn take(loader: &mut Loader<'_>, index: usize) -> Result<Layer> {
         let shape = loader.shape;
         let mut norms = BTreeMap::new();
@@ -141,7 +141,7 @@ impl Layer {
         Ok(Layer { norms, mixer, sinks, mlp, per_layer, altup, scalar })
     }
 
-    /// What attention, or what stands in its place, reads of x (rows, hidden).
+    /// Projects x (rows, hidden) to what attention, or the part in its place, reads.
     pub fn project(&self, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Projected<'_>> {
         let norm = |x: &Tensor, name: Option<&str>| self.norm(x, name, shape.norm_eps);
         let normed = norm(x, shape.norms.before_attention)?; // (rows, hidden)
@@ -190,14 +190,14 @@ impl Layer {
         })
     }
 
-    /// What the projections read of x (rows, hidden): after the norm, if there is one.
+    /// Input of the projections for x (rows, hidden): x after the norm, if there is one.
     pub fn hidden(&self, x: &Tensor, shape: &ModelShape) -> Result<Vec<f32>> {
         let normed = self.norm(x, shape.norms.before_attention, shape.norm_eps)?;
         Ok(normed.to_dtype(DType::F32)?.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)
     }
 
-    /// L1 norms of values (rows, kv_heads, dim) times the output weights of a query head, mean over those that share a key-value head:
-    /// (rows, kv_heads). arXiv 2502.03805, section 4.
+    /// L1 norms of values (rows, kv_heads, dim) times the output weights of a query head, averaged over the query heads that share
+    /// a key-value head: (rows, kv_heads). arXiv 2502.03805, section 4.
     pub fn projected_norms(&self, values: &[f32], heads: Heads, dim: usize) -> Result<Vec<f32>> {
         // Outputs that are multiplied at once.
         const OUTPUTS: usize = 256;
@@ -227,9 +227,9 @@ impl Layer {
         Ok(norms.into_iter().map(|norm| (norm / heads.per_kv_head() as f64) as f32).collect())
     }
 
-    /// The layer's output (rows, hidden), from its input x, the output of attention (rows, heads * head_dim), and the tokens' input of the
-    /// layer's own (rows, per_layer_input), if there is one. Where tokens have several states, `predicted` are these, x is the active one, and
-    /// the output has all: (rows, states, hidden).
+    /// Output of the layer (rows, hidden), from its input x, the output of attention (rows, heads * head_dim), and the layer's
+    /// extra input (rows, per_layer_input), if there is one. If tokens have several states, `predicted` are these, x is the active
+    /// one, and the output has all of them: (rows, states, hidden).
     pub fn finish(
         &self,
         x: &Tensor,
@@ -270,7 +270,7 @@ impl Layer {
             None => x,
         })
     }
-    /// RMSNorm, if the layer has it: of whole rows, or of every head, as long as the weight is.
+    /// Applies an RMSNorm, if the layer has it: over whole rows, or over every head, depending on the length of the weight.
     fn norm(&self, x: &Tensor, name: Option<&str>, eps: f32) -> Result<Tensor> {
         let Some(weight) = name.and_then(|name| self.norms.get(name)) else { return Ok(x.clone()) };
         let parts = x.reshape(((), weight.elem_count()))?;

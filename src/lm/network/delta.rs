@@ -15,32 +15,33 @@ use crate::lm::cache::delta_state::DeltaState;
 use crate::lm::shape::parts::DeltaShape;
 use crate::vector;
 
-/// A layer's weights.
+/// Weights of a gated delta net.
 pub(super) struct DeltaNet {
     shape: DeltaShape,
-    /// Of queries, keys and values, of the output's gate, of the step sizes and of the decays. One matrix may be of the first two, and one of the
-    /// last two.
+    /// Matrices of queries, keys and values, of the output's gate, of the step sizes and of the decays. The first two may be one
+    /// matrix, and so may the last two.
     inputs: Vec<Linear>,
-    /// Whether value heads take turns over the key heads, as in GGUF files of Qwen3.5, or those of a key head are beside each other.
+    /// Whether value heads alternate between key heads, as in GGUF files of Qwen3.5; otherwise those of a key head are next to each
+    /// other.
     by_turns: bool,
-    /// (kernel, channels)
+    /// Convolution (kernel, channels).
     convolution: Vec<f32>,
-    /// (value_heads) each
+    /// Factors of the decays (value_heads); their biases are in `decay_bias`.
     decay: Vec<f32>,
     decay_bias: Vec<f32>,
-    /// Of a head's output: (value_dim)
+    /// Norm of a head's output: (value_dim)
     norm: Vec<f32>,
     output: Linear,
 }
 
-/// What some tokens bring to a layer: one row each.
+/// Projections of some tokens for a delta net, one row each.
 pub(super) struct DeltaRows<'a> {
     net: &'a DeltaNet,
-    /// Before the convolution: (channels)
+    /// Queries, keys and values before the convolution: (channels)
     mixed: Vec<f32>,
-    /// Of the output: (value_heads, value_dim)
+    /// Gates of the output: (value_heads, value_dim)
     gates: Vec<f32>,
-    /// (value_heads) each
+    /// Step sizes and decays (value_heads) each.
     steps: Vec<f32>,
     decays: Vec<f32>,
 }
@@ -67,7 +68,7 @@ impl DeltaNet {
         Ok(DeltaNet { shape: own, inputs, by_turns, convolution, decay, decay_bias, norm, output })
     }
 
-    /// What rows x (rows, hidden), after the layer's norm, bring.
+    /// Projects rows x (rows, hidden) after the layer's norm.
     pub fn project(&self, x: &Tensor, products: Products) -> Result<DeltaRows<'_>> {
         let product = |input: &Linear| -> Result<Vec<f32>> {
             let y = input.forward(x, products)?.to_dtype(DType::F32)?.to_device(&Device::Cpu)?;
@@ -88,14 +89,15 @@ impl DeltaNet {
         Ok(DeltaRows { net: self, mixed, gates, steps, decays })
     }
 
-    /// The layer's output (rows, hidden) of those of its heads (rows, value_heads * value_dim).
+    /// Output of the layer (rows, hidden), from that of its heads (rows, value_heads * value_dim).
     pub fn finish(&self, heads: &Tensor, products: Products) -> Result<Tensor> {
         self.output.forward(heads, products)
     }
 }
 
 impl DeltaShape {
-    /// The parts of rows of fused products, which have queries, keys, values and gates of one key head after the other.
+    /// Splits rows of a fused product, which has queries, keys, values and gates of one key head after the other, into mixed rows
+    /// and gates.
     fn mixed_and_gates(&self, qkvz: &[f32]) -> [Vec<f32>; 2] {
         let (key, value) = (self.key_dim, self.values() / self.key_heads);
         let [mut mixed, mut gates] = [const { Vec::new() }; 2];
@@ -108,7 +110,7 @@ impl DeltaShape {
         [mixed, gates]
     }
 
-    /// The same of step sizes and decays.
+    /// Splits rows of a fused product of step sizes and decays.
     fn steps_and_decays(&self, both: &[f32]) -> [Vec<f32>; 2] {
         let per_key = self.value_heads / self.key_heads;
         let heads = || both.chunks_exact(2 * per_key);
@@ -120,7 +122,7 @@ impl DeltaShape {
 }
 
 impl DeltaRows<'_> {
-    /// Takes `rows` tokens from `first` on through the layer: (rows, value_heads * value_dim).
+    /// Reads `rows` tokens from `first` on into the state: (rows, value_heads * value_dim)
     pub fn read(&self, first: usize, rows: usize, state: &mut DeltaState) -> Vec<f32> {
         let DeltaShape { key_heads, value_heads, key_dim, value_dim, .. } = self.net.shape;
         let mixed = self.convolved(first, rows, state);
@@ -157,7 +159,7 @@ impl DeltaRows<'_> {
         out
     }
 
-    /// Queries, keys and values after the convolution: (rows, channels).
+    /// Applies the convolution to queries, keys and values: (rows, channels)
     fn convolved(&self, first: usize, rows: usize, state: &mut DeltaState) -> Vec<f32> {
         let (channels, kernel) = (self.net.shape.channels(), self.net.shape.kernel);
         let mut inputs = std::mem::take(&mut state.recent);
@@ -178,7 +180,7 @@ impl DeltaRows<'_> {
         out
     }
 
-    /// A head's output after its norm, times silu of the gate.
+    /// Applies the norm to a head's output, and multiplies it with silu of the gate.
     fn normalise(&self, out: &mut [f32], gate: &[f32]) {
         let mean = out.iter().map(|x| x * x).sum::<f32>() / out.len() as f32;
         let scale = (mean + self.net.shape.norm_eps).sqrt().recip();
@@ -188,16 +190,16 @@ impl DeltaRows<'_> {
     }
 }
 
-/// A token's step of one head.
+/// Step of one head for one token.
 struct DeltaStep<'a> {
-    /// (key_dim, value_dim)
+    /// State of the head: (key_dim, value_dim)
     state: &'a mut [f32],
     query: &'a [f32],
     key: &'a [f32],
     value: &'a [f32],
     decay: f32,
     step: f32,
-    /// (value_dim)
+    /// Output of the head: (value_dim)
     out: &'a mut [f32],
 }
 
@@ -228,7 +230,7 @@ impl vector::PlainLoop for DeltaStep<'_> {
     }
 }
 
-/// A vector of length 1.
+/// Scales a vector to length 1.
 fn unit(x: &[f32]) -> Vec<f32> {
     const EPS: f32 = 1e-6;
     let scale = (x.iter().map(|x| x * x).sum::<f32>() + EPS).sqrt().recip();

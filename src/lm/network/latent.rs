@@ -13,20 +13,20 @@ use crate::lm::arithmetic::layers::{Linear, Products};
 use crate::lm::arithmetic::rows::rms_norm;
 use crate::lm::shape::parts::LatentShape;
 
-/// transformers' norms of ranks have this, whatever the configuration says of others.
+/// Epsilon of transformers' norms of ranks, whatever the configuration says of other norms.
 const EPS: f32 = 1e-6;
 
-/// A layer's weights.
+/// Weights of latent attention in a layer.
 pub(super) struct LatentAttention {
     shape: LatentShape,
     heads: usize,
-    /// To queries (heads * (nope + rope)), by a vector of the query's rank where there is one.
+    /// Matrix to queries (heads * (nope + rope)), and the path through a vector of the query's rank, if there is one.
     query: Linear,
     compressed_query: Option<(Linear, Tensor)>,
-    /// To the latent and the rotated key: (rank + rope, hidden); and the norm of the former.
+    /// Matrix to the latent and the rotated key (rank + rope, hidden), and the norm of the latent.
     compress: Linear,
     norm: Tensor,
-    /// Queries (nope) to latents (rank), and latents to values: (heads)
+    /// Matrices from queries (nope) to latents (rank), and from latents to values: (heads) each
     absorb: Vec<Linear>,
     expand: Vec<Linear>,
     output: Linear,
@@ -66,8 +66,8 @@ impl LatentAttention {
         Ok(LatentAttention { shape: own, heads, query, compressed_query, compress, norm, absorb, expand, output })
     }
 
-    /// Queries (rows, heads * (rope + rank)), keys and values (rows, rope + rank) of x (rows, hidden), after the layer's norm. The part of
-    /// values beside the latent is 0.
+    /// Projects x (rows, hidden), after the layer's norm, to queries (rows, heads * (rope + rank)), and keys and values (rows, rope
+    /// + rank). The part of values beside the latent is 0.
     pub fn project(&self, x: &Tensor, products: Products) -> Result<[Tensor; 3]> {
         let LatentShape { rank, nope, rope, .. } = self.shape;
         let (rows, heads) = (x.dim(0)?, self.heads);
@@ -88,7 +88,8 @@ impl LatentAttention {
         Ok([queries, Tensor::cat(&[&rotated, &latent], 1)?, values])
     }
 
-    /// Dimensions that are rotated in pairs, of which checkpoints have one after the other: first all first ones, then all second ones.
+    /// Reorders dimensions that are rotated in pairs: checkpoints have the two of a pair next to each other, here all first ones
+    /// come before all second ones.
     fn in_halves(&self, x: &Tensor) -> Result<Tensor> {
         if !self.shape.interleaved {
             return Ok(x.contiguous()?);
@@ -99,7 +100,7 @@ impl LatentAttention {
         Ok(x.contiguous()?.reshape(sides)?.transpose(D::Minus1, D::Minus2)?.contiguous()?.reshape(x.shape())?)
     }
 
-    /// The layer's output (rows, hidden) of attention's (rows, heads * (rope + rank)).
+    /// Output of the layer (rows, hidden), from that of attention (rows, heads * (rope + rank)).
     pub fn finish(&self, mixed: &Tensor, products: Products) -> Result<Tensor> {
         let LatentShape { rank, rope, value, .. } = self.shape;
         let rows = mixed.dim(0)?;
@@ -110,7 +111,7 @@ impl LatentAttention {
     }
 }
 
-/// What matrices make of their heads: (rows, heads, in) -> (rows, heads, out).
+/// Multiplies each head with its own matrix: (rows, heads, in) -> (rows, heads, out).
 fn by_head(matrices: &[Linear], x: &Tensor, products: Products) -> Result<Tensor> {
     let product = |(head, matrix): (usize, &Linear)| {
         matrix.forward(&x.narrow(1, head, 1)?.squeeze(1)?.contiguous()?, products)

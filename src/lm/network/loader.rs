@@ -12,14 +12,14 @@ use crate::lm::device::Device;
 use crate::lm::files::weights::Weights;
 use crate::lm::shape::config::ModelShape;
 
-/// The tensors of a part of a model, which are rounded to a type.
+/// Loader of the tensors of a part of a model, rounded to a type.
 pub(super) struct Loader<'a> {
     weights: &'a mut Weights,
     pub shape: &'a ModelShape,
     pub dtype: DType,
     pub device: &'a candle_core::Device,
     arithmetic: Arithmetic,
-    /// What the names of the part begin with.
+    /// Beginning of the names of the part's tensors.
     part: String,
 }
 
@@ -29,7 +29,7 @@ impl<'a> Loader<'a> {
         Loader { weights, shape, dtype, device, arithmetic, part }
     }
 
-    /// Those of a part of this part.
+    /// Loader of a part of this part.
     pub fn of(&mut self, part: &str) -> Loader<'_> {
         Loader { part: self.name(part), weights: &mut *self.weights, ..*self }
     }
@@ -47,38 +47,38 @@ impl<'a> Loader<'a> {
         self.weights.has(&self.name(name))
     }
 
-    /// As [`Weights::permute`].
+    /// Undoes an order of rows, see [`Weights::permute`].
     pub fn permute(&mut self, name: &str, heads: usize) {
         self.weights.permute(&self.name(name), heads);
     }
 
-    /// As [`Weights::transpose`].
+    /// Marks matrices as transposed, see [`Weights::transpose`].
     pub fn transpose(&mut self, name: &str, by_turns: bool) {
         self.weights.transpose(&self.name(name), by_turns);
     }
 
-    /// As [`Weights::unstack`].
+    /// Splits a tensor, see [`Weights::unstack`].
     pub fn unstack(&mut self, name: &str, count: usize, of: impl Fn(usize) -> String) -> Result<()> {
         let part = &self.part;
         self.weights.unstack(&format!("{part}.{name}"), count, |index| format!("{part}.{}", of(index)))
     }
 
-    /// A tensor on the host.
+    /// Takes a tensor to the host.
     pub fn tensor(&mut self, name: &str, sides: &[usize], dtype: DType) -> Result<Tensor> {
         self.weights.take(&self.name(name), sides, dtype, &candle_core::Device::Cpu)
     }
 
-    /// The numbers of a tensor.
+    /// Takes the numbers of a tensor.
     pub fn numbers<T: WithDType>(&mut self, name: &str, sides: &[usize]) -> Result<Vec<T>> {
         Ok(self.tensor(name, sides, T::DTYPE)?.flatten_all()?.to_vec1()?)
     }
 
-    /// Adds bytes to those that the weights take in memory.
+    /// Adds to the number of bytes that the weights take in memory.
     pub fn count(&mut self, bytes: impl IntoIterator<Item = usize>) {
         self.weights.held += bytes.into_iter().sum::<usize>();
     }
 
-    /// A vector that rows are multiplied by, in the type of products.
+    /// Takes a vector that rows are multiplied by, in the type of products.
     pub fn vector(&mut self, name: &str, length: usize) -> Result<Tensor> {
         let vector = self.weights.take(&self.name(name), &[length], self.dtype, self.device)?;
         let vector = vector.to_dtype(compute_type(self.device, self.dtype, false))?;
@@ -86,20 +86,20 @@ impl<'a> Loader<'a> {
         Ok(vector)
     }
 
-    /// What a norm without a weight multiplies by.
+    /// Makes the weight of a norm that has none: ones.
     pub fn ones(&mut self, length: usize) -> Result<Tensor> {
         let ones = Tensor::ones(length, compute_type(self.device, self.dtype, false), self.device)?;
         self.count([bytes_of(&ones)]);
         Ok(ones)
     }
 
-    /// The weight of a norm. A GGUF file has 1 + w where a checkpoint has w.
+    /// Takes the weight of a norm. A GGUF file has 1 + w where a checkpoint has w.
     pub fn norm(&mut self, name: &str, length: usize) -> Result<Tensor> {
         let weight = self.vector(&format!("{name}.weight"), length)?;
         Ok(if self.shape.norm_adds_one && !self.is_gguf() { (weight + 1.0)? } else { weight })
     }
 
-    /// The matrix `name.weight` (out, in).
+    /// Takes the matrix `name.weight` (out, in).
     pub fn matrix(&mut self, name: &str, sides: (usize, usize)) -> Result<Weight> {
         let matrix =
             self.weights.take_matrix(&self.name(&format!("{name}.weight")), sides, self.dtype, self.device)?;
@@ -107,9 +107,10 @@ impl<'a> Loader<'a> {
         Ok(matrix)
     }
 
-    /// The matrix `name.weight` (out, in), and `name.bias` (out) if the model has one.
+    /// Takes the matrix `name.weight` (out, in), and `name.bias` (out) if the model has one.
     ///
     /// # Errors
+    ///
     /// Tensors that are missing or of another shape, or a bias that transformers would ignore.
     pub fn linear(&mut self, name: &str, (out, input): (usize, usize)) -> Result<Linear> {
         let bias = format!("{name}.bias");
@@ -131,7 +132,8 @@ impl<'a> Loader<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// The same, with products in integers if these are asked for and keep what its weights are stored as.
+    /// Takes the matrix `name.weight` (out, in) and its bias, for products in integers if these are asked for and keep what the
+    /// weights are stored as.
     pub fn product(&mut self, name: &str, sides: (usize, usize)) -> Result<Linear> {
         let linear = self.linear(name, sides)?;
         Ok(self.converted(linear))
@@ -146,12 +148,12 @@ impl<'a> Loader<'a> {
         linear
     }
 
-    /// Several matrices as they are stored, by their names and sides (out, in).
+    /// Takes several matrices as they are stored, by their names and sides (out, in).
     pub fn linears(&mut self, matrices: Vec<(&str, usize, usize)>) -> Result<Vec<Linear>> {
         matrices.into_iter().map(|(name, out, input)| self.linear(name, (out, input))).collect()
     }
 
-    /// `count` matrices of the same sides, `0.part`, `1.part` and so on, or stacked in one tensor `part`.
+    /// Takes `count` matrices of the same sides: `0.part`, `1.part` and so on, or stacked in one tensor `part`.
     pub fn stacked(&mut self, part: &str, count: usize, sides: (usize, usize)) -> Result<Vec<Linear>> {
         // Some checkpoints give the stack itself no ending.
         self.unstack(part, count, |index| format!("{index}.{part}.weight"))?;
@@ -161,7 +163,7 @@ impl<'a> Loader<'a> {
         (0..count).map(|index| self.linear(&format!("{index}.{part}"), sides)).collect()
     }
 
-    /// Of a matrix (out, in) and a bias (out) that were taken on the host.
+    /// Makes a layer of a matrix (out, in) and a bias (out) that were taken to the host.
     pub fn linear_of(&mut self, matrix: &Tensor, bias: Option<&Tensor>) -> Result<Linear> {
         let matrix = matrix.contiguous()?;
         let weight = match self.device.is_cpu() {

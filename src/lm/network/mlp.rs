@@ -1,4 +1,4 @@
-//! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is one.
+//! The part of a layer after attention: a gated MLP, or a mixture of experts, each of which is a gated MLP.
 
 use anyhow::{Context, Result};
 use candle_core::cpu::erf::erf_inv;
@@ -11,9 +11,9 @@ use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::matrices::EXPERT_NORMS;
 use crate::lm::shape::parts::{Activation, Experts, RouterScores};
 
-/// What a layer does with its states after attention: (rows, hidden) -> (rows, hidden).
+/// Part of a layer after attention: (rows, hidden) -> (rows, hidden).
 pub(super) struct Mlp {
-    /// In the place of experts, or beside them.
+    /// MLP in the place of experts, or beside them.
     dense: Option<Gated>,
     mixture: Option<Mixture>,
 }
@@ -21,50 +21,50 @@ pub(super) struct Mlp {
 /// A mixture of experts.
 struct Mixture {
     router: Linear,
-    /// What is added to the router's scores for the choice: (count), or none
+    /// Numbers added to the router's scores for the choice: (count), or none
     bias: Vec<f64>,
     experts: Vec<Gated>,
     shared: Option<Shared>,
     beside: Option<Beside>,
 }
 
-/// What experts beside an MLP have.
+/// Norms and scales of experts beside an MLP.
 struct Beside {
-    /// After the MLP, before the experts, and after them: (hidden) each
+    /// Norms after the MLP, before the experts, and after them: (hidden) each
     norms: [Tensor; 3],
-    /// What the router's input is multiplied by after its norm: (hidden)
+    /// Factor of the router's input after its norm: (hidden)
     scale: Tensor,
-    /// What the weights of experts are multiplied by: (count)
+    /// Factors of the weights of experts: (count)
     expert_scales: Vec<f64>,
 }
 
-/// down(activation(gate(x)) * up(x)).
+/// Gated MLP, down(activation(gate(x)) * up(x)).
 struct Gated {
     gate: Linear,
     up: Linear,
     down: Linear,
-    /// Gates that are less than so many standard deviations above their mean are cut off, and the others counted from there.
+    /// Number of standard deviations above their mean below which gates are cut off; other gates count from there.
     cutoff: Option<f64>,
 }
 
-/// An expert that every token goes to, times the sigmoid of a product of the state, if it has a gate.
+/// Expert that every token goes to, weighted by the sigmoid of a product of the state, if it has a gate.
 struct Shared {
     expert: Gated,
     gate: Option<Linear>,
 }
 
-/// The tokens that go to each expert, and back.
+/// Tokens that go to each expert, and the way back.
 struct Routes {
-    /// (count): rows of the states
+    /// Rows of the states for each expert: (count)
     rows: Vec<Vec<u32>>,
-    /// Where the outputs of a row's experts are, if those of all experts follow each other: (rows * per_token)
+    /// Places of the outputs of a row's experts, if the outputs of all experts follow each other: (rows * per_token)
     outputs: Vec<u32>,
-    /// Their weights: (rows * per_token)
+    /// Weights of a row's experts: (rows * per_token)
     weights: Vec<f64>,
 }
 
 impl Mlp {
-    /// Takes that of layer `index`.
+    /// Takes the MLP or the experts of layer `index`.
     pub fn take(loader: &mut Loader<'_>, index: usize) -> Result<Mlp> {
         let shape = loader.shape;
         let experts = shape.experts_of(index);
@@ -75,8 +75,8 @@ impl Mlp {
         })
     }
 
-    /// The MLP of `states` (rows, hidden), which are x after the norm before it: (rows, hidden). What a row becomes does not depend on the
-    /// rows beside it.
+    /// Computes the MLP of `states` (rows, hidden), which are x after the norm before it: (rows, hidden). The result of a row does
+    /// not depend on the rows beside it.
     pub fn forward(&self, states: &Tensor, x: &Tensor, shape: &ModelShape, products: Products) -> Result<Tensor> {
         let of_mlp = self.dense.as_ref().map(|own| own.forward(states, shape.activation, products)).transpose()?;
         let Some(mixture) = &self.mixture else { return of_mlp.context("the layer has no MLP") };
@@ -106,7 +106,7 @@ impl Beside {
 }
 
 impl Mixture {
-    /// Takes those of a layer. The router stays as it is stored, because a choice is not nearly right.
+    /// Takes the experts of a layer. The router stays as it is stored, because a choice cannot be nearly right.
     fn take(loader: &mut Loader<'_>, own: &Experts) -> Result<Mixture> {
         let (hidden, inner) = (loader.shape.hidden, own.intermediate);
         let router = loader.linear("mlp.gate", (own.count, hidden))?;
@@ -147,7 +147,7 @@ impl Mixture {
         Ok(Mixture { router, bias, experts, shared, beside })
     }
 
-    /// What the experts make of x, chosen by what the router makes of `routed`: (rows, hidden) each.
+    /// Computes the experts of x that the router chooses by `routed`: (rows, hidden) each.
     fn forward(&self, [routed, x]: [&Tensor; 2], shape: &ModelShape, products: Products) -> Result<Tensor> {
         let Mixture { router, bias, experts, shared, beside } = self;
         let own = shape.experts.as_ref().context("the model has no experts")?;
@@ -189,14 +189,14 @@ impl Mixture {
 }
 
 impl Gated {
-    /// Of gate, up and down.
+    /// Gated MLP of the matrices gate, up and down.
     fn of(loader: &mut Loader<'_>, matrices: Vec<Linear>) -> Gated {
         let matrices: [Linear; 3] = matrices.try_into().expect("three matrices");
         let [gate, up, down] = matrices.map(|matrix| loader.converted(matrix));
         Gated { gate, up, down, cutoff: None }
     }
 
-    /// Takes that of layer `index` of a model.
+    /// Takes the MLP of layer `index` of a model.
     fn take(loader: &mut Loader<'_>, index: usize) -> Result<Gated> {
         let shape = loader.shape;
         let mut matrices = loader.linears(shape.mlp_matrices(index))?;
@@ -222,8 +222,9 @@ impl Gated {
 }
 
 impl Routes {
-    /// Each token goes to the experts with the highest logits (rows, count), or scores plus `bias`, the first of equal ones, within the
-    /// groups that are best. Their weights are the scores, or made to sum to 1, times the experts' `scales`, if they have any.
+    /// Chooses each token's experts: those with the highest logits (rows, count), or scores plus `bias`, the first of equal ones,
+    /// within the best groups. Their weights are the scores, scaled to sum to 1 if the model does so, times the experts' `scales`,
+    /// if there are any.
     fn of(logits: &Tensor, own: &Experts, bias: &[f64], scales: &[f64]) -> Result<Routes> {
         let logits: Vec<Vec<f64>> = logits.to_dtype(DType::F64)?.to_device(&Device::Cpu)?.to_vec2()?;
         let mut rows = vec![Vec::new(); own.count];
@@ -275,7 +276,7 @@ impl Routes {
     }
 }
 
-/// Leaves the experts of the `most` best groups, each as good as the sum of its best `of`, in the choice.
+/// Leaves only the experts of the `most` best groups in the choice; a group is as good as the sum of its best `of` experts.
 fn keep_best_groups(choice: &mut [f64], groups: usize, most: usize, of: usize) {
     let size = choice.len() / groups;
     let good = |group: &[f64]| {

@@ -19,34 +19,34 @@ use crate::lm::cache::scratch::Scratch;
 use crate::lm::machine::text_threads;
 use crate::lm::shape::caches::BLOCK;
 
-/// Tokens of a text that are taken through the layers, and what they are read into.
+/// Tokens of a text that are taken through the layers, and the caches that they are read into.
 pub(super) struct Part<'a> {
-    /// The first of them among those that are taken together.
+    /// Place of the first token among those that are taken together.
     pub first: usize,
     pub tokens: &'a [u32],
-    /// Their texts, if the policy asks for these.
+    /// Texts of the tokens, if the policy asks for them.
     pub token_texts: &'a [Arc<str>],
-    /// Whether the read ends with them.
+    /// Whether the read ends with these tokens.
     pub ends_read: bool,
-    /// (tokens): is increased by the attention lost to eviction, summed over heads.
+    /// Attention that each token lost to eviction, summed over heads and added up over layers: (tokens)
     pub lost: Option<&'a mut [f32]>,
-    /// The layers' caches, each as soon as the part before has read into it.
+    /// Caches of the layers, each as soon as the part before has read into it.
     pub caches: Box<dyn Iterator<Item = &'a mut LayerCache> + Send + 'a>,
-    /// The same of layers that have a state of fixed size in place of a cache.
+    /// States of layers that have a state of fixed size in place of a cache, each as soon as the part before has read into it.
     pub states: Box<dyn Iterator<Item = &'a mut DeltaState> + Send + 'a>,
-    /// That of the layer that attends now, if it has one.
+    /// Cache of the layer that attends now, if it has one.
     pub cache: Option<&'a mut LayerCache>,
-    /// Takes both to the next part, if there is one.
+    /// Channels that hand caches and states to the next part, if there is one.
     pub next: Option<(Sender<&'a mut LayerCache>, Sender<&'a mut DeltaState>)>,
 }
 
-/// A part, and the buffers of the thread that reads it.
+/// Part of a text, and the buffers of the thread that reads it.
 pub(super) type Reading<'a, 'b> = (Part<'a>, &'b mut Scratch);
 
 const FAILED: &str = "the part of the text before this one failed";
 
 impl<'a> Part<'a> {
-    /// Reads its own of some rows into the next layer's state.
+    /// Reads the part's own rows into the next layer's state.
     pub fn read(&mut self, rows: &DeltaRows<'_>) -> Result<Vec<f32>> {
         let state = self.states.next().context(FAILED)?;
         let out = rows.read(self.first, self.tokens.len(), state);
@@ -61,15 +61,16 @@ impl<'a> Part<'a> {
         Ok(())
     }
 
-    /// Takes it on.
+    /// Hands the current layer's cache to the thread that reads the next part of the text.
     pub fn pass_cache(&mut self) {
         let _ = self.cache.take().zip(self.next.as_ref()).map(|(cache, (next, _))| next.send(cache));
     }
 }
 
 impl LanguageModel {
-    /// Threads take parts of the tokens through all layers. At every layer a part needs the cache as the part before it left
-    /// it, and hands it on before it computes the rest of the layer: all threads are busy, in neighbouring layers.
+    /// Reads tokens with several threads, which take parts of the tokens through all layers. At every layer a part needs the cache
+    /// as the part before left it, and hands it on before it computes the rest of the layer: all threads are busy, in neighbouring
+    /// layers.
     pub(super) fn read_parts(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let rows = tokens.len();
         let compute_f64 = memory.compute_f64;
@@ -149,7 +150,7 @@ impl LanguageModel {
     }
 }
 
-/// Parts of a text as one tensor: (rows, hidden)
+/// Joins parts of a text to one tensor: (rows, hidden)
 pub(super) fn joined(mut parts: Vec<Tensor>) -> Result<Tensor> {
     Ok(if parts.len() == 1 { parts.remove(0) } else { Tensor::cat(&parts, 0)? })
 }

@@ -45,7 +45,7 @@ impl LanguageModel {
 }
 
 impl Weights {
-    /// Those of a random model, in f32.
+    /// Draws the weights of a random model, in f32.
     pub(in crate::lm) fn random(shape: &ModelShape, sharpness: f32, seed: u64) -> Result<Weights> {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut tensors: HashMap<String, Tensor> = HashMap::new();

@@ -1,5 +1,5 @@
-//! KVzip's second reading (arXiv 2505.23416): after a prompt the model is asked to repeat it and reads it again, a part at a time, and
-//! what this pays to the prompt's entries is noted. Then it is forgotten.
+//! KVzip's second reading (arXiv 2505.23416): after a prompt the model is asked to repeat it and reads it again, a part at a time.
+//! The attention that this pays to the prompt's entries is noted; then the second reading is forgotten.
 
 use anyhow::{Context, Result, bail};
 
@@ -11,26 +11,28 @@ use crate::lm::cache::table::Table;
 use crate::lm::shape::config::ModelShape;
 use crate::vector;
 
-/// How the model is asked to repeat a prompt.
+/// Tokens that ask the model to repeat a prompt.
 #[derive(Clone, Debug)]
 pub struct RepeatRequest {
     /// Tokens before the first part of the prompt.
     pub first: Vec<u32>,
-    /// Tokens before the others, followed by the last [`OVERLAP`] of the part before.
+    /// Tokens before each later part, followed by the last [`OVERLAP`] tokens of the part before.
     pub others: Vec<u32>,
     /// Tokens between the request and the part.
     pub between: Vec<u32>,
-    /// Tokens of a part.
+    /// Number of tokens of a part.
     pub part: usize,
 }
 
-/// Tokens of the part before that say where the next begins.
+/// Number of tokens of the part before that say where the next part begins.
 const OVERLAP: usize = 8;
 
 impl LanguageModel {
-    /// Reads a prompt again before it is cut, if a policy of the memory asks for that; `memory` has read all of it, and nothing else.
+    /// Reads a prompt again before it is cut, if a policy of the memory asks for that. `memory` must have read all of the prompt
+    /// and nothing else.
     ///
     /// # Errors
+    ///
     /// A model without a tokenizer, and errors of the device.
     pub fn end_prompt(&self, memory: &mut Memory) -> Result<()> {
         if !memory.layers.iter().any(|layer| layer.entries.wants_second_reading()) {
@@ -77,7 +79,7 @@ impl LanguageModel {
 }
 
 impl Memory {
-    /// An unbounded memory that has read the same prompt.
+    /// Unbounded memory that has read the same prompt.
     fn copy_to_read_again(&self, shape: &ModelShape) -> Result<Memory> {
         let len = self.seen();
         let layer = |own: &LayerCache| {

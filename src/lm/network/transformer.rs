@@ -37,30 +37,29 @@ use crate::lm::shape::config::ModelShape;
 use crate::lm::shape::matrices::{EMBEDDING, OUTPUT};
 use crate::lm::shape::parts::PerLayerInput;
 
-/// Rows per thread that go through the layers together: enough for efficient products, few enough to stay in
-/// cache.
+/// Number of rows per thread that go through the layers together: enough for efficient products, few enough to stay in cache.
 pub const SEGMENT: usize = 512;
-/// The same on a GPU, which is waited for after each.
+/// Number of rows that go through the layers together on a GPU, which is waited for after each time.
 pub const SEGMENT_ON_GPU: usize = 4096;
 
-/// A causal language model as a recurrent network. Its many fields are all that is loaded once: weights by their place, and what they were
-/// loaded as.
+/// Causal language model as a recurrent network. Its many fields are all that is loaded once: weights by their place, and the types
+/// they were loaded as.
 pub struct LanguageModel {
     shape: ModelShape,
-    /// Its rotations; layers name them by their index.
+    /// Rotations; layers name them by their index.
     pub(super) ropes: Vec<Rope>,
-    /// (vocab, hidden)
+    /// Embedding (vocab, hidden).
     embedding: Weight,
     per_layer: Option<PerLayerInputs>,
     altup: Option<AltUpEnds>,
     layers: Vec<Layer>,
-    /// (hidden)
+    /// Last norm (hidden).
     norm: Tensor,
     pub(in crate::lm) head: Linear,
     device: Device,
-    /// What most weights are stored as.
+    /// Type that most weights are stored as.
     stored: String,
-    /// What they are rounded to.
+    /// Type that weights are rounded to.
     dtype: DType,
     weight_bytes: usize,
     stop: Arc<AtomicBool>,
@@ -68,22 +67,22 @@ pub struct LanguageModel {
     pub(in crate::lm) repeat_request: Option<RepeatRequest>,
 }
 
-/// What makes a token's input of its own to each layer (Gemma 3n and 4).
+/// Weights that make a token's extra input to each layer (Gemma 3n and 4).
 struct PerLayerInputs {
-    /// (vocab, layers * per_layer_input)
+    /// Embedding (vocab, layers * per_layer_input).
     embedding: Weight,
-    /// (layers * per_layer_input, hidden)
+    /// Projection of the usual embedding (layers * per_layer_input, hidden).
     projection: Linear,
-    /// (per_layer_input)
+    /// Norm (per_layer_input).
     norm: Tensor,
 }
 
-/// The error of a read that was stopped on request.
+/// Error of a read that was stopped on request.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted")]
 pub struct Interrupted;
 
-/// A copy of an error: its message, and whether it was an interruption.
+/// Copies an error: its message, and whether it was an interruption.
 pub fn clone_error(error: &anyhow::Error) -> anyhow::Error {
     if error.chain().any(|cause| cause.is::<Interrupted>()) {
         Interrupted.into()
@@ -182,13 +181,13 @@ impl LanguageModel {
         })
     }
 
-    /// The same model with its tokenizer, which policies may need.
+    /// This model with its tokenizer, which policies may need.
     #[must_use]
     pub fn with_tokenizer(self, tokenizer: Option<Arc<Tokenizer>>) -> LanguageModel {
         LanguageModel { tokenizer, ..self }
     }
 
-    /// The same model, asked in other words to repeat prompts.
+    /// This model with another request to repeat prompts.
     #[must_use]
     pub fn with_repeat_request(self, request: RepeatRequest) -> LanguageModel {
         LanguageModel { repeat_request: Some(request), ..self }
@@ -199,7 +198,7 @@ impl LanguageModel {
         self.stop = stop;
     }
 
-    /// Computes attention, if the host does not.
+    /// GPU that computes attention; `None` if the host does.
     pub(in crate::lm) fn gpu(&self) -> Option<&GpuAttention> {
         self.device.attention.as_deref()
     }
@@ -208,7 +207,7 @@ impl LanguageModel {
         &self.shape
     }
 
-    /// The type that weights are rounded to, `f32`, `f16` or `bf16`; of quantised weights also the type of most of them:
+    /// Type that weights are rounded to: `f32`, `f16` or `bf16`. For quantised weights it also names the type of most of them:
     /// `q4_1 as f32`.
     pub fn dtype(&self) -> String {
         let dtype = self.dtype.as_str();
@@ -224,12 +223,12 @@ impl LanguageModel {
         self.weight_bytes as u64
     }
 
-    /// The device that products with weights run on.
+    /// Device that computes products with weights.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// An empty memory.
+    /// Makes an empty memory.
     pub fn new_memory(&self, plan: &MemoryPlan<'_>) -> Memory {
         // The kernels know no attention sinks, no layers that attend to another's entries or have no attention, no latent vectors, and no
         // windows that do not slide.
@@ -254,7 +253,8 @@ impl LanguageModel {
         Ok(states)
     }
 
-    /// Where all layers evict together, a read ends whenever they do: what leaves the first layer depends on the scores of the last.
+    /// Reads tokens for policies with which all layers evict together. A read ends whenever they evict, because what leaves the
+    /// first layer depends on the scores of the last.
     fn read_and_evict(&self, tokens: &[u32], memory: &mut Memory) -> Result<Tensor> {
         let (mut states, mut rest) = (Vec::new(), tokens);
         while !rest.is_empty() {
@@ -271,7 +271,7 @@ impl LanguageModel {
         joined(states)
     }
 
-    /// The attention of every layer with a cache.
+    /// Attention settings of every layer with a cache.
     fn attention_shapes(&self) -> Vec<AttentionShape<'_>> {
         self.shape.cached_layers().map(|layer| AttentionShape::new(&self.shape, layer, &self.ropes)).collect()
     }
@@ -305,17 +305,19 @@ impl LanguageModel {
     /// last token.
     ///
     /// # Errors
-    /// As [`end_prompt`](Self::end_prompt).
+    ///
+    /// Those of [`end_prompt`](Self::end_prompt).
     pub fn cut(&self, memory: &mut Memory) -> Result<()> {
         self.end_prompt(memory)?;
         memory.evict_together(&self.attention_shapes(), true);
         Ok(())
     }
 
-    /// The attention of a text under the full cache, by layer, over the decision groups of a scope.
+    /// Records the attention of a text under the full cache, by layer, over the decision groups of a scope.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and a text of more than [`LONGEST_KNOWN`] tokens.
+    ///
+    /// Those of [`read`](Self::read), and a text of more than [`LONGEST_KNOWN`] tokens.
     pub fn record_attention(&self, tokens: &[u32], scope: Scope) -> Result<Vec<Arc<RecordedAttention>>> {
         let (expect, text) = (tokens.len(), tokens.len());
         ensure!(
@@ -328,18 +330,18 @@ impl LanguageModel {
         Ok(memory.into_attention())
     }
 
-    /// Threads that compute: on a GPU one thread asks for everything.
+    /// Number of threads that compute; on a GPU one thread asks for everything.
     pub(in crate::lm) fn threads(&self) -> usize {
         if self.device.products.is_cpu() { rayon::current_num_threads() } else { 1 }
     }
 
-    /// The type of products with weights.
+    /// Type of products with weights.
     pub(in crate::lm) fn compute_type(&self, compute_f64: bool) -> DType {
         // Norms of keys that come from products in integers are no more exact in f64.
         compute_type(&self.device.products, self.dtype, compute_f64 && self.device.arithmetic == Arithmetic::F32)
     }
 
-    /// The tokens' embeddings: (rows, hidden)
+    /// Looks up the tokens' embeddings: (rows, hidden)
     pub(super) fn embed(&self, tokens: &[u32], compute: DType) -> Result<Tensor> {
         let rows = self.embedding.embed(tokens, compute)?;
         Ok(match self.shape.embedding_scale {
@@ -348,23 +350,25 @@ impl LanguageModel {
         })
     }
 
-    /// Reads one token into each memory, with one product per matrix. The memories may have different lengths and
-    /// policies. Returns the states, (texts, hidden). The bits of a text don't depend on the other texts.
+    /// Reads one token into each memory, with one product per matrix. The memories may have different lengths and policies. Returns
+    /// the states, (texts, hidden). The bits of a text do not depend on the other texts.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
+    ///
+    /// Those of [`read`](Self::read).
     pub fn step(&self, tokens: &[u32], memories: &mut [&mut Memory]) -> Result<Tensor> {
         let states = self.decode(tokens, memories)?;
         memories.iter_mut().try_for_each(|memory| self.settle(memory))?;
         Ok(states)
     }
 
-    /// Takes what the GPU has decided, if it computes attention.
+    /// Applies to a memory what the GPU has decided, if it computes attention.
     pub(super) fn settle(&self, memory: &mut Memory) -> Result<()> {
         self.gpu().map_or(Ok(()), |gpu| gpu.settle(memory))
     }
 
-    /// The same as [`step`](Self::step), but which entries survive on a GPU is not known afterwards. So nothing waits for it.
+    /// Reads one token into each memory like [`step`](Self::step), without finding out afterwards which entries survive on a GPU,
+    /// so that nothing waits for it.
     pub(crate) fn decode(&self, tokens: &[u32], memories: &mut [&mut Memory]) -> Result<Tensor> {
         self.check_tokens(tokens)?;
         ensure!(tokens.len() == memories.len(), "{} tokens for {} texts", tokens.len(), memories.len());
@@ -411,7 +415,7 @@ impl LanguageModel {
         Ok(states)
     }
 
-    /// The texts of tokens that are read into a memory, if its policy asks for them.
+    /// Texts of tokens that are read into a memory, if its policy asks for them.
     pub(super) fn token_texts(&self, memory: &Memory, tokens: &[u32]) -> Result<Vec<Arc<str>>> {
         if memory.layers.iter().any(|layer| layer.entries.wants().token_texts) {
             self.tokenizer()?.texts(tokens)
@@ -420,21 +424,22 @@ impl LanguageModel {
         }
     }
 
-    /// The model's tokenizer, for policies that compare texts of tokens or ask the model to repeat a prompt.
+    /// Tokenizer of the model, for policies that compare texts of tokens or ask the model to repeat a prompt.
     pub(super) fn tokenizer(&self) -> Result<&Tokenizer> {
         self.tokenizer.as_deref().context("the policy needs the model's tokenizer, and there is none")
     }
 
-    /// Logits over the vocabulary for a few states, one row each.
+    /// Computes logits over the vocabulary for a few states, one row each.
     ///
     /// # Errors
+    ///
     /// Errors of the device.
     pub fn logits(&self, states: &Tensor) -> Result<Vec<Vec<f32>>> {
         Ok(self.f32_logits(states, Products::Few)?.to_device(&candle_core::Device::Cpu)?.to_vec2()?)
     }
 
-    /// The same where the model is: (rows, vocab). They are not rounded to the type of the weights, in which likely tokens often have
-    /// the same logit.
+    /// Computes logits on the model's device: (rows, vocab). They are not rounded to the type of the weights, in which likely
+    /// tokens often have the same logit.
     pub(in crate::lm) fn f32_logits(&self, states: &Tensor, products: Products) -> Result<Tensor> {
         let logits = match (&self.head.weight, self.gpu()) {
             (Weight::Device(weights), Some(gpu)) => in_pieces(states, products, |x| gpu.multiply(x, weights))?,
@@ -446,7 +451,7 @@ impl LanguageModel {
         self.capped(logits.to_dtype(DType::F32)?)
     }
 
-    /// Logits over the vocabulary, limited as the model does.
+    /// Limits logits over the vocabulary as the model does.
     pub(in crate::lm) fn capped(&self, logits: Tensor) -> Result<Tensor> {
         Ok(match self.shape.logit_softcap {
             Some(cap) => ((logits / f64::from(cap))?.tanh()? * f64::from(cap))?,
@@ -454,7 +459,8 @@ impl LanguageModel {
         })
     }
 
-    /// The tokens' inputs to each layer beside their embeddings x (rows, hidden), if the model has any: (rows, layers * per_layer_input).
+    /// Tokens' extra inputs to each layer beside their embeddings x (rows, hidden), if the model has any: (rows, layers *
+    /// per_layer_input).
     pub(super) fn per_layer_inputs(
         &self,
         tokens: &[u32],
@@ -473,7 +479,7 @@ impl LanguageModel {
         Ok(Some(((projected + own)? * 0.5_f64.sqrt())?))
     }
 
-    /// Takes rows, which are those of some parts of texts, through all layers and the last norm: (rows, hidden).
+    /// Takes the rows of some parts of texts through all layers and the last norm: (rows, hidden).
     pub(super) fn through_layers(
         &self,
         rows: Rows<'_>,
@@ -545,7 +551,7 @@ impl LanguageModel {
         rms_norm(&x, &self.norm, self.shape.norm_eps)
     }
 
-    /// Attention of the rows of parts of texts in one layer: (rows, heads * head_dim)
+    /// Computes attention of the rows of parts of texts in one layer: (rows, heads * head_dim)
     fn attend(&self, rows: &AttendingLayer<'_>, parts: &mut [Reading<'_, '_>]) -> Result<Tensor> {
         // A layer that shares another's cache leaves it alone.
         if rows.tokens.keys_and_values.is_some() {
@@ -559,11 +565,11 @@ impl LanguageModel {
 
 /// Rows on their way through the layers.
 pub(super) struct Rows<'a> {
-    /// Their embeddings: (rows, hidden)
+    /// Embeddings: (rows, hidden)
     pub x: Tensor,
-    /// Their inputs to each layer, if the model has any: (rows, layers * per_layer_input)
+    /// Extra inputs to each layer, if the model has any: (rows, layers * per_layer_input)
     pub per_layer: Option<Tensor>,
-    /// The first of them in `angles`.
+    /// Place of the first row in `angles`.
     pub first: usize,
     pub angles: &'a [Angles],
     pub compute_f64: bool,

@@ -12,32 +12,32 @@ use crate::vector;
 pub const BLOCK: usize = 128;
 
 impl ModelShape {
-    /// The layers that have a cache of their own, which are those that policies act on.
+    /// Indices of the layers that own a cache; policies act on these only.
     pub fn cached_layers(&self) -> impl ExactSizeIterator<Item = usize> + use<> {
         let layers: Vec<usize> = (0..self.layers).filter(|layer| self.attention[*layer].has_cache()).collect();
         layers.into_iter()
     }
 
-    /// The layers with a cache, with what differs between them.
+    /// Indices and settings of the layers that own a cache.
     fn caches(&self) -> impl Iterator<Item = (usize, &LayerAttention)> {
         self.cached_layers().map(|layer| (layer, &self.attention[layer]))
     }
 
-    /// Bytes of a key and a value of one head of a layer, in f32. A latent vector is both.
+    /// Bytes of one entry of one head of a layer in f32: a key and a value, or the latent vector that is both.
     fn entry_bytes(&self, layer: usize) -> u64 {
         let times = if self.latent.is_some() { 1 } else { 2 };
         (times * self.head_dim_of(layer) * size_of::<f32>()) as u64
     }
 
-    /// Bytes of every key and value of the first `tokens` of a text, as caches that branch off need them: also those that a
+    /// Bytes of all keys and values of the first `tokens` of a text, as caches that branch off need them: also of tokens that a
     /// layer's window has passed.
     pub fn prefix_bytes(&self, tokens: usize) -> u64 {
         let of_layer = |layer| self.heads_of(layer).kv_heads as u64 * self.entry_bytes(layer);
         self.cached_layers().map(of_layer).sum::<u64>() * tokens as u64
     }
 
-    /// Entries that every key-value head of every layer holds at most: its size where the policy holds, but no more than the layer's window;
-    /// `usize::MAX` where nothing bounds it. Of heads that share their entries it is the mean.
+    /// Largest number of entries that every key-value head of every layer holds: the policy's size, but no more than the layer's
+    /// window; `usize::MAX` where nothing bounds it. For heads that share their entries it is the mean.
     pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
         let of_layer = |(index, layer, policy): (usize, &LayerAttention, Option<SizedPolicy>)| {
             let most = self.by_head(index, policy, usize::MAX, SizedPolicy::most);
@@ -46,7 +46,7 @@ impl ModelShape {
         self.with_policies(policy, local_layers).flat_map(of_layer).collect()
     }
 
-    /// The layers with a cache, with what differs between them and their policies.
+    /// Indices and settings of the layers that own a cache, with the policy of each.
     fn with_policies(
         &self,
         policy: Option<SizedPolicy>,
@@ -74,19 +74,21 @@ impl ModelShape {
         }
     }
 
-    /// Whether a policy bounds each of the layers with a cache.
+    /// Says for each layer that owns a cache whether a policy bounds it.
     pub fn bounded_layers(&self, local_layers: LocalLayers) -> &'static [bool] {
         local_layers.bounded(self.caches().map(|(_, layer)| layer.window))
     }
 
-    /// How many groups of heads decide in each layer, each for itself. Where only a window bounds a layer, all its heads keep the same.
+    /// Number of groups of heads that decide for themselves in each layer that owns a cache. It is 1 where only a window bounds a
+    /// layer, because all its heads then keep the same entries.
     pub fn decision_groups(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
         let layers = self.with_policies(policy, local_layers);
         let groups = |index: usize, policy: SizedPolicy| self.heads_of(index).groups(policy.scope);
         layers.map(|(index, _, policy)| policy.map_or(1, |policy| groups(index, policy))).collect()
     }
 
-    /// What a policy says of each key-value head of a layer; `without` one for all of them.
+    /// Asks `of` for a number of each key-value head of a layer under the head's policy; `without` is the number of all heads if no
+    /// policy bounds the layer.
     fn by_head(
         &self,
         layer: usize,
@@ -98,8 +100,8 @@ impl ModelShape {
         policy.map_or(vec![without; kv_heads], |policy| policy.of_heads(kv_heads).map(of).collect())
     }
 
-    /// Entries of every key-value head of every layer after so many tokens, of which the first are the prompt. Of heads that share their
-    /// entries it is the mean.
+    /// Entries of every key-value head of every layer after `tokens`, of which the first `prompt` are the prompt. For heads that
+    /// share their entries it is the mean.
     pub fn entries_after(
         &self,
         (policy, local_layers): (Option<SizedPolicy>, LocalLayers),
@@ -113,8 +115,8 @@ impl ModelShape {
         self.with_policies(policy, local_layers).flat_map(of_layer).collect()
     }
 
-    /// Bytes of the cache that no policy bounds after `tokens` of a text: an entry for each in every layer. A layer with a window
-    /// has room for that and for a block, as a bounded cache has for its size and a block.
+    /// Bytes of an unbounded cache after `tokens` of a text: an entry for each token in every layer. A layer with a window has room
+    /// for the window and one block, as a bounded cache has for its size and one block.
     pub fn cache_bytes(&self, tokens: usize) -> u64 {
         let room = |layer: &LayerAttention| {
             layer.window.map_or(usize::MAX, |window| vector::padded(window.saturating_add(BLOCK)))
@@ -124,7 +126,8 @@ impl ModelShape {
         self.cache_bytes_by_head(&rooms.flatten().collect::<Vec<_>>())
     }
 
-    /// Bytes of the keys and values of so many entries of each key-value head, in f32, and of what layers keep without a cache.
+    /// Bytes in f32 of the keys and values of `entries[h]` entries of each key-value head `h`, and of the states that layers keep
+    /// without a cache.
     pub fn cache_bytes_by_head(&self, entries: &[usize]) -> u64 {
         let heads = |layer| std::iter::repeat_n(self.entry_bytes(layer), self.heads_of(layer).kv_heads);
         let bytes = self

@@ -6,21 +6,22 @@ use crate::eviction::Heads;
 
 pub(in crate::lm) const QUERY_NORM: &str = "self_attn.q_norm";
 pub(in crate::lm) const KEY_NORM: &str = "self_attn.k_norm";
-/// After the MLP, before the experts, and after them.
+/// Names of the norms beside experts: after the MLP, before the experts, and after them.
 pub(in crate::lm) const EXPERT_NORMS: [&str; 3] =
     ["post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"];
 pub(in crate::lm) const PER_LAYER_NORM: &str = "post_per_layer_input_norm";
-/// The matrices of the vocabulary.
+/// Name of the embedding matrix.
 pub(in crate::lm) const EMBEDDING: &str = "model.embed_tokens.weight";
 pub(in crate::lm) const OUTPUT: &str = "lm_head.weight";
 
 impl ModelShape {
-    /// Parameters of the network without biases; embedding and output count once if tied.
+    /// Number of parameters of the network without biases; a matrix tied as embedding and output counts once.
     pub fn parameters(&self) -> u64 {
         self.parameters_with(|experts| experts.count)
     }
 
-    /// Those that take part in reading one token: of a table of inputs to each layer it is one row.
+    /// Number of parameters that take part in reading one token: one row of the table of inputs to each layer, and the experts that
+    /// a token goes to.
     pub fn active_parameters(&self) -> u64 {
         let tables = self.per_layer_input.map_or(0, |own| own.dims as u64 * self.layers as u64 * own.vocab as u64);
         self.parameters_with(|experts| experts.per_token) - tables
@@ -42,7 +43,7 @@ impl ModelShape {
         layers + embeddings + per_layer + altup + hidden
     }
 
-    /// Names and sides (out, in) of the matrices of attention: query, key, value and output, where they are not fused.
+    /// Names and sides (out, in) of the matrices of attention: query, key, value and output, unless they are fused.
     pub(in crate::lm) fn attention_matrices(&self, layer: usize) -> Vec<(&'static str, usize, usize)> {
         let hidden = self.hidden;
         let (query, kv) = self.projected(layer);
@@ -80,13 +81,13 @@ impl ModelShape {
         matrices
     }
 
-    /// The same of a layer's input of its own.
+    /// Names and sides (out, in) of the matrices of a layer's extra input.
     pub(in crate::lm) fn per_layer_matrices(&self) -> Vec<(&'static str, usize, usize)> {
         let Some(PerLayerInput { dims, .. }) = self.per_layer_input else { return Vec::new() };
         vec![("per_layer_input_gate", dims, self.hidden), ("per_layer_projection", self.hidden, dims)]
     }
 
-    /// The same of an MLP: gate, up and down, where they are not fused.
+    /// Names and sides (out, in) of the matrices of an MLP: gate, up and down, unless they are fused.
     pub(in crate::lm) fn mlp_matrices(&self, layer: usize) -> Vec<(&'static str, usize, usize)> {
         let hidden = self.hidden;
         let is_double = self.double_wide_mlp && self.attention[layer].shares.is_some();
@@ -98,7 +99,7 @@ impl ModelShape {
         vec![("mlp.gate_proj", intermediate, hidden), ("mlp.up_proj", intermediate, hidden), down]
     }
 
-    /// Numbers in the queries, and in the keys or values, of a token.
+    /// Numbers in all queries of a token in a layer, and in all its keys or values.
     pub(in crate::lm) fn projected(&self, layer: usize) -> (usize, usize) {
         let (Heads { heads, kv_heads }, head_dim) = (self.heads_of(layer), self.head_dim_of(layer));
         (heads * head_dim, kv_heads * head_dim)
@@ -123,13 +124,13 @@ impl ModelShape {
         norms
     }
 
-    /// Weights in the matrices of a layer that are multiplied with a token, in the mean over layers.
+    /// Mean over layers of the number of weights that a token is multiplied with.
     pub fn layer_weights(&self) -> usize {
         let weights = |layer| self.weights_of_layer(layer, |experts| experts.per_token);
         ((0..self.layers).map(weights).sum::<u64>() / self.layers as u64) as usize
     }
 
-    /// Weights in the matrices of a layer, with so many of its experts.
+    /// Number of weights in the matrices of a layer, with as many of its experts as `of` says.
     fn weights_of_layer(&self, layer: usize, of: impl Fn(&Experts) -> usize) -> u64 {
         let sum = |matrices: Vec<(&str, usize, usize)>| -> usize {
             matrices.iter().map(|(_, out, input)| out * input).sum()
@@ -146,7 +147,7 @@ impl ModelShape {
         (sum(self.attention_matrices(layer)) + sum(self.per_layer_matrices()) + mlp) as u64
     }
 
-    /// The most numbers between the products of an MLP of one token.
+    /// Largest number of values between the products of an MLP for one token.
     pub fn mlp_width(&self) -> usize {
         let of_experts =
             |experts: &Experts| experts.per_token * experts.intermediate + experts.shared.unwrap_or(0);

@@ -1,24 +1,24 @@
 //! The parts in which families differ from Llama, as fields of [`ModelShape`](super::config::ModelShape).
 
-/// What differs between the layers of a model. By default they are alike, without a window.
+/// Attention settings of one layer. By default layers are alike, without a window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerAttention {
-    /// Tokens that a query sees, itself included, if that is limited.
+    /// Number of tokens that a query sees, itself included, if it is limited.
     pub window: Option<usize>,
-    /// Whether the window does not slide: a query sees what is in its own piece of that many tokens (Llama 4).
+    /// Whether the window does not slide: a query sees what is in its own piece of `window` tokens (Llama 4).
     pub is_chunked: bool,
-    /// Index among the model's rotations.
+    /// Index of the layer's rotation among the model's rotations.
     pub rope: usize,
-    /// Key-value heads and the dimensions of a head, where they are not the model's.
+    /// Key-value heads and head dimensions, where they differ from the model's.
     pub sizes: Option<(usize, usize)>,
-    /// The layer whose keys and values it attends to, if it has no cache of its own.
+    /// Layer whose keys and values this one attends to, if it has no cache of its own.
     pub shares: Option<usize>,
-    /// Whether it has a state of fixed size in place of attention ([`ModelShape::delta`]).
+    /// Whether the layer has a state of fixed size in place of attention ([`ModelShape::delta`]).
     pub is_recurrent: bool,
 }
 
 impl LayerAttention {
-    /// The first of so many tokens that the last one sees.
+    /// Index of the first token of a text of `tokens` that the last token sees.
     pub fn first_seen(&self, tokens: usize) -> usize {
         match self.window {
             None => 0,
@@ -27,32 +27,32 @@ impl LayerAttention {
         }
     }
 
-    /// Whether it has a cache of its own.
+    /// Whether the layer owns a cache.
     pub fn has_cache(&self) -> bool {
         self.shares.is_none() && !self.is_recurrent
     }
 }
 
-/// The function of the gate.
+/// Activation of an MLP's gate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
     #[default]
     Silu,
-    /// The approximation of GELU by tanh.
+    /// GELU, approximated by tanh.
     GeluTanh,
-    /// min(gate, 7) * sigmoid(1.702 * gate) * (clamp(up, -7, 7) + 1), of gpt-oss.
+    /// Activation of gpt-oss: min(gate, 7) * sigmoid(1.702 * gate) * (clamp(up, -7, 7) + 1).
     LimitedSwiglu,
 }
 
-/// Which norms a layer has, by their names in the checkpoint.
+/// Norms of a layer, by their names in the checkpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LayerNorms {
     pub before_attention: Option<&'static str>,
-    /// Of the output of attention, before it is added.
+    /// Norm of attention's output, before it is added.
     pub after_attention: Option<&'static str>,
     pub before_mlp: Option<&'static str>,
     pub after_mlp: Option<&'static str>,
-    /// Of queries and keys, before they are rotated.
+    /// Norms of queries and keys, before they are rotated.
     pub of_heads: HeadNorms,
 }
 
@@ -64,19 +64,19 @@ impl LayerNorms {
         after_mlp: None,
         of_heads: HeadNorms::None,
     };
-    /// Before attention and before the MLP.
+    /// Norms before attention and before the MLP.
     pub const LLAMA: LayerNorms = LayerNorms {
         before_attention: Some("input_layernorm"),
         before_mlp: Some("post_attention_layernorm"),
         ..LayerNorms::NONE
     };
-    /// Before and after both.
+    /// Norms before and after attention, and before and after the MLP.
     pub const GEMMA: LayerNorms = LayerNorms {
         before_attention: Some("input_layernorm"),
         before_mlp: Some("pre_feedforward_layernorm"),
         ..LayerNorms::OLMO
     };
-    /// After both.
+    /// Norms after attention and after the MLP.
     pub const OLMO: LayerNorms = LayerNorms {
         after_attention: Some("post_attention_layernorm"),
         after_mlp: Some("post_feedforward_layernorm"),
@@ -89,23 +89,23 @@ impl LayerNorms {
 pub enum HeadNorms {
     #[default]
     None,
-    /// Of every head by itself.
+    /// One norm for every head.
     PerHead,
-    /// Of all heads together.
+    /// One norm over all heads together.
     AllHeads,
-    /// Of every head by itself, without a weight, in layers with a rotation (Llama 4).
+    /// One norm for every head, without a weight, in layers with a rotation (Llama 4).
     OfRotated,
 }
 
-/// A query is multiplied by 1 + beta * ln(1 + floor((first + position) / every)), with its position in the text: the temperature tuning of
-/// Llama 4, also in Ministral 3.
+/// Temperature that grows with a query's position, of Llama 4 and Ministral 3: a query is multiplied by 1 + beta * ln(1 +
+/// floor((first + position) / every)).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AttentionTemperature {
     pub beta: f64,
     pub every: f64,
-    /// What the first token's position counts as.
+    /// Position that the first token of a text counts as.
     pub first: usize,
-    /// Only in layers without a rotation.
+    /// Whether only layers without a rotation have this temperature.
     pub only_without_rotation: bool,
 }
 
@@ -115,72 +115,75 @@ impl AttentionTemperature {
     }
 }
 
-/// A mixture of experts: the MLP of a token is the weighted sum of those that the router chooses for it. Most fields are what differs
-/// between families.
+/// Mixture of experts: the MLP of a token is the weighted sum of the experts that the router chooses for it. Most fields are
+/// differences between families.
 #[derive(Clone, Debug, Default)]
 pub struct Experts {
     pub count: usize,
-    /// How many a token goes to.
+    /// Number of experts that a token goes to.
     pub per_token: usize,
-    /// Numbers between the products of one expert.
+    /// Numbers between the two products of one expert.
     pub intermediate: usize,
-    /// Whether the weights of a token's experts are made to sum to 1.
+    /// Whether the weights of a token's experts are scaled to sum to 1.
     pub normalised: bool,
-    /// Numbers between the products of an expert that every token goes to, and whether it is weighted by the sigmoid of a product.
+    /// Numbers between the two products of the expert that every token goes to, if there is one; `has_shared_gate` says whether it is
+    /// weighted by the sigmoid of a product.
     pub shared: Option<usize>,
     pub has_shared_gate: bool,
-    /// What the router makes of its logits.
+    /// Function from the router's logits to weights.
     pub scores: RouterScores,
-    /// Groups of experts, and how many of them a token's experts are in, if that is limited.
+    /// Number of groups of experts, and in how many of them a token's experts are, if that is limited.
     pub groups: Option<(usize, usize)>,
-    /// What the weights of a token's experts are multiplied by.
+    /// Factor that the weights of a token's experts are multiplied by.
     pub scale: f64,
-    /// Whether gate and up are one tensor `gate_up_proj`, and all tensors are transposed; and whether columns of gate and up take turns.
+    /// Whether gate and up are one tensor `gate_up_proj` and all tensors are transposed; `by_turns` says whether columns of gate and up
+    /// alternate.
     pub transposed: bool,
     pub by_turns: bool,
-    /// Whether they stand beside the MLP, not in its place: each with a norm before and after it, and with a scale (Gemma 4).
+    /// Whether experts stand beside the MLP and not in its place, each with a norm before and after it, and with a scale (Gemma 4).
     pub beside_mlp: bool,
     /// Whether a layer has experts: (layers)
     pub layers: Vec<bool>,
 }
 
-/// What a router makes of its logits.
+/// Function from a router's logits to the weights of experts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RouterScores {
-    /// A group is as good as its best expert.
+    /// Softmax. A group is as good as its best expert.
     #[default]
     Softmax,
-    /// Experts are chosen by the sigmoid and a bias, and weighted by the sigmoid. A group is as good as its two best (DeepSeek V3).
+    /// Sigmoid: experts are chosen by the sigmoid plus a bias, and weighted by the sigmoid. A group is as good as its two best
+    /// experts (DeepSeek V3).
     Sigmoid,
-    /// A token's state is multiplied by the sigmoid before it goes to an expert (Llama 4).
+    /// Sigmoid that the token's state is multiplied by before it goes to an expert (Llama 4).
     InputSigmoid,
 }
 
-/// Multi-head latent attention. To the cache it is one key-value head with keys of `rope + rank` numbers, of which the last `rank` are the
-/// value too.
+/// Multi-head latent attention. For the cache it is one key-value head with keys of `rope + rank` numbers, of which the last `rank`
+/// are the value too.
 #[derive(Clone, Copy, Debug)]
 pub struct LatentShape {
-    /// Numbers of the vector that queries are made from, if it is not the state itself.
+    /// Length of the vector that queries are made from, if they are not made from the state itself.
     pub query_rank: Option<usize>,
-    /// Numbers of the latent vector.
+    /// Length of the latent vector.
     pub rank: usize,
-    /// Dimensions of a head's queries and keys that are not rotated, and of those that are.
+    /// Dimensions of a head's queries and keys that are not rotated; `rope` counts those that are.
     pub nope: usize,
     pub rope: usize,
     /// Dimensions of a head's value.
     pub value: usize,
-    /// Whether pairs of rotated dimensions are neighbours.
+    /// Whether the two dimensions of a rotated pair are neighbours.
     pub interleaved: bool,
 }
 
-/// A gated delta net.
+/// Shape of a gated delta net, which has a state of fixed size.
 #[derive(Clone, Copy, Debug)]
 pub struct DeltaShape {
     pub key_heads: usize,
     pub value_heads: usize,
     pub key_dim: usize,
     pub value_dim: usize,
-    /// Tokens that the convolution sees.
+    /// Number of tokens that the convolution sees.
     pub kernel: usize,
     /// Whether there is one matrix for queries, keys, values and gates, and another for the rest (Qwen3-Next).
     pub fused: bool,
@@ -196,12 +199,12 @@ impl DeltaShape {
         self.value_heads * self.value_dim
     }
 
-    /// Numbers that pass the convolution: queries, keys and values.
+    /// Numbers of a token that pass the convolution: queries, keys and values.
     pub fn channels(&self) -> usize {
         2 * self.keys() + self.values()
     }
 
-    /// Names and sides of the matrices that rows are multiplied with, in a GGUF file or in a checkpoint.
+    /// Names and output sides of the matrices that rows are multiplied with, as a GGUF file or a checkpoint has them.
     pub fn inputs(&self, is_gguf: bool) -> Vec<(&'static str, usize)> {
         let (values, heads) = (self.values(), self.value_heads);
         let mut inputs = match self.fused && !is_gguf {
@@ -216,25 +219,25 @@ impl DeltaShape {
     }
 }
 
-/// A token's input of its own to each layer.
+/// Extra input that a token has for each layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerLayerInput {
-    /// Numbers of one.
+    /// Length of the extra input of one layer.
     pub dims: usize,
-    /// Tokens that have one. Others have that of token 0.
+    /// Number of tokens with an extra input; all others have that of token 0.
     pub vocab: usize,
 }
 
-/// Alternating updates: a token has several states, of which a layer computes one.
+/// Alternating updates: a token has several states, of which a layer computes one and predicts the others.
 #[derive(Clone, Debug)]
 pub struct AltUpShape {
     pub states: usize,
-    /// Which of them a layer computes.
+    /// Index of the state that layers compute.
     pub active: usize,
-    /// Whether the active state is multiplied by a weight before the layer's input of its own.
+    /// Whether the active state is multiplied by a weight before the layer's extra input is added.
     pub scales_output: bool,
-    /// Numbers between the products of the residual path.
+    /// Rank of the residual path: numbers between its two products.
     pub laurel_rank: usize,
-    /// The share of an MLP's gates that is cut off, as if they were normally distributed: (layers)
+    /// Share of an MLP's gates that is cut off, as if gates were normally distributed: (layers)
     pub sparsity: Vec<f64>,
 }

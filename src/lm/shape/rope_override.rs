@@ -28,14 +28,14 @@ impl std::hash::Hash for Real {
     }
 }
 
-/// A way of scaling positions.
+/// Way of scaling positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RopeOverrideKind {
-    /// Positions are divided by the factor (position interpolation, arXiv 2306.15595).
+    /// Division of positions by the factor (position interpolation, arXiv 2306.15595).
     Linear,
-    /// The base grows so that the slowest frequency is divided by the factor and the fastest is unchanged
-    /// (NTK-aware, as in Code Llama, arXiv 2308.12950).
+    /// Growth of the base, so that the slowest frequency is divided by the factor and the fastest is unchanged (NTK-aware, as in
+    /// Code Llama, arXiv 2308.12950).
     Ntk,
 }
 
@@ -43,7 +43,7 @@ pub enum RopeOverrideKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeOverride {
     pub kind: RopeOverrideKind,
-    /// At least 1.
+    /// Factor by which texts get longer, at least 1.
     pub factor: Real,
 }
 
@@ -58,9 +58,10 @@ impl fmt::Display for RopeOverride {
 }
 
 impl ModelShape {
-    /// Scales the positions, for texts longer by the factor.
+    /// Scales the positions for texts longer by the factor.
     ///
     /// # Errors
+    ///
     /// A checkpoint with a scaling of its own.
     pub fn apply_rope_override(&mut self, rope_override: RopeOverride) -> Result<()> {
         let [rope] = &mut self.ropes[..] else {

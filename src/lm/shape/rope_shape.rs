@@ -5,12 +5,12 @@ use candle_transformers::models::llama::{Llama3RopeConfig, Llama3RopeType};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// A rotation of queries and keys.
+/// Rotation of queries and keys.
 #[derive(Clone, Debug)]
 pub struct RopeShape {
     pub theta: f64,
     pub scaling: RopeScaling,
-    /// Dimensions of a head that are rotated, its first; the others stay as they are. 0 in layers without positions.
+    /// Number of a head's first dimensions that are rotated; the others stay as they are. 0 in layers without positions.
     pub dims: usize,
 }
 
@@ -18,25 +18,25 @@ pub struct RopeShape {
 #[derive(Clone, Debug)]
 pub enum RopeScaling {
     None,
-    /// Positions are divided by the factor.
+    /// Division of positions by the factor.
     Linear(f64),
-    /// Low frequencies are divided by a factor, high ones kept, those between blended (Llama 3.1).
+    /// Division of low frequencies by a factor; high ones are kept and those between blended (Llama 3.1).
     Llama3(Llama3RopeConfig),
-    /// Each frequency is divided by a factor of its own.
+    /// Division of each frequency by a factor of its own.
     Factors(Vec<f64>),
-    /// As `Llama3`, with other limits, and rotated vectors are multiplied by a factor (arXiv 2309.00071).
+    /// Blended division like `Llama3`, with other limits; rotated vectors are also multiplied by a factor (arXiv 2309.00071).
     Yarn {
         factor: f64,
-        /// Rotations within the original length above which a frequency is kept, and below which it is divided.
+        /// Rotations within the original length above which a frequency is kept; below `beta_slow` it is divided.
         beta_fast: f64,
         beta_slow: f64,
-        /// Whether the limits are rounded to whole pairs.
+        /// Whether the limits are rounded to whole pairs of dimensions.
         truncate: bool,
         original: usize,
         attention_factor: f64,
     },
-    /// Each frequency is divided by a factor of its own, others for texts beyond the original length than for those within it, and
-    /// rotated vectors are multiplied by a factor (arXiv 2402.13753).
+    /// Division of each frequency by a factor of its own, with other factors for texts beyond the original length; rotated vectors
+    /// are also multiplied by a factor (arXiv 2402.13753).
     LongRope {
         short: Vec<f64>,
         long: Vec<f64>,
@@ -46,7 +46,7 @@ pub enum RopeScaling {
 }
 
 impl RopeShape {
-    /// That of layers without positions.
+    /// Rotation of layers without positions.
     pub const NONE: RopeShape = RopeShape { theta: 1.0, scaling: RopeScaling::None, dims: 0 };
 
     /// Reads `record`, which is `rope_scaling` or `rope_parameters` or a part of it, for heads of `head_dim`. `config` is the
@@ -74,7 +74,7 @@ impl RopeShape {
     }
 }
 
-/// A number of a record; `None` if it is missing or null.
+/// Reads a number of a record; `None` if it is missing or null.
 pub(super) fn number(json: &Value, name: &str) -> Result<Option<f64>> {
     match &json[name] {
         Value::Null => Ok(None),
@@ -89,7 +89,7 @@ struct RopeSettings<'j> {
 }
 
 impl RopeSettings<'_> {
-    /// `rope_type`, which transformers 4 calls `type`.
+    /// Reads `rope_type`, which transformers 4 calls `type`.
     fn kind(&self) -> Result<&str> {
         let kinds = ["rope_type", "type"].into_iter().map(|name| &self.record[name]);
         let kind = kinds.into_iter().find(|kind| !kind.is_null());
@@ -133,7 +133,7 @@ impl RopeSettings<'_> {
         self.positive(name)?.with_context(|| format!("rope_scaling of type {kind:?} has no number {name:?}"))
     }
 
-    /// The length of texts before positions were stretched.
+    /// Length of texts in tokens before positions were stretched.
     fn original(&self) -> Result<usize> {
         let name = "original_max_position_embeddings";
         let said = [(self.config, name), (self.record, name), (self.config, "max_position_embeddings")];
@@ -145,7 +145,7 @@ impl RopeSettings<'_> {
             as usize)
     }
 
-    /// By how much texts became longer, if that is not said.
+    /// Factor by which texts became longer, if the record does not say it.
     fn stretch(&self, original: usize) -> Result<f64> {
         if let Some(factor) = self.positive("factor")? {
             return Ok(factor);
@@ -187,7 +187,7 @@ impl RopeSettings<'_> {
         })
     }
 
-    /// One factor for each pair of dimensions.
+    /// Reads a list with one factor for each pair of dimensions.
     fn factors(&self, name: &str) -> Result<Vec<f64>> {
         let factors: Vec<f64> =
             self.record[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();

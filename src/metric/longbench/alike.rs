@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// Twice the characters in matching blocks over those of both texts, in whole percent; halves go to the even number.
+/// Twice the number of characters in matching blocks over the characters of both texts, in whole percent; halves go to the even
+/// number.
 pub fn percent(a: &str, b: &str) -> u8 {
     if a == b {
         return 100;
@@ -29,8 +30,8 @@ pub fn percent(a: &str, b: &str) -> u8 {
     (100.0 * (2.0 * matches as f64 / (a.len() + b.len()) as f64)).round_ties_even() as u8
 }
 
-/// Where each character stands. In a text of 200 or more, those that are more than a hundredth of it are left out, as
-/// `SequenceMatcher` does; a match may still extend over them.
+/// Places of each character. In a text of 200 or more characters, those that make up more than a hundredth of it are left out, as
+/// in `SequenceMatcher`; a match may still extend over them.
 fn places_of(text: &[char]) -> HashMap<char, Vec<usize>> {
     let mut places: HashMap<char, Vec<usize>> = HashMap::new();
     for (at, c) in text.iter().enumerate() {
@@ -42,7 +43,7 @@ fn places_of(text: &[char]) -> HashMap<char, Vec<usize>> {
     places
 }
 
-/// The longest run that both parts have, the earliest in `a` and then in `b`: its places and its length.
+/// Longest run that both parts have, the earliest in `a` and then in `b`: its places in both and its length.
 fn longest_match(
     a: &[char],
     b: &[char],

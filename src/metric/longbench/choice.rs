@@ -2,10 +2,10 @@
 
 const LETTERS: [&str; 4] = ["A", "B", "C", "D"];
 
-/// How an answer of the format begins.
+/// Beginning of an answer in the asked format.
 const OPENING: &str = "The correct answer is (";
 
-/// The letter that an answer names after the words of the format: the first in brackets, or else the first without.
+/// Letter that an answer names after the words of the format: the first in brackets, or else the first without.
 pub fn chosen_letter(answer: &str) -> Option<String> {
     // They make letters bold.
     let answer = answer.replace('*', "");

@@ -13,27 +13,27 @@ pub use choice::chosen_letter;
 
 use super::f1::{Letters, best_f1};
 
-/// How an answer of a subset is compared with a reference. All are from 0 to 1.
+/// Comparison of an answer with a reference, as a subset of LongBench does it. All give 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LongBenchMeasure {
-    /// `qa_f1_score`: the words that both share, as SQuAD counts them.
+    /// `qa_f1_score`: the words that answer and reference share, as SQuAD counts them.
     F1,
     /// `rouge_score`: ROUGE-L of the Python package `rouge` 1.0.1, which is not that of `rouge-score`.
     RougeL,
     /// `classification_score`: one over the number of classes that the answer names, if the right one is among them.
     Class,
-    /// `retrieval_score`: the share of the answer's numbers that are the right paragraph's.
+    /// `retrieval_score`: the share of the answer's numbers that name the right paragraph.
     Paragraph,
-    /// `count_score`: the share of the answer's numbers that are the right one.
+    /// `count_score`: the share of the answer's numbers that are the right number.
     Count,
-    /// `code_sim_score`: how alike the first line of code and the right one are, as `fuzz.ratio` of the Python package
-    /// `fuzzywuzzy` says without `python-Levenshtein`.
+    /// `code_sim_score`: how alike the first line of code and the right line are, by `fuzz.ratio` of the Python package
+    /// `fuzzywuzzy` without `python-Levenshtein`.
     CodeLine,
 }
 
 impl LongBenchMeasure {
-    /// The score of an answer against one reference. `classes` are those of a classification.
+    /// Scores an answer against one reference. `classes` are the possible answers of a classification.
     pub fn score(self, answer: &str, reference: &str, classes: &[String]) -> f64 {
         match self {
             LongBenchMeasure::F1 => best_f1(answer, &[reference], Letters::AsWritten),
@@ -51,7 +51,7 @@ impl LongBenchMeasure {
     }
 }
 
-/// The first line without a mark of comments or of Markdown's code, or nothing.
+/// Finds the first line that is not a comment and has no mark of Markdown's code; empty if there is none.
 fn first_code_line(answer: &str) -> &str {
     let is_code = |line: &&str| !line.contains(['`', '#']) && !line.contains("//");
     answer.trim_start_matches('\n').split('\n').find(is_code).unwrap_or_default()
@@ -73,30 +73,30 @@ fn class(answer: &str, reference: &str, classes: &[String]) -> f64 {
     if named.contains(&reference) { 1.0 / named.len() as f64 } else { 0.0 }
 }
 
-/// The number after the first `Paragraph `.
+/// Finds the number after the first `Paragraph `.
 fn paragraph_of(reference: &str) -> Option<&str> {
     let starts = reference.match_indices("Paragraph ").map(|(at, word)| &reference[at + word.len()..]);
     starts.filter(|rest| rest.starts_with(is_digit)).find_map(|rest| numbers(rest).next())
 }
 
-/// The share of the answer's numbers that are spelled like the right one; 0 without any.
+/// Share of the answer's numbers that are spelled like the right one; 0 without numbers.
 fn share_of(answer: &str, right: &str) -> f64 {
     let all = numbers(answer).count();
     let hits = numbers(answer).filter(|number| *number == right).count();
     if all == 0 { 0.0 } else { hits as f64 / all as f64 }
 }
 
-/// The runs of digits.
+/// Runs of digits in a text.
 fn numbers(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c| !is_digit(c)).filter(|number| !number.is_empty())
 }
 
-/// Python's `\d`: the decimal digits of any script.
+/// Whether Python's `\d` matches a character: a decimal digit of any script.
 fn is_digit(c: char) -> bool {
     c.is_ascii_digit() || c.is_numeric() && ZEROS.iter().any(|zero| (*zero..zero + 10).contains(&u32::from(c)))
 }
 
-/// The zeros of Unicode 14 beyond ASCII; the nine other digits follow each.
+/// Zeros of all scripts of Unicode 14 beyond ASCII; the nine other digits follow each.
 const ZEROS: [u32; 65] = [
     0x660, 0x6f0, 0x7c0, 0x966, 0x9e6, 0xa66, 0xae6, 0xb66, 0xbe6, 0xc66, 0xce6, 0xd66, 0xde6, 0xe50, 0xed0,
     0xf20, 0x1040, 0x1090, 0x17e0, 0x1810, 0x1946, 0x19d0, 0x1a80, 0x1a90, 0x1b50, 0x1bb0, 0x1c40, 0x1c50, 0xa620,

@@ -8,12 +8,12 @@ use std::collections::{HashMap, HashSet};
 
 use crate::metric::overlap::words;
 
-/// Added to the sum of precision and recall, so that it is never 0.
+/// Added to the sum of precision and recall, so that the divisor is never 0.
 const TINY: f64 = 1e-8;
 
-/// F from 0 to 1; 0 if one of the texts has no sentence, where the package fails.
+/// F-measure from 0 to 1; 0 if one of the texts has no sentence, where the package fails.
 ///
-/// The package also fails, and LongBench gives 0, where two sentences of together about a thousand words are compared, as its
+/// The package also fails, and LongBench gives 0, where two sentences of together about a thousand words are compared, because its
 /// recursion is too deep. Here they are compared.
 pub fn f_measure(answer: &str, reference: &str) -> f64 {
     let mut known = HashMap::new();
@@ -33,7 +33,7 @@ pub fn f_measure(answer: &str, reference: &str) -> f64 {
     2.0 * ((precision * recall) / (precision + recall + TINY))
 }
 
-/// The sentences of a text, each a list of words by number. A sentence of nothing but white space is one empty word.
+/// Splits a text into sentences, each a list of words by number. A sentence of white space only is one empty word.
 fn sentences<'a>(text: &'a str, known: &mut HashMap<&'a str, usize>) -> Vec<Vec<usize>> {
     let mut number = |word: &'a str| {
         let next = known.len();
@@ -46,8 +46,8 @@ fn sentences<'a>(text: &'a str, known: &mut HashMap<&'a str, usize>) -> Vec<Vec<
     text.split('.').filter(|sentence| !sentence.is_empty()).map(of_sentence).collect()
 }
 
-/// A longest common subsequence; of several, the one that the package finds from the end, giving up a word of `b` before one
-/// of `a`.
+/// Finds a longest common subsequence; among several, the one that the package finds from the end, giving up a word of `b` before
+/// one of `a`.
 fn longest_common_subsequence(a: &[usize], b: &[usize]) -> Vec<usize> {
     // `lengths[i][j]`: of the first i of `a` and the first j of `b`.
     let mut lengths = vec![vec![0; b.len() + 1]; a.len() + 1];

@@ -7,7 +7,7 @@
 use super::latex;
 use super::number::Number;
 
-/// The contents of the last `\boxed{...}` or `\fbox{...}` whose braces balance. A text without one has no answer.
+/// Finds the contents of the last `\boxed{...}` or `\fbox{...}` whose braces balance. A text without one has no answer.
 pub fn boxed(text: &str) -> Option<&str> {
     let starts = ["\\boxed{", "\\fbox{"]
         .into_iter()
@@ -17,7 +17,7 @@ pub fn boxed(text: &str) -> Option<&str> {
     starts.into_iter().rev().find_map(|start| Some(&text[start..start + closing(&text[start..])?]))
 }
 
-/// The byte of the brace that closes a group already open. `\{` and `\}` are no group's.
+/// Byte of the brace that closes a group already open. `\{` and `\}` do not open or close a group.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     let mut escaped = false;
@@ -43,7 +43,7 @@ pub fn equal(a: &str, b: &str) -> bool {
     !a.is_empty() && a == b
 }
 
-/// The form that equal answers share.
+/// Normal form that equal answers share.
 fn normal(answer: &str) -> String {
     let text = latex::canonical(answer);
     let text = without_unit_words(&without_name(text.trim_end_matches('.')));
@@ -59,7 +59,8 @@ fn normal(answer: &str) -> String {
     if is_word { text.to_lowercase() } else { elements(&text) }
 }
 
-/// The right side of `x=5` and of `x\in[0,1]`, where the left side has at most two letters. One equation only.
+/// Right side of an equation such as `x=5` or `x\in[0,1]`, if its left side has at most two letters and there is no second
+/// equation.
 fn without_name(text: &str) -> String {
     let is_name = |left: &str| {
         left.chars().next().is_some_and(char::is_alphabetic) && left.chars().count() <= 2 && !left.contains('\\')
@@ -84,7 +85,7 @@ const UNITS: &str = "square cubic inches inch in feet foot ft yards yard miles m
      weeks week months month years year dollars dollar cents cent percent degrees degree radians pounds lbs grams gram kg mg \
      ml liters liter litres litre mph ways students people points apples books sq and";
 
-/// A number without the words of units after it.
+/// Removes the words of units after a number.
 fn without_unit_words(text: &str) -> String {
     let whole = text;
     let text = text.strip_suffix("^2").or(text.strip_suffix("^3")).unwrap_or(text);
@@ -105,7 +106,7 @@ fn without_unit_words(text: &str) -> String {
     number.to_owned()
 }
 
-/// A number without commas between groups of three digits; `None` if commas stand elsewhere.
+/// Removes commas between groups of three digits; `None` if commas stand elsewhere.
 fn grouped(text: &str) -> Option<String> {
     if !text.contains(',') {
         return Some(text.to_owned());
@@ -122,14 +123,14 @@ fn grouped(text: &str) -> Option<String> {
     (first && rest).then(|| format!("{sign}{}{fraction}", whole.replace(',', "")))
 }
 
-/// The letter of `(C)`.
+/// Letter of a choice such as `(C)`.
 fn choice(text: &str) -> Option<char> {
     let mut inside = text.strip_prefix('(')?.strip_suffix(')')?.chars();
     let letter = inside.next().filter(char::is_ascii_uppercase)?;
     inside.next().is_none().then_some(letter)
 }
 
-/// A tuple, an interval, a set or a list, with each of its elements in its own form.
+/// Normal form of a tuple, an interval, a set or a list, with each element in normal form.
 fn elements(text: &str) -> String {
     let mut result = String::new();
     let mut start = 0;
@@ -144,7 +145,7 @@ fn elements(text: &str) -> String {
     result
 }
 
-/// A number in its lowest terms, and `a/b` as a fraction.
+/// Normal form of a number, in its lowest terms and with `a/b` as a fraction.
 fn element(text: &str) -> String {
     if let Some(number) = Number::parse(text) {
         return number.to_string();

@@ -9,7 +9,7 @@ const LAYOUT: &str = "left right big Big bigl bigr Bigl Bigr bigg Bigg displayst
 /// Commands around text.
 const TEXT: [&str; 10] =
     ["text", "textbf", "textit", "textrm", "mbox", "mathrm", "mathbf", "mathit", "operatorname", "hbox"];
-/// Commands of the same meaning, the one kept second.
+/// Pairs of commands with the same meaning; the second is kept.
 const SAME: [(&str, &str); 12] = [
     ("dfrac", "frac"),
     ("tfrac", "frac"),
@@ -24,12 +24,12 @@ const SAME: [(&str, &str); 12] = [
     ("rvert", "vert"),
     ("dots", "ldots"),
 ];
-/// Marks around words, until it is known whether they are a unit. No answer has them.
+/// Marks that stand around words until it is known whether these are a unit. No answer has them.
 const WORDS: [char; 2] = ['\u{1}', '\u{2}'];
-/// How deep groups may be nested.
+/// Deepest nesting of groups that is read.
 const MOST_DEPTH: usize = 50;
 
-/// The canonical spelling. Never fails: what is not understood stays as it is, without spaces.
+/// Rewrites LaTeX to its canonical spelling. Never fails: what is not understood stays as it is, without spaces.
 pub fn canonical(text: &str) -> String {
     let text: String = text.chars().filter(|c| !WORDS.contains(c)).collect();
     let written = Reader { rest: text.chars().peekable(), depth: 0 }.group(false);
@@ -41,7 +41,7 @@ pub fn canonical(text: &str) -> String {
     needed.map(|(c, _)| c).collect()
 }
 
-/// A text without the words at its end, with an exponent or not, if there is something before them.
+/// Removes the words at a text's end, with an exponent or not, if there is something before them.
 fn without_unit(text: &str) -> &str {
     let mut whole = text;
     loop {

@@ -1,5 +1,5 @@
 //! The program accepts the good documents and refuses the others, and the schema describes every key with its default.
-//! scripts/schema_check.py validates the same documents with the schema.
+//! .ci/checks/schema_check.py validates the same documents with the schema.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Documents {
 #[test]
 fn good_documents_are_accepted_and_bad_ones_refused() {
     let documents: Documents =
-        serde_saphyr::from_str(include_str!("../../../tests/sweeps/documents.yaml")).unwrap();
+        serde_saphyr::from_str(include_str!("../../../tests/sweeps/examples.yaml")).unwrap();
     for yaml in documents.all(&[&documents.good, &documents.other_spellings], &documents.good_tasks) {
         Sweep::parse(&yaml, "good.yaml").unwrap_or_else(|error| panic!("{error}\n{yaml}"));
     }

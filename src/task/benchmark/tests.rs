@@ -22,7 +22,7 @@ use crate::task::registry::READERS;
 use crate::task::request::Scorer;
 use crate::yaml::{Location, Spanned};
 
-/// What lm-evaluation-harness 0.4.13 made of some rows (`scripts/lm_eval_witness.py`).
+/// What lm-evaluation-harness 0.4.13 made of some rows (`tests/golden/make/lm_eval_witness.py`).
 #[derive(Deserialize)]
 struct Golden {
     rows: BTreeMap<String, Vec<Value>>,

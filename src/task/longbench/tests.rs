@@ -1,4 +1,4 @@
-//! LongBench's scores, prompts and letters against its own code (`scripts/longbench_goldens.py`), and files that are wrong.
+//! LongBench's scores, prompts and letters against its own code (`tests/golden/make/longbench_goldens.py`), and files that are wrong.
 
 use crate::metric::Slice;
 use std::collections::BTreeMap;

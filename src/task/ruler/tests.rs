@@ -1,4 +1,4 @@
-//! Tests against RULER's own generator and scorer, by numbers that `scripts/ruler_goldens.py` wrote.
+//! Tests against RULER's own generator and scorer, by numbers that `tests/golden/make/ruler_goldens.py` wrote.
 
 use crate::metric::Slice;
 use std::collections::{BTreeMap, BTreeSet};

@@ -101,7 +101,7 @@ fn kills_at_random_moments_change_no_row() {
 fn kills_of_a_chosen_sweep() {
     let variable = |name: &str| std::env::var_os(format!("TOVA_BENCH_KILL{name}"));
     let Some(sweep) = variable("_SWEEP") else {
-        skip("kills_of_a_chosen_sweep", "kills", "a sweep that scripts/kill-test.sh names");
+        skip("kills_of_a_chosen_sweep", "kills", "a sweep that .ci/checks/kill-test.sh names");
         return;
     };
     let text = |name: &str| variable(name).unwrap_or_default().into_string().unwrap();

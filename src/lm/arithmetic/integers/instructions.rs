@@ -1,7 +1,7 @@
-//! The operations of the kernel in each instruction set.
+//! Operations of the kernel in each instruction set.
 //!
-//! All compute a float by the same operations in the same order, so they give the same bits. `pulp` has what they need;
-//! where the processor adds up products of integers in one instruction, the compiler makes one of the two.
+//! All sets compute a float by the same operations in the same order, so they give the same bits. `pulp` has what they need; if the
+//! processor adds up products of integers in one instruction, the compiler makes one instruction of two.
 
 use pulp::bytemuck::{Pod, Zeroable};
 use pulp::{NullaryFnOnce, cast};
@@ -11,21 +11,21 @@ use super::weights::Words;
 
 /// Vectors over the outputs of a panel, and over pairs of columns, which are side by side for each output.
 pub(super) trait Lanes: Copy {
-    /// Rows whose sums fit into the registers.
+    /// Number of rows whose sums fit into the registers.
     const ROWS: usize;
     type Pairs: Pod;
     type Sums: Pod;
     type Floats: Pod;
 
-    /// Calls with the instruction set in use. What is called must be inlined.
+    /// Calls a function with the instruction set in use. Everything it calls must be inlined.
     fn vectorize<F: NullaryFnOnce>(self, call: F) -> F::Output;
-    /// `words << left >> right`, where the sign is kept or zeros are shifted in.
+    /// Computes `words << left >> right`, where the sign is kept if `signed`, or else zeros are shifted in.
     fn integers(self, words: Self::Pairs, left: usize, right: usize, signed: bool) -> Self::Pairs;
-    /// `sums + first * x.0 + second * x.1`. Modulo 2^32, which factors of the promised sizes do not reach.
+    /// Computes `sums + first * x.0 + second * x.1` modulo 2^32, which factors of the promised sizes do not reach.
     fn add_products(self, sums: Self::Sums, pairs: Self::Pairs, x: [i16; 2]) -> Self::Sums;
-    /// `onto + sums * scales * scale`: a conversion, a product, and a product with its addition.
+    /// Computes `onto + sums * scales * scale`: a conversion, a product, and a product with its addition.
     fn add_scaled(self, onto: Self::Floats, sums: Self::Sums, scales: Self::Floats, scale: f32) -> Self::Floats;
-    /// `onto + floats * scale`, rounded once.
+    /// Computes `onto + floats * scale`, rounded once.
     fn add_multiple(self, onto: Self::Floats, floats: Self::Floats, scale: f32) -> Self::Floats;
 
     #[inline(always)]
@@ -49,7 +49,7 @@ pub(super) trait Lanes: Copy {
     }
 }
 
-/// Without vectors: the definition of the others.
+/// Operations without vectors, which define those of all instruction sets.
 #[derive(Clone, Copy)]
 pub(super) struct Plain;
 
@@ -100,8 +100,8 @@ pub(super) mod x86 {
     use super::*;
 
     pulp::simd_type! {
-        /// What V4 has, and the sum of two products of integers added to a third number. All are named, because only what is named is
-        /// looked for and compiled for.
+        /// Instructions of V4, and the sum of two products of integers added to a third number. All are named, because only named
+        /// instructions are looked for and compiled for.
         struct Vnni {
             sse: "sse",
             sse2: "sse2",
@@ -230,7 +230,7 @@ pub(super) mod neon {
     impl Lanes for Neon {
         const ROWS: usize = 2;
         type Pairs = [i16x8; 4];
-        /// Of the first column and the second, which are added up at the end.
+        /// Sums of the first column and of the second, which are added up at the end.
         type Sums = [i32x4; 8];
         type Floats = [f32x4; 4];
 

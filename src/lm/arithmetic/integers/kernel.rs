@@ -9,18 +9,18 @@ use super::instructions::{Lanes, Plain};
 use super::weights::{Width, Words};
 use super::{BLOCK, PANEL};
 
-/// Numbers of rows that a group may have.
+/// Numbers of rows that a group may have, largest first.
 pub(super) const SIZES: [usize; 5] = [12, 8, 4, 2, 1];
 
-/// The weights of some outputs.
+/// Weights of some outputs.
 #[derive(Clone, Copy)]
 pub(super) struct Panel<'a> {
-    /// Pairs of columns (columns / 2)(outputs)(2), packed as the width says
+    /// Pairs of columns (columns / 2)(outputs)(2), packed as the width says.
     pub words: &'a [Words],
     pub width: Width,
-    /// (blocks, or twice as many)(outputs)
+    /// Scales (blocks, or twice as many)(outputs).
     pub scales: &'a [[f32; PANEL]],
-    /// (blocks)(outputs), or none
+    /// Offsets (blocks)(outputs), or none.
     pub offsets: &'a [[f32; PANEL]],
 }
 
@@ -28,22 +28,22 @@ pub(super) struct Panel<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct Group<'a> {
     pub rows: usize,
-    /// (columns / 2)(rows): pairs of columns
+    /// Pairs of columns as integers: (columns / 2)(rows)
     pub numbers: &'a [[i16; 2]],
-    /// (blocks)(rows)
+    /// Scales (blocks)(rows).
     pub scales: &'a [f32],
-    /// The sum of a block's numbers times their scale: (blocks)(rows)
+    /// Sum of a block's numbers times their scale: (blocks)(rows)
     pub sums: &'a [f32],
 }
 
-/// Where products go: rows that are so far apart, and in each so many outputs. All of them are written.
+/// Memory that products are written to: rows that lie `stride` apart, and some outputs in each. All of them are written.
 pub(super) struct Output<'a> {
     pub y: &'a mut [MaybeUninit<f32>],
     pub stride: usize,
     pub outputs: usize,
 }
 
-/// An instruction set that the kernel is compiled for.
+/// Instruction set that the kernel is compiled for.
 #[derive(Clone, Copy)]
 pub(super) enum Kernel {
     #[cfg(target_arch = "x86_64")]
@@ -56,7 +56,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// Those that this processor has, the fastest first.
+    /// Instruction sets that this processor has, the fastest first.
     pub fn all() -> Vec<Kernel> {
         let vectors = [
             #[cfg(target_arch = "x86_64")]
@@ -69,13 +69,13 @@ impl Kernel {
         vectors.into_iter().flatten().chain([Kernel::Plain]).collect()
     }
 
-    /// The fastest.
+    /// Fastest instruction set of this processor.
     pub fn best() -> Kernel {
         static BEST: LazyLock<Kernel> = LazyLock::new(|| Kernel::all()[0]);
         *BEST
     }
 
-    /// Most rows of a group.
+    /// Largest number of rows of a group.
     pub fn rows(self) -> usize {
         fn rows<S: Lanes>(_: S) -> usize {
             S::ROWS
@@ -91,8 +91,8 @@ impl Kernel {
         }
     }
 
-    /// `y[row][output] = sum over the blocks of (sum over the columns of w x) scale_w scale_x + offset_w sum_x` for the rows of groups
-    /// of one size. Rows that the output lacks are left out.
+    /// Computes `y[row][output] = sum over the blocks of (sum over the columns of w x) scale_w scale_x + offset_w sum_x` for the
+    /// rows of groups of one size. Rows that the output lacks are left out.
     pub fn multiply(self, panel: &Panel<'_>, groups: &[Group<'_>], to: &mut Output<'_>) {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -140,7 +140,8 @@ fn by_scales<S: Lanes, const R: usize, const BITS: usize, const SIGNED: bool>(
     }
 }
 
-/// The kernel for groups of R rows, and weights of so many bits with a scale for so many pairs of columns, and perhaps offsets.
+/// Kernel for groups of R rows and weights of BITS bits, with a fixed number of pairs of columns for each scale, and perhaps
+/// offsets.
 struct Multiply<
     'a,
     'b,
@@ -182,7 +183,7 @@ impl<S: Lanes, const R: usize, const BITS: usize, const SIGNED: bool, const PAIR
 impl<S: Lanes, const R: usize, const BITS: usize, const SIGNED: bool, const PAIRS: usize, const OFFSETS: bool>
     Multiply<'_, '_, S, R, BITS, SIGNED, PAIRS, OFFSETS>
 {
-    /// The pairs of columns in a word.
+    /// Number of pairs of columns in a word.
     const IN_WORD: usize = 16 / BITS;
 
     #[inline(always)]

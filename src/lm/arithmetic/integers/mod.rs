@@ -23,20 +23,21 @@ pub(in crate::lm) use self::rows::IntegerRows;
 use self::weights::Unpacked;
 pub(in crate::lm) use self::weights::{IntegerMatrix, Quantised, Width, of_floats};
 
-/// Columns of activations that share a scale.
+/// Number of columns of activations that share a scale.
 const BLOCK: usize = 32;
-/// Outputs side by side in a vector.
+/// Number of outputs side by side in a vector.
 const PANEL: usize = 16;
 /// Bytes of activations that stay in the second cache while panel after panel is multiplied with them.
 const CACHED: usize = 512 << 10;
-/// Groups for which weights are not unpacked before they are multiplied.
-const FEW: usize = 2;
-/// Rows that are worth a thread of their own, which then unpacks all weights.
+/// Largest number of groups for which weights are not unpacked before they are multiplied.
+const MOST_PACKED: usize = 2;
+/// Number of rows that are worth a thread of their own, which then unpacks all weights.
 const SHARE: usize = 24;
-/// Outputs per task of a thread where there are fewer rows: small enough for threads to end together.
+/// Number of outputs per task of a thread if there are fewer rows than [`SHARE`] for each: small enough for threads to end
+/// together.
 const PART: usize = 48;
 
-/// x W^T of several matrices for rows x (.., columns), on up to so many threads: (.., rows) each.
+/// Multiplies rows x (.., columns) with several matrices, on up to `threads` threads: x W^T (.., rows) each.
 pub(in crate::lm) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> Vec<Vec<f32>> {
     let rows = x.len() / matrices[0].columns;
     if threads > 1 && rows < threads * SHARE {
@@ -46,7 +47,7 @@ pub(in crate::lm) fn multiply(x: &[f32], matrices: &[&IntegerMatrix], threads: u
     }
 }
 
-/// Each thread takes some rows, quantises them, and multiplies them with all matrices.
+/// Multiplies by rows: each thread takes some rows, quantises them, and multiplies them with all matrices.
 fn multiply_by_rows(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> Vec<Vec<f32>> {
     let columns = matrices[0].columns;
     let rows = x.len() / columns;
@@ -83,7 +84,7 @@ fn multiply_by_rows(x: &[f32], matrices: &[&IntegerMatrix], threads: usize) -> V
     products
 }
 
-/// Each thread takes some outputs of all rows.
+/// Multiplies by outputs: each thread takes some outputs of all rows.
 fn multiply_by_outputs(x: &[f32], matrices: &[&IntegerMatrix]) -> Vec<Vec<f32>> {
     let mut rows = Arc::new(IntegerRows::new(x, matrices[0]));
     let factors: Vec<_> = matrices
@@ -121,7 +122,7 @@ fn multiply_by_outputs(x: &[f32], matrices: &[&IntegerMatrix]) -> Vec<Vec<f32>> 
     factors.iter().map(whole).collect()
 }
 
-/// Some of the outputs, from the first one of a panel: (.., outputs)
+/// Multiplies rows with some of a matrix's outputs, from the first output of a panel: (.., outputs)
 pub(in crate::lm) fn multiply_part(x: &IntegerRows, matrix: &IntegerMatrix, outputs: Range<usize>) -> Vec<f32> {
     multiply_in(&mut Unpacked::default(), x, matrix, outputs)
 }
@@ -152,7 +153,8 @@ fn multiply_to(
     for groups in many.flat_map(|many| many.chunks((CACHED / size_of_val(many[0].numbers)).max(1))) {
         for first in outputs.clone().step_by(PANEL) {
             let panel = first / PANEL;
-            let panel = if groups.len() > FEW { matrix.unpacked(panel, room) } else { matrix.panel(panel, room) };
+            let panel =
+                if groups.len() > MOST_PACKED { matrix.unpacked(panel, room) } else { matrix.panel(panel, room) };
             let y = &mut y[row * stride + first - outputs.start..];
             let mut to = Output { y, stride, outputs: PANEL.min(outputs.end - first) };
             x.kernel.multiply(&panel, groups, &mut to);

@@ -7,11 +7,11 @@ use super::kernel::{Group, Kernel, SIZES};
 use super::{BLOCK, IntegerMatrix};
 use crate::vector;
 
-/// Rows (rows, columns), in groups that are multiplied together. The last group may have rows of zeros.
+/// Rows of activations (rows, columns) as integers, in groups that are multiplied together. The last group may have rows of zeros.
 pub(in crate::lm) struct IntegerRows {
     pub rows: usize,
     pub(super) kernel: Kernel,
-    /// Whether the weights that they are multiplied with have more than 8 bits.
+    /// Whether the weights that the rows are multiplied with have more than 8 bits.
     for_wide: bool,
     blocks: usize,
     /// First row and number of rows of each group.
@@ -19,7 +19,7 @@ pub(in crate::lm) struct IntegerRows {
     room: Room,
 }
 
-/// As of [`Group`], one after the other.
+/// Memory of all groups, one after the other, as [`Group`] describes it.
 #[derive(Default)]
 struct Room {
     numbers: Vec<[i16; 2]>,
@@ -28,7 +28,7 @@ struct Room {
 }
 
 thread_local! {
-    /// The room of rows that are no longer needed: asking the system for as much each time takes a tenth of a read.
+    /// Memory of rows that are no longer needed: asking the system for it each time takes a tenth of a read.
     static FREE: Cell<Option<Room>> = const { Cell::new(None) };
 }
 
@@ -39,7 +39,7 @@ impl Drop for IntegerRows {
 }
 
 impl IntegerRows {
-    /// Activations (rows, columns) for products with such weights.
+    /// Quantises activations (rows, columns) for products with `weights`.
     pub fn new(x: &[f32], weights: &IntegerMatrix) -> IntegerRows {
         IntegerRows::with(Kernel::best(), x, weights)
     }
@@ -56,7 +56,7 @@ impl IntegerRows {
         own
     }
 
-    /// Whether they are as products with these weights need them.
+    /// Whether the rows were quantised as products with `weights` need them.
     pub(super) fn fit(&self, weights: &IntegerMatrix) -> bool {
         self.for_wide == weights.is_wide()
     }
@@ -73,7 +73,8 @@ impl IntegerRows {
     }
 }
 
-/// As many groups of the most rows as there are, and the smallest one for the rest.
+/// First row and number of rows of each group: as many groups of `most` rows as there are, and the smallest one for the remaining
+/// rows.
 fn groups(rows: usize, most: usize) -> Vec<(usize, usize)> {
     let mut groups: Vec<_> = (0..rows / most).map(|index| (index * most, most)).collect();
     let rest = rows % most;
@@ -118,7 +119,8 @@ impl vector::PlainLoop for Quantise<'_> {
     }
 }
 
-/// A block as integers. Returns their scale, and the scale times their sum. What is not finite gives a scale that is not.
+/// Quantises a block to integers. Returns their scale, and the scale times their sum. A number that is not finite gives a scale
+/// that is not.
 #[inline(always)]
 pub(super) fn quantise(x: &[f32; BLOCK], for_wide: bool, to: &mut [i16]) -> (f32, f32) {
     // As bits, NaN is larger than infinity, and that larger than all numbers.
@@ -140,18 +142,19 @@ pub(super) fn quantise(x: &[f32; BLOCK], for_wide: bool, to: &mut [i16]) -> (f32
     (scale, scale * sum as f32)
 }
 
-/// The largest integer of an activation, and the largest sum of their sizes in a block: times 8191 it is below 2^31, also where all are
-/// rounded up.
+/// Largest integer of an activation. [`LARGEST_SUM`] is the largest sum of their absolute values in a block: times 8191 it is below
+/// 2^31, also where all are rounded up.
 const LARGEST: f32 = 32767.0;
 const LARGEST_SUM: f32 = (1 << 18) as f32;
 
-/// The nearest integer of a number between -2^15 and 2^15, an even one of two. Adding 1.5 * 2^23 leaves it in the low bits.
+/// Rounds a number between -2^15 and 2^15 to the nearest integer, halves to the even one. Adding 1.5 * 2^23 leaves it in the low
+/// bits.
 #[inline(always)]
 pub(super) fn rounded(x: f32) -> i16 {
     (x + 12_582_912.0).to_bits() as i16
 }
 
-/// The sum of absolute values, in an order that is the same in all instruction sets.
+/// Sum of absolute values, in an order that all instruction sets share.
 #[inline(always)]
 fn sum_of_sizes(x: &[f32; BLOCK]) -> f32 {
     let mut sums = *x;

@@ -24,7 +24,7 @@ fn numbers(count: usize, scale: f32, rng: &mut fastrand::Rng) -> Vec<f32> {
     (0..count).map(|_| (rng.f32() - 0.5) * scale * 10f32.powf(2.0 * rng.f32())).collect()
 }
 
-/// A matrix of some stored type, drawn.
+/// Draws a matrix of a stored type.
 fn matrix(rows: usize, columns: usize, stored: Option<GgmlDType>, rng: &mut fastrand::Rng) -> Matrix {
     let tensor = Tensor::from_vec(numbers(rows * columns, 0.2, rng), (rows, columns), &Device::Cpu).unwrap();
     match stored {
@@ -44,7 +44,7 @@ fn bits(numbers: &[f32]) -> Vec<u32> {
     numbers.iter().map(|x| x.to_bits()).collect()
 }
 
-/// The numbers by their definition: blocks of 32 columns as integers, whose products are added up in 64 bits.
+/// Computes products by their definition: blocks of 32 columns as integers, whose products are added up in 64 bits.
 fn by_definition(x: &[f32], matrix: &Matrix) -> Vec<f32> {
     let is_wide = matrix.integer_width() == Some(Width::Sixteen);
     let mut y = Vec::new();
@@ -88,7 +88,7 @@ fn by_definition(x: &[f32], matrix: &Matrix) -> Vec<f32> {
     y
 }
 
-/// Bit for bit, in all instruction sets of this processor and without any.
+/// Compares bit for bit, in all instruction sets of this processor and without any.
 #[test]
 fn products_are_those_of_the_definition() {
     let mut rng = fastrand::Rng::with_seed(3);
@@ -126,7 +126,7 @@ fn columns_that_fill_no_block_are_padded() {
     }
 }
 
-/// What is multiplied beside a row, on how many threads, and which of the outputs, changes no bit of it.
+/// Rows that are multiplied together, the number of threads and the chosen outputs do not change a bit of a row.
 #[test]
 fn rows_are_independent_of_each_other() {
     let mut rng = fastrand::Rng::with_seed(5);

@@ -11,35 +11,35 @@ use super::rows::rounded;
 use super::{BLOCK, PANEL};
 use crate::vector;
 
-/// How many bytes before they are needed they are asked for.
+/// How many bytes ahead weights are asked for before they are needed.
 const AHEAD: usize = 16 << 10;
 
-/// A row of weights as integers, `integer * scale + offset`.
+/// Row of weights as integers: each weight is `integer * scale + offset`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(in crate::lm) struct Quantised {
     pub integers: Vec<i16>,
-    /// One for so many columns as share it.
+    /// Scales, one for a fixed number of columns.
     pub scales: Vec<f32>,
-    /// As many, or none.
+    /// Offsets, as many as scales, or none.
     pub offsets: Vec<f32>,
 }
 
-/// How many bits the integers of a matrix take in memory.
+/// Number of bits that the integers of a matrix take in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::lm) enum Width {
-    /// From -8 to 7, or from 0 to 15.
+    /// Integers from -8 to 7, or from 0 to 15.
     Four {
         signed: bool,
     },
     Eight,
-    /// From -8191 to 8191, so that sums over a block fit into 32 bits. In the kernel, also those of fewer bits.
+    /// Integers from -8191 to 8191, so that sums over a block fit into 32 bits. In the kernel, also those of fewer bits.
     Sixteen,
 }
 
-/// Two columns of a panel, or those of several pairs of columns in one.
+/// Words of a panel's rows: two columns, or several pairs of columns packed into one.
 pub(super) type Words = [u16; 2 * PANEL];
 
-/// A matrix in panels of rows. The last panel is filled up with rows of zeros, the last block with columns of zeros.
+/// Matrix in panels of rows. The last panel is filled up with rows of zeros, the last block with columns of zeros.
 #[derive(Debug)]
 pub(in crate::lm) struct IntegerMatrix {
     pub rows: usize,
@@ -48,9 +48,9 @@ pub(in crate::lm) struct IntegerMatrix {
     /// Panel after panel, and in a panel the integers of two neighbouring columns after those of the two before: (columns / 2)
     /// (PANEL)(2). Those of 4 or 8 bits share a word with the next ones of their row, from the low bits up.
     words: Vec<Words>,
-    /// (scales of a row)(PANEL), panel after panel.
+    /// Scales (scales of a row)(PANEL), panel after panel.
     scales: Scales,
-    /// The same, or none.
+    /// Offsets (offsets of a row)(PANEL), panel after panel, or none.
     offsets: Scales,
 }
 
@@ -60,7 +60,7 @@ enum Scales {
     F32(Vec<f32>),
 }
 
-/// Room for a panel that is unpacked.
+/// Memory for a panel that is unpacked.
 #[derive(Default)]
 pub(super) struct Unpacked {
     words: Vec<Words>,
@@ -69,8 +69,8 @@ pub(super) struct Unpacked {
 }
 
 impl IntegerMatrix {
-    /// The weights of a matrix, if integers keep what it stores: quantised ones exactly, bf16 and f16 with the 13 highest bits of
-    /// the largest in a block.
+    /// Converts a matrix if integers keep what it stores: quantised weights exactly, bf16 and f16 with the 13 highest bits of the
+    /// largest in a block. `None` otherwise.
     pub fn new(matrix: &Matrix) -> Option<IntegerMatrix> {
         let width = matrix.integer_width()?;
         let panel = |panel: usize| {
@@ -110,19 +110,19 @@ impl IntegerMatrix {
         self.rows.div_ceil(PANEL)
     }
 
-    /// Bytes in memory.
+    /// Bytes of the matrix in memory.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.words) + self.scales.bytes() + self.offsets.bytes()
     }
 
-    /// A panel as it is stored, but for scales in half precision, which need room.
+    /// Returns a panel as it is stored; scales in half precision are converted into `room`.
     pub(super) fn panel<'a>(&'a self, panel: usize, room: &'a mut Unpacked) -> Panel<'a> {
         let later = self.later(panel);
         vector::prefetch(self.words(later));
         self.scaled(panel, self.words(panel), self.width, &mut room.scales, &mut room.offsets)
     }
 
-    /// A panel with all integers of 16 bits, which is faster if several groups of rows are multiplied with it.
+    /// Unpacks a panel to integers of 16 bits, which is faster if several groups of rows are multiplied with it.
     pub(super) fn unpacked<'a>(&'a self, panel: usize, room: &'a mut Unpacked) -> Panel<'a> {
         if self.width == Width::Sixteen {
             return self.panel(panel, room);
@@ -154,12 +154,12 @@ impl IntegerMatrix {
         part(&self.words, panel, self.panels())
     }
 
-    /// The panel to bring nearer from memory while this one is multiplied.
+    /// Index of the panel to bring nearer from memory while `panel` is multiplied.
     fn later(&self, panel: usize) -> usize {
         (panel + (AHEAD / size_of_val(self.words(panel))).max(1)).min(self.panels() - 1)
     }
 
-    /// Some of the rows as products take them: (rows, columns)
+    /// Some rows as the numbers that products use: (rows, columns)
     pub fn floats(&self, rows: std::ops::Range<usize>) -> Vec<f32> {
         let mut room = Unpacked::default();
         let mut floats = Vec::with_capacity(rows.len() * self.columns);
@@ -185,17 +185,17 @@ impl Width {
         }
     }
 
-    /// Pairs of columns in a word.
+    /// Number of pairs of columns in a word.
     fn in_word(self) -> usize {
         16 / self.bits()
     }
 
-    /// Bytes that so many numbers take, at most: of a block two scales or offsets.
+    /// Largest number of bytes that `numbers` weights take: two scales or offsets for each block.
     pub fn most_bytes(self, numbers: usize) -> usize {
         numbers / self.in_word() * size_of::<u16>() + numbers / BLOCK * 2 * size_of::<f32>()
     }
 
-    /// Pairs of columns (pairs)(PANEL)(2) as words.
+    /// Packs pairs of columns (pairs)(PANEL)(2) into words.
     fn packed(self, pairs: &[[[i16; 2]; PANEL]]) -> Vec<Words> {
         let vectors: &[[i16; 2 * PANEL]] = bytemuck::cast_slice(pairs);
         let mut words = vec![[0; 2 * PANEL]; vectors.len() / self.in_word()];
@@ -212,7 +212,7 @@ impl Width {
 
 struct Unpack<'a> {
     words: &'a [Words],
-    /// As many words, which are brought nearer meanwhile.
+    /// Words of a later panel, as many, which are brought nearer meanwhile.
     later: &'a [Words],
     width: Width,
     to: &'a mut [Words],
@@ -248,7 +248,7 @@ impl Unpack<'_> {
 }
 
 impl Scales {
-    /// In half precision if all of them are exact there.
+    /// Holds scales in half precision if all of them are exact there.
     fn new(scales: Vec<f32>) -> Scales {
         let halves: Vec<f16> = scales.iter().copied().map(f16::from_f32).collect();
         let is_exact = halves.iter().zip(&scales).all(|(half, scale)| half.to_f32() == *scale);
@@ -269,7 +269,7 @@ impl Scales {
         }
     }
 
-    /// Those of one panel of so many.
+    /// Scales of panel `panel`, one of `panels`.
     fn of_panel<'a>(&'a self, panel: usize, panels: usize, room: &'a mut Vec<f32>) -> &'a [[f32; PANEL]] {
         let scales = match self {
             Scales::F32(scales) => part(scales, panel, panels),
@@ -289,8 +289,8 @@ fn part<T>(all: &[T], index: usize, of: usize) -> &[T] {
     &all[index * each..][..each]
 }
 
-/// Numbers of a row as integers of 13 bits and a sign, by blocks. Scales are powers of two, so that integers of the larger numbers of
-/// a block are exact: those of bf16 down to 1/32 of the largest.
+/// Quantises a row to integers of 13 bits and a sign, by blocks. Scales are powers of two, so that integers of the larger numbers
+/// of a block are exact: those of bf16 down to 1/32 of the largest.
 pub(in crate::lm) fn of_floats(row: &[f32]) -> Quantised {
     const BITS: u32 = 13;
     const MANTISSA: u32 = f32::MANTISSA_DIGITS - 1;

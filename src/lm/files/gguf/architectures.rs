@@ -1,7 +1,7 @@
-//! Architectures of GGUF files: which family each is, what llama.cpp's converter calls its tensors, and which of its settings
-//! the file has in its metadata or leaves to llama.cpp.
+//! Architectures of GGUF files: the family of each, the names that llama.cpp's converter gives to its tensors, and which of its
+//! settings are in the file's metadata or only in llama.cpp.
 //!
-//! What needs no arithmetic is in architectures.json.
+//! Settings that need no arithmetic are in architectures.json.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -14,31 +14,31 @@ use serde_json::{Map, Value, json};
 
 use super::Gguf;
 
-/// An architecture.
+/// Architecture of a GGUF file.
 #[derive(Deserialize)]
 pub(in crate::lm) struct Architecture {
-    /// As GGUF calls it.
+    /// Name of the architecture in GGUF.
     pub name: String,
     /// Whether the converter changes the order of the rows of q and k.
     #[serde(default)]
     pub permutes: bool,
-    /// Groups of names of tensors inside a layer that come before the usual ones.
+    /// Groups of names of tensors inside a layer that take precedence over the usual ones.
     #[serde(default)]
     names: Vec<String>,
-    /// Keys of a config.json beside the usual ones with the values that llama.cpp knows.
+    /// Keys of a config.json beside the usual ones, with values that llama.cpp knows and the file does not have.
     #[serde(default)]
     constants: Map<String, Value>,
-    /// Such keys with those of the file's metadata, which may be missing where they end in `?`.
+    /// Keys of a config.json beside the usual ones, with the keys of the file's metadata, which may be missing if they end in `?`.
     #[serde(default)]
     settings: IndexMap<String, String>,
 }
 
-/// Names of tensors in GGUF and in checkpoints. Both with their endings, or both without.
+/// Names of tensors in GGUF and in checkpoints, both with their endings or both without.
 type Names = IndexMap<String, String>;
 
 #[derive(Deserialize)]
 struct Known {
-    /// By groups: `whole` are those outside the layers, `usual` those inside a layer of most architectures.
+    /// Names by groups: `whole` are those outside the layers, `usual` those inside a layer of most architectures.
     names: HashMap<String, Names>,
     architectures: Vec<Architecture>,
 }
@@ -56,8 +56,8 @@ impl Architecture {
         })
     }
 
-    /// `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`. Unknown names stay as they are, and nobody takes
-    /// them.
+    /// Name of a tensor in checkpoints: `blk.3.attn_q.weight` is `model.layers.3.self_attn.q_proj.weight`. Unknown names stay as
+    /// they are; such tensors are not used.
     pub fn name_in_checkpoint(&self, name: &str) -> String {
         let in_layer = || {
             let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
@@ -74,7 +74,7 @@ impl Architecture {
         self.name == "phi3"
     }
 
-    /// Keys of a config.json beside the usual ones, among them `model_type`.
+    /// Keys of a config.json beside the usual ones, `model_type` among them.
     pub fn config(&self, gguf: &Gguf) -> Result<Map<String, Value>> {
         let mut config = self.constants.clone();
         for (key, name) in &self.settings {
@@ -108,14 +108,14 @@ impl Architecture {
     }
 }
 
-/// A name that begins with whole words `from`, with `to` in their place.
+/// Replaces the words `from` at the beginning of a name by `to`; `None` if the name does not begin with them.
 fn replaced(name: &str, from: &str, to: &str) -> Option<String> {
     let end = name.strip_prefix(from)?;
     (end.is_empty() || end.starts_with('.')).then(|| format!("{to}{end}"))
 }
 
-/// DeepSeek V2 and V3 and their kin, which differ in how experts are chosen. `mscale` is not in the file: it is as `mscale_all_dim`, as
-/// in every published model.
+/// Settings of DeepSeek V2 and V3 and their kin, which differ in how experts are chosen. `mscale` is not in the file; it equals
+/// `mscale_all_dim`, as in every published model.
 fn deepseek2(gguf: &Gguf) -> Result<Value> {
     const SIGMOID: u64 = 2;
     let has_sigmoids = gguf.optional("expert_gating_func")? == Some(SIGMOID);
@@ -145,7 +145,7 @@ fn deepseek2(gguf: &Gguf) -> Result<Value> {
     }))
 }
 
-/// gpt-oss. llama.cpp knows which layers have a window, and the limits of its activation.
+/// Settings of gpt-oss. llama.cpp knows which layers have a window, and the limits of its activation.
 fn gpt_oss(gguf: &Gguf) -> Result<Value> {
     let mut rope = gguf.rope_scaling()?;
     if rope.is_object() {
@@ -154,7 +154,7 @@ fn gpt_oss(gguf: &Gguf) -> Result<Value> {
     Ok(json!({"rope_scaling": rope}))
 }
 
-/// Llama, Mixtral, and Mistral, whose window early converters write.
+/// Settings of Llama, Mixtral, and Mistral, whose window early converters write.
 fn llama(gguf: &Gguf) -> Result<Value> {
     if gguf.optional("expert_count")?.is_some_and(|count| count > 0) {
         return Ok(json!({
@@ -167,7 +167,8 @@ fn llama(gguf: &Gguf) -> Result<Value> {
     Ok(json!({"model_type": if gguf.window()?.is_some() { "mistral" } else { "llama" }}))
 }
 
-/// Llama 4. llama.cpp knows the layers without positions, and that only the models of 128 experts have no norms of queries and keys.
+/// Settings of Llama 4. llama.cpp knows the layers without positions, and that only the models of 128 experts have no norms of
+/// queries and keys.
 fn llama4(gguf: &Gguf) -> Result<Value> {
     let mut own = json!({"use_qk_norm": gguf.number("expert_count")? != 128});
     if gguf.optional("attention.sliding_window")? == Some(0) {
@@ -179,7 +180,8 @@ fn llama4(gguf: &Gguf) -> Result<Value> {
     Ok(own)
 }
 
-/// A hybrid, whose layers with attention are those that have a matrix of queries. The last layers may be for predicting further tokens.
+/// Settings of a hybrid, whose layers with attention are those that have a matrix of queries. The last layers may be for predicting
+/// further tokens.
 fn with_states(gguf: &Gguf) -> Result<Value> {
     let layers = gguf.layers()?;
     let layers = layers.saturating_sub(gguf.optional("nextn_predict_layers")?.unwrap_or(0));
@@ -201,7 +203,7 @@ fn with_states(gguf: &Gguf) -> Result<Value> {
     }))
 }
 
-/// Mistral Small 3, and Ministral 3, which has an attention temperature.
+/// Settings of Mistral Small 3, and of Ministral 3, which has an attention temperature.
 fn mistral3(gguf: &Gguf) -> Result<Value> {
     let Some(beta) = gguf.real("attention.temperature_scale")?.filter(|beta| *beta != 0.0) else {
         return Ok(json!({}));
@@ -212,14 +214,14 @@ fn mistral3(gguf: &Gguf) -> Result<Value> {
     Ok(json!({"model_type": "ministral3", "rope_parameters": rope, "rope_scaling": null}))
 }
 
-/// llama.cpp knows the window where the file has none.
+/// Settings of Gemma 2. llama.cpp knows the window if the file has none.
 fn gemma2(gguf: &Gguf) -> Result<Value> {
     let window = gguf.window()?.unwrap_or(4096);
     Ok(json!({"query_pre_attn_scalar": query_scalar(gguf, 46)?, "sliding_window": window}))
 }
 
-/// The file has the number of standard deviations where a checkpoint has the share of gates that are cut off, and llama.cpp knows the rotation
-/// of layers with a window.
+/// Settings of Gemma 3n. The file has a number of standard deviations where a checkpoint has the share of gates that are cut off,
+/// and llama.cpp knows the rotation of layers with a window.
 fn gemma3n(gguf: &Gguf) -> Result<Value> {
     let layers = gguf.layers()?;
     let key = gguf.key("activation_sparsity_scale");
@@ -236,11 +238,12 @@ fn gemma3n(gguf: &Gguf) -> Result<Value> {
         "layer_types": layer_types(gguf, 5)?,
         "vocab_size_per_layer_input": rows("model.embed_tokens_per_layer.weight"),
         "laurel_rank": rows("model.layers.0.laurel.linear_left.weight"),
-        "activation_sparsity_pattern": sparsity.with_context(|| format!("{key} in its metadata is no list of numbers"))?,
+        "activation_sparsity_pattern": sparsity.with_context(|| format!("{key} in its metadata is not a list of numbers"))?,
     }))
 }
 
-/// Sizes that differ between layers with a window and others are lists, and the tensor rope_freqs says which pairs of the latter turn.
+/// Settings of Gemma 4. Sizes that differ between layers with a window and others are lists, and the tensor rope_freqs says which
+/// pairs of the latter turn.
 fn gemma4(gguf: &Gguf) -> Result<Value> {
     let layers = layer_types(gguf, 6)?;
     let full = layers.iter().position(|kind| *kind == "full_attention").context("all its layers have a window")?;
@@ -266,7 +269,7 @@ fn gemma4(gguf: &Gguf) -> Result<Value> {
     }))
 }
 
-/// OLMo 2, and OLMo 3, some of whose layers have a window.
+/// Settings of OLMo 2, and of OLMo 3, some of whose layers have a window.
 fn olmo2(gguf: &Gguf) -> Result<Value> {
     if gguf.window()?.is_none() {
         return Ok(json!({}));
@@ -288,8 +291,8 @@ fn phi3(gguf: &Gguf) -> Result<Value> {
     Ok(json!({"partial_rotary_factor": dims, "rope_scaling": scaling.transpose()?}))
 }
 
-/// The square of what Gemma's queries are divided by. The file does not say; llama.cpp takes the size of a head, but for the
-/// largest model, which it knows by its number of layers, the hidden size of a head.
+/// Square of the number that Gemma's queries are divided by. The file does not have it; llama.cpp takes the size of a head, but for
+/// the largest model, which it knows by its number of layers, the hidden size of a head.
 fn query_scalar(gguf: &Gguf, layers_of_largest: u64) -> Result<u64> {
     if gguf.layers()? == layers_of_largest {
         return Ok(gguf.number("embedding_length")? / gguf.number("attention.head_count")?);
@@ -297,14 +300,14 @@ fn query_scalar(gguf: &Gguf, layers_of_largest: u64) -> Result<u64> {
     gguf.number("attention.key_length")
 }
 
-/// Which layers have a window: as the file says, or every layer but each `every`-th.
+/// Kind of each layer: those with a window as the file says, or every layer but each `every`-th.
 fn layer_types(gguf: &Gguf, every: u64) -> Result<Vec<&'static str>> {
     let layers = gguf.layers()?;
     let name = |sliding: bool| if sliding { "sliding_attention" } else { "full_attention" };
     let key = gguf.key("attention.sliding_window_pattern");
     if let Some(Value::Array(layers)) = gguf.fields.get(&key) {
         let sliding: Option<Vec<bool>> = layers.iter().map(Value::as_bool).collect();
-        let sliding = sliding.with_context(|| format!("{key} in its metadata is no list of true and false"))?;
+        let sliding = sliding.with_context(|| format!("{key} in its metadata is not a list of true and false"))?;
         return Ok(sliding.into_iter().map(name).collect());
     }
     let every = gguf.optional("attention.sliding_window_pattern")?.unwrap_or(every);

@@ -1,6 +1,6 @@
 //! The header of a GGUF file: its metadata and its list of tensors (ggml's docs/gguf.md).
 //!
-//! candle reads headers as well, but none that lists a tensor of a type it does not know, such as MXFP4.
+//! candle reads headers as well, but not one that lists a tensor of a type it does not know, such as MXFP4.
 
 use std::io::Read;
 
@@ -9,15 +9,15 @@ use serde_json::{Map, Value};
 
 use crate::lm::arithmetic::stored_type::StoredType;
 
-/// Bytes of a header; those with the largest vocabularies have some ten million. In memory a byte may take 32.
+/// Largest header in bytes; those with the largest vocabularies have some ten million. In memory a byte may take 32.
 const MOST_BYTES: u64 = 32 << 20;
-/// Sides of a tensor, and lists inside lists.
+/// Largest number of sides of a tensor, and deepest nesting of lists.
 const MOST_SIDES: u32 = 4;
 const DEEPEST: usize = 8;
-/// Tensors start at multiples of it, unless the metadata says otherwise.
+/// Divisor of the byte at which each tensor starts, unless the metadata says otherwise.
 const ALIGNMENT: u64 = 32;
-/// What to do with a file that cannot be read.
-const AGAIN: &str = "fetch it again";
+/// Hint for a file that cannot be read.
+const REFETCH: &str = "fetch it again";
 const DAMAGED: &str = "the file is damaged; fetch it again, or convert the model again";
 
 pub(super) struct Header {
@@ -25,18 +25,18 @@ pub(super) struct Header {
     pub tensors: Vec<ListedTensor>,
 }
 
-/// A tensor as the header lists it.
+/// Tensor as the header lists it.
 pub(in crate::lm) struct ListedTensor {
     pub name: String,
-    /// As the file calls it.
+    /// Name in the file.
     pub in_file: String,
-    /// Rows first, as in a checkpoint.
+    /// Sides, rows first as in a checkpoint.
     pub shape: Vec<usize>,
     pub stored: StoredType,
-    /// Where it is in the file, of which it is a part.
+    /// First byte of the tensor in the file. The file has all bytes of the tensor.
     pub start: u64,
     pub length: usize,
-    /// Heads whose rows the converter put into another order.
+    /// Number of heads whose rows the converter put into another order.
     pub permuted_heads: Option<usize>,
 }
 
@@ -46,13 +46,13 @@ impl Header {
         let mut bytes = Vec::new();
         file.take(MOST_BYTES).read_to_end(&mut bytes)?;
         let rest = bytes.strip_prefix(b"GGUF").with_context(|| {
-            format!("it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {AGAIN}")
+            format!("it does not begin with the letters GGUF: it is empty, truncated or no GGUF file; {REFETCH}")
         })?;
         let mut reader = Reader { rest, name: String::new() };
         check_version(reader.u32().context("it ends after the letters GGUF: it is truncated; fetch it again")?)?;
         let listed = reader.listed().with_context(|| {
             let name = &reader.name;
-            format!("its header cannot be read after {name:?}: the file is truncated or damaged; {AGAIN}")
+            format!("its header cannot be read after {name:?}: the file is truncated or damaged; {REFETCH}")
         });
         let (fields, listed) = listed?;
         let alignment = match fields.get("general.alignment") {
@@ -105,25 +105,25 @@ fn check_version(version: u32) -> Result<()> {
     Ok(())
 }
 
-/// What the header says of a tensor.
+/// Entry of the header for a tensor.
 struct Listed {
     name: String,
-    /// Columns first.
+    /// Sides, columns first.
     sides: Vec<u64>,
-    /// The number of its type.
+    /// Number of the tensor's type.
     stored: u32,
     offset: u64,
 }
 
 impl ListedTensor {
-    /// A tensor of a file of `total` bytes, the first of whose tensors starts at `data`.
+    /// Checks an entry of a file of `total` bytes, the first of whose tensors starts at `data`.
     fn new(Listed { name, sides, stored, offset }: Listed, data: u64, total: u64) -> Result<ListedTensor> {
         let stored = StoredType::numbered(stored)?;
         let shape: Vec<usize> = sides.iter().rev().map(|side| *side as usize).collect();
         let elements = shape.iter().try_fold(1, |product: usize, size| product.checked_mul(*size));
         let elements = elements.filter(|elements| *elements > 0);
         let elements =
-            elements.with_context(|| format!("its shape is {shape:?}: the file is damaged; {AGAIN}"))?;
+            elements.with_context(|| format!("its shape is {shape:?}: the file is damaged; {REFETCH}"))?;
         let (columns, block) = (shape.last().copied().unwrap_or(1), stored.block_size());
         ensure!(
             columns.is_multiple_of(block),
@@ -133,12 +133,12 @@ impl ListedTensor {
         let length = (elements / block).saturating_mul(stored.type_size());
         let start = data.saturating_add(offset);
         let end = start.saturating_add(length as u64);
-        ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {AGAIN}");
+        ensure!(end <= total, "it ends at byte {end} and the file at byte {total}: it is truncated; {REFETCH}");
         Ok(ListedTensor { in_file: name.clone(), name, shape, stored, start, length, permuted_heads: None })
     }
 }
 
-/// The bytes of a header that are left, and the name that was read last.
+/// Bytes of a header that are left, and the name that was read last.
 struct Reader<'b> {
     rest: &'b [u8],
     name: String,
@@ -166,7 +166,7 @@ impl Reader<'_> {
         Ok(String::from_utf8_lossy(text).trim_end_matches('\0').to_owned())
     }
 
-    /// What follows the version: the metadata and the tensors.
+    /// Reads the part after the version: the metadata and the tensors.
     fn listed(&mut self) -> Result<(Map<String, Value>, Vec<Listed>)> {
         let (tensors, fields) = (self.u64()?, self.u64()?);
         let mut metadata = Map::new();
@@ -223,7 +223,7 @@ mod tests {
         bytes.extend(text.as_bytes());
     }
 
-    /// A file with a text, a list of numbers in a list, and two tensors.
+    /// Bytes of a file with a text, a list of numbers in a list, and two tensors.
     fn file() -> Vec<u8> {
         let mut bytes = b"GGUF\x03\0\0\0".to_vec();
         bytes.extend([2_u64, 2].map(u64::to_le_bytes).concat());

@@ -1,7 +1,7 @@
 //! A model in one GGUF file, read as the checkpoint it was converted from.
 //!
-//! llama.cpp's converter renames everything and, of some families, changes the order of the rows of q and k. Both are undone
-//! here, so that the rest of the program sees a checkpoint of transformers. What would give other numbers is refused by name.
+//! llama.cpp's converter renames everything and, for some families, changes the order of the rows of q and k. Both are undone here,
+//! so that the rest of the program sees a checkpoint of transformers. Anything that would give other numbers is refused by name.
 
 mod architectures;
 mod header;
@@ -23,25 +23,25 @@ use crate::lm::arithmetic::stored_type::StoredType;
 pub(in crate::lm) use architectures::Architecture;
 use header::{Header, ListedTensor};
 
-/// The extension of such files.
+/// Extension of GGUF files.
 pub(in crate::lm) const ENDING: &str = "gguf";
 
-/// Llama 3.1's factors of positions, a tensor that checkpoints of transformers do not have.
+/// Name of Llama 3.1's factors of positions, a tensor that checkpoints of transformers do not have.
 const FACTORS: &str = "rope_freqs.weight";
-/// The same of Phi-3, for long texts and for others.
+/// Names of Phi-3's factors of positions, for long texts and for others.
 const LONG_FACTORS: [&str; 2] = ["rope_factors_long.weight", "rope_factors_short.weight"];
-/// Far more than a head has pairs.
+/// Largest number of factors, far more than a head has pairs.
 const MOST_FACTORS: usize = 1 << 14;
 
-/// The header of a file.
+/// Header of a GGUF file.
 pub(in crate::lm) struct Gguf {
     pub fields: Map<String, Value>,
     pub architecture: &'static Architecture,
-    /// By the names that checkpoints of transformers give them.
+    /// Tensors, by the names that checkpoints of transformers give them.
     pub tensors: Vec<ListedTensor>,
-    /// What the frequencies of positions are divided by, if the file says.
+    /// Divisors of the frequencies of positions, if the file has them.
     pub rope_factors: Option<Vec<f32>>,
-    /// The same in long texts and in others, where that differs.
+    /// Divisors of the frequencies of positions in long texts and in others, if the file has both.
     pub long_rope_factors: Option<[Vec<f32>; 2]>,
 }
 
@@ -93,7 +93,7 @@ impl Gguf {
         Ok(gguf)
     }
 
-    /// A tensor, by its name in checkpoints.
+    /// Finds a tensor by its name in checkpoints.
     pub fn tensor(&self, name: &str) -> Option<&ListedTensor> {
         self.tensors.iter().find(|tensor| tensor.name == name)
     }
@@ -105,7 +105,7 @@ impl Gguf {
 fn text<'f>(fields: &'f Map<String, Value>, name: &str) -> Result<&'f str> {
     match fields.get(name) {
         Some(Value::String(text)) => Ok(text),
-        Some(_) => bail!("{name} in its metadata is no text"),
+        Some(_) => bail!("{name} in its metadata is not a text"),
         None => bail!("the text {name} is missing from its metadata"),
     }
 }
@@ -127,7 +127,7 @@ fn check_kind(fields: &Map<String, Value>) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of a tensor that is part of the settings.
+/// Reads the numbers of a tensor that is part of the settings.
 fn rope_factors(tensor: &ListedTensor, file: &mut File) -> Result<Vec<f32>> {
     let is_list = tensor.stored == StoredType::Ggml(GgmlDType::F32)
         && tensor.shape.len() == 1

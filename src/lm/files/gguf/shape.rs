@@ -11,9 +11,10 @@ use crate::lm::shape::rope_shape::RopeScaling;
 const INSTEAD: &str = "use the safetensors checkpoint of a model without it";
 
 impl Gguf {
-    /// The network that the metadata describes.
+    /// Reads the network that the metadata describes.
     ///
     /// # Errors
+    ///
     /// A network this program cannot compute exactly.
     pub fn shape(&self) -> Result<ModelShape> {
         self.check_attention()?;
@@ -68,11 +69,11 @@ impl Gguf {
         Ok(shape)
     }
 
-    /// The same as a config.json says it.
+    /// Writes the metadata as a config.json.
     fn config(&self) -> Result<Value> {
         let embedding = self
             .tensor(EMBEDDING)
-            .context("tensor token_embd.weight is missing: it is no whole language model")?;
+            .context("tensor token_embd.weight is missing: it is not a whole language model")?;
         let (heads, kv_heads) = self.heads()?;
         let width = match self.optional("expert_count")? {
             None => Some(self.number("feed_forward_length")?),
@@ -102,7 +103,7 @@ impl Gguf {
         Ok(config)
     }
 
-    /// The number of layers. Lists of as many entries are made of it.
+    /// Number of layers, which is checked because lists of this length are made.
     pub fn layers(&self) -> Result<u64> {
         let layers = self.number("block_count")?;
         ensure!(
@@ -113,12 +114,12 @@ impl Gguf {
         Ok(layers)
     }
 
-    /// The window of layers that have one.
+    /// Window of the layers that have one.
     pub fn window(&self) -> Result<Option<u64>> {
         Ok(self.optional("attention.sliding_window")?.filter(|window| *window > 0))
     }
 
-    /// Heads, and heads of keys and values.
+    /// Number of heads, and of heads of keys and values.
     pub fn heads(&self) -> Result<(u64, u64)> {
         let (heads, of_keys) = (self.number("attention.head_count")?, "attention.head_count_kv");
         Ok((heads, if self.optional(of_keys)?.is_some() { self.number(of_keys)? } else { heads }))
@@ -129,7 +130,7 @@ impl Gguf {
         ensure!(scale == 0.0, "it scales attention by {scale} ({}); {INSTEAD}", self.key("attention.scale"));
         ensure!(
             self.fields.get(&self.key("attention.causal")) != Some(&false.into()),
-            "its attention is not causal ({}): it is no language model",
+            "its attention is not causal ({}): it is not a language model",
             self.key("attention.causal")
         );
         Ok(())
@@ -178,12 +179,12 @@ impl Gguf {
         }))
     }
 
-    /// The whole name of a number of the architecture.
+    /// Whole key of one of the architecture's settings.
     pub fn key(&self, name: &str) -> String {
         format!("{}.{name}", self.architecture.name)
     }
 
-    /// A number of the architecture that must be there.
+    /// Reads a number of the architecture that must be there.
     pub fn number(&self, name: &str) -> Result<u64> {
         let number = self.optional(name)?;
         let number =
@@ -202,17 +203,17 @@ impl Gguf {
             }
             Some(Value::Array(_)) => Ok(self.by_layer(name)?.and_then(|layers| layers.first().copied())),
             Some(field) => {
-                field.as_u64().map(Some).with_context(|| format!("{key} in its metadata is no whole number"))
+                field.as_u64().map(Some).with_context(|| format!("{key} in its metadata is not a whole number"))
             }
         }
     }
 
-    /// A number for each layer, where the file has such a list.
+    /// Reads a number for each layer, if the file has such a list.
     pub fn by_layer(&self, name: &str) -> Result<Option<Vec<u64>>> {
         let key = self.key(name);
         let Some(Value::Array(layers)) = self.fields.get(&key) else { return Ok(None) };
         let numbers = layers.iter().map(Value::as_u64).collect::<Option<Vec<_>>>();
-        Ok(Some(numbers.with_context(|| format!("{key} in its metadata is no list of whole numbers"))?))
+        Ok(Some(numbers.with_context(|| format!("{key} in its metadata is not a list of whole numbers"))?))
     }
 
     pub fn real(&self, name: &str) -> Result<Option<f64>> {

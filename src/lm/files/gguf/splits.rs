@@ -1,35 +1,36 @@
-//! How byte-level BPE normalises and splits a text before merging, by the names that llama.cpp's converter gives to the ways.
+//! How byte-level BPE normalises and splits a text before merging, by the names that llama.cpp's converter gives to these ways.
 //!
-//! GGUF holds the name alone. An unknown one is an error, because another splitting silently gives other tokens. Regular
+//! GGUF holds the name alone. An unknown name is an error, because another splitting silently gives other tokens. Regular
 //! expressions are those of the original tokenizers, not llama.cpp's approximations of them.
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-/// What a name stands for.
+/// Way to split texts that a name stands for.
 pub(super) struct Split {
-    /// As parts of a tokenizer.json.
+    /// Normalizer and pre-tokenizer, as parts of a tokenizer.json.
     pub normalizer: Value,
     pub pre_tokenizer: Value,
     /// Whether a piece that is a token stays one, whatever the merges say.
     pub ignores_merges: bool,
-    /// Whether texts start with BOS where the file does not say.
+    /// Whether texts start with BOS if the file does not say.
     pub adds_bos: bool,
 }
 
-/// The names below.
+/// Names that [`named`] knows, for messages.
 const KNOWN: &str =
     "gpt-2, smollm, llama-bpe (llama3, llama-v3), smaug-bpe, dbrx, qwen2, qwen35, tekken and gpt-4o";
 
-/// Llama 3's expression, which is cl100k_base's; Qwen 2's takes digits one by one, Qwen 3.5's also keeps marks in words.
+/// Expression of Llama 3, which is cl100k_base's. Qwen 2's takes digits one by one, Qwen 3.5's also keeps marks in words.
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN_3_5: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// o200k_base's expression splits words before capitals; Tekken's also takes digits one by one and splits off abbreviations.
+/// Expression of o200k_base, which splits words before capitals. Tekken's also takes digits one by one and splits off
+/// abbreviations.
 const GPT_4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The way of a name.
+/// Finds the way that a name stands for.
 pub(super) fn named(name: &str) -> Result<Split> {
     let bytes = |splits: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": splits});
     let sequence = |first: Value, then: Value| json!({"type": "Sequence", "pretokenizers": [first, then]});

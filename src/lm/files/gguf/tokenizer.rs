@@ -13,31 +13,31 @@ use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
 use super::{Gguf, splits};
 use crate::lm::shape::matrices::EMBEDDING;
 
-/// Kinds of tokens.
+/// Kinds of tokens in GGUF.
 const NORMAL: u64 = 1;
 const UNKNOWN: u64 = 2;
 const CONTROL: u64 = 3;
 const USER_DEFINED: u64 = 4;
 
-/// The tokens of a file.
+/// Tokens of a file.
 struct Vocabulary<'f> {
     tokens: Vec<&'f str>,
     kinds: Vec<u64>,
     ids: HashMap<&'f str, u32>,
 }
 
-/// A model, and what surrounds it.
+/// Model of a tokenizer and the parts around it.
 struct Parts {
     model: BPE,
     /// Normalizer, pre-tokenizer and decoder as in a tokenizer.json.
     around: Value,
     adds_bos: bool,
-    /// Whether texts get a space in front.
+    /// Whether a space is put in front of texts.
     adds_space: bool,
 }
 
 impl Gguf {
-    /// The tokenizer, checked against the embedding.
+    /// Builds the tokenizer, checked against the embedding.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
         self.read_tokenizer().map_err(|error| anyhow!("{error:#}{OTHER_TOKENIZER}"))
     }
@@ -84,7 +84,7 @@ impl Gguf {
         }
     }
 
-    /// What a tokenizer_config.json says to a chat template.
+    /// Settings that a chat template reads, as a tokenizer_config.json has them.
     pub fn tokenizer_config(&self) -> Result<Value> {
         let tokens = self.texts("tokenizer.ggml.tokens")?;
         let text = |name: &str| anyhow::Ok(self.special_token(name, tokens.len())?.map(|id| tokens[id as usize]));
@@ -124,12 +124,12 @@ impl Gguf {
         })
     }
 
-    /// As transformers converts a SentencePiece model of Llama 2 or Gemma.
+    /// Converts a SentencePiece model of Llama 2 or Gemma as transformers does.
     fn sentence_piece(&self, vocabulary: &Vocabulary) -> Result<Parts> {
         let scores = self.fields.get("tokenizer.ggml.scores").and_then(Value::as_array);
         let scores = scores.context("the list tokenizer.ggml.scores is missing from its metadata")?;
         let scores: Option<Vec<f64>> = scores.iter().map(Value::as_f64).collect();
-        let scores = scores.context("tokenizer.ggml.scores is no list of numbers")?;
+        let scores = scores.context("tokenizer.ggml.scores is not a list of numbers")?;
         ensure!(
             scores.len() == vocabulary.tokens.len(),
             "tokenizer.ggml.scores has {} entries, tokenizer.ggml.tokens {}",
@@ -182,7 +182,7 @@ impl Gguf {
         Ok(Vocabulary { tokens, kinds, ids })
     }
 
-    /// The token of a field like `tokenizer.ggml.bos_token_id`.
+    /// Reads the token of a field like `tokenizer.ggml.bos_token_id`.
     fn special_token(&self, name: &str, tokens: usize) -> Result<Option<u32>> {
         let field = format!("tokenizer.ggml.{name}_token_id");
         let Some(value) = self.fields.get(&field) else { return Ok(None) };
@@ -199,7 +199,7 @@ impl Gguf {
         let list = self.fields.get(name).and_then(Value::as_array);
         let list = list.with_context(|| format!("the list {name} is missing from its metadata"))?;
         let texts = list.iter().map(Value::as_str).collect::<Option<_>>();
-        texts.with_context(|| format!("{name} is no list of texts"))
+        texts.with_context(|| format!("{name} is not a list of texts"))
     }
 }
 
@@ -213,8 +213,8 @@ impl<'f> Vocabulary<'f> {
         tokens.filter(|(id, _)| kinds.contains(&self.kinds[*id]))
     }
 
-    /// Every way to join two tokens into a third, as transformers derives them: the highest score of the third first; of
-    /// one token's ways, that of the lowest numbers.
+    /// Lists every way to join two tokens into a third, as transformers derives them: first those of the third with the highest
+    /// score; among ways to one token, that of the lowest numbers first.
     fn merges(&self, scores: &[f64]) -> Result<Merges> {
         let mut ways = Vec::new();
         for (id, token) in self.of_kinds(&[NORMAL]) {

@@ -17,40 +17,40 @@ use crate::bounded_read;
 
 const CONFIG: &str = "config.json";
 const SINGLE: &str = "model.safetensors";
-/// What PEFT saves beside the weights of an adapter (LoRA).
+/// Name of the file that PEFT saves beside the weights of an adapter (LoRA).
 const ADAPTER: &str = "adapter_config.json";
 const INDEX: &str = "model.safetensors.index.json";
 const TOKENIZER: &str = "tokenizer.json";
-/// How the name of a GGUF file ends.
+/// End of the name of a GGUF file.
 pub(super) const GGUF_END: &str = ".gguf";
 
 /// Paths of a checkpoint's files on this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointFiles {
     pub config: PathBuf,
-    /// One file, or the shards in the order of their names.
+    /// Weights: one file, or the shards in the order of their names.
     pub weights: Vec<PathBuf>,
     pub tokenizer: Option<PathBuf>,
     pub tokenizer_config: Option<PathBuf>,
-    /// Names special tokens where the file above does not.
+    /// File that names special tokens if tokenizer_config.json does not.
     pub special_tokens_map: Option<PathBuf>,
     pub generation_config: Option<PathBuf>,
     pub chat_template: Option<PathBuf>,
-    /// The commit on the hub, and of a GGUF file its path there; a folder has none.
+    /// Commit on the hub, with the path of a GGUF file there; `None` for a folder.
     pub commit: Option<String>,
-    /// Whether the tokenizer is not of this checkpoint.
+    /// Whether the tokenizer belongs to another checkpoint.
     pub has_other_tokenizer: bool,
 }
 
 impl CheckpointFiles {
-    /// The files that determine results: the configuration, the weights and the tokenizer.
+    /// Files that determine results: the configuration, the weights and the tokenizer.
     pub(in crate::lm) fn digested(&self) -> impl Iterator<Item = &PathBuf> {
         // A GGUF file is everything at once.
         let weights = self.weights.iter().filter(|file| **file != self.config);
         [&self.config].into_iter().chain(weights).chain(&self.tokenizer)
     }
 
-    /// The checkpoint with the tokenizer of another, chat template included.
+    /// This checkpoint with the tokenizer of another, chat template included.
     #[must_use]
     pub(super) fn with_tokenizer(self, other: CheckpointFiles) -> CheckpointFiles {
         let CheckpointFiles { tokenizer, tokenizer_config, special_tokens_map, chat_template, .. } = other;
@@ -65,12 +65,13 @@ impl CheckpointFiles {
         }
     }
 
-    /// Whether a tokenizer was found, which a GGUF file has itself.
+    /// Whether a tokenizer was found; a GGUF file has its own.
     pub(super) fn has_tokenizer(&self) -> bool {
         self.tokenizer.is_some() || self.weights.contains(&self.config)
     }
 
-    /// Identifies the checkpoint: the commit, or a digest, for which every file is read. Of another tokenizer also a digest.
+    /// Identifies the checkpoint by the commit, or by a digest, for which every file is read. The tokenizer of another checkpoint
+    /// adds a digest.
     pub fn revision(&self) -> Result<String> {
         let other = self.tokenizer.as_ref().filter(|_| self.has_other_tokenizer);
         let revision = match &self.commit {
@@ -95,7 +96,7 @@ impl CheckpointFiles {
     }
 }
 
-/// `sha256:` and 16 hex digits over names, lengths and contents of files, wherever their bytes come from.
+/// Digest over names, lengths and contents of files, wherever their bytes come from: `sha256:` and 16 hex digits.
 pub(in crate::lm) fn digest_of<R: Read>(
     files: impl IntoIterator<Item = Result<(String, u64, R)>>,
 ) -> Result<String> {
@@ -112,8 +113,7 @@ pub(in crate::lm) fn digest_of<R: Read>(
     Ok(format!("sha256:{hex}"))
 }
 
-/// Finds the files of a checkpoint. Small files come first, so that what is wrong shows before the weights are
-/// downloaded.
+/// Finds the files of a checkpoint. Small files come first, so that errors in them show before the weights are downloaded.
 pub(super) fn gather(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     ensure!(
         !snapshot.has(ADAPTER),
@@ -164,7 +164,7 @@ fn optional(snapshot: &Snapshot<'_>, name: &str) -> Result<Option<PathBuf>> {
     snapshot.has(name).then(|| snapshot.path(name)).transpose()
 }
 
-/// The files of a tokenizer, as far as there are any.
+/// Finds the files of a tokenizer, as far as there are any.
 fn tokenizer_files(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     Ok(CheckpointFiles {
         tokenizer: optional(snapshot, TOKENIZER)?,
@@ -175,13 +175,13 @@ fn tokenizer_files(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     })
 }
 
-/// A tokenizer without its model.
+/// Finds a tokenizer without its model.
 pub(super) fn tokenizer_of(snapshot: &Snapshot<'_>) -> Result<CheckpointFiles> {
     ensure!(snapshot.has(TOKENIZER), snapshot.missing(TOKENIZER));
     tokenizer_files(snapshot)
 }
 
-/// A GGUF file among the files of a repository.
+/// Finds a GGUF file among the files of a repository.
 pub(super) fn gguf_of(snapshot: &Snapshot<'_>, file: &str) -> Result<CheckpointFiles> {
     ensure!(snapshot.has(file), snapshot.missing(file));
     // A repository may hold many such files.
@@ -189,7 +189,7 @@ pub(super) fn gguf_of(snapshot: &Snapshot<'_>, file: &str) -> Result<CheckpointF
     Ok(CheckpointFiles { commit, ..gguf(snapshot.path(file)?) })
 }
 
-/// Bytes of an index; that of a model with a thousand shards has some megabytes.
+/// Largest index in bytes; that of a model with a thousand shards has some megabytes.
 const MOST_INDEX: u64 = 64 << 20;
 
 #[derive(Deserialize)]
@@ -197,7 +197,7 @@ struct Index {
     weight_map: BTreeMap<String, String>,
 }
 
-/// The files that an index names, each once.
+/// Lists the files that an index names, each once.
 fn shards(index: &Path) -> Result<Vec<String>> {
     let Index { weight_map } = bounded_read::json(index, MOST_INDEX)?;
     let names: BTreeSet<String> = weight_map.into_values().collect();
@@ -206,21 +206,21 @@ fn shards(index: &Path) -> Result<Vec<String>> {
         check_inside(name).with_context(|| format!("{} is not to be trusted", index.display()))?;
         ensure!(
             name.ends_with(".safetensors"),
-            "{} names {name:?}, which is no safetensors file: convert the checkpoint to safetensors",
+            "{} names {name:?}, which is not a safetensors file: convert the checkpoint to safetensors",
             index.display()
         );
     }
     Ok(names.into_iter().collect())
 }
 
-/// Whether a file holds weights in another format. (Other pickles, such as an optimizer's state, are no weights.)
+/// Whether a file holds weights in another format. (Other pickles, such as an optimizer's state, are not weights.)
 fn is_other_format(name: &str) -> bool {
     (name.starts_with("pytorch_model") && name.ends_with(".bin"))
         || name.starts_with("consolidated")
         || [".ckpt", ".h5", ".msgpack", GGUF_END].iter().any(|end| name.ends_with(end))
 }
 
-/// A checkpoint that is one GGUF file.
+/// Checkpoint that is one GGUF file.
 pub(super) fn of_file(file: &Path) -> Result<CheckpointFiles> {
     ensure!(file.is_file(), "there is no file {}: check the path", file.display());
     Ok(gguf(file.to_owned()))
@@ -230,7 +230,7 @@ fn gguf(file: PathBuf) -> CheckpointFiles {
     CheckpointFiles { weights: vec![file.clone()], config: file, ..CheckpointFiles::default() }
 }
 
-/// What `take` finds in a folder.
+/// Calls `take` with the files of a folder.
 pub(super) fn in_folder<T>(folder: &Path, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
     let place = folder.display().to_string();
     let meta = folder.metadata().with_context(|| {

@@ -26,15 +26,15 @@ pub trait DownloadProgress {
     fn start(&self, _name: &str, _bytes: u64) {}
     fn advance(&self, _bytes: u64) {}
     fn finish(&self) {}
-    /// Something the user should know that is no error: the cache is used instead of the hub, another process
+    /// Notes something that the user should know and that is not an error: the cache is used instead of the hub, another process
     /// downloads.
     fn note(&self, _message: &str) {}
 }
 
-/// Ignores everything.
+/// Receiver that ignores all progress.
 impl DownloadProgress for () {}
 
-/// Downloads the files of a repository at one commit.
+/// Downloader of the files of a repository at one commit.
 pub(super) struct Downloader<'a> {
     pub(super) http: HubHttp<'a>,
     pub(super) progress: &'a dyn DownloadProgress,
@@ -42,9 +42,9 @@ pub(super) struct Downloader<'a> {
     pub(super) commit: String,
 }
 
-/// What the hub says of the content of a file.
+/// Content of a file as the hub describes it.
 struct Content {
-    /// The name of the blob in the cache; the SHA-256 if the file is large.
+    /// Name of the blob in the cache; the SHA-256 if the file is large.
     etag: String,
     size: u64,
 }
@@ -66,7 +66,7 @@ impl Downloader<'_> {
         Ok(())
     }
 
-    /// One try. Afterwards either the link exists, or nothing that looks complete does.
+    /// Tries once to fetch a file. Afterwards either the link exists, or nothing that looks complete does.
     fn attempt(&self, name: &str, link: &Path) -> Result<(), HubError> {
         let content = self.describe(name)?;
         let blob = self.repo.in_cache.blob_path(&content.etag);
@@ -99,8 +99,8 @@ impl Downloader<'_> {
         make_link(&blob, name, link).map_err(|error| self.disk(error))
     }
 
-    /// Etag and size of a file. For a large file the hub states them in its redirect to wherever the bytes are, so
-    /// only the hub itself is asked.
+    /// Asks for etag and size of a file. The hub states those of a large file in its redirect to wherever the bytes are, so only
+    /// the hub itself is asked.
     fn describe(&self, name: &str) -> Result<Content, HubError> {
         let (shown, http) = (self.shown(name), &self.http);
         let send = |request: Request| request.header("range", "bytes=0-0").call();
@@ -127,7 +127,7 @@ impl Downloader<'_> {
         }
     }
 
-    /// Downloads what is missing of the file `part`. Returns whether it is damaged then.
+    /// Downloads the missing bytes of the file `part`. Returns whether the file is damaged then.
     fn transfer(&self, name: &str, content: &Content, part: &Path) -> Result<bool, HubError> {
         let mut onto = bounded_read::ordinary(OpenOptions::new().append(true).create(true), part)
             .map_err(|error| self.disk(error))?;
@@ -177,7 +177,7 @@ impl Downloader<'_> {
         format!("{endpoint}/{repo}/resolve/{}/{name}", self.commit)
     }
 
-    /// The file as messages show it.
+    /// Name of the file in messages.
     fn shown(&self, name: &str) -> String {
         format!("{name} of {}", self.repo)
     }
@@ -187,13 +187,13 @@ impl Downloader<'_> {
     }
 }
 
-/// Whether a server sent nothing for so long that nobody waits any more.
+/// Whether a server sent nothing for longer than the download waits.
 fn is_idle(error: &io::Error) -> bool {
     let cause = error.get_ref().and_then(|cause| cause.downcast_ref());
     matches!(cause, Some(ureq::Error::Timeout(_)))
 }
 
-/// Whether a file has not the announced length, or other content: of large files the etag is the SHA-256, of others git's name of the
+/// Whether a file lacks the announced length or content: the etag of a large file is its SHA-256, that of others git's name of the
 /// content.
 fn is_damaged(path: &Path, content: &Content) -> io::Result<bool> {
     let mut file = bounded_read::open(path)?;
@@ -215,7 +215,7 @@ fn is_damaged(path: &Path, content: &Content) -> io::Result<bool> {
     Ok(!found.iter().any(|found| found.eq_ignore_ascii_case(etag)))
 }
 
-/// What a hash becomes with a file, in hex digits.
+/// Continues a hash with a file, and returns it in hex digits.
 fn digest(mut hash: impl Digest + io::Write, file: &mut File) -> io::Result<String> {
     io::copy(file, &mut hash)?;
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
@@ -238,7 +238,7 @@ fn make_link(blob: &Path, name: &str, link: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// As `git hash-object`, `sha1sum` and `sha256sum` say.
+    /// Digests that `git hash-object`, `sha1sum` and `sha256sum` print.
     #[test]
     fn an_etag_that_is_a_digest_of_the_content_is_compared() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! Errors of the hub, each with what to do about it. No message contains the token or a signed URL.
 //!
-//! The variants are what callers distinguish: an unreachable hub is no failure if the cache has the files.
+//! The variants are those that callers distinguish: an unreachable hub is not a failure if the cache has the files.
 
 use std::fmt::Display;
 use std::io;
@@ -35,7 +35,7 @@ impl HubSettings {
         )))
     }
 
-    /// A server that does not answer as the hub does.
+    /// Error of a server that does not answer as the hub does.
     pub(super) fn unexpected(&self, cause: impl Display) -> HubError {
         HubError::Refused(self.redact(format!(
             "{} does not answer as the hub does ({cause}): check HF_ENDPOINT, and whether a proxy or login page \
@@ -44,7 +44,7 @@ impl HubSettings {
         )))
     }
 
-    /// What a status other than success means for `what`, a repository or a file of it.
+    /// Error for a status other than success of `what`, a repository or a file of it.
     pub(super) fn status(&self, repo: &HubRepo, what: impl Display, status: u16) -> HubError {
         let page = format!("{}/{}", self.endpoint, repo.on_hub.url());
         match status {
@@ -60,7 +60,7 @@ impl HubSettings {
         }
     }
 
-    /// A cache that is incomplete while the hub may not be asked.
+    /// Error of a cache that is incomplete while the hub may not be asked.
     pub(super) fn offline(&self, repo: &HubRepo) -> HubError {
         HubError::Offline(format!(
             "HF_HUB_OFFLINE is set and not all of {repo} is in the cache {}: run once without HF_HUB_OFFLINE, on a \
@@ -75,7 +75,7 @@ impl HubSettings {
         )))
     }
 
-    /// The error of a cache that cannot be written.
+    /// Error of a cache that cannot be written.
     pub(super) fn disk(&self, error: io::Error) -> HubError {
         HubError::Final(format!(
             "the cache {} cannot be written ({error}): free some space or set HF_HOME to a folder that can be written",

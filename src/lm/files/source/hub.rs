@@ -18,10 +18,10 @@ use super::snapshot::{Origin, Snapshot, names_in};
 use super::{DEFAULT_REVISION, DownloadProgress, HubError, HubSettings};
 use crate::bounded_read;
 
-/// A ref holds a commit, which has forty bytes.
+/// Largest size of a ref in bytes. A ref holds a commit, which has forty.
 const LONGEST_REF: u64 = 4096;
 
-/// Says which configurations and splits a data set has.
+/// File that says which configurations and splits a data set has.
 const README: &str = "README.md";
 const LONGEST_README: u64 = 1 << 22;
 
@@ -32,8 +32,9 @@ pub struct Hub<'a> {
 }
 
 impl Hub<'_> {
-    /// What `take` finds in a model repository at a branch, tag or commit, whose name was checked. A commit never changes, so what is
-    /// complete in the cache is taken from there. Without a tokenizer in the cache, the hub is asked whether there is one.
+    /// Calls `take` with a model repository at a branch, tag or commit, whose name was checked. A commit never changes, so files
+    /// that are complete in the cache are taken from there. Without a tokenizer in the cache, the hub is asked whether there is
+    /// one.
     pub(super) fn in_model(
         &self,
         repo: &RepoId,
@@ -51,14 +52,13 @@ impl Hub<'_> {
         self.with_snapshot(&repo, take)
     }
 
-    /// The files of a dataset repository whose names are `wanted`, in the order of the repository; none is an
-    /// error.
+    /// Finds the files of a dataset repository whose names are `wanted`, in the order of the repository; none is an error.
     pub fn dataset_files(&self, repo: &RepoId, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
         let repo = HubRepo::new(&self.settings.cache_dir, RepoType::Dataset, repo, DEFAULT_REVISION);
         self.with_snapshot(&repo, |snapshot| snapshot.paths_wanted(&wanted))
     }
 
-    /// The files of a dataset repository that `choose` takes, given the names of all files and the text of README.md.
+    /// Finds the files of a dataset repository that `choose` takes, given the names of all files and the text of README.md.
     pub fn dataset_rows(
         &self,
         repo: &RepoId,
@@ -76,7 +76,8 @@ impl Hub<'_> {
         })
     }
 
-    /// Uses the hub, or if it cannot be asked the cache, with a note unless HF_HUB_OFFLINE is set.
+    /// Calls `take` with the snapshot of the hub, or with that of the cache if the hub cannot be asked; the latter with a note
+    /// unless HF_HUB_OFFLINE is set.
     fn with_snapshot<T>(&self, repo: &HubRepo, take: impl Fn(&Snapshot<'_>) -> Result<T>) -> Result<T> {
         let is_offline = self.settings.offline;
         let answer = if is_offline { Err(self.settings.offline(repo).into()) } else { self.online(repo, &take) };
@@ -119,7 +120,7 @@ impl Hub<'_> {
         Ok(taken)
     }
 
-    /// The cached snapshot of a revision. `cause` is why the hub is not asked.
+    /// Snapshot of a revision in the cache. `cause` says why the hub is not asked.
     fn cached(&self, repo: &HubRepo, cause: HubError) -> Option<Snapshot<'_>> {
         let revision = repo.on_hub.revision();
         let commit = if is_commit(revision) { revision.to_owned() } else { self.cached_ref(repo)? };
@@ -133,7 +134,7 @@ impl Hub<'_> {
         })
     }
 
-    /// The commit that a branch or tag means in the cache.
+    /// Commit that a branch or tag means in the cache.
     fn cached_ref(&self, repo: &HubRepo) -> Option<String> {
         let folder = self.settings.cache_dir.join(repo.on_hub.folder_name());
         let file = folder.join("refs").join(repo.on_hub.revision());

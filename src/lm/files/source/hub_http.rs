@@ -14,11 +14,11 @@ use ureq::{Agent, Body};
 use super::repo::{HubRepo, is_commit};
 use super::{HubError, HubSettings};
 
-/// The hub redirects once or twice.
+/// Largest number of redirects that are followed. The hub redirects once or twice.
 const MAX_REDIRECTS: u32 = 5;
-/// How long a server may take to accept a connection, and to begin its answer.
+/// Longest time that a server may take to accept a connection, and to begin its answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The largest description of a repository that is read; a dataset may have very many files.
+/// Largest description of a repository in bytes; a dataset may have very many files.
 const LONGEST_INFO: u64 = 64 << 20;
 
 pub(super) type Request = ureq::RequestBuilder<WithoutBody>;
@@ -42,7 +42,7 @@ impl<'a> HubHttp<'a> {
         HubHttp { agent: config.build().into(), settings }
     }
 
-    /// The commit of the revision and the names of its files.
+    /// Asks for the commit of the revision and the names of its files.
     pub(super) fn describe_repo(&self, repo: &HubRepo) -> Result<RepoInfo, HubError> {
         let settings = self.settings;
         let url = format!("{}/api/{}", settings.endpoint, repo.on_hub.api_url());
@@ -61,7 +61,7 @@ impl<'a> HubHttp<'a> {
         Ok(info)
     }
 
-    /// The error of a failed request for `file`.
+    /// Error of a failed request for `file`.
     pub(super) fn error(&self, file: &str, error: ureq::Error) -> HubError {
         match &error {
             ureq::Error::TooManyRedirects | ureq::Error::BadUri(_) | ureq::Error::RedirectFailed => {
@@ -72,7 +72,7 @@ impl<'a> HubHttp<'a> {
         }
     }
 
-    /// The answer to a request, after redirects, unless one `is_answer` itself: where it leads to, and its headers.
+    /// Follows redirects of a request to its answer, or to a redirect that `is_answer` accepts: its address, and its headers.
     pub(super) fn follow(
         &self,
         url: &str,
@@ -96,7 +96,7 @@ impl<'a> HubHttp<'a> {
         origin(url) == origin(&self.settings.endpoint)
     }
 
-    /// A request, with the token if it goes to the hub itself.
+    /// Request with the token, if it goes to the hub itself.
     fn get(&self, url: &str) -> Request {
         // A compressed answer would have another length than the file.
         let request = self.agent.get(url).header("accept-encoding", "identity");
@@ -127,7 +127,7 @@ fn origin(url: &str) -> String {
     origin.strip_suffix(usual).unwrap_or(&origin).to_owned()
 }
 
-/// Where a redirect from `url` leads to.
+/// Address that a redirect from `url` leads to.
 fn target(url: &str, location: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or_default();
     let host = rest.split('/').next().unwrap_or_default();
@@ -155,7 +155,7 @@ mod tests {
         assert_ne!(origin("https://huggingface.co@evil.example/x"), origin(hub));
     }
 
-    /// As a browser resolves them (RFC 3986, section 5.2).
+    /// Addresses that a browser resolves redirects to (RFC 3986, section 5.2).
     #[test]
     fn redirects_lead_where_they_say() {
         for (location, expected) in [

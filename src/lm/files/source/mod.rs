@@ -49,16 +49,16 @@ pub enum ModelSource {
     Random(RandomShape),
     /// The trained model inside the program.
     Pocket,
-    /// A folder, as written; `~/` is the home directory.
+    /// Folder, as written; `~/` is the home directory.
     Folder(String),
-    /// A GGUF file, as written.
+    /// GGUF file, as written.
     File(String),
-    /// A repository of the hub at a branch, tag or commit; with a file, that GGUF file in it.
+    /// Repository of the hub at a branch, tag or commit; `file` names a GGUF file in it.
     Hub { repo: RepoId, revision: String, file: Option<String> },
 }
 
 impl ModelSource {
-    /// The files on this machine, downloaded from the hub first if needed.
+    /// Finds the files on this machine, downloaded from the hub first if needed.
     pub fn resolve(&self, settings: &HubSettings, progress: &dyn DownloadProgress) -> Result<CheckpointFiles> {
         match self {
             ModelSource::File(text) => checkpoint::of_file(&expand_home(text)?),
@@ -70,7 +70,7 @@ impl ModelSource {
         .with_context(|| format!("model `{self}`"))
     }
 
-    /// The files with the tokenizer of another source, which [`check_tokenizer`](Self::check_tokenizer) accepts.
+    /// Finds the files, with the tokenizer of another source, which [`check_tokenizer`](Self::check_tokenizer) accepts.
     pub fn resolve_with_tokenizer(
         &self,
         tokenizer: &ModelSource,
@@ -82,7 +82,7 @@ impl ModelSource {
         Ok(self.resolve(settings, progress)?.with_tokenizer(found))
     }
 
-    /// What `take` finds in a folder or a repository.
+    /// Calls `take` with the files of a folder or a repository.
     fn take(
         &self,
         settings: &HubSettings,
@@ -96,9 +96,10 @@ impl ModelSource {
         }
     }
 
-    /// Whether the model can be given the tokenizer of another source.
+    /// Checks that the model can be given the tokenizer of another source.
     ///
     /// # Errors
+    ///
     /// A model that has no files, or a tokenizer that is neither a folder nor a repository.
     pub fn check_tokenizer(&self, tokenizer: &ModelSource) -> Result<()> {
         let has_files = matches!(self, ModelSource::Folder(_) | ModelSource::File(_) | ModelSource::Hub { .. });
@@ -175,7 +176,7 @@ impl fmt::Display for ModelSource {
     }
 }
 
-/// Whether a text names a path and nothing of the hub: by how it begins, or because something is there.
+/// Whether a text names a path and not a repository of the hub: by its beginning, or because something is there.
 pub fn is_path(text: &str) -> bool {
     [".", "..", "~"].contains(&text)
         || ["./", "../", "/", "~/"].iter().any(|start| text.starts_with(start))

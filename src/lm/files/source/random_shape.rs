@@ -13,10 +13,10 @@ use crate::lm::shape::config::ModelShape;
 
 use super::super::tokenizer::Tokenizer;
 
-/// How the names begin.
+/// Beginning of the names of random models.
 pub const RANDOM: &str = "random-";
 
-/// The form of a name, for hints.
+/// Form of a name, for hints.
 pub const RANDOM_FORM: &str = "random-h512-l8-a8-k8-f1408-v8000 (hidden size, layers, attention heads, key-value heads \
     if they are fewer, MLP size, vocabulary; -s32 makes attention as many times as sharp)";
 
@@ -33,7 +33,7 @@ const SIZES: [(char, usize); 7] = [
     ('s', 1 << 10),
 ];
 
-/// More weights than this are a mistake: in f32 they take 32 GiB.
+/// Largest number of weights, in f32 32 GiB; a larger one is a mistake.
 const MOST_WEIGHTS: u64 = 1 << 33;
 
 /// The sizes of a Llama-layout decoder with weights drawn from a seed. [`fmt::Display`] gives the canonical name.
@@ -49,7 +49,7 @@ impl RandomShape {
         ModelShape { max_positions: 1 << 17, ..ModelShape::random(sizes) }
     }
 
-    /// The factor on the attention logits.
+    /// Factor on the attention logits.
     pub(in crate::lm) fn sharpness(&self) -> usize {
         self.0[6]
     }
@@ -77,7 +77,7 @@ impl FromStr for RandomShape {
     }
 }
 
-/// The sizes of a name, each once, those that may be left out with their defaults.
+/// Reads the sizes of a name, each once; sizes that are left out get their defaults.
 fn sizes(text: &str) -> Option<[usize; SIZES.len()]> {
     let mut sizes = [0; SIZES.len()];
     for part in text.strip_prefix(RANDOM)?.split('-') {

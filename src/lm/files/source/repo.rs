@@ -10,7 +10,7 @@ use std::str::FromStr;
 use anyhow::{Result, ensure};
 use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 
-/// The longest owner or name the hub takes.
+/// Largest length of an owner or name that the hub takes.
 const LONGEST: usize = 96;
 
 /// Whether a text is not empty and has only ASCII letters, digits and `others`.
@@ -18,7 +18,7 @@ pub(super) fn is_plain(text: &str, others: &[u8]) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || others.contains(&b))
 }
 
-/// `owner/name`, by the hub's rules.
+/// Name of a repository, `owner/name`, by the hub's rules.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RepoId(String);
 
@@ -36,7 +36,7 @@ impl FromStr for RepoId {
         };
         ensure!(
             text.split_once('/').is_some_and(|(owner, name)| sound(owner) && sound(name)),
-            "`{text}` is no repository of the hub: it takes the form `owner/name`, each of 1 to {LONGEST} letters, digits, \
+            "`{text}` is not a repository of the hub: it takes the form `owner/name`, each of 1 to {LONGEST} letters, digits, \
              `-`, `_` and `.`, without `-` or `.` at an end, `--`, `..` or a final `.git`"
         );
         Ok(RepoId(text.to_owned()))
@@ -49,28 +49,28 @@ impl fmt::Display for RepoId {
     }
 }
 
-/// A repository at a revision, on the hub and in the cache.
+/// Repository at a revision, on the hub and in the cache.
 pub(super) struct HubRepo {
     pub(super) on_hub: Repo,
     pub(super) in_cache: CacheRepo,
 }
 
 impl HubRepo {
-    /// `revision` must be one that [`check_revision`] accepts.
+    /// Repository `id` at a revision that [`check_revision`] accepts.
     pub(super) fn new(cache_dir: &Path, kind: RepoType, id: &RepoId, revision: &str) -> HubRepo {
         let on_hub = Repo::with_revision(id.to_string(), kind, revision.to_owned());
         HubRepo { in_cache: Cache::new(cache_dir.to_owned()).repo(on_hub.clone()), on_hub }
     }
 }
 
-/// As messages show it.
+/// Name of the repository in messages.
 impl fmt::Display for HubRepo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}", self.on_hub.url(), self.on_hub.revision())
     }
 }
 
-/// A branch, tag, commit or `refs/pr/N`.
+/// Checks that a text is a branch, a tag, a commit or `refs/pr/N`.
 pub(super) fn check_revision(text: &str) -> Result<()> {
     let sound = |part: &str| {
         is_plain(part, b"-_.+")
@@ -79,16 +79,16 @@ pub(super) fn check_revision(text: &str) -> Result<()> {
             && !part.ends_with(".lock")
             && !part.contains("..")
     };
-    ensure!(text.split('/').all(sound), "{text:?} is no revision: name a branch, a tag or a commit");
+    ensure!(text.split('/').all(sound), "{text:?} is not a revision: name a branch, a tag or a commit");
     Ok(())
 }
 
-/// A full commit, which always names the same files.
+/// Whether a text is a full commit, which always names the same files.
 pub(super) fn is_commit(text: &str) -> bool {
     text.len() == 40 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A file name that stays inside the folder it is joined to, on any system.
+/// Checks that a file name stays inside the folder it is joined to, on any system.
 pub(super) fn check_inside(name: &str) -> Result<()> {
     let inside = !name.contains(['\\', ':'])
         && !name.chars().any(char::is_control)
@@ -97,7 +97,7 @@ pub(super) fn check_inside(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A file name that can be part of a URL as it is.
+/// Checks that a file name can be part of a URL as it is.
 pub(super) fn check_url_safe(name: &str) -> Result<()> {
     check_inside(name)?;
     ensure!(

@@ -12,12 +12,12 @@ use anyhow::{Context, Result, ensure};
 use super::expand_tilde;
 use crate::bounded_read;
 
-/// An access token. It is used in one header and nowhere else.
+/// Access token. It is used in one header and nowhere else.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
-    /// Strips whitespace, since tokens often come from files; an empty text is no token.
+    /// Strips whitespace, because tokens often come from files; `None` for an empty text.
     pub fn new(text: &str) -> Result<Option<Self>> {
         let text = text.trim();
         ensure!(
@@ -41,27 +41,27 @@ impl fmt::Debug for Token {
 /// Settings of the hub.
 #[derive(Clone, Debug)]
 pub struct HubSettings {
-    /// The folder of `models--owner--name` and `datasets--owner--name` (`HF_HUB_CACHE`).
+    /// Folder of `models--owner--name` and `datasets--owner--name` (`HF_HUB_CACHE`).
     pub cache_dir: PathBuf,
-    /// Without a slash at the end (`HF_ENDPOINT`).
+    /// Address of the hub without a slash at the end (`HF_ENDPOINT`).
     pub endpoint: String,
     pub token: Option<Token>,
-    /// Where the token was found, for messages; `None` if there is none, or if it was passed by the caller.
+    /// Place where the token was found, for messages; `None` without a token, or if the caller passed it.
     pub token_place: Option<String>,
-    /// Why the token that is set cannot be used. The hub is then not asked: without it a gated model would seem denied.
+    /// Reason why the token that is set cannot be used. The hub is then not asked: without it a gated model would seem denied.
     pub token_fault: Option<String>,
-    /// Only the cache is used (`HF_HUB_OFFLINE`).
+    /// Whether only the cache is used (`HF_HUB_OFFLINE`).
     pub offline: bool,
-    /// How long the hub may take to describe a repository (`HF_HUB_ETAG_TIMEOUT`).
+    /// Longest time that the hub may take to describe a repository (`HF_HUB_ETAG_TIMEOUT`).
     pub timeout: Duration,
-    /// How long a server may send nothing while a file is downloaded (`HF_HUB_DOWNLOAD_TIMEOUT`).
+    /// Longest time that a server may send nothing while a file is downloaded (`HF_HUB_DOWNLOAD_TIMEOUT`).
     pub idle: Duration,
     /// How often a file is tried before a broken transfer is an error.
     pub attempts: u32,
 }
 
 impl HubSettings {
-    /// The public hub without a token.
+    /// Settings of the public hub without a token.
     pub fn with_cache_dir(cache_dir: impl Into<PathBuf>) -> Self {
         HubSettings {
             cache_dir: cache_dir.into(),
@@ -76,12 +76,12 @@ impl HubSettings {
         }
     }
 
-    /// Reads the environment. A token that cannot be read is an error only where the hub is asked.
+    /// Reads the settings from the environment. A token that cannot be read is an error only where the hub is asked.
     pub fn from_env() -> Result<Self> {
         Self::from_lookup(|name| std::env::var(name).ok())
     }
 
-    /// An empty variable counts as unset.
+    /// Reads the settings by `lookup`; an empty variable counts as unset.
     fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         let get = |name: &str| lookup(name).filter(|value| !value.trim().is_empty());
         let user = get("HOME").map(PathBuf::from);
@@ -136,7 +136,7 @@ impl HubSettings {
         // The error does not show it, because it may contain a password.
         ensure!(
             !host.is_empty() && !host.starts_with(['/', ':']) && host.bytes().all(is_plain),
-            "HF_ENDPOINT is no address of a hub: write it like https://huggingface.co, and a token into HF_TOKEN"
+            "HF_ENDPOINT is not the address of a hub: write it like https://huggingface.co, and a token into HF_TOKEN"
         );
         Ok(settings)
     }
@@ -144,7 +144,7 @@ impl HubSettings {
 
 const LONGEST_TOKEN: u64 = 1 << 16;
 
-/// A missing token file means no token. One that cannot be read is an error.
+/// Reads the token in a file. A missing file means that there is no token; one that cannot be read is an error.
 fn token_in(file: &Path) -> Result<Option<Token>> {
     match bounded_read::text(file, LONGEST_TOKEN) {
         Ok(text) => Token::new(&text).with_context(|| format!("token file {}", file.display())),

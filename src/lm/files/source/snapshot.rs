@@ -13,19 +13,19 @@ use super::download::Downloader;
 
 pub(super) struct Snapshot<'a> {
     pub(super) origin: Origin<'a>,
-    /// Where it is, for error messages.
+    /// Place of the snapshot, for error messages.
     pub(super) place: String,
-    /// Where its files are, or will be when they are downloaded.
+    /// Folder of the snapshot's files, also of those that are not downloaded yet.
     pub(super) folder: PathBuf,
-    /// Names of files: all on the hub, elsewhere those at the top level.
+    /// Names of files: all of them on the hub, elsewhere those at the top level.
     pub(super) names: Vec<String>,
-    /// The commit on the hub; a folder has none.
+    /// Commit on the hub; `None` for a folder.
     pub(super) commit: Option<String>,
 }
 
 pub(super) enum Origin<'a> {
     Folder,
-    /// The cache, and why the hub cannot or may not be asked.
+    /// Cache, with the reason why the hub cannot or may not be asked.
     Cache(HubError),
     Hub(Downloader<'a>),
 }
@@ -38,7 +38,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// The path of a file it has, which is downloaded first if needed.
+    /// Path of a file of the snapshot, downloaded first if needed.
     pub(super) fn path(&self, name: &str) -> Result<PathBuf> {
         let path = self.folder.join(name);
         if let Origin::Hub(downloader) = &self.origin {
@@ -52,7 +52,7 @@ impl Snapshot<'_> {
         if matches!(self.origin, Origin::Hub(_)) { self.names.clone() } else { names_below(&self.folder) }
     }
 
-    /// The files `wanted`, in the order of their names in the repository; none is an error.
+    /// Paths of the files that are `wanted`, in the order of their names in the repository; none is an error.
     pub(super) fn paths_wanted(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<PathBuf>> {
         let is_hub = matches!(self.origin, Origin::Hub(_));
         let mut names = self.all_names();
@@ -63,7 +63,7 @@ impl Snapshot<'_> {
         }
     }
 
-    /// The error for what it should have.
+    /// Error for `what`, which the snapshot lacks.
     pub(super) fn missing(&self, what: &str) -> Error {
         let what = format!("{} lacks {what}", self.place);
         if let Origin::Cache(cause) = &self.origin {
@@ -99,7 +99,7 @@ fn names_below(folder: &Path) -> Vec<String> {
     names_in(folder).into_iter().flat_map(below).collect()
 }
 
-/// What is missing of files named like `test-00000-of-00003.parquet`, if anything.
+/// Says what is missing among files named like `test-00000-of-00003.parquet`, if anything.
 fn missing_parts(names: &[String]) -> Option<String> {
     if names.is_empty() {
         return Some("every file wanted".to_owned());

@@ -9,7 +9,7 @@ use super::super::parts::{Activation, Experts, LayerAttention};
 use super::super::rope_shape::RopeShape;
 use crate::eviction::Heads;
 
-/// A config.json.
+/// Parsed config.json with checked access to its fields.
 pub(super) struct Config<'j> {
     pub json: &'j Value,
 }
@@ -35,12 +35,12 @@ impl Defaults {
 }
 
 impl<'j> Config<'j> {
-    /// A field; `None` if it is missing or null.
+    /// Reads a field; `None` if it is missing or null.
     pub fn field<T: Deserialize<'j>>(&self, name: &str) -> Result<Option<T>> {
         Option::deserialize(&self.json[name]).with_context(|| format!("{name} has the wrong type"))
     }
 
-    /// A size from 1 to `most`.
+    /// Reads a size from 1 to `most`; `None` if it is missing or null.
     pub fn size(&self, name: &str, most: usize) -> Result<Option<usize>> {
         let size = self.field(name)?;
         if let Some(size) = size {
@@ -53,7 +53,7 @@ impl<'j> Config<'j> {
         self.size(name, most)?.with_context(|| format!("the number {name} is missing"))
     }
 
-    /// A positive number.
+    /// Reads a positive number; `None` if it is missing or null.
     pub fn positive(&self, name: &str) -> Result<Option<f64>> {
         let number: Option<f64> = self.field(name)?;
         if let Some(number) = number {
@@ -62,7 +62,7 @@ impl<'j> Config<'j> {
         Ok(number)
     }
 
-    /// A decoder like Llama's, with every layer alike and no window.
+    /// Reads a decoder like Llama's, with all layers alike and no window.
     pub fn decoder(&self, defaults: &Defaults) -> Result<ModelShape> {
         let json = self.json;
         let hidden = self.required("hidden_size", 1 << 18)?;
@@ -71,7 +71,7 @@ impl<'j> Config<'j> {
         let head_dim = self.size("head_dim", 1 << 14)?.or(defaults.head_dim);
         ensure!(
             head_dim.is_some() || hidden.is_multiple_of(heads),
-            "hidden_size {hidden} is no multiple of num_attention_heads {heads}, and there is no head_dim"
+            "hidden_size {hidden} is not a multiple of num_attention_heads {heads}, and there is no head_dim"
         );
         let head_dim = head_dim.unwrap_or(hidden / heads);
         let eps: f64 = self.field("rms_norm_eps")?.context("the number rms_norm_eps is missing")?;
@@ -103,7 +103,8 @@ impl<'j> Config<'j> {
         })
     }
 
-    /// The matrices that have a bias, of which each key says whether some have one, and `default` if the key is missing.
+    /// Names the matrices that have a bias. Each pair of `keys` is a field that says whether some matrices have one, and these
+    /// matrices; `default` holds where the field is missing.
     pub fn biased(&self, keys: &[(&str, &[&'static str])], default: bool) -> Result<Vec<&'static str>> {
         let mut biased = Vec::new();
         for (key, matrices) in keys {
@@ -125,16 +126,16 @@ impl<'j> Config<'j> {
         }
     }
 
-    /// The settings of rotations: transformers 4 writes `rope_scaling`, transformers 5 `rope_parameters`. Where a file has both,
-    /// transformers 5 takes the former and nothing of the latter.
+    /// Settings of rotations: transformers 4 writes `rope_scaling`, transformers 5 `rope_parameters`. If a file has both,
+    /// transformers 5 uses `rope_scaling` only.
     pub fn rope_record(&self) -> &'j Value {
         let old = &self.json["rope_scaling"];
         let is_empty = old.is_null() || old.as_object().is_some_and(Map::is_empty);
         if is_empty { &self.json["rope_parameters"] } else { old }
     }
 
-    /// The rotations of layers with a window and of those without, where they differ. `rope_scaling` is of the latter, and changes what
-    /// `rope_parameters` says of them; `local_theta` is the former's.
+    /// Rotations of layers with a window and of layers without, where they differ. `local_theta` is the base of the former;
+    /// `rope_scaling` belongs to the latter and replaces what `rope_parameters` says of them.
     pub fn ropes_by_type(&self, local_theta: f64, theta: f64, head_dim: usize) -> Result<Vec<RopeShape>> {
         let new: Map<String, Value> = self.field("rope_parameters")?.unwrap_or_default();
         ensure!(
@@ -153,7 +154,7 @@ impl<'j> Config<'j> {
         Ok(vec![rope(SLIDING, Map::new(), local_theta)?, rope(FULL, old, theta)?])
     }
 
-    /// A list with an entry for each layer.
+    /// Reads a list with an entry for each layer; `None` if it is missing or null.
     pub fn by_layer<T: Deserialize<'j>>(&self, name: &str, layers: usize) -> Result<Option<Vec<T>>> {
         let list: Option<Vec<T>> = self.field(name)?;
         let entries = list.as_ref().map_or(layers, Vec::len);
@@ -161,7 +162,7 @@ impl<'j> Config<'j> {
         Ok(list)
     }
 
-    /// For each layer, whether it is of the first of two kinds: `layer_types`, or the family's pattern.
+    /// Says for each layer whether it is of the first of two kinds, by `layer_types` or else by the family's pattern.
     pub fn layer_types(
         &self,
         layers: usize,
@@ -177,12 +178,13 @@ impl<'j> Config<'j> {
         Ok(types.iter().map(|own| *own == kind).collect())
     }
 
-    /// For each layer, whether it has a window.
+    /// Says for each layer whether it has a window.
     pub fn sliding(&self, layers: usize, pattern: impl Fn(usize) -> bool) -> Result<Vec<bool>> {
         self.layer_types(layers, [SLIDING, FULL], pattern)
     }
 
-    /// For each layer, whether it has positions: `no_rope_layers`, where an empty list is none, or all but every fourth.
+    /// Says for each layer whether it has positions: by `no_rope_layers`, or else in all layers but every fourth. An empty list
+    /// counts as missing.
     pub fn rotated(&self, layers: usize) -> Result<Vec<bool>> {
         let every = self.size("no_rope_layer_interval", usize::MAX)?.unwrap_or(4);
         Ok(match self.json["no_rope_layers"].as_array().filter(|list| !list.is_empty()) {
@@ -193,8 +195,8 @@ impl<'j> Config<'j> {
         })
     }
 
-    /// The experts of a mixture, as Qwen's configurations say it; for missing keys their number, how many a token goes to, and the
-    /// numbers between their products.
+    /// Reads a mixture of experts under Qwen's keys. The array has the values of missing keys: number of experts, experts per
+    /// token, and numbers between the products of an expert.
     pub fn experts(&self, layers: usize, [count, per_token, intermediate]: [usize; 3]) -> Result<Experts> {
         let mut said = None;
         for name in ["num_experts", "num_local_experts", "n_routed_experts"] {
@@ -223,34 +225,36 @@ impl<'j> Config<'j> {
         })
     }
 
-    /// The window, `default` if the key is missing; `None` if it is null or 0.
+    /// Reads the window, which is `default` if the key is missing; `None` if it is null or 0.
     pub fn window(&self, default: Option<usize>) -> Result<Option<usize>> {
         let window: Option<usize> = self.field("sliding_window")?;
         Ok(if self.json.get("sliding_window").is_none() { default } else { window.filter(|window| *window > 0) })
     }
 }
 
-/// Attention's matrices that may have a bias, DeepSeek's among them.
+/// Matrices of attention that may have a bias, including those of DeepSeek's latent attention.
 pub(super) const ATTENTION_MATRICES: &[&str] =
     &["q_proj", "k_proj", "v_proj", "o_proj", "q_a_proj", "kv_a_proj_with_mqa"];
 
 /// The matrices of an MLP.
 pub(super) const MLP_MATRICES: &[&str] = &["gate_proj", "up_proj", "down_proj"];
 
-/// More experts than any layer has, and so few that the parameters of the largest network do not overflow.
+/// Largest accepted number of experts, more than any layer has. It is small enough that the parameters of the largest network do
+/// not overflow.
 const MOST_EXPERTS: usize = 1 << 11;
 
 pub(super) const SLIDING: &str = "sliding_attention";
 pub(super) const FULL: &str = "full_attention";
 
-/// Layers of which some have a window.
+/// Attention settings of layers of which those in `sliding` have a window.
 pub(super) fn windows(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
     let layer =
         |sliding: &bool| LayerAttention { window: window.filter(|_| *sliding), ..LayerAttention::default() };
     sliding.iter().map(layer).collect()
 }
 
-/// The same, where layers with a window have the first rotation and the others the second.
+/// Attention settings of layers of which those in `sliding` have a window and the first rotation, and the others the second
+/// rotation.
 pub(super) fn windows_and_ropes(sliding: &[bool], window: Option<usize>) -> Vec<LayerAttention> {
     let layers = windows(sliding, window).into_iter().zip(sliding);
     layers.map(|(layer, sliding)| LayerAttention { rope: usize::from(!sliding), ..layer }).collect()

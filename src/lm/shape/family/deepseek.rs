@@ -9,7 +9,7 @@ use super::super::rope_shape::{RopeScaling, number};
 use super::config::{Config, Defaults};
 use crate::eviction::Heads;
 
-/// DeepSeek V2.
+/// Reads DeepSeek V2.
 pub(super) fn v2(config: &Config<'_>) -> Result<ModelShape> {
     let shape = latent(config)?;
     let groups = match config.field::<&str>("topk_method")?.unwrap_or("greedy") {
@@ -23,14 +23,14 @@ pub(super) fn v2(config: &Config<'_>) -> Result<ModelShape> {
     Ok(ModelShape { experts: Some(Experts { normalised: false, groups, ..experts }), ..shape })
 }
 
-/// DeepSeek V3, and Kimi K2.
+/// Reads DeepSeek V3 and Kimi K2.
 pub(super) fn v3(config: &Config<'_>) -> Result<ModelShape> {
     let shape = latent(config)?;
     let dense = config.field("first_k_dense_replace")?.unwrap_or(3);
     with_sigmoids(config, shape, dense)
 }
 
-/// GLM-4.7-Flash.
+/// Reads GLM-4.7-Flash.
 pub(super) fn glm4_moe_lite(config: &Config<'_>) -> Result<ModelShape> {
     let shape = latent(config)?;
     let dense = match config.by_layer::<&str>("mlp_layer_types", shape.layers)? {
@@ -52,7 +52,7 @@ fn with_sigmoids(config: &Config<'_>, shape: ModelShape, dense: usize) -> Result
     Ok(ModelShape { experts: Some(own), ..shape })
 }
 
-/// The groups of experts, and how many of these a token goes to.
+/// Reads the number of groups of experts, and how many groups a token goes to.
 fn groups(config: &Config<'_>) -> Result<Option<(usize, usize)>> {
     let (all, most) = (config.size("n_group", 1 << 11)?, config.size("topk_group", 1 << 11)?);
     Ok(all.zip(most).filter(|(all, _)| *all > 1))

@@ -7,7 +7,7 @@ use super::super::config::ModelShape;
 use super::super::parts::{Activation, HeadNorms, LayerNorms};
 use super::config::{Config, Defaults, windows, windows_and_ropes};
 
-/// Limits on logits, and a window in every other layer.
+/// Reads Gemma 2: limits on logits, and a window in every other layer.
 pub(super) fn gemma2(config: &Config<'_>) -> Result<ModelShape> {
     let shape = decoder(config)?;
     let softcap = |name: &str, default: f64| {
@@ -23,7 +23,7 @@ pub(super) fn gemma2(config: &Config<'_>) -> Result<ModelShape> {
     })
 }
 
-/// What all of them have in common, also Gemma 3n and 4.
+/// Reads what all Gemma models have in common, also Gemma 3n and 4.
 pub(super) fn decoder(config: &Config<'_>) -> Result<ModelShape> {
     let defaults =
         Defaults { tied: true, head_dim: Some(256), activation: Activation::GeluTanh, ..Defaults::LLAMA };
@@ -37,8 +37,8 @@ pub(super) fn decoder(config: &Config<'_>) -> Result<ModelShape> {
     })
 }
 
-/// What those after Gemma 2 have in common: norms of every head's queries and keys, and a limit on the logits over the vocabulary only if
-/// the file says so.
+/// Reads what Gemma models after Gemma 2 have in common: norms of every head's queries and keys, and a limit on the logits over the
+/// vocabulary only if the file says so.
 pub(super) fn later(config: &Config<'_>) -> Result<ModelShape> {
     Ok(ModelShape {
         norms: LayerNorms { of_heads: HeadNorms::PerHead, ..LayerNorms::GEMMA },
@@ -47,12 +47,12 @@ pub(super) fn later(config: &Config<'_>) -> Result<ModelShape> {
     })
 }
 
-/// Five layers with a window for one without, and rotations of their own for both.
+/// Reads Gemma 3: five layers with a window for one without, and a rotation for each of the two kinds.
 pub(super) fn gemma3(config: &Config<'_>) -> Result<ModelShape> {
     let shape = later(config)?;
     ensure!(
         config.field("use_bidirectional_attention")? != Some(true),
-        "its attention looks ahead (use_bidirectional_attention): it is no language model"
+        "its attention looks ahead (use_bidirectional_attention): it is not a language model"
     );
     ensure!(
         config.json["attn_logit_softcapping"].is_null(),

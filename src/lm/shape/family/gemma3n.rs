@@ -1,5 +1,6 @@
-//! Gemma 3n: as Gemma 3, with several states of a token (alternating updates), a residual path of low rank, sparse activations in some
-//! layers, and what Gemma 4 has of it: shared caches, norms of values, and an input of its own to each layer. transformers `models/gemma3n`.
+//! Gemma 3n: Gemma 3 with several states of a token (alternating updates), a residual path of low rank, and sparse activations in
+//! some layers. Like Gemma 4 it has shared caches, norms of values, and an extra input to each layer. transformers
+//! `models/gemma3n`.
 
 use anyhow::{Result, ensure};
 

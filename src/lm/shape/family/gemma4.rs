@@ -14,7 +14,7 @@ pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let shape = gemma::later(config)?;
     ensure!(
         config.field::<&str>("use_bidirectional_attention")? != Some("all"),
-        "its attention looks ahead (use_bidirectional_attention): it is no language model"
+        "its attention looks ahead (use_bidirectional_attention): it is not a language model"
     );
     let mut sliding = config.sliding(shape.layers, |layer| (layer + 1) % 6 != 0)?;
     sliding[shape.layers - 1] = false;
@@ -56,7 +56,7 @@ fn experts(config: &Config<'_>, layers: usize) -> Result<Experts> {
     Ok(Experts { per_token, normalised: true, beside_mlp: true, ..own })
 }
 
-/// The last layers attend to the cache of the last layer of their kind before them: `num_kv_shared_layers` of them.
+/// Makes the last `num_kv_shared_layers` layers attend to the cache of the last layer of their kind before them.
 pub(super) fn with_shared(
     config: &Config<'_>,
     mut attention: Vec<LayerAttention>,
@@ -78,8 +78,8 @@ pub(super) fn with_shared(
     Ok(attention)
 }
 
-/// Key-value heads and dimensions of a head in layers where they are not those of layers with a window: of published files for all layers
-/// without one, in transformers 5 by layer.
+/// Key-value heads and head dimensions of layers in which they differ from those of layers with a window. Published files give them
+/// for all layers without a window, transformers 5 by layer.
 fn sizes(config: &Config<'_>, shape: &ModelShape, sliding: &[bool]) -> Result<Vec<Option<(usize, usize)>>> {
     let most = 1 << 14;
     let own = |config: &Config<'_>, kv_heads: &str, head_dim: &str| {
@@ -104,7 +104,8 @@ fn sizes(config: &Config<'_>, shape: &ModelShape, sliding: &[bool]) -> Result<Ve
     Ok(sliding.iter().map(|sliding| (!sliding).then_some((kv_heads, head_dim))).collect())
 }
 
-/// The rotation of a kind of layers. In a `proportional` one only the first pairs of dimensions turn, as fast as if all did.
+/// Reads the rotation of one kind of layers. In a `proportional` rotation only the first pairs of dimensions turn, as fast as if
+/// all did.
 fn rope(config: &Config<'_>, kind: &str, head_dim: usize) -> Result<RopeShape> {
     let default = serde_json::json!({
         FULL: {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},

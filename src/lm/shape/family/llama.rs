@@ -8,30 +8,30 @@ use super::super::parts::{AttentionTemperature, Experts};
 use super::super::rope_shape::{self, RopeScaling, RopeShape};
 use super::config::{Config, Defaults, windows};
 
-/// Every layer alike, without a window.
+/// Reads Llama: all layers alike, without a window.
 pub(super) fn llama(config: &Config<'_>) -> Result<ModelShape> {
     config.decoder(&Defaults::LLAMA)
 }
 
-/// Every layer may have a window.
+/// Reads Mistral: every layer may have a window.
 pub(super) fn mistral(config: &Config<'_>) -> Result<ModelShape> {
     with_window(config, Some(4096), config.decoder(&Defaults::LLAMA)?)
 }
 
-/// A window in every layer, and no biases, whatever config.json says.
+/// Adds a window to every layer, and removes biases, whatever config.json says of them.
 fn with_window(config: &Config<'_>, default: Option<usize>, shape: ModelShape) -> Result<ModelShape> {
     let attention = windows(&vec![true; shape.layers], config.window(default)?);
     Ok(ModelShape { attention, biased: Vec::new(), ..shape })
 }
 
-/// Some layers have a window.
+/// Reads Ministral: some layers have a window.
 pub(super) fn ministral(config: &Config<'_>) -> Result<ModelShape> {
     let shape = config.decoder(&Defaults::LLAMA)?;
     let attention = windows(&config.sliding(shape.layers, |_| true)?, config.window(Some(4096))?);
     Ok(ModelShape { attention, biased: Vec::new(), ..shape })
 }
 
-/// YaRN, and an attention temperature that depends on the position.
+/// Reads Ministral 3: YaRN, and an attention temperature that depends on the position.
 pub(super) fn ministral3(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { head_dim: Some(128), ..Defaults::LLAMA };
     let shape = with_window(config, None, config.decoder(&defaults)?)?;
@@ -44,14 +44,14 @@ pub(super) fn ministral3(config: &Config<'_>) -> Result<ModelShape> {
     Ok(ModelShape { attention_temperature: Some(temperature), ..shape })
 }
 
-/// Mistral with experts.
+/// Reads Mixtral: Mistral with experts.
 pub(super) fn mixtral(config: &Config<'_>) -> Result<ModelShape> {
     let shape = with_window(config, None, config.decoder(&Defaults { theta: 1_000_000.0, ..Defaults::LLAMA })?)?;
     let experts = Experts { normalised: true, ..config.experts(shape.layers, [8, 2, shape.intermediate])? };
     Ok(ModelShape { experts: Some(experts), ..shape })
 }
 
-/// Phi-3 and Phi-4-mini: fused matrices, and rotation of a part of every head.
+/// Reads Phi-3 and Phi-4-mini: fused matrices, and rotation of a part of every head.
 pub(super) fn phi3(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { rotates_part: true, ..Defaults::LLAMA };
     let shape = with_window(config, None, config.decoder(&defaults)?)?;
@@ -60,7 +60,7 @@ pub(super) fn phi3(config: &Config<'_>) -> Result<ModelShape> {
     Ok(ModelShape { fused: true, ..shape })
 }
 
-/// Every fourth layer has no positions.
+/// Reads SmolLM3: every fourth layer has no positions.
 pub(super) fn smollm3(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { theta: 2_000_000.0, tied: true, ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;

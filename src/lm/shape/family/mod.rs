@@ -27,7 +27,7 @@ use crate::bounded_read;
 
 type Family = fn(&Config<'_>) -> Result<ModelShape>;
 
-/// Families, by `model_type` of their config.json.
+/// Families and their readers, by `model_type` of config.json.
 const FAMILIES: &[(&str, Family)] = &[
     ("deepseek_v2", deepseek::v2),
     ("deepseek_v3", deepseek::v3),
@@ -58,7 +58,7 @@ const FAMILIES: &[(&str, Family)] = &[
     ("smollm3", llama::smollm3),
 ];
 
-/// The families that can be read, by `model_type` of their config.json.
+/// Names the families that can be read, by `model_type` of config.json.
 pub fn families() -> Vec<&'static str> {
     FAMILIES.iter().map(|(known, _)| *known).collect()
 }
@@ -81,9 +81,10 @@ impl ModelShape {
     }
 }
 
-/// The network that a config.json describes.
+/// Reads the network that a config.json describes.
 ///
 /// # Errors
+///
 /// A network this program cannot compute exactly.
 pub(in crate::lm) fn shape(json: &Value) -> Result<ModelShape> {
     let text = text_part(json);
@@ -104,8 +105,8 @@ pub(in crate::lm) fn shape(json: &Value) -> Result<ModelShape> {
     shape(&Config { json })
 }
 
-/// The text model inside one that reads images or sound too: its `text_config`, with what the file says of the whole and, of what it leaves
-/// out, transformers' defaults.
+/// Finds the text model inside a model that also reads images or sound: its `text_config`, completed by the settings of the whole
+/// file and by transformers' defaults.
 fn text_part(json: &Value) -> Option<Value> {
     let text = json["text_config"].as_object()?;
     let mut whole = match text.get("model_type").and_then(Value::as_str) {

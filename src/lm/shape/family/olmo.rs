@@ -1,4 +1,5 @@
-//! OLMo 2 and 3, and OLMoE: norms of all queries and all keys of a token. transformers `models/olmo2`, `models/olmo3`, `models/olmoe`.
+//! OLMo 2 and 3, and OLMoE: one norm over all queries of a token and one over all its keys. transformers `models/olmo2`,
+//! `models/olmo3`, `models/olmoe`.
 
 use anyhow::Result;
 
@@ -8,12 +9,12 @@ use super::config::{Config, Defaults, windows_and_ropes};
 
 const NORMS: LayerNorms = LayerNorms { of_heads: HeadNorms::AllHeads, ..LayerNorms::OLMO };
 
-/// Norms after attention and MLP.
+/// Reads OLMo 2: norms after attention and MLP.
 pub(super) fn olmo2(config: &Config<'_>) -> Result<ModelShape> {
     Ok(ModelShape { norms: NORMS, ..config.decoder(&Defaults::LLAMA)? })
 }
 
-/// As OLMo 2, with three layers with a window for one without, and only the latter's positions stretched.
+/// Reads OLMo 3: OLMo 2 with three layers with a window for one without, and stretched positions in the latter only.
 pub(super) fn olmo3(config: &Config<'_>) -> Result<ModelShape> {
     let theta = config.positive("rope_theta")?.unwrap_or(500_000.0);
     let shape = config.decoder(&Defaults { theta, ..Defaults::LLAMA })?;
@@ -26,7 +27,7 @@ pub(super) fn olmo3(config: &Config<'_>) -> Result<ModelShape> {
     })
 }
 
-/// Experts, and norms before attention and MLP.
+/// Reads OLMoE: experts, and norms before attention and MLP.
 pub(super) fn olmoe(config: &Config<'_>) -> Result<ModelShape> {
     let shape = config.decoder(&Defaults::LLAMA)?;
     let experts = Some(config.experts(shape.layers, [64, 8, shape.intermediate])?);

@@ -9,13 +9,13 @@ use super::config::{Config, Defaults, windows};
 /// The matrices of queries, keys and values.
 const QKV_MATRICES: &[&str] = &["q_proj", "k_proj", "v_proj"];
 
-/// Qwen2 and Qwen2.5: biases on q, k and v, and a window in later layers, which is off by default.
+/// Reads Qwen2 and Qwen2.5: biases on q, k and v, and a window in later layers, which is off by default.
 pub(super) fn qwen2(config: &Config<'_>) -> Result<ModelShape> {
     let shape = config.decoder(&Defaults::LLAMA)?;
     Ok(ModelShape { attention: attention(config, shape.layers)?, biased: QKV_MATRICES.to_vec(), ..shape })
 }
 
-/// Layers from `max_window_layers` on have the window.
+/// Attention settings in which layers from `max_window_layers` on have the window.
 fn attention(config: &Config<'_>, layers: usize) -> Result<Vec<LayerAttention>> {
     let used = config.field("use_sliding_window")? == Some(true);
     let window = config.window(Some(4096))?.filter(|_| used);
@@ -23,7 +23,7 @@ fn attention(config: &Config<'_>, layers: usize) -> Result<Vec<LayerAttention>> 
     Ok(windows(&config.sliding(layers, |layer| used && layer >= first)?, window))
 }
 
-/// Qwen1.5-MoE and Qwen2-MoE: Qwen2 with experts, and one that every token goes to.
+/// Reads Qwen1.5-MoE and Qwen2-MoE: Qwen2 with experts, and one expert that every token goes to.
 pub(super) fn qwen2_moe(config: &Config<'_>) -> Result<ModelShape> {
     let shape = qwen2(config)?;
     let experts = config.experts(shape.layers, [60, 4, 1408])?;
@@ -32,7 +32,7 @@ pub(super) fn qwen2_moe(config: &Config<'_>) -> Result<ModelShape> {
     Ok(ModelShape { experts: Some(Experts { shared, ..experts }), biased, ..shape })
 }
 
-/// Norms of every head's queries and keys, and no biases.
+/// Reads Qwen3: norms of every head's queries and keys, and no biases.
 pub(super) fn qwen3(config: &Config<'_>) -> Result<ModelShape> {
     let defaults = Defaults { head_dim: Some(128), ..Defaults::LLAMA };
     let shape = config.decoder(&defaults)?;
@@ -43,7 +43,7 @@ pub(super) fn qwen3(config: &Config<'_>) -> Result<ModelShape> {
     })
 }
 
-/// Qwen3 with experts.
+/// Reads Qwen3 with experts.
 pub(super) fn qwen3_moe(config: &Config<'_>) -> Result<ModelShape> {
     let shape = qwen3(config)?;
     let window = config.window(Some(4096))?.filter(|_| config.json["use_sliding_window"] == true);

@@ -9,18 +9,18 @@ use super::super::parts::{DeltaShape, Experts, HeadNorms, LayerAttention, LayerN
 use super::super::rope_shape::RopeShape;
 use super::config::{Config, Defaults, FULL};
 
-/// Qwen3-Next.
+/// Reads Qwen3-Next.
 pub(super) fn shape(config: &Config<'_>) -> Result<ModelShape> {
     let normalised = config.field("norm_topk_prob")?.unwrap_or(true);
     with_experts(config, hybrid(config, true)?, normalised, [512, 10])
 }
 
-/// Qwen3.5, dense.
+/// Reads dense Qwen3.5 models.
 pub(super) fn qwen3_5(config: &Config<'_>) -> Result<ModelShape> {
     hybrid(config, false)
 }
 
-/// Qwen3.5 with experts, whose weights sum to 1, and no other MLP.
+/// Reads Qwen3.5 with experts, whose weights sum to 1, and without another MLP.
 pub(super) fn qwen3_5_moe(config: &Config<'_>) -> Result<ModelShape> {
     let mut json = config.json.clone();
     if json["intermediate_size"].is_null() {
@@ -60,7 +60,7 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
     };
     ensure!(
         delta.value_heads.is_multiple_of(delta.key_heads),
-        "linear_num_value_heads {} is no multiple of linear_num_key_heads {}",
+        "linear_num_value_heads {} is not a multiple of linear_num_key_heads {}",
         delta.value_heads,
         delta.key_heads
     );
@@ -78,7 +78,7 @@ fn hybrid(config: &Config<'_>, fused: bool) -> Result<ModelShape> {
     })
 }
 
-/// The settings of the rotation, which is of a quarter of each head where they do not say.
+/// Settings of the rotation, which covers a quarter of each head unless they say otherwise.
 fn partly(config: &Config<'_>) -> Value {
     let mut settings = config.rope_record().as_object().cloned().unwrap_or_default();
     let own = settings.entry("partial_rotary_factor").or_insert(Value::Null);

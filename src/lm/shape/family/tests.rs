@@ -70,7 +70,7 @@ fn networks_that_cannot_be_computed_exactly_are_refused() {
     }
 }
 
-/// As the models' cards say: Qwen3-30B-A3B, Mixtral 8x7B, OLMoE-1B-7B, Qwen1.5-MoE-A2.7B.
+/// Numbers of parameters on the models' cards: Qwen3-30B-A3B, Mixtral 8x7B, OLMoE-1B-7B, Qwen1.5-MoE-A2.7B.
 #[test]
 fn mixtures_of_experts_have_the_published_numbers_of_parameters() {
     let sizes = |model_type: &str, [hidden, intermediate, layers, heads, kv_heads, vocab]: [usize; 6]| {
@@ -103,9 +103,10 @@ fn mixtures_of_experts_have_the_published_numbers_of_parameters() {
     }
 }
 
-/// As the models' cards say: DeepSeek V2-Lite 15.7 and 2.4 billion, V3 671 and 37, Kimi K2 1,000 and 32, Qwen3-Next 80 and 3, Llama 4 Scout
-/// 109 and 17 and Maverick 400 and 17, with encoders of images that are not read here. Embedding and output count among the active ones.
-/// A token takes 576 numbers a layer of latent attention (DeepSeek V3's 70 KB in bf16).
+/// Numbers of parameters on the models' cards, in billions, all and active: DeepSeek V2-Lite 15.7 and 2.4, V3 671 and 37, Kimi K2
+/// 1,000 and 32, Qwen3-Next 80 and 3, Llama 4 Scout 109 and 17 and Maverick 400 and 17, with encoders of images that are not read
+/// here. Embedding and output count among the active ones. A token takes 576 numbers a layer of latent attention (DeepSeek V3's 70
+/// KB in bf16).
 #[test]
 fn models_of_other_kinds_have_the_published_sizes() {
     let latent = |sizes: [usize; 9], query_rank: Option<usize>| {
@@ -155,8 +156,9 @@ fn models_of_other_kinds_have_the_published_sizes() {
     }
 }
 
-/// As the models' cards say, of the text model without the encoders of images and sound: Gemma 4 26B-A4B and 31B have 25.2 and 3.8, and
-/// 30.7 billion, E2B and E4B 2.3 and 4.5 "effective" ones, which leaves out the table of inputs to each layer.
+/// Numbers of parameters on the models' cards, in billions, of the text model without encoders of images and sound: Gemma 4 26B-A4B
+/// has 25.2 and 3.8 active, 31B 30.7; E2B and E4B have 2.3 and 4.5 "effective" ones, which leaves out the table of inputs to each
+/// layer.
 #[test]
 fn gemma_4_has_the_published_numbers_of_parameters() {
     let config = |sizes: [usize; 6], more: Value| {
@@ -246,7 +248,7 @@ fn old_and_new_fields_of_scaling_are_read() {
     assert_eq!(new.ropes[0].theta, 5e5);
 }
 
-/// As transformers 5.24 reads these keys (`rope_parameters` of its configuration).
+/// Values that transformers 5.24 reads from these keys (`rope_parameters` of its configuration).
 #[test]
 fn of_old_and_new_fields_side_by_side_transformers_takes_the_old() {
     let yarn = json!({"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64});

@@ -1,4 +1,4 @@
-//! Patterns and replacements against those of CPython 3.11 (`scripts/re_goldens.py`).
+//! Patterns and replacements against those of CPython 3.11 (`tests/golden/make/re_goldens.py`).
 
 use fancy_regex::Captures;
 use serde_json::{Value, json};
