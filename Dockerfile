@@ -16,9 +16,10 @@ WORKDIR /src
 COPY Cargo.toml Cargo.lock build.rs ./
 COPY tools/pocket-worlds/Cargo.toml tools/pocket-worlds/
 COPY python/Cargo.toml python/
-RUN mkdir -p src benches configs/benchmarks tools/pocket-worlds/src python/src \
+RUN mkdir -p src benches/gpu configs/benchmarks tools/pocket-worlds/src python/src \
     && echo 'fn main() {}' > src/main.rs \
     && cp src/main.rs benches/read.rs \
+    && cp src/main.rs benches/gpu/ \
     && cp src/main.rs tools/pocket-worlds/src/ \
     && touch src/lib.rs python/src/lib.rs \
     && cargo build --release --locked --bin tova-bench

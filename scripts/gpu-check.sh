@@ -2,13 +2,14 @@
 # The first hour on a machine with a GPU: is attention right there, how fast is it beside the H200 of docs/gpu.md, and what to do or send.
 # Needs bash, python3 and a program built with --features cuda; no network and no compiler.
 #
-#     scripts/gpu-check.sh [DEVICE] [PHASE...] [--program FILE] [--tests FILE] [--out FOLDER]
+#     scripts/gpu-check.sh [DEVICE] [PHASE...] [--program FILE] [--tests FILE] [--bench FILE] [--out FOLDER]
 #
 #   DEVICE     cuda, cuda:N, or emulated: the same phases in small without a GPU, with a program built with --features emulate
 #   PHASE      one or more of identity, check, goldens, card, kernels, reading, decoding, table1, sanitizer; all of them by default.
 #              Each takes 8 minutes at most. `page` runs nothing and writes the page of what is in the folder.
 #   --program  tova-bench beside this script by default, or else the one in the PATH
 #   --tests    the test program `device` (cargo test --no-run --test device), for the goldens; it reads them from its checkout
+#   --bench    the benchmark `gpu` (cargo bench --no-run --bench gpu), for card and kernels
 #   --out      gpu-check by default. It gets gpu-check.json after every step, and gpu-check.md, the page. Later calls add to them.
 exec python3 /dev/fd/3 "$0" "$@" 3<< 'PYTHON'
 import argparse, contextlib, csv, json, os, pathlib, random, re, shlex, shutil, signal, subprocess, sys, tempfile, time
@@ -25,7 +26,7 @@ def arguments():
     phases = list(PHASES)
     parser = argparse.ArgumentParser("gpu-check.sh", description="see the top of the file")
     parser.add_argument("what", nargs="*", metavar="DEVICE | PHASE", help="cuda, cuda:N, emulated, page, " + ", ".join(phases))
-    for name in ["program", "tests"]:
+    for name in ["program", "tests", "bench"]:
         parser.add_argument(f"--{name}", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-check"))
     own = parser.parse_args(sys.argv[2:])
@@ -223,7 +224,9 @@ def goldens(check):
 
 def benchmark(what):
     def phase(check):
-        command = [check.own.program, "doctor", "--device", check.own.device, "--benchmark", what, "--json"]
+        if check.own.bench is None:
+            return check.leave_out(what, "no benchmark was given with --bench")
+        command = [check.own.bench.resolve(), what, check.own.device]
         check.step(what, command, lambda out, _: {"measured": json.loads(out)["measured"]})
     return phase
 
@@ -346,7 +349,7 @@ ADVICE = [
                  "(`nvidia-smi`); the other times are longer for the same reason."),
     ("copies", "Copies are far slower: look at the PCIe link below."),
     ("launches", "Launches are slow, which is the host or the driver. Decoding has most of them."),
-    ("Scan", "Profile one launch: `ncu --set full -k scan -c 1 tova-bench doctor --device cuda --benchmark kernels`, and send its output."),
+    ("Scan", "Profile one launch: `ncu --set full -k scan -c 1 BENCH kernels cuda` with the program of --bench, and send its output."),
     ("entries", "Profile one launch with `ncu -k NAME -c 1`."),
     ("text", "If kernels and products are not as slow, the card waits for the host: a profile by `nsys profile` shows where."),
 ]

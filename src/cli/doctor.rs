@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
@@ -41,15 +41,6 @@ pub(super) struct Arguments {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// Instead measure a GPU: its products, copies and launches, or each kernel of attention
-    #[arg(long, value_enum, value_name = "WHAT")]
-    benchmark: Option<Benchmark>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Benchmark {
-    Card,
-    Kernels,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -88,9 +79,6 @@ impl Finding {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
-    if let Some(what) = arguments.benchmark {
-        return benchmark(arguments, what == Benchmark::Kernels);
-    }
     let threads = arguments.machine.threads();
     let mut findings = vec![version()];
     match arguments.machine.device.open() {
@@ -135,21 +123,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         false => text(&findings),
     })?;
     Ok(if worst == Severity::Problem { 1 } else { 0 })
-}
-
-fn benchmark(arguments: &Arguments, kernels: bool) -> Result<u8> {
-    let device = arguments.machine.open()?;
-    let measured = device.benchmark(kernels)?;
-    print(&match arguments.json {
-        true => {
-            serde_json::to_string_pretty(&json!({ "device": lm::device_name(&device), "measured": measured }))?
-                + "\n"
-        }
-        false => measured
-            .iter()
-            .map(|own| format!("{}: {}: {:.1} {}\n", own.of, own.name, own.value, own.unit))
-            .collect(),
-    })
 }
 
 fn text(findings: &[Finding]) -> String {

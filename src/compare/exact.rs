@@ -3,14 +3,14 @@
 //! The same input, engine and machine give the same bits, so any difference has a cause: a changed program, another machine,
 //! or damage. No statistics are needed. Of a sample that both sides have, every row and every column that repeats is compared.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use super::point::{Moved, Point, Verdict};
-use super::side::{Name, Numbers, Side, Subject, in_slice};
+use super::point::Moved;
+use super::side::{Name, Side};
 use crate::eviction::Score;
 use crate::ledger::Row;
 use crate::metric::{Metric, Property, SIDE_FILES};
-use crate::report::{Estimate, PolicyAtSize, SampleSum, SeriesKey, Sums};
+use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Sums};
 
 /// Whether a row can be repeated exactly: times never are, a judge is another program, and tables beside the rows are not numbers.
 pub(super) fn is_repeatable(row: &Row) -> bool {
@@ -19,97 +19,26 @@ pub(super) fn is_repeatable(row: &Row) -> bool {
     Metric::known(&row.metric).is_none_or(is_number)
 }
 
-/// The samples that both sides have of a policy at a size, whatever was measured of them.
-type Common<'a> = BTreeMap<(&'a SeriesKey, &'a PolicyAtSize<'a>), BTreeSet<&'a str>>;
+/// Samples that both sides have of a policy at a size, whatever was measured of them.
+pub(super) type SamplesOfBoth<'s> = BTreeSet<(&'s SeriesKey, &'s PolicyAtSize<'s>, &'s str)>;
 
-/// Every number of either side.
-pub(super) fn points(before: &Side<'_>, after: &Side<'_>, tolerance: f64) -> Vec<Point> {
-    let [mut common, theirs] = [before, after].map(samples);
-    common.retain(|of, samples| match theirs.get(of) {
-        Some(theirs) => {
-            samples.retain(|sample| theirs.contains(sample));
-            true
-        }
-        None => false,
+pub(super) fn samples_of_both<'s>(before: &'s Side<'_>, after: &'s Side<'_>) -> SamplesOfBoth<'s> {
+    let [before, after] = [before, after].map(|side| -> SamplesOfBoth<'s> {
+        let samples =
+            side.iter().flat_map(|(subject, numbers)| numbers.samples.keys().map(move |name| (subject, name.1)));
+        samples.map(|(subject, sample)| (&subject.key, &subject.policy, sample)).collect()
     });
-    let none = BTreeSet::new();
-    let subjects: BTreeSet<&Subject<'_>> = before.keys().chain(after.keys()).collect();
-    let of_subject = |subject: &Subject<'_>| {
-        let common = common.get(&(&subject.key, &subject.policy)).unwrap_or(&none);
-        point(Point::blank(subject), [before.get(subject), after.get(subject)], common, tolerance)
-    };
-    subjects.into_iter().map(of_subject).collect()
-}
-
-fn samples<'s>(side: &'s Side<'_>) -> Common<'s> {
-    let mut samples = Common::new();
-    for (subject, numbers) in side {
-        let of_policy = samples.entry((&subject.key, &subject.policy)).or_default();
-        of_policy.extend(numbers.samples.keys().map(|(_, sample)| *sample));
-    }
-    samples
-}
-
-/// A number that at least one side has. `common` are the samples that both have, if only with other metrics or slices.
-fn point(blank: Point, sides: [Option<&Numbers>; 2], common: &BTreeSet<&str>, tolerance: f64) -> Point {
-    let [before, after] = sides;
-    let mut point = Point { threshold: Some(format!("{tolerance:e} for each sample")), ..blank };
-    let names: BTreeSet<Name<'_>> = sides.iter().flatten().flat_map(|side| side.samples.keys().copied()).collect();
-    let (mut is_equal, mut whole) = (true, [Sums::default(), Sums::default()]);
-    for name in names {
-        let rows = sides.map(|side| side?.samples.get(&name));
-        match rows {
-            [Some(before), Some(after)] => {
-                point.samples += 1;
-                is_equal &= value(before).to_bits() == value(after).to_bits();
-                if name.0.is_none() {
-                    whole[0] += &before.sums;
-                    whole[1] += &after.sums;
-                }
-                point.moved.extend(movement(name, before, after, tolerance));
-            }
-            _ if common.contains(name.1) => point.moved.push(one_sided(name, rows)),
-            [Some(_), None] => point.missing_samples.push(in_slice(name.1, name.0)),
-            _ => point.new_samples += 1,
-        }
-    }
-    point.moved.sort_by(|a, b| b.change.total_cmp(&a.change));
-    if let (Some(before), Some(after)) = (before, after)
-        && before.row.engine != after.row.engine
-    {
-        let (was, is) = (before.row.engine, after.row.engine);
-        point.why = Some(format!("engine {was} in the baseline, {is} here: save a new baseline"));
-        point.verdict = Verdict::AnotherEngine;
-    } else if !point.moved.is_empty() {
-        point.verdict = Verdict::Moved;
-    } else if point.samples == 0 {
-        return match (before, after) {
-            (None, _) => Point { verdict: Verdict::New, ..point },
-            (_, None) => Point { verdict: Verdict::Missing, ..point },
-            _ => point.without_common_samples(),
-        };
-    } else if !is_equal {
-        point.verdict = Verdict::WithinNoise;
-    }
-    // The metric over whole samples.
-    [point.before, point.after] = whole.map(|sums| Some(point.metric.of_pooled(sums.pooled()?)));
-    point.difference = point.before.zip(point.after).map(|(first, second)| Estimate {
-        value: if first.to_bits() == second.to_bits() { 0.0 } else { second - first },
-        interval: None,
-    });
-    point
-}
-
-fn value(sum: &SampleSum<'_>) -> f64 {
-    sum.sums.values[0]
+    before.intersection(&after).copied().collect()
 }
 
 /// `value / weight`, or the value itself where nothing was weighed.
 fn quotient(sum: &SampleSum<'_>) -> f64 {
-    if sum.sums.weight == 0.0 { value(sum) } else { value(sum) / sum.sums.weight }
+    let Sums { values: [value, ..], weight } = sum.sums;
+    if weight == 0.0 { value } else { value / weight }
 }
 
-fn movement(name: Name<'_>, before: &SampleSum, after: &SampleSum, tolerance: f64) -> Option<Moved> {
+/// How a sample moved by more than the tolerance, or in another column.
+pub(super) fn movement(name: Name<'_>, before: &SampleSum, after: &SampleSum, tolerance: f64) -> Option<Moved> {
     let (first, second) = (quotient(before), quotient(after));
     let change = match () {
         () if before.sums.weight.to_bits() != after.sums.weight.to_bits() => f64::INFINITY,
@@ -124,7 +53,7 @@ fn movement(name: Name<'_>, before: &SampleSum, after: &SampleSum, tolerance: f6
 }
 
 /// A row that may be on one side only.
-fn one_sided((slice, sample): Name<'_>, rows: [Option<&SampleSum>; 2]) -> Moved {
+pub(super) fn one_sided((slice, sample): Name<'_>, rows: [Option<&SampleSum>; 2]) -> Moved {
     let [before, after] = rows.map(|row| row.map(quotient));
     let [weight_before, weight_after] = rows.map(|row| row.map(|row| row.sums.weight));
     Moved {

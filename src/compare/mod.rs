@@ -22,6 +22,8 @@ mod tests;
 mod threshold;
 mod times;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context, Result};
 
 pub use cluster::Cluster;
@@ -30,7 +32,7 @@ pub use document::{Shown, document};
 pub use json::json;
 pub use junit::junit;
 pub use point::{Moved, Point, Verdict};
-use side::{Numbers, Side, Subject};
+use side::Subject;
 pub use threshold::{Margin, Rule, Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
@@ -44,7 +46,10 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     let side = |(name, rows)| side::of(rows, options).with_context(|| format!("{name} cannot be compared"));
     let before = side(baseline)?;
     let after = side::align(&before, side(results)?);
-    let mut points = points(&before, &after, options);
+    let both = options.exact.map(|_| exact::samples_of_both(&before, &after)).unwrap_or_default();
+    let subjects: BTreeSet<&Subject<'_>> = before.keys().chain(after.keys()).collect();
+    let point_of = |subject: &Subject<'_>| point::of(subject, [&before, &after], &both, options);
+    let mut points: Vec<Point> = subjects.into_iter().filter_map(point_of).collect();
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
     let mut notes = notes::of(&before, &after, &points);
     if options.exact.is_some() {
@@ -62,60 +67,4 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
 
 fn order_of(point: &Point) -> impl Ord + '_ {
     (&point.key, point.metric.order(), &point.slice, order::of(&point.policy), point.cache_size)
-}
-
-fn points(before: &Side<'_>, after: &Side<'_>, options: &Options) -> Vec<Point> {
-    if let Some(tolerance) = options.exact {
-        return exact::points(before, after, tolerance);
-    }
-    let mut points = Vec::new();
-    for (subject, numbers) in before {
-        let blank = Point::blank(subject);
-        points.push(match after.get(subject) {
-            Some(other) => point(blank, numbers, other, options),
-            None => missing(blank, subject, numbers, after),
-        });
-    }
-    for (subject, numbers) in after.iter().filter(|(subject, _)| !before.contains_key(subject)) {
-        // A time on another device was already reported with the baseline's.
-        if other_device(subject, before).is_none() {
-            let new_samples = numbers.samples.len();
-            points.push(Point { verdict: Verdict::New, new_samples, ..Point::blank(subject) });
-        }
-    }
-    points
-}
-
-fn point(blank: Point, before: &Numbers, after: &Numbers, options: &Options) -> Point {
-    let threshold = options.thresholds.of(&blank.metric);
-    if blank.metric.is_timed() {
-        return times::point(blank, before, after, &threshold);
-    }
-    let (missing_samples, new_samples) = (before.without(after), after.without(before).len());
-    pooled::point(Point { missing_samples, new_samples, ..blank }, before, after, &threshold)
-}
-
-/// A number that the results lack, or have on another device only.
-fn missing(blank: Point, subject: &Subject<'_>, numbers: &Numbers, after: &Side<'_>) -> Point {
-    match other_device(subject, after) {
-        Some(device) => Point {
-            verdict: Verdict::NotComparable,
-            why: Some(format!("another device: {} in the baseline, {device} here", subject.key.device)),
-            ..blank
-        },
-        None => Point {
-            verdict: Verdict::Missing,
-            missing_samples: numbers.samples.keys().map(|(_, sample)| (*sample).to_owned()).collect(),
-            ..blank
-        },
-    }
-}
-
-/// The device that a side timed the same thing on, if only on another one.
-fn other_device<'s>(subject: &Subject<'_>, side: &'s Side<'_>) -> Option<&'s str> {
-    if subject.key.device.is_empty() {
-        return None;
-    }
-    let wanted = subject.on_any_device();
-    side.keys().filter(|other| other.on_any_device() == wanted).map(|other| other.key.device.as_str()).min()
 }

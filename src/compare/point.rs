@@ -1,11 +1,17 @@
 //! What is said of one number: a verdict, and what it is based on.
 //!
-//! It knows which verdicts fail a gate. Verdicts are reached in `pooled`, `times` and `exact`.
+//! [`of`] pairs the samples of one number, exactly or by thresholds, and reaches its verdict; times have `times`. It knows which
+//! verdicts fail a gate.
+
+use std::collections::BTreeSet;
 
 use serde::{Serialize, Serializer};
 
 use super::cluster::Cluster;
-use super::side::Subject;
+use super::comparison::Options;
+use super::exact::{self, SamplesOfBoth};
+use super::side::{Name, Side, Subject, in_slice};
+use super::{pooled, times};
 use crate::format::counted;
 use crate::metric::{Better, Metric, Slice};
 use crate::report::{Estimate, SeriesKey, Size, place};
@@ -132,6 +138,68 @@ fn as_text<S: Serializer>(slice: &Option<Slice>, serializer: S) -> Result<S::Ok,
     slice.as_ref().map(Slice::to_string).serialize(serializer)
 }
 
+/// What became of a number that at least one side has. `both` are the samples that both sides have, if they are compared exactly.
+/// `None` of times that are new but were measured on another device before, which the baseline's point says.
+pub(super) fn of(
+    subject: &Subject<'_>,
+    sides: [&Side<'_>; 2],
+    both: &SamplesOfBoth<'_>,
+    options: &Options,
+) -> Option<Point> {
+    let mut point = Point::blank(subject);
+    let threshold = options.thresholds.of(&point.metric);
+    let numbers = sides.map(|side| side.get(subject));
+    match numbers {
+        [Some(before), Some(after)] if point.metric.is_timed() => {
+            return Some(times::point(point, before, after, &threshold));
+        }
+        [None, Some(_)] if subject.other_device(sides[0]).is_some() => return None,
+        [Some(_), None] if let Some(device) = subject.other_device(sides[1]) => {
+            let why = Some(format!("another device: {} in the baseline, {device} here", subject.key.device));
+            return Some(Point { verdict: Verdict::NotComparable, why, ..point });
+        }
+        _ => {}
+    }
+    let names: BTreeSet<Name<'_>> = numbers.iter().flatten().flat_map(|of| of.samples.keys().copied()).collect();
+    let mut pairs = Vec::new();
+    for name in names {
+        let rows = numbers.map(|numbers| numbers?.samples.get(&name));
+        match rows {
+            [Some(before), Some(after)] => {
+                pairs.push((name, before, after));
+                point.moved.extend(options.exact.and_then(|most| exact::movement(name, before, after, most)));
+            }
+            _ if both.contains(&(&subject.key, &subject.policy, name.1)) => {
+                point.moved.push(exact::one_sided(name, rows));
+            }
+            [_, None] => point.missing_samples.push(in_slice(name.1, name.0)),
+            [None, _] => point.new_samples += 1,
+        }
+    }
+    point.moved.sort_by(|a, b| b.change.total_cmp(&a.change));
+    point.samples = pairs.len();
+    point.threshold = options.exact.map(|most| format!("{most:e} for each sample"));
+    let clusters = pooled::fill(&mut point, &pairs);
+    point.verdict = match numbers {
+        [Some(before), Some(after)] if options.exact.is_some() && before.row.engine != after.row.engine => {
+            let (was, is) = (before.row.engine, after.row.engine);
+            point.why = Some(format!("engine {was} in the baseline, {is} here: save a new baseline"));
+            Verdict::AnotherEngine
+        }
+        _ if !point.moved.is_empty() => Verdict::Moved,
+        [None, _] => Verdict::New,
+        [_, None] => Verdict::Missing,
+        _ if pairs.is_empty() => {
+            point.why = Some("the results have none of its samples".to_owned());
+            Verdict::Missing
+        }
+        _ if pairs.iter().all(|(_, a, b)| a.sums.bits() == b.sums.bits()) => Verdict::Equal,
+        _ if options.exact.is_some() => Verdict::WithinNoise,
+        _ => pooled::decide(&mut point, &clusters, &threshold),
+    };
+    Some(point)
+}
+
 impl Point {
     /// A number that nothing is known of yet.
     pub(super) fn blank(subject: &Subject<'_>) -> Self {
@@ -143,11 +211,6 @@ impl Point {
             cache_size: subject.policy.1,
             ..Self::default()
         }
-    }
-
-    /// A number that both sides have, over samples of which none is in both.
-    pub(super) fn without_common_samples(self) -> Self {
-        Self { verdict: Verdict::Missing, why: Some("the results have none of its samples".to_owned()), ..self }
     }
 
     /// Whether it fails a gate. A number that was measured on other samples alone was not compared, whatever is allowed.

@@ -24,9 +24,15 @@ pub(super) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// The same number without its device.
-    pub(super) fn on_any_device(&self) -> Self {
-        Self { key: SeriesKey { device: Text::new(), ..self.key.clone() }, ..self.clone() }
+    /// The device that a side timed this number on, if only on another one.
+    pub(super) fn other_device<'s>(&self, side: &'s Side<'_>) -> Option<&'s str> {
+        let on = |subject: &Subject<'_>| {
+            let key = SeriesKey { device: self.key.device.clone(), ..subject.key.clone() };
+            (key == self.key)
+                && (subject.metric, subject.slice, &subject.policy) == (self.metric, self.slice, &self.policy)
+        };
+        let mut devices = side.keys().filter(|other| on(other)).map(|other| other.key.device.as_str());
+        if self.key.device.is_empty() { None } else { devices.next() }
     }
 }
 
@@ -127,12 +133,6 @@ impl<'a> Numbers<'a> {
     /// The samples that both sides have.
     pub(super) fn both<'b>(&'b self, after: &'b Self) -> Vec<(Name<'a>, &'b SampleSum<'a>, &'b SampleSum<'a>)> {
         self.samples.iter().filter_map(|(name, sum)| Some((*name, sum, after.samples.get(name)?))).collect()
-    }
-
-    /// The names of those that only this side has; slices in brackets.
-    pub(super) fn without(&self, other: &Self) -> Vec<String> {
-        let only = self.samples.keys().filter(|name| !other.samples.contains_key(*name));
-        only.map(|(slice, sample)| in_slice(sample, *slice)).collect()
     }
 }
 

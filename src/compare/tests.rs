@@ -77,7 +77,7 @@ fn an_interval_whose_every_subset_is_known() {
     // Of three books there is none, and 1 % decides.
     let found = compared(&before[..3], &after[..3], &threshold("interval"));
     assert_eq!(only(&found).difference.unwrap().interval, None);
-    assert_eq!(only(&found).threshold.as_deref(), Some("1% (no interval)"));
+    assert_eq!(only(&found).threshold.as_deref(), Some("interval (no interval: 1%)"));
     assert!(found.failed());
 }
 

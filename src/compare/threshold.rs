@@ -29,16 +29,23 @@ impl Margin {
     }
 }
 
-/// What makes a change count. Spelled `interval`, `interval+2%`, `interval+0.05`, `2%`, `0.05`, `cluster+5%` or
-/// `cluster+0.05`.
+/// What a rule looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Basis {
+    /// The pooled difference, if its 95 % interval excludes zero.
+    Interval,
+    /// The pooled difference.
+    Pooled,
+    /// Any cluster that got worse.
+    Cluster,
+}
+
+/// What makes a change count: what must exceed which margin. Spelled `interval`, `interval+2%`, `interval+0.05`, `2%`, `0.05`,
+/// `cluster+5%` or `cluster+0.05`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rule {
-    /// The 95 % interval of the difference excludes zero, and the difference exceeds the margin, if there is one.
-    Interval(Option<Margin>),
-    /// The difference exceeds the margin.
-    Pooled(Margin),
-    /// A cluster got worse by more than the margin.
-    Cluster(Margin),
+pub struct Rule {
+    basis: Basis,
+    margin: Margin,
 }
 
 /// What became of a number that can be compared.
@@ -51,21 +58,21 @@ pub(super) struct Change<'a> {
 }
 
 impl Rule {
-    /// The verdict on a change, if this rule reaches one. A cluster alone is never an improvement.
+    /// The verdict on a change, if this rule reaches one. A cluster alone is never an improvement. Where clusters are too few
+    /// for an interval, the difference must exceed 1 % in its place.
     pub(super) fn verdict(self, change: Change<'_>) -> Option<Verdict> {
         let Change { better, before, difference, clusters } = change;
-        let exceeds = |margin: Margin| margin.is_exceeded(before, difference.value);
-        let counts = match self {
-            Rule::Interval(margin) => {
-                difference.interval.is_some_and(|interval| interval.excludes_zero()) && margin.is_none_or(exceeds)
-            }
-            Rule::Pooled(margin) => exceeds(margin),
-            Rule::Cluster(margin) => {
-                let is_worse = clusters.iter().any(|cluster| cluster.exceeds(margin, before, better));
+        let is_certain = match (self.basis, difference.interval) {
+            (Basis::Interval, Some(interval)) => interval.excludes_zero(),
+            (Basis::Interval, None) => POOLED.is_exceeded(before, difference.value),
+            (Basis::Pooled, _) => true,
+            (Basis::Cluster, _) => {
+                let is_worse = clusters.iter().any(|cluster| cluster.exceeds(self.margin, before, better));
                 let verdict = if better == Better::Unknown { Verdict::Changed } else { Verdict::Regressed };
                 return is_worse.then_some(verdict);
             }
         };
+        let counts = is_certain && self.margin.is_exceeded(before, difference.value);
         counts.then(|| Point::direction(better, difference.value))
     }
 }
@@ -82,11 +89,11 @@ impl fmt::Display for Margin {
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Rule::Interval(None) => f.write_str("interval"),
-            Rule::Interval(Some(margin)) => write!(f, "interval+{margin}"),
-            Rule::Pooled(margin) => margin.fmt(f),
-            Rule::Cluster(margin) => write!(f, "cluster+{margin}"),
+        match self.basis {
+            Basis::Interval if self.margin == NONE => f.write_str("interval"),
+            Basis::Interval => write!(f, "interval+{}", self.margin),
+            Basis::Pooled => self.margin.fmt(f),
+            Basis::Cluster => write!(f, "cluster+{}", self.margin),
         }
     }
 }
@@ -107,14 +114,13 @@ impl FromStr for Rule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let margin = |text: &str| text.parse::<Margin>();
-        let rule = match text.split_once('+') {
-            Some(("interval", rest)) => margin(rest).map(|margin| Rule::Interval(Some(margin))),
-            Some(("cluster", rest)) => margin(rest).map(Rule::Cluster),
-            None if text == "interval" => Ok(Rule::Interval(None)),
-            _ => margin(text).map(Rule::Pooled),
+        let (basis, margin) = match text.split_once('+') {
+            Some(("interval", margin)) => (Basis::Interval, margin.parse()),
+            Some(("cluster", margin)) => (Basis::Cluster, margin.parse()),
+            None if text == "interval" => (Basis::Interval, Ok(NONE)),
+            _ => (Basis::Pooled, text.parse()),
         };
-        rule.map_err(|()| format!("`{text}` is no threshold"))
+        margin.map(|margin| Rule { basis, margin }).map_err(|()| format!("`{text}` is not a threshold"))
     }
 }
 
@@ -122,6 +128,8 @@ impl FromStr for Rule {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold(pub(super) Vec<Rule>);
 
+/// Any difference.
+const NONE: Margin = Margin::Absolute(0.0);
 /// A difference that an interval excludes zero from, but that is rounding.
 const ROUNDING: Margin = Margin::Relative(0.001);
 /// Of the pooled number, and in place of an interval where clusters are too few for one.
@@ -133,21 +141,25 @@ const TIME: Margin = Margin::Relative(0.1);
 
 impl Default for Threshold {
     fn default() -> Self {
-        Self(vec![Rule::Interval(Some(ROUNDING)), Rule::Pooled(POOLED), Rule::Cluster(CLUSTER)])
+        Self::of([(Basis::Interval, ROUNDING), (Basis::Pooled, POOLED), (Basis::Cluster, CLUSTER)])
     }
 }
 
 impl Threshold {
+    fn of<const N: usize>(rules: [(Basis, Margin); N]) -> Self {
+        Self(rules.map(|(basis, margin)| Rule { basis, margin }).into())
+    }
+
     /// Of a metric that no threshold was asked for.
     fn default_of(metric: &Metric) -> Self {
         if metric.has(Property::Memory) {
             // Counts that depend on memory: the batch that fits, the bytes of a cache.
-            Self(vec![Rule::Pooled(ROUNDING)])
+            Self::of([(Basis::Pooled, ROUNDING)])
         } else if metric.has(Property::Clock) {
-            Self(vec![Rule::Pooled(TIME)])
+            Self::of([(Basis::Pooled, TIME)])
         } else if metric.has(Property::Judge) {
             // A judge answers differently each time, and a story is a cluster with one or two answers.
-            Self(vec![Rule::Interval(Some(ROUNDING))])
+            Self::of([(Basis::Interval, ROUNDING)])
         } else {
             Self::default()
         }
@@ -155,41 +167,21 @@ impl Threshold {
 
     /// The verdict, and the rule that decided; all of them where none did. For the worse wins over for the better.
     pub(super) fn decide(&self, change: &Change<'_>) -> (Verdict, String) {
-        // A threshold of intervals alone could never fail without one.
-        let lacks_interval =
-            change.difference.interval.is_none() && self.0.iter().all(|rule| matches!(rule, Rule::Interval(_)));
-        let rules = if lacks_interval { self.without_intervals() } else { self.clone() };
-        let spelled = |rules: String| if lacks_interval { format!("{rules} (no interval)") } else { rules };
-        let verdicts = rules.0.iter().filter_map(|rule| Some((rule.verdict(*change)?, rule)));
+        let verdicts = self.0.iter().filter_map(|rule| Some((rule.verdict(*change)?, rule)));
         match verdicts.min_by_key(|(verdict, _)| *verdict) {
-            Some((verdict, rule)) => (verdict, spelled(rule.to_string())),
-            None => (Verdict::WithinNoise, spelled(rules.to_string())),
+            Some((verdict, rule)) => {
+                let lacks_interval = rule.basis == Basis::Interval && change.difference.interval.is_none();
+                (verdict, format!("{rule}{}", if lacks_interval { " (no interval: 1%)" } else { "" }))
+            }
+            None => (Verdict::WithinNoise, self.to_string()),
         }
     }
 
-    /// Each interval's margin alone, or 1 % where that is less.
-    fn without_intervals(&self) -> Self {
-        let pooled = |rule: &Rule| match *rule {
-            Rule::Interval(Some(margin)) if !matches!(margin, Margin::Relative(share) if share < 0.01) => {
-                Rule::Pooled(margin)
-            }
-            _ => Rule::Pooled(POOLED),
-        };
-        Self(self.0.iter().map(pooled).collect())
-    }
-
-    /// The same for medians of repeats, whose ranges must not overlap either. Repeats are not clusters; the first other rule counts.
+    /// Whether a difference of medians of repeats counts, and the rule: it exceeds the first margin that is not of clusters (repeats
+    /// are not clusters), and the ranges of the repeats do not overlap.
     pub(super) fn decide_by_ranges(&self, before: f64, difference: f64, overlap: bool) -> (bool, String) {
-        let margin_of = |rule: &Rule| match *rule {
-            Rule::Interval(margin) => Some(margin),
-            Rule::Pooled(margin) => Some(Some(margin)),
-            Rule::Cluster(_) => None,
-        };
-        let margin = self.0.iter().find_map(margin_of).unwrap_or(Some(TIME));
-        let is_exceeded = margin.is_none_or(|margin| margin.is_exceeded(before, difference));
-        let spelled =
-            margin.map_or_else(|| "ranges apart".to_owned(), |margin| format!("{margin} and ranges apart"));
-        (is_exceeded && !overlap && difference != 0.0, spelled)
+        let margin = self.0.iter().find(|rule| rule.basis != Basis::Cluster).map_or(TIME, |rule| rule.margin);
+        (margin.is_exceeded(before, difference) && !overlap, format!("{margin} and ranges apart"))
     }
 }
 
@@ -277,9 +269,9 @@ mod tests {
             ("1%,cluster+7%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::Improved, "1%"),
             ("cluster+7%", -0.2, interval(-0.3, -0.1), &one_worse, Verdict::WithinNoise, "cluster+7%"),
             ("cluster+2%", 0.0, None, &calm, Verdict::Regressed, "cluster+2%"),
-            ("interval+2%,interval", 0.15, None, &calm, Verdict::Regressed, "1% (no interval)"),
-            ("interval+2%,interval", 0.05, None, &calm, Verdict::WithinNoise, "2%,1% (no interval)"),
-            ("interval,cluster+5%", 0.15, None, &calm, Verdict::WithinNoise, "interval,cluster+5%"),
+            ("interval+2%,interval", 0.15, None, &calm, Verdict::Regressed, "interval (no interval: 1%)"),
+            ("interval+2%,interval", 0.05, None, &calm, Verdict::WithinNoise, "interval+2%,interval"),
+            ("interval,cluster+5%", 0.15, None, &calm, Verdict::Regressed, "interval (no interval: 1%)"),
         ];
         for (rules, value, interval, clusters, verdict, decided_by) in table {
             let threshold: Threshold = rules.parse().unwrap();
@@ -312,9 +304,9 @@ mod tests {
         let of = |metric| thresholds.of(&Metric::of(metric)).to_string();
         let rules = ["interval+0.1%,1%,cluster+5%", "10%", "0.1%", "interval+0.1%"];
         assert_eq!(["f1", "decode", "batch", "judge_win"].map(of), rules);
-        // The ranges of times must be apart, even without a margin.
+        // The ranges of times must be apart, whatever the margin.
         let apart: Threshold = "interval".parse().unwrap();
-        assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "ranges apart".to_owned()));
+        assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "0 and ranges apart".to_owned()));
         assert!(!apart.decide_by_ranges(100.0, -50.0, true).0);
         // Repeats are no clusters: a threshold of these alone is that of times.
         for (rules, difference, expected) in [
@@ -365,7 +357,8 @@ mod tests {
             ("interval", 10.0, 1e-9, interval(1e-10, 1e-8), true),
             ("interval", 10.0, 5.0, interval(-0.1, 10.0), false),
             ("interval", 10.0, 5.0, interval(0.0, 10.0), false),
-            ("interval", 10.0, 5.0, None, false),
+            ("interval", 10.0, 5.0, None, true),
+            ("interval", 10.0, 0.05, None, false),
             ("interval+0.1%", 10.0, 0.011, interval(0.001, 0.02), true),
             ("interval+0.1%", 10.0, 0.009, interval(0.001, 0.02), false),
             ("interval+0.1%", 10.0, 0.011, interval(-0.001, 0.02), false),
@@ -388,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_cluster_that_is_no_number_any_more_is_worse() {
-        let rule = Rule::Cluster(Margin::Relative(0.05));
+        let rule: Rule = "cluster+5%".parse().unwrap();
         let difference = Estimate { value: 0.0, interval: None };
         for (before, after, verdict) in [
             (1.0, f64::NAN, Some(Verdict::Regressed)),

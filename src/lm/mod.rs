@@ -13,6 +13,8 @@ mod device_choice;
 mod files;
 mod generate;
 mod gpu;
+#[cfg(any(feature = "cuda", feature = "emulate"))]
+#[path = "../../benches/gpu/measure.rs"]
 mod gpu_benchmark;
 mod gpu_check;
 mod machine;
@@ -37,6 +39,7 @@ pub use files::tokenizer::{Tokenizer, Tokens};
 pub use generate::{Decode, Ended, Generated, GenerationSettings, Generator, PrefilledPrompt, Sampling};
 #[cfg(feature = "emulate")]
 pub use gpu::emulated::{Emulation, WarpOrder};
+#[cfg(any(feature = "cuda", feature = "emulate"))]
 pub use gpu_benchmark::Measured;
 pub use machine::host::{HostMemory, host_memory};
 pub use machine::text_threads::{MOST_THREADS, TextThreads, checked_threads};

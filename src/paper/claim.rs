@@ -48,8 +48,6 @@ pub(super) struct Claim {
 /// A claim with what was found for it.
 pub(super) struct Checked {
     pub(super) claim: &'static Claim,
-    /// The same from the paper's own tables, where they have it.
-    pub(super) printed: Option<Observation>,
     /// One for each key that measured it.
     pub(super) findings: Vec<Finding>,
 }
@@ -63,10 +61,9 @@ pub(super) const fn claim(
 }
 
 impl Claim {
-    /// What was measured of it, beside what the paper's own tables say.
-    pub(super) fn check(&'static self, paper: &Evidence<'_>, rows: &Evidence<'_>) -> Checked {
-        let printed = (self.measure)(paper).into_iter().next().map(|(_, observed)| observed);
-        Checked { claim: self, printed, findings: (self.measure)(rows) }
+    /// What was measured of it.
+    pub(super) fn check(&'static self, rows: &Evidence<'_>) -> Checked {
+        Checked { claim: self, findings: (self.measure)(rows) }
     }
 }
 
@@ -126,12 +123,8 @@ impl Checked {
 
     fn line(&self, (title, observed): &Finding, several: bool) -> Line {
         let here = if several { format!("{title}: {}", observed.said) } else { observed.said.clone() };
-        let cells = vec![
-            Some(Entry::plain(observed.verdict.word())),
-            Some(Entry::plain(here)),
-            self.printed.as_ref().map(|printed| Entry::plain(&printed.said)),
-        ];
-        Line::new(self.claim.statement, cells)
+        let cells = [observed.verdict.word(), &here].map(|text| Some(Entry::plain(text)));
+        Line::new(self.claim.statement, cells.into())
     }
 }
 
@@ -164,7 +157,7 @@ pub(super) fn table(claims: &[Checked]) -> Table {
                 (sign-flip test among all pairs of the table, while an interval is of one pair), not held where one of them \
                 is told apart as better, and not decided where one was not measured. A claim counts as held if it is in every \
                 setting that measured it. The limits leave room around the paper's numbers.";
-    let columns = ["verdict", "measured here", "in the paper's own tables"].map(Column::from).to_vec();
+    let columns = ["verdict", "measured here"].map(Column::from).to_vec();
     let grid = Grid { columns, lines: lines.collect() };
     Table {
         has_sentences: true,

@@ -11,7 +11,7 @@ use super::measure::{
     baselines, first_token, is_llama_2, near_full, of_panels, preference, recent, speed, story_length,
 };
 use super::pairwise::{BASELINES, BASELINES_OF_QUESTIONS, BY_HEAD, better_than};
-use super::{Evidence, TOVA, numbers};
+use super::{Evidence, TOVA};
 use crate::report::Table;
 use Limit::{Above, AtLeast, AtMost, Within};
 
@@ -123,8 +123,7 @@ pub(super) static CLAIMS: [Claim; 15] = [
 
 /// All claims, with what was measured of each.
 pub(super) fn check(rows: &Evidence<'_>) -> Vec<Checked> {
-    let paper = Evidence::of(&numbers::RESULTS);
-    CLAIMS.iter().map(|claim| claim.check(&paper, rows)).collect()
+    CLAIMS.iter().map(|claim| claim.check(rows)).collect()
 }
 
 /// What was measured of the claims, for a report; none where nothing was.

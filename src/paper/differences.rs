@@ -2,7 +2,7 @@
 //!
 //! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 
-use super::numbers::{self, LENGTH, MODEL, NUMBERS, STORY_MODEL, Speed, TABLE_5_SIZES, TagSteps};
+use super::numbers::{LENGTH, MODEL, NUMBERS, Printed, STORY_MODEL, Speed, TABLE_5_SIZES, TagSteps};
 use super::{Exhibit, TOVA};
 use crate::format::capital;
 use crate::report::sections::kept::{self, Kept};
@@ -10,11 +10,12 @@ use crate::report::sections::speed::{self as timing, Speeds};
 use crate::report::series::signed;
 use crate::report::{Column, Entry, Estimate, Grid, Line, Panel, SeriesKey, Size, Table};
 
-/// The paper's panel of what a panel measures, and the sizes that both have, at least one.
-pub(super) fn panel_and_sizes(panel: &Panel) -> Option<(&'static Panel, Vec<Size>)> {
-    let paper = numbers::panel_like(panel)?;
+/// The paper's numbers of what a panel measures, and the sizes that both have, at least one.
+pub(super) fn printed_and_sizes(panel: &Panel) -> Option<(Printed, Vec<Size>)> {
+    let paper = Printed::of(panel)?;
     let measured = panel.sizes();
-    let both: Vec<Size> = paper.sizes().into_iter().filter(|size| measured.contains(size)).collect();
+    let both: Vec<Size> =
+        paper.sizes.iter().map(|size| (*size).into()).filter(|size| measured.contains(size)).collect();
     (!both.is_empty()).then_some((paper, both))
 }
 
@@ -35,18 +36,21 @@ fn minus(own: Estimate, theirs: f64, digits: usize) -> Entry {
 
 /// A panel minus the paper's.
 pub(super) fn minus_paper(exhibit: Exhibit, panel: &Panel, title: &str) -> Option<Table> {
-    let (paper, sizes) = panel_and_sizes(panel)?;
+    let (paper, sizes) = printed_and_sizes(panel)?;
     let line = |policy: &str| {
         let cell = |size: &Size| {
             // The full cache has no size, so its value is shown under every one.
             let own = panel.shown_at(policy, Some(*size))?;
-            let theirs = paper.shown_at(policy, Some(*size))?.estimate.value;
+            let theirs = paper.shown_at(policy, *size)?;
             let minus = Entry::estimate(own.estimate, |value| panel.metric.show_difference(value - theirs));
             Some(Entry { partial: !own.complete, ..minus })
         };
         Line::of_policy(policy, sizes.iter().map(cell).collect())
     };
-    let known = panel.policies().into_iter().filter(|policy| paper.policies().contains(policy));
+    let known = panel
+        .policies()
+        .into_iter()
+        .filter(|policy| sizes.iter().any(|size| paper.shown_at(policy, *size).is_some()));
     let model = if panel.key.task == "perplexity" { MODEL } else { STORY_MODEL };
     let about = format!(
         "What was measured minus the paper's numbers, which are {model}'s; in brackets are 95 % intervals. Of another model or \
@@ -59,18 +63,17 @@ pub(super) fn minus_paper(exhibit: Exhibit, panel: &Panel, title: &str) -> Optio
 
 /// The excess over the full cache of a panel and of Table 3, line by line. It compares between models, which perplexities do not.
 pub(super) fn excess(panel: &Panel, title: &str) -> Option<Table> {
-    let (paper, sizes) = panel_and_sizes(panel)?;
-    let nats = |panel: &Panel, policy: &str, size: Size| panel.point(policy, Some(size))?.to_full.as_ref()?.nats;
+    let (paper, sizes) = printed_and_sizes(panel)?;
+    let nats = |policy: &str, size: Size| panel.point(policy, Some(size))?.to_full.as_ref()?.nats;
     let line = |name: String, cell: &dyn Fn(Size) -> Option<Entry>| {
         Line::new(name, sizes.iter().map(|size| cell(*size)).collect())
     };
     let both = |policy: &str| {
-        let own = line(policy.to_owned(), &|size| Some(minus(nats(panel, policy, size)?, 0.0, 3)));
-        let theirs = |size| Some(minus(Estimate { interval: None, ..nats(paper, policy, size)? }, 0.0, 3));
+        let own = line(policy.to_owned(), &|size| Some(minus(nats(policy, size)?, 0.0, 3)));
+        let theirs = |size| Some(Entry::plain(signed((paper.value(policy, size)? / paper.full?).ln(), 3)));
         [own, line(format!("{policy}, {MODEL}"), &theirs)]
     };
-    let known =
-        panel.policies().into_iter().filter(|policy| *policy != "full" && paper.policies().contains(policy));
+    let known = panel.policies().into_iter().filter(|policy| paper.lines.iter().any(|(name, _)| name == policy));
     let lines: Vec<Line> = known.flat_map(both).collect();
     let is_measured = lines.iter().any(Line::has_any);
     let about = format!(

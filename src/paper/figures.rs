@@ -10,7 +10,7 @@ use crate::report::figure::{
     chart::excess as excess_charts, heatmap, slices,
 };
 use crate::report::series::breakdown;
-use crate::report::{Panel, Point, RUNNING, SeriesKey, Size, escape};
+use crate::report::{Panel, RUNNING, SeriesKey, Size, escape};
 
 /// The policies of Figure 3, and those of Figures 4, 5, 10 and 11, without the full cache.
 const OF_PERPLEXITY: [&str; 5] = ["truncate", "window", "window+4", "h2o", TOVA];
@@ -35,9 +35,8 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
 
 /// What models of other perplexities have in common: the excess over the full cache, with the paper's beside it.
 fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option<(String, Scene)> {
-    let excess_of = |point: &Point| Some(point.to_full.as_ref()?.nats?.value);
     let both = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.full().is_some());
-    let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, &excess_of)?)));
+    let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, true)?)));
     let (shown, printed): (Vec<(&Panel, String)>, Vec<Printed>) = both.unzip();
     let charts = excess_charts::charts(&shown, Chart::by_size)?
         .into_iter()
@@ -54,7 +53,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     let styles = SeriesStyles::of(panels);
     let chart = |(panel, title): (&Panel, String)| {
         let chart = Chart::by_size(panel, title, Scale::Linear);
-        match laid_over.then(|| printed(panel, &|point| Some(point.estimate.value))).flatten() {
+        match laid_over.then(|| printed(panel, false)).flatten() {
             Some(printed) => chart.with_printed(printed),
             None => chart,
         }
@@ -68,16 +67,17 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     pieces
 }
 
-/// What the paper's Table 3 says at the sizes and of the policies that a panel has.
-fn printed(panel: &Panel, value: &dyn Fn(&Point) -> Option<f64>) -> Option<Printed> {
-    let (paper, sizes) = differences::panel_and_sizes(panel)?;
-    let line = |policy: &str| {
+/// What the paper's Table 3 says at the sizes and of the policies that a panel has: perplexity, or its excess in nats over the full cache.
+fn printed(panel: &Panel, is_excess: bool) -> Option<Printed> {
+    let (paper, sizes) = differences::printed_and_sizes(panel)?;
+    let shown = |value: f64| if is_excess { Some((value / paper.full?).ln()) } else { Some(value) };
+    let line = |(policy, _): &(&str, _)| {
         let here = |size: &&Size| panel.point(policy, Some(**size)).is_some();
-        let spot = |size: &Size| Some((size.number(), value(paper.point(policy, Some(*size))?)?));
-        (policy.to_owned(), sizes.iter().filter(here).filter_map(spot).collect())
+        let spot = |size: &Size| Some((size.number(), shown(paper.value(policy, *size)?)?));
+        ((*policy).to_owned(), sizes.iter().filter(here).filter_map(spot).collect())
     };
-    let lines = paper.policies().into_iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
-    let full = panel.full().and(paper.full()).and_then(value);
+    let lines = paper.lines.iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
+    let full = paper.full.filter(|_| panel.full().is_some() && !is_excess);
     Some(Printed { lines: lines.collect(), full, source: format!("paper: {}", numbers::MODEL) })
 }
 
@@ -160,8 +160,8 @@ fn preferences(panels: [&Panel; 3], policy: &str, title: String, laid_over: bool
         Line { policy: name.to_owned(), spots: spots.collect() }
     };
     let printed = |(name, panel): (&str, &Panel)| {
-        let paper = numbers::panel_like(panel)?;
-        let spot = |size: &Size| Some((size.number(), paper.point(policy, Some(*size))?.estimate.value));
+        let paper = numbers::Printed::of(panel)?;
+        let spot = |size: &Size| Some((size.number(), paper.value(policy, *size)?));
         Some((name.to_owned(), sizes.iter().filter_map(spot).collect()))
     };
     let lines = PREFERENCES.into_iter().zip(panels).map(line).collect();

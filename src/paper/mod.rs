@@ -38,7 +38,7 @@ use crate::report::{
 };
 pub use exhibit::Exhibit;
 #[cfg(test)]
-pub(crate) use numbers::ROWS;
+pub(crate) use fixture::printed_rows;
 pub use other_publications::publication_names;
 use wording::listed;
 

@@ -1,7 +1,7 @@
 //! Rows for tests: a few by hand, the paper's Table 3 spread over books, and plausible recall.
 
 use crate::ledger::Row;
-use crate::paper::ROWS;
+use crate::paper::printed_rows;
 use crate::report::Results;
 use crate::report::document::Document;
 use crate::report::sections::{self, Report};
@@ -100,7 +100,7 @@ pub(crate) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
         }));
     };
     let is_shown = |row: &&Row| row.metric == "nll" && !["h2o-layer", "tova+1"].contains(&row.policy.as_str());
-    for row in ROWS.iter().filter(is_shown) {
+    for row in printed_rows().iter().filter(is_shown) {
         add_cell(&row.policy, row.cache_size, row.value.exp());
     }
     all

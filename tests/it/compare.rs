@@ -207,10 +207,10 @@ fn thresholds_of_each_kind_decide() {
     }
     for (wrong, said) in [
         ("perplexty=1%", "did you mean `perplexity`?"),
-        ("nll=abc", "`abc` is no threshold"),
-        ("-3%", "no threshold"),
-        ("nll", "`nll` is no threshold"),
-        ("nll=1%,cluster", "`cluster` is no threshold"),
+        ("nll=abc", "`abc` is not a threshold"),
+        ("-3%", "not a threshold"),
+        ("nll", "`nll` is not a threshold"),
+        ("nll=1%,cluster", "`cluster` is not a threshold"),
     ] {
         compared(&folder, &moved, &[&format!("--threshold={wrong}")]).with_code(2).says(&[said, "hint:"]);
     }

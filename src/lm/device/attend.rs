@@ -103,6 +103,10 @@ impl GpuText<'_> {
 }
 
 impl GpuAttention {
+    #[cfg_attr(
+        not(any(feature = "cuda", feature = "emulate")),
+        expect(dead_code, reason = "without a device nothing is made for one")
+    )]
     pub fn new(gpu: Box<dyn Gpu>) -> GpuAttention {
         // Whoever reads asks for the next layer soon; who writes may have to read a prompt first.
         let [of_readers, of_writers] = [200, 20].map(Duration::from_millis);

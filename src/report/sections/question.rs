@@ -99,7 +99,7 @@ mod tests {
             facts.iter().map(|fact| fact.items.iter().map(|item| (&*item.name, &*item.words)).collect()).collect();
         assert_eq!(shown[0], [("", "meta-llama/Llama-2-7b-hf (bf16)")]);
         assert_eq!(shown[1].iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["full", "tova"]);
-        assert!(shown[1][1].1.starts_with("evicts the entry"), "{shown:?}");
+        assert!(shown[1][1].1.ends_with("score last_attention"), "{shown:?}");
         assert_eq!(shown[2], [("", "64, 512")]);
         let expected = [
             ("Llama-2-7b-hf \u{B7} pg19 \u{B7} perplexity", "2 samples of 4096 tokens from 2 clusters"),

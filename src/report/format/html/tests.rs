@@ -200,7 +200,7 @@ fn the_page_answers_first() {
     let order = [
         "meta/Llama (bf16)",
         "<b>full</b> the model with an unbounded cache",
-        "<b>tova</b> evicts the entry to which the newest token attends least, per layer",
+        "<b>tova</b> score last_attention, scope layer",
         "64, 128, 256, 512, 1024, 2048, 4096",
         "12 samples of 4096 tokens from 12 clusters",
         r#"<g class="line "#,
