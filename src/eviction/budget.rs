@@ -109,7 +109,8 @@ impl Budget {
         Ok(Budget::Layers(interned(&LISTS, shares)))
     }
 
-    /// The same from a text file with a line for each layer.
+    /// Sizes of heads in proportion to a table in a text file, with a line for each layer. With `full`, that percentage of the heads keeps
+    /// everything.
     ///
     /// # Errors
     /// A file that cannot be read, and as [`of_heads`](Self::of_heads).

@@ -22,9 +22,10 @@ pub struct Step<'a> {
     pub token_ids: Vec<u32>,
     /// The attention that the newest query pays: (query heads of the group)(entries). Each head's sums to 1.
     pub attention: &'a [f32],
-    /// Of the tokens read since the function was last called for this group, and the newest: (tokens, query heads of the group, dim),
-    /// before rotation, and (tokens, hidden), what the layer's projections read.
+    /// Queries of the tokens read since the function was last called for this group, the newest included, before rotation:
+    /// (tokens, query heads of the group, dim)
     pub queries: Vec<f32>,
+    /// Inputs of the layer's projections for the tokens of `queries`: (tokens, hidden)
     pub hidden: &'a [f32],
     /// The key-value heads of the group, and the columns of the entries, in `vectors`.
     pub kv_heads: Range<usize>,

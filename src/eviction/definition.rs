@@ -48,7 +48,7 @@ type Asked = (*const Expr, usize, usize, usize);
 struct Seen {
     /// Positions in the cache, ascending.
     living: Vec<usize>,
-    /// Those that are not protected.
+    /// Indices of the living entries that are not protected.
     unprotected: Vec<usize>,
     /// (heads of the group)(living)
     attention: Vec<Vec<f64>>,

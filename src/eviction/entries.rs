@@ -56,7 +56,7 @@ pub struct CacheEntries {
     pub(super) inputs: Option<FunctionInputs>,
     /// Attention so far, where it is recorded.
     pub recorded: Option<RecordedAttention>,
-    /// What the prompt's entries are paid while it is read again.
+    /// The attention that the prompt's entries receive while it is read again.
     pub(super) second_reading: Option<SecondReading>,
     /// Tokens that a query of this layer sees, itself included, if the model limits that.
     pub window: Option<usize>,
@@ -66,15 +66,15 @@ pub struct CacheEntries {
     pub(super) keeps_all: bool,
     /// Computes the score that divides the entries of a pool, if that is not the policy's own.
     pub(super) divider: Option<Scorer>,
-    /// What each group is cut back to: its size, or no limit while a prompt is read that will be cut, and where all layers evict
-    /// together. In a pool these are what its groups hold on average. (groups)
+    /// Size that each group is cut back to: (groups). `usize::MAX` before a prompt is cut and for pools over all layers; in a pool over
+    /// heads, the mean.
     pub(super) limits: Vec<usize>,
     /// Entries that leave a group at once, when there are so many more than its limit.
     pub burst: usize,
     /// Whether the prompt will be cut.
     pub awaits_cut: bool,
-    /// What a prompt is cut by where nothing else keeps it, (groups)(entries): the newest row's attention. For a function that of each
-    /// query head: (groups)(heads of the group, entries).
+    /// Attention of the prompt's last query, kept for the cut: (groups)(entries); for a function per query head: (groups)(heads of the
+    /// group, entries). Empty if the score keeps its own state.
     pub newest: Vec<Vec<f32>>,
     /// Caches that will be cut after the prompt, and hold the same entries until then: each has its own scores.
     pub cuts: Vec<CacheEntries>,
@@ -91,8 +91,8 @@ pub struct CacheEntries {
 }
 
 impl CacheEntries {
-    /// Forgets what was read after the first `len` tokens, and begins to note what some of these are paid, unless the layer's window has
-    /// passed any.
+    /// Forgets what was read after the first `len` tokens, and begins to record the attention that those of `chunk` receive, unless the
+    /// layer's window has passed any of them.
     pub fn read_again(&mut self, len: usize, chunk: Range<usize>) {
         let positions = &mut self.groups[0].positions;
         positions.truncate(positions.partition_point(|position| (*position as usize) < len));
@@ -106,20 +106,20 @@ impl CacheEntries {
         self.second_reading.take().map(|reading| reading.largest).unwrap_or_default()
     }
 
-    /// The scores of the cache, and of those that hold the same until a cut.
+    /// The scores of the cache's policy, and of the policies in `cuts`.
     fn scores(&self) -> impl Iterator<Item = Score> {
         let policies = std::iter::once(self).chain(&self.cuts).filter_map(|cache| cache.policy);
         policies.flat_map(|policy| policy.scores())
     }
 
-    /// What computes the scores of the cache, and of those that hold the same until a cut, from formulas.
+    /// The scorers of the cache's policy, and of the policies in `cuts`, that compute formulas.
     pub(super) fn scorers(&mut self) -> impl Iterator<Item = &mut Scorer> {
         let CacheEntries { scorer, divider, cuts, .. } = self;
         let of_cuts = cuts.iter_mut().flat_map(|cut| [&mut cut.scorer, &mut cut.divider]);
         [scorer, divider].into_iter().chain(of_cuts).flatten()
     }
 
-    /// What its scores have to know of new entries.
+    /// Which properties of new entries its scores read.
     pub fn wants(&self) -> Wanted {
         Wanted {
             hidden: self.scores().any(Score::is_function),

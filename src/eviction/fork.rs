@@ -28,27 +28,28 @@ impl CacheEntries {
         }
     }
 
-    /// The same cache, empty, in a layer whose queries see only `window` tokens, themselves included: an entry leaves before the
-    /// first query that cannot see it. With `keeps_all`, forks can be taken anywhere.
+    /// Limits an empty cache to a layer whose queries see only `window` tokens, themselves included: an entry leaves before the
+    /// first query that cannot see it. With `keeps_all`, such entries stay, masked, so that forks can be taken anywhere.
     #[must_use]
     pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
         CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
     }
 
-    /// The same with a window that does not slide: a query sees what is in its own piece of so many tokens.
+    /// Makes the window one that does not slide, if `is_chunked`: a query sees the tokens of its own piece of `window` tokens.
     #[must_use]
     pub fn chunked(self, is_chunked: bool) -> CacheEntries {
         CacheEntries { is_chunked, ..self }
     }
 
-    /// The same cache as that of a layer, which functions that score entries are told.
+    /// Says which layer of the model the cache is of; functions that score entries are told.
     #[must_use]
     pub fn of_layer(self, layer: usize) -> CacheEntries {
         let [scorer, divider] = [self.scorer, self.divider].map(|scorer| Some(scorer?.of_layer(layer)));
         CacheEntries { layer, scorer, divider, ..self }
     }
 
-    /// The same entries in an unbounded cache, to see what they are paid by what is read next. No policy has removed any yet.
+    /// Copies the entries, of which no policy has removed any yet, into an unbounded cache, which measures the attention that they get
+    /// from what is read next.
     pub fn to_read_again(&self) -> CacheEntries {
         let groups = vec![HeadGroup { positions: self.groups[0].positions.clone(), priority: Vec::new() }];
         let unbounded =
@@ -56,14 +57,14 @@ impl CacheEntries {
         CacheEntries { groups, seen: self.seen, layer: self.layer, ..unbounded }
     }
 
-    /// The same cache, empty, with the attention of the text that it will read.
+    /// Gives an empty cache the attention of the text that it will read, for scores that know the future.
     #[must_use]
     pub fn with_future(self, future: Arc<RecordedAttention>) -> CacheEntries {
         CacheEntries { scorer: self.scorer.map(|scorer| scorer.with_future(future)), ..self }
     }
 
-    /// The same cache, empty and unbounded, which also keeps the scores by which `policies` will cut the prompt: each policy with
-    /// its salt.
+    /// Makes an empty, unbounded cache also keep the scores by which each of the `policies` will cut the prompt; a policy comes with
+    /// the salt of its draws.
     #[must_use]
     pub fn with_cuts(self, policies: &[(SizedPolicy, u64)]) -> CacheEntries {
         let mut cuts: Vec<CacheEntries> = Vec::new();
@@ -103,7 +104,7 @@ impl CacheEntries {
         })
     }
 
-    /// The same cache, empty and unbounded, which records its attention over the groups of a scope.
+    /// Makes an empty, unbounded cache record its attention over the decision groups of a scope.
     #[must_use]
     pub fn recording(self, scope: Option<Scope>) -> CacheEntries {
         let recorded = scope.map(|scope| RecordedAttention::new(self.heads, scope));
@@ -122,7 +123,7 @@ impl CacheEntries {
         CacheEntries { awaits_cut: true, ..bounded.evicting_together() }
     }
 
-    /// The same cache, from which nothing leaves until [`evict_together`](super::evict_together).
+    /// Lets nothing leave until [`evict_together`](super::evict_together) is called.
     fn evicting_together(self) -> CacheEntries {
         let ranks_by_newest = self
             .policy

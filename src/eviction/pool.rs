@@ -146,7 +146,7 @@ impl LayerEntries<'_> {
         kept
     }
 
-    /// The entries of each group that may leave, by the score that says from which head how many do.
+    /// The entries of each group that may leave, lowest first, by the budget's score or else the policy's own.
     fn ranked(&self, policy: SizedPolicy) -> Vec<Vec<Ranked>> {
         let of_group = |group: usize| {
             let columns = self.entries.groups[group].positions.len();
@@ -160,7 +160,8 @@ impl LayerEntries<'_> {
         (0..self.entries.groups.len()).map(of_group).collect()
     }
 
-    /// Removes so many entries of each group: the first, or if these were ranked by another score than the policy's, those that this says.
+    /// Evicts `leaving[g]` entries of group g: the first of `ranked`, or, if `ranked` is by the budget's score, those with the lowest
+    /// score of the policy itself.
     fn remove(&mut self, policy: SizedPolicy, mut ranked: Vec<Vec<Ranked>>, leaving: &[usize]) -> Option<Kept> {
         if self.entries.divider.is_some() {
             for (group, ranked) in ranked.iter_mut().enumerate() {
@@ -336,7 +337,8 @@ impl CacheEntries {
         }
     }
 
-    /// The same where another score says how many leave from each head.
+    /// Evicts `excess` entries from the heads of a layer, where a score of the budget says how many leave from each head and the policy's
+    /// score says which.
     fn evict_divided(
         &mut self,
         policy: SizedPolicy,

@@ -73,12 +73,15 @@ pub static PRESETS: LazyLock<Vec<Preset>> = LazyLock::new(|| {
     parse_yaml(include_str!("presets.yaml"), "presets.yaml").expect("a test reads the file of the program")
 });
 
-/// The policy a preset's name stands for: `tova`, `window+4`, ...; none of a preset whose file is not there.
+/// The policy of a preset's name such as `tova` or `window+4`; `None` too for a preset whose file is not there.
 pub fn by_name(name: &str) -> Option<Policy> {
     find(name)?.ok()
 }
 
-/// The same; `None` if there is no such preset.
+/// Finds the preset of a name such as `tova` or `window+4`; `None` if there is no such preset.
+///
+/// # Errors
+/// A preset whose file is not there.
 pub fn find(name: &str) -> Option<anyhow::Result<Policy>> {
     let find = |base: &str| PRESETS.iter().find(|preset| preset.name == base).map(Preset::policy);
     match split_keep_first(name) {

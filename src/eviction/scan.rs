@@ -36,7 +36,7 @@ pub struct BlockScan<'a> {
     masks: Vec<Vec<f32>>,
     /// The newest query's attention, summed over a group's heads: (stride)
     newest: Vec<f32>,
-    /// Of the layer's attention sinks: (heads) or none.
+    /// Logits of the layer's attention sinks: (heads), or empty.
     sinks: Vec<f32>,
     /// Whether the read ends with this block.
     ends_read: bool,
@@ -182,7 +182,7 @@ impl<'a> BlockScan<'a> {
         self.cached.iter().zip(limits).map(|(cached, limit)| of(*cached, *limit, burst - 1)).collect()
     }
 
-    /// Removes the entries that the query of a row is the first not to see, from the groups in which the policy has not evicted them before.
+    /// Drops entries that have just left the layer's sliding window, unless the policy evicted them earlier.
     fn pass(&mut self, row: usize, mut log: Option<&mut Vec<Eviction>>) {
         let position = self.entries.seen + row;
         let passed = self.entries.oldest_after(position)..self.entries.oldest_after(position + 1);

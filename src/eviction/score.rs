@@ -65,7 +65,7 @@ impl Score {
         self.named().map_or(self.formula(), |named| named.name)
     }
 
-    /// What it computes, as a formula; the id of a function.
+    /// The text of its formula, or the id of its function.
     pub fn formula(self) -> &'static str {
         match self {
             Score::Formula(formula) => formula.text(),
@@ -73,7 +73,7 @@ impl Score {
         }
     }
 
-    /// The same as a tree; none of a function.
+    /// The tree of its formula; `None` for a function.
     fn expr(self) -> Option<&'static Expr> {
         if let Score::Formula(formula) = self { Some(formula.expr()) } else { None }
     }

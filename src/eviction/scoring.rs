@@ -213,7 +213,7 @@ pub(super) enum Scores<'a> {
     /// The oldest has the lowest.
     Ascending,
     Numbers(Cow<'a, [f32]>),
-    /// As of [`lowest_priority`].
+    /// Priorities, and the share of themselves by which they differ at least where they are not equal.
     Priorities(Cow<'a, [f64]>, f64),
 }
 

@@ -29,7 +29,7 @@ pub(super) fn name_of<T: PartialEq>(table: &'static [Keyword<T>], value: T) -> &
 fn of_name<T: Copy>(table: &'static [Keyword<T>], what: &str, name: &str) -> Result<T> {
     let known = table.iter().find(|keyword| keyword.name == name);
     let names = || table.iter().map(|keyword| keyword.name).collect::<Vec<_>>().join(", ");
-    Ok(known.with_context(|| format!("`{name}` is no {what}; there are {}", names()))?.value)
+    Ok(known.with_context(|| format!("`{name}` is not a {what}; there are {}", names()))?.value)
 }
 
 /// Which heads share one decision.
@@ -139,7 +139,7 @@ pub enum LocalLayers {
     Exempt,
 }
 
-/// Both.
+/// Both settings for layers with a window.
 pub const LOCAL_LAYERS: [Keyword<LocalLayers>; 2] = [
     keyword(LocalLayers::Bounded, "bounded", "the policy holds there too, with min(size, window) entries"),
     keyword(LocalLayers::Exempt, "exempt", "only their window bounds them"),

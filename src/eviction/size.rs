@@ -38,7 +38,7 @@ impl FromStr for SizeShare {
 
     /// Reads what [`fmt::Display`] writes.
     fn from_str(text: &str) -> Result<SizeShare> {
-        let form = || format!("`{text}` is no share; they are such as 25% or 12.5%");
+        let form = || format!("`{text}` is not a share; they are such as 25% or 12.5%");
         let percent = text.strip_suffix('%').with_context(form)?;
         let (whole, part) = percent.split_once('.').unwrap_or((percent, ""));
         let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -60,7 +60,7 @@ impl FromStr for CacheSize {
         }
         let entries = text.parse().ok();
         Ok(CacheSize::Entries(
-            entries.with_context(|| format!("`{text}` is no cache size; they are such as 64 or 25%"))?,
+            entries.with_context(|| format!("`{text}` is not a cache size; they are such as 64 or 25%"))?,
         ))
     }
 }

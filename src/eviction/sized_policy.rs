@@ -126,7 +126,7 @@ impl SizedPolicy {
         [self.keep_first.of(self.size), self.keep_recent.of(self.size)]
     }
 
-    /// The policy of each layer of a model, with its size; `None` of one that it does not bound. A budget is divided among the layers
+    /// The policy of each layer of a model, with the layer's size; `None` for a layer that is not `bounded`. A budget is divided among the layers
     /// that it bounds. One for another number of layers, which [`Policy::check`] refuses, counts as uniform.
     pub fn of_layers(self, bounded: &[bool]) -> Vec<Option<SizedPolicy>> {
         let mut sizes = self.budget.sizes(self.size, self.protected()[1], bounded).into_iter();
@@ -142,7 +142,7 @@ impl SizedPolicy {
         self.of_layers(bounded).into_iter().flatten().flat_map(|own| own.head_sizes(kv_heads)).collect()
     }
 
-    /// Entries of the smallest layer or head: what it can read before anything is evicted.
+    /// Entries of the smallest layer or head: the tokens that it can read before anything is evicted.
     pub fn smallest(self, bounded: &[bool]) -> usize {
         self.all_sizes(bounded, 1).into_iter().min().unwrap_or(self.size)
     }
@@ -161,7 +161,7 @@ impl SizedPolicy {
         self.of_heads.map_or_else(|| vec![self.size; kv_heads], Vec::clone)
     }
 
-    /// The same of each decision group.
+    /// Entries of each decision group of one layer; `usize::MAX` for a group from which none leaves.
     pub(super) fn group_sizes(self, heads: Heads) -> Vec<usize> {
         match self.scope {
             Scope::Head => self.head_sizes(heads.kv_heads),

@@ -32,7 +32,7 @@ pub(super) struct Case {
     chunks: Vec<usize>,
     /// What the policy's formula was written as.
     pub formula: Option<(Expr, Pool)>,
-    /// The same of what divides its budget.
+    /// The formula that divides the budget, as [`formula`](Self::formula).
     pub divider: Option<(Expr, Pool)>,
 }
 

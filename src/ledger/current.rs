@@ -27,7 +27,7 @@ pub const IDENTICAL: &str = "identical";
 pub struct Current {
     /// By model, task, policy and size, in the order of the sweep.
     pub rows: Vec<Row>,
-    /// Of each cell that is not complete and whose samples are among the rows, how many it is to have, by id.
+    /// By id, the number of samples that a cell will have, for cells that are not complete and have samples among the rows.
     pub unfinished: BTreeMap<Text, usize>,
     /// Cells of the sweep that are not complete.
     pub incomplete: usize,

@@ -42,7 +42,7 @@ const VECTORS: f64 = 600e-9;
 /// Seconds of a token beside its products, for each layer and number of its state: rotation, norms, copies.
 const REST: f64 = 4.0e-9;
 
-/// A read takes as long as so many more tokens, because products prepare the weights.
+/// Fixed cost of one read, in tokens: weights are packed once per read.
 const BEGINNING: f64 = 32.0;
 
 /// Bytes of weights that are read and converted a second.

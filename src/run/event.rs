@@ -14,10 +14,10 @@ pub enum Event<'a> {
         cell: &'a NamedCell,
         sample: &'a str,
         tokens: u64,
-        /// That it takes on the nominal machine.
+        /// Estimated seconds on the nominal machine.
         seconds: f64,
         samples_left: usize,
-        /// Of the whole cell.
+        /// Samples of the whole cell.
         samples: usize,
     },
     CellDone(&'a NamedCell),

@@ -64,7 +64,7 @@ pub(super) fn check_memory(model_task: &ModelTask, model: &LanguageModel) -> Res
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workers {
     pub workers: usize,
-    /// Of each worker.
+    /// Threads of each worker.
     pub threads: usize,
     /// The most texts that a worker generates at the same time.
     pub side_by_side: usize,

@@ -3,7 +3,7 @@
 //! A worker takes a batch of samples, reads its full-cache prefix once, and queues its cells for all workers. Cells come
 //! before new batches, so no more batches are in memory than there are workers.
 //!
-//! Where a GPU has no memory for so many texts, what it failed at is measured again with fewer at once.
+//! After an out-of-memory error on a GPU the failed samples are retried with fewer texts at once.
 
 use std::collections::VecDeque;
 use std::ops::{ControlFlow, Range};
@@ -72,14 +72,14 @@ pub(super) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 #[derive(Default)]
 struct Queue {
     batches: VecDeque<BatchJob>,
-    /// Of batches whose prefix was read.
+    /// Cells of batches whose prefix was read.
     cells: VecDeque<CellJob>,
     /// Workers that may still add cells.
     busy: usize,
-    /// As many may be busy, and generate so many texts.
+    /// Current limits: busy workers, and texts that each generates side by side. Lowered when the GPU runs out of memory.
     at_once: Workers,
     ended: bool,
-    /// The first that was reported.
+    /// The first error that was reported.
     error: Option<Error>,
 }
 

@@ -30,7 +30,7 @@ pub struct ModelSpec {
 }
 
 impl ModelSpec {
-    /// What it is: the source, with what is done to its positions, and another arithmetic than f32.
+    /// The source, followed by an override of positions, another tokenizer, and an arithmetic other than f32.
     pub fn described(&self) -> String {
         let tokenizer = self.tokenizer.as_ref().map(|tokenizer| format!("tokenizer {tokenizer}"));
         let arithmetic = Some(self.arithmetic.name().to_owned()).filter(|_| self.arithmetic != Arithmetic::F32);

@@ -57,7 +57,7 @@ pub fn read_definitions(path: &Path) -> Result<Vec<(String, Policy)>, ConfigErro
     parse_definitions(&read_file(path)?, &path.display().to_string())
 }
 
-/// The same for a text, which errors call `file`.
+/// The policies that a text with a `define:` defines. Errors call the text `file`.
 ///
 /// # Errors
 /// As [`read_definitions`].

@@ -13,7 +13,7 @@ use crate::task::{CHUNK, Piece, pieces};
 /// What reading one text gives.
 #[derive(Default)]
 pub struct Scored {
-    /// Of every token after the first; `None` if it is the first of a piece, which nothing predicts.
+    /// Negative log-likelihood of every token after the first, in nats; `None` for the first of a piece, which nothing predicts.
     pub nll: Vec<Option<f32>>,
     /// Positions of the tokens that survive the last: (layers)(groups)(entries)
     pub survivors: Vec<Vec<Vec<u32>>>,

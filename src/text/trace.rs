@@ -9,7 +9,7 @@ use crate::task::Lifetimes;
 /// A text as one cache holds it.
 pub struct Trace {
     pub lifetimes: Lifetimes,
-    /// As of [`Scored`](super::Scored).
+    /// Negative log-likelihood of every token after the first, in nats; `None` for the first of a piece.
     pub nll: Vec<Option<f32>>,
 }
 

@@ -71,7 +71,7 @@ impl WriteSettings {
 }
 
 impl TextModel {
-    /// Of a prompt and what is written after it.
+    /// The length of a prompt and of what is written after it.
     ///
     /// # Errors
     /// More new tokens than the model has positions.

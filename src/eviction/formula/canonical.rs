@@ -12,7 +12,7 @@ use super::words::{Function, FunctionRow, Kind, Per, Word};
 pub enum Expr {
     Number(f64),
     Word(Word),
-    /// Of [`Kind::Own`]; as it is read, without quotes and escapes.
+    /// A text argument, which only functions of [`Kind::Own`] have; without quotes and escapes.
     Text(String),
     /// `Add` and `Multiply` have two or more arguments; a number is the first factor and the last term.
     Call(Function, Vec<Expr>),

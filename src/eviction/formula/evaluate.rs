@@ -42,7 +42,7 @@ pub struct ScoreCount {
 }
 
 impl ScoreCount {
-    /// The same, if any score was a number.
+    /// Returns the count, unless no score was a number.
     ///
     /// # Errors
     /// A score that never was one.
@@ -115,7 +115,7 @@ impl Scorer {
         Scorer { layer, ..self }
     }
 
-    /// The same for a text whose attention is known.
+    /// Gives the scorer the attention of the whole text.
     pub fn with_future(self, future: Arc<RecordedAttention>) -> Scorer {
         let later = (0..self.groups.len()).map(|group| future.later(group)).collect();
         Scorer { future: Some((future, later)), ..self }

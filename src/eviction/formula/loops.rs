@@ -9,7 +9,7 @@ use crate::vector;
 #[derive(Clone, Copy)]
 pub(super) enum Column<'a> {
     Own(&'a [f32]),
-    /// The same for all entries.
+    /// One value for all entries.
     Same(f32),
 }
 

@@ -208,7 +208,7 @@ impl<'a> Parser<'a> {
                 let found = match token {
                     Token::End => "the formula ends where a value is expected".to_owned(),
                     Token::Text(text) => {
-                        format!("the text {text:?} is no value: texts stand in dot, rotated_dot and token_in")
+                        format!("the text {text:?} is not a value: texts stand in dot, rotated_dot and token_in")
                     }
                     _ => format!("a value is expected here, not `{}`", &self.text[place.clone()]),
                 };

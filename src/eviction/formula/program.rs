@@ -68,10 +68,11 @@ pub(super) struct Instruction {
 
 /// How many columns an instruction needs for a decision.
 pub(super) struct Columns {
-    /// Of each row.
+    /// Columns of results of each row.
     pub results: usize,
-    /// Of f32 and of f64, that stay from row to row.
+    /// Columns of f32 that stay from row to row.
     pub kept: usize,
+    /// Columns of f64 that stay from row to row.
     pub totals: usize,
 }
 

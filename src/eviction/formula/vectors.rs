@@ -17,7 +17,7 @@ const MOST_BYTES: u64 = 1 << 30;
 /// A tensor (layers, heads or key-value heads, dim). It lives as long as the program, as formulas do.
 #[derive(Debug, PartialEq)]
 pub struct FileVectors {
-    /// Of the file.
+    /// The name of the file.
     pub name: String,
     pub tensor: String,
     pub shape: [usize; 3],
@@ -52,7 +52,7 @@ impl FileVectors {
 
     fn parse(bytes: &[u8], name: String, tensor: &str) -> Result<FileVectors, String> {
         let file =
-            SafeTensors::deserialize(bytes).map_err(|error| format!("it is no safetensors file ({error})"))?;
+            SafeTensors::deserialize(bytes).map_err(|error| format!("it is not a safetensors file ({error})"))?;
         let view = file.tensor(tensor).map_err(|_| {
             let mut names = file.names();
             names.sort_unstable();

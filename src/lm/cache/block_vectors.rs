@@ -16,7 +16,7 @@ pub(in crate::lm) struct BlockVectors<'a> {
     pub keys: CachedKeys<'a>,
     /// (kv_heads, capacity, dim)
     pub values: &'a Table,
-    /// Of the block, before their rotation: (rows, heads, dim)
+    /// Queries of the block before rotation: (rows, heads, dim)
     pub queries: &'a [f32],
     pub frequencies: &'a Frequencies,
 }

@@ -17,13 +17,13 @@ pub(in crate::lm) struct LayerCache {
     pub tables: Tables,
     /// Evictions since [`Memory::take_log`](super::memory::Memory::take_log) was last called. Only if it was asked for.
     pub log: Option<Vec<Eviction>>,
-    /// As of [`Memory`](super::memory::Memory).
+    /// Whether the text will be longer than the model's usual positions reach.
     pub is_long: bool,
 }
 
 impl LayerCache {
-    /// The cache of layer `index`, which is the `at`-th that has one of its own, under its part of the plan's policy. It may be cut by
-    /// those of `cuts`, each with its seed.
+    /// Makes the cache of model layer `index`, which is number `at` of those that own one, under the layer's part of the plan's policy.
+    /// The policies of `cuts`, each with its seed, may cut it after the prompt.
     pub fn new(
         shape: &ModelShape,
         plan: &MemoryPlan<'_>,
@@ -142,7 +142,7 @@ pub(in crate::lm) enum Tables {
 #[derive(Clone, Debug)]
 pub(in crate::lm) struct HostTables {
     pub keys: Keys,
-    /// Of length 0 where the keys hold them.
+    /// Values; of length 0 where the keys hold them.
     pub values: Table,
     /// Every key ever read, at its absolute position: only to measure the attention lost to eviction.
     pub all_keys: Option<Table>,

@@ -28,13 +28,13 @@ use crate::vector;
 /// document that is read once.
 #[derive(Clone, Debug, Default)]
 pub struct Memory {
-    /// Those of the layers that have a cache of their own.
+    /// Caches of the layers that own one, in order.
     pub(in crate::lm) layers: Vec<LayerCache>,
-    /// Whether a layer is one of them: (layers)
+    /// Whether each layer of the model owns a cache: (layers)
     has_cache: Vec<bool>,
-    /// What layers keep that have a state of fixed size in place of a cache.
+    /// States of the layers that have one of fixed size in place of a cache.
     pub(in crate::lm) states: Vec<DeltaState>,
-    /// The same after so many tokens, where forks will start.
+    /// Those states after as many tokens as the key says, where forks will start.
     snapshots: BTreeMap<usize, Vec<DeltaState>>,
     state_points: Vec<usize>,
     /// The tokens read so far.

@@ -97,7 +97,7 @@ pub fn cache_sizes(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// So many entries at once, as text.
+/// Pattern of a number of entries that leave at once.
 const AT_ONCE: &str = "[1-9][0-9]*";
 
 /// The forms of a schedule.
