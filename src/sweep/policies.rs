@@ -97,7 +97,7 @@ fn budget_of(shape: Spanned<BudgetYaml>, of_heads: Pool) -> Result<Budget, Confi
 /// A whole percentage.
 fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
     let Ok(Amount::Percent(percent)) = text.value.parse() else {
-        let message = format!("`{}` is no percentage", text.value);
+        let message = format!("`{}` is not a percentage", text.value);
         return yaml::refuse(text.referenced, message, "write one from 0% to 100%");
     };
     Ok(percent)

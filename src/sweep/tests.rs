@@ -429,8 +429,8 @@ fn schedules_that_contradict_something_are_reported() {
             "of its own",
         ),
         (with("full@cut", &perplexity(""), ""), "full@cut", "nothing leaves", "write `full`"),
-        (with("tova@0", &perplexity(""), ""), "tova@0", "`0` of `tova` is no schedule", "from 1 to 65536"),
-        (with("tova@cut+", &perplexity(""), ""), "tova@cut+", "`cut+` of `tova` is no schedule", "cut+16"),
+        (with("tova@0", &perplexity(""), ""), "tova@0", "`0` of `tova` is not a schedule", "from 1 to 65536"),
+        (with("tova@cut+", &perplexity(""), ""), "tova@cut+", "`cut+` of `tova` is not a schedule", "cut+16"),
         (
             with("tova", &perplexity(""), "schedule: 70000\n"),
             "schedule",

@@ -149,7 +149,7 @@ fn errors_name_their_place() {
         ("token_in(\"\")", "\"\"", "the text is empty"),
         ("token_in(\"a)", "\"a)", "the text has no end"),
         (r#"token_in("\q")"#, r#""\q"#, "no meaning"),
-        ("attention + \"a\"", "\"a\"", "is no value"),
+        ("attention + \"a\"", "\"a\"", "is not a value"),
         ("dot(\"nowhere.safetensors\", \"x\")", "dot", "\"nowhere.safetensors\" of `dot` cannot be used"),
         ("sum(reread_attention)", "sum(reread_attention)", "nothing to remember"),
     ] {
@@ -264,7 +264,7 @@ fn vectors_of_files() {
     for (formula, message) in [
         (dot("flat"), "the shape [24], not (layers, heads, dimensions)"),
         (dot("other"), "it has no tensor \"other\"; it has by_head, by_kv, flat"),
-        (no, "it is no safetensors file"),
+        (no, "it is not a safetensors file"),
     ] {
         let error = Formula::new(&formula, Pool::Mean).unwrap_err();
         assert!(error.to_string().contains(message) && error.part() == "dot", "{error}");
