@@ -63,6 +63,12 @@ pub fn counted(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
+/// The first `most` of some names, and how many there are more: `a, b and 3 more`.
+pub fn first_of(names: &[&str], most: usize) -> String {
+    let shown = names[..names.len().min(most)].join(", ");
+    if names.len() > most { format!("{shown} and {} more", names.len() - most) } else { shown }
+}
+
 /// `< 1 s`, `1.5 s`, `90 s`, `12 min`, `3.5 h`.
 pub fn duration(seconds: f64) -> String {
     match seconds {

@@ -9,16 +9,16 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Subcommand};
 
 use super::error::UsageError;
-use super::output::{columns, print, tell};
+use super::output::{print, tell};
 use crate::compare::Origin;
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Row, Text, Wanted, read_rows, write_rows};
-use crate::report::{SeriesKey, Size, escape, order};
+use crate::report::{Size, escape, order};
 
 /// Where baselines are unless `--dir` says otherwise.
 pub(super) const FOLDER: &str = "results/baselines";
 
-/// Save results as a baseline to compare with, list baselines, show one
+/// Save results as a baseline to compare with, or show one
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(subcommand)]
@@ -32,8 +32,6 @@ pub(super) struct Arguments {
 enum Action {
     /// Write all rows of a results folder to one file, sorted, to be committed
     Save(SaveArguments),
-    /// List saved baselines
-    List,
     /// Show what a saved baseline holds
     Show {
         /// Its name
@@ -55,7 +53,6 @@ struct SaveArguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     print(&match &arguments.action {
         Action::Save(what) => save(what, &arguments.dir)?,
-        Action::List => list(&arguments.dir)?,
         Action::Show { name } => show(name, &arguments.dir)?,
     })
 }
@@ -75,24 +72,10 @@ fn checked_path(folder: &Path, name: &str) -> Result<PathBuf> {
     Ok(path(folder, name).ok_or_else(|| UsageError::new(format!("`{name}` cannot be a baseline's name"), hint))?)
 }
 
-/// The names of the saved baselines, sorted.
-fn names(folder: &Path) -> Result<Vec<String>> {
-    let entries = match std::fs::read_dir(folder) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.with_context(|| format!("{} cannot be read", folder.display()))?,
-    };
-    let mut names = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        names.extend(name.strip_suffix(".parquet").filter(|name| path(folder, name).is_some()).map(str::to_owned));
-    }
-    names.sort();
-    Ok(names)
-}
-
-/// The error for a name that is no baseline's.
+/// The error for a name that no baseline has.
 pub(super) fn unknown(message: impl Display) -> anyhow::Error {
-    UsageError::new(message, "`tova-bench baseline list` names the saved ones").into()
+    UsageError::new(message, "saved baselines are the .parquet files in `--dir`, results/baselines by default")
+        .into()
 }
 
 fn save(arguments: &SaveArguments, folder: &Path) -> Result<String> {
@@ -166,67 +149,30 @@ fn without_volatile(rows: &[Row]) -> Vec<String> {
     rows.iter().map(|row| format!("{:?}", plain(row))).collect()
 }
 
-fn list(folder: &Path) -> Result<String> {
-    let names = names(folder)?;
-    if names.is_empty() {
-        let folder = folder.display();
-        return Ok(format!("{folder} holds no baselines; `tova-bench baseline save NAME RESULTS` makes one\n"));
-    }
-    let mut lines = vec![["name", "engine", "cells", "samples", "rows", "measured", "device"].map(str::to_owned)];
-    for name in names {
-        // A file of another version does not hide the others.
-        let Ok(rows) = read_rows(&checked_path(folder, &name)?) else {
-            lines.push([&name, "-", "-", "-", "-", "-", "cannot be read by this version"].map(str::to_owned));
-            continue;
-        };
-        lines.push(facts(&name, &rows));
-    }
-    Ok(columns(&lines, 1..5))
-}
-
 fn show(name: &str, folder: &Path) -> Result<String> {
     let file = checked_path(folder, name)?;
     if !file.is_file() {
         return Err(unknown(format!("there is no baseline `{name}` in {}", folder.display())));
     }
     let rows = read_rows(&file)?;
-    let [_, engines, cells, samples, count, dates, devices] = facts(name, &rows);
-    let settings: BTreeSet<SeriesKey> = rows.iter().map(|row| SeriesKey::of(row).without_cache()).collect();
-    let settings = Vec::from_iter(settings);
-    let titles = settings.iter().map(|key| format!("{} \u{B7} {}", key.task, key.title(&settings)));
+    let Origin { cells, engines, devices, dates, .. } = Origin::of(name, &rows);
+    let day = |date: Text| date.split('T').next().unwrap_or_default().to_owned();
+    let measured: BTreeSet<String> = dates.into_iter().flat_map(|(first, last)| [day(first), day(last)]).collect();
     let policies: BTreeSet<Cow<'_, str>> = rows.iter().map(Row::variant).collect();
     let mut policies = Vec::from_iter(policies);
     policies.sort_by(|a, b| order::of(a).cmp(&order::of(b)));
     let sizes: BTreeSet<Size> = rows.iter().filter_map(Size::of).collect();
     let metrics: BTreeSet<&str> = rows.iter().map(|row| row.metric.as_str()).collect();
     Ok(format!(
-        "{name}: {cells} cells, {samples} samples, {count} rows\nengine {engines}, measured {dates} on {devices}\n\
-         settings     {}\npolicies     {}\ncache sizes  {}\nmetrics      {}\n",
-        joined(titles, "; "),
-        joined(&policies, " "),
-        joined(&sizes, " "),
-        joined(&metrics, " ")
+        "{name}: {cells} cells, {} rows\nengine {}, measured {} on {}\npolicies     {}\ncache sizes  {}\nmetrics      {}\n",
+        rows.len(),
+        joined(engines, " "),
+        joined(measured, " to "),
+        joined(devices, "; "),
+        joined(policies, " "),
+        joined(sizes, " "),
+        joined(metrics, " ")
     ))
-}
-
-/// Name, engines, cells, samples (each once however many cells measured it), rows, dates and devices of a baseline.
-fn facts(name: &str, rows: &[Row]) -> [String; 7] {
-    let origin = Origin::of(name, rows);
-    let sample = |row: &Row| (row.task.clone(), row.dataset.clone(), row.length, row.sample.clone());
-    let day = |date: &str| escape::plain(date.split('T').next().unwrap_or_default());
-    [
-        name.to_owned(),
-        joined(origin.engines, " "),
-        origin.cells.to_string(),
-        rows.iter().map(sample).collect::<BTreeSet<_>>().len().to_string(),
-        rows.len().to_string(),
-        match origin.dates.map(|(first, last)| (day(&first), day(&last))) {
-            Some((first, last)) if first == last => first,
-            Some((first, last)) => format!("{first} to {last}"),
-            None => String::new(),
-        },
-        joined(origin.devices, "; "),
-    ]
 }
 
 fn joined<T: ToString>(values: impl IntoIterator<Item = T>, separator: &str) -> String {

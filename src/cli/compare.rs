@@ -93,7 +93,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     // With --allow-missing no point says why it failed.
     ensure!(
         comparison.has_common() || comparison.points.iter().any(|point| point.fails(arguments.allow_missing)),
-        "{} and {} have nothing in common\nhint: `tova-bench baseline show` and `report` say what each of them holds",
+        "{} and {} have nothing in common\nhint: `tova-bench report` says what each of them holds",
         arguments.baseline,
         arguments.results
     );

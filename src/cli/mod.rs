@@ -7,7 +7,6 @@ mod baseline;
 mod compare;
 mod completions;
 mod doctor;
-mod embedded;
 mod export;
 mod fetch;
 mod judge;
@@ -99,7 +98,6 @@ commands! {
     Schema => schema,
     Completions => completions,
     Manual => manual,
-    Embedded => embedded,
     Doctor => doctor,
 }
 

@@ -9,7 +9,7 @@ use indexmap::IndexMap;
 use super::cluster::Cluster;
 use super::comparison::{Comparison, Origin};
 use super::point::{Moved, Point, Verdict};
-use crate::format::counted;
+use crate::format::{counted, first_of};
 use crate::report::{Block, Document, Entry, Grid, Group, Line, SeriesKey, Table};
 
 /// Longest name shown, in characters.
@@ -180,21 +180,14 @@ fn places<'a>(points: impl Iterator<Item = &'a Point>, titles: &BTreeMap<&Series
         let place = format!("{} \u{B7} {}{why}", point.place(), titles[&point.key]);
         found.entry(place).or_default().push(&point.metric.label);
     }
-    found.into_iter().map(|(place, names)| format!("{place}: {}", some(&names, 6))).collect()
+    found.into_iter().map(|(place, names)| format!("{place}: {}", first_of(&names, 6))).collect()
 }
 
 /// A point that lacks samples, with the first of them.
 fn lacking(point: &Point, title: &str) -> String {
     let names: Vec<&str> = point.missing_samples.iter().map(String::as_str).collect();
-    let (n, some) = (counted(names.len(), "sample"), some(&names, 4));
+    let (n, some) = (counted(names.len(), "sample"), first_of(&names, 4));
     format!("{} \u{B7} {} \u{B7} {title}: {n}: {some}", point.place(), point.metric.label)
-}
-
-/// The first few, and how many more.
-pub(super) fn some(names: &[&str], most: usize) -> String {
-    let shown = names.iter().take(most).copied().collect::<Vec<_>>().join(", ");
-    let more = names.len().saturating_sub(most);
-    if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
 
 /// Ten digits: more than the default tolerance sees.

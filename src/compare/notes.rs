@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::document::some;
 use super::exact::has_comparable_ids;
 use super::point::{Point, Verdict};
 use super::side::{Numbers, Side};
+use crate::format::first_of;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
 use crate::report::series::definition;
@@ -100,7 +100,7 @@ impl<'a> Texts<'a> {
             0 if self.told.len() == all => format!("the samples that both have ({all}) are the same"),
             0 => "the rows do not tell whether samples of one name are the same".to_owned(),
             changed => {
-                let named = some(&Vec::from_iter(self.changed.iter().copied()), NAMED);
+                let named = first_of(&Vec::from_iter(self.changed.iter().copied()), NAMED);
                 format!("{changed} of {all} samples of one name were measured on other texts or settings: {named}")
             }
         };

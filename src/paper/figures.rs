@@ -234,7 +234,8 @@ pub(super) fn maps(evidence: &Evidence<'_>, layers: Range<usize>) -> Result<Piec
             };
             let page_number = if number > 0 { format!("-page-{}", number + 1) } else { String::new() };
             let end = end_of(&section.title, kept.len()) + &page_number;
-            pieces.scenes.push((end, heatmap::scene_of(&what, page, width, abreast, evidence.plain)));
+            let maps = heatmap::square_maps(&what, page, Some((width, abreast)));
+            pieces.scenes.push((end, maps.scene(&format!("Tokens kept in the cache: {what}"), evidence.plain)));
         }
     }
     pieces.or_missing(&match deepest {

@@ -1,7 +1,7 @@
 //! What each key-value head holds: a map of heads (down) by layers (across), for one policy at one cache size.
 
 use crate::report::escape;
-use crate::report::figure::square_map::{Square, SquareMap};
+use crate::report::figure::square_map::{Square, SquareMap, Squares};
 use crate::report::series::Size;
 
 /// Squares are narrower where there are many layers.
@@ -23,13 +23,12 @@ pub(crate) fn map(policy: &str, size: Option<Size>, shares: &[Vec<f64>]) -> Squa
         shares.iter().enumerate().map(|(head, share)| square(layer, head, *share)).collect::<Vec<_>>()
     };
     SquareMap {
-        squares: shares.iter().enumerate().flat_map(of_layer).collect(),
+        squares: Squares::Numbers(shares.iter().enumerate().flat_map(of_layer).collect(), narrowest),
         title,
         policy: policy.to_owned(),
         horizontal: "layer",
         vertical: "head",
         columns: (0..shares.len()).map(|layer| named(if narrowest < 14.0 { 5 } else { 1 }, layer)).collect(),
         lines: (0..heads).map(|head| named(heads.div_ceil(8), head)).collect(),
-        narrowest,
     }
 }

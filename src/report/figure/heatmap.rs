@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use crate::ledger::Row;
 use crate::report::escape;
-use crate::report::figure::{Across, BLACK, LABEL, Pen, Plain, SMALL, Scene, TITLE, chart, font};
+use crate::report::figure::square_map::{GAP, LABEL_ROOM, Squares, names_room};
+use crate::report::figure::{SquareMap, SquareMaps, TITLE, font};
 
 /// One layer of one sample.
 #[derive(Clone)]
@@ -27,8 +28,6 @@ const ABREAST: usize = 4;
 /// Maps of one figure: the paper's pages have as many.
 pub(crate) const MOST: usize = 20;
 const SHADES: &str = "black: kept; grey: by some of the heads, or for some of the tokens and steps of a point";
-/// Between a map and its frame, in points.
-const AIR: f64 = 0.75;
 
 /// The maps of the first sample that has any, by layer.
 pub(crate) fn maps(rows: Vec<&Row>) -> Vec<Map> {
@@ -75,79 +74,33 @@ impl Map {
     }
 }
 
-/// The title of a figure.
-pub(crate) fn title(what: &str) -> String {
-    format!("Tokens kept in the cache: {what}")
-}
-
-/// The figure of one map, or of several in a grid.
-pub(crate) fn scene(title: &str, maps: &[Map], plain: Plain) -> Scene {
-    let abreast = maps.len().clamp(1, ABREAST);
-    let side = if maps.len() == 1 { 3.1 * 72.0 } else { 1.55 * 72.0 };
-    scene_of(title, maps, LEFT + abreast as f64 * (side + gap(maps)), abreast, plain)
-}
-
-/// Room for the steps, left of the maps.
-const LEFT: f64 = 38.0;
-
-fn gap(maps: &[Map]) -> f64 {
-    if maps.len() == 1 { 8.0 } else { 16.0 }
-}
-
-/// The same on a page of some width, in points.
-pub(crate) fn scene_of(title: &str, maps: &[Map], width: f64, abreast: usize, plain: Plain) -> Scene {
-    let alone = maps.len() == 1;
-    let is_untitled = alone && plain.title;
-    let (left, top, gap) = (LEFT, if is_untitled { 6.0 } else { 16.0 }, gap(maps));
-    let side = (width - left) / abreast as f64 - gap;
-    let rows = maps.len().div_ceil(abreast);
-    let mut scene = Scene::new(self::title(title), width);
-    for (i, map) in maps.iter().enumerate() {
-        let (column, row) = (i % abreast, i / abreast);
-        let corner = (left + column as f64 * (side + gap), top + row as f64 * (side + gap + 8.0));
-        let squares = map.tokens.clamp(1, if alone { ALONE } else { TOGETHER });
-        scene.image(corner, (side, side), squares, &map.grey(squares));
-        let end = (corner.0 + side, corner.1 + side);
-        // Beside the map, not on it: the first few tokens are often those that are never evicted.
-        let (outer, far) = ((corner.0 - AIR, corner.1 - AIR), (end.0 + AIR, end.1 + AIR));
-        let pen = Pen::new(BLACK, 0.5);
-        scene.stroke("axis", &[outer, (far.0, outer.1), far, (outer.0, far.1), outer], pen);
-        let middle = (corner.0 + end.0) / 2.0;
-        // The caption has the whole title.
-        let fits = alone && font::width(title, TITLE) <= side + gap;
-        let name = if fits { title.to_owned() } else { format!("layer {}", map.layer) };
-        if !is_untitled {
-            scene.text((middle, corner.1 - 7.5), &name, TITLE, BLACK, Across::Centre);
-        }
-        let lowest = i + abreast >= maps.len();
-        for part in [0, 1, 2] {
-            let (share, label) = (f64::from(part) / 2.0, (map.tokens * part as usize / 2).to_string());
-            let (x, y) = (corner.0 + share * side, corner.1 + share * side);
-            scene.stroke("axis", &[(x, far.1), (x, far.1 + 2.0)], pen);
-            scene.stroke("axis", &[(outer.0 - 2.0, y), (outer.0, y)], pen);
-            let across = [Across::Left, Across::Centre, Across::Right][part as usize];
-            // On a small map the middle's would touch the end's.
-            let wide = 1.5 * font::width(&map.tokens.to_string(), SMALL) + 3.0;
-            if lowest && (part != 1 || wide <= side / 2.0) {
-                scene.text((x, far.1 + 6.5), &label, SMALL, BLACK, across);
-            }
-            if column == 0 {
-                scene.text((outer.0 - 3.5, y), &label, SMALL, BLACK, Across::Right);
-            }
-        }
-    }
-    let bottom = top + rows as f64 * (side + gap + 8.0) - gap;
-    let middle = (left + width - gap) / 2.0;
-    scene.upright_text((6.0, (top + bottom) / 2.0), "step", LABEL);
-    scene.text((middle, bottom + 10.0), "kept token", LABEL, BLACK, Across::Centre);
+/// The maps of one figure, each on a side in points, or on a page of some width with as many abreast.
+pub(crate) fn square_maps(what: &str, maps: &[Map], page: Option<(f64, usize)>) -> SquareMaps {
+    let is_alone = maps.len() == 1;
     let sample = maps.first().map_or("", |map| map.sample.as_str());
-    let caption = format!("{title}; sample {}; {SHADES}", escape::plain(sample));
-    let end = match plain.footnote {
-        true => bottom + 15.0,
-        false => chart::draw_caption(&mut scene, (4.0, bottom + 20.0), width - 8.0, &caption),
+    let abreast = page.map_or(ABREAST, |(_, abreast)| abreast);
+    let map = |map: &Map| {
+        let names: Vec<String> = [0, map.tokens / 2, map.tokens].iter().map(usize::to_string).collect();
+        let side = match page {
+            Some((width, abreast)) => (width - LABEL_ROOM) / abreast as f64 - GAP - names_room(&names),
+            None if is_alone => 3.1 * 72.0,
+            None => 1.55 * 72.0,
+        };
+        // The caption has the whole title.
+        let fits = is_alone && font::width(what, TITLE) <= side;
+        let squares = map.tokens.clamp(1, if is_alone { ALONE } else { TOGETHER });
+        SquareMap {
+            title: if fits { what.to_owned() } else { format!("layer {}", map.layer) },
+            policy: String::new(),
+            horizontal: "kept token",
+            vertical: "step",
+            columns: names.clone(),
+            lines: names,
+            squares: Squares::Shades { squares, grey: map.grey(squares), side },
+        }
     };
-    scene.height = end + 2.0;
-    scene
+    let about = format!("sample {}; {SHADES}", escape::plain(sample));
+    SquareMaps { maps: maps.iter().map(map).collect(), abreast, about }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::report::escape;
 use crate::report::figure::chart;
-use crate::report::figure::square_map::{Square, SquareMap, SquareMaps};
+use crate::report::figure::square_map::{Square, SquareMap, SquareMaps, Squares};
 use crate::report::series::{Panel, Size};
 
 /// The panel of the needles at one length and depth.
@@ -18,7 +18,11 @@ pub(crate) fn maps(places: &[Place<'_>], policies: &[&str], sizes: &[Size]) -> S
             if *policy == "full" { vec![None] } else { sizes.iter().copied().map(Some).collect() };
         sizes.into_iter().map(|size| map(places, policy, size)).collect()
     };
-    let maps = policies.iter().flat_map(of_policy).filter(|map| !map.squares.is_empty()).collect();
+    let maps = policies
+        .iter()
+        .flat_map(of_policy)
+        .filter(|map| !matches!(&map.squares, Squares::Numbers(squares, _) if squares.is_empty()))
+        .collect();
     SquareMaps { maps, abreast: 6, about: about(places) }
 }
 
@@ -60,8 +64,7 @@ fn map(places: &[Place<'_>], policy: &str, size: Option<Size>) -> SquareMap {
         vertical: "depth (%)",
         columns: lengths.iter().map(u32::to_string).collect(),
         lines: depths.iter().map(u32::to_string).collect(),
-        squares,
-        narrowest: 21.0,
+        squares: Squares::Numbers(squares, 21.0),
     }
 }
 
@@ -97,9 +100,14 @@ mod tests {
         slices::needles(parts)
     }
 
+    fn numbers(map: &SquareMap) -> &[Square] {
+        let Squares::Numbers(squares, _) = &map.squares else { panic!("numbers expected") };
+        squares
+    }
+
     /// (column, line, percent)
     fn squares(map: &SquareMap) -> Vec<(usize, usize, f64)> {
-        map.squares.iter().map(|square| (square.place.0, square.place.1, square.percent)).collect()
+        numbers(map).iter().map(|square| (square.place.0, square.place.1, square.percent)).collect()
     }
 
     #[test]
@@ -123,7 +131,7 @@ mod tests {
         let expected = [(0, 0, 100.0), (0, 1, 0.0), (0, 2, 100.0), (1, 0, 50.0), (1, 2, 0.0)];
         assert_eq!(squares(map), expected);
         assert!(
-            map.squares.iter().all(|square| square.size == Some(64.into()))
+            numbers(map).iter().all(|square| square.size == Some(64.into()))
                 && maps.about.contains("of 2 texts each")
         );
         let scene = maps.scene("T", Plain::default());

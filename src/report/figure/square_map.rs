@@ -1,4 +1,5 @@
-//! Maps of numbered squares, darker where the percentage is more: needles found, and what heads hold.
+//! Maps of squares, darker where a share is more: numbered squares (needles found, what heads hold), or as many shades of grey as a
+//! picture has (tokens kept at each step).
 
 use crate::report::escape;
 use crate::report::figure::{
@@ -24,9 +25,15 @@ pub(crate) struct SquareMap {
     /// Names, of which some may be empty.
     pub(crate) columns: Vec<String>,
     pub(crate) lines: Vec<String>,
-    pub(crate) squares: Vec<Square>,
-    /// The least width of a column.
-    pub(crate) narrowest: f64,
+    pub(crate) squares: Squares,
+}
+
+/// What a map consists of.
+pub(crate) enum Squares {
+    /// Numbered squares, and the least width of a column. Names are those of columns and lines.
+    Numbers(Vec<Square>, f64),
+    /// As many grey squares each way, row after row, on a side in points. Names are those of places from one end to the other.
+    Shades { squares: usize, grey: Vec<u8>, side: f64 },
 }
 
 /// A number of a map.
@@ -40,8 +47,10 @@ pub(crate) struct Square {
 }
 
 /// Between maps, in points.
-const GAP: f64 = 8.0;
-const LABEL_ROOM: f64 = LABEL + 5.0;
+pub(crate) const GAP: f64 = 8.0;
+pub(crate) const LABEL_ROOM: f64 = LABEL + 5.0;
+/// Between shades and their frame.
+const AIR: f64 = 0.75;
 const SQUARE_HEIGHT: f64 = 14.0;
 /// Between squares.
 const LINE: f64 = 0.6;
@@ -59,7 +68,8 @@ impl SquareMaps {
 
     /// All maps on one page.
     pub(crate) fn scene(&self, title: &str, plain: Plain) -> Scene {
-        let width = |map: &SquareMap| map.width(map.names_room() + font::width(&map.title, TITLE).min(MOST_TITLE));
+        let width =
+            |map: &SquareMap| map.width(names_room(&map.lines) + font::width(&map.title, TITLE).min(MOST_TITLE));
         let wide = self.maps.iter().map(width).fold(0.0, f64::max) + GAP;
         let abreast = self.rows().map(<[SquareMap]>::len).max().unwrap_or(1);
         let mut scene = Scene::new(title, LABEL_ROOM + abreast as f64 * wide);
@@ -87,53 +97,87 @@ impl SquareMaps {
     }
 }
 
+/// Room for the names on the left of the squares.
+pub(crate) fn names_room(names: &[String]) -> f64 {
+    names.iter().map(|name| font::width(name, SMALL)).fold(0.0, f64::max) + 5.0
+}
+
 impl SquareMap {
     /// As wide as its columns need, without what its lines are, and at least `least`.
     pub(crate) fn width(&self, least: f64) -> f64 {
-        let column = self.columns.iter().map(|name| font::width(name, SMALL) + 4.0).fold(self.narrowest, f64::max);
-        (self.names_room() + column * self.columns.len() as f64).max(least)
-    }
-
-    /// Room for the names on the left of the squares.
-    fn names_room(&self) -> f64 {
-        self.lines.iter().map(|name| font::width(name, SMALL)).fold(0.0, f64::max) + 5.0
+        let squares = match self.squares {
+            Squares::Numbers(_, narrowest) => {
+                let columns = self.columns.iter().map(|name| font::width(name, SMALL) + 4.0);
+                columns.fold(narrowest, f64::max) * self.columns.len() as f64
+            }
+            Squares::Shades { side, .. } => side,
+        };
+        (names_room(&self.lines) + squares).max(least)
     }
 
     /// Draws it at `corner`; `labelled` is false where a map on the left says what the lines are.
     pub(crate) fn draw(&self, scene: &mut Scene, corner: Spot, width: f64, (title, labelled): (&[String], bool)) {
         let label = if labelled { LABEL_ROOM } else { 0.0 };
-        let left = corner.0 + label + self.names_room();
-        let right = corner.0 + width;
+        let left = corner.0 + label + names_room(&self.lines);
+        let right = match self.squares {
+            Squares::Numbers(..) => corner.0 + width,
+            Squares::Shades { side, .. } => left + side,
+        };
         let top = corner.1 + TITLE_ROW;
-        let bottom = top + SQUARE_HEIGHT * self.lines.len() as f64;
+        let bottom = top + self.squares_height();
         let centre = (left + right) / 2.0;
         chart::title::draw(scene, title, (corner.0, right), (centre, top));
         if labelled {
             scene.upright_text((corner.0 + LABEL / 2.0 + 1.0, (top + bottom) / 2.0), self.vertical, LABEL);
         }
         let wide = (right - left) / self.columns.len() as f64;
-        let x = |column: usize| left + wide * column as f64;
-        let y = |line: usize| top + SQUARE_HEIGHT * line as f64;
-        scene.group(&format!("class=\"line\" data-policy=\"{}\"", escape::xml(&self.policy)), |scene| {
-            for square in &self.squares {
-                let corner = (x(square.place.0), y(square.place.1));
+        let policy = format!("class=\"line\" data-policy=\"{}\"", escape::xml(&self.policy));
+        scene.group(&policy, |scene| match &self.squares {
+            Squares::Numbers(all, _) => all.iter().for_each(|square| {
+                let corner = (left + wide * square.place.0 as f64, top + SQUARE_HEIGHT * square.place.1 as f64);
                 square.draw(scene, corner, (wide, SQUARE_HEIGHT));
-            }
+            }),
+            Squares::Shades { squares, grey, side } => scene.image((left, top), (*side, *side), *squares, grey),
         });
-        let frame = [(left, top), (right, top), (right, bottom), (left, bottom), (left, top)];
+        // Beside the squares, not on them: the first few tokens are often those that are never evicted.
+        let air = if matches!(self.squares, Squares::Shades { .. }) { AIR } else { 0.0 };
+        let (west, north, east, south) = (left - air, top - air, right + air, bottom + air);
+        let frame = [(west, north), (east, north), (east, south), (west, south), (west, north)];
         scene.stroke("axis", &frame, Pen::new(BLACK, 0.5));
-        for (line, name) in self.lines.iter().enumerate() {
-            scene.text((left - 3.0, y(line) + SQUARE_HEIGHT / 2.0), name, SMALL, BLACK, Across::Right);
+        for (share, name) in self.places(&self.lines) {
+            scene.text((left - 3.0, top + share * (bottom - top)), name, SMALL, BLACK, Across::Right);
         }
-        for (column, name) in self.columns.iter().enumerate() {
-            scene.text((x(column) + wide / 2.0, bottom + 6.0), name, SMALL, BLACK, Across::Centre);
+        for (at, (share, name)) in self.places(&self.columns).enumerate() {
+            // Names at the ends stay below their map.
+            let across = match self.squares {
+                Squares::Shades { .. } if at == 0 => Across::Left,
+                Squares::Shades { .. } if at + 1 == self.columns.len() => Across::Right,
+                _ => Across::Centre,
+            };
+            scene.text((left + share * (right - left), bottom + 6.0), name, SMALL, BLACK, across);
         }
         scene.text((centre, bottom + 15.0), self.horizontal, LABEL, BLACK, Across::Centre);
     }
 
     /// Its height with a title of one line.
     pub(crate) fn height(&self) -> f64 {
-        TITLE_ROW + SQUARE_HEIGHT * self.lines.len() as f64 + 19.0
+        TITLE_ROW + self.squares_height() + 19.0
+    }
+
+    fn squares_height(&self) -> f64 {
+        match self.squares {
+            Squares::Numbers(..) => SQUARE_HEIGHT * self.lines.len() as f64,
+            Squares::Shades { side, .. } => side,
+        }
+    }
+
+    /// Names with their places, as shares of a side: the middles of squares, or from end to end.
+    fn places<'n>(&self, names: &'n [String]) -> impl Iterator<Item = (f64, &'n String)> {
+        let (before, all) = match self.squares {
+            Squares::Numbers(..) => (0.5, names.len() as f64),
+            Squares::Shades { .. } => (0.0, names.len() as f64 - 1.0),
+        };
+        names.iter().enumerate().map(move |(at, name)| ((at as f64 + before) / all, name))
     }
 }
 

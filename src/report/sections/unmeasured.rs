@@ -3,11 +3,14 @@
 use indexmap::IndexMap;
 
 use super::Setting;
-use crate::format::counted;
+use crate::format::{counted, first_of};
 use crate::ledger::Row;
 use crate::metric::{NOT_MEASURED, SHARE_RAISED};
 use crate::report::document::Block;
 use crate::report::series::{SeriesKey, Size, place};
+
+/// Most samples and cells that a sentence names.
+const SHOWN: usize = 3;
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     let is_own = |row: &&Row| match (SeriesKey::of(row), setting.key.of_rows()) {
@@ -40,21 +43,14 @@ pub fn unmeasured(rows: &[&Row]) -> Vec<String> {
         alike.entry((metric, samples)).or_insert_with(|| (Vec::new(), rows[0])).0.push(cell);
     }
     let sentence = |((metric, samples), (cells, first)): (Noted<'_>, (Vec<String>, &Row))| {
-        let (count, which) = (counted(samples.len(), "sample"), listed(&samples));
-        let cells = listed(&cells.iter().map(String::as_str).collect::<Vec<_>>());
+        let (count, which) = (counted(samples.len(), "sample"), first_of(&samples, SHOWN));
+        let cells = first_of(&cells.iter().map(String::as_str).collect::<Vec<_>>(), SHOWN);
         match first.output.as_deref().filter(|_| metric == NOT_MEASURED) {
             Some(why) => format!("not measured: {count} under {cells} ({which}), the first because {why}"),
             None => format!("{cells}: in {count} ({which}) the policy protects more than the share, and keeps it"),
         }
     };
     alike.into_iter().map(sentence).collect()
-}
-
-/// The first names, and how many there are more.
-fn listed(names: &[&str]) -> String {
-    const SHOWN: usize = 3;
-    let shown = names[..names.len().min(SHOWN)].join(", ");
-    if names.len() > SHOWN { format!("{shown} and {} more", names.len() - SHOWN) } else { shown }
 }
 
 #[cfg(test)]

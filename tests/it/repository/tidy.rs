@@ -193,7 +193,6 @@ const PARTS: [(&str, &[&str]); 3] = [
             "score",
             "generate",
             "gpu_check",
-            "gpu_benchmark",
             "device_choice",
             "open",
         ],

@@ -161,9 +161,8 @@ impl<'a> Kept<'a> {
                     true => format!("-{}-{}", page[0].layer, page[page.len() - 1].layer),
                     false => String::new(),
                 };
-                let (what, page, title) = (what.clone(), page.to_vec(), heatmap::title(&what));
-                let draw = move |plain: Plain| heatmap::scene(&what, &page, plain);
-                let content = Content::Picture(Box::new(draw));
+                let content = Content::Maps(heatmap::square_maps(&what, page, None));
+                let title = format!("Tokens kept in the cache: {what}");
                 figures.push(Figure { stem: format!("{stem}-layers{layers}"), title, content });
             }
         }
