@@ -38,7 +38,7 @@ tasks:
   - needle: {dataset: FOLDER, lengths: [256], texts: 1, fact: {needle: "A \"b\".", question: "c?\n", answer: "é"}}
   - longbench: {dataset: FOLDER, length: 900, subsets: [trec, qasper]}
   - longbench: {dataset: FOLDER, version: v2, length: 900, write: {max_new_tokens: 16, chat_template: false}}
-  - math: {dataset: embedded, problems: 3, draws: 2, length: 640, write: {temperature: 0.6, top_p: 0.95, top_k: 4}}
+  - math: {dataset: embedded, samples: 3, repeats: 2, length: 640, write: {temperature: 0.6, top_p: 0.95, top_k: 4}}
   - ruler: {tasks: [vt, niah_single_2], lengths: [4096, 3072], samples: 2, write: {repetition_penalty: 1.2}}
   - story: {request: "Write \"é\" \\ now.\n", stories: 2, length: 128}
 "#;

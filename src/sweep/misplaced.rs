@@ -33,6 +33,8 @@ const OF_TASKS: &[&str] = &[
     "texts",
     "write",
 ];
+/// Former keys of tasks, and what they are called now.
+const FORMER: &[(&str, &str)] = &[("problems", "samples"), ("draws", "repeats"), ("haystack", "dataset")];
 const OF_PRESSES: &[&str] = &["compression_ratio", "compression_ratios"];
 
 /// The error with a better hint, where the mistake is known.
@@ -41,7 +43,9 @@ pub(super) fn advised(error: ConfigError) -> ConfigError {
     let example = "write a task's settings below its name, indented further, as in `- perplexity: {dataset: ./books, length: 2048}`";
     let is_outside_tasks = error.hint.contains("cache_sizes");
     let hint = if let Some(key) = between("unknown key `", "`") {
-        if key == "prefill" {
+        if let Some((_, now)) = FORMER.iter().find(|(former, _)| *former == key) {
+            format!("write `{now}`")
+        } else if key == "prefill" {
             "a prompt enters the cache as its policy's schedule says: in place of `one_shot` write `policies: [tova@cut+1]`, or \
              `schedule: cut+1` for all policies of the sweep"
                 .to_owned()
@@ -102,6 +106,7 @@ mod tests {
             (sweep(sizes, "  - perplexity:\n", "dataset: embedded\n"), "indented further"),
             (sweep(sizes, "  - name: perplexity\n    dataset: embedded\n", ""), "- perplexity: {dataset"),
             (sweep(sizes, "  perplexity: {dataset: embedded}\n", ""), "after `- `"),
+            (sweep(sizes, "  - math: {dataset: ./x, draws: 8}\n", ""), "write `repeats`"),
             // Hints that are good already stay.
             (sweep(sizes, "  - perplexity: {dataset: embedded, lenght: 3}\n", ""), "did you mean `length`"),
         ] {

@@ -230,6 +230,59 @@ fn writes(task: &str, more: &str) -> String {
     format!("models: [random-tiny]\npolicies: [full, truncate, tova]\ncache_sizes: [64]\ntasks: [{task}]\n{more}")
 }
 
+/// The settings of a task, with a word in place of the digest of its files.
+fn without_digest(settings: &str) -> String {
+    let line = |line: &str| {
+        if line.starts_with("benchmark=") { "benchmark=DIGEST\n".into() } else { format!("{line}\n") }
+    };
+    settings.lines().map(line).collect()
+}
+
+/// A task that can be named by itself is the benchmark of that name: the same specs, whatever its keys are.
+#[test]
+fn short_forms_are_benchmarks() {
+    for (task, keys) in [
+        ("squality", "dataset: embedded, split: validation, documents: 2, prompt: paper"),
+        ("qasper", "dataset: ./q, questions: 3, samples: 4, length: 900"),
+        ("longbench", "dataset: ./q, version: e, subsets: [lcc, trec], write: {max_new_tokens: 9}"),
+        ("math", "samples: 3, repeats: 2, write: {temperature: 1}"),
+        ("needle", "lengths: [300, 400], depths: [7], fact: {needle: a, question: b, answer: c}"),
+        ("ruler", "tasks: [vt, qa_1], squad: ./s.json, lengths: [1024], seed: 3"),
+    ] {
+        let ids = |form: &str| {
+            let cells = sweep(&writes(form, "")).expand();
+            cells.iter().map(|cell| (cell.id("r", "d"), cell.spec(), cell.task.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            ids(&format!("{{{task}: {{{keys}}}}}")),
+            ids(&format!("{{benchmark: {{task: {task}, {keys}}}}}"))
+        );
+        assert_eq!(
+            ids(&format!("{{{task}: {{dataset: ./q}}}}")),
+            ids(&format!("{{benchmark: {{task: {task}, dataset: ./q}}}}"))
+        );
+    }
+    let benchmark = |keys: &str| writes(&format!("{{benchmark: {{{keys}}}}}"), "");
+    for (keys, at, task) in [
+        ("task: gsm8k, split: test", "test}", "`gsm8k`"),
+        ("task: qasper, lengths: [300]", "300", "split, prompt, documents, questions"),
+        ("task: longbench_trec, subsets: [trec]", "trec]", "`longbench_trec`"),
+        ("task: needle, tasks: [vt]", "vt]", "lengths, depths, texts, fact"),
+    ] {
+        let error = Sweep::parse(&benchmark(keys), "a.yaml").unwrap_err();
+        assert!(error.to_string().contains(task) && error.message.contains("is not a key of the task"), "{error}");
+        refused(&benchmark(keys), at, "is not a key of the task", "its keys are task, dataset");
+    }
+    refused(&writes("{qasper: {task: squality}}", ""), "squality", "`qasper` is the task already", "benchmark");
+    refused(
+        &benchmark("task: needle, length: 300, lengths: [400]"),
+        "400",
+        "is one of `lengths`",
+        "leave out one",
+    );
+    refused(&benchmark("task: qasper_paper, prompt: paper"), "paper}", "has its own wording", "`qasper`");
+}
+
 #[test]
 fn every_setting_of_writing_is_read() {
     let yaml = writes(
@@ -241,8 +294,8 @@ fn every_setting_of_writing_is_read() {
     let sweep = sweep(&yaml);
     assert_eq!(sweep.tasks[0].dataset, "./s");
     assert_eq!(
-        sweep.tasks[0].to_string(),
-        "task=squality\nprompt=paper\nlength=2048\nmax_new_tokens=100\n\
+        without_digest(&sweep.tasks[0].to_string()),
+        "task=squality\nbenchmark=DIGEST\nnum_fewshot=0\nlength=2048\nprompt=paper\nmax_new_tokens=100\n\
          temperature=0.7\ntop_k=40\ntop_p=0.9\nrepetition_penalty=1.2\nchat_template=false\nstop=\\n\n\
          query_aware=false\nsplit=validation\ndocuments=3\nquestions=2\n"
     );
@@ -260,14 +313,14 @@ fn write_has_the_expected_defaults() {
     let of_file = |tokens| GenerationConfig { ends_as_in_the_harness: true, ..greedy(tokens) };
     assert_eq!(generation("{squality: {dataset: ./s}}"), of_file(512));
     assert_eq!(generation("{qasper: {dataset: tau/zero_scrolls}}"), of_file(128));
-    assert_eq!(generation("{needle: {dataset: ./texts}}"), greedy(32));
-    assert_eq!(generation("{longbench: {dataset: ./l}}"), greedy(512));
-    assert_eq!(generation("{longbench: {dataset: ./l, subsets: [trec, musique]}}"), greedy(64));
-    assert_eq!(generation("{longbench: {dataset: ./l, version: v2}}"), greedy(128));
+    assert_eq!(generation("{needle: {dataset: ./texts}}"), of_file(32));
+    assert_eq!(generation("{longbench: {dataset: ./l}}"), of_file(512));
+    assert_eq!(generation("{longbench: {dataset: ./l, subsets: [trec, musique]}}"), of_file(64));
+    assert_eq!(generation("{longbench: {dataset: ./l, version: v2}}"), of_file(128));
     // Room for a prompt of 1,024 tokens, or for one as long as the answer.
-    assert_eq!(generation("{math: {dataset: ./m}}"), greedy(3072));
-    assert_eq!(generation("{math: {dataset: ./m, length: 101}}"), greedy(50));
-    assert_eq!(generation("{math: {dataset: ./m, write: {max_new_tokens: 4000}}}"), greedy(4000));
+    assert_eq!(generation("{math: {dataset: ./m}}"), of_file(3072));
+    assert_eq!(generation("{math: {dataset: ./m, length: 101}}"), of_file(50));
+    assert_eq!(generation("{math: {dataset: ./m, write: {max_new_tokens: 4000}}}"), of_file(4000));
     assert!(generation("story: {}").samples());
     assert!(generation("story: {}").chat_template && generation("{story: {request: Of rain.}}").chat_template);
     // A seed matters where it is used, and only there.
@@ -287,7 +340,7 @@ fn write_has_the_expected_defaults() {
     // A limit of the sweep is not the subsets' own, also if it is the largest of them.
     let longbench = "dataset: ./q; dataset: ./q, version: e; dataset: ./q, version: v2; dataset: ./q, samples: 1; \
         dataset: ./q, subsets: [trec]; dataset: ./q, subsets: [lcc, trec]; dataset: ./q, write: {max_new_tokens: 512}";
-    let ruler = "samples: 2; seed: 1; tasks: [vt]; lengths: [1024]; haystack: ./q; squad: ./q.json; \
+    let ruler = "samples: 2; seed: 1; tasks: [vt]; lengths: [1024]; dataset: ./q; squad: ./q.json; \
         write: {max_new_tokens: 128}; write: {max_new_tokens: 64}";
     let write = write.split("; ").map(|setting| format!("dataset: ./q, write: {{{setting}}}"));
     let ids = [
@@ -295,8 +348,8 @@ fn write_has_the_expected_defaults() {
         with("qasper", &write.collect::<Vec<_>>().join("; ")),
         with("squality", "dataset: ./q"),
         with("needle", needle),
-        with("math", "dataset: ./q; dataset: ./q, problems: 2; dataset: ./q, length: 99; dataset: ./q, write: {temperature: 1}; \
-            dataset: ./q, write: {temperature: 1}, draws: 2"),
+        with("math", "dataset: ./q; dataset: ./q, samples: 2; dataset: ./q, length: 99; dataset: ./q, write: {temperature: 1}; \
+            dataset: ./q, write: {temperature: 1}, repeats: 2"),
         with("story", "stories: 2"),
         with("longbench", longbench),
         with("ruler", ruler),
@@ -328,7 +381,7 @@ fn mistakes_under_write_are_reported() {
     assert_eq!(sweep(&cut_early("")).expand()[2].task.prefill(), "cut_before_question");
     refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "names no data set", "owner/name");
     refused(
-        &writes("{math: {dataset: ./q, draws: 4}}", ""),
+        &writes("{math: {dataset: ./q, repeats: 4}}", ""),
         "4}",
         "at temperature 0 all 4 answers",
         "`temperature` above 0",

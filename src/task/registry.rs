@@ -6,10 +6,9 @@ use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::benchmark::{Readers, without};
-use super::questions::{self, Questions, QuestionsYaml};
+use super::benchmark::{BenchmarkYaml, Maker, Readers, ShortYaml};
 use super::spec::TaskSpec;
-use super::{benchmark, longbench, math, needle, perplexity, retention, ruler, story, timing};
+use super::{benchmark, longbench, math, needle, perplexity, questions, retention, ruler, story, timing};
 use crate::yaml::ConfigError;
 
 /// One task, named by its only key.
@@ -19,16 +18,21 @@ use crate::yaml::ConfigError;
 pub enum TaskYaml {
     Perplexity(perplexity::PerplexityYaml),
     Retention(retention::RetentionYaml),
-    /// SQuALITY: questions about stories, answered in at most 512 tokens by default and scored with ROUGE.
-    Squality(QuestionsYaml),
-    /// QASPER: questions about scientific articles, answered in at most 128 tokens by default and scored with F1.
-    Qasper(QuestionsYaml),
+    /// SQuALITY, short for `benchmark: {task: squality}`: questions about stories, answered in at most 512 tokens by default.
+    Squality(ShortYaml),
+    /// QASPER, short for `benchmark: {task: qasper}`: questions about scientific articles, answered in at most 128 tokens by default.
+    Qasper(ShortYaml),
     Story(story::StoryYaml),
-    Needle(needle::NeedleYaml),
-    LongBench(longbench::LongBenchYaml),
-    Math(math::MathYaml),
-    Ruler(ruler::RulerYaml),
-    Benchmark(benchmark::BenchmarkYaml),
+    /// One fact in a long text, asked for at the end, by length and depth; short for `benchmark: {task: needle}`.
+    Needle(ShortYaml),
+    /// LongBench, short for `benchmark: {task: longbench}`: questions, summaries, examples to follow, retrieval and code.
+    LongBench(ShortYaml),
+    /// Problems reasoned about in writing, such as MATH-500 and AIME; short for `benchmark: {task: math}`.
+    Math(ShortYaml),
+    /// RULER, short for `benchmark: {task: ruler}`: facts, variables and words to find in long texts, by task and length.
+    Ruler(ShortYaml),
+    /// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
+    Benchmark(BenchmarkYaml),
     Timing(timing::TimingYaml),
 }
 
@@ -38,18 +42,19 @@ impl TaskYaml {
     /// # Errors
     /// A value out of its range, or two that contradict each other, with the place in the file.
     pub fn check(self) -> Result<Vec<TaskSpec>, ConfigError> {
+        let short = |keys: ShortYaml, task: &str| keys.0.check(Some(task), READERS);
         let one = match self {
             TaskYaml::Perplexity(settings) => settings.check(),
             TaskYaml::Retention(settings) => settings.check(),
-            TaskYaml::Squality(settings) => settings.check(&questions::SQUALITY),
-            TaskYaml::Qasper(settings) => settings.check(&questions::QASPER),
             TaskYaml::Story(settings) => settings.check(),
-            TaskYaml::Needle(settings) => settings.check(),
-            TaskYaml::LongBench(settings) => settings.check(),
-            TaskYaml::Math(settings) => settings.check(),
-            TaskYaml::Ruler(settings) => settings.check(),
-            TaskYaml::Benchmark(settings) => return settings.check(READERS),
             TaskYaml::Timing(settings) => settings.check(),
+            TaskYaml::Squality(keys) => return short(keys, "squality"),
+            TaskYaml::Qasper(keys) => return short(keys, "qasper"),
+            TaskYaml::Needle(keys) => return short(keys, "needle"),
+            TaskYaml::LongBench(keys) => return short(keys, "longbench"),
+            TaskYaml::Math(keys) => return short(keys, "math"),
+            TaskYaml::Ruler(keys) => return short(keys, "ruler"),
+            TaskYaml::Benchmark(keys) => return keys.0.check(None, READERS),
         };
         Ok(vec![one?])
     }
@@ -57,13 +62,26 @@ impl TaskYaml {
 
 /// The code that makes the rows of a task file, by its name under `rows` of the block `cache:`.
 pub(super) const READERS: Readers = &[
-    ("squality", |options| without(options, Questions::of(&questions::SQUALITY))),
-    ("qasper", |options| without(options, Questions::of(&questions::QASPER))),
-    ("ruler", ruler::reader),
-    ("longbench", |options| without(options, longbench::Subset { is_optional: false })),
-    ("longbench_v2", |options| without(options, longbench::V2)),
-    ("math", |options| without(options, math::Problems)),
-    ("needle", needle::reader),
+    Maker {
+        name: "squality",
+        options: questions::OPTIONS,
+        choose: |keys, chosen| questions::choose(&questions::SQUALITY, keys, chosen),
+    },
+    Maker {
+        name: "qasper",
+        options: questions::OPTIONS,
+        choose: |keys, chosen| questions::choose(&questions::QASPER, keys, chosen),
+    },
+    Maker { name: "ruler", options: ruler::OPTIONS, choose: ruler::choose },
+    Maker {
+        name: "longbench",
+        options: &[],
+        choose: |_, chosen| chosen.read_by(longbench::Subset { is_optional: false }),
+    },
+    Maker { name: "longbench_v2", options: &[], choose: |_, chosen| chosen.read_by(longbench::V2) },
+    Maker { name: "longbench_subsets", options: longbench::OPTIONS, choose: longbench::choose },
+    Maker { name: "math", options: &[], choose: math::choose },
+    Maker { name: "needle", options: needle::OPTIONS, choose: needle::choose },
 ];
 
 /// The names of the tasks in a task file.
@@ -94,26 +112,4 @@ fn one_key(schema: &mut Schema) {
     object.insert("additionalProperties".into(), json!(false));
     object.insert("minProperties".into(), json!(1));
     object.insert("maxProperties".into(), json!(1));
-}
-
-#[cfg(test)]
-mod tests {
-    use serde::de::DeserializeOwned;
-
-    use crate::task::data::Tail;
-    use crate::task::longbench::Version;
-    use crate::task::{PromptStyle, Split};
-
-    #[test]
-    fn names_are_those_that_are_read() {
-        fn check<T: DeserializeOwned>(words: &[&'static str], name: fn(T) -> &'static str) {
-            for word in words {
-                assert_eq!(name(serde_json::from_value((*word).into()).unwrap()), *word);
-            }
-        }
-        check(&["drop", "keep"], Tail::name);
-        check(&["train", "validation", "test"], Split::name);
-        check(&["zeroscrolls", "paper"], PromptStyle::name);
-        check(&["v1", "e", "v2"], Version::name);
-    }
 }

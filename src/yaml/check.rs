@@ -92,6 +92,15 @@ pub fn words(
     }
 }
 
+/// One word of those that are known, where there is one.
+pub fn word(
+    key: &str,
+    word: &Option<Spanned<String>>,
+    known: &[&'static str],
+) -> Result<Option<&'static str>, ConfigError> {
+    Ok(words(key, word.as_slice(), known)?.pop())
+}
+
 /// Reads different numbers of at least `least`; `what` names one of them in messages.
 pub fn distinct_counts(
     list: &str,

@@ -8,6 +8,6 @@ mod read;
 pub mod schema;
 mod text;
 
-pub use check::{MOST_MADE, between, count, distinct, distinct_counts, limit, made, refuse, words};
+pub use check::{MOST_MADE, between, count, distinct, distinct_counts, limit, made, refuse, word, words};
 pub use read::{ConfigError, Location, Spanned, parse_yaml, read_file};
 pub use text::from_text;

@@ -365,7 +365,7 @@ fn a_layer_with_a_window_holds_its_window_where_it_is_exempt() {
     let path = folder.path();
     copy_models(path, &MODELS.map(|(name, source, ..)| (name, source, 64)));
     let sweep = "models: [./mistral, ./gemma]\npolicies: [full, tova, tova@exempt]\ncache_sizes: [12]\n\
-                 tasks:\n  - math: {dataset: embedded, problems: 1, length: 250, write: {max_new_tokens: 40}}\n";
+                 tasks:\n  - math: {dataset: embedded, samples: 1, length: 250, write: {max_new_tokens: 40}}\n";
     fs::write(path.join("sweep.yaml"), sweep).unwrap();
     run(path, &["run", "sweep.yaml", "--no-report", "--results", "results"]).with_code(0);
     let rows = measured(&path.join("results"));

@@ -114,6 +114,10 @@ fn documented() -> Vec<(String, String)> {
     sections
 }
 
+/// The tasks with the keys of `benchmark`, as headings have them.
+const BENCHMARKS: [&str; 7] =
+    ["`benchmark`", "`squality`", "`qasper`", "`longbench`", "`math`", "`needle`", "`ruler`"];
+
 #[test]
 fn every_key_has_a_row_in_the_documentation() {
     let mut found = Vec::new();
@@ -130,10 +134,12 @@ fn every_key_has_a_row_in_the_documentation() {
             "fact" => "`needle`".to_owned(),
             task => format!("`{task}`"),
         };
-        let (_, text) = sections
-            .iter()
-            .find(|(found, _)| found.contains(&heading))
-            .unwrap_or_else(|| panic!("docs/sweeps.md has no section {heading}, which {path} belongs to"));
+        // Tasks that are benchmarks have the same keys, each explained where it belongs.
+        let is_benchmark = |heading: &str| BENCHMARKS.iter().any(|task| heading.contains(task));
+        let belongs = |found: &str| found.contains(&heading) || is_benchmark(&heading) && is_benchmark(found);
+        let text: String =
+            sections.iter().filter(|(found, _)| belongs(found)).map(|(_, text)| text.as_str()).collect();
+        assert!(!text.is_empty(), "docs/sweeps.md has no section {heading}, which {path} belongs to");
         // A row has the key, its meaning and its default.
         let is_row = |line: &str| line.starts_with(&format!("| `{key}` | ")) && line.matches(" | ").count() == 2;
         let documented = above.ends_with("/tasks") || text.lines().any(is_row);

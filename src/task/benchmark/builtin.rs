@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::definition::Definition;
+use super::definition::{Definition, Named, of_group};
 use super::file::TaskFile;
 use crate::format::did_you_mean;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -22,19 +22,20 @@ pub fn one(name: &str) -> Result<Definition, ConfigError> {
     Definition::check(&file(&Spanned { value: name.to_owned(), referenced: Location::UNKNOWN })?, name)
 }
 
-/// The tasks of a built-in name, each with its file: one, or those of a group.
+/// The tasks of a built-in name: one, or those of a group.
 ///
 /// # Errors
 /// A name that is unknown.
-pub fn read(task: &Spanned<String>) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
+pub fn read(task: &Spanned<String>) -> Result<Vec<Named>, ConfigError> {
     let file = file(task)?;
     if let Some(tasks) = file.group() {
         let names = tasks.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned));
         let of_name = |value: String| read(&Spanned { value, referenced: task.referenced });
-        return Ok(names.map(of_name).collect::<Result<Vec<_>, _>>()?.concat());
+        let tasks = names.map(of_name).collect::<Result<Vec<_>, _>>()?.concat();
+        return Ok(of_group(file, tasks));
     }
     let definition = Definition::check(&file, &task.value)?;
-    Ok(vec![(file, definition)])
+    Ok(vec![(file, vec![definition])])
 }
 
 fn file(task: &Spanned<String>) -> Result<TaskFile, ConfigError> {

@@ -13,7 +13,8 @@ use crate::task::request::Cut;
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CacheYaml {
-    /// The part of the prompt that the question is about: a column or a template, whose text stands in `doc_to_text` once.
+    /// The part of the prompt that the question is about: a column or a template, which `doc_to_text` has
+    /// once, as it is written, outside of blocks.
     /// Rows with the same context follow each other and share its reading; it is what a prompt that is too long loses, and
     /// `query_aware: false` cuts the cache at its end.
     pub context: Option<Template>,

@@ -11,7 +11,7 @@ use super::file::{DatasetKwargs, Field, Sampler, TaskFile, files_of};
 use super::filter::{FilterChain, FilterStep};
 use super::metric::TaskMetric;
 use super::output::OutputType;
-use super::reader::{Reader, Readers, reader};
+use super::reader::Reader;
 use super::rows::Dataset;
 use super::template::Template;
 use crate::lm::Real;
@@ -46,6 +46,8 @@ pub struct Definition {
     pub output: OutputType,
     pub description: Option<Template>,
     pub text: Field,
+    /// What the text has before and after the context, where there is one.
+    pub around: Option<[Template; 2]>,
     pub target: Field,
     pub choices: Option<Field>,
     /// How answers begin.
@@ -112,11 +114,25 @@ impl Definition {
         if cache.length.is_some_and(|length| length < 2) {
             return file.refuse("cache", "a `length` has at least 2 tokens", "write a larger number");
         }
+        let around = match &cache.context {
+            None => None,
+            Some(context) => match around(&text, context) {
+                Some(around) => Some(around),
+                None => {
+                    let message = "`context` does not stand in `doc_to_text` once, as it is written";
+                    return file.refuse(
+                        "cache",
+                        message,
+                        "write the same column or template in both, outside of blocks",
+                    );
+                }
+            },
+        };
         let chains = file.filter_list.clone().unwrap_or_else(|| vec![FilterChain::none()]);
         if chains.is_empty() {
             return file.refuse("filter_list", "`filter_list` is empty", "leave it out");
         }
-        Ok(Definition {
+        let definition = Definition {
             task: file.task.as_ref().and_then(Value::as_str).unwrap_or(name).to_owned(),
             canonical: file.canonical(),
             dataset: dataset(path, file),
@@ -124,6 +140,7 @@ impl Definition {
             output,
             description: file.description.clone(),
             text,
+            around,
             target: file.needed("doc_to_target", file.doc_to_target.as_ref())?,
             choices: file.doc_to_choice.clone(),
             prefix: file.gen_prefix.clone(),
@@ -131,22 +148,55 @@ impl Definition {
             fewshot: fewshot(file),
             generation: generation(file, &fewshot_delimiter, cache.chat_template)?,
             fewshot_delimiter,
-            repeats: repeats(file, output, &chains)?,
+            repeats: repeats(file)?,
             filters: chains,
             metrics: metrics(file, output)?,
             reader: None,
             cache,
-        })
+        };
+        match definition.cannot_repeat() {
+            Some((message, hint)) => file.refuse("repeats", message, hint),
+            None => Ok(definition),
+        }
     }
 
-    /// The same with the code that makes its rows, if the file names some.
-    ///
-    /// # Errors
-    /// A name or options that are unknown.
-    pub fn with_reader(self, file: &TaskFile, readers: Readers) -> Result<Definition, ConfigError> {
-        let reader = self.cache.rows.as_ref().map(|rows| reader(readers, file, rows)).transpose()?;
-        Ok(Definition { reader, ..self })
+    /// Why its rows cannot be answered more than once, and what to do; `None`: they can, or they are answered once.
+    pub fn cannot_repeat(&self) -> Option<(&'static str, &'static str)> {
+        self.repeats?;
+        let mut steps = self.filters.iter().flat_map(|chain| &chain.filter);
+        if self.output != OutputType::GenerateUntil {
+            Some(("only written answers can differ", "write `repeats: 1`"))
+        } else if steps.any(|step| matches!(step, FilterStep::MajorityVote)) {
+            Some((
+                "each answer is scored by itself, so that there is no vote",
+                "remove the filter `majority_vote`",
+            ))
+        } else {
+            None
+        }
     }
+}
+
+/// A task file, and its task; of a group whose files are measured together, the group's file and all of them.
+pub type Named = (TaskFile, Vec<Definition>);
+
+/// The tasks of a group: one, if the group's file says what makes their rows, and else each by itself.
+pub fn of_group(group: TaskFile, tasks: Vec<Named>) -> Vec<Named> {
+    if group.cache.as_ref().is_some_and(|cache| cache.rows.is_some()) {
+        vec![(group, tasks.into_iter().flat_map(|(_, definitions)| definitions).collect())]
+    } else {
+        tasks
+    }
+}
+
+/// What a text has before and after the context: the source of a template, or a column between braces.
+fn around(text: &Field, context: &Template) -> Option<[Template; 2]> {
+    let Field::Text(text) = text else { return None };
+    let context = context.source();
+    let written = [context.to_owned(), format!("{{{{{context}}}}}"), format!("{{{{ {context} }}}}")];
+    let once = |written: &&String| written.contains("}") && text.source().matches(written.as_str()).count() == 1;
+    let (before, after) = text.source().split_once(written.iter().find(once)?)?;
+    Some([Template::new(before).ok()?, Template::new(after).ok()?])
 }
 
 /// Checks a `metric_list`; without one, the harness' default of the output type.
@@ -162,19 +212,11 @@ fn metrics(file: &TaskFile, output: OutputType) -> Result<Vec<TaskMetric>, Confi
 }
 
 /// How often each row is answered, where that is more than once.
-fn repeats(file: &TaskFile, output: OutputType, chains: &[FilterChain]) -> Result<Option<usize>, ConfigError> {
+fn repeats(file: &TaskFile) -> Result<Option<usize>, ConfigError> {
     let Some(count) = file.repeats.filter(|count| count.get() > 1) else { return Ok(None) };
     if count.get() > yaml::MOST_MADE as usize {
         let hint = format!("write a whole number from 1 to {}", yaml::MOST_MADE);
         return file.refuse("repeats", format!("{count} cannot be `repeats`"), hint);
-    }
-    if output != OutputType::GenerateUntil {
-        return file.refuse("repeats", "only written answers can differ", "write `repeats: 1`");
-    }
-    let mut steps = chains.iter().flat_map(|chain| &chain.filter);
-    if steps.any(|step| matches!(step, FilterStep::MajorityVote)) {
-        let message = "each answer is scored by itself, so that there is no vote";
-        return file.refuse("repeats", message, "remove the filter `majority_vote`");
     }
     Ok(Some(count.get()))
 }
@@ -234,13 +276,13 @@ fn generation(file: &TaskFile, delimiter: &str, chat_template: bool) -> Result<G
     })
 }
 
-/// The tasks of a file, each with its own file: one, or those of a group, which are looked for in its folder.
+/// The tasks of a file: one, or those of a group, which are looked for in its folder.
 ///
 /// # Errors
 /// As [`Definition::check`]; the error names the file.
-pub fn read(path: &Path) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
+pub fn read(path: &Path) -> Result<Vec<Named>, ConfigError> {
     let file = TaskFile::read(path)?;
-    let Some(tasks) = file.group() else { return Ok(vec![of_file(file, path)?]) };
+    let Some(tasks) = file.group().cloned() else { return Ok(vec![of_file(file, path)?]) };
     let folder = path.parent().unwrap_or(Path::new("."));
     // A file that cannot be read is that of another task, or is missed below.
     let others = files_of(folder).unwrap_or_default().into_iter().filter(|other| other != path);
@@ -262,12 +304,12 @@ pub fn read(path: &Path) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
             return file.refuse("task", message, "name its file by itself, to see what is wrong with it");
         }
     }
-    Ok(found)
+    Ok(of_group(file, found))
 }
 
-fn of_file(file: TaskFile, path: &Path) -> Result<(TaskFile, Definition), ConfigError> {
+fn of_file(file: TaskFile, path: &Path) -> Result<Named, ConfigError> {
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let definition =
         Definition::check(&file, &name).map_err(|error| error.in_file(&path.display().to_string()))?;
-    Ok((file, definition))
+    Ok((file, vec![definition]))
 }

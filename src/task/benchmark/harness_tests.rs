@@ -34,7 +34,7 @@ fn read(yaml: &str) -> Result<Definition, ConfigError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.yaml");
     std::fs::write(&path, yaml).unwrap();
-    definition::read(&path).map(|mut tasks| tasks.remove(0).1)
+    definition::read(&path).map(|mut tasks| tasks.remove(0).1.remove(0))
 }
 
 /// Rows as a file has them, which is called `file`.

@@ -1,7 +1,7 @@
 //! Benchmarks that a file describes, in the words of lm-evaluation-harness 0.4.13.
 //!
 //! `file` reads a task file, `definition` checks it, `rows` finds its data or `reader` makes them, `prompt` and `request` build
-//! what the model reads, `filter`, `metric` and `score` score what it answers, and `task` is the entry of a sweep. What the
+//! what the model reads, `filter`, `metric` and `score` score what it answers, `keys` are those of a sweep, and `task` is its entry. What the
 //! harness has no word for is in `cache`.
 
 mod builtin;
@@ -12,6 +12,7 @@ mod file;
 mod filter;
 #[cfg(test)]
 mod harness_tests;
+mod keys;
 mod metric;
 mod output;
 mod prompt;
@@ -29,28 +30,24 @@ mod template;
 #[cfg(test)]
 mod tests;
 
-use std::path::Path;
-
 use schemars::generate::SchemaSettings;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub(super) use builtin::one as builtin_definition;
 pub(super) use definition::Definition;
-use file::TaskFile;
 pub use file::files_of;
+pub(super) use keys::{BenchmarkYaml, Fact, Keys, ShortYaml};
 pub(super) use prompt::{RowPrompt, alone};
-pub(super) use reader::{Asked, Reader, Readers, without};
+pub(super) use reader::{Asked, Chosen, Maker, Reader, Readers};
 #[cfg(test)]
 pub(super) use request::name_clusters;
 pub use rolling::RollingText;
 pub(super) use rows::Rows;
 #[cfg(test)]
 pub(super) use score::ByFile;
-pub use task::BenchmarkYaml;
-pub(super) use task::{Benchmark, check_repeats, requests_of};
-
-use crate::yaml::ConfigError;
+pub(super) use task::check;
+pub(super) use task::requests_of;
 
 /// The names of the built-in benchmarks, each with what its file says of it first.
 pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -70,15 +67,6 @@ pub fn metrics() -> Vec<(String, String, String)> {
         Some((python::str(&kind["const"]), outputs.join(", "), python::str(&kind["description"])))
     });
     described.collect()
-}
-
-/// The names of a file's tasks.
-///
-/// # Errors
-/// Why it cannot be measured here.
-pub fn check(path: &Path, readers: Readers) -> Result<Vec<String>, ConfigError> {
-    let name = |(file, definition): (TaskFile, Definition)| Ok(definition.with_reader(&file, readers)?.task);
-    definition::read(path)?.into_iter().map(name).collect()
 }
 
 /// The JSON Schema of task files as indented text, ended by a newline.

@@ -2,6 +2,7 @@
 //! (`ConfigurableTask.fewshot_context` and `build_qa_turn` of 0.4.13, without a chat template).
 
 use std::collections::{BTreeSet, HashSet};
+use std::ops::Range;
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -24,6 +25,8 @@ pub struct RowPrompt {
     pub messages: Vec<(&'static str, String)>,
     /// The row's text.
     pub text: String,
+    /// The bytes of the text that are the context, which may be empty; `None`: the file names none.
+    pub context: Option<Range<usize>>,
     /// The delimiter and the prefix of the answer.
     pub prefix: String,
     /// Bytes of that delimiter.
@@ -79,7 +82,7 @@ impl<'a> Prompts<'a> {
             Some(description) => self.column_or_text(description, row)?,
             None => String::new(),
         };
-        let text = self.text(row).context("doc_to_text")?;
+        let (text, context) = self.text(row).context("doc_to_text")?;
         let mut messages = Vec::new();
         if !before.is_empty() {
             messages.push(("system", before.clone()));
@@ -99,7 +102,7 @@ impl<'a> Prompts<'a> {
         let delimiter =
             if needs_delimiter(&text, &prefix) { self.definition.target_delimiter.as_str() } else { "" };
         let (prefix, delimiter) = ([delimiter, &prefix].concat(), delimiter.len());
-        Ok(Question { prompt: RowPrompt { before, messages, text, prefix, delimiter }, target, choices })
+        Ok(Question { prompt: RowPrompt { before, messages, text, context, prefix, delimiter }, target, choices })
     }
 
     /// The examples before a row.
@@ -131,7 +134,7 @@ impl<'a> Prompts<'a> {
 
     /// An example: its text, what stands behind it, and its answer, with what stands behind that.
     fn example(&self, row: &Value) -> Result<Example<'_>> {
-        let (choices, question) = (self.choices(row)?, self.text(row)?);
+        let (choices, (question, _)) = (self.choices(row)?, self.text(row)?);
         let prefix = self.prefix(row)?;
         let answer = match self.target(row)? {
             Value::Number(number) if !choices.is_empty() => {
@@ -174,13 +177,22 @@ impl<'a> Prompts<'a> {
         template.render(row).map(Value::String)
     }
 
-    fn text(&self, row: &Value) -> Result<String> {
+    /// The text of a row, and the bytes of its context.
+    fn text(&self, row: &Value) -> Result<(String, Option<Range<usize>>)> {
+        if let (Some([before, after]), Some(context)) = (&self.definition.around, &self.definition.cache.context) {
+            let (mut text, context) = (before.render(row)?, self.column_or_text(context, row)?);
+            let place = text.len()..text.len() + context.len();
+            text.extend([context, after.render(row)?]);
+            return Ok((text, Some(place)));
+        }
         let (value, is_column) = match &self.definition.text {
             Field::Fixed(value) => (value.clone(), false),
             Field::Text(template) => (self.value(template, row)?, self.is_column(template)),
         };
         match value {
-            Value::String(text) if is_column || self.definition.choices.is_none() || !is_digits(&text) => Ok(text),
+            Value::String(text) if is_column || self.definition.choices.is_none() || !is_digits(&text) => {
+                Ok((text, None))
+            }
             // In the harness it is the index of the choice that is right before the target.
             Value::String(_) | Value::Number(_) => bail!("{value} is a number, and prompts are not chosen here"),
             other => bail!("{} is no text", python::repr(&other)),

@@ -1,19 +1,22 @@
 //! Code that makes the rows of a task: readers of releases that are no plain rows, and generators.
 //!
-//! A task file names one as `rows` of its block `cache:`, alone or with its options.
+//! A task file names one as `rows` of its block `cache:`, alone or with its options, which a sweep may set too.
 
 use std::fmt;
 use std::sync::Arc;
 
-use anyhow::{Result, ensure};
-use serde_json::Value;
+use anyhow::Result;
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::definition::Definition;
 use super::file::TaskFile;
+use super::keys::Keys;
 use super::rows::Rows;
 use crate::format::did_you_mean;
+use crate::task::canonical::Setting;
 use crate::task::spec::{PrepareContext, TaskSpec};
-use crate::yaml::ConfigError;
+use crate::yaml::{self, ConfigError};
 
 /// What makes rows.
 pub trait Reader: fmt::Debug + Send + Sync + 'static {
@@ -37,34 +40,102 @@ pub struct Asked<'a> {
     pub context: &'a PrepareContext<'a>,
 }
 
-/// Readers by their names in task files, each made of its options; null: none are written.
-pub type Readers = &'static [(&'static str, fn(Value) -> Result<Arc<dyn Reader>>)];
-
-/// A reader that has no options.
-pub fn without(options: Value, reader: impl Reader) -> Result<Arc<dyn Reader>> {
-    ensure!(options.is_null(), "it has none; write its name alone");
-    Ok(Arc::new(reader))
+/// What a task file and the keys of a sweep come to. Code that makes rows changes what it must.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// Files that are measured together.
+    pub definitions: Vec<Definition>,
+    /// The data set as rows of results name it.
+    pub dataset: String,
+    /// Data in place of those that the files name.
+    pub over: Option<String>,
+    /// Only the first rows of each file.
+    pub samples: Option<usize>,
+    /// The lengths of prompt and answer that are measured, where there may be several; `None`: that of the task.
+    pub lengths: Option<Vec<usize>>,
+    /// What ids of cells and samples depend on.
+    pub settings: Vec<Setting>,
+    /// Which samples there are.
+    pub selection: Vec<Setting>,
 }
 
-/// The reader that a file names: its name, or an object of it and its options.
+impl Chosen {
+    /// Lets one code, which has no options, make the rows of every file.
+    ///
+    /// # Errors
+    /// None.
+    pub fn read_by(&mut self, reader: impl Reader) -> Result<(), ConfigError> {
+        let reader: Arc<dyn Reader> = Arc::new(reader);
+        self.definitions.iter_mut().for_each(|definition| definition.reader = Some(Arc::clone(&reader)));
+        Ok(())
+    }
+}
+
+/// Code that makes rows, as task files name it.
+pub struct Maker {
+    pub name: &'static str,
+    /// The keys that it understands, beside those of every task.
+    pub options: &'static [&'static str],
+    /// Checks the options, and gives the files their readers.
+    pub choose: fn(&Keys, &mut Chosen) -> Result<(), ConfigError>,
+}
+
+/// Every code that makes rows.
+pub type Readers = &'static [Maker];
+
+/// Lets the code that a file names make its rows, with the options of the keys over those of the file.
 ///
 /// # Errors
-/// A name or options that are unknown.
-pub fn reader(readers: Readers, file: &TaskFile, rows: &Value) -> Result<Arc<dyn Reader>, ConfigError> {
+/// A name that is unknown, options that the task does not have, or their values.
+pub fn choose(readers: Readers, file: &TaskFile, keys: Keys, chosen: &mut Chosen) -> Result<(), ConfigError> {
+    let rows = file.cache.as_ref().and_then(|cache| cache.rows.as_ref());
+    let maker = rows.map(|rows| maker(readers, file, rows)).transpose()?;
+    let known = maker.as_ref().map_or(&[][..], |(maker, _)| maker.options);
+    if let Some((option, place)) = keys.options().into_iter().find(|(option, _)| !known.contains(option)) {
+        let all = ["task, dataset, num_fewshot, samples, repeats, length, write"]
+            .into_iter()
+            .chain(known.iter().copied());
+        let hint = format!("its keys are {}", all.collect::<Vec<_>>().join(", "));
+        let task = &chosen.definitions[0].task;
+        return yaml::refuse(place, format!("`{option}` is not a key of the task `{task}`"), hint);
+    }
+    let Some((maker, options)) = maker else { return Ok(()) };
     let refuse = |message: String, hint: String| file.refuse("cache", message, hint);
-    let names = || readers.iter().map(|(name, _)| *name);
-    let all = names().collect::<Vec<_>>().join(", ");
+    let name = maker.name;
+    if let Some(option) = options.keys().find(|option| !known.contains(&option.as_str())) {
+        let hint = format!("{}its options are {}", did_you_mean(option, known.iter().copied()), known.join(", "));
+        return refuse(format!("the rows `{name}` have no option `{option}`"), hint);
+    }
+    let of_file = Keys::deserialize(Value::Object(options)).or_else(|error| {
+        file.refuse("cache", format!("the options of `{name}`: {error}"), "see docs/task-files.md")
+    })?;
+    // Places in the task file are not those of the sweep.
+    (maker.choose)(&of_file, &mut chosen.clone()).or_else(|error| refuse(error.message, error.hint))?;
+    (maker.choose)(&keys.over(of_file), chosen)
+}
+
+/// The code that a file names, and its options: `rows` is a name, or an object of it and its options.
+fn maker(
+    readers: Readers,
+    file: &TaskFile,
+    rows: &Value,
+) -> Result<(&'static Maker, Map<String, Value>), ConfigError> {
+    let refuse = |message: String, hint: String| file.refuse("cache", message, hint);
+    let all = readers.iter().map(|maker| maker.name).collect::<Vec<_>>().join(", ");
     let (name, options) = match rows {
-        Value::String(name) => (name, Value::Null),
-        Value::Object(one) if one.len() == 1 => {
-            one.iter().map(|(name, options)| (name, options.clone())).next().expect("there is one")
-        }
+        Value::String(name) => (name.as_str(), Map::new()),
+        Value::Object(one) if one.len() == 1 && one.values().all(Value::is_object) => one
+            .iter()
+            .map(|(name, options)| (name.as_str(), options.as_object().cloned().unwrap_or_default()))
+            .next()
+            .expect("there is one"),
         _ => return refuse("`rows` is a name, or a name with options".into(), format!("use one of {all}")),
     };
-    let Some((_, new)) = readers.iter().find(|(known, _)| known == name) else {
-        let near = did_you_mean(name, names());
-        return refuse(format!("no code makes the rows `{name}`"), format!("{near}use one of {all}"));
-    };
-    new(options)
-        .or_else(|error| refuse(format!("the options of `{name}`: {error:#}"), "see docs/task-files.md".into()))
+    match readers.iter().find(|maker| *maker.name == *name) {
+        Some(maker) => Ok((maker, options)),
+        None => {
+            let near = did_you_mean(name, readers.iter().map(|maker| maker.name));
+            refuse(format!("no code makes the rows `{name}`"), format!("{near}use one of {all}"))
+        }
+    }
 }

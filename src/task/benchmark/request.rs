@@ -26,7 +26,8 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     let text = |template: &Template| prompts.value(template, row).map(|value| python::str(&value));
     let optional = |template: &Option<Template>| template.as_ref().map(text).transpose();
     let name = optional(&block.name)?.unwrap_or_else(|| at.to_string());
-    let context = optional(&block.context)?;
+    let Question { prompt: text, target, choices } = question;
+    let context = text.context.clone().map(|place| text.text[place].to_owned());
     let cluster = optional(&block.cluster)?;
     // Contexts are long, and the name is the first row's in the end.
     let cluster =
@@ -39,7 +40,6 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     let most = number("max_gen_toks", &block.max_gen_toks)?;
     let length = number("row_length", &block.row_length)?.unwrap_or(0);
     let (separator, header) = (optional(&block.separator)?.unwrap_or_default(), optional(&block.answer_header)?);
-    let Question { prompt: text, target, choices } = question;
     let request = Request {
         cluster: cluster.unwrap_or_else(|| name.clone()),
         slices: slices(prompts, block, row)?,
@@ -62,7 +62,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
         }
         one => vec![python::str(one)],
     };
-    let whole = || prompt(text.clone(), context.as_deref(), block, &separator, header.as_deref());
+    let whole = || prompt(text.clone(), block, &separator, header.as_deref());
     Ok(match definition.output {
         OutputType::GenerateUntil => {
             let (prompt, references) = (whole()?, targets());
@@ -132,26 +132,14 @@ fn right(target: &Value, choices: &[String]) -> Vec<usize> {
 }
 
 /// A row's prompt in the parts that cutting treats differently.
-fn prompt(
-    text: RowPrompt,
-    context: Option<&str>,
-    block: &CacheYaml,
-    separator: &str,
-    header: Option<&str>,
-) -> Result<Prompt> {
-    let RowPrompt { before, text, prefix, .. } = text;
+fn prompt(text: RowPrompt, block: &CacheYaml, separator: &str, header: Option<&str>) -> Result<Prompt> {
+    let RowPrompt { before, text, context, prefix, .. } = text;
     let separator = separator.to_owned();
     let (own, document, rest) = match context.filter(|context| !context.is_empty()) {
         // Nothing may be lost.
         None if block.cut() == Cut::End => ("", "", text.as_str()),
         None => (text.as_str(), "", ""),
-        Some(context) => {
-            let (own, rest) =
-                text.split_once(context).context("`context` does not stand in doc_to_text as it is")?;
-            // Which of them the question follows would be a guess.
-            ensure!(!rest.contains(context), "`context` stands in doc_to_text more than once: {context:.60?}");
-            (own, context, rest)
-        }
+        Some(context) => (&text[..context.start], &text[context.clone()], &text[context.end..]),
     };
     let after = rest.to_owned() + &prefix;
     let header = header.unwrap_or(&prefix);

@@ -1,20 +1,16 @@
 //! A benchmark in a sweep: `- benchmark: ./my-task.yaml`.
 
-use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use schemars::JsonSchema;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
-use super::definition::{self, Definition, Examples};
-use super::file::TaskFile;
+use super::definition::{self, Definition, Examples, Named};
+use super::keys::Keys;
 use super::output::OutputType;
 use super::prompt::Prompts;
-use super::reader::{Asked, Readers};
+use super::reader::{self, Asked, Chosen, Readers};
 use super::request::{add_trivial, digest, gather, name_clusters, request};
 use super::rows::{self, Rows};
 use super::score::ByFile;
@@ -22,119 +18,154 @@ use super::{builtin, python, rolling};
 use crate::lm::Real;
 use crate::lm::source::{expand_home, is_path};
 use crate::task::canonical::{Setting, limit_text};
-use crate::task::data::{self, Texts, digest_of};
+use crate::task::data::{self, digest_of};
 use crate::task::generation;
 use crate::task::prepared::PreparedTask;
-use crate::task::request::{GenerationConfig, Request, WriteYaml};
+use crate::task::request::{GenerationConfig, Request};
 use crate::task::spec::{PrepareContext, Task, TaskSpec};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
-#[derive(Debug, JsonSchema)]
-pub struct BenchmarkYaml(Keys);
-
-/// The keys, where they are written.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(extend("type" = ["object", "string"]))]
-struct Keys {
-    /// A task file (ending in `.yaml` or `.yml`), or the name of a built-in one: `tova-bench list benchmarks`.
-    task: Spanned<String>,
-    /// Rows in place of those that the file names by default: a file, a folder, or a data set of the hub.
-    dataset: Option<String>,
-    /// Examples before each prompt, in place of the file's own number, which is the default.
-    num_fewshot: Option<Spanned<u64>>,
-    /// Only the first rows; by default all of them.
-    samples: Option<Spanned<u64>>,
-    /// Tokens of prompt and answer together; the default is the file's, or 4,096.
-    length: Option<Spanned<u64>>,
-    /// How answers are written; by default as the file says.
-    #[serde(default)]
-    write: WriteYaml,
-}
-
-impl<'de> Deserialize<'de> for BenchmarkYaml {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BenchmarkYaml, D::Error> {
-        let Spanned { value: Either(mut keys), referenced } = Spanned::<Either>::deserialize(deserializer)?;
-        if keys.task.referenced == Location::UNKNOWN {
-            keys.task.referenced = referenced;
-        }
-        Ok(BenchmarkYaml(keys))
-    }
-}
-
-/// The keys, also of a file or name alone.
-struct Either(Keys);
-
-impl<'de> Deserialize<'de> for Either {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Either, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Keys;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a task file, a name, or keys with `task`")
-            }
-
-            fn visit_str<E>(self, task: &str) -> Result<Keys, E> {
-                let task = Spanned { value: task.to_owned(), referenced: Location::UNKNOWN };
-                let write = WriteYaml::default();
-                Ok(Keys { task, dataset: None, num_fewshot: None, samples: None, length: None, write })
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Keys, A::Error> {
-                Keys::deserialize(MapAccessDeserializer::new(map))
-            }
-        }
-        deserializer.deserialize_any(Read).map(Either)
-    }
-}
-
-impl BenchmarkYaml {
-    /// Reads the file and checks every value; a group gives several tasks.
+impl Keys {
+    /// Reads the task's file and checks every value; a group gives several tasks, unless its files are measured together. `name` is the
+    /// task of a short form.
     ///
     /// # Errors
     /// A file that is missing or cannot be used, or a value out of its range.
-    pub(in crate::task) fn check(self, readers: Readers) -> Result<Vec<TaskSpec>, ConfigError> {
-        let Keys { task, dataset, num_fewshot, samples, length, write } = self.0;
-        let samples = yaml::limit("`samples`", &samples)?;
-        let length = length.as_ref().map(|length| yaml::count("`length`", length, 2)).transpose()?;
-        let fewshot = num_fewshot.as_ref().map(|count| yaml::count("`num_fewshot`", count, 0)).transpose()?;
-        let of_task = |(file, definition): (TaskFile, Definition)| {
-            let mut definition = definition.with_reader(&file, readers)?;
-            definition.fewshot.count = fewshot.unwrap_or(definition.fewshot.count);
-            let own_length = definition.cache.length.map(|length| length as usize);
-            let length = length.or(own_length).unwrap_or(Texts::DEFAULT_LENGTH);
-            let mut generation = write.clone().check(length, definition.generation.clone())?;
-            check_repeats(definition.repeats.unwrap_or(1), &generation, task.referenced)?;
-            let is_rolling = definition.output == OutputType::LoglikelihoodRolling;
-            if definition.output != OutputType::GenerateUntil {
-                generation =
-                    GenerationConfig { max_new_tokens: 0, stop: Vec::new(), temperature: Real(0.0), ..generation };
-            }
-            let settings: Vec<Setting> = vec![
-                ("benchmark", digest_of([&definition.canonical])),
-                ("num_fewshot", definition.fewshot.count.to_string()),
-                ("length", length.to_string()),
-            ];
-            let selection = vec![("samples", limit_text(samples))];
-            // A task's name lives as long as the program, which has only those of its sweep.
-            let name: &'static str = Box::leak(definition.task.clone().into_boxed_str());
-            let over = dataset.clone();
-            let dataset = over.clone().unwrap_or_else(|| definition.dataset.name_in_rows());
-            let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples };
-            let spec = TaskSpec::new(name, dataset, length, settings, task);
-            Ok(TaskSpec { generation: (!is_rolling).then_some(generation), selection, ..spec })
-        };
+    pub(in crate::task) fn check(
+        self,
+        name: Option<&str>,
+        readers: Readers,
+    ) -> Result<Vec<TaskSpec>, ConfigError> {
+        let short = name.map(|name| Spanned { value: name.to_owned(), referenced: Location::UNKNOWN });
+        if let (Some(name), Some(task)) = (name, &self.task) {
+            let message = format!("`{name}` is the task already");
+            return yaml::refuse(
+                task.referenced,
+                message,
+                "remove `task`, or write `- benchmark:` in place of it",
+            );
+        }
+        let task =
+            short.or(self.task.clone()).unwrap_or(Spanned { value: String::new(), referenced: Location::UNKNOWN });
+        let of_task = |named: Named| spec(named, self.clone(), task.referenced, readers);
         named(&task)?.into_iter().map(of_task).collect()
     }
+}
+
+/// The names of a file's tasks.
+///
+/// # Errors
+/// Why it cannot be measured here.
+pub fn check(path: &Path, readers: Readers) -> Result<Vec<String>, ConfigError> {
+    let name = |named: Named| Ok(chosen(named, Keys::default(), readers)?.0);
+    definition::read(path)?.into_iter().map(name).collect()
+}
+
+/// Tokens that are left to a prompt where long answers are the point and the sweep does not set `max_new_tokens`.
+const PROMPT_TOKENS: usize = 1024;
+
+/// The name of a task, and what its file and the keys of a sweep come to.
+fn chosen((file, definitions): Named, keys: Keys, readers: Readers) -> Result<(String, Chosen), ConfigError> {
+    let group = file.group.as_ref().and_then(|group| group.as_str());
+    let name = group.filter(|_| file.group().is_some()).unwrap_or(&definitions[0].task).to_owned();
+    let over = keys.dataset.as_ref().map(|dataset| dataset.value.clone());
+    let first = &definitions[0].dataset;
+    let own = if definitions.len() > 1 { first.path.clone() } else { first.name_in_rows() };
+    let mut chosen = Chosen {
+        dataset: over.clone().unwrap_or(own),
+        over,
+        samples: yaml::limit("`samples`", &keys.samples)?,
+        lengths: None,
+        settings: Vec::new(),
+        selection: Vec::new(),
+        definitions,
+    };
+    let fewshot = keys.num_fewshot.as_ref().map(|count| yaml::count("`num_fewshot`", count, 0)).transpose()?;
+    let repeats = yaml::made("`repeats`", &keys.repeats)?;
+    for definition in &mut chosen.definitions {
+        definition.fewshot.count = fewshot.unwrap_or(definition.fewshot.count);
+        if let (Some(repeats), Some(given)) = (repeats, &keys.repeats) {
+            definition.repeats = Some(repeats).filter(|count| *count > 1);
+            if let Some((message, hint)) = definition.cannot_repeat() {
+                return yaml::refuse(given.referenced, message, hint);
+            }
+        }
+    }
+    reader::choose(readers, &file, keys, &mut chosen)?;
+    Ok((name, chosen))
+}
+
+/// A task of a sweep. `place` is that of its name.
+fn spec(named: Named, keys: Keys, place: Location, readers: Readers) -> Result<TaskSpec, ConfigError> {
+    let Keys { write, samples, repeats: given, .. } = keys.clone();
+    let (name, chosen) = chosen(named, keys.clone(), readers)?;
+    let Chosen { mut definitions, dataset, over, samples: first_rows, lengths, settings: own, mut selection } =
+        chosen;
+    let longest = lengths.iter().flatten().copied().max();
+    let longest = longest.map_or_else(|| keys.longest(definitions[0].cache.length), Ok)?;
+    let shortest = lengths.iter().flatten().copied().min().unwrap_or(longest);
+    if let Some(aware) = write.query_aware.as_ref().filter(|aware| !aware.value)
+        && definitions.iter().any(|definition| definition.cache.context.is_none())
+    {
+        let message = format!("a prompt of `{name}` is one text, whose question is not marked");
+        let hint = "remove `query_aware`: the cache is cut after the whole prompt";
+        return yaml::refuse(aware.referenced, message, hint);
+    }
+    // The limit of a file or a row gives way to the sweep's own.
+    let own_limits = write.max_new_tokens.is_none();
+    let mut default = definitions[0].generation.clone();
+    default.max_new_tokens = definitions.iter().map(|file| file.generation.max_new_tokens).max().unwrap_or(0);
+    default.chat_template = definitions.iter().any(|file| file.generation.chat_template);
+    let mut generation = write.check(shortest, default)?;
+    if own_limits && definitions[0].cache.long_answers {
+        generation.max_new_tokens = shortest - PROMPT_TOKENS.min(shortest.div_ceil(2));
+    }
+    let place = given.as_ref().map_or(place, |repeats| repeats.referenced);
+    let repeats = definitions[0].repeats.unwrap_or(1);
+    check_repeats(repeats, &generation, place)?;
+    let output = definitions[0].output;
+    if output != OutputType::GenerateUntil {
+        generation =
+            GenerationConfig { max_new_tokens: 0, stop: Vec::new(), temperature: Real(0.0), ..generation };
+    }
+    let files = digest_of(definitions.iter().map(|definition| &definition.canonical));
+    let mut settings: Vec<Setting> =
+        vec![("benchmark", files), ("num_fewshot", definitions[0].fewshot.count.to_string())];
+    if lengths.is_none() {
+        settings.push(("length", longest.to_string()));
+    }
+    settings.extend(own);
+    let several = definitions.len() > 1;
+    if several || definitions[0].cache.max_gen_toks.is_some() {
+        settings.push(("limits", if own_limits { "subset" } else { "sweep" }.to_owned()));
+    }
+    for definition in &mut definitions {
+        if !own_limits {
+            definition.cache.max_gen_toks = None;
+        } else if several && definition.cache.max_gen_toks.is_none() {
+            definition.limit_answers(definition.generation.max_new_tokens.min(generation.max_new_tokens));
+        }
+    }
+    if !selection.iter().any(|(key, _)| *key == "samples") && (samples.is_some() || selection.is_empty()) {
+        selection.push(("samples", limit_text(yaml::limit("`samples`", &samples)?)));
+    }
+    if repeats > 1 {
+        selection.push(("repeats", repeats.to_string()));
+    }
+    // A task's name lives as long as the program, which has only those of its sweep.
+    let name: &'static str = Box::leak(name.into_boxed_str());
+    let definitions = definitions.into_iter().map(Arc::new).collect();
+    let spec =
+        TaskSpec::new(name, dataset, longest, settings, Benchmark { definitions, over, samples: first_rows });
+    let generation = (output != OutputType::LoglikelihoodRolling).then_some(generation);
+    Ok(TaskSpec { generation, selection, ..spec })
 }
 
 /// Refuses several answers of a row that would all be the same.
 ///
 /// # Errors
 /// At temperature 0 they are.
-pub fn check_repeats(count: usize, generation: &GenerationConfig, place: Location) -> Result<(), ConfigError> {
+fn check_repeats(count: usize, generation: &GenerationConfig, place: Location) -> Result<(), ConfigError> {
     if count <= 1 || generation.samples() {
         return Ok(());
     }
@@ -142,8 +173,8 @@ pub fn check_repeats(count: usize, generation: &GenerationConfig, place: Locatio
     yaml::refuse(place, message, "write a `temperature` above 0 under `write`, or ask for one answer")
 }
 
-/// The tasks of a file or of a built-in name, each with its file.
-fn named(task: &Spanned<String>) -> Result<Vec<(TaskFile, Definition)>, ConfigError> {
+/// The tasks of a file or of a built-in name.
+fn named(task: &Spanned<String>) -> Result<Vec<Named>, ConfigError> {
     let is_file = task.value.ends_with(".yaml") || task.value.ends_with(".yml");
     if !is_file && (builtin::all().any(|(name, _)| *name == task.value) || !is_path(&task.value)) {
         return builtin::read(task);

@@ -46,7 +46,7 @@ fn golden(task: &str, golden: &Golden) -> (Definition, Rows, Rows) {
         true => definition::read(&own).unwrap(),
         false => builtin::read(&Spanned { value: name.to_owned(), referenced: Location::UNKNOWN }).unwrap(),
     };
-    let (_, definition) = read.remove(0);
+    let definition = read.remove(0).1.remove(0);
     let mut rows = Rows::default();
     for row in &golden.rows[&definition.split] {
         rows.add(row.clone(), String::new()).unwrap();
@@ -250,6 +250,15 @@ fn a_mistake_is_named_with_its_file_and_line() {
         (before("fewshot_config: {sampler: balanced}", "output_type"), 5, "unknown name `balanced`"),
         (before("cache: {cut: sideways}", "metric_list"), 8, "`sideways`"),
         (before("cache: {rows: mine}", "metric_list"), 8, "no code makes the rows `mine`"),
+        (before("cache: {rows: {needle: {depth: [3]}}}", "metric_list"), 8, "did you mean `depths`?"),
+        (before("cache: {rows: {needle: {depths: [300]}}}", "metric_list"), 8, "is beyond the text"),
+        (before("cache: {rows: {ruler: {tasks: [vtt]}}}", "metric_list"), 8, "knows no `vtt`"),
+        (before("cache: {context: answer}", "metric_list"), 8, "`context` does not stand in `doc_to_text`"),
+        (
+            before("cache: {context: '{{text}}'}", "metric_list").replace("{{question}}", "{{text}}"),
+            8,
+            "does not stand",
+        ),
         (before("include: base.yaml", "task"), 1, "base.yaml is not there"),
         (before("test_split: test", "test_split"), 5, "duplicate mapping key: test_split"),
         (KEYS.replace("data_files", "data_fils"), 3, "`data_fils`; did you mean `data_files`?"),

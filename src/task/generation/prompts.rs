@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rayon::prelude::*;
 
 use crate::lm::{BLOCK, ChatFormat, ChatTemplate, GenerationSettings, ModelFiles, Tokenizer};
-use crate::task::request::{Cut, GenerationConfig, Prompt, Request, Scorer, Unmeasurable, shared};
+use crate::task::request::{Cut, Fitted, GenerationConfig, Prompt, Request, Scorer, Unmeasurable, shared};
 
 /// A request in a model's tokens.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,23 +119,23 @@ impl EncodedPrompts {
                 request.name,
                 request.length
             );
-            let tokens = fit(&request.prompt, request.cut, request.length - most, &tokenizer, bos)
+            let (fitted, bos) = fit(&request.prompt, request.cut, request.length - most, &tokenizer, bos)
                 .with_context(|| request.name.clone())?;
-            let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
-            let document = tokenizer.encode(&before)?.ids;
-            let text = &tokens[usize::from(bos.is_some() && tokens.first().copied() == bos)..];
-            let begin = tokens.len() - text.len();
-            let document = shared(text, &document) + begin;
+            let encode = |text: &str| Ok(tokenizer.encode(text)?.ids);
+            let opening = match &fitted.opening {
+                Some(opening) => opening.clone(),
+                None => encode(&[request.prompt.before.as_str(), &request.prompt.document].concat())?,
+            };
+            let begin = usize::from(bos.is_some());
+            let document = shared(&fitted.tokens, &opening) + begin;
             // Whatever the cell: samples are shared by cells that cut prompts elsewhere.
             let before_question = match request.question_at {
-                Some(at) => {
-                    begin + request.prompt.before_question(at, text, &|text| Ok(tokenizer.encode(text)?.ids))?
-                }
+                Some(at) => begin + request.prompt.before_question(at, &fitted, &encode)?,
                 None => document,
             };
             Ok(EncodedPrompt {
                 request,
-                tokens,
+                tokens: with_bos(fitted, bos),
                 document,
                 before_question,
                 max_new_tokens: most,
@@ -203,7 +203,8 @@ impl EncodedPrompts {
             let first = usize::from(self.bos.is_some() && tokens.first().copied() == self.bos).min(size);
             return Ok([&tokens[..first], &tokens[tokens.len() - (size - first)..]].concat());
         }
-        fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)
+        let (fitted, bos) = fit(&prompt.request.prompt, prompt.request.cut, size, &self.tokenizer, self.bos)?;
+        Ok(with_bos(fitted, bos))
     }
 }
 
@@ -246,22 +247,34 @@ fn continued(
         let room = length + 1 - lengths().min().unwrap_or(0);
         tokens.drain(..tokens.len().saturating_sub(room));
     } else if tokens.len() + longest > length {
-        tokens = fit(&request.prompt, request.cut, length - longest, tokenizer, bos)?;
+        let (fitted, bos) = fit(&request.prompt, request.cut, length - longest, tokenizer, bos)?;
+        tokens = with_bos(fitted, bos);
     }
     let before = [request.prompt.before.as_str(), &request.prompt.document].concat();
     let document = shared(&tokens, &with_first(bos, encode(&before)?));
     Ok(EncodedPrompt { tokens, continuations, document, before_question: document, max_new_tokens: 0, request })
 }
 
-/// BOS, if there is one, and a prompt in at most `room` tokens together. A prompt that loses its beginning loses BOS first, as in
+/// A prompt and BOS, if it begins with one, in at most `room` tokens together. A prompt that loses its beginning loses BOS first, as in
 /// the harness.
-fn fit(prompt: &Prompt, cut: Cut, room: usize, tokenizer: &Tokenizer, bos: Option<u32>) -> Result<Vec<u32>> {
+fn fit(
+    prompt: &Prompt,
+    cut: Cut,
+    room: usize,
+    tokenizer: &Tokenizer,
+    bos: Option<u32>,
+) -> Result<(Fitted, Option<u32>)> {
     let encode = |text: &str| Ok(tokenizer.encode(text)?.ids);
     let left = room.saturating_sub(usize::from(bos.is_some() && cut != Cut::Start));
-    let tokens = prompt.fit(cut, left, &encode)?;
+    let fitted = prompt.fit(cut, left, &encode)?;
     // A chat template may have written it already.
+    let tokens = &fitted.tokens;
     let bos = bos.filter(|bos| tokens.first() != Some(bos) && (cut != Cut::Start || tokens.len() < room));
-    Ok(bos.into_iter().chain(tokens).collect())
+    Ok((fitted, bos))
+}
+
+fn with_bos(fitted: Fitted, bos: Option<u32>) -> Vec<u32> {
+    bos.into_iter().chain(fitted.tokens).collect()
 }
 
 /// A request inside a chat template, which opens the answer itself and separates it from the prompt.
@@ -310,11 +323,12 @@ mod tests {
         let tokenizer = Tokenizer::bytes().unwrap();
         let whole = [vec![0], tokenizer.encode("abcdefgh").unwrap().ids].concat();
         for room in 1..12 {
-            let fitted = fit(&request(Cut::Start, 0).prompt, Cut::Start, room, &tokenizer, Some(0)).unwrap();
-            assert_eq!(fitted, whole[whole.len().saturating_sub(room)..], "{room}");
+            let (fitted, bos) =
+                fit(&request(Cut::Start, 0).prompt, Cut::Start, room, &tokenizer, Some(0)).unwrap();
+            assert_eq!(with_bos(fitted, bos), whole[whole.len().saturating_sub(room)..], "{room}");
         }
-        let kept = fit(&request(Cut::End, 0).prompt, Cut::End, 5, &tokenizer, Some(0)).unwrap();
-        assert_eq!(kept, whole[..5], "a document loses its end, and BOS stays");
+        let (kept, bos) = fit(&request(Cut::End, 0).prompt, Cut::End, 5, &tokenizer, Some(0)).unwrap();
+        assert_eq!(with_bos(kept, bos), whole[..5], "a document loses its end, and BOS stays");
     }
 
     /// `(context_enc + continuation_enc)[-(max_length + 1):][:-1]` of `_loglikelihood_tokens`, for each choice.

@@ -9,7 +9,8 @@ mod tests;
 
 use anyhow::{Context, Result, ensure};
 
-pub use self::settings::{LongBenchYaml, Version};
+use self::settings::Version;
+pub(super) use self::settings::{OPTIONS, choose};
 use super::benchmark::{Asked, Reader, Rows};
 use super::data::path_of;
 

@@ -164,7 +164,7 @@ fn a_long_prompt_loses_its_middle_wherever_that_is() {
     let expected: Vec<u32> = expected.concat().bytes().map(u32::from).collect();
     assert_eq!(expected.len(), 59);
     for room in [58, 59] {
-        let fitted = request.prompt.fit(request.cut, room, &bytes).unwrap();
+        let fitted = request.prompt.fit(request.cut, room, &bytes).unwrap().tokens;
         assert_eq!(fitted, [&expected[..29], &expected[30..]].concat());
     }
     let Prompt { before, after, .. } = request.prompt;
@@ -187,7 +187,7 @@ fn the_question_begins_after_the_context_whatever_is_lost() {
         for room in ["<user></user>".len() + 2, 60, 150, 300, 400, whole - 1, whole] {
             let fitted = prompt.fit(request.cut, room, &encode).unwrap();
             let head = (room - "<user></user>".len()) / 2 + "<user>".len();
-            let tail = fitted.len() - head;
+            let tail = fitted.tokens.len() - head;
             let kept = is_before[..head].iter().chain(&is_before[whole - tail..]);
             let expected = if room == whole {
                 is_before.iter().filter(|is| **is).count()

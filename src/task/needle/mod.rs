@@ -3,96 +3,58 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
-use schemars::JsonSchema;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::benchmark::{Asked, Benchmark, Definition, Reader, RowPrompt, Rows, alone, builtin_definition};
+use super::benchmark::{Asked, Chosen, Definition, Fact, Keys, Reader, RowPrompt, Rows, alone};
 use super::canonical::list;
 use super::data::{self, Book, DataSource, Texts, check_texts};
 use super::embedded::stranger;
-use super::request::{GenerationConfig, WriteYaml};
-use super::spec::TaskSpec;
 use crate::lm::Tokenizer;
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// One fact in a long text, asked for at the end: by the text's length and the fact's depth.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NeedleYaml {
-    /// The texts around the fact: `embedded`, a folder of `.txt` files or a `.parquet` file (starting with `./`, `../`
-    /// or `/`), or a hub data set.
-    dataset: Spanned<String>,
-    /// Lengths of prompt and answer together, in tokens; each is measured. By default only 4,096.
-    #[serde(default)]
-    #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [Texts::DEFAULT_LENGTH]))]
-    lengths: Vec<Spanned<u64>>,
-    /// The positions of the fact, in percent of the text: 0 is its beginning, 100 its end.
-    #[serde(default)]
-    #[schemars(extend("type" = ["array", "null"], "uniqueItems" = true, "default" = [0, 25, 50, 75, 100]))]
-    depths: Vec<Spanned<u64>>,
-    /// How many texts for each length and depth.
-    #[schemars(range(min = 1, max = u32::MAX), extend("default" = 10))]
-    texts: Option<Spanned<u64>>,
-    /// A fact of your own; by default one of many made-up facts.
-    fact: Option<Fact>,
-    /// How answers are written; by default greedily, at most 32 tokens.
-    #[serde(default)]
-    write: WriteYaml,
-}
+/// The options of `rows: needle`.
+pub const OPTIONS: &[&str] = &["lengths", "depths", "texts", "fact"];
 
-/// A fact to hide and to ask for.
-#[derive(Clone, Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-struct Fact {
-    /// The sentence put into the text.
-    needle: String,
-    /// The question at the end.
-    question: String,
-    /// What an answer must contain to count as right.
-    answer: String,
-}
+/// The depths that are measured unless others are asked for.
+const DEPTHS: [usize; 5] = [0, 25, 50, 75, 100];
+/// Texts unless another number is asked for.
+const TEXTS: usize = 10;
 
-impl NeedleYaml {
-    /// Checks every value.
-    pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let dataset = check_texts(&self.dataset)?;
-        let lengths = match &*self.lengths {
-            [] => vec![Texts::DEFAULT_LENGTH],
-            lengths => yaml::distinct_counts("lengths", Location::UNKNOWN, lengths, "length", 2)?,
-        };
-        let depths = match &*self.depths {
-            [] => DEPTHS.to_vec(),
-            depths => yaml::distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
-        };
-        if let Some(depth) = self.depths.iter().find(|depth| depth.value > 100) {
-            let message = format!("a depth of {} percent is beyond the text", depth.value);
-            let hint = "write depths from 0 (the text's beginning) to 100 (its end)";
-            return yaml::refuse(depth.referenced, message, hint);
-        }
-        let shortest = lengths.iter().copied().min().unwrap_or(0);
-        let longest = lengths.iter().copied().max().unwrap_or(0);
-        let texts = yaml::limit("`texts`", &self.texts)?.unwrap_or(TEXTS);
-        let generation = Some(self.write.check(shortest, GenerationConfig::greedy(32))?);
-        let mut selection =
-            vec![("lengths", list(&lengths)), ("depths", list(&depths)), ("texts", texts.to_string())];
-        if let Some(Fact { needle, question, answer }) = &self.fact {
-            let parts = [("needle", needle), ("question", question), ("answer", answer)];
-            selection.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));
-        }
-        let mut definition = builtin_definition("needle")?;
-        let hides = Needles { lengths, depths, texts, fact: self.fact };
-        definition.reader = Some(Arc::new(hides));
-        let over = Some(dataset.to_string());
-        let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples: None };
-        let spec = TaskSpec::new("needle", dataset, longest, Vec::new(), task);
-        Ok(TaskSpec { generation, selection, ..spec })
+/// Settles which facts are hidden, where, and in how many texts.
+///
+/// # Errors
+/// A value out of its range, or a data set without texts.
+pub fn choose(keys: &Keys, chosen: &mut Chosen) -> Result<(), ConfigError> {
+    keys.dataset.as_ref().map(check_texts).transpose()?;
+    let lengths = keys.lengths(2, Texts::DEFAULT_LENGTH)?;
+    let asked = keys.depths.as_deref().unwrap_or_default();
+    let depths = match asked {
+        [] => DEPTHS.to_vec(),
+        depths => yaml::distinct_counts("depths", Location::UNKNOWN, depths, "depth", 0)?,
+    };
+    if let Some(depth) = asked.iter().find(|depth| depth.value > 100) {
+        let message = format!("a depth of {} percent is beyond the text", depth.value);
+        let hint = "write depths from 0 (the text's beginning) to 100 (its end)";
+        return yaml::refuse(depth.referenced, message, hint);
     }
+    let texts = yaml::limit("`texts`", &keys.texts)?.unwrap_or(TEXTS);
+    chosen.selection.extend([
+        ("lengths", list(&lengths)),
+        ("depths", list(&depths)),
+        ("texts", texts.to_string()),
+    ]);
+    if let Some(Fact { needle, question, answer }) = &keys.fact {
+        let parts = [("needle", &needle.value), ("question", question), ("answer", answer)];
+        chosen.selection.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));
+    }
+    chosen.lengths = Some(lengths.clone());
+    let needles = Needles { lengths, depths, texts, fact: keys.fact.clone() };
+    chosen.definitions[0].reader = Some(Arc::new(needles));
+    Ok(())
 }
 
-/// Facts to hide: the options of the rows.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+/// Facts to hide.
+#[derive(Clone, Debug)]
 struct Needles {
     /// Tokens of prompt and answer together.
     lengths: Vec<usize>,
@@ -101,29 +63,6 @@ struct Needles {
     texts: usize,
     /// `None`: one of many made-up facts.
     fact: Option<Fact>,
-}
-
-/// The depths that are measured unless others are asked for.
-const DEPTHS: [usize; 5] = [0, 25, 50, 75, 100];
-/// Texts unless another number is asked for.
-const TEXTS: usize = 10;
-
-impl Default for Needles {
-    fn default() -> Needles {
-        Needles { lengths: vec![Texts::DEFAULT_LENGTH], depths: DEPTHS.to_vec(), texts: TEXTS, fact: None }
-    }
-}
-
-/// Makes rows that ask for a fact hidden in a text, by length and depth.
-///
-/// # Errors
-/// Options that are unknown or out of range.
-pub fn reader(options: Value) -> Result<Arc<dyn Reader>> {
-    let needles: Needles = if options.is_null() { Needles::default() } else { serde_json::from_value(options)? };
-    ensure!(needles.depths.iter().all(|depth| *depth <= 100), "`depths` are from 0 to 100 percent of a text");
-    let is_some = !needles.lengths.is_empty() && !needles.depths.is_empty() && needles.texts > 0;
-    ensure!(is_some, "`lengths`, `depths` and `texts` name at least one each");
-    Ok(Arc::new(needles))
 }
 
 impl Reader for Needles {
@@ -141,7 +80,7 @@ impl Reader for Needles {
 fn made_up(text: &str, number: usize) -> Fact {
     let (name, town) = stranger(text, number);
     Fact {
-        needle: format!("{name} lived in {town}."),
+        needle: Spanned { value: format!("{name} lived in {town}."), referenced: Location::UNKNOWN },
         question: format!("Where does {name} live?"),
         answer: town.to_owned(),
     }
@@ -167,7 +106,7 @@ fn rows(
         let ends = sentence_ends(&book.text);
         let fact = needles.fact.clone().unwrap_or_else(|| made_up(&book.text, number));
         let (before, after) = around(definition, &fact)?;
-        let spent = count(&before)? + count(&after)? + count(&fact.needle)?;
+        let spent = count(&before)? + count(&after)? + count(&fact.needle.value)?;
         for &length in &needles.lengths {
             let room = length.saturating_sub(spent + max_new_tokens + JOINTS);
             ensure!(room > 0, "a length of {length} leaves no room for a text; use a larger one");
@@ -181,7 +120,7 @@ fn rows(
             let end = byte(room - 1);
             for &depth in &needles.depths {
                 let name = format!("{}@{depth}%of{length}", book.name);
-                let document = hide(&fact.needle, &book.text, &ends, byte((room - 1) * depth / 100), end);
+                let document = hide(&fact.needle.value, &book.text, &ends, byte((room - 1) * depth / 100), end);
                 let row = json!({
                     "name": name, "text": book.name, "document": document, "question": fact.question,
                     "answer": fact.answer, "length": length, "depth": depth,
@@ -196,12 +135,10 @@ fn rows(
 
 /// What a prompt has before and after its text.
 fn around(definition: &Definition, fact: &Fact) -> Result<(String, String)> {
-    // No text has it.
-    const TEXT: &str = "\u{f8ff}text\u{f8ff}";
-    let row = json!({"document": TEXT, "question": fact.question, "answer": fact.answer});
-    let RowPrompt { before, text, prefix, .. } = alone(definition, row)?;
-    let (own, after) = text.split_once(TEXT).context("`doc_to_text` of the task has no {{document}}")?;
-    Ok((before + own, after.to_owned() + &prefix))
+    let row = json!({"document": "", "question": fact.question, "answer": fact.answer});
+    let RowPrompt { before, text, context, prefix, .. } = alone(definition, row)?;
+    let context = context.context("the block `cache:` of the task has no `context`")?;
+    Ok((before + &text[..context.start], text[context.end..].to_owned() + &prefix))
 }
 
 /// Additional tokens that may appear where the parts of a prompt are joined.

@@ -1,7 +1,7 @@
 //! SQuALITY and QASPER: questions about documents, answered in writing.
 //!
 //! Their prompts and metrics are files in `configs/benchmarks/`. This module reads what is published of them (the original releases
-//! and ZeroSCROLLS' rows, in archives too), and has the settings of a sweep.
+//! and ZeroSCROLLS' rows, in archives too), and has the options of a sweep.
 
 mod files;
 mod qasper;
@@ -12,10 +12,10 @@ mod task;
 mod zeroscrolls;
 
 pub use qasper::QASPER;
-pub use reader::Questions;
 pub use release::{PromptStyle, Release, Split};
 pub use squality::SQUALITY;
-pub use task::{QuestionsYaml, read_questions};
+pub use task::read_questions;
+pub(super) use task::{OPTIONS, choose};
 
 #[cfg(test)]
 pub use task::requests;

@@ -38,11 +38,6 @@ impl Reader for Questions {
 }
 
 impl Questions {
-    /// All questions of a release.
-    pub fn of(release: &'static Release) -> Questions {
-        Questions { release, documents: None, questions: None }
-    }
-
     fn read(&self, dataset: &DataSource, split: Split, context: &PrepareContext<'_>) -> Result<Rows> {
         let release = self.release;
         if *dataset == DataSource::Embedded {

@@ -1,8 +1,6 @@
 //! What is published of a benchmark of questions: its files and how they are read.
 
 use anyhow::Result;
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::json;
 
 use crate::task::benchmark::Rows;
@@ -27,27 +25,23 @@ pub struct Release {
 }
 
 /// Whose wording a prompt has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptStyle {
-    /// ZeroSCROLLS' own (Shaham et al. 2023, appendix A): the instruction first, then the document under a header
-    #[default]
+    /// ZeroSCROLLS' own (Shaham et al. 2023, appendix A): the instruction first, then the document under a header.
     ZeroScrolls,
     // The paper does not say how a cut document is marked; as it cuts "as in Shaham et al.", ZeroSCROLLS' separator is used.
-    /// the paper's (table 4): the document first, then the instruction
+    /// The paper's (table 4): the document first, then the instruction.
     Paper,
 }
 
 /// A published part of a benchmark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// the training set, only in the original releases
+    /// The training set, only in the original releases.
     Train,
-    /// called dev in the original releases
+    /// Called dev in the original releases.
     Validation,
-    /// the test set
-    #[default]
+    /// The test set.
     Test,
 }
 

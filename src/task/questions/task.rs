@@ -1,76 +1,56 @@
-//! The task of a question benchmark in a sweep: its settings, over the file of its prompts and metrics.
+//! The options of a question benchmark, over the file of its prompts and metrics.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use schemars::JsonSchema;
-use serde::Deserialize;
 
 use super::files::read_rows;
 use super::reader::Questions;
 use super::release::{PromptStyle, Release, Split};
-use crate::task::benchmark::{Benchmark, Definition, Rows, builtin_definition, requests_of};
+use crate::task::benchmark::{Chosen, Definition, Keys, Rows, builtin_definition, requests_of};
 use crate::task::canonical::limit_text;
-use crate::task::data::{self, EMBEDDED, Texts, check_source};
-use crate::task::request::{Request, WriteYaml};
-use crate::task::spec::TaskSpec;
-use crate::yaml::{self, ConfigError, Spanned};
+use crate::task::data::{EMBEDDED, check_source};
+use crate::task::request::Request;
+use crate::yaml::{self, ConfigError};
 
-/// Questions about documents.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct QuestionsYaml {
-    /// Where documents and questions come from: `embedded`, a file (ending in `.json`, `.jsonl` or `.zip`) or folder
-    /// (starting with `./`, `../` or `/`) of the original release or of ZeroSCROLLS, or a hub data set with ZeroSCROLLS'
-    /// archives, such as `tau/zero_scrolls`.
-    dataset: Spanned<String>,
-    /// Which published part of the benchmark; chooses among the files of a folder or an archive.
-    #[schemars(extend("default" = "test"))]
-    split: Option<Split>,
-    /// Whose wording the prompts have.
-    #[schemars(extend("default" = "zeroscrolls"))]
-    prompt: Option<PromptStyle>,
-    /// Tokens of prompt and answer together; a prompt that is too long loses its document's end.
-    #[schemars(range(min = 2, max = u32::MAX), extend("default" = Texts::DEFAULT_LENGTH))]
-    length: Option<Spanned<u64>>,
-    /// Only the first documents; by default all of them, and 8 of the 64 embedded ones.
-    documents: Option<Spanned<u64>>,
-    /// Only the first questions of each document; by default all of them.
-    questions: Option<Spanned<u64>>,
-    /// How answers are written; by default greedily, with the benchmark's own limit of tokens.
-    #[serde(default)]
-    write: WriteYaml,
-}
+/// The options of `rows: squality` and `rows: qasper`.
+pub const OPTIONS: &[&str] = &["split", "prompt", "documents", "questions"];
 
-impl QuestionsYaml {
-    /// Checks the settings of a release.
-    ///
-    /// # Errors
-    /// A value out of its range, or a data set without questions.
-    pub fn check(self, release: &'static Release) -> Result<TaskSpec, ConfigError> {
-        let name = release.name;
-        let dataset = check_source(&self.dataset, &[EMBEDDED])?;
-        let length = data::length(&self.length)?;
-        let style = self.prompt.unwrap_or_default();
-        let mut definition = definition(release, style)?;
-        let generation = Some(self.write.check(length, definition.generation.clone())?);
-        let documents = yaml::limit("`documents`", &self.documents)?;
-        let questions = yaml::limit("`questions`", &self.questions)?;
-        let split = self.split.unwrap_or(Split::Test).name();
-        let settings = vec![("prompt", style.name().to_string()), ("length", length.to_string())];
-        let selection = vec![
-            ("split", split.to_string()),
-            ("documents", limit_text(documents)),
-            ("questions", limit_text(questions)),
-        ];
-        definition.split = split.to_string();
-        definition.reader = Some(Arc::new(Questions { release, documents, questions }));
-        let over = Some(dataset.to_string());
-        let task = Benchmark { definitions: vec![Arc::new(definition)], over, samples: None };
-        let spec = TaskSpec::new(name, dataset, length, settings, task);
-        Ok(TaskSpec { generation, selection, ..spec })
+/// Settles which questions of a release are asked, and in whose wording.
+///
+/// # Errors
+/// A value out of its range, or a data set without questions.
+pub fn choose(release: &'static Release, keys: &Keys, chosen: &mut Chosen) -> Result<(), ConfigError> {
+    keys.dataset.as_ref().map(|dataset| check_source(dataset, &[EMBEDDED])).transpose()?;
+    let definition = &mut chosen.definitions[0];
+    if let Some(split) = yaml::word("split", &keys.split, &Split::ALL.map(Split::name))? {
+        definition.split = split.to_owned();
     }
+    let split = definition.split.clone();
+    if definition.task == release.name {
+        let style = yaml::word(
+            "prompt",
+            &keys.prompt,
+            &[PromptStyle::ZeroScrolls, PromptStyle::Paper].map(PromptStyle::name),
+        )?;
+        if style == Some(PromptStyle::Paper.name()) {
+            *definition = Definition { split: split.clone(), ..self::definition(release, PromptStyle::Paper)? };
+        }
+        chosen.settings.push(("prompt", style.unwrap_or(PromptStyle::ZeroScrolls.name()).to_owned()));
+    } else if let Some(prompt) = &keys.prompt {
+        let hint = format!("remove it, or ask for the task `{}`", release.name);
+        return yaml::refuse(prompt.referenced, format!("`{}` has its own wording", definition.task), hint);
+    }
+    let documents = yaml::limit("`documents`", &keys.documents)?;
+    let questions = yaml::limit("`questions`", &keys.questions)?;
+    chosen.definitions[0].reader = Some(Arc::new(Questions { release, documents, questions }));
+    chosen.selection.extend([
+        ("split", split),
+        ("documents", limit_text(documents)),
+        ("questions", limit_text(questions)),
+    ]);
+    Ok(())
 }
 
 /// The file with a benchmark's prompts and metrics.

@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use crate::metric::{MetricSum, Slice};
 pub(super) use prompt::shared;
-pub use prompt::{Cut, Prompt};
+pub use prompt::{Cut, Fitted, Prompt};
 pub use settings::{Drawing, GenerationConfig, MOST_TEMPERATURE, REPETITION_PENALTIES, WriteYaml};
 
 /// Why a sample cannot be measured, whatever else is: it is counted, and nothing else of its cell is lost.

@@ -24,6 +24,16 @@ pub struct Prompt {
     pub header: usize,
 }
 
+/// A prompt in tokens, without BOS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Fitted {
+    pub tokens: Vec<u32>,
+    /// The tokens of all that is before `after`, where fitting needed them.
+    pub opening: Option<Vec<u32>>,
+    /// The tokens of what is before a document that lost its middle, and of the whole document.
+    cut: Option<[Vec<u32>; 2]>,
+}
+
 /// What a prompt loses that is too long.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -94,10 +104,10 @@ impl Prompt {
     ///
     /// # Errors
     /// What `encode` reports, or a prompt whose other parts leave no room for the document.
-    pub fn fit(&self, cut: Cut, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
-        let fitting = || -> Result<Option<Vec<u32>>> {
+    pub fn fit(&self, cut: Cut, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Fitted> {
+        let fitting = || -> Result<Option<Fitted>> {
             let tokens = encode(&self.whole())?;
-            Ok((tokens.len() <= room).then_some(tokens))
+            Ok((tokens.len() <= room).then_some(Fitted { tokens, ..Fitted::default() }))
         };
         let bytes = self.before.len() + self.document.len() + self.after.len();
         let seems_long = bytes / BYTES_PER_TOKEN > room;
@@ -107,7 +117,7 @@ impl Prompt {
         if cut == Cut::Start {
             let mut tokens = encode(&self.whole())?;
             tokens.drain(..tokens.len().saturating_sub(room));
-            return Ok(tokens);
+            return Ok(Fitted { tokens, ..Fitted::default() });
         }
         // A prompt that is cut as a whole is all document.
         if matches!(cut, Cut::Middle | Cut::MiddleOfPrompt) {
@@ -116,22 +126,21 @@ impl Prompt {
             }
             return self.without_middle(room, encode);
         }
-        let mut tokens = encode(&[self.before.as_str(), &self.document].concat())?;
+        let opening = encode(&[self.before.as_str(), &self.document].concat())?;
         // If this is too long by itself, it is too long with a question after it.
         if seems_long
-            && tokens.len() <= room
+            && opening.len() <= room
             && let Some(fitted) = fitting()?
         {
-            return Ok(fitted);
+            return Ok(Fitted { opening: Some(opening), ..fitted });
         }
         let suffix = encode(&[self.separator.as_str(), &self.after].concat())?;
         check_room(suffix.len(), room)?;
-        tokens.truncate(room - suffix.len());
-        tokens.extend(suffix);
-        Ok(tokens)
+        let kept = opening.iter().take(room - suffix.len()).copied();
+        Ok(Fitted { tokens: kept.chain(suffix).collect(), opening: Some(opening), cut: None })
     }
 
-    fn without_middle(&self, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Vec<u32>> {
+    fn without_middle(&self, room: usize, encode: &dyn Fn(&str) -> Result<Vec<u32>>) -> Result<Fitted> {
         let (before, document, after) = (encode(&self.before)?, encode(&self.document)?, encode(&self.after)?);
         check_room(before.len() + after.len() + 1, room)?;
         let half = (room - before.len() - after.len()) / 2;
@@ -141,27 +150,27 @@ impl Prompt {
         } else {
             (&document[..], &[][..])
         };
-        Ok([&before, head, tail, &after].concat())
+        let tokens = [&before, head, tail, &after].concat();
+        Ok(Fitted { tokens, opening: None, cut: Some([before, document]) })
     }
 
-    /// Of the tokens that `fit` gave for a document that may lose its middle, without BOS, those before the byte of the
-    /// document at which the question begins.
+    /// Counts the tokens of a fitted prompt, whose document may have lost its middle, before the byte of the document at which the
+    /// question begins.
     ///
     /// # Errors
     /// What `encode` reports.
     pub fn before_question(
         &self,
         at: usize,
-        fitted: &[u32],
+        fitted: &Fitted,
         encode: &dyn Fn(&str) -> Result<Vec<u32>>,
     ) -> Result<usize> {
         let (context, _) = self.document.split_at(at);
-        if encode(&self.whole())? == fitted {
-            return Ok(shared(fitted, &encode(&[self.before.as_str(), context].concat())?));
-        }
-        let (before, document, after) = (encode(&self.before)?, encode(&self.document)?, encode(&self.after)?);
-        let context = shared(&document, &encode(context)?);
-        let kept = fitted.len() - before.len() - after.len();
+        let Some([before, document]) = &fitted.cut else {
+            return Ok(shared(&fitted.tokens, &encode(&[self.before.as_str(), context].concat())?));
+        };
+        let context = shared(document, &encode(context)?);
+        let kept = fitted.tokens.len() - before.len() - encode(&self.after)?.len();
         // What is lost lies between two halves, and the question may begin in it or in either half.
         let lost = document.len() - kept;
         let half = if lost > 0 { kept / 2 } else { kept };
@@ -223,7 +232,7 @@ mod tests {
             (suffix + 1, "R[cut]\n\nWho?\n\nAnswer:"),
         ];
         for (room, expected) in cases {
-            assert_eq!(prompt.fit(Cut::End, room, &bytes).unwrap(), bytes(expected).unwrap());
+            assert_eq!(prompt.fit(Cut::End, room, &bytes).unwrap().tokens, bytes(expected).unwrap());
         }
         let message = prompt.fit(Cut::End, suffix, &bytes).unwrap_err().to_string();
         let (needs, left) = (format!("needs {suffix} tokens"), format!("and {suffix} are left"));
@@ -239,10 +248,10 @@ mod tests {
         let others = before.len() + after.len();
         for (room, kept) in [(10, "A fox ran."), (9, "A foran."), (8, "A foran."), (3, "A."), (2, "A.")] {
             let expected = [before, kept, after].concat();
-            assert_eq!(fit("A fox ran.", others + room).unwrap(), bytes(&expected).unwrap(), "{room}");
+            assert_eq!(fit("A fox ran.", others + room).unwrap().tokens, bytes(&expected).unwrap(), "{room}");
         }
         let long = "A fox ran. ".repeat(500);
-        assert_eq!(fit(&long, 1000).unwrap().len(), others + (1000 - others) / 2 * 2);
+        assert_eq!(fit(&long, 1000).unwrap().tokens.len(), others + (1000 - others) / 2 * 2);
         assert!(fit(&long, others + 1).unwrap_err().to_string().contains("without its context"));
     }
 
@@ -254,9 +263,9 @@ mod tests {
             documents.set(documents.get() + usize::from(text.contains("A fox ran.")));
             bytes(text)
         };
-        assert_eq!(long.fit(Cut::End, 100, &count).unwrap().len(), 100);
+        assert_eq!(long.fit(Cut::End, 100, &count).unwrap().tokens.len(), 100);
         assert_eq!(documents.take(), 1);
-        assert_eq!(long.fit(Cut::End, 10_000, &count).unwrap().len(), long.whole().len());
+        assert_eq!(long.fit(Cut::End, 10_000, &count).unwrap().tokens.len(), long.whole().len());
         assert_eq!(documents.take(), 1);
     }
 
@@ -275,7 +284,7 @@ mod tests {
             let whole = encode(&prompt.whole()).unwrap();
             let suffix = encode(&[prompt.separator.as_str(), &prompt.after].concat()).unwrap();
             match prompt.fit(Cut::End, room, encode) {
-                Ok(fitted) => {
+                Ok(Fitted { tokens: fitted, .. }) => {
                     prop_assert!(fitted.len() <= room);
                     if whole.len() <= room {
                         prop_assert_eq!(fitted, whole);

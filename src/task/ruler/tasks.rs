@@ -1,7 +1,5 @@
 //! RULER's thirteen tasks and their numbers (`synthetic.yaml`, `constants.py`).
 
-use schemars::{Schema, SchemaGenerator, json_schema};
-
 use super::needles::{Haystack, Kind, Needles};
 
 /// One of the thirteen.
@@ -71,16 +69,4 @@ impl Subtask {
             _ => None,
         }
     }
-}
-
-/// The schema of the key `tasks`.
-pub fn names(_: &mut SchemaGenerator) -> Schema {
-    let names = SUBTASKS.each_ref().map(|task| task.name);
-    let default: Vec<&str> = SUBTASKS.iter().filter(|task| task.file().is_none()).map(|task| task.name).collect();
-    json_schema!({
-        "type": ["array", "null"],
-        "items": {"type": "string", "enum": names},
-        "uniqueItems": true,
-        "default": default,
-    })
 }
