@@ -251,7 +251,10 @@ fn short_forms_are_benchmarks() {
     ] {
         let ids = |form: &str| {
             let cells = sweep(&writes(form, "")).expand();
-            cells.iter().map(|cell| (cell.id("r", "d"), cell.spec(), cell.task.clone())).collect::<Vec<_>>()
+            cells
+                .iter()
+                .map(|cell| (resolved(cell).id("r", "d"), cell.spec(), cell.task.clone()))
+                .collect::<Vec<_>>()
         };
         assert_eq!(
             ids(&format!("{{{task}: {{{keys}}}}}")),
