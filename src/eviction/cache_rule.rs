@@ -129,7 +129,7 @@ impl CacheRule {
         match self {
             CacheRule::Unbounded => {}
             CacheRule::Truncate { size } => {
-                ensure!(size > 1, "with truncate to {size} tokens there is nothing to predict; sizes start at 2");
+                ensure!(size > 1, "a piece of {size} token predicts nothing; sizes start at 2");
             }
             CacheRule::Evict { policy, size } => {
                 policy.at(size)?;

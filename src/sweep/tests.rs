@@ -425,7 +425,7 @@ fn scores_without_what_they_need_are_reported() {
             "write rotated_dot(file, tensor)",
         ),
         (sweep("qfilters+4@cut", ""), "qfilters", "q_filters.safetensors", "write rotated_dot(file, tensor)"),
-        (sweep("snapkv@0", ""), "snapkv@0", "no schedule", "cut+16"),
+        (sweep("snapkv@0", ""), "snapkv@0", "is not a schedule", "cut+16"),
     ] {
         refused(&yaml, place, message, hint);
     }
@@ -726,7 +726,7 @@ fn layers_can_have_sizes_of_their_own() {
     let layer = by_head("{pool: heads}", "").replace("scope: head", "scope: layer");
     refused(&layer, "mine]", "its scope must be head", "its definition");
     refused(&by_head("{pool: layers}", ""), "layers}", "unknown name `layers`", "heads, model");
-    refused(&by_head("{pool: heads, floor: 120%}", ""), "120%", "no percentage", "0% to 100%");
+    refused(&by_head("{pool: heads, floor: 120%}", ""), "120%", "is not a percentage", "0% to 100%");
     refused(&by_head("{pool: heads, score: \"sum(atention)\"}", ""), "\"sum(", "atention", "attention");
     refused(&by_head("{floor: 20%}", ""), "{floor", "belong to a `pool`", "write one of");
     refused(&by_head("{pyramid: 20, full: 20%}", ""), "{pyramid", "`full` belongs to `heads`", "write one of");
