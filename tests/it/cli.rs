@@ -619,7 +619,7 @@ fn mistakes_on_the_command_line_are_refused() {
         (&score, &["--policy", "tova"], "needs a cache size"),
         (&score, &["--policy", "tova", "--cache-size", "0"], "cache size 0"),
         (&score, &["--policy", "window+4", "--cache-size", "4"], "keep_first 4"),
-        (&score, &["--policy", "truncate", "--cache-size", "1"], "truncate to 1 tokens"),
+        (&score, &["--policy", "truncate", "--cache-size", "1"], "a piece of 1 token predicts nothing"),
         (&score, &["--policy", "full", "--cache-size", "64"], "hint: leave it out"),
         (&write, &["--cache-size", "64"], "a cache size has no meaning for the policy full"),
         (&score, &["--chunk", "0"], "'0' for '--chunk"),
