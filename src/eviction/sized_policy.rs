@@ -132,7 +132,10 @@ impl SizedPolicy {
         let mut sizes = self.budget.sizes(self.size, self.protected()[1], bounded).into_iter();
         let of_layer = |(layer, is_bounded): (usize, &bool)| {
             let size = if *is_bounded { sizes.next()? } else { return None };
-            Some(SizedPolicy { size, of_heads: self.budget.head_sizes(layer, size, bounded), ..self })
+            // Its size is the layer's already; heads still share theirs.
+            let budget = if self.budget.is_by_head() { self.budget } else { Budget::Uniform };
+            let of_heads = self.budget.head_sizes(layer, size, bounded);
+            Some(SizedPolicy { policy: Policy { budget, ..self.policy }, size, of_heads, ..self })
         };
         bounded.iter().enumerate().map(of_layer).collect()
     }

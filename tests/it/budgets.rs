@@ -222,11 +222,11 @@ fn a_sweep_measures_budgets_and_its_report_names_them() {
             let answers = rows
                 .iter()
                 .filter(|row| row.metric == "new_tokens" && row.policy == policy && row.cache_size == Some(size));
-            assert_eq!(answers.count(), 4, "{policy} {size}");
+            assert_eq!(answers.count(), 2, "{policy} {size}");
         }
     }
     let page = fs::read_to_string(folder.join("results/report.html")).unwrap();
-    assert!(page.contains("as in PyramidKV with β = 20") && page.contains("3 : 2 : 2 : 1"));
+    assert!(page.contains("budget pyramid 20") && page.contains("budget layers 3 2 2 1"));
 }
 
 #[test]

@@ -615,7 +615,7 @@ fn mistakes_on_the_command_line_are_refused() {
         (&RUN[..3], &["--only", "polcy=tova"], "`--only polcy=tova`"),
         (&RUN[..3], &["--shard", "4/3"], "`--shard 4/3`"),
         (&RUN[..3], &["--device", "tpu"], "\"tpu\""),
-        (&score, &["--policy", "toba"], "\"toba\""),
+        (&score, &["--policy", "toba"], "unknown policy `toba`"),
         (&score, &["--policy", "tova"], "needs a cache size"),
         (&score, &["--policy", "tova", "--cache-size", "0"], "cache size 0"),
         (&score, &["--policy", "window+4", "--cache-size", "4"], "keep_first 4"),
