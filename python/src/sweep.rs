@@ -54,7 +54,7 @@ pub fn run(
                 keep(format!("{} of {task} with {model}: {error:#}", counted(count, "cell")));
             }
             Event::Sample { cell, sample, samples_left, .. } => {
-                let cell = (cell.cell.policy.as_str(), cell.cell.size(), cell.name.stem());
+                let cell = (cell.cell.policy.as_str(), cell.cell.cache.rule.size(), cell.name.stem());
                 tell(progress.as_ref(), (cell.2, cell.0, cell.1, sample, samples_left));
             }
             _ => {}

@@ -13,7 +13,7 @@ use std::process::Command;
 use fastrand::Rng;
 use tova_bench::eviction::formula::{Function, Pool, WORDS};
 use tova_bench::eviction::{
-    Amount, Budget, Eviction, Heads, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets,
+    Amount, Budget, Eviction, FirstTokens, Heads, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets,
 };
 use tova_bench::lm::{
     Device, Emulation, GenerationSettings, LanguageModel, Memory, MemoryPlan, ModelShape, PrefilledPrompt,
@@ -137,7 +137,7 @@ fn rule(rng: &mut Rng, of_host: bool) -> (Policy, usize) {
         let amount = |rng: &mut Rng| {
             if rng.bool() { Amount::Tokens(rng.usize(..6)) } else { Amount::Percent(rng.u8(..50)) }
         };
-        let (keep_first, keep_recent) = (amount(rng), amount(rng));
+        let (keep_first, keep_recent) = (FirstTokens::Count(amount(rng)), amount(rng));
         let scope = if rng.bool() { Scope::Layer } else { Scope::Head };
         let budget = if rng.u32(..4) == 0 { Budget::of_layers(&[3.0, 5.0]).unwrap() } else { Budget::Uniform };
         let schedule = Schedule::default();
