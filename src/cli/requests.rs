@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::output::print_on;
 use super::text_args::Source;
+use crate::eviction::WrittenPolicy;
 use crate::text::{CacheSettings, TextModel, WriteSettings};
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -38,7 +39,8 @@ impl Request {
         let policy: Option<String> = self.take("policy")?;
         // The size and the schedule of another policy may mean nothing to this one.
         let size = default.cache_size.filter(|_| policy.as_deref() != Some("full"));
-        let schedule = default.schedule.filter(|_| !policy.as_deref().is_some_and(never_evicts));
+        let evicts = |name: &str| WrittenPolicy::parse(name).is_ok_and(|policy| !policy.never_evicts());
+        let schedule = default.schedule.filter(|_| policy.as_deref().is_none_or(evicts));
         let settings = CacheSettings {
             policy: policy.unwrap_or_else(|| default.policy.clone()),
             cache_size: self.take("cache_size")?.or(size),
@@ -86,11 +88,6 @@ impl Request {
         };
         source.tokens(model, chat)
     }
-}
-
-/// Whether nothing leaves under a policy, which then has no schedule.
-fn never_evicts(policy: &str) -> bool {
-    policy == "full" || policy == "truncate"
 }
 
 fn read(line: &[u8]) -> Result<Value> {

@@ -121,6 +121,11 @@ impl CacheRule {
         }
     }
 
+    /// Tokens of a piece, where the text is cut to pieces.
+    pub fn piece(self) -> Option<usize> {
+        if let CacheRule::Truncate { size } = self { Some(size) } else { None }
+    }
+
     /// Refuses a size that the rule cannot have, whatever the model.
     ///
     /// # Errors

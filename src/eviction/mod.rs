@@ -44,7 +44,7 @@ pub use custom::{CustomScore, Remembered, ScoreFunction, State, Step};
 pub use entries::{CacheEntries, Eviction};
 pub use formula::ScoreCount;
 pub use future::{LONGEST_KNOWN, RecordedAttention};
-pub use named_policy::{KnownPolicies, NamedPolicy, PolicyError, WrittenPolicy, policy_names};
+pub use named_policy::{KnownPolicies, NamedPolicy, PolicyError, WrittenPolicy};
 pub use on_device::{ScanRule, Scanned};
 pub use policy::Policy;
 pub use pool::{Kept, LayerEntries, evict_together};

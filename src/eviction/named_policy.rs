@@ -5,7 +5,7 @@ use std::fmt;
 use super::amount::FirstTokens;
 use super::cache_rule::CacheRule;
 use super::policy::Policy;
-use super::presets;
+use super::presets::{self, PRESETS};
 use super::schedule::{MOST_AT_ONCE, Schedule};
 use super::settings::{LOCAL_LAYERS, LocalLayers, POSITIONS, Positions};
 use crate::format::did_you_mean;
@@ -139,7 +139,8 @@ impl KnownPolicies<'_> {
     }
 
     fn unknown(self, name: &str) -> PolicyError {
-        let names: Vec<&str> = policy_names().collect();
+        let names: Vec<&str> =
+            ["full", "truncate"].into_iter().chain(PRESETS.iter().map(|preset| preset.name)).collect();
         let known: Vec<&str> =
             names.into_iter().chain(self.defined.iter().map(|(name, _)| name.as_str())).collect();
         let near = match presets::known_elsewhere(name) {
@@ -152,11 +153,6 @@ impl KnownPolicies<'_> {
         );
         PolicyError { message: format!("unknown policy `{name}`"), hint }
     }
-}
-
-/// The names of all policies that need no definition.
-pub fn policy_names() -> impl Iterator<Item = &'static str> {
-    ["full", "truncate"].into_iter().chain(presets::PRESETS.iter().map(|preset| preset.name))
 }
 
 #[cfg(test)]

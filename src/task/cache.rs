@@ -244,8 +244,7 @@ impl CacheConfig {
 
     /// A cache that evicts, for a text of `text` tokens that is read from its beginning.
     pub(super) fn plan(&self, policy: SizedPolicy, text: usize) -> MemoryPlan<'static> {
-        let CacheConfig { cache: CacheSpec { positions, seed, local_layers, .. }, log, .. } = *self;
-        MemoryPlan { positions, seed, local_layers, log, text, ..MemoryPlan::bounded(policy) }
+        MemoryPlan { policy: Some(policy), log: self.log, text, ..MemoryPlan::of_cache(&self.cache) }
     }
 
     /// A cache that evicts, and the tokens it has read: those of the first `tokens` before it branches off the full cache. If a prompt

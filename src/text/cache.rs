@@ -6,7 +6,7 @@ use crate::eviction::{
     CacheRule, CacheSize, CacheSpec, KnownPolicies, LocalLayers, NamedPolicy, Policy, PolicyError, Positions,
     Schedule, WrittenPolicy,
 };
-use crate::lm::{MemoryPlan, ModelShape};
+use crate::lm::ModelShape;
 use crate::task::CacheConfig;
 
 /// Settings that exclude each other or have no meaning, with a hint on a line of its own.
@@ -109,11 +109,4 @@ impl CacheSettings {
         let (bounded, kv_heads) = (shape.bounded_layers(cache.local_layers), shape.heads.kv_heads);
         Ok(CacheConfig { cache, query_aware: true, compare: false, log: false, bounded, kv_heads })
     }
-}
-
-/// The memory that a cache needs, and for `truncate` the tokens of a piece.
-pub(super) fn plan(cache: &CacheSpec) -> (MemoryPlan<'static>, Option<usize>) {
-    let CacheSpec { rule, positions, local_layers, seed, .. } = *cache;
-    let truncated = if let CacheRule::Truncate { size } = rule { Some(size) } else { None };
-    (MemoryPlan { policy: rule.sized(), positions, local_layers, seed, ..MemoryPlan::unbounded() }, truncated)
 }

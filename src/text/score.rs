@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use anyhow::{Result, ensure};
 
-use super::cache::plan;
 use super::{InvalidSettings, TextModel};
 use crate::eviction::{CacheSpec, Eviction};
 use crate::lm::{MemoryPlan, ReadStats};
@@ -49,8 +48,8 @@ impl TextModel {
     ) -> Result<Scored> {
         ensure!(!tokens.is_empty(), "there is no token to read");
         self.model.shape().check_cache(cache, tokens.len())?;
-        let (plan, truncated) = plan(cache);
-        let plan = MemoryPlan { log, ..plan };
+        let plan = MemoryPlan { log, ..MemoryPlan::of_cache(cache) };
+        let truncated = cache.rule.piece();
         let cuts = cache.rule.awaits_prompt();
         let prompt = match prompt {
             Some(prompt) if prompt == 0 || prompt > tokens.len() => {

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::cache::plan;
 use super::{InvalidSettings, TextLength, TextModel};
 use crate::eviction::CacheSpec;
 use crate::lm::{Generated, GenerationSettings, MemoryPlan, PrefilledPrompt, Sampling};
@@ -103,7 +102,7 @@ impl TextModel {
             stop_strings: settings.stop.clone(),
         };
         self.model.shape().check_cache(cache, self.written_length(prompt, settings)?.text)?;
-        let (plan, truncated) = plan(cache);
+        let (plan, truncated) = (MemoryPlan::of_cache(cache), cache.rule.piece());
         // Token ids can be continued without a tokenizer.
         let tokenizer = self.tokenizer();
         ensure!(tokenizer.is_ok() || settings.stop.is_empty(), "strings that end a text need a tokenizer");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::eviction::{LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
+use crate::eviction::{CacheSpec, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
 use crate::lm::shape::config::ModelShape;
 
 /// Settings of a new memory. There are many, and a caller names the few that it needs: the others are those of
@@ -47,6 +47,12 @@ impl MemoryPlan<'_> {
     /// The unbounded cache.
     pub fn unbounded() -> MemoryPlan<'static> {
         MemoryPlan::default()
+    }
+
+    /// The memory of a cache; under `truncate`, of one of its pieces.
+    pub fn of_cache(cache: &CacheSpec) -> MemoryPlan<'static> {
+        let CacheSpec { rule, positions, local_layers, seed, .. } = *cache;
+        MemoryPlan { policy: rule.sized(), positions, local_layers, seed, ..MemoryPlan::unbounded() }
     }
 
     /// A cache bounded by a policy.

@@ -92,9 +92,10 @@ pub fn choose(readers: Readers, file: &TaskFile, keys: Keys, chosen: &mut Chosen
     let maker = rows.map(|rows| maker(readers, file, rows)).transpose()?;
     let known = maker.as_ref().map_or(&[][..], |(maker, _)| maker.options);
     if let Some((option, place)) = keys.options().into_iter().find(|(option, _)| !known.contains(option)) {
-        let all = ["task, dataset, num_fewshot, samples, repeats, length, write"]
-            .into_iter()
-            .chain(known.iter().copied());
+        // A short form has its task in its name.
+        let task = keys.task.as_ref().map(|_| "task");
+        let usual = ["dataset", "num_fewshot", "samples", "repeats", "length", "write"];
+        let all = task.into_iter().chain(usual).chain(known.iter().copied());
         let hint = format!("its keys are {}", all.collect::<Vec<_>>().join(", "));
         let task = &chosen.definitions[0].task;
         return yaml::refuse(place, format!("`{option}` is not a key of the task `{task}`"), hint);

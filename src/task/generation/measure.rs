@@ -206,11 +206,7 @@ impl Generation<'_> {
             }
             (None, None) => {
                 let expect = tokens.len() + prompt.max_new_tokens;
-                let text = if let CacheRule::Truncate { size } = config.cache.rule {
-                    size
-                } else {
-                    prompt.request.length
-                };
+                let text = config.cache.rule.piece().unwrap_or(prompt.request.length);
                 model.new_memory(&MemoryPlan { expect, text, ..MemoryPlan::unbounded() })
             }
         };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 
 use super::prompts::{EncodedPrompt, EncodedPrompts};
-use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel, Tokenizer};
 use crate::metric::MetricSum;
 use crate::task::cache::CacheConfig;
@@ -58,7 +57,7 @@ pub fn answer_tokens(
         return Ok(Vec::new());
     }
     let TokenSettings { config, length, writing, bos } = settings;
-    let kept = if let CacheRule::Truncate { size } = config.cache.rule { size } else { usize::MAX };
+    let kept = config.cache.rule.piece().unwrap_or(usize::MAX);
     let prompts = requests.into_iter().enumerate();
     let prompts = prompts.map(|(at, request)| encoded(at, request, (kept, bos), length)).collect::<Result<_>>()?;
     let prompts: Vec<EncodedPrompt> = prompts;
