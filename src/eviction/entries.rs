@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use super::block::{Attention, NewEntries, Vectors, Wanted};
 use super::budget::BudgetPool;
-use super::custom::FunctionInputs;
-use super::formula::{self, Function, ScoreCount, Scorer, Word, keep};
-use super::future::{RecordedAttention, SecondReading};
+use super::formula::{self, Function, Scorer, Word, keep};
+use super::future::SecondReading;
+use super::kind::{Bounded, Kind};
 use super::score::Score;
 use super::settings::{Heads, Scope};
 use super::sized_policy::SizedPolicy;
@@ -41,53 +41,33 @@ pub(super) struct HeadGroup {
     pub(super) priority: Vec<f64>,
 }
 
-/// The entries of one layer under one rule. It has many fields because each kind of policy keeps something of its own with the entries,
-/// and has the other fields empty.
-#[derive(Clone, Debug, Default)]
+/// The entries of one layer under one rule.
+#[derive(Clone, Debug)]
 pub struct CacheEntries {
-    /// `None`: unbounded.
-    pub(super) policy: Option<SizedPolicy>,
     pub(super) heads: Heads,
     pub(super) groups: Vec<HeadGroup>,
+    /// Attention received so far, for each scope that a score or a fork needs it for.
     pub(super) received: Vec<Received>,
-    /// Computes the policy's score, if that is a formula.
-    pub(super) scorer: Option<Scorer>,
-    /// What the policy's function is given, if that is a function.
-    pub(super) inputs: Option<FunctionInputs>,
-    /// Attention so far, where it is recorded.
-    pub recorded: Option<RecordedAttention>,
-    /// The attention that the prompt's entries receive while it is read again.
-    pub(super) second_reading: Option<SecondReading>,
     /// Tokens that a query of this layer sees, itself included, if the model limits that.
     pub window: Option<usize>,
-    /// Whether the window does not slide, but begins anew after so many tokens.
+    /// Whether the window does not slide, but begins anew every `window` tokens.
     pub(super) is_chunked: bool,
-    /// Entries outside the window stay, masked: forks may need them.
-    pub(super) keeps_all: bool,
-    /// Computes the score that divides the entries of a pool, if that is not the policy's own.
-    pub(super) divider: Option<Scorer>,
-    /// Size that each group is cut back to: (groups). `usize::MAX` before a prompt is cut and for pools over all layers; in a pool over
-    /// heads, the mean.
-    pub(super) limits: Vec<usize>,
-    /// Entries that leave a group at once, when there are so many more than its limit.
-    pub burst: usize,
-    /// Whether the prompt will be cut.
-    pub awaits_cut: bool,
-    /// Attention of the prompt's last query, kept for the cut: (groups)(entries); for a function per query head: (groups)(heads of the
-    /// group, entries). Empty if the score keeps its own state.
-    pub newest: Vec<Vec<f32>>,
-    /// Caches that will be cut after the prompt, and hold the same entries until then: each has its own scores.
-    pub cuts: Vec<CacheEntries>,
-    /// The scores that have decided so far, of formulas.
-    pub score_count: ScoreCount,
     /// Tokens read so far.
     pub seen: usize,
-    /// Positions at which an unbounded cache saves its sums, so that a bounded one can be forked there.
-    pub(super) fork_points: Vec<usize>,
-    pub(super) saved: Vec<(usize, Vec<Received>)>,
-    /// Seeds what the score draws.
-    pub(super) salt: u64,
     pub(super) layer: usize,
+    pub(super) kind: Kind,
+}
+
+impl HeadGroup {
+    /// Returns which of the group's first `columns` columns, evicted ones included, the policy does not protect.
+    pub(super) fn candidates(&self, policy: SizedPolicy, columns: usize) -> Range<usize> {
+        // Protected first tokens never were evicted, so they are the first columns, unless the window has passed them. With
+        // `keep_recent` > 0 none of the newest was, so they are the last ones.
+        let [keep_first, keep_recent] = policy.protected();
+        let is_first = |position: &u32| (*position as usize) < keep_first;
+        let first = self.positions.partition_point(is_first).min(columns);
+        first..columns.saturating_sub(keep_recent).max(first)
+    }
 }
 
 impl CacheEntries {
@@ -98,25 +78,31 @@ impl CacheEntries {
         positions.truncate(positions.partition_point(|position| (*position as usize) < len));
         self.seen = len;
         let has_all = positions.len() == len;
-        self.second_reading = has_all.then(|| SecondReading::new(self.heads, len, chunk));
+        if let Kind::Unbounded(own) = &mut self.kind {
+            own.second_reading = has_all.then(|| SecondReading::new(self.heads, len, chunk));
+        }
     }
 
     /// The largest attention that was paid to the entries of the chunk: (kv_heads)(entries).
     pub fn take_second_reading(&mut self) -> Vec<Vec<f32>> {
-        self.second_reading.take().map(|reading| reading.largest).unwrap_or_default()
+        let Kind::Unbounded(own) = &mut self.kind else { return Vec::new() };
+        own.second_reading.take().map(|reading| reading.largest).unwrap_or_default()
     }
 
-    /// The scores of the cache's policy, and of the policies in `cuts`.
+    /// Lists the scores of the cache's policy, and of the policies that will cut it.
     fn scores(&self) -> impl Iterator<Item = Score> {
-        let policies = std::iter::once(self).chain(&self.cuts).filter_map(|cache| cache.policy);
+        let policies = std::iter::once(self).chain(self.cuts()).filter_map(CacheEntries::policy);
         policies.flat_map(|policy| policy.scores())
     }
 
-    /// The scorers of the cache's policy, and of the policies in `cuts`, that compute formulas.
+    /// Lists the scorers of the cache's policy, and of the policies that will cut it, that compute formulas.
     pub(super) fn scorers(&mut self) -> impl Iterator<Item = &mut Scorer> {
-        let CacheEntries { scorer, divider, cuts, .. } = self;
-        let of_cuts = cuts.iter_mut().flat_map(|cut| [&mut cut.scorer, &mut cut.divider]);
-        [scorer, divider].into_iter().chain(of_cuts).flatten()
+        let (bounded, cuts) = match &mut self.kind {
+            Kind::Bounded(bounded) => (Some(&mut **bounded), &mut [][..]),
+            Kind::Unbounded(own) => (None, &mut own.cuts[..]),
+        };
+        let of_cuts = cuts.iter_mut().filter_map(CacheEntries::as_bounded_mut);
+        bounded.into_iter().chain(of_cuts).flat_map(Bounded::scorers)
     }
 
     /// Which properties of new entries its scores read.
@@ -130,37 +116,39 @@ impl CacheEntries {
 
     /// Whether the prompt has to be read again before it is cut.
     pub fn wants_second_reading(&self) -> bool {
-        let waits = self.awaits_cut || !self.cuts.is_empty();
+        let waits = self.awaits_cut() || !self.cuts().is_empty();
         waits && self.scores().any(|score| score.has(Word::RereadAttention))
     }
 
     /// Takes what the second reading has paid to the entries of the prompt: (kv_heads)(tokens).
     pub fn end_prompt(&mut self, reread: &[Vec<f32>]) {
-        self.cuts.iter_mut().for_each(|cut| cut.end_prompt(reread));
-        let (Some(policy), Some(mut scorer)) = (self.policy, self.scorer.take()) else { return };
-        if scorer.wants_reread() && self.awaits_cut {
+        let bounded = match &mut self.kind {
+            Kind::Bounded(bounded) => bounded,
+            Kind::Unbounded(own) => return own.cuts.iter_mut().for_each(|cut| cut.end_prompt(reread)),
+        };
+        let Bounded { policy, scorer: Some(scorer), awaits_cut: true, .. } = &mut **bounded else { return };
+        if scorer.wants_reread() {
             // Nothing has left yet, and no window takes anything.
             let mask = vec![0.0; self.seen];
-            for group in 0..self.groups.len() {
-                let positions = &self.groups[group].positions;
+            for (group, entries) in self.groups.iter().enumerate() {
+                let positions = &entries.positions;
                 let of_entries =
                     |head: &Vec<f32>| positions.iter().map(|position| head[*position as usize]).collect();
                 let reread: Vec<Vec<f32>> = reread.iter().map(of_entries).collect();
-                let unprotected = self.candidates(policy, group, self.seen);
+                let unprotected = entries.candidates(*policy, self.seen);
                 let entries = formula::Entries { positions, mask: &mask, unprotected };
                 scorer.read_again(&reread, group, &entries);
             }
         }
-        self.scorer = Some(scorer);
     }
 
     /// Entries that a key-value head holds at most, while a token is read; in a pool, on average over its heads.
     pub fn most(&self, kv_head: usize) -> usize {
-        let limit = match self.policy {
+        let limit = match self.policy() {
             Some(policy) if self.evicts_together() && policy.schedule.every().is_some() => self.share(policy),
-            _ => self.limits[self.group_of(kv_head)],
+            _ => self.limit(self.group_of(kv_head)),
         };
-        limit.saturating_add(self.burst - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
+        limit.saturating_add(self.burst() - 1).min(self.window.unwrap_or(usize::MAX)).saturating_add(1)
     }
 
     /// The oldest position that is there after `seen` tokens, as far as the window goes.
@@ -176,8 +164,6 @@ impl CacheEntries {
     pub(super) fn join(&mut self, rows: usize, stride: usize, new: &NewEntries<'_>) {
         let kv_heads = self.heads.kv_heads;
         let norm = |kv_head: usize, row: usize| new.norms.map_or(0.0, |norms| norms[row * kv_heads + kv_head]);
-        // Of the row before.
-        self.newest.iter_mut().for_each(Vec::clear);
         for row in 0..rows {
             let position = (self.seen + row) as u32;
             for group in 0..self.groups.len() {
@@ -188,10 +174,13 @@ impl CacheEntries {
         }
         let sums = self.received.iter_mut().flat_map(|received| &mut received.sums);
         sums.for_each(|sums| sums.resize(stride, 0.0));
-        for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
+        let Kind::Bounded(bounded) = &mut self.kind else { return };
+        // They are of the row before.
+        bounded.newest.iter_mut().for_each(Vec::clear);
+        for scorer in bounded.scorers() {
             scorer.begin(self.seen, rows, stride, new);
         }
-        if let Some(inputs) = &mut self.inputs {
+        if let Some(inputs) = &mut bounded.inputs {
             inputs.add(new);
         }
     }
@@ -211,33 +200,29 @@ impl CacheEntries {
                 attention.add_to(sums, received.scope, group);
             }
         }
-        let Some(policy) = self.policy else { return };
+        let Kind::Bounded(bounded) = &mut self.kind else { return };
+        let policy = bounded.policy;
         let step = self.seen + attention.row;
         // The end of a read may be that of the prompt.
-        let may_be_cut = attention.ends_read && (self.awaits_cut || policy.budget.pools_model());
+        let may_be_cut = attention.ends_read && (bounded.awaits_cut || policy.budget.pools_model());
         let row = formula::Row { attention, vectors, step, decides: decides || may_be_cut };
         let mask = &mask;
-        let run = |scorer: &mut Scorer, entries: &CacheEntries| {
-            for group in 0..entries.groups.len() {
-                let (positions, mask) = (&entries.groups[group].positions, mask(group));
-                let unprotected = entries.candidates(policy, group, mask.len());
+        for scorer in bounded.scorers() {
+            for (group, HeadGroup { positions, .. }) in self.groups.iter().enumerate() {
+                let mask = mask(group);
+                let unprotected = self.groups[group].candidates(policy, mask.len());
                 scorer.run(&row, group, &formula::Entries { positions, mask, unprotected });
             }
-        };
-        let (mut scorer, mut divider) = (self.scorer.take(), self.divider.take());
-        for scorer in [&mut scorer, &mut divider].into_iter().flatten() {
-            run(scorer, self);
         }
-        (self.scorer, self.divider) = (scorer, divider);
         if decides {
-            self.count_scores(policy, mask);
+            bounded.count_scores(&self.groups, mask);
         }
         if !may_be_cut {
             return;
         }
-        for group in 0..self.newest.len() {
+        for (group, newest) in bounded.newest.iter_mut().enumerate() {
             let columns = mask(group).len();
-            self.newest[group] = match policy.score {
+            *newest = match policy.score {
                 Score::Custom(_) => attention.by_head(policy.scope, group, &(0..columns).collect::<Vec<_>>()),
                 Score::Formula(_) => {
                     let mut newest = vec![0.0; columns];
@@ -246,28 +231,6 @@ impl CacheEntries {
                 }
             };
         }
-    }
-
-    /// Counts the scores by which entries leave now. The `mask` of a group is as of [`attend`](Self::attend).
-    pub(super) fn count_scores<'a>(&mut self, policy: SizedPolicy, mask: impl Fn(usize) -> &'a [f32]) {
-        for group in 0..self.groups.len() {
-            let (positions, mask) = (&self.groups[group].positions, mask(group));
-            let unprotected = self.candidates(policy, group, mask.len());
-            let entries = formula::Entries { positions, mask, unprotected };
-            for scorer in [&self.scorer, &self.divider].into_iter().flatten() {
-                self.score_count += scorer.count(group, &entries);
-            }
-        }
-    }
-
-    /// The columns of a group, evicted ones included, that are not protected, where there are so many.
-    pub(super) fn candidates(&self, policy: SizedPolicy, group: usize, columns: usize) -> Range<usize> {
-        // Protected first tokens never were evicted, so they are the first columns, unless the window has passed them. With
-        // `keep_recent` > 0 none of the newest was, so they are the last ones.
-        let [keep_first, keep_recent] = policy.protected();
-        let is_first = |position: &u32| (*position as usize) < keep_first;
-        let first = self.groups[group].positions.partition_point(is_first).min(columns);
-        first..columns.saturating_sub(keep_recent).max(first)
     }
 
     /// Ends a block.
@@ -279,8 +242,8 @@ impl CacheEntries {
             let groups = received.sums.len() / columns.len();
             received.sums.iter_mut().enumerate().for_each(|(group, sums)| sums.truncate(columns[group / groups]));
         }
-        for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
-            scorer.truncate(&columns);
+        if let Kind::Bounded(bounded) = &mut self.kind {
+            bounded.scorers().for_each(|scorer| scorer.truncate(&columns));
         }
     }
 
@@ -291,9 +254,12 @@ impl CacheEntries {
                 keep(sums, kept);
             }
         }
-        for ((newest, group), kept) in self.newest.iter_mut().zip(&self.groups).zip(kept) {
-            let heads = newest.chunks(group.positions.len().max(1));
-            *newest = heads.flat_map(|head| kept.iter().map(|column| head[*column as usize])).collect();
+        if let Kind::Bounded(bounded) = &mut self.kind {
+            for ((newest, group), kept) in bounded.newest.iter_mut().zip(&self.groups).zip(kept) {
+                let heads = newest.chunks(group.positions.len().max(1));
+                *newest = heads.flat_map(|head| kept.iter().map(|column| head[*column as usize])).collect();
+            }
+            bounded.scorers().for_each(|scorer| scorer.keep(kept));
         }
         for (group, kept) in self.groups.iter_mut().zip(kept) {
             keep(&mut group.positions, kept);
@@ -301,24 +267,21 @@ impl CacheEntries {
                 keep(&mut group.priority, kept);
             }
         }
-        for scorer in [&mut self.scorer, &mut self.divider].into_iter().flatten() {
-            scorer.keep(kept);
-        }
     }
 
     /// The pool that its entries leave from, if heads share them.
     pub fn pool(&self) -> Option<BudgetPool> {
-        self.policy?.budget.as_pool()
+        self.policy()?.budget.as_pool()
     }
 
     /// Whether its entries leave together with those of other layers.
     pub fn evicts_together(&self) -> bool {
-        self.policy.is_some_and(|policy| policy.budget.pools_model()) && !self.awaits_cut
+        self.as_bounded().is_some_and(|bounded| bounded.policy.budget.pools_model() && !bounded.awaits_cut)
     }
 
     /// What its heads add to the pool of all layers before entries leave that; `None` before a prompt that will be cut ends.
     pub fn most_together(&self) -> Option<usize> {
-        let policy = self.policy.filter(|_| self.evicts_together())?;
+        let policy = self.policy().filter(|_| self.evicts_together())?;
         Some(self.groups.len().saturating_mul(self.share(policy).saturating_add(policy.schedule.buffer())))
     }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::custom::FunctionInputs;
 use super::entries::{CacheEntries, HeadGroup, Received};
-use super::formula::Scorer;
+use super::formula::{ScoreCount, Scorer};
 use super::future::RecordedAttention;
+use super::kind::{Bounded, Kind, Unbounded};
 use super::method::Method;
 use super::score::Score;
 use super::settings::{Heads, Scope};
@@ -21,18 +22,29 @@ impl CacheEntries {
             heads,
             groups: vec![HeadGroup::default()],
             received: scopes.iter().map(received).collect(),
-            limits: vec![usize::MAX],
-            burst: 1,
-            fork_points: fork_points.to_vec(),
-            ..CacheEntries::default()
+            window: None,
+            is_chunked: false,
+            seen: 0,
+            layer: 0,
+            kind: Kind::Unbounded(Unbounded { fork_points: fork_points.to_vec(), ..Unbounded::default() }),
         }
     }
 
+    /// Changes what an unbounded cache keeps for others; a bounded one stays as it is.
+    fn with_unbounded(mut self, change: impl FnOnce(&mut Unbounded)) -> CacheEntries {
+        if let Kind::Unbounded(unbounded) = &mut self.kind {
+            change(unbounded);
+        }
+        self
+    }
+
     /// Limits an empty cache to a layer whose queries see only `window` tokens, themselves included: an entry leaves before the
-    /// first query that cannot see it. With `keeps_all`, such entries stay, masked, so that forks can be taken anywhere.
+    /// first query that cannot see it. With `keeps_all`, such entries of an unbounded cache stay, masked, so that forks can be taken
+    /// anywhere.
     #[must_use]
     pub fn with_window(self, window: Option<usize>, keeps_all: bool) -> CacheEntries {
-        CacheEntries { window, keeps_all: window.is_some() && keeps_all, ..self }
+        let cache = self.with_unbounded(|unbounded| unbounded.keeps_all = window.is_some() && keeps_all);
+        CacheEntries { window, ..cache }
     }
 
     /// Makes the window one that does not slide, if `is_chunked`: a query sees the tokens of its own piece of `window` tokens.
@@ -43,9 +55,12 @@ impl CacheEntries {
 
     /// Says which layer of the model the cache is of; functions that score entries are told.
     #[must_use]
-    pub fn of_layer(self, layer: usize) -> CacheEntries {
-        let [scorer, divider] = [self.scorer, self.divider].map(|scorer| Some(scorer?.of_layer(layer)));
-        CacheEntries { layer, scorer, divider, ..self }
+    pub fn of_layer(mut self, layer: usize) -> CacheEntries {
+        self.layer = layer;
+        if let Some(bounded) = self.as_bounded_mut() {
+            bounded.scorers().for_each(|scorer| scorer.set_layer(layer));
+        }
+        self
     }
 
     /// Copies the entries, of which no policy has removed any yet, into an unbounded cache, which measures the attention that they get
@@ -59,8 +74,11 @@ impl CacheEntries {
 
     /// Gives an empty cache the attention of the text that it will read, for scores that know the future.
     #[must_use]
-    pub fn with_future(self, future: Arc<RecordedAttention>) -> CacheEntries {
-        CacheEntries { scorer: self.scorer.map(|scorer| scorer.with_future(future)), ..self }
+    pub fn with_future(mut self, future: Arc<RecordedAttention>) -> CacheEntries {
+        if let Some(scorer) = self.as_bounded_mut().and_then(|bounded| bounded.scorer.as_mut()) {
+            scorer.set_future(future);
+        }
+        self
     }
 
     /// Makes an empty, unbounded cache also keep the scores by which each of the `policies` will cut the prompt; a policy comes with
@@ -70,11 +88,16 @@ impl CacheEntries {
         let mut cuts: Vec<CacheEntries> = Vec::new();
         for (policy, salt) in policies {
             let cut = CacheEntries::bounded(self.heads, policy.before_cut(), *salt).of_layer(self.layer);
-            if !cuts.iter().any(|known| known.policy == cut.policy && known.salt == cut.salt) {
+            if !cuts.iter().any(|known| known.draws_like(cut.policy(), *salt)) {
                 cuts.push(cut);
             }
         }
-        CacheEntries { cuts, ..self }
+        self.with_unbounded(|unbounded| unbounded.cuts = cuts)
+    }
+
+    /// Whether a policy evicts from the cache by scores that are drawn with a salt.
+    fn draws_like(&self, policy: Option<SizedPolicy>, salt: u64) -> bool {
+        self.as_bounded().is_some_and(|bounded| Some(bounded.policy) == policy && bounded.salt == salt)
     }
 
     /// A cache that has read the first `len` tokens of this unbounded one, a prompt, and will be cut as `policy` says. `cuts` are
@@ -87,28 +110,22 @@ impl CacheEntries {
         salt: u64,
     ) -> Option<CacheEntries> {
         let before = Some(policy.before_cut());
-        let mut fork =
-            cuts.iter().find(|cut| cut.policy == before && cut.salt == salt && cut.seen == len)?.clone();
+        let mut fork = cuts.iter().find(|cut| cut.draws_like(before, salt) && cut.seen == len)?.clone();
         let columns = self.columns_at(len)?;
         if columns.start > 0 {
             // The layer's window has passed the others.
             let kept: Vec<u32> = columns.map(|column| column as u32).collect();
             fork.keep(&vec![kept; fork.groups.len()]);
         }
-        Some(CacheEntries {
-            policy: Some(policy),
-            burst: policy.schedule.every().unwrap_or(1),
-            window: self.window,
-            is_chunked: self.is_chunked,
-            ..fork
-        })
+        fork.as_bounded_mut()?.policy = policy;
+        Some(CacheEntries { window: self.window, is_chunked: self.is_chunked, ..fork })
     }
 
     /// Makes an empty, unbounded cache record its attention over the decision groups of a scope.
     #[must_use]
     pub fn recording(self, scope: Option<Scope>) -> CacheEntries {
         let recorded = scope.map(|scope| RecordedAttention::new(self.heads, scope));
-        CacheEntries { recorded, ..self }
+        self.with_unbounded(|unbounded| unbounded.recorded = recorded)
     }
 
     /// An empty bounded cache. `salt` differs between layers and seeds. If its policy cuts the prompt, or protects it, nothing leaves
@@ -116,21 +133,13 @@ impl CacheEntries {
     pub fn bounded(heads: Heads, policy: SizedPolicy, salt: u64) -> CacheEntries {
         let scopes: &[Scope] = if policy.score.sums_attention() { &[policy.scope] } else { &[] };
         let unbounded = CacheEntries::unbounded(heads, scopes, &[]);
-        let bounded = unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy");
-        if !policy.awaits_prompt() {
-            return bounded;
+        let mut cache =
+            unbounded.fork(0, Some(policy), salt).expect("an empty cache can be forked for any policy");
+        if let Some(bounded) = cache.as_bounded_mut().filter(|_| policy.awaits_prompt()) {
+            bounded.awaits_cut = true;
+            bounded.evict_together();
         }
-        CacheEntries { awaits_cut: true, ..bounded.evicting_together() }
-    }
-
-    /// Lets nothing leave until [`evict_together`](super::evict_together) is called.
-    fn evicting_together(self) -> CacheEntries {
-        let ranks_by_newest = self
-            .policy
-            .is_some_and(|policy| matches!(policy.score.method(), Method::NewestAttention | Method::Function(_)));
-        let groups = self.groups.len();
-        let newest = vec![Vec::new(); if ranks_by_newest { groups } else { 0 }];
-        CacheEntries { limits: vec![usize::MAX; groups], newest, ..self }
+        cache
     }
 
     /// A cache that continues after the first `len` tokens of this unbounded one, bounded by `policy` if there is one, with a
@@ -142,7 +151,8 @@ impl CacheEntries {
         let too_large = policy.and_then(smallest).is_some_and(|smallest| len > smallest);
         let needs_more = len > 0 && policy.is_some_and(|policy| !policy.shares_prefix());
         let columns = self.columns_at(len)?;
-        if self.policy.is_some() || too_large || needs_more {
+        let own = self.as_unbounded()?;
+        if too_large || needs_more {
             return None;
         }
         let received = match policy {
@@ -150,7 +160,7 @@ impl CacheEntries {
                 let at = if len == self.seen {
                     &self.received
                 } else {
-                    &self.saved.iter().find(|(at, _)| *at == len)?.1
+                    &own.saved.iter().find(|(at, _)| *at == len)?.1
                 };
                 let mut received = at.iter().find(|received| received.scope == policy.scope)?.clone();
                 received.sums.iter_mut().for_each(|sums| *sums = sums[columns.clone()].to_vec());
@@ -159,42 +169,26 @@ impl CacheEntries {
             _ => Vec::new(),
         };
         let groups = policy.map_or(1, |policy| self.heads.groups(policy.scope));
+        let kind = match policy {
+            Some(policy) => Kind::Bounded(Box::new(Bounded::new(self.heads, policy, self.layer, salt))),
+            None => Kind::Unbounded(Unbounded::default()),
+        };
         let mut fork = CacheEntries {
-            policy,
+            heads: self.heads,
             groups: vec![HeadGroup::default(); groups],
             received,
-            scorer: policy.and_then(|policy| match policy.score {
-                Score::Formula(formula) if formula.method() == Method::Instructions => {
-                    let is_divided = policy.budget.divides().is_some();
-                    let scorer = Scorer::new(formula, policy.of_cache, is_divided, self.heads, policy.scope, salt);
-                    Some(scorer.of_layer(self.layer))
-                }
-                _ => None,
-            }),
-            divider: policy.and_then(|policy| {
-                let divides = policy.budget.as_pool()?.score?;
-                Some(
-                    Scorer::new(divides, policy.of_cache, true, self.heads, policy.scope, salt)
-                        .of_layer(self.layer),
-                )
-            }),
-            inputs: policy.filter(|policy| policy.score.is_function()).map(|_| FunctionInputs::new(groups)),
             window: self.window,
             is_chunked: self.is_chunked,
-            limits: policy.map_or(vec![usize::MAX; groups], |policy| policy.group_sizes(self.heads)),
-            burst: policy.and_then(|policy| policy.schedule.every()).unwrap_or(1),
             seen: len,
-            salt,
             layer: self.layer,
-            ..CacheEntries::unbounded(self.heads, &[], &[])
+            kind,
         };
         let positions = &self.groups[0].positions[columns];
         for group in 0..groups {
             let priority = positions.iter().map_while(|position| fork.priority(group, *position, |_| 0.0));
             fork.groups[group] = HeadGroup { priority: priority.collect(), positions: positions.to_vec() };
         }
-        let is_of_model = policy.is_some_and(|policy| policy.budget.pools_model());
-        Some(if is_of_model { fork.evicting_together() } else { fork })
+        Some(fork)
     }
 
     /// The columns of an unbounded cache that were there after `len` tokens; `None` if some are not there (any more).
@@ -202,5 +196,44 @@ impl CacheEntries {
         let first = self.oldest_after(len);
         let start = self.groups[0].positions.first().map_or(0, |position| *position as usize);
         (len <= self.seen && start <= first).then(|| first - start..len - start)
+    }
+}
+
+impl Bounded {
+    fn new(heads: Heads, policy: SizedPolicy, layer: usize, salt: u64) -> Bounded {
+        let is_divided = policy.budget.divides().is_some();
+        let scorer = |formula, is_divided| {
+            let mut scorer = Scorer::new(formula, policy.of_cache, is_divided, heads, policy.scope, salt);
+            scorer.set_layer(layer);
+            scorer
+        };
+        let mut bounded = Bounded {
+            policy,
+            scorer: match policy.score {
+                Score::Formula(formula) if formula.method() == Method::Instructions => {
+                    Some(scorer(formula, is_divided))
+                }
+                _ => None,
+            },
+            divider: policy.budget.as_pool().and_then(|pool| Some(scorer(pool.score?, true))),
+            inputs: policy.score.is_function().then(|| FunctionInputs::new(heads.groups(policy.scope))),
+            limits: policy.group_sizes(heads),
+            awaits_cut: false,
+            newest: Vec::new(),
+            score_count: ScoreCount::default(),
+            salt,
+        };
+        if policy.budget.pools_model() {
+            bounded.evict_together();
+        }
+        bounded
+    }
+
+    /// Lets nothing leave until [`evict_together`](super::evict_together) is called.
+    fn evict_together(&mut self) {
+        let ranks_by_newest = matches!(self.policy.score.method(), Method::NewestAttention | Method::Function(_));
+        let groups = self.limits.len();
+        self.newest = vec![Vec::new(); if ranks_by_newest { groups } else { 0 }];
+        self.limits = vec![usize::MAX; groups];
     }
 }

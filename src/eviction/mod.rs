@@ -20,6 +20,7 @@ mod entries;
 mod fork;
 pub mod formula;
 mod future;
+mod kind;
 mod method;
 mod named_policy;
 mod on_device;

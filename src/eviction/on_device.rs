@@ -3,6 +3,7 @@
 use super::entries::{CacheEntries, Eviction, HeadGroup};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
+use super::kind::Kind;
 
 /// How a bounded cache is scanned.
 #[derive(Clone, Debug, Default)]
@@ -34,23 +35,24 @@ pub struct Scanned {
 impl CacheEntries {
     /// How a device scans it; `None` for a cache from which no entry leaves, and where it cannot: several leave at once.
     pub fn scan_rule(&self) -> Option<ScanRule> {
-        let Some(policy) = self.policy else {
+        let Some(bounded) = self.as_bounded() else {
             let own = ScanRule { limit: usize::MAX, groups: 1, ..ScanRule::default() };
-            return (self.window.is_some() && !self.keeps_all).then_some(own);
+            return (self.window.is_some() && !self.keeps_all()).then_some(own);
         };
+        let policy = bounded.policy;
         if policy.schedule.every() != Some(1) || policy.keeps_prompt() || policy.budget.is_by_head() {
             return None;
         }
         let [keep_first, keep_recent] = policy.protected();
         Some(ScanRule {
-            limit: self.limits[0],
+            limit: bounded.limits[0],
             keep_first,
             keep_recent,
             groups: self.groups.len(),
             score: lower(policy.score, policy.of_cache, self.heads, policy.scope)?,
             same_priority: policy.score.same_priority(),
-            salt: self.salt,
-            wants_scores: self.awaits_cut && !self.newest.is_empty(),
+            salt: bounded.salt,
+            wants_scores: bounded.awaits_cut && !bounded.newest.is_empty(),
             keeps_received: policy.score.sums_attention(),
         })
     }
@@ -60,15 +62,19 @@ impl CacheEntries {
     pub fn can_be_scanned_on_device(&self) -> bool {
         // Of a prompt that will be cut, what a formula remembers would have to be cut on the device too; and where a window removes
         // entries, what the prompt is cut by is not in the order of those that are left.
-        let cuts_more = self.awaits_cut && (self.window.is_some() || self.scorer.is_some());
-        let is_plain = self.recorded.is_none() && self.cuts.is_empty() && !cuts_more;
-        is_plain && (self.policy.is_none() || self.scan_rule().is_some())
+        match &self.kind {
+            Kind::Unbounded(unbounded) => unbounded.recorded.is_none() && unbounded.cuts.is_empty(),
+            Kind::Bounded(bounded) => {
+                let cuts_more = bounded.awaits_cut && (self.window.is_some() || bounded.scorer.is_some());
+                !cuts_more && self.scan_rule().is_some()
+            }
+        }
     }
 
     /// Entries of each group after `rows` more tokens. Every group of a full cache loses one for each that joins.
     pub fn len_after(&self, rows: usize) -> usize {
-        let window = if self.keeps_all { usize::MAX } else { self.window.unwrap_or(usize::MAX) };
-        (self.len(0) + rows).min(self.limits[0]).min(window)
+        let window = if self.keeps_all() { usize::MAX } else { self.window.unwrap_or(usize::MAX) };
+        (self.len(0) + rows).min(self.limit(0)).min(window)
     }
 
     /// What is known of the entries, as a device gets it.
@@ -96,25 +102,31 @@ impl CacheEntries {
     /// Where an unbounded cache has to save what entries have received before it reads on: the first such point within the next
     /// `rows` tokens, from its start.
     pub fn next_fork_point(&self, rows: usize) -> Option<usize> {
-        let ahead = self.fork_points.iter().filter_map(|point| point.checked_sub(self.seen));
+        let ahead = self.fork_points().iter().filter_map(|point| point.checked_sub(self.seen));
         ahead.filter(|ahead| (1..rows).contains(ahead)).min()
     }
 
     /// Whether forks will start here, for which it has to be saved.
     pub fn is_fork_point(&self) -> bool {
-        self.fork_points.contains(&self.seen)
+        self.fork_points().contains(&self.seen)
     }
 
     /// Saves what entries have received, where forks will start.
     pub fn save_for_forks(&mut self) {
-        if self.is_fork_point() {
-            self.saved.push((self.seen, self.received.clone()));
+        if let Kind::Unbounded(unbounded) = &mut self.kind
+            && unbounded.fork_points.contains(&self.seen)
+        {
+            unbounded.saved.push((self.seen, self.received.clone()));
         }
+    }
+
+    fn fork_points(&self) -> &[usize] {
+        self.as_unbounded().map_or(&[], |unbounded| &unbounded.fork_points)
     }
 
     /// Stops keeping what entries have received after the last point where forks start. Forks that need it can then not start later.
     pub fn forget_after_forks(&mut self) {
-        if self.fork_points.iter().max().is_some_and(|last| *last <= self.seen) {
+        if self.fork_points().iter().max().is_some_and(|last| *last <= self.seen) {
             self.received.clear();
         }
     }

@@ -7,6 +7,7 @@ use super::block::{Attention, Vectors};
 use super::budget::BudgetPool;
 use super::entries::{CacheEntries, Eviction};
 use super::formula;
+use super::kind::Kind;
 use super::policy::Policy;
 use super::score::rank;
 use super::sized_policy::SizedPolicy;
@@ -49,8 +50,9 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
     let mut pooled = Vec::new();
     let mut cuts = false;
     for (index, layer) in layers.iter_mut().enumerate() {
-        let Some(policy) = layer.entries.policy else { continue };
-        let is_cut = ends_prompt && std::mem::take(&mut layer.entries.awaits_cut);
+        let Some(bounded) = layer.entries.as_bounded_mut() else { continue };
+        let policy = bounded.policy;
+        let is_cut = ends_prompt && std::mem::take(&mut bounded.awaits_cut);
         if policy.budget.pools_model() {
             pooled.push((index, policy));
             cuts |= is_cut;
@@ -75,7 +77,7 @@ pub fn evict_together(layers: &mut [LayerEntries<'_>], ends_prompt: bool) -> Vec
         let mut leaving = divide(&ranked, &held, pool.kept_by_each(policy.size), all - limit);
         let mut ranked = ranked.into_iter();
         for &(index, policy) in &pooled {
-            layers[index].entries.count_scores_together(policy);
+            layers[index].entries.count_scores_together();
             let groups = layers[index].entries.groups.len();
             let ranked: Vec<Vec<Ranked>> = ranked.by_ref().take(groups).collect();
             let rest = leaving.split_off(groups);
@@ -124,15 +126,15 @@ impl LayerEntries<'_> {
         let excess: Vec<usize> = held.iter().zip(&sizes).map(|(held, size)| held.saturating_sub(*size)).collect();
         let leaves = excess.iter().any(|excess| *excess > 0);
         if leaves {
-            entries.count_scores_together(policy);
+            entries.count_scores_together();
         }
         let kept = if !leaves {
             None
         } else if let Some(tokens) = policy.score.block() {
             let all: Vec<usize> = (0..held[0]).collect();
-            let scores = entries.scores_at_cut(policy, 0, self.vectors);
-            let candidates = entries.candidates(policy, 0, held[0]);
-            let leaving = entries.blocks(tokens, 0, &all, candidates, excess[0], |column| scores[column]);
+            let scores = self.scores(0);
+            let candidates = self.entries.groups[0].candidates(policy, held[0]);
+            let leaving = self.entries.blocks(tokens, 0, &all, candidates, excess[0], |column| scores[column]);
             self.remove_columns(vec![leaving])
         } else {
             let ranked = self.ranked(policy);
@@ -150,11 +152,11 @@ impl LayerEntries<'_> {
     fn ranked(&self, policy: SizedPolicy) -> Vec<Vec<Ranked>> {
         let of_group = |group: usize| {
             let columns = self.entries.groups[group].positions.len();
-            let scores = match &self.entries.divider {
+            let scores = match self.entries.as_bounded().and_then(|bounded| bounded.divider.as_ref()) {
                 Some(divider) => divider.scores(group, 0..columns).map(f64::from).collect(),
-                None => self.entries.scores_at_cut(policy, group, self.vectors),
+                None => self.scores(group),
             };
-            let candidates = self.entries.candidates(policy, group, columns);
+            let candidates = self.entries.groups[group].candidates(policy, columns);
             self.entries.ranked(group, candidates, |column| scores[column])
         };
         (0..self.entries.groups.len()).map(of_group).collect()
@@ -163,12 +165,12 @@ impl LayerEntries<'_> {
     /// Evicts `leaving[g]` entries of group g: the first of `ranked`, or, if `ranked` is by the budget's score, those with the lowest
     /// score of the policy itself.
     fn remove(&mut self, policy: SizedPolicy, mut ranked: Vec<Vec<Ranked>>, leaving: &[usize]) -> Option<Kept> {
-        if self.entries.divider.is_some() {
+        if self.entries.has_divider() {
             for (group, ranked) in ranked.iter_mut().enumerate() {
                 let columns = self.entries.groups[group].positions.len();
                 let mask = vec![0.0; columns];
-                self.entries.resize_group(policy, group, &mask, columns - leaving[group]);
-                let scores = self.entries.scores_at_cut(policy, group, self.vectors);
+                self.entries.resize_group(group, &mask, columns - leaving[group]);
+                let scores = self.scores(group);
                 self.entries.rank_again(policy, ranked, columns, |column, _| scores[column]);
             }
         }
@@ -176,6 +178,12 @@ impl LayerEntries<'_> {
             ranked.into_iter().take(*leaving).map(|entry| entry.column as usize).collect()
         };
         self.remove_columns(ranked.into_iter().zip(leaving).map(of_group).collect())
+    }
+
+    /// The scores of a group's columns after the last token that was read, by the policy itself.
+    fn scores(&self, group: usize) -> Vec<f64> {
+        let scores = |bounded| self.entries.scores_at_cut(bounded, group, self.vectors);
+        self.entries.as_bounded().map(scores).unwrap_or_default()
     }
 
     /// Removes columns of each group.
@@ -206,36 +214,47 @@ impl CacheEntries {
     }
 
     /// Counts the scores by which entries leave after a token has gone through all layers.
-    fn count_scores_together(&mut self, policy: SizedPolicy) {
+    fn count_scores_together(&mut self) {
         let mask = vec![0.0; self.longest()];
         let columns = self.held();
-        self.count_scores(policy, |group| &mask[..columns[group]]);
+        if let Kind::Bounded(bounded) = &mut self.kind {
+            bounded.count_scores(&self.groups, |group| &mask[..columns[group]]);
+        }
+    }
+
+    /// Whether a score of its own divides the entries of its pool.
+    fn has_divider(&self) -> bool {
+        self.as_bounded().is_some_and(|bounded| bounded.divider.is_some())
     }
 
     /// From the end of the prompt on, its tokens are protected, and the size is that of what follows.
     fn protect_prompt(&mut self, policy: SizedPolicy) {
         let protected = Policy { keep_first: FirstTokens::tokens(self.seen), ..*policy };
-        self.policy = Some(SizedPolicy { policy: protected, ..policy });
-        self.newest = Vec::new();
         let sizes = policy.group_sizes(self.heads).into_iter().zip(self.held());
-        self.limits = sizes.map(|(size, held)| size.saturating_add(held)).collect();
+        let limits = sizes.map(|(size, held)| size.saturating_add(held)).collect();
+        if let Some(bounded) = self.as_bounded_mut() {
+            bounded.policy = SizedPolicy { policy: protected, ..policy };
+            bounded.newest = Vec::new();
+            bounded.limits = limits;
+        }
     }
 
     /// After a cut, entries leave as the schedule says, or none does any more.
     fn after_cut(&mut self, policy: SizedPolicy) {
+        let Kind::Bounded(bounded) = &mut self.kind else { return };
         match policy.schedule.every() {
             // They go on to leave together.
             Some(_) if policy.budget.pools_model() => return,
-            Some(_) => self.limits = policy.group_sizes(self.heads),
+            Some(_) => bounded.limits = policy.group_sizes(self.heads),
             // Nothing needs a score.
             None => {
-                self.scorer = None;
-                self.divider = None;
-                self.inputs = None;
+                bounded.scorer = None;
+                bounded.divider = None;
+                bounded.inputs = None;
                 self.received = Vec::new();
             }
         }
-        self.newest = Vec::new();
+        bounded.newest = Vec::new();
     }
 
     /// Some entries of a group, the lowest score first, of equal ones the oldest.
@@ -273,10 +292,11 @@ impl CacheEntries {
     }
 
     /// Computes the own scores of a group of a pool again, which will hold `size` entries.
-    fn resize_group(&mut self, policy: SizedPolicy, group: usize, mask: &[f32], size: usize) {
-        let unprotected = self.candidates(policy, group, mask.len());
-        let entries = formula::Entries { positions: &self.groups[group].positions, mask, unprotected };
-        if let Some(scorer) = &mut self.scorer {
+    fn resize_group(&mut self, group: usize, mask: &[f32], size: usize) {
+        let Kind::Bounded(bounded) = &mut self.kind else { return };
+        if let Some(scorer) = &mut bounded.scorer {
+            let unprotected = self.groups[group].candidates(bounded.policy, mask.len());
+            let entries = formula::Entries { positions: &self.groups[group].positions, mask, unprotected };
             scorer.resize(size, group, &entries);
         }
     }
@@ -294,13 +314,13 @@ impl CacheEntries {
         let Living { masks, cached, columns } = living;
         let floor = pool.kept_by_each(policy.size);
         let groups = 0..self.groups.len();
-        if self.divider.is_some() {
+        if self.has_divider() {
             self.evict_divided(policy, floor, excess, Living { masks, cached, columns }, sources, victims);
             return;
         }
         let mut newest: Vec<Vec<f32>> = columns.iter().map(|columns| vec![0.0; *columns]).collect();
         let of_groups = newest.iter_mut().enumerate().map(|(group, newest)| {
-            let candidates = self.candidates(policy, group, columns[group]);
+            let candidates = self.groups[group].candidates(policy, columns[group]);
             let mask = &masks[group][..columns[group]];
             (self.scores_of(group, candidates.clone(), mask, sources, newest), candidates)
         });
@@ -349,9 +369,9 @@ impl CacheEntries {
         victims: &mut Vec<(usize, usize)>,
     ) {
         let ranked = (0..columns.len()).map(|group| {
-            let scores: Vec<f32> =
-                self.divider.iter().flat_map(|divider| divider.scores(group, 0..columns[group])).collect();
-            let candidates = self.candidates(policy, group, columns[group]);
+            let dividers = self.as_bounded().and_then(|bounded| bounded.divider.as_ref()).into_iter();
+            let scores: Vec<f32> = dividers.flat_map(|divider| divider.scores(group, 0..columns[group])).collect();
+            let candidates = self.groups[group].candidates(policy, columns[group]);
             let in_cache = candidates.filter(|column| masks[group][*column] == 0.0);
             self.ranked(group, in_cache, |column| f64::from(scores[column]))
         });
@@ -359,9 +379,9 @@ impl CacheEntries {
         let leaving = divide(&ranked, cached, floor, excess);
         for (group, mut ranked) in ranked.into_iter().enumerate().filter(|(group, _)| leaving[*group] > 0) {
             let mask = &mut masks[group][..columns[group]];
-            self.resize_group(policy, group, mask, cached[group] - leaving[group]);
+            self.resize_group(group, mask, cached[group] - leaving[group]);
             let mut newest = vec![0.0; columns[group]];
-            let candidates = self.candidates(policy, group, columns[group]);
+            let candidates = self.groups[group].candidates(policy, columns[group]);
             let first = candidates.start;
             let scores = self.scores_of(group, candidates, mask, sources, &mut newest);
             self.rank_again(policy, &mut ranked, cached[group], |column, position| {

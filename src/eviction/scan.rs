@@ -9,6 +9,7 @@
 
 use super::block::{Attention, NewEntries, Vectors};
 use super::entries::{CacheEntries, Eviction};
+use super::kind::Kind;
 use super::pool::Living;
 use crate::vector;
 
@@ -69,7 +70,9 @@ impl<'a> BlockScan<'a> {
             cached.push(len - passed);
         }
         entries.join(rows, stride, new);
-        entries.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
+        if let Kind::Unbounded(unbounded) = &mut entries.kind {
+            unbounded.cuts.iter_mut().for_each(|cut| cut.join(rows, stride, new));
+        }
         let (newest, ends_read, sinks) = (vec![0.0; stride], new.ends_read, new.sinks.to_vec());
         BlockScan { entries, rows, held, cached, masks, newest, sinks, ends_read, seen: None, victims: Vec::new() }
     }
@@ -150,19 +153,21 @@ impl<'a> BlockScan<'a> {
         let ends_read = self.ends_read && row + 1 == rows;
         let sums = &normaliser.sum;
         let attention = Attention { logits, sums, heads, rows, row, stride, widths: &widths, ends_read };
-        if let Some(recorded) = &mut self.entries.recorded {
-            recorded.push(&attention, heads);
-        }
-        if let Some(second) = &mut self.entries.second_reading {
-            second.add(&attention, heads);
-        }
         let excess = self.excess();
         let decides = excess.iter().any(|excess| *excess > 0);
         let mask = |group: usize| &self.masks[group][..self.held[group] + row + 1];
         self.entries.attend(&attention, vectors, decides, mask);
-        for cut in &mut self.entries.cuts {
-            // Before the cut the caches of all heads hold the same.
-            cut.attend(&attention, vectors, false, |_| mask(0));
+        if let Kind::Unbounded(unbounded) = &mut self.entries.kind {
+            if let Some(recorded) = &mut unbounded.recorded {
+                recorded.push(&attention, heads);
+            }
+            if let Some(second) = &mut unbounded.second_reading {
+                second.add(&attention, heads);
+            }
+            for cut in &mut unbounded.cuts {
+                // Before the cut the caches of all heads hold the same.
+                cut.attend(&attention, vectors, false, |_| mask(0));
+            }
         }
         if decides {
             self.evict(&attention, vectors, excess, log);
@@ -171,11 +176,12 @@ impl<'a> BlockScan<'a> {
 
     /// Entries that have to leave each group; of a pool, all of them in the first place.
     fn excess(&self) -> Vec<usize> {
-        let CacheEntries { limits, burst, policy, .. } = &*self.entries;
+        let Some(bounded) = self.entries.as_bounded() else { return vec![0; self.cached.len()] };
+        let (limits, burst) = (&bounded.limits, self.entries.burst());
         let of = |cached: usize, limit: usize, burst: usize| {
             if cached > limit.saturating_add(burst) { cached - limit } else { 0 }
         };
-        if policy.is_some_and(|policy| policy.budget.as_pool().is_some()) {
+        if bounded.policy.budget.as_pool().is_some() {
             let limit = limits.iter().fold(0, |sum: usize, limit| sum.saturating_add(*limit));
             return vec![of(self.cached.iter().sum(), limit, limits.len() * (burst - 1))];
         }
@@ -211,7 +217,7 @@ impl<'a> BlockScan<'a> {
         log: Option<&mut Vec<Eviction>>,
     ) {
         let BlockScan { entries, held, cached, masks, newest, victims, .. } = self;
-        let Some(policy) = entries.policy else { return };
+        let Some(policy) = entries.policy() else { return };
         let step = (entries.seen + attention.row) as u32;
         let columns: Vec<usize> = held.iter().map(|held| held + attention.row + 1).collect();
         let sources = (attention, vectors);
@@ -220,7 +226,7 @@ impl<'a> BlockScan<'a> {
             entries.evict_from_pool(policy, pool, excess[0], living, sources, victims);
         } else {
             for (group, excess) in excess.into_iter().enumerate().filter(|(_, excess)| *excess > 0) {
-                let candidates = entries.candidates(policy, group, columns[group]);
+                let candidates = entries.groups[group].candidates(policy, columns[group]);
                 let mask = &mut masks[group][..columns[group]];
                 entries.evict(group, (candidates, excess), mask, sources, newest, |victim| {
                     victims.push((group, victim))
@@ -241,14 +247,16 @@ impl<'a> BlockScan<'a> {
     pub fn finish(self) -> Option<Vec<Vec<u32>>> {
         let BlockScan { entries, rows, held, cached, masks, .. } = self;
         let loses = held.iter().zip(&cached).any(|(held, cached)| *cached < held + rows);
-        let kept: Option<Vec<Vec<u32>>> = (loses && !entries.keeps_all).then(|| {
+        let kept: Option<Vec<Vec<u32>>> = (loses && !entries.keeps_all()).then(|| {
             let kept = |(mask, held): (&Vec<f32>, &usize)| {
                 (0..(held + rows) as u32).filter(|column| mask[*column as usize] == 0.0).collect()
             };
             masks.iter().zip(&held).map(kept).collect()
         });
         entries.leave(rows);
-        entries.cuts.iter_mut().for_each(|cut| cut.leave(rows));
+        if let Kind::Unbounded(unbounded) = &mut entries.kind {
+            unbounded.cuts.iter_mut().for_each(|cut| cut.leave(rows));
+        }
         if let Some(kept) = &kept {
             entries.keep(kept);
         }

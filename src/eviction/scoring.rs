@@ -9,24 +9,24 @@ use std::ops::Range;
 use super::block::{Attention, Vectors};
 use super::custom::{CustomScore, Step};
 use super::entries::{CacheEntries, HeadGroup};
+use super::kind::Bounded;
 use super::method::Method;
 use super::score::{rank, uniform};
 use super::settings::Scope;
-use super::sized_policy::SizedPolicy;
 use crate::vector;
 
 impl CacheEntries {
     /// The priority of an entry under scores that never change; `None` under the others. `norm(kv_head)` is the L2
     /// norm of its key.
     pub(super) fn priority(&self, group: usize, position: u32, norm: impl Fn(usize) -> f64) -> Option<f64> {
-        let policy = self.policy?;
-        match (policy.score.method(), policy.scope) {
+        let bounded = self.as_bounded()?;
+        match (bounded.policy.score.method(), bounded.policy.scope) {
             (Method::NormPriority, Scope::Head) => Some(-norm(group)),
             (Method::NormPriority, Scope::Layer) => {
                 let kv_heads = self.heads.kv_heads;
                 Some(-(0..kv_heads).map(norm).sum::<f64>() / kv_heads as f64)
             }
-            (Method::RandomPriority, _) => Some(uniform(self.salt, group as u64, u64::from(position))),
+            (Method::RandomPriority, _) => Some(uniform(bounded.salt, group as u64, u64::from(position))),
             _ => None,
         }
     }
@@ -41,7 +41,8 @@ impl CacheEntries {
         (attention, vectors): (&Attention<'_>, &dyn Vectors),
         newest: &'a mut [f32],
     ) -> Scores<'a> {
-        let Some(policy) = self.policy else { return Scores::Ascending };
+        let Some(bounded) = self.as_bounded() else { return Scores::Ascending };
+        let policy = bounded.policy;
         match policy.score.method() {
             Method::Order => Scores::Ascending,
             Method::NewestAttention => {
@@ -56,7 +57,7 @@ impl CacheEntries {
                 Scores::Priorities(priorities.into(), policy.score.same_priority())
             }
             Method::Instructions => {
-                let scores = self.scorer.iter().flat_map(|scorer| scorer.scores(group, candidates.clone()));
+                let scores = bounded.scorer.iter().flat_map(|scorer| scorer.scores(group, candidates.clone()));
                 Scores::Numbers(scores.collect())
             }
             // Without an answer the oldest entry leaves.
@@ -77,7 +78,7 @@ impl CacheEntries {
         newest: &mut [f32],
         mut evicted: impl FnMut(usize),
     ) {
-        let Some(policy) = self.policy else { return };
+        let Some(policy) = self.policy() else { return };
         let scores = self.scores_of(group, candidates.clone(), mask, sources, newest);
         if let (Scores::Numbers(scores), Some(tokens)) = (&scores, policy.score.block()) {
             let living: Vec<usize> = (0..mask.len()).filter(|column| mask[*column] == 0.0).collect();
@@ -133,7 +134,7 @@ impl CacheEntries {
         living: &[f32],
         (attention, vectors): (&Attention<'_>, &dyn Vectors),
     ) -> Option<Vec<f64>> {
-        let policy = self.policy?;
+        let policy = self.policy()?;
         let columns: Vec<usize> = (0..living.len()).filter(|column| living[*column] == 0.0).collect();
         let positions: Vec<u32> = columns.iter().map(|column| self.groups[group].positions[*column]).collect();
         let attention = attention.by_head(policy.scope, group, &columns);
@@ -153,7 +154,8 @@ impl CacheEntries {
         (columns, positions, attention): (&[usize], &[u32], &[f32]),
         vectors: &dyn Vectors,
     ) -> Option<Vec<f64>> {
-        let (policy, inputs, layer) = (self.policy?, self.inputs.as_ref()?, self.layer);
+        let bounded = self.as_bounded()?;
+        let (policy, inputs, layer) = (bounded.policy, bounded.inputs.as_ref()?, self.layer);
         let heads = self.heads.of_group(policy.scope, group);
         let seen = *positions.last()? as usize + 1;
         let (queries, hidden) = inputs.give(group, seen, heads.clone(), self.heads.heads);
@@ -180,18 +182,18 @@ impl CacheEntries {
     /// The scores of a group's columns after the last token that was read.
     pub(super) fn scores_at_cut(
         &self,
-        policy: SizedPolicy,
+        bounded: &Bounded,
         group: usize,
         vectors: Option<&dyn Vectors>,
     ) -> Vec<f64> {
-        let newest = &self.newest;
+        let Bounded { policy, newest, .. } = bounded;
         let HeadGroup { positions, priority } = &self.groups[group];
         let of_f32 = |scores: &[f32]| scores.iter().map(|score| f64::from(*score)).collect();
         match policy.score.method() {
             Method::Order => positions.iter().map(|position| f64::from(*position)).collect(),
             Method::Instructions => {
                 let columns = 0..positions.len();
-                let scores = self.scorer.iter().flat_map(|scorer| scorer.scores(group, columns.clone()));
+                let scores = bounded.scorer.iter().flat_map(|scorer| scorer.scores(group, columns.clone()));
                 scores.map(f64::from).collect()
             }
             Method::NewestAttention => of_f32(&newest[group]),

@@ -383,7 +383,7 @@ fn agrees_under(case: &Case, policy: SizedPolicy) -> Result<(), TestCaseError> {
         let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(case.window, true);
         unbounded = unbounded.recording(Some(case.policy.scope));
         case.scan(&mut unbounded, case.tokens, &mut Vec::new());
-        entries = entries.with_future(unbounded.recorded.unwrap().into());
+        entries = entries.with_future(unbounded.into_recorded().unwrap().into());
     }
     let draw = |group, position| score::uniform(SALT, group as u64, position as u64);
     let answer = definition::read(case, draw, |_| 0.0);
@@ -494,7 +494,7 @@ proptest! {
         let own = [(case.policy, SALT), (other, SALT), (SizedPolicy { size: other.size + 3, ..other }, SALT + 1)];
         let mut unbounded = CacheEntries::unbounded(case.heads, &[], &[]).with_window(window, true).with_cuts(&own);
         case.scan(&mut unbounded, case.prompt, &mut Vec::new());
-        let cuts = std::mem::take(&mut unbounded.cuts);
+        let cuts = unbounded.take_cuts();
         for (policy, salt) in own {
             let mut alone = CacheEntries::bounded(case.heads, policy, salt).with_window(window, false);
             case.scan(&mut alone, case.prompt, &mut Vec::new());
@@ -656,7 +656,7 @@ fn victims(case: &Case, policy: SizedPolicy) -> (Vec<u32>, ScoreCount) {
     let mut log = Vec::new();
     let mut entries = CacheEntries::bounded(case.heads, policy, SALT);
     case.scan(&mut entries, case.tokens, &mut log);
-    (log.iter().map(|eviction| eviction.victim).collect(), entries.score_count)
+    (log.iter().map(|eviction| eviction.victim).collect(), entries.score_count())
 }
 
 #[test]

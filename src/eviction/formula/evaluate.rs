@@ -111,14 +111,14 @@ impl Scorer {
         Scorer { program, heads, scope, size, salt, layer: 0, groups, future: None, logits, queries }
     }
 
-    pub fn of_layer(self, layer: usize) -> Scorer {
-        Scorer { layer, ..self }
+    pub fn set_layer(&mut self, layer: usize) {
+        self.layer = layer;
     }
 
     /// Gives the scorer the attention of the whole text.
-    pub fn with_future(self, future: Arc<RecordedAttention>) -> Scorer {
+    pub fn set_future(&mut self, future: Arc<RecordedAttention>) {
         let later = (0..self.groups.len()).map(|group| future.later(group)).collect();
-        Scorer { future: Some((future, later)), ..self }
+        self.future = Some((future, later));
     }
 
     /// Makes room for a block whose rows are `stride` long, and takes what is known of its `rows` new entries.

@@ -98,7 +98,7 @@ impl Memory {
 
     /// The attention of the tokens read, by layer, if it was recorded.
     pub fn into_attention(self) -> Vec<Arc<RecordedAttention>> {
-        self.layers.into_iter().filter_map(|layer| layer.entries.recorded).map(Arc::new).collect()
+        self.layers.into_iter().filter_map(|layer| layer.entries.into_recorded()).map(Arc::new).collect()
     }
 
     /// A bounded memory that has read the first `len` tokens of this unbounded one. Nothing is evicted by then, so it equals
@@ -129,12 +129,12 @@ impl Memory {
 
     /// What each policy of [`MemoryPlan::cuts`] knows of the tokens read so far.
     pub fn cuts(&self) -> PromptScores {
-        PromptScores(self.layers.iter().map(|layer| layer.entries.cuts.clone()).collect())
+        PromptScores(self.layers.iter().map(|layer| layer.entries.cuts().to_vec()).collect())
     }
 
     /// Ends a prompt that was read with [`MemoryPlan::cuts`]: what each policy knows of it.
     pub fn take_cuts(&mut self) -> PromptScores {
-        PromptScores(self.layers.iter_mut().map(|layer| std::mem::take(&mut layer.entries.cuts)).collect())
+        PromptScores(self.layers.iter_mut().map(|layer| layer.entries.take_cuts()).collect())
     }
 
     /// A memory that has read the beginning of a prompt by which `scores` were taken from this unbounded one, `len` tokens, and that
@@ -175,7 +175,7 @@ impl Memory {
         };
         let layers = self.layers.iter().zip(entries).zip(logs).zip(kept).map(|(((layer, entries), log), kept)| {
             let columns = layer.entries.columns_at(len)?;
-            let rooms = match cut.is_some() && entries.awaits_cut {
+            let rooms = match cut.is_some() && entries.awaits_cut() {
                 true => vec![vector::padded(expect.max(columns.len()) + BLOCK)],
                 false => rooms_for_blocks(&entries),
             };
@@ -248,7 +248,7 @@ impl Memory {
                 }
                 Tables::Gpu(_) => None,
             };
-            let was_cut = ends_prompt && entries.awaits_cut;
+            let was_cut = ends_prompt && entries.awaits_cut();
             parts.push((entries, log, vectors, was_cut));
         }
         let layers = parts.iter_mut().map(|(entries, log, vectors, _)| LayerEntries {
@@ -350,7 +350,7 @@ impl Memory {
     /// The scores of formulas that have decided so far what leaves, where the host decides.
     pub fn score_count(&self) -> ScoreCount {
         let mut count = ScoreCount::default();
-        self.layers.iter().for_each(|layer| count += layer.entries.score_count);
+        self.layers.iter().for_each(|layer| count += layer.entries.score_count());
         count
     }
 
@@ -373,7 +373,7 @@ fn rooms_for_blocks(entries: &CacheEntries) -> Vec<usize> {
         // As many as without a pool, but each where its head needs them.
         Some(PoolOver::Heads) => shared(&held, rooms.iter().sum()),
         Some(PoolOver::Model) => {
-            held.iter().map(|held| vector::padded(held + entries.burst - 1 + BLOCK)).collect()
+            held.iter().map(|held| vector::padded(held + entries.burst() - 1 + BLOCK)).collect()
         }
         None => rooms,
     }

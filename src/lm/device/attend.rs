@@ -408,7 +408,7 @@ impl Prepared<'_> {
             let lists = arena.values::<f32>(newest);
             // Nothing has left a prompt that will be cut, so its columns are in order.
             let lists = lists.chunks_exact(*stride).map(|list| list[..before.min(*stride)].to_vec());
-            entries.newest = lists.collect();
+            entries.set_newest(lists.collect());
         }
     }
 }
