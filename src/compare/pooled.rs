@@ -7,22 +7,18 @@ use std::collections::BTreeMap;
 
 use super::cluster::{self, Cluster};
 use super::point::{Point, Verdict};
-use super::side::Name;
 use super::threshold::{Change, Threshold};
 use crate::metric::Better;
 use crate::report::{Estimate, Pooled, SampleSum, Sums, pooled};
 
-/// Fills in the metric over whole samples of both sides, and its difference. Returns the clusters of the samples; the baseline
-/// decides which cluster a sample belongs to.
-pub(super) fn fill(point: &mut Point, pairs: &[(Name<'_>, &SampleSum, &SampleSum)]) -> Vec<Cluster> {
+/// Fills in the metric over the samples of both sides, at least one, and its difference. Returns the clusters of the samples; the
+/// baseline decides which cluster a sample belongs to.
+pub(super) fn fill(point: &mut Point, pairs: &[(&str, &SampleSum<'_>, &SampleSum<'_>)]) -> Vec<Cluster> {
     let mut clusters: BTreeMap<&str, [Sums; 2]> = BTreeMap::new();
-    for (_, before, after) in pairs.iter().filter(|((slice, _), ..)| slice.is_none()) {
+    for (_, before, after) in pairs {
         let [sums_before, sums_after] = clusters.entry(&before.row.cluster).or_default();
         *sums_before += &before.sums;
         *sums_after += &after.sums;
-    }
-    if clusters.is_empty() {
-        return Vec::new();
     }
     let tables = [0, 1].map(|side| clusters.values().map(|sums| sums[side]).collect::<Vec<_>>());
     let sides = pooled(&point.metric, &[&tables[0], &tables[1]]);
@@ -40,12 +36,12 @@ pub(super) fn fill(point: &mut Point, pairs: &[(Name<'_>, &SampleSum, &SampleSum
 }
 
 /// The verdict of the threshold on a number that differs, with the clusters that explain it.
-pub(super) fn decide(point: &mut Point, clusters: &[Cluster], threshold: &Threshold) -> Verdict {
+pub(super) fn decide(point: &mut Point, clusters: Vec<Cluster>, threshold: &Threshold) -> Verdict {
     let better = point.metric.better;
     let [before, after] = [point.before, point.after].map(|value| value.unwrap_or(f64::NAN));
     let verdict = match point.difference {
         Some(difference) if before.is_finite() && after.is_finite() => {
-            let (verdict, rule) = threshold.decide(&Change { better, before, difference, clusters });
+            let (verdict, rule) = threshold.decide(&Change { better, before, difference, clusters: &clusters });
             point.threshold = Some(rule);
             verdict
         }

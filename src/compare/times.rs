@@ -3,16 +3,30 @@
 //! Repeats are not texts, so there are no intervals over clusters.
 
 use super::point::{Point, Verdict};
-use super::side::Numbers;
+use super::side::head;
 use super::threshold::Threshold;
-use crate::metric::Metric;
-use crate::report::{Estimate, SampleSum, median};
+use crate::report::{CellSums, Estimate, SampleSum, median};
 
-pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: &Threshold) -> Point {
-    let [was, is] = [before, after].map(|numbers| repeats(&blank.metric, numbers));
-    if was.iter().chain(&is).any(|time| !time.is_finite()) {
-        let why = Some("a repeat has no finite time".to_owned());
-        return Point { verdict: Verdict::NotComparable, why, ..blank };
+pub(super) fn point(blank: Point, [before, after]: [&CellSums<'_>; 2], threshold: &Threshold) -> Point {
+    // The value of each repeat as it is shown, ascending.
+    let repeats = |cell: &CellSums<'_>| {
+        let shown =
+            |sum: &SampleSum<'_>| blank.metric.of_pooled(sum.sums.values.map(|value| value / sum.sums.weight));
+        let mut values: Vec<f64> = cell.samples.values().map(shown).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    };
+    let [was_on, is_on] = [before, after].map(|cell| &head(cell).device);
+    let [was, is] = [before, after].map(repeats);
+    let why_not = match () {
+        () if was_on != is_on => Some(format!("another device: {was_on} in the baseline, {is_on} here")),
+        () if was.iter().chain(&is).any(|time| !time.is_finite()) => {
+            Some("a repeat has no finite time".to_owned())
+        }
+        () => None,
+    };
+    if why_not.is_some() {
+        return Point { verdict: Verdict::NotComparable, why: why_not, ..blank };
     }
     let [before, after] = [median(&was), median(&is)];
     let difference = after - before;
@@ -32,12 +46,4 @@ pub(super) fn point(blank: Point, before: &Numbers, after: &Numbers, threshold: 
         samples: was.len().min(is.len()),
         ..blank
     }
-}
-
-/// The value of each repeat as it is shown, ascending.
-fn repeats(metric: &Metric, numbers: &Numbers) -> Vec<f64> {
-    let shown = |sum: &SampleSum| metric.of_pooled(sum.sums.values.map(|value| value / sum.sums.weight));
-    let mut values: Vec<f64> = numbers.samples.values().map(shown).collect();
-    values.sort_by(f64::total_cmp);
-    values
 }

@@ -54,7 +54,7 @@ const MODULES: [(&str, &[&str]); 20] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 29] = [
+const CRATES: [(&str, &[&str]); 28] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -78,7 +78,6 @@ const CRATES: [(&str, &[&str]); 29] = [
     ("svg2pdf", &["report"]),
     ("ttf_parser", &["report"]),
     ("maud", &["report", "show"]),
-    ("quick_junit", &["compare"]),
     ("serde_saphyr", &["yaml"]),
     ("schemars", &["yaml", "task", "sweep"]),
     ("clap", &["cli"]),
