@@ -49,7 +49,7 @@ pub(super) struct Arguments {
     /// several with commas, or all that the results allow
     #[arg(long, value_delimiter = ',', value_name = "ID")]
     figure: Vec<String>,
-    /// Add the paper's own numbers to a figure, and print how much these differ
+    /// Lay the paper's own numbers over Figure 3, and its excess perplexity and steps by tag beside what was measured
     #[arg(long, requires = "figure")]
     paper: bool,
     /// Columns of a paper that such a figure spans: 1 (3.3 inches) or 2 (6.9 inches) [default: what its panels need]; the

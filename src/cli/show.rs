@@ -20,7 +20,6 @@ use crate::text::{CacheSettings, InvalidSettings};
 /// hold it. Below are what forgetting cost, token by token, against the full cache, and the cache over time. With `--against`,
 /// `--against-size` or `--against-schedule` there are two caches side by side; what is not said of the second is as of the first.
 #[derive(Debug, Args)]
-#[command(mut_arg("stream", |stream| stream.hide(true)))]
 pub(super) struct Arguments {
     #[command(flatten)]
     text: TextArguments,
@@ -59,9 +58,6 @@ const SECONDS: f64 = 12.0;
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let is_wrong = |what: &str, hint: &str| Err(UsageError::new(what, hint).into());
-    if text.stream {
-        return is_wrong("show takes one text, and no stream of requests", "give --text or --tokens");
-    }
     let path = &arguments.output;
     let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
     let draw = Format::named(&ending).and_then(|format| format.figure);

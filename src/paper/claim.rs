@@ -37,34 +37,14 @@ pub(super) struct Observation {
 /// The title of a key, and what was observed there.
 pub(super) type Finding = (String, Observation);
 
-/// A statement of the paper.
-pub(super) struct Claim {
-    /// What measures it.
-    sweeps: Sweeps,
-    pub(super) statement: &'static str,
-    measure: fn(&Evidence<'_>) -> Vec<Finding>,
-}
+/// A statement of the paper: what measures it, its words, and how it is measured.
+pub(super) struct Claim(pub(super) Sweeps, pub(super) &'static str, pub(super) fn(&Evidence<'_>) -> Vec<Finding>);
 
 /// A claim with what was found for it.
 pub(super) struct Checked {
     pub(super) claim: &'static Claim,
     /// One for each key that measured it.
     pub(super) findings: Vec<Finding>,
-}
-
-pub(super) const fn claim(
-    sweeps: Sweeps,
-    statement: &'static str,
-    measure: fn(&Evidence<'_>) -> Vec<Finding>,
-) -> Claim {
-    Claim { sweeps, statement, measure }
-}
-
-impl Claim {
-    /// What was measured of it.
-    pub(super) fn check(&'static self, rows: &Evidence<'_>) -> Checked {
-        Checked { claim: self, findings: (self.measure)(rows) }
-    }
 }
 
 impl Verdict {
@@ -124,7 +104,7 @@ impl Checked {
     fn line(&self, (title, observed): &Finding, several: bool) -> Line {
         let here = if several { format!("{title}: {}", observed.said) } else { observed.said.clone() };
         let cells = [observed.verdict.word(), &here].map(|text| Some(Entry::plain(text)));
-        Line::new(self.claim.statement, cells.into())
+        Line::new(self.claim.1, cells.into())
     }
 }
 
@@ -147,8 +127,8 @@ pub(super) fn table(claims: &[Checked]) -> Table {
     });
     let missing: Vec<&Claim> = claims.iter().filter(|of| of.findings.is_empty()).map(|of| of.claim).collect();
     let note = |of_sweep: &[&Claim]| {
-        let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement).collect();
-        format!("Not measured here, but by {}: {}", of_sweep[0].sweeps.1[0], statements.join(" "))
+        let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.1).collect();
+        format!("Not measured here, but by {}: {}", of_sweep[0].0.1[0], statements.join(" "))
     };
     let about = "What \"Transformers are Multi-State RNNs\" (arXiv 2401.06104) says of its models, and what these rows say of \
                 theirs. Held: the whole 95 % interval, in brackets, is inside the limit. Not held: all of it is outside. Not \
@@ -161,7 +141,7 @@ pub(super) fn table(claims: &[Checked]) -> Table {
     let grid = Grid { columns, lines: lines.collect() };
     Table {
         has_sentences: true,
-        notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),
+        notes: missing.chunk_by(|a, b| a.0 == b.0).map(note).collect(),
         ..Table::new(format!("Claims of the paper: {}", counted(claims)), about, "claim", grid)
     }
 }

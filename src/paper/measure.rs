@@ -10,10 +10,9 @@ use super::{Evidence, TOVA, titles};
 use crate::ledger::{IDENTICAL, setting};
 use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
+use crate::report::sections::speed as timing;
 use crate::report::series::cell_of;
-use crate::report::{
-    CellSums, Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesKey, Size, difference, median,
-};
+use crate::report::{Difference, Estimate, Interval, Panel, SampleSum, SeriesKey, Size, difference, median};
 
 /// By how much a policy is worse than the full cache.
 fn cost(panel: &Panel, policy: &str, size: impl Into<Size>) -> Option<Difference> {
@@ -177,31 +176,27 @@ pub(super) fn story_length(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding
 /// How many times as many tokens per second are decoded with TOVA's cache of an eighth of the length as with the full cache; the
 /// interval is the range of the repeats.
 pub(super) fn speed(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
-    let all = evidence.results.series.iter();
-    let all = all.filter(|((_, id, slice), _)| *id == "decode_batch" && slice.is_none());
-    let all: Vec<(&SeriesKey, _)> = all.map(|((key, ..), series)| (key, series)).collect();
-    let keys: Vec<SeriesKey> = all.iter().map(|(key, _)| (*key).clone()).collect();
-    let found = all.iter().filter_map(|(key, series)| {
-        let size = key.length / 8;
-        let repeats = |place: PolicyAtSize<'static>| {
-            series.get(&place).map(CellSums::quotients).filter(|repeats| !repeats.is_empty())
-        };
-        let (own, full) = (repeats((TOVA.into(), Some(size.into())))?, repeats(("full".into(), None))?);
+    let timed = timing::all(&evidence.results.series);
+    let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
+    let found = timed.iter().filter_map(|table| {
+        let size = table.key.length / 8;
+        let repeats = |policy: &str, size| table.line(policy, size)?.sorted("decode_batch");
+        let (own, full) = (repeats(TOVA, Some(size.into()))?, repeats("full", None)?);
         // Each is ascending.
-        let interval = match (&own[..], &full[..]) {
+        let interval = match (own, full) {
             ([fastest, .., slowest], [full_fastest, .., full_slowest]) => {
                 Some(Interval { low: full_fastest / slowest, high: full_slowest / fastest })
             }
             _ => None,
         };
-        let estimate = Estimate { value: median(&full) / median(&own), interval };
+        let estimate = Estimate { value: median(full) / median(own), interval };
         let said = format!(
             "{} decodes {:.2}{} times as many tokens per second as the full cache",
             with(TOVA, size),
             estimate.value,
             self::interval(estimate, hundredths)
         );
-        Some((key.title(&keys), limit.observe(estimate, said)))
+        Some((table.key.title(&keys), limit.observe(estimate, said)))
     });
     found.collect()
 }

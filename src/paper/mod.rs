@@ -84,8 +84,6 @@ struct Pieces {
     scenes: Vec<(String, Scene)>,
     tables: Vec<Table>,
     differences: Vec<Table>,
-    /// On the paper's numbers.
-    notes: Vec<String>,
     /// Which policies it does not show.
     left_out: Option<String>,
 }
@@ -115,7 +113,13 @@ pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Dra
     let mut drawn = Drawn::default();
     for exhibit in exhibits {
         match exhibit.pieces(&evidence) {
-            Ok(pieces) => write(*exhibit, &pieces, &mut folder, &mut drawn)?,
+            Ok(pieces) => {
+                write(*exhibit, &pieces, &mut folder, &mut drawn)?;
+                if beside_paper && pieces.differences.is_empty() {
+                    let why = "no numbers of the paper can be laid beside it";
+                    drawn.notes.push(format!("{exhibit}: {why}"));
+                }
+            }
             Err(missing) => drawn.missing.push(missing),
         }
     }
@@ -169,7 +173,7 @@ fn write(exhibit: Exhibit, pieces: &Pieces, folder: &mut Folder<'_>, drawn: &mut
         }
         drawn.terminal.push_str(&report::terminal(&document, WIDTH));
     }
-    drawn.notes.extend(pieces.left_out.iter().chain(&pieces.notes).map(|note| format!("{exhibit}: {note}")));
+    drawn.notes.extend(pieces.left_out.iter().map(|note| format!("{exhibit}: {note}")));
     Ok(())
 }
 
@@ -177,14 +181,6 @@ impl Pieces {
     /// An error where nothing was drawn.
     fn or_missing(self, why: &str) -> Result<Self, String> {
         if self.scenes.is_empty() && self.tables.is_empty() { Err(why.to_owned()) } else { Ok(self) }
-    }
-
-    /// Adds differences to the paper's numbers, or why there are none.
-    fn compare(&mut self, differences: Option<Table>, title: &str, length: u32) {
-        match differences {
-            Some(sheet) => self.differences.push(sheet),
-            None => self.notes.push(differences::not_compared(title, length)),
-        }
     }
 }
 
