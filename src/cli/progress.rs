@@ -16,10 +16,10 @@ use crate::format::{Bytes, duration, plain};
 use crate::lm::source::DownloadProgress;
 use crate::run::Started;
 
-/// Without a terminal, the time between two lines.
+/// The time between two lines where there is no terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
 
-/// Before this no time left is shown, because the first steps say little.
+/// The time until time left is shown: the first steps say little.
 const FIRST: Duration = Duration::from_secs(2);
 
 const TEMPLATE: &str = "{spinner} [{wide_bar}] {percent:>3} %  {msg}";
@@ -73,7 +73,7 @@ pub(super) struct Progress {
     notes: HashSet<String>,
     /// The work of a run.
     pub(super) started: Started,
-    /// What this run has measured.
+    /// The samples that this run has measured.
     pub(super) measured: Measured,
 }
 

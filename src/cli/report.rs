@@ -166,7 +166,7 @@ fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
     }
     match reference {
         Some(asked) if !policies.iter().any(|policy| policy == asked) => Err(UsageError::new(
-            format!("--reference {asked} is no policy of these results"),
+            format!("--reference {asked} is not a policy of these results"),
             format!("the policies are {}; differences to full are always shown", policies.join(", ")),
         )
         .into()),
@@ -182,7 +182,7 @@ pub(super) fn say_where(written: &Written, out: &Path) {
     }
 }
 
-/// What `--figure` names, in the paper's order.
+/// The exhibits that `--figure` names, in the paper's order.
 fn exhibits(names: &[String]) -> Result<Vec<Exhibit>> {
     let mut exhibits = Vec::new();
     for text in names {

@@ -103,7 +103,7 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     Ok(if code == 0 && !is_measured { 4 } else { code })
 }
 
-/// What is to know about samples that could not be measured, or only with more entries than asked for.
+/// Notes on samples that could not be measured, or only with more entries than asked for.
 fn exceptions(rows: &[Row]) -> Vec<String> {
     let setting = |row: &Row| (row.model.clone(), row.task.clone(), row.dataset.clone());
     let of_setting = |rows: &[Row]| {

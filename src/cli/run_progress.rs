@@ -118,7 +118,7 @@ impl Progress {
         }
     }
 
-    /// How far all cells of the run together are.
+    /// The state of all cells of the run together.
     fn totals(&self) -> Value {
         let rounded = |seconds: f64| (1e3 * seconds).round() / 1e3;
         json!({
@@ -132,7 +132,7 @@ impl Progress {
         })
     }
 
-    /// What this run and earlier ones have measured.
+    /// Says how many samples this run and earlier ones have measured.
     fn kept(&self) -> String {
         let (done, all) = (self.started.kept + self.measured.samples, self.started.samples);
         format!("kept: {done} of {all} samples ({} %)", 100 * done / all.max(1))

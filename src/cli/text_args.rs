@@ -94,7 +94,7 @@ impl TextArguments {
         self.chunk as usize
     }
 
-    /// What is to be read.
+    /// Reads the text or the tokens.
     pub(super) fn source(&self) -> Result<Source> {
         if let Some(path) = &self.tokens {
             let tokens = bounded_read::json(path, TOKENS_LIMIT);
@@ -128,7 +128,7 @@ impl TextArguments {
 /// A text, or tokens.
 pub(super) enum Source {
     Text(String),
-    /// Nothing is added to them.
+    /// Token ids, to which nothing is added.
     Tokens(Vec<u32>),
 }
 

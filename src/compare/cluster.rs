@@ -23,8 +23,8 @@ impl Cluster {
         Some(Self { name: name.to_owned(), before, after })
     }
 
-    /// By which share the cluster got worse, negative where it got better; of a metric without a better direction, by which
-    /// share it moved. It is a share of the cluster's baseline or of `pooled`, the baseline of all clusters, whichever is
+    /// The share by which the cluster got worse, negative where it got better; of a metric without a better direction, the share
+    /// by which it moved. It is a share of the cluster's baseline or of `pooled`, the baseline of all clusters, whichever is
     /// larger, so that a cluster near zero may move as far as the others.
     pub(super) fn worse_by(&self, pooled: f64, better: Better) -> f64 {
         let change = match (self.before.is_finite(), self.after.is_finite()) {

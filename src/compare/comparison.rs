@@ -9,7 +9,7 @@ use super::threshold::Thresholds;
 use crate::ledger::{Row, Text};
 use crate::report::SeriesKey;
 
-/// What is compared, and how much may differ.
+/// Settings of a comparison: what is compared, and how much may differ.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub thresholds: Thresholds,
@@ -21,7 +21,7 @@ pub struct Options {
     pub allow_missing: bool,
 }
 
-/// Where one side's rows come from.
+/// The provenance of one side's rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Origin {
     /// The name on the command line.
@@ -60,7 +60,7 @@ pub struct Comparison {
     pub results: Origin,
     /// Sorted by key, metric, slice, policy and size.
     pub points: Vec<Point>,
-    /// What a reader must know, one sentence each.
+    /// Facts that a reader must know, one sentence each.
     pub notes: Vec<String>,
 }
 

@@ -117,7 +117,7 @@ fn headline(comparison: &Comparison) -> String {
     format!("{verdict}: {}", counts.join(", "))
 }
 
-/// What was compared with what, in a line.
+/// A line that says what was compared with what.
 fn sides(comparison: &Comparison) -> String {
     let side = |origin: &Origin| {
         let engines: Vec<String> = origin.engines.iter().map(u32::to_string).collect();

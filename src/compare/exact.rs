@@ -38,7 +38,8 @@ pub(super) fn samples_of_both<'s>(before: &'s Side<'_>, after: &'s Side<'_>) -> 
     before.intersection(&after).copied().collect()
 }
 
-/// How the sample `name` moved by more than `tolerance` or in another column; also where only one side has a row of it.
+/// Describes how the sample `name` moved: by more than `tolerance`, in another column, or because only one side has a row of it;
+/// `None` where it did not move.
 pub(super) fn movement(name: &str, rows: [Option<&SampleSum<'_>>; 2], tolerance: f64) -> Option<Moved> {
     // The value itself where nothing was weighed.
     let quotient = |sum: &SampleSum<'_>| match sum.sums {
@@ -80,7 +81,7 @@ fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {
     weight.into_iter().chain(columns).collect()
 }
 
-/// What an exact comparison leaves out, and what may explain what it finds.
+/// Says what an exact comparison leaves out, and what may explain its findings.
 pub(super) fn notes(before: &[Row], after: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
     let left_out = before.iter().filter(|row| !is_repeatable(row)).count();

@@ -19,7 +19,6 @@ mod side;
 #[cfg(test)]
 mod tests;
 mod threshold;
-mod times;
 
 use std::collections::BTreeSet;
 

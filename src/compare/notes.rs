@@ -1,4 +1,4 @@
-//! What a reader must know of the rows: other engines, definitions and texts under one name.
+//! Notes on rows that pair: other engines, definitions and texts under one name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::report::{CellSums, SeriesKey, place};
 /// The most samples that a note names.
 const NAMED: usize = 5;
 
-/// What differs under one name between the pairs of two sides.
+/// Says what differs under one name between the cells of two sides.
 pub(super) fn of(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let mut engines = BTreeSet::new();
     // By policy: what differs at the first size.
@@ -56,7 +56,7 @@ fn differing(before: &Row, after: &Row) -> Vec<String> {
         .collect()
 }
 
-/// What the samples of one setting were measured on.
+/// The texts that the samples of one setting were measured on.
 #[derive(Default)]
 struct Texts<'a> {
     /// Digests of all texts, on either side, where they differ.
@@ -77,7 +77,7 @@ impl<'a> Texts<'a> {
         }
     }
 
-    /// `None` where everything is the same as far as rows tell.
+    /// Says what differs; `None` where everything is the same as far as rows tell.
     fn note(&self) -> Option<String> {
         let changed: Vec<&str> =
             self.samples.iter().filter(|(_, changed)| **changed).map(|(name, _)| *name).collect();

@@ -1,7 +1,6 @@
-//! What is said of one number: a verdict, and what it is based on.
+//! One number on both sides: the verdict on it, and what the verdict is based on.
 //!
-//! [`of`] pairs the samples of one number, exactly or by thresholds, and reaches its verdict; times have `times`. It knows which
-//! verdicts fail a gate.
+//! [`of`] pairs the samples of one number, exactly or by thresholds, and reaches its verdict. It knows which verdicts fail a gate.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +9,8 @@ use serde::Serialize;
 use super::cluster::Cluster;
 use super::comparison::Options;
 use super::exact::{self, SamplesOfBoth};
+use super::pooled;
 use super::side::{Side, Subject, head};
-use super::{pooled, times};
 use crate::metric::{Better, Metric, Slice};
 use crate::report::{Estimate, SeriesKey, Size, place};
 
@@ -24,12 +23,12 @@ pub enum Verdict {
     Moved,
     /// Exactly compared: measured by another version of the engine, whose numbers may differ.
     AnotherEngine,
-    /// In the baseline only.
+    /// Measured in the baseline only.
     Missing,
     Improved,
     /// Beyond the threshold, of a metric that has no better direction.
     Changed,
-    /// In the results only.
+    /// Measured in the results only.
     New,
     NotComparable,
     WithinNoise,
@@ -61,14 +60,14 @@ pub struct Moved {
     /// although it has the sample.
     pub before: Option<f64>,
     pub after: Option<f64>,
-    /// How far `value / weight` moved; infinite where one of them is not a number or one side has no row.
+    /// The distance that `value / weight` moved; infinite where one of them is not a number or one side has no row.
     pub change: f64,
     /// Other columns of the rows that differ.
     pub columns: Vec<&'static str>,
 }
 
 impl Moved {
-    /// What differs, in a few words.
+    /// Says in a few words what differs.
     pub fn what(&self) -> String {
         let (Some(before), Some(after)) = (self.before, self.after) else {
             let side = if self.before.is_some() { "baseline" } else { "results" };
@@ -83,12 +82,12 @@ impl Moved {
 /// One metric of one policy at one cache size, on both sides. It has everything that any form of the answer shows, so that none reads rows.
 #[derive(Clone, Debug, Default)]
 pub struct Point {
-    /// With a device only for timed metrics.
+    /// The setting, with a device only for timed metrics.
     pub key: SeriesKey,
     pub metric: Metric,
     /// The slice of the samples; `None`: all of them.
     pub slice: Option<Slice>,
-    /// With its positions, where keys move: `tova@slot`.
+    /// The policy, with its positions where keys move: `tova@slot`.
     pub policy: String,
     pub cache_size: Option<Size>,
     pub verdict: Verdict,
@@ -107,7 +106,7 @@ pub struct Point {
     /// Samples of the baseline that the results lack, by name.
     pub missing_samples: Vec<String>,
     pub new_samples: usize,
-    /// Of a number that got worse, or changed: its clusters that did so the most, the worst first.
+    /// The clusters that got worse or changed the most, the worst first; empty unless the number did.
     pub clusters_worse: Vec<Cluster>,
     /// Exactly compared: the samples that differ, worst first.
     pub moved: Vec<Moved>,
@@ -132,8 +131,11 @@ pub(super) fn of(
     let cells = sides.map(|side| side.get(subject));
     if let [Some(before), Some(after)] = cells
         && point.metric.is_timed()
+        && let [was_on, is_on] = [before, after].map(|cell| &head(cell).device)
+        && was_on != is_on
     {
-        return times::point(point, [before, after], &threshold);
+        let why = Some(format!("another device: {was_on} in the baseline, {is_on} here"));
+        return Point { verdict: Verdict::NotComparable, why, ..point };
     }
     let names: BTreeSet<&str> = cells.iter().flatten().flat_map(|cell| cell.samples.keys().copied()).collect();
     let mut pairs = Vec::new();
@@ -155,7 +157,12 @@ pub(super) fn of(
     point.moved.sort_by(|a, b| b.change.total_cmp(&a.change));
     point.samples = pairs.len();
     point.threshold = options.exact.map(|most| format!("{most:e} for each sample"));
-    let clusters = if pairs.is_empty() { Vec::new() } else { pooled::fill(&mut point, &pairs) };
+    let mut clusters = Vec::new();
+    match cells {
+        _ if pairs.is_empty() => {}
+        [Some(before), Some(after)] if point.metric.is_timed() => pooled::fill_times(&mut point, [before, after]),
+        _ => clusters = pooled::fill(&mut point, &pairs),
+    }
     let engines = cells.map(|cell| cell.map(|cell| head(cell).engine));
     point.verdict = match engines {
         [Some(was), Some(is)] if options.exact.is_some() && was != is => {
@@ -192,7 +199,7 @@ impl Point {
         self.slice.as_ref().map_or_else(|| place.clone(), |slice| format!("{place}, {slice}"))
     }
 
-    /// How far it moved, as a share of the baseline; the worst is shown first.
+    /// The distance that the number moved, as a share of the baseline; the worst is shown first.
     pub fn severity(&self) -> f64 {
         let moved = self.moved.first().map_or(0.0, |moved| moved.change);
         let share = match (self.difference, self.before) {

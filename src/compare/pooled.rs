@@ -9,7 +9,7 @@ use super::cluster::{self, Cluster};
 use super::point::{Point, Verdict};
 use super::threshold::{Change, Threshold};
 use crate::metric::Better;
-use crate::report::{Estimate, Pooled, SampleSum, Sums, pooled};
+use crate::report::{CellSums, Estimate, Interval, Pooled, SampleSum, Sums, median, pooled};
 
 /// Fills in the metric over the samples of both sides, at least one, and its difference. Returns the clusters of the samples; the
 /// baseline decides which cluster a sample belongs to.
@@ -33,6 +33,22 @@ pub(super) fn fill(point: &mut Point, pairs: &[(&str, &SampleSum<'_>, &SampleSum
         _ => Estimate { value: if is_equal { 0.0 } else { f64::NAN }, interval: None },
     });
     clusters.iter().filter_map(|(name, sums)| Cluster::of(&point.metric, name, sums)).collect()
+}
+
+/// Fills in medians of the repeats of a time. Repeats are not texts, so the interval is not one over clusters: it is from the least
+/// to the greatest difference between a repeat of one side and one of the other.
+pub(super) fn fill_times(point: &mut Point, cells: [&CellSums<'_>; 2]) {
+    let metric = &point.metric;
+    let [was, is] = cells.map(|cell| {
+        let shown = |sum: &SampleSum<'_>| metric.of_pooled(sum.sums.values.map(|value| value / sum.sums.weight));
+        let mut values: Vec<f64> = cell.samples.values().map(shown).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    });
+    let [before, after] = [median(&was), median(&is)];
+    let interval = Interval { low: is[0] - was[was.len() - 1], high: is[is.len() - 1] - was[0] };
+    (point.before, point.after) = (Some(before), Some(after));
+    point.difference = Some(Estimate { value: after - before, interval: Some(interval) });
 }
 
 /// The verdict of the threshold on a number that differs, with the clusters that explain it.

@@ -15,12 +15,12 @@ pub(super) fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
     samples.iter().map(|sample| row("tova", Some(64), metric, *sample)).collect()
 }
 
-/// What a terminal shows of a comparison.
+/// A comparison as a terminal shows it.
 pub(super) fn terminal(comparison: &Comparison) -> String {
     crate::report::terminal(&document(comparison), 200)
 }
 
-/// What a comment shows of a comparison.
+/// A comparison as a comment shows it.
 pub(super) fn markdown(comparison: &Comparison) -> String {
     crate::report::markdown(&document(comparison))
 }
@@ -112,7 +112,7 @@ fn a_few_clusters_that_got_far_worse_are_a_regression_and_are_named() {
         (Verdict::Regressed, Some("cluster+5%"))
     );
     assert_eq!(only(&found).clusters_worse, [cluster("e", 4.56)]);
-    // It is no improvement the other way round.
+    // The other way round is not an improvement.
     (values, values[4]) = ([4.5; 12], 4.4);
     let found = compared(&before, &books("nll", &values, &[1.0; 12]), &Options::default());
     assert_eq!((only(&found).verdict, only(&found).clusters_worse.len()), (Verdict::WithinNoise, 0));
@@ -184,7 +184,7 @@ fn better_is_what_the_metric_says() {
     assert_eq!(moved("f1", -1.0), (Verdict::Regressed, true));
     assert_eq!(moved("new_tokens", 1.0), (Verdict::Changed, false));
     assert_eq!(moved("new_tokens", 0.0), (Verdict::Equal, false));
-    // A tenth of a percent is no regression, whatever the interval says.
+    // A tenth of a percent is not a regression, whatever the interval is.
     assert_eq!(moved("f1", -0.001), (Verdict::WithinNoise, false));
     assert_eq!(moved("nll", f64::NAN), (Verdict::Regressed, true));
     assert_eq!(moved("f1", f64::NAN), (Verdict::Regressed, true));

@@ -1,4 +1,4 @@
-//! How far a number may move: rules by metric, how they are written, and what they decide together.
+//! Thresholds: how far the numbers of a metric may move, how that is written, and the verdict of several rules.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use super::point::{Point, Verdict};
 use crate::metric::{Better, Metric, Property};
 use crate::report::Estimate;
 
-/// What a rule looks at.
+/// The change that a rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Basis {
     /// The pooled difference, if its 95 % interval excludes zero.
@@ -19,7 +19,7 @@ enum Basis {
     Cluster,
 }
 
-/// What makes a change count: what must move by more than which percentage of the baseline. Spelled `interval`, `interval+2%`,
+/// A rule for what makes a change count: it must exceed a percentage of the baseline. Spelled `interval`, `interval+2%`,
 /// `2%` or `cluster+5%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
@@ -27,7 +27,7 @@ pub struct Rule {
     percent: f64,
 }
 
-/// What became of a number that can be compared.
+/// The change of a number that can be compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     pub(super) better: Better,
@@ -100,8 +100,8 @@ const POOLED: Rule = Rule { basis: Basis::Pooled, percent: 1.0 };
 const CLUSTER: Rule = Rule { basis: Basis::Cluster, percent: 5.0 };
 /// The margin of counts that depend on memory: the batch that fits, the bytes of a cache.
 const COUNT: Rule = Rule { basis: Basis::Pooled, percent: 0.1 };
-/// The margin of times: of the difference of medians.
-const TIME: Rule = Rule { basis: Basis::Pooled, percent: 10.0 };
+/// Times: the ranges of the repeats are apart, and the medians by more than this.
+const TIME: Rule = Rule { basis: Basis::Interval, percent: 10.0 };
 
 impl Default for Threshold {
     fn default() -> Self {
@@ -132,13 +132,6 @@ impl Threshold {
             None => (Verdict::WithinNoise, self.to_string()),
         }
     }
-
-    /// Whether a difference of medians of repeats counts, and the rule: it exceeds the first margin that is not of clusters (repeats
-    /// are not clusters), and the ranges of the repeats do not overlap.
-    pub(super) fn decide_by_ranges(&self, before: f64, difference: f64, overlap: bool) -> (bool, String) {
-        let rule = self.0.iter().find(|rule| rule.basis != Basis::Cluster).unwrap_or(&TIME);
-        (rule.is_exceeded(before, difference) && !overlap, format!("{}% and ranges apart", rule.percent))
-    }
 }
 
 impl fmt::Display for Threshold {
@@ -159,9 +152,9 @@ impl FromStr for Threshold {
 /// The thresholds of a comparison, by metric.
 #[derive(Clone, Debug, Default)]
 pub struct Thresholds {
-    /// By the metric's name in the rows; the last one wins.
+    /// Thresholds with the metric's name in the rows; the last one of a name wins.
     pub by_metric: Vec<(String, Threshold)>,
-    /// For every metric not named.
+    /// The threshold of every metric that is not named.
     pub others: Option<Threshold>,
 }
 
@@ -181,7 +174,7 @@ pub fn metric_named<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     own.or_else(|| known.iter().find(|metric| shown_name(metric) == wanted)).copied()
 }
 
-/// What a metric is called where it is shown, as one would type it: `perplexity`, `word-level-perplexity`.
+/// The name of a metric where it is shown, as one would type it: `perplexity`, `word-level-perplexity`.
 pub fn shown_name(metric: &str) -> String {
     plain(Metric::of(metric).label.split(" (").next().unwrap_or_default())
 }
@@ -258,21 +251,8 @@ mod tests {
     fn times_and_counts_have_thresholds_of_their_own() {
         let thresholds = Thresholds::default();
         let of = |metric| thresholds.of(&Metric::of(metric)).to_string();
-        let rules = ["interval+0.1%,1%,cluster+5%", "10%", "0.1%", "interval+0.1%"];
+        let rules = ["interval+0.1%,1%,cluster+5%", "interval+10%", "0.1%", "interval+0.1%"];
         assert_eq!(["f1", "decode", "batch", "judge_win"].map(of), rules);
-        // The ranges of times must be apart, whatever the margin.
-        let apart: Threshold = "interval".parse().unwrap();
-        assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "0% and ranges apart".to_owned()));
-        assert!(!apart.decide_by_ranges(100.0, -50.0, true).0);
-        // Repeats are not clusters: a threshold of these alone is that of times.
-        for (rules, difference, expected) in [
-            ("cluster+5%", 9.0, (false, "10% and ranges apart")),
-            ("5%,cluster+1%,20%", 9.0, (true, "5% and ranges apart")),
-            ("cluster+1%,5%,20%", 4.0, (false, "5% and ranges apart")),
-        ] {
-            let decided = rules.parse::<Threshold>().unwrap().decide_by_ranges(100.0, difference, false);
-            assert_eq!((decided.0, decided.1.as_str()), expected, "{rules}");
-        }
     }
 
     #[test]

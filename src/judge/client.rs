@@ -35,7 +35,7 @@ pub(super) enum CallError {
     /// Worth a retry, after a wait if the server asks for one.
     #[error("{cause}")]
     Transient { cause: String, after: Option<Duration> },
-    /// This question cannot be answered; others can.
+    /// One question cannot be answered; others can.
     #[error("{0}")]
     Pair(String),
     /// No question will be answered until somebody fixes something.
@@ -52,7 +52,7 @@ pub(super) struct Client<'a> {
     form: Mutex<Form>,
 }
 
-/// What servers differ in: how a request says the most tokens, how many, and whether the temperature may be 0.
+/// The form of a request, in which servers differ: how it says the most tokens, how many, and whether the temperature may be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     limit_name: &'static str,
@@ -240,7 +240,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// What a server sent.
+/// The response of a server.
 struct Response {
     status: u16,
     /// The body, null if it is not JSON.

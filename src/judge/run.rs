@@ -19,7 +19,7 @@ use crate::ledger::{Journal, Ledger, Only, Opened, Row, Status, Wanted};
 /// After this many failed calls in a row, each with all its retries, the judge counts as gone.
 const GONE_AFTER: usize = 4;
 
-/// Which judge, and how to ask it. Only the model's name is part of a verdict's identity.
+/// Settings of a judge, and of how it is asked. Only the model's name is part of a verdict's identity.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub endpoint: Endpoint,
@@ -30,17 +30,17 @@ pub struct Settings {
     pub key_variable: String,
     /// Calls at the same time.
     pub concurrency: usize,
-    /// How often a failed request is repeated.
+    /// Times that a failed request is repeated.
     pub retries: u32,
-    /// How long a request may take.
+    /// The longest that a request may take.
     pub timeout: Duration,
-    /// Only the first pairs.
+    /// The number of pairs to judge, from the first on; `None`: all.
     pub limit: Option<usize>,
     /// All must hold for the bounded cache's cell.
     pub only: Vec<Only>,
 }
 
-/// What happens while judging.
+/// An event while judging.
 #[derive(Debug)]
 pub enum Event {
     /// Work begins; earlier runs judged `done` of the pairs.
@@ -51,7 +51,7 @@ pub enum Event {
     Message(String),
 }
 
-/// How judging ended: what is known of all cells that were judged, and what this run did.
+/// The end of judging: the verdicts of all cells that were judged, and what this run did.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub counts: Counts,
@@ -129,15 +129,15 @@ pub fn judge(
     Ok(outcome)
 }
 
-/// What all cells of a run share.
+/// State that all cells of a run share.
 struct Judging<'a> {
     ledger: &'a Ledger,
     client: Client<'a>,
     settings: &'a Settings,
-    /// Set when the user wants the run to end.
+    /// True when the user wants the run to end.
     stop: &'a AtomicBool,
     observe: &'a (dyn Fn(Event) + Sync),
-    /// Why the run cannot go on.
+    /// The reason why the run cannot go on.
     fatal: Mutex<Option<String>>,
     /// Calls that failed since the last answer.
     failures: AtomicUsize,

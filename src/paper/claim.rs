@@ -8,7 +8,7 @@ use super::Evidence;
 use super::exhibit::Sweeps;
 use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Table};
 
-/// What rows say of a claim; of several verdicts the last in this order counts.
+/// The verdict of rows on a claim; of several verdicts the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Held,
@@ -16,13 +16,13 @@ pub(super) enum Verdict {
     NotHeld,
 }
 
-/// What a number must be for the claim to hold.
+/// The limit of a number for the claim to hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
     AtMost(f64),
     AtLeast(f64),
     Above(f64),
-    /// From the first to the second, both included.
+    /// A range from the first to the second, both included.
     Within(f64, f64),
 }
 
@@ -37,8 +37,21 @@ pub(super) struct Observation {
 /// The title of a key, and what was observed there.
 pub(super) type Finding = (String, Observation);
 
-/// A statement of the paper: what measures it, its words, and how it is measured.
-pub(super) struct Claim(pub(super) Sweeps, pub(super) &'static str, pub(super) fn(&Evidence<'_>) -> Vec<Finding>);
+/// A statement of the paper.
+pub(super) struct Claim {
+    /// The task and the sweeps that measure it.
+    sweeps: Sweeps,
+    pub(super) statement: &'static str,
+    pub(super) measure: fn(&Evidence<'_>) -> Vec<Finding>,
+}
+
+pub(super) const fn claim(
+    sweeps: Sweeps,
+    statement: &'static str,
+    measure: fn(&Evidence<'_>) -> Vec<Finding>,
+) -> Claim {
+    Claim { sweeps, statement, measure }
+}
 
 /// A claim with what was found for it.
 pub(super) struct Checked {
@@ -58,7 +71,7 @@ impl Verdict {
 }
 
 impl Limit {
-    /// What an interval says; nothing is decided without one.
+    /// The verdict of an estimate's interval; nothing is decided without one.
     pub(super) fn verdict(self, estimate: &Estimate) -> Verdict {
         let Some(Interval { low, high }) = estimate.interval else { return Verdict::NotDecided };
         let (inside, outside) = match self {
@@ -74,7 +87,7 @@ impl Limit {
         }
     }
 
-    /// How far inside the limit a number is; negative outside.
+    /// The distance of a number from the limit; negative outside.
     fn margin(self, value: f64) -> f64 {
         match self {
             Self::AtMost(most) => most - value,
@@ -87,7 +100,7 @@ impl Limit {
         Observation { estimate, verdict: self.verdict(&estimate), said }
     }
 
-    /// Of observations that must all be inside the limit, the one that decides: the nearest to it of those with the last
+    /// Picks the observation that decides where all must be inside the limit: the nearest to it of those with the last
     /// verdict.
     pub(super) fn decisive(self, all: impl Iterator<Item = Observation>) -> Option<Observation> {
         let margin = |observed: &Observation| self.margin(observed.estimate.value);
@@ -104,7 +117,7 @@ impl Checked {
     fn line(&self, (title, observed): &Finding, several: bool) -> Line {
         let here = if several { format!("{title}: {}", observed.said) } else { observed.said.clone() };
         let cells = [observed.verdict.word(), &here].map(|text| Some(Entry::plain(text)));
-        Line::new(self.claim.1, cells.into())
+        Line::new(self.claim.statement, cells.into())
     }
 }
 
@@ -127,8 +140,8 @@ pub(super) fn table(claims: &[Checked]) -> Table {
     });
     let missing: Vec<&Claim> = claims.iter().filter(|of| of.findings.is_empty()).map(|of| of.claim).collect();
     let note = |of_sweep: &[&Claim]| {
-        let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.1).collect();
-        format!("Not measured here, but by {}: {}", of_sweep[0].0.1[0], statements.join(" "))
+        let statements: Vec<&str> = of_sweep.iter().map(|claim| claim.statement).collect();
+        format!("Not measured here, but by {}: {}", of_sweep[0].sweeps.1[0], statements.join(" "))
     };
     let about = "What \"Transformers are Multi-State RNNs\" (arXiv 2401.06104) says of its models, and what these rows say of \
                 theirs. Held: the whole 95 % interval, in brackets, is inside the limit. Not held: all of it is outside. Not \
@@ -141,7 +154,7 @@ pub(super) fn table(claims: &[Checked]) -> Table {
     let grid = Grid { columns, lines: lines.collect() };
     Table {
         has_sentences: true,
-        notes: missing.chunk_by(|a, b| a.0 == b.0).map(note).collect(),
+        notes: missing.chunk_by(|a, b| a.sweeps == b.sweeps).map(note).collect(),
         ..Table::new(format!("Claims of the paper: {}", counted(claims)), about, "claim", grid)
     }
 }

@@ -17,12 +17,12 @@ fn found(rows: &[Row]) -> Vec<(&'static str, Observation)> {
     let claims = claims::check(&Evidence::of(&results));
     let of = |checked: claim::Checked| {
         let findings = checked.findings.into_iter();
-        findings.map(|(_, observed)| (checked.claim.1, observed)).collect::<Vec<_>>()
+        findings.map(|(_, observed)| (checked.claim.statement, observed)).collect::<Vec<_>>()
     };
     claims.into_iter().flat_map(of).collect()
 }
 
-/// What was found for the only claim whose statement contains some words.
+/// The finding for the only claim whose statement contains some words.
 fn finding(rows: &[Row], words: &str) -> Observation {
     let mut found = found(rows);
     found.retain(|(statement, _)| statement.contains(words));
@@ -47,7 +47,7 @@ fn the_paper_s_own_tables_hold() {
         .iter()
         .map(|checked| {
             let verdicts: Vec<Verdict> = checked.findings.iter().map(|(_, observed)| observed.verdict).collect();
-            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Held), "{}", checked.claim.1);
+            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Held), "{}", checked.claim.statement);
             !verdicts.is_empty()
         })
         .collect();
@@ -438,7 +438,7 @@ fn every_claim_can_fail() {
     let results = Results::of(&all).unwrap();
     for checked in claims::check(&Evidence::of(&results)) {
         let verdicts: Vec<Verdict> = checked.findings.iter().map(|(_, observed)| observed.verdict).collect();
-        assert_eq!(verdicts, [Verdict::NotHeld], "{} {:?}", checked.claim.1, checked.findings);
+        assert_eq!(verdicts, [Verdict::NotHeld], "{} {:?}", checked.claim.statement, checked.findings);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What was measured beside what the paper prints, where another model compares too: excess perplexity, and steps by tag.
+//! Measured numbers beside the paper's, where another model compares too: excess perplexity, and steps by tag.
 //!
 //! Numbers are compared where samples are as long as the paper's and it has the size. Another model is allowed, and said.
 

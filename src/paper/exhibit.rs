@@ -10,8 +10,13 @@ use super::{Evidence, Pieces, figures, tables};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Exhibit(usize);
 
-/// The name of an exhibit, what it shows, what measures it, and the function that draws it, whose errors say what the rows lack.
-pub(super) struct Source(&'static str, &'static str, pub(super) Sweeps, Draw);
+/// The source of an exhibit: what it shows, what measures it, and the function that draws it, whose errors say what the rows lack.
+pub(super) struct Source {
+    name: &'static str,
+    shows: &'static str,
+    pub(super) sweeps: Sweeps,
+    draw: Draw,
+}
 
 /// A task and the sweeps of it that come with the program; claims name the first.
 pub(super) type Sweeps = (&'static str, &'static [&'static str]);
@@ -38,43 +43,47 @@ const LAST_LAYER: Range<usize> = 0..0;
 
 /// Everything, in the order of the numbers.
 static SOURCES: [Source; 15] = [
-    Source("Figure 3", "perplexity by cache size", PG19, figures::perplexity),
-    Source("Figure 4", "SQuALITY's ROUGE of instruct models", SQUALITY, |exhibit, rows| {
+    source("Figure 3", "perplexity by cache size", PG19, figures::perplexity),
+    source("Figure 4", "SQuALITY's ROUGE of instruct models", SQUALITY, |exhibit, rows| {
         figures::questions(exhibit, rows, ROUGE, true)
     }),
-    Source("Figure 5", "QASPER's F1 of instruct models", QASPER, |exhibit, rows| {
+    source("Figure 5", "QASPER's F1 of instruct models", QASPER, |exhibit, rows| {
         figures::questions(exhibit, rows, F1, true)
     }),
-    Source("Figure 6", "stories as a judge prefers them", JUDGED, figures::judged),
-    Source("Figure 7", "running perplexity of long texts", LONG, figures::running),
-    Source("Figure 8", "which tokens are in TOVA's cache, in the last layer", RETENTION, |_, rows| {
+    source("Figure 6", "stories as a judge prefers them", JUDGED, figures::judged),
+    source("Figure 7", "running perplexity of long texts", LONG, figures::running),
+    source("Figure 8", "which tokens are in TOVA's cache, in the last layer", RETENTION, |_, rows| {
         figures::maps(rows, LAST_LAYER)
     }),
-    Source("Figure 9", "steps TOVA keeps the first 26 tokens", RETENTION, figures::places),
-    Source("Figure 10", "SQuALITY's ROUGE of base models", SQUALITY_BASE, |exhibit, rows| {
+    source("Figure 9", "steps TOVA keeps the first 26 tokens", RETENTION, figures::places),
+    source("Figure 10", "SQuALITY's ROUGE of base models", SQUALITY_BASE, |exhibit, rows| {
         figures::questions(exhibit, rows, ROUGE, false)
     }),
-    Source("Figure 11", "QASPER's F1 of base models", QASPER_BASE, |exhibit, rows| {
+    source("Figure 11", "QASPER's F1 of base models", QASPER_BASE, |exhibit, rows| {
         figures::questions(exhibit, rows, F1, false)
     }),
-    Source("Figure 12", "which tokens are in TOVA's cache, in layers 0 to 19", RETENTION, |_, rows| {
+    source("Figure 12", "which tokens are in TOVA's cache, in layers 0 to 19", RETENTION, |_, rows| {
         figures::maps(rows, 0..20)
     }),
-    Source("Figure 13", "which tokens are in TOVA's cache, in layers 20 to 31", RETENTION_DEEP, |_, rows| {
+    source("Figure 13", "which tokens are in TOVA's cache, in layers 20 to 31", RETENTION_DEEP, |_, rows| {
         figures::maps(rows, 20..usize::MAX)
     }),
-    Source("Table 1", "memory, batch and throughput by cache size", SPEED, tables::speed),
-    Source("Table 2", "the tags TOVA keeps longest", RETENTION, |exhibit, rows| {
+    source("Table 1", "memory, batch and throughput by cache size", SPEED, tables::speed),
+    source("Table 2", "the tags TOVA keeps longest", RETENTION, |exhibit, rows| {
         tables::tags(exhibit, rows, &NUMBERS.table_5[..TABLE_2_LENGTH])
     }),
-    Source("Table 3", "perplexity by policy", PG19, tables::ablation),
-    Source("Table 5", "steps TOVA keeps a token by its tag", RETENTION, |exhibit, rows| {
+    source("Table 3", "perplexity by policy", PG19, tables::ablation),
+    source("Table 5", "steps TOVA keeps a token by its tag", RETENTION, |exhibit, rows| {
         tables::tags(exhibit, rows, &NUMBERS.table_5)
     }),
 ];
 
+const fn source(name: &'static str, shows: &'static str, sweeps: Sweeps, draw: Draw) -> Source {
+    Source { name, shows, sweeps, draw }
+}
+
 impl Exhibit {
-    /// What can be asked for.
+    /// A hint that says what can be asked for.
     pub const HINT: &str =
         "figures 3 to 13 and tables 1, 2, 3 and 5 can be redrawn: 3, figure7, table1, several with commas, or all";
 
@@ -93,7 +102,7 @@ impl Exhibit {
             Some(number) => format!("Table {number}"),
             None => format!("Figure {}", plain.strip_prefix("figure").unwrap_or(&plain)),
         };
-        let known = SOURCES.iter().position(|source| source.0 == name);
+        let known = SOURCES.iter().position(|source| source.name == name);
         known.map(Self).ok_or_else(|| format!("--figure {text:?} names no figure or table that can be redrawn"))
     }
 
@@ -104,7 +113,7 @@ impl Exhibit {
 
     /// The title of its pictures.
     pub(super) fn title(self) -> String {
-        format!("{self}, redrawn: {}", self.source().1)
+        format!("{self}, redrawn: {}", self.source().shows)
     }
 
     pub(super) fn source(self) -> &'static Source {
@@ -113,7 +122,7 @@ impl Exhibit {
 
     /// The exhibit from rows; an error says what they lack, and what would measure it.
     pub(super) fn pieces(self, evidence: &Evidence<'_>) -> Result<Pieces, String> {
-        let Source(_, shows, (task, sweeps), draw) = self.source();
+        let Source { shows, sweeps: (task, sweeps), draw, .. } = self.source();
         let mut pieces = draw(self, evidence).map_err(|why| {
             let sweeps: Vec<String> = sweeps.iter().map(|sweep| format!("`tova-bench run {sweep}`")).collect();
             format!(
@@ -130,7 +139,7 @@ impl Exhibit {
 
 impl fmt::Display for Exhibit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.source().0)
+        f.write_str(self.source().name)
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     pieces.or_missing(&format!("no perplexity of {policies} was measured on texts of a usual length"))
 }
 
-/// What models of other perplexities have in common: the excess over the full cache, with the paper's beside it.
+/// The excess over the full cache, with the paper's beside it: models of other perplexities can be compared in it.
 fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option<(String, Scene)> {
     let both = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.full().is_some());
     let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, true)?)));
@@ -66,7 +66,7 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     pieces
 }
 
-/// What the paper's Table 3 says at the sizes and of the policies that a panel has: perplexity, or its excess in nats over the full cache.
+/// The paper's Table 3 at the sizes and of the policies that a panel has: perplexity, or its excess in nats over the full cache.
 fn printed(panel: &Panel, is_excess: bool) -> Option<Printed> {
     let (paper, sizes) = differences::printed_and_sizes(panel)?;
     let shown = |value: f64| if is_excess { Some((value / paper.full?).ln()) } else { Some(value) };
@@ -140,7 +140,7 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     Ok(pieces)
 }
 
-/// How often a judge preferred the story of a policy, neither, and that of the full cache, over the cache size.
+/// A chart of how often a judge preferred the story of a policy, neither, and that of the full cache, over the cache size.
 fn preferences(panels: [&Panel; 3], policy: &str, title: String) -> Chart {
     let mut quantity = panels[0].metric.clone();
     (quantity.label, quantity.range) = ("share of pairs (%)".into(), Some((0.0, 100.0)));

@@ -42,7 +42,7 @@ pub(crate) use fixture::printed_rows;
 pub use other_publications::publication_names;
 use wording::listed;
 
-/// Where and how exhibits are drawn.
+/// Settings of where and how exhibits are drawn.
 #[derive(Clone)]
 pub struct Options {
     /// The folder; files go into its folder `paper`.
@@ -52,11 +52,11 @@ pub struct Options {
     pub columns: Option<u8>,
     /// Whether the paper's own numbers are laid over.
     pub beside_paper: bool,
-    /// What figures are drawn without.
+    /// Parts that figures are drawn without.
     pub plain: Plain,
 }
 
-/// What [`draw`] did.
+/// The result of [`draw`].
 #[derive(Clone, Debug, Default)]
 pub struct Drawn {
     /// The files, in the order they were written.
@@ -65,7 +65,7 @@ pub struct Drawn {
     pub terminal: String,
     /// Notes on figures, one sentence each.
     pub notes: Vec<String>,
-    /// What the rows do not have, and in a second line `hint:` which sweep measures it: one message for each exhibit.
+    /// Exhibits that the rows do not have, and in a second line `hint:` which sweep measures it: one message for each exhibit.
     pub missing: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ struct Pieces {
     scenes: Vec<(String, Scene)>,
     tables: Vec<Table>,
     differences: Vec<Table>,
-    /// Which policies it does not show.
+    /// A note on the policies that it does not show.
     left_out: Option<String>,
 }
 
@@ -206,7 +206,7 @@ impl<'a> Evidence<'a> {
         panels
     }
 
-    /// Which policies were measured in the settings of an exhibit's panels that these do not have.
+    /// Names the policies that were measured in the settings of an exhibit's panels and that these do not have.
     fn left_out(&self, shown: &[Panel]) -> Option<String> {
         let mut names = IndexSet::new();
         for all in &self.results.panels {
@@ -227,7 +227,7 @@ impl<'a> Evidence<'a> {
         self.results.panels.iter().filter(running).any(|panel| panel.key == *key)
     }
 
-    /// Why nothing is drawn of what TOVA keeps.
+    /// Says why nothing is drawn of what TOVA keeps.
     fn why_nothing_kept(&self, why: &str) -> String {
         let is_exempt =
             |row: &Row| row.task == exhibit::RETENTION.0 && row.local_layers.as_deref() == Some(EXEMPT);
@@ -263,7 +263,7 @@ const TWO_COLUMNS: f64 = 6.9 * 72.0;
 /// The paper's policy.
 const TOVA: &str = "tova";
 
-/// How rows say that policies leave layers with a window alone.
+/// The word of rows for policies that leave layers with a window alone.
 const EXEMPT: &str = "exempt";
 
 fn titles(panels: &[Panel]) -> Vec<String> {

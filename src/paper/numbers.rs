@@ -29,7 +29,7 @@ pub(super) struct Numbers {
     pub(super) table_3: BySize,
     /// Mean steps that TOVA keeps a token, of 31 samples of PG-19; the first line is of all tokens.
     pub(super) table_5: Vec<TagSteps>,
-    /// How often the judge, gpt-4-0613, preferred TOVA's story, neither, and the full cache's; in percent. The last size sums
+    /// Shares in percent in which the judge, gpt-4-0613, preferred TOVA's story, neither, and the full cache's. The last size sums
     /// to 99 there.
     #[cfg(test)]
     pub(super) figure_6: BySize,
@@ -43,7 +43,7 @@ pub(super) struct Numbers {
 #[derive(Deserialize)]
 pub(super) struct Speed {
     pub(super) size: u32,
-    /// Of one sequence, in GB.
+    /// The memory of one sequence, in GB.
     pub(super) memory: f64,
     pub(super) batch: u32,
     /// Tokens per second in that batch, the full cache's being 1.

@@ -13,16 +13,16 @@ use crate::report::{Block, Column, Entry, Grid, Group, Line, Panel, Results, Sec
 /// One published table.
 #[derive(Deserialize)]
 struct PublishedTable {
-    /// What `--published` calls it; several tables can have one name.
+    /// The name for `--published`; several tables can have one name.
     name: String,
     source: String,
-    /// On the hub.
+    /// The model's name on the hub.
     model: String,
     /// Task, data set and metric here. Rows of data sets whose names contain this one are of it.
     task: String,
     dataset: String,
     metric: String,
-    /// What the source calls its numbers.
+    /// The source's word for its numbers.
     quantity: String,
     setting: String,
     /// `128`, or `25%` of the prompt.

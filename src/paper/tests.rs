@@ -69,7 +69,7 @@ fn each_exhibit_is_drawn_or_says_what_is_missing() {
                 .unwrap();
         let [missing] = &nothing.missing[..] else { panic!("{exhibit}") };
         assert!(nothing.files.is_empty() && missing.contains("configs/"), "{missing}");
-        let (task, sweeps) = exhibit.source().2;
+        let (task, sweeps) = exhibit.source().sweeps;
         assert!(
             missing.starts_with(&exhibit.to_string()) && missing.contains(&format!("task {task}")),
             "{missing}"

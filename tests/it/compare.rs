@@ -309,7 +309,7 @@ fn a_slower_machine_is_no_regression_and_a_slower_program_is() {
     let words: Vec<&str> =
         ended.stdout.lines().find(|line| line.starts_with("tova")).unwrap().split("  ").collect();
     assert!(words.iter().any(|word| word.trim() == "1000") && ended.stdout.contains("666.7"), "{}", ended.stdout);
-    assert!(ended.stdout.contains("10% and ranges apart"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("interval+10%"), "{}", ended.stdout);
     compared(&folder, &timed("old processor, 8 threads", slow), &["--threshold", "decode=40%"]).with_code(0);
     let alone = compared(&folder, &timed("old processor, 8 threads", slow), &["--exact"]).with_code(1);
     alone.says(&["there is nothing to compare"]);

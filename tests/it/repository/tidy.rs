@@ -341,7 +341,7 @@ fn house_rules_hold() {
 }
 
 /// Folders and files of `src` whose comments and messages were gone over. The list grows until it is all of `src`.
-const REVISED: [&str; 16] = [
+const REVISED: [&str; 21] = [
     "eviction",
     "lm/cache",
     "text",
@@ -358,6 +358,11 @@ const REVISED: [&str; 16] = [
     "yaml",
     "vector.rs",
     "bounded_read.rs",
+    "compare",
+    "cli",
+    "judge",
+    "paper",
+    "show",
 ];
 
 /// Files in them whose messages still wait for the tests of sweeps that quote them.
