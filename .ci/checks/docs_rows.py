@@ -23,6 +23,7 @@ import argparse
 import csv
 import fnmatch
 import hashlib
+import json
 import re
 import shlex
 import shutil
@@ -215,17 +216,19 @@ def figure(reports, options):
 def caption(points, options):
     """Of what the rows are."""
     name = options["rows"]
-    shown = subprocess.run([options["program"], "baseline", "show", name, "--dir", str(BASELINES)], capture_output=True, text=True)
-    origin = re.search(r"engines? ([\d, ]+), .*?measured ([\d-]+(?: to [\d-]+)?)", shown.stdout)
-    if not origin:
-        fail(f"baseline show {name} does not say its engine")
-    check_engine(name, origin[1], options["engine"])
+    itself = [options["program"], "compare", name, name, "--dir", str(BASELINES), "--json", "-"]
+    rows = json.loads(subprocess.run(itself, capture_output=True, text=True).stdout or "{}").get("baseline")
+    if not rows:
+        fail(f"compare {name} {name} says nothing of {name}")
+    engine = " ".join(map(str, rows["engines"]))
+    days = " to ".join(dict.fromkeys(date.split("T")[0] for date in rows["dates"]))
+    check_engine(name, engine, options["engine"])
     models = ", ".join(dict.fromkeys(line["model"] for line in points))
     samples = max(int(line["samples"]) for line in points)
     if options.get("caption") == "no":
         return ""
     arithmetic = ", ".join(dict.fromkeys(line["arithmetic"] for line in points))
-    return (f"*{models}, {samples} texts; arithmetic {arithmetic}, engine {origin[1]}, {origin[2]}; "
+    return (f"*{models}, {samples} texts; arithmetic {arithmetic}, engine {engine}, {days}; "
             f"`results/baselines/{name}.parquet`.*\n")
 
 

@@ -43,8 +43,8 @@ class Program:
         self.path, self.folder, self.model = path, folder, model
         (folder / "own.yaml").write_text(DEFINE)
 
-    def run(self, *arguments, stdin=""):
-        ended = subprocess.run([self.path, *arguments], cwd=self.folder, input=stdin, capture_output=True, text=True)
+    def run(self, *arguments):
+        ended = subprocess.run([self.path, *arguments], cwd=self.folder, capture_output=True, text=True)
         expect(ended.returncode == 0, f"{' '.join(arguments)}: {ended.stderr}")
         return ended.stdout
 
@@ -52,10 +52,12 @@ class Program:
         (self.folder / "text.txt").write_text(text, encoding="utf-8")
         self.run("show", "--model", self.model, "--text", "text.txt", "--define", "own.yaml", *arguments, "-o", output)
 
-    def score(self, requests):
-        lines = "".join(json.dumps(request) + "\n" for request in requests)
-        answers = self.run("score", "--model", self.model, "--define", "own.yaml", "--stream", stdin=lines)
-        return [json.loads(line) for line in answers.splitlines()]
+    def score(self, request):
+        """What `score` says of a text or of tokens, with the evictions."""
+        (name, read), *settings = request.items()
+        (self.folder / "read").write_text(read if name == "text" else json.dumps(read), encoding="utf-8")
+        flags = [part for key, value in settings for part in (f"--{key.replace('_', '-')}", str(value))]
+        return json.loads(self.run("score", "--model", self.model, "--define", "own.yaml", "--evictions", f"--{name}", "read", *flags))
 
 
 def expect(holds, message):
@@ -88,7 +90,7 @@ def shade(groups, tokens, read, total):
 def check_numbers(browser, program, text, settings):
     flags = [part for key, value in settings.items() for part in (f"--{key.replace('_', '-')}", str(value))]
     program.show(text, "page.html", *flags)
-    whole = program.score([{"text": text, **settings}])[0]
+    whole = program.score({"text": text, **settings})
     tokens = whole["tokens"]
     open_page(browser, program.folder / "page.html")
     data = json.loads(browser.run("document.getElementById('data').textContent"))
@@ -101,9 +103,9 @@ def check_numbers(browser, program, text, settings):
         units.append(range(first, first + count))
         first += count
     steps = [len(tokens) // 2, 3 * len(tokens) // 4, len(tokens)]
-    answers = program.score([{"tokens": tokens[:step], **settings} for step in steps])
+    answers = [program.score({"tokens": tokens[:step], **settings}) for step in steps]
     # In a layer with a window of the model the oldest survivor may be one that no later token sees: the log of one token more says so.
-    more = program.score([{"tokens": tokens[: step + 1], "evictions": True, **settings} for step in steps])
+    more = [program.score({"tokens": tokens[: step + 1], **settings}) for step in steps]
     for step, answer, later in zip(steps, answers, more, strict=True):
         for read, layer, head, victim in later["evictions"]:
             group = answer["survivors"][layer][head]
@@ -162,7 +164,7 @@ def check_use(browser, program):
 
 def check_speed(browser, program):
     text = " ".join(f"Item {number} stood between {number * 7 % 101} others." for number in range(600))
-    tokens = program.score([{"text": text}])[0]["tokens"][:4096]
+    tokens = program.score({"text": text})["tokens"][:4096]
     (program.folder / "tokens.json").write_text(json.dumps([token % 49152 for token in tokens]))
     layers = ["--model", "random-h64-l30-a4-k4-f128-v49152", "--tokens", "tokens.json"]
     program.run("show", *layers, "--policy", "tova", "--cache-size", "256", "--against", "tova-head", "-o", "long.html")

@@ -239,10 +239,11 @@ def test_what_a_function_sees_of_vectors_and_tokens(model):
         asked[0].state
 
 
-def test_texts_are_those_of_the_command(model):
+def test_texts_are_those_of_the_command(model, tmp_path):
     settings = ["--temperature", "0.9", "--seed", "4", "--batch", "2", "--max-new-tokens", "9"]
     tokens = model.tokens("Once upon a time").tolist()
-    ended = command("write", "--model", "pocket", "--stream", *settings, input=json.dumps({"tokens": tokens}))
+    (tmp_path / "tokens.json").write_text(json.dumps(tokens))
+    ended = command("write", "--model", "pocket", "--tokens", tmp_path / "tokens.json", *settings)
     expected = json.loads(ended.stdout)["texts"]
     texts = model.write("Once upon a time", temperature=0.9, seed=4, n=2, max_new_tokens=9)
     assert [text.tokens.tolist() for text in texts] == [text["tokens"] for text in expected]

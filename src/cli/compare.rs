@@ -11,7 +11,7 @@ use super::error::UsageError;
 use super::output::print;
 use super::results::complete_rows;
 use super::terminal;
-use crate::compare::{self, Comparison, Options, Shown, Threshold, Thresholds, metric_named, shown_name};
+use crate::compare::{self, Comparison, Options, Threshold, Thresholds, metric_named, shown_name};
 use crate::format::did_you_mean;
 use crate::ledger::{Row, read_rows, write_output};
 use crate::metric::METRICS;
@@ -23,8 +23,8 @@ const REGRESSION: u8 = 3;
 #[derive(Debug, Args)]
 #[command(
     after_help = "A number that got worse regressed if any rule of its threshold holds: interval (the 95 % interval of the paired\n\
-difference excludes zero), 2% (of the baseline's value), 0.05 (in the unit shown), interval+2% (both), cluster+5% (any one book,\n\
-story or paper), or several with commas. docs/compare.md has the defaults. Exit codes: 0 nothing regressed, 3 something regressed\n\
+difference excludes zero), 2% (of the baseline's value), interval+2% (both), cluster+5% (any one book, story or paper), or\n\
+several with commas. docs/compare.md has the defaults. Exit codes: 0 nothing regressed, 3 something regressed\n\
 or is missing, 1 and 2 as always."
 )]
 pub(super) struct Arguments {
@@ -58,16 +58,13 @@ pub(super) struct Arguments {
     /// Write everything as JSON (described in docs/compare.md); - is stdout
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write JUnit XML; - is stdout
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
-    let outputs = [&arguments.markdown, &arguments.json, &arguments.junit];
+    let outputs = [&arguments.markdown, &arguments.json];
     let to_stdout = outputs.iter().filter(|file| file.as_deref().is_some_and(is_stdout)).count();
     if to_stdout > 1 {
-        bail!(UsageError::new("only one of --markdown, --json and --junit can be -", "give the others a file"));
+        bail!(UsageError::new("only one of --markdown and --json can be -", "give the other a file"));
     }
     if !(arguments.tolerance.is_finite() && arguments.tolerance >= 0.0) {
         bail!(UsageError::new("--tolerance must be a number from 0 up", "try 1e-6"));
@@ -97,11 +94,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         arguments.baseline,
         arguments.results
     );
-    let texts: [fn(&Comparison) -> Result<String>; 3] = [
-        |of| Ok(report::markdown(&compare::document(of, FOR_COMMENT))),
-        |of| Ok(compare::json(of)?),
-        |of| Ok(compare::junit(of)?),
-    ];
+    let texts: [fn(&Comparison) -> Result<String>; 2] =
+        [|of| Ok(report::markdown(&compare::document(of))), |of| Ok(compare::json(of)?)];
     for (file, text) in outputs.into_iter().zip(texts) {
         match file {
             Some(file) if is_stdout(file) => {
@@ -112,14 +106,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         }
     }
     if to_stdout == 0 {
-        print(&report::terminal(&compare::document(&comparison, FOR_TERMINAL), terminal::columns(WIDTH)))?;
+        print(&report::terminal(&compare::document(&comparison), terminal::columns(WIDTH)))?;
     }
     Ok(if comparison.failed() { REGRESSION } else { 0 })
 }
-
-/// What a terminal shows: numbers that moved within noise are in the counts only.
-const FOR_TERMINAL: Shown = Shown { most: 20, noise: false };
-const FOR_COMMENT: Shown = Shown { most: 40, noise: true };
 
 fn is_stdout(file: &Path) -> bool {
     file.as_os_str() == "-"
@@ -138,7 +128,9 @@ fn rows_of(named: &str, saved: &Path) -> Result<Vec<Row>> {
                     measured and saved again";
         return read_rows(&file).map_err(|error| anyhow!("{error:#}\n{hint}"));
     }
-    Err(baseline::unknown(format!("`{named}` is neither a results folder, nor a file, nor a saved baseline")))
+    let hint = "saved baselines are the .parquet files in `--dir`, results/baselines by default";
+    Err(UsageError::new(format!("`{named}` is neither a results folder, nor a file, nor a saved baseline"), hint)
+        .into())
 }
 
 fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresholds> {
@@ -148,7 +140,7 @@ fn thresholds(texts: &[String], before: &[Row], after: &[Row]) -> Result<Thresho
     let known: BTreeSet<&str> = METRICS.iter().map(|metric| &*metric.id).chain(measured).collect();
     let known: Vec<&str> = known.into_iter().collect();
     let rule = |text: &str| -> Result<Threshold> {
-        let hint = "write interval, interval+2%, a share such as 2%, a difference such as 0.05, cluster+5%, or several with commas";
+        let hint = "write interval, interval+2%, a share such as 2%, cluster+5%, or several with commas";
         text.parse().map_err(|error: String| UsageError::new(format!("--threshold: {error}"), hint).into())
     };
     for text in texts {

@@ -20,7 +20,6 @@ use crate::format::{Bytes, counted, plain};
 use crate::ledger::{ENGINE_VERSION, SCHEMA_VERSION};
 use crate::lm::source::{HubSettings, whoami};
 use crate::lm::{self, Arithmetic, Device, matrix_rate};
-use crate::sweep::Shard;
 
 /// Check this machine: device, speed, memory, folders, hub
 #[derive(Debug, Args)]
@@ -53,7 +52,7 @@ enum Severity {
     Problem,
 }
 
-/// What was found, and what to do about it.
+/// The outcome of one check, and what to do about it.
 #[derive(Debug, Serialize)]
 struct Finding {
     name: &'static str,
@@ -96,7 +95,6 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let (f32, fast, threads) = (f32? / 1e9, fast? / 1e9, counted(threads, "thread"));
     let rates = format!("{f32:.0} GFLOP/s in f32 and {fast:.0} in integers (`arithmetic: fast`) with {threads}");
     findings.extend([ok("products", rates), memory()]);
-    findings.extend(slurm());
     findings.push(folder(
         "results",
         &arguments.results,
@@ -195,19 +193,6 @@ fn memory() -> Finding {
         ),
         _ => finding,
     }
-}
-
-/// The Slurm job, and the shard of a sweep that an array task takes; `None` outside a job.
-fn slurm() -> Option<Finding> {
-    let variable = |name: &str| std::env::var(name).ok();
-    let job = variable("SLURM_JOB_ID")?;
-    Some(match Shard::of_slurm(variable) {
-        Ok(None) => ok("Slurm", format!("job {job}, no array: `run` takes the whole sweep")),
-        Ok(Some(shard)) => ok("Slurm", format!("job {job}, an array task: --shard {shard}")),
-        Err(error) => {
-            ok("Slurm", format!("job {job}, an array task")).problem(error.to_string().replace('\n', "; "))
-        }
-    })
 }
 
 /// A sweep of a thousand cells takes some megabytes, and a model some gigabytes.

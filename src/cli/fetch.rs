@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::Args;
 
-use super::downloads::Downloads;
 use super::output::{print, tell};
-use super::progress::Mode;
+use super::progress::{Mode, Progress};
 use crate::format::{Bytes, counted};
 use crate::ledger::Only;
 use crate::lm::source::HubSettings;
@@ -34,7 +33,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
     selection.of(sweep.expand())?;
     let hub = HubSettings::from_env()?;
-    let prepared = run::prepare(&sweep, &selection, None, &hub, &Downloads::new(Mode::Auto), "")?;
+    let prepared = run::prepare(&sweep, &selection, None, &hub, &Progress::new(Mode::Auto), "")?;
     let mut text = String::new();
     let mut model = None;
     for group in &prepared.model_tasks {

@@ -1,27 +1,23 @@
-//! `judge`: asks another model which of two stories is better, and prints win rates.
+//! `judge`: asks another model which of two stories is better.
 
-use std::collections::BTreeMap;
 use std::env::{self, VarError};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Error, Result};
 use clap::Args;
 
 use super::error::UsageError;
-use super::output::{columns, print, tell};
-use super::progress::{Mode, Progress};
+use super::output::{print, tell};
+use super::progress::{Mode, Progress, lock};
 use super::signals::Interrupt;
-use crate::judge::{self, CellSummary, Endpoint, Event, Key, Outcome, Settings, wilson};
+use crate::judge::{self, Counts, Endpoint, Event, Key, Settings};
 use crate::ledger::{Ledger, Only};
-use crate::report::escape::plain;
-use crate::report::prefill_words;
 
 /// Ask another model which of two stories is better: a bounded cache's or the full cache's
 ///
-/// Each pair is asked about in both orders. Every verdict is written into the results; running the same command again
-/// only asks what has no answer yet.
+/// Each pair is asked about in both orders. Every verdict is written into the results, where `report` finds it; running the same
+/// command again only asks what has no answer yet.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     /// Results folder with stories, including the full cache's; verdicts are added to it
@@ -65,22 +61,31 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         tell(format!("warning: the key goes to {} without encryption", settings.endpoint.host()));
     }
     let interrupt = Interrupt::listen()?;
-    let progress = Mutex::new(Progress::default());
-    let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
-    let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| show(&mut lock(), event));
-    lock().finish();
+    let progress = Progress::new(Mode::Auto);
+    let outcome = judge::judge(&ledger, &settings, &interrupt.stop, &|event| show(&mut lock(&progress), event));
+    lock(&progress).bar.finish_and_clear();
     let outcome = outcome?;
     ledger.write_current()?;
-    if !outcome.cells.is_empty() {
-        print(&tables(&outcome.cells, &settings.model))?;
-    }
-    tell(summary(&outcome, &arguments.results));
+    let Counts { pairs, identical, unreadable, calls, prompt_tokens, new_tokens } = outcome.counts;
+    print(&format!("tokens used: {prompt_tokens} prompt, {new_tokens} completion, in {calls} calls\n"))?;
+    let more = [
+        (outcome.unpaired, "cells have no full cache's stories to compare with"),
+        (outcome.taken, "cells are being judged by another process"),
+    ];
+    let more = more.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("; {count} {what}"));
+    tell(format!(
+        "{} pairs judged, {identical} identical and so equal, {unreadable} unreadable, {} open, {} failed{}; \
+         `tova-bench report {}` shows how often each story was preferred",
+        pairs - identical,
+        outcome.open,
+        outcome.failed,
+        more.collect::<String>(),
+        arguments.results.display()
+    ));
     if outcome.interrupted {
         return Ok(interrupt.exit_code(Mode::Auto));
     }
-    let sum = |of: fn(&CellSummary) -> usize| outcome.cells.iter().map(of).sum::<usize>();
-    let is_unreadable = sum(|cell| cell.counts.unreadable) > 0 && sum(|cell| cell.counts.pairs()) == 0;
-    Ok(if outcome.failed + outcome.unpaired > 0 || is_unreadable { 4 } else { 0 })
+    Ok(if outcome.failed + outcome.unpaired > 0 || (unreadable > 0 && pairs == 0) { 4 } else { 0 })
 }
 
 fn settings(arguments: &Arguments) -> Result<Settings> {
@@ -117,74 +122,6 @@ fn settings(arguments: &Arguments) -> Result<Settings> {
     })
 }
 
-/// A table of win rates per setting, and the tokens used. Rates are over the pairs with a result.
-fn tables(cells: &[CellSummary], judge: &str) -> String {
-    let mut settings: BTreeMap<String, Vec<&CellSummary>> = BTreeMap::new();
-    for cell in cells {
-        let head = &cell.head;
-        let setting = format!(
-            "{} on {}, positions {}, prefill {}, judged by {judge} beside the full cache",
-            head.model,
-            head.dataset,
-            head.positions,
-            prefill_words(&head.prefill)
-        );
-        settings.entry(plain(&setting)).or_default().push(cell);
-    }
-    let mut text = String::new();
-    for (setting, cells) in settings {
-        text += &format!("{setting}\n\n{}\n", table(&cells));
-    }
-    let sum = |of: fn(&CellSummary) -> u64| cells.iter().map(of).sum::<u64>();
-    text + &format!(
-        "pairs of identical stories are ties; 95 % intervals: Wilson's, over pairs\ntokens used: {} prompt, {} completion, in {} calls\n",
-        sum(|cell| cell.counts.prompt_tokens),
-        sum(|cell| cell.counts.new_tokens),
-        sum(|cell| cell.counts.calls as u64),
-    )
-}
-
-fn table(cells: &[&CellSummary]) -> String {
-    let header = ["policy", "size", "pairs", "win %", "tie %", "loss %", "identical", "unreadable"];
-    let mut lines = vec![header.map(str::to_string)];
-    for CellSummary { head, counts, .. } in cells {
-        let rate = |part| {
-            let percent = wilson(part, counts.pairs()).map(|rate| rate.map(|part| 100.0 * part));
-            percent.map_or("-".to_string(), |[value, low, high]| format!("{value:.1} [{low:.1}, {high:.1}]"))
-        };
-        lines.push([
-            plain(&head.policy),
-            head.size_text().unwrap_or("-".to_string()),
-            counts.pairs().to_string(),
-            rate(counts.wins),
-            rate(counts.ties),
-            rate(counts.losses),
-            counts.identical.to_string(),
-            counts.unreadable.to_string(),
-        ]);
-    }
-    columns(&lines, 1..8)
-}
-
-fn summary(outcome: &Outcome, folder: &Path) -> String {
-    let sum = |of: fn(&CellSummary) -> usize| outcome.cells.iter().map(of).sum::<usize>();
-    let more = [
-        (outcome.unpaired, "cells have no full cache's stories to compare with"),
-        (outcome.taken, "cells are being judged by another process"),
-    ];
-    let more = more.into_iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("; {count} {what}"));
-    format!(
-        "{} pairs judged, {} identical and so equal, {} unreadable, {} open, {} failed{}; verdicts are in {}",
-        sum(|cell| cell.counts.pairs() - cell.counts.identical),
-        sum(|cell| cell.counts.identical),
-        sum(|cell| cell.counts.unreadable),
-        sum(|cell| cell.open),
-        outcome.failed,
-        more.collect::<String>(),
-        folder.display()
-    )
-}
-
 /// Shows an event of judging on stderr.
 fn show(progress: &mut Progress, event: Event) {
     match event {
@@ -194,7 +131,7 @@ fn show(progress: &mut Progress, event: Event) {
         }
         Event::Judged => {
             let (done, pairs) = (progress.bar.position() + 1, progress.bar.length().unwrap_or_default());
-            progress.update(done, format!("{done} of {pairs} pairs"));
+            progress.update(done, &format!("{done} of {pairs} pairs"));
         }
         Event::Message(text) => progress.print(&text),
     }

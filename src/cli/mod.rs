@@ -7,7 +7,6 @@ mod baseline;
 mod compare;
 mod completions;
 mod doctor;
-mod export;
 mod fetch;
 mod judge;
 mod list;
@@ -21,13 +20,10 @@ mod score;
 mod show;
 mod write;
 
-mod downloads;
 mod error;
-mod events;
 mod machine_args;
 mod output;
 mod progress;
-mod requests;
 mod results;
 mod run_progress;
 mod signals;
@@ -35,7 +31,6 @@ mod sweep_args;
 mod sweep_notes;
 mod terminal;
 mod text_args;
-mod usage;
 
 use std::borrow::Cow;
 use std::ffi::OsString;
@@ -93,7 +88,6 @@ commands! {
     Score => score,
     Write => write,
     Show => show,
-    Export => export,
     List => list,
     Schema => schema,
     Completions => completions,
@@ -107,11 +101,9 @@ pub fn run(arguments: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> 
         Ok(program) => program.command.run().unwrap_or_else(|error| error::show(&error)),
         Err(error) => {
             // Requests for help and for the version arrive here too, and whatever a shell made of `*`.
-            let text = error.to_string();
-            match (usage::hint(&error), printable(&text)) {
-                (Some(hint), text) => tell(format!("{}\nhint: {hint}", text.lines().next().unwrap_or_default())),
-                (None, Cow::Borrowed(_)) => drop(error.print()),
-                (None, Cow::Owned(text)) => tell(text.trim_end()),
+            match printable(&error.to_string()) {
+                Cow::Borrowed(_) => drop(error.print()),
+                Cow::Owned(text) => tell(text.trim_end()),
             }
             if error.use_stderr() { 2 } else { 0 }
         }

@@ -6,9 +6,8 @@ use anyhow::Result;
 use clap::Args;
 use indexmap::{IndexMap, IndexSet};
 
-use super::downloads::Downloads;
 use super::output::print;
-use super::progress::Mode;
+use super::progress::{Mode, Progress};
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
 use crate::eviction::{CacheRule, LocalLayers};
@@ -47,8 +46,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.open()? } else { Device::CPU };
     let name = machine_name(&device, threads);
-    let mut prepared =
-        run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Downloads::new(Mode::Auto), &name)?;
+    let mut prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Progress::new(Mode::Auto), &name)?;
     if let Some(most) = arguments.prompts {
         let shown = prepared.model_tasks.iter().map(|model_task| prompts(model_task, most)).collect::<String>();
         let (missing, fails) = missing(&prepared, is_offline);

@@ -49,7 +49,7 @@ pub(super) struct Arguments {
     /// several with commas, or all that the results allow
     #[arg(long, value_delimiter = ',', value_name = "ID")]
     figure: Vec<String>,
-    /// Add the paper's own numbers to a figure, and print how much these differ
+    /// Lay the paper's own numbers over Figure 3, and its excess perplexity and steps by tag beside what was measured
     #[arg(long, requires = "figure")]
     paper: bool,
     /// Columns of a paper that such a figure spans: 1 (3.3 inches) or 2 (6.9 inches) [default: what its panels need]; the
@@ -166,7 +166,7 @@ fn check_reference(reference: Option<&str>, rows: &[Row]) -> Result<()> {
     }
     match reference {
         Some(asked) if !policies.iter().any(|policy| policy == asked) => Err(UsageError::new(
-            format!("--reference {asked} is no policy of these results"),
+            format!("--reference {asked} is not a policy of these results"),
             format!("the policies are {}; differences to full are always shown", policies.join(", ")),
         )
         .into()),
@@ -182,7 +182,7 @@ pub(super) fn say_where(written: &Written, out: &Path) {
     }
 }
 
-/// What `--figure` names, in the paper's order.
+/// The exhibits that `--figure` names, in the paper's order.
 fn exhibits(names: &[String]) -> Result<Vec<Exhibit>> {
     let mut exhibits = Vec::new();
     for text in names {

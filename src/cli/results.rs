@@ -14,7 +14,7 @@ use crate::lm::{Device, machine_name};
 use crate::run;
 use crate::sweep::{Selection, Sweep};
 
-/// Whose cells of a results folder are read.
+/// Flags that say which cells of a results folder are read.
 #[derive(Clone, Debug, Args)]
 pub(super) struct CellArguments {
     /// Everything: every table in the terminal, and the cells of the folder that the sweep run last does not have

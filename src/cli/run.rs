@@ -1,23 +1,21 @@
 //! `run`: measures what a sweep still lacks, then draws the report.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::json;
 
-use super::downloads::Downloads;
+use super::error;
 use super::machine_args::{open, up_to};
 use super::output::print;
-use super::progress::Mode;
+use super::progress::{Mode, Progress, lock, write_event};
 use super::report::{pages, say_where};
-use super::run_progress::RunProgress;
 use super::signals::Interrupt;
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
 use super::terminal;
-use super::{error, events};
 use crate::format::counted;
 use crate::ledger::{Current, Ledger, Row};
 use crate::lm::source::HubSettings;
@@ -51,7 +49,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     match ended {
         Err(error) if arguments.progress == Mode::Json => {
             let exit_code = error::code(&error);
-            events::write("error", json!({ "message": format!("{error:#}"), "exit_code": exit_code }));
+            write_event("error", json!({ "message": format!("{error:#}"), "exit_code": exit_code }));
             Ok(exit_code)
         }
         ended => ended,
@@ -69,7 +67,8 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
-    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &Downloads::new(mode), &name)?;
+    let progress = Arc::new(Progress::new(mode));
+    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &*progress, &name)?;
     sweep_notes::without_template(&prepared).iter().for_each(|note| mode.note(note));
     if let Some((former, cells)) = ledger.set_manifest(prepared.manifest.clone())? {
         let (cells, folder) = (counted(cells, "cell"), folder.display());
@@ -81,12 +80,10 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     // Downloads do not look at the flag, so until here a signal ends the program at once.
     let interrupt = Interrupt::listen()?;
     let machine = Machine { devices, threads, stop: interrupt.stop.clone() };
-    let progress = Arc::new(Mutex::new(RunProgress::new(mode)));
-    let lock = || progress.lock().unwrap_or_else(PoisonError::into_inner);
     let shown = Arc::clone(&progress);
-    interrupt.on_first(move || shown.lock().unwrap_or_else(PoisonError::into_inner).stop())?;
-    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock().show(&event));
-    lock().progress.finish();
+    interrupt.on_first(move || lock(&shown).stop())?;
+    let outcome = run::run(&sweep.name, &prepared, &ledger, &machine, &|event| lock(&progress).show(&event));
+    lock(&progress).bar.finish_and_clear();
     let outcome = outcome?;
     // The summary is printed even if drawing fails.
     let current = ledger.write_current()?;
@@ -94,7 +91,7 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let is_measured = current.rows.iter().all(|row| row.metric != NOT_MEASURED);
     let drawn = if arguments.no_report { Ok(None) } else { draw(current, &folder, mode) };
     let written = drawn.as_ref().ok().and_then(Option::as_ref);
-    lock().finish(&outcome, prepared.in_other_shards, &folder, written.and_then(Written::page));
+    lock(&progress).finish(&outcome, prepared.in_other_shards, &folder, written.and_then(Written::page));
     exceptions.iter().for_each(|note| mode.note(note));
     drawn.with_context(|| {
         format!("the results are kept, but not drawn; `tova-bench report {}` draws them", folder.display())
@@ -106,7 +103,7 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     Ok(if code == 0 && !is_measured { 4 } else { code })
 }
 
-/// What is to know about samples that could not be measured, or only with more entries than asked for.
+/// Notes on samples that could not be measured, or only with more entries than asked for.
 fn exceptions(rows: &[Row]) -> Vec<String> {
     let setting = |row: &Row| (row.model.clone(), row.task.clone(), row.dataset.clone());
     let of_setting = |rows: &[Row]| {

@@ -2,186 +2,156 @@
 
 use std::path::Path;
 
+use indicatif::ProgressDrawTarget;
 use serde_json::{Value, json};
 
-use super::events::{self, cell};
 use super::output::tell;
-use super::progress::{Mode, Progress};
+use super::progress::{Mode, Progress, write_event};
 use crate::format::counted;
-use crate::run::{Event, Outcome, Started};
+use crate::run::{Event, NamedCell, Outcome};
 
-/// Shows the events of a run.
-#[derive(Default)]
-pub(super) struct RunProgress {
-    mode: Mode,
-    pub(super) progress: Progress,
-    started: Started,
-    /// Of this run.
-    tokens: u64,
-    samples: usize,
-    seconds: f64,
-    cells_done: usize,
-}
-
-impl RunProgress {
-    pub(super) fn new(mode: Mode) -> RunProgress {
-        RunProgress { mode, progress: Progress::new(mode), ..RunProgress::default() }
-    }
-
-    /// Shows an event.
+impl Progress {
+    /// Shows an event of a run.
     pub(super) fn show(&mut self, event: &Event<'_>) {
-        match event {
+        let (name, keys, line) = match event {
             Event::Started(started) => {
                 self.started = *started;
-                self.progress.start(milliseconds(started.seconds), milliseconds(started.kept_seconds));
+                self.start(milliseconds(started.seconds), milliseconds(started.kept_seconds));
+                let cells = counted(started.skipped, "cell");
+                let skipped = (started.skipped > 0).then(|| format!("{cells} measured already, skipped"));
+                let kept = (started.cells > 0 && started.kept > 0).then(|| self.kept());
+                let lines: Vec<String> = skipped.into_iter().chain(kept).collect();
+                let keys = json!({ "cells_skipped": started.skipped, "run": self.totals() });
+                ("started", keys, lines.join("\n"))
             }
-            Event::Sample { tokens, seconds, .. } => {
-                self.tokens += tokens;
-                self.samples += 1;
-                self.seconds += seconds;
-            }
-            Event::CellDone(_) => self.cells_done += 1,
-            _ => {}
-        }
-        if self.mode == Mode::Json { self.write(event) } else { self.say(event) }
-    }
-
-    /// The first signal came. A second one ends the program at once, so that nothing may be on the terminal.
-    pub(super) fn stop(&mut self) {
-        if self.progress.remove() {
-            tell("stopping; another signal ends the program at once");
-        }
-    }
-
-    /// Shows what became of the run; the page was written to `report`.
-    pub(super) fn finish(&self, outcome: &Outcome, in_other_shards: usize, results: &Path, report: Option<&Path>) {
-        if self.mode == Mode::Json {
-            let keys = json!({
-                "interrupted": outcome.interrupted,
-                "cells_measured": outcome.done,
-                "cells_skipped": outcome.skipped,
-                "cells_failed": outcome.failed,
-                "cells_taken": outcome.taken,
-                "cells_elsewhere": in_other_shards,
-                "run": self.totals(),
-                "results": results.display().to_string(),
-                "report": report.map(|page| page.display().to_string()),
-            });
-            return events::write("finished", keys);
-        }
-        if outcome.interrupted {
-            tell(self.kept());
-        }
-        if !outcome.interrupted || outcome.done + outcome.skipped + outcome.failed > 0 {
-            tell(summary(outcome, in_other_shards));
-        }
-    }
-
-    fn say(&mut self, event: &Event<'_>) {
-        let print = |line: &str| self.progress.print(line);
-        match event {
-            Event::Started(_) | Event::Loading(_) if self.mode == Mode::None => {}
-            Event::Started(started) => {
-                if started.skipped > 0 {
-                    print(&format!("{} measured already, skipped", counted(started.skipped, "cell")));
-                }
-                if started.cells > 0 && started.kept > 0 {
-                    print(&self.kept());
-                }
-            }
-            Event::Loading(model) => print(&format!("loading {model}")),
-            Event::Sample { .. } => {
+            Event::Loading(model) => ("loading", json!({ "model": model }), format!("loading {model}")),
+            Event::Sample { cell, sample, tokens, seconds, samples_left, samples } => {
+                self.measured.tokens += tokens;
+                self.measured.samples += 1;
+                self.measured.seconds += seconds;
                 let summary = format!(
                     "{}/{} samples, {}/{} cells, {:.1} k tokens/s",
-                    self.started.kept + self.samples,
+                    self.started.kept + self.measured.samples,
                     self.started.samples,
-                    self.cells_done,
+                    self.measured.cells,
                     self.started.cells,
-                    self.tokens as f64 / self.progress.seconds() / 1e3
+                    self.measured.tokens as f64 / self.bar.elapsed().as_secs_f64() / 1e3
                 );
-                self.progress.update(self.milliseconds_done(), summary);
-            }
-            Event::CellDone(_) => {}
-            // The error names the cell.
-            Event::CellFailed { error, .. } => print(&format!("failed: {error:#}")),
-            Event::CellsFailed { model, task, count, error, .. } => {
-                print(&format!("failed: {} of {task} with {model}: {error:#}", counted(*count, "cell")));
-            }
-            Event::CellTaken(cell) => print(&format!("{} is being measured by another process", cell.name.stem())),
-            Event::Warning(message) => print(&format!("warning: {message}")),
-        }
-    }
-
-    fn write(&self, event: &Event<'_>) {
-        let (name, keys) = match event {
-            Event::Started(started) => {
-                ("started", json!({ "cells_skipped": started.skipped, "run": self.totals() }))
-            }
-            Event::Loading(model) => ("loading", json!({ "model": model })),
-            Event::Sample { cell: of, sample, tokens, samples_left, samples, .. } => {
-                self.progress.bar.set_position(self.milliseconds_done());
+                self.update(milliseconds(self.started.kept_seconds + self.measured.seconds), &summary);
                 let keys = json!({
-                    "cell": cell(of),
+                    "cell": named(cell),
                     "sample": sample,
                     "tokens": tokens,
                     "samples_done": samples - samples_left,
                     "samples": samples,
                     "run": self.totals(),
                 });
-                ("sample", keys)
+                ("sample", keys, String::new())
             }
-            Event::CellDone(of) => ("cell_done", json!({ "cell": cell(of), "run": self.totals() })),
-            Event::CellFailed { cell: of, error } => {
-                ("cell_failed", json!({ "cell": cell(of), "error": format!("{error:#}") }))
+            Event::CellDone(cell) => {
+                self.measured.cells += 1;
+                ("cell_done", json!({ "cell": named(cell), "run": self.totals() }), String::new())
             }
-            Event::CellsFailed { model, task, count, cells: [], error } => {
+            // The error names the cell.
+            Event::CellFailed { cell, error } => {
                 let error = format!("{error:#}");
-                ("cells_failed", json!({ "model": model, "task": task, "cells": count, "error": error }))
+                ("cell_failed", json!({ "cell": named(cell), "error": error }), format!("failed: {error}"))
             }
-            Event::CellsFailed { cells, error, .. } => {
-                return cells.iter().for_each(|cell| self.write(&Event::CellFailed { cell, error }));
+            Event::CellsFailed { cells: cells @ [_, ..], error, .. } if self.mode == Mode::Json => {
+                return cells.iter().for_each(|cell| self.show(&Event::CellFailed { cell, error }));
             }
-            Event::CellTaken(of) => ("cell_taken", json!({ "cell": cell(of) })),
-            Event::Warning(message) => ("warning", json!({ "message": message })),
+            Event::CellsFailed { model, task, count, error, .. } => {
+                let error = format!("{error:#}");
+                let line = format!("failed: {} of {task} with {model}: {error}", counted(*count, "cell"));
+                ("cells_failed", json!({ "model": model, "task": task, "cells": count, "error": error }), line)
+            }
+            Event::CellTaken(cell) => {
+                let line = format!("{} is being measured by another process", cell.name.stem());
+                ("cell_taken", json!({ "cell": named(cell) }), line)
+            }
+            Event::Warning(message) => ("warning", json!({ "message": message }), format!("warning: {message}")),
         };
-        events::write(name, keys);
+        let is_quiet = self.mode == Mode::None && matches!(event, Event::Started(_) | Event::Loading(_));
+        match self.mode {
+            Mode::Json => write_event(name, keys),
+            _ if line.is_empty() || is_quiet => {}
+            _ => self.print(&line),
+        }
     }
 
-    /// How far all cells of the run together are.
+    /// Removes the bar at the first signal: a second one ends the program at once, so that nothing may be on the terminal.
+    pub(super) fn stop(&mut self) {
+        if self.has_bar() {
+            self.bar.finish_and_clear();
+            self.bar.set_draw_target(ProgressDrawTarget::hidden());
+            self.mode = Mode::None;
+            tell("stopping; another signal ends the program at once");
+        }
+    }
+
+    /// Shows what became of a run; the page was written to `report`.
+    pub(super) fn finish(&self, outcome: &Outcome, in_other_shards: usize, results: &Path, report: Option<&Path>) {
+        let Outcome { done, skipped, failed, taken, interrupted, .. } = outcome;
+        if self.mode == Mode::Json {
+            let keys = json!({
+                "interrupted": interrupted,
+                "cells_measured": done,
+                "cells_skipped": skipped,
+                "cells_failed": failed,
+                "cells_taken": taken,
+                "cells_elsewhere": in_other_shards,
+                "run": self.totals(),
+                "results": results.display().to_string(),
+                "report": report.map(|page| page.display().to_string()),
+            });
+            return write_event("finished", keys);
+        }
+        if *interrupted {
+            tell(self.kept());
+        }
+        if !interrupted || done + skipped + failed > 0 {
+            let more = [(*taken, "measured by another process"), (in_other_shards, "left to other shards")];
+            let more =
+                more.iter().filter(|(cells, _)| *cells > 0).map(|(cells, what)| format!(", {cells} {what}"));
+            let more: String = more.collect();
+            tell(format!("{done} cells measured, {skipped} were there already, {failed} failed{more}"));
+        }
+    }
+
+    /// The state of all cells of the run together.
     fn totals(&self) -> Value {
         let rounded = |seconds: f64| (1e3 * seconds).round() / 1e3;
         json!({
-            "samples_done": self.started.kept + self.samples,
+            "samples_done": self.started.kept + self.measured.samples,
             "samples": self.started.samples,
-            "cells_done": self.cells_done,
+            "cells_done": self.measured.cells,
             "cells": self.started.cells,
-            "tokens": self.tokens,
-            "seconds": rounded(self.progress.seconds()),
-            "seconds_left": self.progress.seconds_left().map(rounded),
+            "tokens": self.measured.tokens,
+            "seconds": rounded(self.bar.elapsed().as_secs_f64()),
+            "seconds_left": self.seconds_left().map(rounded),
         })
     }
 
-    fn milliseconds_done(&self) -> u64 {
-        milliseconds(self.started.kept_seconds + self.seconds)
-    }
-
-    /// What this run and earlier ones have measured.
+    /// Says how many samples this run and earlier ones have measured.
     fn kept(&self) -> String {
-        let (done, all) = (self.started.kept + self.samples, self.started.samples);
+        let (done, all) = (self.started.kept + self.measured.samples, self.started.samples);
         format!("kept: {done} of {all} samples ({} %)", 100 * done / all.max(1))
     }
 }
 
-fn summary(outcome: &Outcome, in_other_shards: usize) -> String {
-    let Outcome { done, skipped, failed, taken, .. } = outcome;
-    let mut text = format!("{done} cells measured, {skipped} were there already, {failed} failed");
-    if *taken > 0 {
-        text += &format!(", {taken} measured by another process");
-    }
-    if in_other_shards > 0 {
-        text += &format!(", {in_other_shards} left to other shards");
-    }
-    text
+/// A cell, in the words of its rows.
+fn named(of: &NamedCell) -> Value {
+    let cell = &of.cell;
+    let size =
+        cell.cache.share.map_or_else(|| cell.cache.rule.size().into(), |share| Value::from(share.to_string()));
+    json!({
+        "id": of.name.id().to_string(),
+        "model": cell.model.to_string(),
+        "policy": cell.policy,
+        "cache_size": size,
+        "task": cell.task.name,
+        "dataset": cell.task.dataset,
+    })
 }
 
 fn milliseconds(seconds: f64) -> u64 {

@@ -8,19 +8,18 @@ use clap::Args;
 use super::error::UsageError;
 use super::output::{print, tell};
 use super::text_args::{TextArguments, parse};
-use crate::eviction::{CacheSize, Schedule, WrittenPolicy};
+use crate::eviction::CacheSize;
 use crate::ledger::write_output;
 use crate::report::Format;
 use crate::show::{Request, View, animation, page, picture};
-use crate::text::{CacheSettings, InvalidSettings};
+use crate::text::CacheSettings;
 
 /// Show one text as a cache holds it, token by token
 ///
 /// Writes a page that needs no network. A slider goes through the text; each token fades by the share of layers and heads that still
-/// hold it. Below are what forgetting cost, token by token, against the full cache, and the cache over time. With `--against`,
-/// `--against-size` or `--against-schedule` there are two caches side by side; what is not said of the second is as of the first.
+/// hold it. Below are what forgetting cost, token by token, against the full cache, and the cache over time. With `--against` or
+/// `--against-size` there are two caches side by side; what is not said of the second is as of the first.
 #[derive(Debug, Args)]
-#[command(mut_arg("stream", |stream| stream.hide(true)))]
 pub(super) struct Arguments {
     #[command(flatten)]
     text: TextArguments,
@@ -33,15 +32,12 @@ pub(super) struct Arguments {
     /// Put the model's chat template around the text
     #[arg(long, conflicts_with = "tokens")]
     chat: bool,
-    /// A second policy, beside the first
+    /// A second policy, beside the first, such as h2o or tova@cut
     #[arg(long, value_name = "POLICY")]
     against: Option<String>,
     /// The cache size of the second cache
     #[arg(long, value_name = "K", value_parser = parse::<CacheSize>)]
     against_size: Option<CacheSize>,
-    /// When entries leave the second cache
-    #[arg(long, value_name = "S", value_parser = parse::<Schedule>)]
-    against_schedule: Option<Schedule>,
     /// Show the text after N tokens; several with commas make a picture of several steps [default: all]
     #[arg(long, value_name = "N", value_delimiter = ',')]
     at: Vec<usize>,
@@ -53,15 +49,12 @@ pub(super) struct Arguments {
     output: PathBuf,
 }
 
-/// How long an animation takes to its last frame.
+/// The seconds of an animation, to its last frame.
 const SECONDS: f64 = 12.0;
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let is_wrong = |what: &str, hint: &str| Err(UsageError::new(what, hint).into());
-    if text.stream {
-        return is_wrong("show takes one text, and no stream of requests", "give --text or --tokens");
-    }
     let path = &arguments.output;
     let ending = path.extension().unwrap_or_default().to_string_lossy().into_owned();
     let draw = Format::named(&ending).and_then(|format| format.figure);
@@ -78,7 +71,13 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return is_wrong("--frames makes an animated PNG", "give an output that ends in .png");
     }
     let own = text.definitions()?;
-    let caches: Vec<CacheSettings> = std::iter::once(text.cache()).chain(arguments.second()?).collect();
+    let mut caches = vec![text.cache()];
+    if arguments.against.is_some() || arguments.against_size.is_some() {
+        let first = text.cache();
+        let policy = arguments.against.clone().unwrap_or(first.policy);
+        let cache_size = arguments.against_size.or(first.cache_size).filter(|_| policy != "full");
+        caches.push(CacheSettings { policy, cache_size, ..first });
+    }
     // Before the model is loaded.
     for cache in &caches {
         cache.check(&own)?;
@@ -112,25 +111,4 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     };
     write_output(path, &bytes)?;
     print(&format!("{}\n", path.display()))
-}
-
-impl Arguments {
-    fn second(&self) -> Result<Option<CacheSettings>> {
-        if self.against.is_none() && self.against_size.is_none() && self.against_schedule.is_none() {
-            return Ok(None);
-        }
-        let first = self.text.cache();
-        let policy = match (&self.against, self.against_schedule) {
-            (Some(against), _) => against.clone(),
-            (None, None) => first.policy.clone(),
-            // The flag goes before what follows the first policy's name.
-            (None, schedule) => {
-                let written = WrittenPolicy::parse(&first.policy).map_err(InvalidSettings::from)?;
-                WrittenPolicy { schedule, ..written }.to_string()
-            }
-        };
-        let schedule = self.against_schedule.or(first.schedule);
-        let cache_size = self.against_size.or(first.cache_size).filter(|_| policy != "full");
-        Ok(Some(CacheSettings { policy, cache_size, schedule, ..first }))
-    }
 }

@@ -15,10 +15,10 @@ use super::progress::Mode;
 /// Ctrl-C, `kill`, and what Slurm sends before a pre-emption or time limit.
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGUSR1];
 
-/// Set by the first signal; the second one ends the program at once.
+/// The flag that the first signal sets; the second signal ends the program at once.
 pub(super) struct Interrupt {
     pub(super) stop: Arc<AtomicBool>,
-    /// Its number.
+    /// The number of the signal.
     signal: Arc<AtomicUsize>,
 }
 

@@ -1,4 +1,4 @@
-//! What is likely a mistake in a sweep, although it can be measured.
+//! Notes on likely mistakes in a sweep that can be measured all the same.
 
 use crate::run::{ModelTask, Prepared};
 use crate::sweep::Sweep;

@@ -6,10 +6,9 @@ use std::str::FromStr;
 use anyhow::{Context, Result};
 use clap::Args;
 
-use super::downloads::Downloads;
 use super::error::UsageError;
 use super::machine_args::MachineArguments;
-use super::progress::Mode;
+use super::progress::{Mode, Progress};
 use crate::bounded_read;
 use crate::eviction::{CacheSize, LocalLayers, Policy, Positions, Schedule};
 use crate::lm::source::{HubSettings, ModelSource};
@@ -31,16 +30,11 @@ pub(super) struct TextArguments {
     #[arg(long, value_name = "SOURCE")]
     tokenizer: Option<String>,
     /// The text as a JSON list of token ids; nothing is added
-    #[arg(long, value_name = "FILE", required_unless_present_any = ["text", "stream"], conflicts_with = "text")]
+    #[arg(long, value_name = "FILE", required_unless_present = "text", conflicts_with = "text")]
     tokens: Option<PathBuf>,
     /// A UTF-8 text for the model's tokenizer, with BOS if the tokenizer adds it
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Answer requests, one JSON object a line on stdin, with one line each: {"text": "..."} or {"tokens": [1, 2]}, and in
-    /// place of the options "policy", "cache_size", "schedule", "positions", "local_layers" and "seed"; "id" comes back with the
-    /// answer
-    #[arg(long, conflicts_with_all = ["tokens", "text"])]
-    pub(super) stream: bool,
     /// A sweep, or its `define:` alone, whose policies can be asked for by name
     #[arg(long, value_name = "FILE")]
     define: Option<PathBuf>,
@@ -84,7 +78,7 @@ impl TextArguments {
         let parse = |text: &str| text.parse::<ModelSource>().map_err(UsageError::from_error);
         let (source, tokenizer) = (parse(&self.model)?, self.tokenizer.as_deref().map(parse).transpose()?);
         let hub = HubSettings::from_env()?;
-        let files = ModelFiles::find(&source, tokenizer.as_ref(), &hub, &Downloads::new(Mode::Auto))?;
+        let files = ModelFiles::find(&source, tokenizer.as_ref(), &hub, &Progress::new(Mode::Auto))?;
         Ok(files.with_arithmetic(self.arithmetic))
     }
 
@@ -100,7 +94,7 @@ impl TextArguments {
         self.chunk as usize
     }
 
-    /// The text, which is not a stream's.
+    /// Reads the text or the tokens.
     pub(super) fn source(&self) -> Result<Source> {
         if let Some(path) = &self.tokens {
             let tokens = bounded_read::json(path, TOKENS_LIMIT);
@@ -131,10 +125,10 @@ impl TextArguments {
     }
 }
 
-/// What is read.
+/// A text, or tokens.
 pub(super) enum Source {
     Text(String),
-    /// Nothing is added to them.
+    /// Token ids, to which nothing is added.
     Tokens(Vec<u32>),
 }
 

@@ -4,17 +4,14 @@ use std::num::NonZeroUsize;
 
 use anyhow::Result;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::output::print;
-use super::requests;
 use super::text_args::TextArguments;
-use crate::lm::{Generated, machine_name};
-use crate::text::{CacheSettings, TextModel, WriteSettings, Written};
+use crate::lm::machine_name;
+use crate::text::WriteSettings;
 
 /// Write texts under one cache rule and print their tokens as JSON
-///
-/// Requests of `--stream` may have "write", an object with "max_new_tokens", "temperature", "top_k", "top_p", "repetition_penalty" and "stop" in place of the options, and "chat": true.
 #[derive(Debug, Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -47,55 +44,36 @@ pub(super) struct Arguments {
     #[arg(long, default_value = "1", value_name = "N")]
     batch: NonZeroUsize,
     /// Add "timing": seconds of reading and of writing, tokens per second
-    #[arg(long, conflicts_with = "stream")]
+    #[arg(long)]
     timing: bool,
-}
-
-impl Arguments {
-    fn settings(&self) -> WriteSettings {
-        WriteSettings {
-            max_new_tokens: self.max_new_tokens.get(),
-            temperature: self.temperature,
-            top_k: self.top_k.map(usize::from),
-            top_p: self.top_p,
-            repetition_penalty: self.repetition_penalty,
-            stop: self.stop.clone(),
-            ignore_eos: self.ignore_eos,
-            batch: self.batch.get(),
-        }
-    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let text = &arguments.text;
     let own = text.definitions()?;
-    let (cache, settings) = (text.cache(), arguments.settings());
+    let cache = text.cache();
+    let settings = WriteSettings {
+        max_new_tokens: arguments.max_new_tokens.get(),
+        temperature: arguments.temperature,
+        top_k: arguments.top_k.map(usize::from),
+        top_p: arguments.top_p,
+        repetition_penalty: arguments.repetition_penalty,
+        stop: arguments.stop.clone(),
+        ignore_eos: arguments.ignore_eos,
+        batch: arguments.batch.get(),
+    };
     // Before the model is loaded.
     cache.check(&own)?;
     settings.sampling()?;
     let pool = text.thread_pool()?;
-    let files = text.files()?;
-    let write = |model: &TextModel, prompt: &[u32], cache: &CacheSettings, settings: &WriteSettings| {
-        let cache = cache.spec(&own, model.written_length(prompt, settings)?)?;
-        pool.install(|| model.write(prompt, &cache, settings, text.chunk()))
-    };
-    if text.stream {
-        let model = text.load(files)?;
-        return requests::run(|request| {
-            let (cache, settings) = request.writing(&cache, &settings)?;
-            cache.check(&own)?;
-            let chat = request.take("chat")?.unwrap_or(arguments.chat);
-            let prompt = request.tokens(&model, chat)?;
-            let written = write(&model, &prompt, &cache, &settings)?;
-            let texts = texts(&written, |text| model.pieces(text).ok());
-            Ok(json!({"tokens": prompt, "pieces": model.pieces(&prompt).ok(), "texts": texts}))
-        });
-    }
-    let source = text.source()?;
+    let (files, source) = (text.files()?, text.source()?);
     let model = text.load(files)?;
     let prompt = source.tokens(&model, arguments.chat)?;
-    let written = write(&model, &prompt, &cache, &settings)?;
-    let mut answer = json!({ "prompt_tokens": written.prompt_tokens, "texts": texts(&written, |_| None) });
+    let cache = cache.spec(&own, model.written_length(&prompt, &settings)?)?;
+    let written = pool.install(|| model.write(&prompt, &cache, &settings, text.chunk()))?;
+    let texts = written.texts.iter();
+    let texts = texts.map(|text| json!({"tokens": text.tokens, "text": text.text, "ended": text.ended}));
+    let mut answer = json!({ "prompt_tokens": written.prompt_tokens, "texts": texts.collect::<Vec<_>>() });
     if arguments.timing {
         let tokens: usize = written.texts.iter().map(|text| text.tokens.len()).sum();
         answer["timing"] = json!({
@@ -108,16 +86,4 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         });
     }
     print(&format!("{answer}\n"))
-}
-
-/// The texts, each with its pieces where there are any.
-fn texts(written: &Written, pieces: impl Fn(&[u32]) -> Option<Vec<String>>) -> Vec<Value> {
-    let text = |text: &Generated| {
-        let mut answer = json!({"tokens": text.tokens, "text": text.text, "ended": text.ended});
-        if let Some(pieces) = pieces(&text.tokens) {
-            answer["pieces"] = json!(pieces);
-        }
-        answer
-    };
-    written.texts.iter().map(text).collect()
 }

@@ -9,22 +9,22 @@ use super::threshold::Thresholds;
 use crate::ledger::{Row, Text};
 use crate::report::SeriesKey;
 
-/// What is compared, and how much may differ.
+/// Settings of a comparison: what is compared, and how much may differ.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub thresholds: Thresholds,
     /// Compare the slices of samples as well.
     pub slices: bool,
-    /// Compare sample by sample instead, within this tolerance.
+    /// Compare sample by sample instead, slices too, within this tolerance.
     pub exact: Option<f64>,
-    /// Missing numbers and samples are no failure.
+    /// Do not fail where numbers or samples are missing.
     pub allow_missing: bool,
 }
 
-/// Where one side's rows come from.
+/// The provenance of one side's rows.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Origin {
-    /// As it was named on the command line.
+    /// The name on the command line.
     pub name: String,
     pub rows: usize,
     pub cells: usize,
@@ -58,9 +58,9 @@ pub struct Comparison {
     pub allow_missing: bool,
     pub baseline: Origin,
     pub results: Origin,
-    /// By key, metric, policy and size.
+    /// Sorted by key, metric, slice, policy and size.
     pub points: Vec<Point>,
-    /// What a reader must know, one sentence each.
+    /// Facts that a reader must know, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -75,15 +75,15 @@ impl Comparison {
         self.points.iter().any(|point| !matches!(point.verdict, Verdict::Missing | Verdict::New))
     }
 
-    /// How many points have a verdict.
+    /// Counts the points of a verdict.
     pub fn count(&self, verdict: Verdict) -> usize {
         self.points.iter().filter(|point| point.verdict == verdict).count()
     }
 
-    /// Points that were on both sides and were compared.
+    /// Counts the points that were on both sides and were compared.
     pub fn compared(&self) -> usize {
         let apart = [Verdict::Missing, Verdict::New, Verdict::NotComparable];
-        self.points.iter().filter(|point| !apart.contains(&point.verdict)).count()
+        self.points.len() - apart.map(|verdict| self.count(verdict)).iter().sum::<usize>()
     }
 
     /// The points of a verdict, worst first.
@@ -94,9 +94,9 @@ impl Comparison {
     }
 
     /// Every sample that moved, worst first, with its point.
-    pub fn moved(&self) -> Vec<(&Point, &Moved)> {
-        let mut moved: Vec<(&Point, &Moved)> =
-            self.points.iter().flat_map(|point| point.moved.iter().map(move |moved| (point, moved))).collect();
+    pub fn moved<'s>(&'s self) -> Vec<(&'s Point, &'s Moved)> {
+        let of_point = |point: &'s Point| point.moved.iter().map(move |moved| (point, moved));
+        let mut moved: Vec<_> = self.points.iter().flat_map(of_point).collect();
         moved.sort_by(|(_, a), (_, b)| b.change.total_cmp(&a.change));
         moved
     }

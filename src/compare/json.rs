@@ -9,15 +9,15 @@ use super::comparison::Comparison;
 use super::point::{Point, Verdict};
 use crate::metric::Slice;
 
-/// Version of the shape below.
-const SCHEMA_VERSION: u32 = 4;
+/// The version of the document's shape.
+const SCHEMA_VERSION: u32 = 5;
 
-/// The document, indented, with a newline at its end.
+/// Writes the document, indented, with a newline at its end.
 ///
 /// # Errors
 /// None in practice.
 pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
-    let count = |verdict| json!({ "verdict": verdict, "points": comparison.count(verdict) });
+    let count = |(verdict, _)| json!({ "verdict": verdict, "points": comparison.count(verdict) });
     let points = comparison.points.iter().map(|point| record(point, comparison.allow_missing));
     let document = json!({
         "schema_version": SCHEMA_VERSION,
@@ -29,7 +29,7 @@ pub fn json(comparison: &Comparison) -> serde_json::Result<String> {
         "allow_missing": comparison.allow_missing,
         "baseline": comparison.baseline,
         "results": comparison.results,
-        "counts": Verdict::all().map(count).collect::<Vec<_>>(),
+        "counts": Verdict::NAMES.map(count),
         "numbers_compared": comparison.compared(),
         "points": points.collect::<Vec<_>>(),
         "notes": comparison.notes,

@@ -1,7 +1,7 @@
 //! Two sets of rows compared: what got worse, what is missing, what is exactly as it was.
 //!
 //! [`compare`] pairs numbers by what they mean and samples by name, and gives each number a [`Verdict`]; [`document`] is the [`Comparison`]
-//! for readers, [`json`] and [`junit`] are it for programs. It knows rows, and the series, metrics and intervals of a report.
+//! for readers, [`json`] for programs. It knows rows, and the series, metrics and intervals of a report.
 
 mod cluster;
 mod comparison;
@@ -12,7 +12,6 @@ mod exact_tests;
 #[cfg(test)]
 mod format_tests;
 mod json;
-mod junit;
 mod notes;
 mod point;
 mod pooled;
@@ -20,7 +19,6 @@ mod side;
 #[cfg(test)]
 mod tests;
 mod threshold;
-mod times;
 
 use std::collections::BTreeSet;
 
@@ -28,12 +26,11 @@ use anyhow::{Context, Result};
 
 pub use cluster::Cluster;
 pub use comparison::{Comparison, Options, Origin};
-pub use document::{Shown, document};
+pub use document::document;
 pub use json::json;
-pub use junit::junit;
 pub use point::{Moved, Point, Verdict};
 use side::Subject;
-pub use threshold::{Margin, Rule, Threshold, Thresholds, metric_named, shown_name};
+pub use threshold::{Rule, Threshold, Thresholds, metric_named, shown_name};
 
 use crate::ledger::Row;
 use crate::report::series::order;
@@ -49,9 +46,9 @@ pub fn compare(baseline: (&str, &[Row]), results: (&str, &[Row]), options: &Opti
     let both = options.exact.map(|_| exact::samples_of_both(&before, &after)).unwrap_or_default();
     let subjects: BTreeSet<&Subject<'_>> = before.keys().chain(after.keys()).collect();
     let point_of = |subject: &Subject<'_>| point::of(subject, [&before, &after], &both, options);
-    let mut points: Vec<Point> = subjects.into_iter().filter_map(point_of).collect();
+    let mut points: Vec<Point> = subjects.into_iter().map(point_of).collect();
     points.sort_by(|a, b| order_of(a).cmp(&order_of(b)));
-    let mut notes = notes::of(&before, &after, &points);
+    let mut notes = notes::of(&before, &after);
     if options.exact.is_some() {
         notes.extend(exact::notes(baseline.1, results.1));
     }

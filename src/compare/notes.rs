@@ -1,43 +1,39 @@
-//! What a reader must know of the rows: other engines, definitions and texts under one name, keys that pair with nothing.
+//! Notes on rows that pair: other engines, definitions and texts under one name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::exact::has_comparable_ids;
-use super::point::{Point, Verdict};
-use super::side::{Numbers, Side};
+use super::side::{Side, head, pairs};
 use crate::format::first_of;
 use crate::ledger::{Row, Text};
 use crate::metric::Metric;
 use crate::report::series::definition;
-use crate::report::{SeriesKey, place};
+use crate::report::{CellSums, SeriesKey, place};
 
-/// Most samples that a note names.
+/// The most samples that a note names.
 const NAMED: usize = 5;
 
-/// Of the pairs of two sides, and of the keys without a partner.
-pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<String> {
+/// Says what differs under one name between the cells of two sides.
+pub(super) fn of(before: &Side<'_>, after: &Side<'_>) -> Vec<String> {
     let mut engines = BTreeSet::new();
-    let mut weighed = 0;
     // By policy: what differs at the first size.
     let mut definitions: BTreeMap<&str, String> = BTreeMap::new();
     let mut texts: BTreeMap<SeriesKey, Texts<'_>> = BTreeMap::new();
-    for (subject, numbers) in before {
+    for (subject, cell) in before {
         let Some(other) = after.get(subject) else { continue };
-        let (a, b) = (numbers.row, other.row);
+        let (a, b) = (head(cell), head(other));
         if a.engine != b.engine {
             engines.insert((a.engine, b.engine));
         }
-        let definition = differing(&definition_of(a), &definition_of(b));
+        let differing = differing(a, b);
         let (policy, size) = &subject.policy;
-        if !definition.is_empty() {
-            let note = format!("{} is defined differently: {}", place(policy, *size), definition.join(", "));
+        if !differing.is_empty() {
+            let note = format!("{} is defined differently: {}", place(policy, *size), differing.join(", "));
             definitions.entry(policy).or_insert(note);
         }
-        weighed += usize::from(numbers.both(other).iter().any(|(_, a, b)| a.sums.weight != b.sums.weight));
         // The digest of a timing is that of the machine.
         if !Metric::of(subject.metric).is_timed() {
-            let is_same_policy = definition.is_empty();
-            texts.entry(subject.key.without_cache()).or_default().add(numbers, other, is_same_policy);
+            texts.entry(subject.key.without_cache()).or_default().add(cell, other, differing.is_empty());
         }
     }
     let engine = |(a, b)| format!("engine {a} in the baseline, {b} in the results: numbers may differ on purpose");
@@ -45,102 +41,61 @@ pub(super) fn of(before: &Side<'_>, after: &Side<'_>, points: &[Point]) -> Vec<S
     notes.extend(definitions.into_values());
     let keys: Vec<SeriesKey> = texts.keys().cloned().collect();
     notes.extend(texts.iter().filter_map(|(key, texts)| Some(format!("{}: {}", key.title(&keys), texts.note()?))));
-    if weighed > 0 {
-        notes.push(format!("{weighed} numbers weigh their samples differently from the baseline"));
-    }
-    notes.extend(nearly_paired(points));
     notes
 }
 
-/// What a policy's name stands for. A seed is part of it where it decides what leaves.
-fn definition_of(row: &Row) -> Vec<(&'static str, String)> {
-    let is_drawn = row.score.as_deref() == Some("random");
-    definition(row).into_iter().filter(|(name, _)| *name != "seed" || is_drawn).collect()
+/// The settings of a policy that two rows of its name differ in: `keep_recent 8 (baseline) and 2 (results)`. A seed is one where it
+/// decides what leaves.
+fn differing(before: &Row, after: &Row) -> Vec<String> {
+    let is_drawn = |row: &Row| row.score.as_deref() == Some("random");
+    let has_seed = is_drawn(before) && is_drawn(after);
+    let pairs = definition(before).into_iter().zip(definition(after));
+    pairs
+        .filter(|((name, a), (_, b))| a != b && (*name != "seed" || has_seed))
+        .map(|((name, a), (_, b))| format!("{name} {a} (baseline) and {b} (results)"))
+        .collect()
 }
 
-/// The fields that differ: `revision 0123 (baseline) and 4567 (results)`.
-fn differing(before: &[(&str, String)], after: &[(&str, String)]) -> Vec<String> {
-    let pairs = before.iter().zip(after).filter(|((_, a), (_, b))| a != b);
-    pairs.map(|((name, a), (_, b))| format!("{name} {a} (baseline) and {b} (results)")).collect()
-}
-
-/// What the samples of one setting were measured on.
+/// The texts that the samples of one setting were measured on.
 #[derive(Default)]
 struct Texts<'a> {
     /// Digests of all texts, on either side, where they differ.
     digests: Option<[&'a Text; 2]>,
-    /// Samples that both sides have.
-    common: BTreeSet<&'a str>,
-    /// Those of them whose ids can be compared under a policy that is the same, and those whose ids differ.
-    told: BTreeSet<&'a str>,
-    changed: BTreeSet<&'a str>,
+    /// Samples that both sides have, and whether a policy that is the same on both sides has other ids of them.
+    samples: BTreeMap<&'a str, bool>,
 }
 
 impl<'a> Texts<'a> {
-    fn add(&mut self, before: &Numbers<'a>, after: &Numbers<'a>, is_same_policy: bool) {
-        let digests = [before, after].map(|numbers| &numbers.row.data);
+    fn add(&mut self, before: &CellSums<'a>, after: &CellSums<'a>, is_same_policy: bool) {
+        let digests = [before, after].map(|cell| &head(cell).data);
         if digests[0] != digests[1] && digests.iter().all(|digest| !digest.is_empty()) {
             self.digests = Some(digests);
         }
-        for ((_, sample), a, b) in before.both(after) {
-            self.common.insert(sample);
-            if is_same_policy && has_comparable_ids(a.row, b.row) {
-                self.told.insert(sample);
-                if a.row.sample_id != b.row.sample_id {
-                    self.changed.insert(sample);
-                }
-            }
+        for (sample, a, b) in pairs(before, after) {
+            let is_told = is_same_policy && has_comparable_ids(a.row, b.row);
+            *self.samples.entry(sample).or_default() |= is_told && a.row.sample_id != b.row.sample_id;
         }
     }
 
-    /// `None` where everything is the same as far as rows tell.
+    /// Says what differs; `None` where everything is the same as far as rows tell.
     fn note(&self) -> Option<String> {
-        let all = self.common.len();
-        let changed = match self.changed.len() {
-            0 if self.told.len() == all => format!("the samples that both have ({all}) are the same"),
-            0 => "the rows do not tell whether samples of one name are the same".to_owned(),
-            changed => {
-                let named = first_of(&Vec::from_iter(self.changed.iter().copied()), NAMED);
-                format!("{changed} of {all} samples of one name were measured on other texts or settings: {named}")
-            }
-        };
-        match self.digests {
-            Some(digests) => {
-                let [before, after] = digests.map(|digest| shortened(digest));
-                Some(format!(
-                    "the texts differ: digest {before} in the baseline, {after} in the results; {changed}"
-                ))
-            }
-            None => (!self.changed.is_empty()).then_some(changed),
+        let changed: Vec<&str> =
+            self.samples.iter().filter(|(_, changed)| **changed).map(|(name, _)| *name).collect();
+        let mut said = Vec::new();
+        if let Some(digests) = self.digests {
+            // As much of a digest as tells two apart by eye.
+            let [before, after] =
+                digests.map(|digest| digest.trim_start_matches("sha256:").chars().take(8).collect::<String>());
+            said.push(format!("the texts differ: digest {before} in the baseline, {after} in the results"));
         }
+        if !changed.is_empty() {
+            let (count, all, named) = (changed.len(), self.samples.len(), first_of(&changed, NAMED));
+            said.push(format!(
+                "{count} of {all} samples of one name were measured on other texts or settings: {named}"
+            ));
+        }
+        (!said.is_empty()).then(|| said.join("; "))
     }
-}
-
-/// As much of a digest as tells two apart by eye.
-fn shortened(digest: &str) -> &str {
-    let digits = digest.strip_prefix("sha256:").unwrap_or(digest);
-    digits.get(..8).unwrap_or(digits)
-}
-
-/// Keys without a partner although one differs in little: a model trained again, a data set moved.
-fn nearly_paired(points: &[Point]) -> Vec<String> {
-    let only = |verdict: Verdict| -> Vec<SeriesKey> {
-        let (having, paired): (Vec<&Point>, Vec<&Point>) =
-            points.iter().partition(|point| point.verdict == verdict);
-        let [having, paired] =
-            [having, paired].map(|points| points.iter().map(|point| &point.key).collect::<BTreeSet<_>>());
-        having.difference(&paired).map(|key| (*key).clone()).collect()
-    };
-    let (missing, new) = (only(Verdict::Missing), only(Verdict::New));
-    let mut notes = Vec::new();
-    for key in &missing {
-        let others = new.iter().filter(|other| other.task == key.task);
-        let others = others.map(|other| differing(&key.fields(), &other.fields()));
-        let Some(nearest) = others.min_by_key(Vec::len).filter(|nearest| nearest.len() <= 3) else { continue };
-        let title = key.title(&missing);
-        notes.push(format!("{title} pairs with nothing; the nearest results differ in {}", nearest.join(", ")));
-    }
-    notes
 }
 
 #[cfg(test)]
@@ -178,13 +133,14 @@ mod tests {
             found[0].contains("7 of 7 samples") && found[0].ends_with(": a, b, c, d, e and 2 more"),
             "{found:?}"
         );
-        // A sweep that grew has another digest, and the samples of the baseline.
-        let found = notes(&before[..3], &books("fedcba9876543210", ""));
-        assert!(found[0].ends_with("the samples that both have (3) are the same"), "{found:?}");
-        // Rows of an older schema, and of another engine, do not tell.
-        for change in [|row: &mut Row| row.sample_id = Text::new(), |row: &mut Row| row.engine = 9] {
-            let found = notes(&before, &changed(books("fedcba9876543210", "b"), change));
-            assert!(found.iter().any(|note| note.contains("the rows do not tell")), "{found:?}");
+        // A sweep that grew has another digest, and the samples of the baseline; rows of an older schema, and of another engine, do
+        // not tell.
+        let grown = books("fedcba9876543210", "");
+        let older = changed(books("fedcba9876543210", "b"), |row| row.sample_id = Text::new());
+        let newer = changed(books("fedcba9876543210", "b"), |row| row.engine = 9);
+        for (before, after) in [(&before[..3], grown), (&before[..], older), (&before[..], newer)] {
+            let found = notes(before, &after);
+            assert!(found.iter().any(|note| note.ends_with("fedcba98 in the results")), "{found:?}");
         }
         // Settings that no column has.
         let found = notes(&before, &books("0123456789abcdef", "c"));

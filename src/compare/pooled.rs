@@ -7,22 +7,18 @@ use std::collections::BTreeMap;
 
 use super::cluster::{self, Cluster};
 use super::point::{Point, Verdict};
-use super::side::Name;
 use super::threshold::{Change, Threshold};
 use crate::metric::Better;
-use crate::report::{Estimate, Pooled, SampleSum, Sums, pooled};
+use crate::report::{CellSums, Estimate, Interval, Pooled, SampleSum, Sums, median, pooled};
 
-/// Fills in the metric over whole samples of both sides, and its difference. Returns the clusters of the samples; the baseline
-/// decides which cluster a sample belongs to.
-pub(super) fn fill(point: &mut Point, pairs: &[(Name<'_>, &SampleSum, &SampleSum)]) -> Vec<Cluster> {
+/// Fills in the metric over the samples of both sides, at least one, and its difference. Returns the clusters of the samples; the
+/// baseline decides which cluster a sample belongs to.
+pub(super) fn fill(point: &mut Point, pairs: &[(&str, &SampleSum<'_>, &SampleSum<'_>)]) -> Vec<Cluster> {
     let mut clusters: BTreeMap<&str, [Sums; 2]> = BTreeMap::new();
-    for (_, before, after) in pairs.iter().filter(|((slice, _), ..)| slice.is_none()) {
+    for (_, before, after) in pairs {
         let [sums_before, sums_after] = clusters.entry(&before.row.cluster).or_default();
         *sums_before += &before.sums;
         *sums_after += &after.sums;
-    }
-    if clusters.is_empty() {
-        return Vec::new();
     }
     let tables = [0, 1].map(|side| clusters.values().map(|sums| sums[side]).collect::<Vec<_>>());
     let sides = pooled(&point.metric, &[&tables[0], &tables[1]]);
@@ -39,13 +35,29 @@ pub(super) fn fill(point: &mut Point, pairs: &[(Name<'_>, &SampleSum, &SampleSum
     clusters.iter().filter_map(|(name, sums)| Cluster::of(&point.metric, name, sums)).collect()
 }
 
+/// Fills in medians of the repeats of a time. Repeats are not texts, so the interval is not one over clusters: it is from the least
+/// to the greatest difference between a repeat of one side and one of the other.
+pub(super) fn fill_times(point: &mut Point, cells: [&CellSums<'_>; 2]) {
+    let metric = &point.metric;
+    let [was, is] = cells.map(|cell| {
+        let shown = |sum: &SampleSum<'_>| metric.of_pooled(sum.sums.values.map(|value| value / sum.sums.weight));
+        let mut values: Vec<f64> = cell.samples.values().map(shown).collect();
+        values.sort_by(f64::total_cmp);
+        values
+    });
+    let [before, after] = [median(&was), median(&is)];
+    let interval = Interval { low: is[0] - was[was.len() - 1], high: is[is.len() - 1] - was[0] };
+    (point.before, point.after) = (Some(before), Some(after));
+    point.difference = Some(Estimate { value: after - before, interval: Some(interval) });
+}
+
 /// The verdict of the threshold on a number that differs, with the clusters that explain it.
-pub(super) fn decide(point: &mut Point, clusters: &[Cluster], threshold: &Threshold) -> Verdict {
+pub(super) fn decide(point: &mut Point, clusters: Vec<Cluster>, threshold: &Threshold) -> Verdict {
     let better = point.metric.better;
     let [before, after] = [point.before, point.after].map(|value| value.unwrap_or(f64::NAN));
     let verdict = match point.difference {
         Some(difference) if before.is_finite() && after.is_finite() => {
-            let (verdict, rule) = threshold.decide(&Change { better, before, difference, clusters });
+            let (verdict, rule) = threshold.decide(&Change { better, before, difference, clusters: &clusters });
             point.threshold = Some(rule);
             verdict
         }

@@ -15,13 +15,14 @@ pub(super) fn cell(metric: &str, samples: &[Given]) -> Vec<Row> {
     samples.iter().map(|sample| row("tova", Some(64), metric, *sample)).collect()
 }
 
-/// What a terminal shows, and a comment.
+/// A comparison as a terminal shows it.
 pub(super) fn terminal(comparison: &Comparison) -> String {
-    crate::report::terminal(&document(comparison, Shown { most: 20, noise: false }), 200)
+    crate::report::terminal(&document(comparison), 200)
 }
 
+/// A comparison as a comment shows it.
 pub(super) fn markdown(comparison: &Comparison) -> String {
-    crate::report::markdown(&document(comparison, Shown { most: 40, noise: true }))
+    crate::report::markdown(&document(comparison))
 }
 
 /// A cell of a sample in each of some clusters, which are called a, b, c, ...
@@ -111,7 +112,7 @@ fn a_few_clusters_that_got_far_worse_are_a_regression_and_are_named() {
         (Verdict::Regressed, Some("cluster+5%"))
     );
     assert_eq!(only(&found).clusters_worse, [cluster("e", 4.56)]);
-    // It is no improvement the other way round.
+    // The other way round is not an improvement.
     (values, values[4]) = ([4.5; 12], 4.4);
     let found = compared(&before, &books("nll", &values, &[1.0; 12]), &Options::default());
     assert_eq!((only(&found).verdict, only(&found).clusters_worse.len()), (Verdict::WithinNoise, 0));
@@ -127,8 +128,6 @@ fn the_share_of_a_cluster_is_of_its_own_baseline_or_the_pooled_one() {
     };
     assert_eq!(moved(0.5, &threshold("cluster+5%")), Verdict::WithinNoise);
     assert_eq!(moved(0.5, &threshold("cluster+1%")), Verdict::Regressed);
-    assert_eq!(moved(0.5, &threshold("cluster+0.4")), Verdict::Regressed);
-    assert_eq!(moved(0.5, &threshold("cluster+0.6")), Verdict::WithinNoise);
     // A book twice as good as the others may lose a share of its own.
     let [before, after] = [90.0, 86.0].map(|first| books("f1", &[first, 40.0, 40.0, 40.0], &[100.0; 4]));
     let verdict = |rule: &str| only(&compared(&before, &after, &threshold(rule))).verdict;
@@ -185,7 +184,7 @@ fn better_is_what_the_metric_says() {
     assert_eq!(moved("f1", -1.0), (Verdict::Regressed, true));
     assert_eq!(moved("new_tokens", 1.0), (Verdict::Changed, false));
     assert_eq!(moved("new_tokens", 0.0), (Verdict::Equal, false));
-    // A tenth of a percent is no regression, whatever the interval says.
+    // A tenth of a percent is not a regression, whatever the interval is.
     assert_eq!(moved("f1", -0.001), (Verdict::WithinNoise, false));
     assert_eq!(moved("nll", f64::NAN), (Verdict::Regressed, true));
     assert_eq!(moved("f1", f64::NAN), (Verdict::Regressed, true));
@@ -303,14 +302,6 @@ fn shares_pair_by_share_whatever_entries_samples_have() {
 }
 
 #[test]
-fn a_key_without_a_partner_is_explained() {
-    let before = cell("nll", &[("a", "a", 2.0, 1.0)]);
-    let after = changed(before.clone(), |row| row.model_revision = "4567".into());
-    let notes = compared(&before, &after, &Options::default()).notes;
-    assert!(notes.iter().any(|note| note.contains("revision") && note.contains("4567")), "{notes:?}");
-}
-
-#[test]
 fn slices_are_compared_when_asked_for() {
     let with_parts = |value: f64| {
         let parts = cell("recall", &[("a", "a", value, 4.0), ("b", "b", value, 4.0)]);
@@ -364,7 +355,7 @@ fn times_compare_on_one_device_only() {
     // Another device beside the same one is new.
     let both = [timed("cpu", [1.25, 1.2, 1.3]), timed("gpu", [9.0; 3])].concat();
     let found = compared(&base, &both, &Options::default());
-    assert_eq!((found.count(Verdict::Regressed), found.points.len()), (1, 1), "{:?}", found.points);
+    assert_eq!((found.count(Verdict::Regressed), found.count(Verdict::New)), (1, 1), "{:?}", found.points);
     let slower = compared(&base, &timed("cpu", [1.25, 1.2, 1.3]), &Options::default());
     assert_eq!((only(&slower).before, only(&slower).after), (Some(100.0), Some(80.0)));
 }

@@ -1,6 +1,4 @@
-//! How far a number may move: rules by metric, how they are written, and what they decide together.
-//!
-//! Margins are in the unit shown: perplexity, percent, tokens per second.
+//! Thresholds: how far the numbers of a metric may move, how that is written, and the verdict of several rules.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,26 +8,7 @@ use super::point::{Point, Verdict};
 use crate::metric::{Better, Metric, Property};
 use crate::report::Estimate;
 
-/// How much a number may differ.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Margin {
-    /// In the unit shown.
-    Absolute(f64),
-    /// As a share of the baseline's value.
-    Relative(f64),
-}
-
-impl Margin {
-    /// Whether a difference is larger than the margin, of which a share is a share of `whole`.
-    pub(super) fn is_exceeded(self, whole: f64, difference: f64) -> bool {
-        match self {
-            Margin::Absolute(most) => difference.abs() > most,
-            Margin::Relative(share) => difference.abs() > share * whole.abs(),
-        }
-    }
-}
-
-/// What a rule looks at.
+/// The change that a rule looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Basis {
     /// The pooled difference, if its 95 % interval excludes zero.
@@ -40,15 +19,15 @@ enum Basis {
     Cluster,
 }
 
-/// What makes a change count: what must exceed which margin. Spelled `interval`, `interval+2%`, `interval+0.05`, `2%`, `0.05`,
-/// `cluster+5%` or `cluster+0.05`.
+/// A rule for what makes a change count: it must exceed a percentage of the baseline. Spelled `interval`, `interval+2%`,
+/// `2%` or `cluster+5%`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
     basis: Basis,
-    margin: Margin,
+    percent: f64,
 }
 
-/// What became of a number that can be compared.
+/// The change of a number that can be compared.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change<'a> {
     pub(super) better: Better,
@@ -58,6 +37,11 @@ pub(super) struct Change<'a> {
 }
 
 impl Rule {
+    /// Whether `difference` is larger than the rule allows of `before`.
+    fn is_exceeded(self, before: f64, difference: f64) -> bool {
+        difference.abs() > self.percent / 100.0 * before.abs()
+    }
+
     /// The verdict on a change, if this rule reaches one. A cluster alone is never an improvement. Where clusters are too few
     /// for an interval, the difference must exceed 1 % in its place.
     pub(super) fn verdict(self, change: Change<'_>) -> Option<Verdict> {
@@ -67,46 +51,25 @@ impl Rule {
             (Basis::Interval, None) => POOLED.is_exceeded(before, difference.value),
             (Basis::Pooled, _) => true,
             (Basis::Cluster, _) => {
-                let is_worse = clusters.iter().any(|cluster| cluster.exceeds(self.margin, before, better));
+                let most = self.percent / 100.0;
+                let is_worse = clusters.iter().any(|cluster| cluster.worse_by(before, better) > most);
                 let verdict = if better == Better::Unknown { Verdict::Changed } else { Verdict::Regressed };
                 return is_worse.then_some(verdict);
             }
         };
-        let counts = is_certain && self.margin.is_exceeded(before, difference.value);
+        let counts = is_certain && self.is_exceeded(before, difference.value);
         counts.then(|| Point::direction(better, difference.value))
-    }
-}
-
-impl fmt::Display for Margin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Margin::Absolute(most) => write!(f, "{most}"),
-            // 0.07 x 100 is 7.000000000000001.
-            Margin::Relative(share) => write!(f, "{}%", (share * 1e12).round() / 1e10),
-        }
     }
 }
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.basis {
-            Basis::Interval if self.margin == NONE => f.write_str("interval"),
-            Basis::Interval => write!(f, "interval+{}", self.margin),
-            Basis::Pooled => self.margin.fmt(f),
-            Basis::Cluster => write!(f, "cluster+{}", self.margin),
+        match (self.basis, self.percent) {
+            (Basis::Interval, 0.0) => f.write_str("interval"),
+            (Basis::Interval, percent) => write!(f, "interval+{percent}%"),
+            (Basis::Pooled, percent) => write!(f, "{percent}%"),
+            (Basis::Cluster, percent) => write!(f, "cluster+{percent}%"),
         }
-    }
-}
-
-impl FromStr for Margin {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        let percent = text.strip_suffix('%');
-        let number: f64 = percent.unwrap_or(text).trim().parse().map_err(|_| ())?;
-        let is_margin = number.is_finite() && number >= 0.0;
-        let margin = if percent.is_some() { Margin::Relative(number / 100.0) } else { Margin::Absolute(number) };
-        is_margin.then_some(margin).ok_or(())
     }
 }
 
@@ -115,12 +78,14 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (basis, margin) = match text.split_once('+') {
-            Some(("interval", margin)) => (Basis::Interval, margin.parse()),
-            Some(("cluster", margin)) => (Basis::Cluster, margin.parse()),
-            None if text == "interval" => (Basis::Interval, Ok(NONE)),
-            _ => (Basis::Pooled, text.parse()),
+            Some(("interval", margin)) => (Basis::Interval, margin),
+            Some(("cluster", margin)) => (Basis::Cluster, margin),
+            None if text == "interval" => (Basis::Interval, "0%"),
+            _ => (Basis::Pooled, text),
         };
-        margin.map(|margin| Rule { basis, margin }).map_err(|()| format!("`{text}` is not a threshold"))
+        let percent = margin.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+        let percent = percent.filter(|percent| percent.is_finite() && *percent >= 0.0);
+        percent.map(|percent| Rule { basis, percent }).ok_or_else(|| format!("`{text}` is not a threshold"))
     }
 }
 
@@ -128,40 +93,31 @@ impl FromStr for Rule {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold(pub(super) Vec<Rule>);
 
-/// Any difference.
-const NONE: Margin = Margin::Absolute(0.0);
-/// A difference that an interval excludes zero from, but that is rounding.
-const ROUNDING: Margin = Margin::Relative(0.001);
-/// Of the pooled number, and in place of an interval where clusters are too few for one.
-const POOLED: Margin = Margin::Relative(0.01);
-/// Of one cluster.
-const CLUSTER: Margin = Margin::Relative(0.05);
-/// Of times: the difference of medians.
-const TIME: Margin = Margin::Relative(0.1);
+/// A difference that an interval excludes zero from must be larger than rounding.
+const INTERVAL: Rule = Rule { basis: Basis::Interval, percent: 0.1 };
+/// The margin of the pooled number, also where clusters are too few for an interval.
+const POOLED: Rule = Rule { basis: Basis::Pooled, percent: 1.0 };
+const CLUSTER: Rule = Rule { basis: Basis::Cluster, percent: 5.0 };
+/// The margin of counts that depend on memory: the batch that fits, the bytes of a cache.
+const COUNT: Rule = Rule { basis: Basis::Pooled, percent: 0.1 };
+/// Times: the ranges of the repeats are apart, and the medians by more than this.
+const TIME: Rule = Rule { basis: Basis::Interval, percent: 10.0 };
 
 impl Default for Threshold {
     fn default() -> Self {
-        Self::of([(Basis::Interval, ROUNDING), (Basis::Pooled, POOLED), (Basis::Cluster, CLUSTER)])
+        Self(vec![INTERVAL, POOLED, CLUSTER])
     }
 }
 
 impl Threshold {
-    fn of<const N: usize>(rules: [(Basis, Margin); N]) -> Self {
-        Self(rules.map(|(basis, margin)| Rule { basis, margin }).into())
-    }
-
-    /// Of a metric that no threshold was asked for.
+    /// The threshold of a metric that none was asked for.
     fn default_of(metric: &Metric) -> Self {
-        if metric.has(Property::Memory) {
-            // Counts that depend on memory: the batch that fits, the bytes of a cache.
-            Self::of([(Basis::Pooled, ROUNDING)])
-        } else if metric.has(Property::Clock) {
-            Self::of([(Basis::Pooled, TIME)])
-        } else if metric.has(Property::Judge) {
+        match () {
+            () if metric.has(Property::Memory) => Self(vec![COUNT]),
+            () if metric.has(Property::Clock) => Self(vec![TIME]),
             // A judge answers differently each time, and a story is a cluster with one or two answers.
-            Self::of([(Basis::Interval, ROUNDING)])
-        } else {
-            Self::default()
+            () if metric.has(Property::Judge) => Self(vec![INTERVAL]),
+            () => Self::default(),
         }
     }
 
@@ -175,13 +131,6 @@ impl Threshold {
             }
             None => (Verdict::WithinNoise, self.to_string()),
         }
-    }
-
-    /// Whether a difference of medians of repeats counts, and the rule: it exceeds the first margin that is not of clusters (repeats
-    /// are not clusters), and the ranges of the repeats do not overlap.
-    pub(super) fn decide_by_ranges(&self, before: f64, difference: f64, overlap: bool) -> (bool, String) {
-        let margin = self.0.iter().find(|rule| rule.basis != Basis::Cluster).map_or(TIME, |rule| rule.margin);
-        (margin.is_exceeded(before, difference) && !overlap, format!("{margin} and ranges apart"))
     }
 }
 
@@ -203,9 +152,9 @@ impl FromStr for Threshold {
 /// The thresholds of a comparison, by metric.
 #[derive(Clone, Debug, Default)]
 pub struct Thresholds {
-    /// By the metric's name in the rows; the last one wins.
+    /// Thresholds with the metric's name in the rows; the last one of a name wins.
     pub by_metric: Vec<(String, Threshold)>,
-    /// For every metric not named.
+    /// The threshold of every metric that is not named.
     pub others: Option<Threshold>,
 }
 
@@ -225,7 +174,7 @@ pub fn metric_named<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
     own.or_else(|| known.iter().find(|metric| shown_name(metric) == wanted)).copied()
 }
 
-/// What a metric is called where it is shown, as one would type it: `perplexity`, `word-level-perplexity`.
+/// The name of a metric where it is shown, as one would type it: `perplexity`, `word-level-perplexity`.
 pub fn shown_name(metric: &str) -> String {
     plain(Metric::of(metric).label.split(" (").next().unwrap_or_default())
 }
@@ -241,7 +190,7 @@ mod tests {
 
     #[test]
     fn thresholds_are_spelled_as_they_are_shown() {
-        for spelled in ["interval+0.1%,1%,cluster+5%", "0.05", "cluster+0.3,interval"] {
+        for spelled in ["interval+0.1%,1%,cluster+5%", "0.05%", "cluster+0.3%,interval"] {
             assert_eq!(spelled.parse::<Threshold>().unwrap().to_string(), spelled);
         }
         assert_eq!(Threshold::default().to_string(), "interval+0.1%,1%,cluster+5%");
@@ -302,42 +251,31 @@ mod tests {
     fn times_and_counts_have_thresholds_of_their_own() {
         let thresholds = Thresholds::default();
         let of = |metric| thresholds.of(&Metric::of(metric)).to_string();
-        let rules = ["interval+0.1%,1%,cluster+5%", "10%", "0.1%", "interval+0.1%"];
+        let rules = ["interval+0.1%,1%,cluster+5%", "interval+10%", "0.1%", "interval+0.1%"];
         assert_eq!(["f1", "decode", "batch", "judge_win"].map(of), rules);
-        // The ranges of times must be apart, whatever the margin.
-        let apart: Threshold = "interval".parse().unwrap();
-        assert_eq!(apart.decide_by_ranges(100.0, -1.0, false), (true, "0 and ranges apart".to_owned()));
-        assert!(!apart.decide_by_ranges(100.0, -50.0, true).0);
-        // Repeats are no clusters: a threshold of these alone is that of times.
-        for (rules, difference, expected) in [
-            ("cluster+5%", 9.0, (false, "10% and ranges apart")),
-            ("5%,cluster+1%,20%", 9.0, (true, "5% and ranges apart")),
-            ("cluster+1%,5%,20%", 4.0, (false, "5% and ranges apart")),
-        ] {
-            let decided = rules.parse::<Threshold>().unwrap().decide_by_ranges(100.0, difference, false);
-            assert_eq!((decided.0, decided.1.as_str()), expected, "{rules}");
-        }
     }
 
     #[test]
     fn rules_are_spelled_as_they_are_shown() {
-        let right = [
-            "interval",
-            "0.05",
-            "2%",
-            "interval+0.05",
-            "interval+0.1%",
-            "7%",
-            "0",
-            "0.3%",
-            "cluster+5%",
-            "cluster+2",
-        ];
+        let right = ["interval", "2%", "interval+0.1%", "7%", "0%", "0.3%", "cluster+5%"];
         for spelled in right {
             assert_eq!(spelled.parse::<Rule>().unwrap().to_string(), spelled);
         }
-        let wrong =
-            ["", "x", "-1", "-1%", "%", "interval+", "interval5", "intervals", "nan", "inf%", "1%%", "cluster"];
+        let wrong = [
+            "",
+            "x",
+            "1",
+            "-1%",
+            "%",
+            "interval+",
+            "interval+0.1",
+            "interval5",
+            "intervals",
+            "nan%",
+            "inf%",
+            "1%%",
+            "cluster",
+        ];
         for wrong in wrong.into_iter().chain(["cluster+", "cluster5%", "clusters+5%", "interval+cluster+5%"]) {
             assert!(wrong.parse::<Rule>().is_err(), "{wrong}");
         }
@@ -348,9 +286,6 @@ mod tests {
         let interval = |low, high| Some(Interval { low, high });
         // Rule, baseline, difference, interval, whether it counts.
         let table = [
-            ("0.05", 10.0, 0.051, interval(-1.0, 1.0), true),
-            ("0.05", 10.0, 0.049, interval(0.01, 1.0), false),
-            ("0.05", 10.0, -0.051, None, true),
             ("2%", 10.0, 0.21, interval(-1.0, 1.0), true),
             ("2%", 10.0, -0.19, interval(-1.0, -0.1), false),
             ("2%", -10.0, 0.21, None, true),
@@ -362,7 +297,7 @@ mod tests {
             ("interval+0.1%", 10.0, 0.011, interval(0.001, 0.02), true),
             ("interval+0.1%", 10.0, 0.009, interval(0.001, 0.02), false),
             ("interval+0.1%", 10.0, 0.011, interval(-0.001, 0.02), false),
-            ("interval+0.3", 10.0, 0.4, interval(0.1, 0.7), true),
+            ("interval+3%", 10.0, 0.4, interval(0.1, 0.7), true),
             ("1%", 0.0, 0.001, None, true),
             ("1%", 0.0, 0.0, None, false),
         ];

@@ -1,4 +1,4 @@
-//! What a judge's completion says: its answer without the thoughts before it, what that cost, and why there may be none.
+//! The answer in a judge's completion: its words without the thoughts before it, what that cost, and why there may be none.
 //!
 //! Servers give a message's content as a text or as a list of parts, and thoughts in a field or part of their own, or in the text
 //! between marks.
@@ -12,18 +12,18 @@ pub(super) struct Answer {
     pub(super) end: End,
     /// The most tokens that were asked for.
     pub(super) limit: u32,
-    /// As counted by the server; 0 if it does not say.
+    /// Tokens as the server counts them; 0 if it does not say.
     pub(super) prompt_tokens: u32,
     pub(super) new_tokens: u32,
 }
 
-/// How an answer ended.
+/// The end of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
-    /// As the judge wanted, as far as the server says.
+    /// The judge ended it, as far as the server says.
     #[default]
     Whole,
-    /// At the limit on tokens.
+    /// The limit on tokens ended it.
     Cut,
     /// The judge, or a filter of its server, refused to answer.
     Declined,
@@ -40,7 +40,7 @@ const THOUGHTS: [(&str, &str); 6] = [
 ];
 
 impl Answer {
-    /// That of a completion; `None` if it holds no message.
+    /// Takes the answer from a completion; `None` if it holds no message.
     pub(super) fn of(completion: &Value, limit: u32) -> Option<Answer> {
         let choice = &completion["choices"][0];
         let message = choice["message"].as_object()?;
@@ -63,7 +63,7 @@ impl Answer {
         })
     }
 
-    /// Why no verdict can be read in it.
+    /// Says why no verdict can be read in the answer.
     pub(super) fn why_unreadable(&self) -> String {
         let text = match self.text.is_empty() {
             true => String::new(),
@@ -90,7 +90,7 @@ fn text_of(content: &Value) -> String {
     }
 }
 
-/// What comes after the last thought; nothing if that has no end.
+/// The text after the last thought; nothing if that thought has no end.
 fn after_thoughts(text: &str) -> &str {
     THOUGHTS.iter().fold(text, |text, (begin, end)| match text.rsplit_once(end) {
         Some((_, answer)) => answer,

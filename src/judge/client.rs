@@ -35,7 +35,7 @@ pub(super) enum CallError {
     /// Worth a retry, after a wait if the server asks for one.
     #[error("{cause}")]
     Transient { cause: String, after: Option<Duration> },
-    /// This question cannot be answered; others can.
+    /// One question cannot be answered; others can.
     #[error("{0}")]
     Pair(String),
     /// No question will be answered until somebody fixes something.
@@ -52,7 +52,7 @@ pub(super) struct Client<'a> {
     form: Mutex<Form>,
 }
 
-/// What servers differ in: how a request says the most tokens, how many, and whether the temperature may be 0.
+/// The form of a request, in which servers differ: how it says the most tokens, how many, and whether the temperature may be 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
     limit_name: &'static str,
@@ -143,12 +143,12 @@ impl<'a> Client<'a> {
     fn request(&self, question: &str, tell: &dyn Fn(String)) -> Result<Answer, CallError> {
         loop {
             let form = *self.form();
-            let (status, body, after) = self.post(question, form)?;
-            if status == 200 {
-                return self.answer(&body, form.limit);
+            let response = self.post(question, form)?;
+            if response.status == 200 {
+                return self.answer(&response, form.limit);
             }
-            let Some((other, meaning)) = form.after(status, &self.message_of(&body)) else {
-                return Err(self.error_of(status, &body, after));
+            let Some((other, meaning)) = form.after(response.status, &self.message_of(&response)) else {
+                return Err(self.error_of(&response));
             };
             // Calls at the same time are refused alike.
             if std::mem::replace(&mut *self.form(), other) != other {
@@ -157,8 +157,8 @@ impl<'a> Client<'a> {
         }
     }
 
-    /// Sends a question; the status, the body, and the wait that the server asks for.
-    fn post(&self, question: &str, form: Form) -> Result<(u16, Vec<u8>, Option<Duration>), CallError> {
+    /// Sends a question.
+    fn post(&self, question: &str, form: Form) -> Result<Response, CallError> {
         let mut body = json!({
             "model": self.settings.model,
             "messages": [{"role": "user", "content": question}],
@@ -184,13 +184,12 @@ impl<'a> Client<'a> {
         let body = response.body_mut().with_config().limit(LONGEST_BODY).read_to_vec();
         // The message of an incomplete body is still useful.
         let body = if status == 200 { body.map_err(unreachable)? } else { body.unwrap_or_default() };
-        Ok((status, body, after))
+        Ok(Response::new(status, &body, after))
     }
 
-    fn answer(&self, bytes: &[u8], limit: u32) -> Result<Answer, CallError> {
-        let malformed = |what: &str| self.failure(what, &as_text(bytes));
-        let completion: Value = serde_json::from_slice(bytes).map_err(|_| malformed("sent no JSON"))?;
-        let answer = Answer::of(&completion, limit).ok_or_else(|| malformed("sent no message"))?;
+    fn answer(&self, response: &Response, limit: u32) -> Result<Answer, CallError> {
+        let what = if response.json.is_null() { "sent no JSON" } else { "sent no message" };
+        let answer = Answer::of(&response.json, limit).ok_or_else(|| self.failure(what, &response.text))?;
         Ok(Answer { text: self.shown(&answer.text, LONGEST_ANSWER), ..answer })
     }
 
@@ -200,31 +199,27 @@ impl<'a> Client<'a> {
         CallError::Transient { cause: format!("the judge at {} {what}: {text}", self.host()), after: None }
     }
 
-    /// A server's own words in a refusal.
-    fn message_of(&self, bytes: &[u8]) -> String {
-        let parsed: Value = serde_json::from_slice(bytes).unwrap_or_default();
-        let error = &parsed["error"];
-        let message = error["message"].as_str().or(error.as_str()).or(parsed["message"].as_str());
-        self.shown(message.unwrap_or(&as_text(bytes)), LONGEST_MESSAGE)
+    /// The error message of a response, or all that came.
+    fn message_of(&self, response: &Response) -> String {
+        let error = &response.json["error"];
+        let message = error["message"].as_str().or(error.as_str()).or(response.json["message"].as_str());
+        self.shown(message.unwrap_or(&response.text), LONGEST_MESSAGE)
     }
 
     /// The error of a response with another status than 200.
-    fn error_of(&self, status: u16, bytes: &[u8], after: Option<Duration>) -> CallError {
-        let text = as_text(bytes);
-        let message = match self.message_of(bytes) {
-            message if message.is_empty() => "(nothing)".to_string(),
-            message => message,
-        };
+    fn error_of(&self, response: &Response) -> CallError {
+        let (status, message) = (response.status, self.message_of(response));
+        let message = if message.is_empty() { "(nothing)" } else { &message };
         let cause = format!("the judge at {} answered with status {status}: {message}", self.host());
-        let parsed: Value = serde_json::from_slice(bytes).unwrap_or_default();
-        let code = parsed["error"]["code"].as_str().unwrap_or_default();
+        let code = response.json["error"]["code"].as_str().unwrap_or_default();
+        let is_too_long = code == "context_length_exceeded" || response.text.contains("maximum context length");
         match status {
             // An account without credit has the status of a rate limit.
-            408 | 409 | 425 | 429 | 500.. if code != "insufficient_quota" => CallError::Transient { cause, after },
-            413 => CallError::Pair(cause),
-            400 if code == "context_length_exceeded" || text.contains("maximum context length") => {
-                CallError::Pair(cause)
+            408 | 409 | 425 | 429 | 500.. if code != "insufficient_quota" => {
+                CallError::Transient { cause, after: response.after }
             }
+            413 => CallError::Pair(cause),
+            400 if is_too_long => CallError::Pair(cause),
             _ => CallError::Fatal(format!(
                 "{cause}\nhint: check --judge-model, --base-url (redirects are not followed), and the key in the environment \
                  variable {}; the judge must take chat completions with `max_tokens` or `max_completion_tokens`",
@@ -245,11 +240,24 @@ impl<'a> Client<'a> {
     }
 }
 
-/// A body as text. JSON is written anew, since its escapes can spell the key in ways that would not be recognized.
-fn as_text(bytes: &[u8]) -> String {
-    match serde_json::from_slice::<Value>(bytes) {
-        Ok(value) => value.to_string(),
-        Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+/// The response of a server.
+struct Response {
+    status: u16,
+    /// The body, null if it is not JSON.
+    json: Value,
+    /// The body as text. JSON is written anew, since its escapes can spell the key in ways that would not be recognized.
+    text: String,
+    /// The wait that the server asks for.
+    after: Option<Duration>,
+}
+
+impl Response {
+    fn new(status: u16, body: &[u8], after: Option<Duration>) -> Response {
+        let json = serde_json::from_slice(body);
+        let text = json
+            .as_ref()
+            .map_or_else(|_| String::from_utf8_lossy(body).into_owned(), |json: &Value| json.to_string());
+        Response { status, json: json.unwrap_or_default(), text, after }
     }
 }
 
@@ -289,7 +297,7 @@ mod tests {
     fn statuses_decide_what_is_retried() {
         let settings = settings("");
         let client = Client::new(&settings);
-        let kind = |status, body: &str| match client.error_of(status, body.as_bytes(), None) {
+        let kind = |status, body: &str| match client.error_of(&Response::new(status, body.as_bytes(), None)) {
             CallError::Transient { .. } => "transient",
             CallError::Pair(_) => "pair",
             CallError::Fatal(_) => "fatal",
@@ -314,7 +322,8 @@ mod tests {
     fn a_servers_texts_are_cleaned() {
         let settings = settings("sk-secret");
         let client = Client::new(&settings);
-        let shown = |body: &str| client.error_of(401, body.as_bytes(), None).to_string();
+        let shown = |body: &str| client.error_of(&Response::new(401, body.as_bytes(), None)).to_string();
+        let sent = |body: &str| Response::new(200, body.as_bytes(), None);
         let echo = r#"{"error": {"message": "bad key sk-secret\u001b[31m\nhint: run rm"}}"#;
         let expected =
             "the judge at judge.example answered with status 401: bad key [key] [31m hint: run rm\nhint: ";
@@ -322,12 +331,12 @@ mod tests {
         assert!(shown(&format!("{}sk-secret", "x".repeat(296))).contains("x[key"));
         let long = shown(&"x".repeat(100_000));
         assert!(long.len() < 600 && long.contains("x ..."), "{long}");
-        let answer = client.answer(b"{\"choices\": [{\"message\": {\"content\": null}}]}", 32).unwrap();
+        let answer = client.answer(&sent("{\"choices\": [{\"message\": {\"content\": null}}]}"), 32).unwrap();
         assert_eq!(answer, Answer { limit: 32, ..Answer::default() });
         for malformed in
             ["", "[]", "{}", "{\"choices\": []}", "{\"choices\": [{\"message\": \"sk-s\\u0065cret\"}]}", "<html>"]
         {
-            let error = client.answer(malformed.as_bytes(), 32).unwrap_err();
+            let error = client.answer(&sent(malformed), 32).unwrap_err();
             assert!(matches!(&error, CallError::Transient { after: None, .. }), "{error}");
             assert!(!error.to_string().contains("secret"), "{error}");
         }

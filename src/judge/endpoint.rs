@@ -1,4 +1,4 @@
-//! Where the judge is, and the key for it.
+//! The address of the judge, and the key for it.
 //!
 //! The key goes into one header and nowhere else: `Debug` does not show it, and it is removed from whatever a server sends back.
 

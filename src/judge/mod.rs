@@ -20,11 +20,9 @@ mod prompt;
 mod rows;
 mod run;
 mod verdict;
-mod wilson;
 
 pub use endpoint::{Endpoint, Key};
 pub use pairing::JUDGE;
 pub use prompt::PROMPT_VERSION;
 pub use rows::Counts;
-pub use run::{CellSummary, Event, Outcome, Settings, judge};
-pub use wilson::wilson;
+pub use run::{Event, Outcome, Settings, judge};

@@ -40,7 +40,7 @@ pub(super) fn story(row: &Row) -> &str {
 #[derive(Clone, Debug)]
 pub(super) struct PairedCell {
     pub(super) name: CellName,
-    /// In the order of the samples.
+    /// Pairs in the order of the samples.
     pub(super) pairs: Vec<Pair>,
     /// A row of the bounded cache's cell, for what its rows have in common.
     pub(super) head: Row,
@@ -48,12 +48,12 @@ pub(super) struct PairedCell {
     pub(super) unmatched: usize,
 }
 
-/// What a ledger holds for a judge.
+/// The stories of a ledger, paired for a judge.
 #[derive(Debug, Default)]
 pub(super) struct Pairing {
-    /// By model, policy and size.
+    /// Cells sorted by model, policy and size.
     pub(super) cells: Vec<PairedCell>,
-    /// Why other cells cannot be judged.
+    /// Reasons why other cells cannot be judged.
     pub(super) unpaired: Vec<String>,
 }
 

@@ -67,10 +67,6 @@ pub(super) fn rows(settings: &Settings, cell: &PairedCell, pair: &Pair, calls: V
     rows
 }
 
-fn is_identical(row: &Row) -> bool {
-    row.metric == RESULTS[1] && row.output.as_deref() == Some(IDENTICAL)
-}
-
 /// A row with the columns of the bounded cache's story.
 fn of_story(settings: &Settings, cell: &PairedCell, bounded: &Row, metric: &str, value: f64, weight: f64) -> Row {
     Row {
@@ -95,13 +91,12 @@ fn of_story(settings: &Settings, cell: &PairedCell, bounded: &Row, metric: &str,
     }
 }
 
-/// The verdicts of one cell, counted.
+/// The verdicts of some cells, counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
-    pub wins: usize,
-    pub ties: usize,
-    pub losses: usize,
-    /// Of the ties, those of identical stories.
+    /// Pairs with a result.
+    pub pairs: usize,
+    /// Pairs of identical stories among them.
     pub identical: usize,
     /// Pairs with an unreadable answer.
     pub unreadable: usize,
@@ -112,23 +107,16 @@ pub struct Counts {
 
 impl Counts {
     pub(super) fn of(rows: &[Row]) -> Counts {
-        let count = |metric: &str| rows.iter().filter(|row| row.metric == metric && row.value == 1.0).count();
-        let [wins, ties, losses] = RESULTS.map(count);
+        let count =
+            |is_it: &dyn Fn(&Row) -> bool| rows.iter().filter(|row| row.value == 1.0 && is_it(row)).count();
         let verdicts = rows.iter().filter(|row| row.metric == VERDICT);
         Counts {
-            wins,
-            ties,
-            losses,
-            identical: rows.iter().filter(|row| is_identical(row)).count(),
-            unreadable: count(UNREADABLE),
+            pairs: count(&|row| RESULTS.contains(&row.metric.as_str())),
+            identical: count(&|row| row.output.as_deref() == Some(IDENTICAL) && row.metric == RESULTS[1]),
+            unreadable: count(&|row| row.metric == UNREADABLE),
             calls: verdicts.clone().count(),
             prompt_tokens: verdicts.clone().map(|row| u64::from(row.prompt_tokens)).sum(),
             new_tokens: verdicts.map(|row| u64::from(row.new_tokens)).sum(),
         }
-    }
-
-    /// Pairs with a result.
-    pub fn pairs(&self) -> usize {
-        self.wins + self.ties + self.losses
     }
 }

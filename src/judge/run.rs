@@ -1,5 +1,4 @@
-//! The loop over cells of stories: threads that ask about the pairs that lack verdicts and write each pair down, and what all
-//! verdicts of a cell add up to.
+//! The loop over cells of stories: threads that ask about the pairs that lack verdicts and write each pair down.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -20,7 +19,7 @@ use crate::ledger::{Journal, Ledger, Only, Opened, Row, Status, Wanted};
 /// After this many failed calls in a row, each with all its retries, the judge counts as gone.
 const GONE_AFTER: usize = 4;
 
-/// Which judge, and how to ask it. Only the model's name is part of a verdict's identity.
+/// Settings of a judge, and of how it is asked. Only the model's name is part of a verdict's identity.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub endpoint: Endpoint,
@@ -31,17 +30,17 @@ pub struct Settings {
     pub key_variable: String,
     /// Calls at the same time.
     pub concurrency: usize,
-    /// How often a failed request is repeated.
+    /// Times that a failed request is repeated.
     pub retries: u32,
-    /// How long a request may take.
+    /// The longest that a request may take.
     pub timeout: Duration,
-    /// Only the first pairs.
+    /// The number of pairs to judge, from the first on; `None`: all.
     pub limit: Option<usize>,
     /// All must hold for the bounded cache's cell.
     pub only: Vec<Only>,
 }
 
-/// What happens while judging.
+/// An event while judging.
 #[derive(Debug)]
 pub enum Event {
     /// Work begins; earlier runs judged `done` of the pairs.
@@ -52,20 +51,12 @@ pub enum Event {
     Message(String),
 }
 
-/// What is known about one cell of stories.
-#[derive(Clone, Debug)]
-pub struct CellSummary {
-    /// A row of the cell: model, policy, size and settings.
-    pub head: Row,
+/// The end of judging: the verdicts of all cells that were judged, and what this run did.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
     pub counts: Counts,
     /// Pairs without a result yet.
     pub open: usize,
-}
-
-/// How judging ended.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    pub cells: Vec<CellSummary>,
     /// Pairs that failed in this run.
     pub failed: usize,
     /// Cells without the full cache's stories.
@@ -127,24 +118,26 @@ pub fn judge(
     observe(Event::Started { pairs, done });
     let (client, fatal, failures) = (Client::new(settings), Mutex::new(None), AtomicUsize::new(0));
     let judging = Judging { ledger, client, settings, stop, observe, fatal, failures };
+    let mut all = Vec::new();
     for (cell, pairs) in selected {
-        let counts = judging.cell(cell, &pairs, &mut outcome)?;
-        let open = cell.pairs.len() - counts.pairs() - counts.unreadable;
-        outcome.cells.push(CellSummary { head: cell.head.clone(), counts, open });
+        outcome.open += cell.pairs.len();
+        all.extend(judging.cell(cell, &pairs, &mut outcome)?);
     }
+    outcome.counts = Counts::of(&all);
+    outcome.open -= outcome.counts.pairs + outcome.counts.unreadable;
     outcome.interrupted = stop.load(Ordering::Relaxed);
     Ok(outcome)
 }
 
-/// What all cells of a run share.
+/// State that all cells of a run share.
 struct Judging<'a> {
     ledger: &'a Ledger,
     client: Client<'a>,
     settings: &'a Settings,
-    /// Set when the user wants the run to end.
+    /// True when the user wants the run to end.
     stop: &'a AtomicBool,
     observe: &'a (dyn Fn(Event) + Sync),
-    /// Why the run cannot go on.
+    /// The reason why the run cannot go on.
     fatal: Mutex<Option<String>>,
     /// Calls that failed since the last answer.
     failures: AtomicUsize,
@@ -164,18 +157,18 @@ impl Judging<'_> {
         (self.observe)(Event::Message(message));
     }
 
-    /// Judges pairs of a cell, and counts all verdicts it has then.
+    /// Judges pairs of a cell; returns the rows of all verdicts it has then.
     ///
     /// # Errors
     /// What ends the run: a judge that is gone or refuses, a ledger that cannot be written.
-    fn cell(&self, cell: &PairedCell, pairs: &[usize], outcome: &mut Outcome) -> Result<Counts> {
+    fn cell(&self, cell: &PairedCell, pairs: &[usize], outcome: &mut Outcome) -> Result<Vec<Row>> {
         let journal = match self.ledger.journal(&cell.name)? {
             Opened::Journal(journal) => journal,
-            Opened::Complete => return Ok(Counts::of(&self.ledger.rows_of(&cell.name)?)),
+            Opened::Complete => return self.ledger.rows_of(&cell.name),
             Opened::Busy => {
                 outcome.taken += 1;
                 self.tell(format!("{} is being judged by another process", cell.name.stem()));
-                return Ok(Counts::default());
+                return Ok(Vec::new());
             }
         };
         let done = journal.done();
@@ -208,7 +201,7 @@ impl Judging<'_> {
         if journal.done().len() == cell.pairs.len() {
             journal.complete(cell.pairs.len())?;
         }
-        Ok(Counts::of(&rows))
+        Ok(rows)
     }
 
     /// Asks about a pair in both orders, unless its stories are identical, and writes it down.

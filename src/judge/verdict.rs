@@ -1,10 +1,10 @@
-//! From the judge's answer to a verdict on a story, and from the verdicts in both orders to the result of a pair.
+//! Verdicts on a story, read in the judge's answers, and the result of a pair, from the verdicts in both orders.
 //!
 //! Pure text and logic. Brackets, case, quotes and common words around a choice do not matter (`(A)`, `a.`, `**Response
 //! (B)** is better`). Two choices, none, or a sentence that would have to be understood (`not (A)`, `(A) is worse`) are
 //! unreadable.
 
-/// What an answer says of the bounded cache's story: 1 if it is preferred, 0.5 if both are equal, 0 if it is not; `None` if the
+/// An answer's verdict on the bounded cache's story: 1 if it is preferred, 0.5 if both are equal, 0 if it is not; `None` if the
 /// answer cannot be read.
 pub(super) type Verdict = Option<f64>;
 

@@ -8,7 +8,7 @@ use super::Evidence;
 use super::exhibit::Sweeps;
 use crate::report::{Column, Entry, Estimate, Grid, Interval, Line, Table};
 
-/// What rows say of a claim; of several verdicts the last in this order counts.
+/// The verdict of rows on a claim; of several verdicts the last in this order counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Held,
@@ -16,13 +16,13 @@ pub(super) enum Verdict {
     NotHeld,
 }
 
-/// What a number must be for the claim to hold.
+/// The limit of a number for the claim to hold.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
     AtMost(f64),
     AtLeast(f64),
     Above(f64),
-    /// From the first to the second, both included.
+    /// A range from the first to the second, both included.
     Within(f64, f64),
 }
 
@@ -39,17 +39,10 @@ pub(super) type Finding = (String, Observation);
 
 /// A statement of the paper.
 pub(super) struct Claim {
-    /// What measures it.
+    /// The task and the sweeps that measure it.
     sweeps: Sweeps,
     pub(super) statement: &'static str,
-    measure: fn(&Evidence<'_>) -> Vec<Finding>,
-}
-
-/// A claim with what was found for it.
-pub(super) struct Checked {
-    pub(super) claim: &'static Claim,
-    /// One for each key that measured it.
-    pub(super) findings: Vec<Finding>,
+    pub(super) measure: fn(&Evidence<'_>) -> Vec<Finding>,
 }
 
 pub(super) const fn claim(
@@ -60,11 +53,11 @@ pub(super) const fn claim(
     Claim { sweeps, statement, measure }
 }
 
-impl Claim {
-    /// What was measured of it.
-    pub(super) fn check(&'static self, rows: &Evidence<'_>) -> Checked {
-        Checked { claim: self, findings: (self.measure)(rows) }
-    }
+/// A claim with what was found for it.
+pub(super) struct Checked {
+    pub(super) claim: &'static Claim,
+    /// One for each key that measured it.
+    pub(super) findings: Vec<Finding>,
 }
 
 impl Verdict {
@@ -78,7 +71,7 @@ impl Verdict {
 }
 
 impl Limit {
-    /// What an interval says; nothing is decided without one.
+    /// The verdict of an estimate's interval; nothing is decided without one.
     pub(super) fn verdict(self, estimate: &Estimate) -> Verdict {
         let Some(Interval { low, high }) = estimate.interval else { return Verdict::NotDecided };
         let (inside, outside) = match self {
@@ -94,7 +87,7 @@ impl Limit {
         }
     }
 
-    /// How far inside the limit a number is; negative outside.
+    /// The distance of a number from the limit; negative outside.
     fn margin(self, value: f64) -> f64 {
         match self {
             Self::AtMost(most) => most - value,
@@ -107,7 +100,7 @@ impl Limit {
         Observation { estimate, verdict: self.verdict(&estimate), said }
     }
 
-    /// Of observations that must all be inside the limit, the one that decides: the nearest to it of those with the last
+    /// Picks the observation that decides where all must be inside the limit: the nearest to it of those with the last
     /// verdict.
     pub(super) fn decisive(self, all: impl Iterator<Item = Observation>) -> Option<Observation> {
         let margin = |observed: &Observation| self.margin(observed.estimate.value);

@@ -1,4 +1,4 @@
-//! What the paper claims of its figures and tables, and how each claim is measured from rows.
+//! The claims of the paper about its figures and tables, and how each is measured from rows.
 //!
 //! A statement says what the paper found and, in brackets, the limit that is checked where that is another number; docs/paper.md
 //! says why. Claims about TOVA are measured of the policy `tova` alone, except that texts far longer than the model was trained
@@ -123,10 +123,10 @@ pub(super) static CLAIMS: [Claim; 15] = [
 
 /// All claims, with what was measured of each.
 pub(super) fn check(rows: &Evidence<'_>) -> Vec<Checked> {
-    CLAIMS.iter().map(|claim| claim.check(rows)).collect()
+    CLAIMS.iter().map(|claim| Checked { claim, findings: (claim.measure)(rows) }).collect()
 }
 
-/// What was measured of the claims, for a report; none where nothing was.
+/// The table of claims for a report; `None` where none was measured.
 pub(super) fn measured(rows: &Evidence<'_>) -> Option<Table> {
     let claims = check(rows);
     let is_measured = claims.iter().any(|claim| !claim.findings.is_empty());

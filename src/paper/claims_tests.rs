@@ -22,7 +22,7 @@ fn found(rows: &[Row]) -> Vec<(&'static str, Observation)> {
     claims.into_iter().flat_map(of).collect()
 }
 
-/// What was found for the only claim whose statement contains some words.
+/// The finding for the only claim whose statement contains some words.
 fn finding(rows: &[Row], words: &str) -> Observation {
     let mut found = found(rows);
     found.retain(|(statement, _)| statement.contains(words));

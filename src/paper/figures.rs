@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use super::{COLUMN, Evidence, Exhibit, Pieces, TOVA, TWO_COLUMNS, differences, numbers, titles};
 use crate::report::figure::{
-    Axis, Chart, Horizontal, Line, Printed, Scale, Scene, SeriesStyles, Spot, chart,
-    chart::excess as excess_charts, heatmap, slices,
+    Axis, Chart, Horizontal, Line, Printed, Scale, Scene, SeriesStyles, chart, chart::excess as excess_charts,
+    heatmap, slices,
 };
 use crate::report::series::breakdown;
 use crate::report::{Panel, RUNNING, SeriesKey, Size, escape};
@@ -22,10 +22,9 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     // Very long texts are Figure 7's.
     panels.retain(|panel| !evidence.is_long(&panel.key));
     let mut pieces = charts(exhibit, evidence, &panels, evidence.beside_paper);
-    for (panel, title) in panels.iter().zip(titles(&panels)) {
-        pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
-        pieces.differences.extend(differences::excess(panel, &title));
-    }
+    let excesses =
+        panels.iter().zip(titles(&panels)).filter_map(|(panel, title)| differences::excess(panel, &title));
+    pieces.differences.extend(excesses);
     if evidence.beside_paper {
         pieces.scenes.extend(excess(exhibit, evidence, &panels));
     }
@@ -33,7 +32,7 @@ pub(super) fn perplexity(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pi
     pieces.or_missing(&format!("no perplexity of {policies} was measured on texts of a usual length"))
 }
 
-/// What models of other perplexities have in common: the excess over the full cache, with the paper's beside it.
+/// The excess over the full cache, with the paper's beside it: models of other perplexities can be compared in it.
 fn excess(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel]) -> Option<(String, Scene)> {
     let both = panels.iter().zip(titles(panels)).filter(|(panel, _)| panel.full().is_some());
     let both = both.filter_map(|(panel, title)| Some(((panel, title), printed(panel, true)?)));
@@ -67,16 +66,16 @@ fn charts(exhibit: Exhibit, evidence: &Evidence<'_>, panels: &[Panel], laid_over
     pieces
 }
 
-/// What the paper's Table 3 says at the sizes and of the policies that a panel has: perplexity, or its excess in nats over the full cache.
+/// The paper's Table 3 at the sizes and of the policies that a panel has: perplexity, or its excess in nats over the full cache.
 fn printed(panel: &Panel, is_excess: bool) -> Option<Printed> {
     let (paper, sizes) = differences::printed_and_sizes(panel)?;
     let shown = |value: f64| if is_excess { Some((value / paper.full?).ln()) } else { Some(value) };
-    let line = |(policy, _): &(&str, _)| {
+    let line = |(policy, _): &(String, _)| {
         let here = |size: &&Size| panel.point(policy, Some(**size)).is_some();
         let spot = |size: &Size| Some((size.number(), shown(paper.value(policy, *size)?)?));
-        ((*policy).to_owned(), sizes.iter().filter(here).filter_map(spot).collect())
+        (policy.clone(), sizes.iter().filter(here).filter_map(spot).collect())
     };
-    let lines = paper.lines.iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
+    let lines = paper.rows.iter().map(line).filter(|(_, spots): &(String, Vec<_>)| !spots.is_empty());
     let full = paper.full.filter(|_| panel.full().is_some() && !is_excess);
     Some(Printed { lines: lines.collect(), full, source: format!("paper: {}", numbers::MODEL) })
 }
@@ -125,12 +124,9 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     for (win, title) in wins.iter().zip(titles(&wins)) {
         let is_same = |panel: &&Panel| panel.key == win.key;
         let (Some(tie), Some(loss)) = (ties.iter().find(is_same), losses.iter().find(is_same)) else { continue };
-        for panel in [win, tie, loss] {
-            pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
-        }
         for policy in win.policies().into_iter().filter(|policy| *policy != "full") {
             let title = format!("{title} \u{B7} {policy}");
-            charts.push(preferences([win, tie, loss], policy, title, evidence.beside_paper));
+            charts.push(preferences([win, tie, loss], policy, title));
         }
     }
     if charts.is_empty() {
@@ -141,16 +137,11 @@ pub(super) fn judged(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces
     let styles = SeriesStyles::in_order(&PREFERENCES);
     let scene = evidence.page(charts.len()).curves(&exhibit.title(), &charts, &styles, caption);
     pieces.scenes.push((String::new(), scene));
-    let lengths = evidence.panels_of("story", "new_tokens", &|policy| policy == TOVA);
-    let lengths = lengths.iter().zip(titles(&lengths));
-    pieces
-        .differences
-        .extend(lengths.filter_map(|(panel, title)| differences::minus_paper(exhibit, panel, &title)));
     Ok(pieces)
 }
 
-/// How often a judge preferred the story of a policy, neither, and that of the full cache, over the cache size.
-fn preferences(panels: [&Panel; 3], policy: &str, title: String, laid_over: bool) -> Chart {
+/// A chart of how often a judge preferred the story of a policy, neither, and that of the full cache, over the cache size.
+fn preferences(panels: [&Panel; 3], policy: &str, title: String) -> Chart {
     let mut quantity = panels[0].metric.clone();
     (quantity.label, quantity.range) = ("share of pairs (%)".into(), Some((0.0, 100.0)));
     let sizes = panels[0].sizes();
@@ -159,21 +150,9 @@ fn preferences(panels: [&Panel; 3], policy: &str, title: String, laid_over: bool
         let spots = points.filter_map(|point| Some(chart::measurement(panel, point, point.cache_size?.number())));
         Line { policy: name.to_owned(), spots: spots.collect() }
     };
-    let printed = |(name, panel): (&str, &Panel)| {
-        let paper = numbers::Printed::of(panel)?;
-        let spot = |size: &Size| Some((size.number(), paper.value(policy, *size)?));
-        Some((name.to_owned(), sizes.iter().filter_map(spot).collect()))
-    };
     let lines = PREFERENCES.into_iter().zip(panels).map(line).collect();
     let across = (Horizontal::of_sizes(&sizes), Axis::of_sizes(&sizes));
-    let chart = Chart::new((title, &quantity), across, Scale::Linear, lines, None, None);
-    let mut lines: Vec<(String, Vec<Spot>)> = PREFERENCES.into_iter().zip(panels).filter_map(printed).collect();
-    lines.retain(|(_, spots)| !spots.is_empty());
-    let source = format!("paper: {}", numbers::STORY_MODEL);
-    match laid_over && !lines.is_empty() {
-        true => chart.with_printed(Printed { lines, full: None, source }),
-        false => chart,
-    }
+    Chart::new((title, &quantity), across, Scale::Linear, lines, None, None)
 }
 
 pub(super) fn running(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {

@@ -112,7 +112,7 @@ pub(super) fn long(texts: &[[f64; 2]]) -> Vec<Row> {
 /// TOVA's perplexity stays the same and Window+4's rises.
 pub(super) const LONG: [[f64; 2]; 6] = [[0.0, 0.05]; 6];
 
-/// What TOVA keeps: 4,096 tokens of three layers, of which the second leaves at step 600.
+/// Rows on what TOVA keeps: 4,096 tokens of three layers, of which the second leaves at step 600.
 pub(super) fn kept() -> Vec<Row> {
     let left: Vec<&str> = (0..4096).map(|token| if token == 1 { "600" } else { "4096" }).collect();
     let left = left.join(" ");

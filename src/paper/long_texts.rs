@@ -29,7 +29,7 @@ pub(super) fn of_long_texts(
     texts.filter_map(|text| Some((text[0].key.title(&keys), measure(text)?))).collect()
 }
 
-/// Where the first of a policy's names was measured.
+/// The places where the first of a policy's names was measured.
 fn run_as<'a>(text: &LongText<'a>, names: &[&str]) -> Vec<PolicyAtSize<'a>> {
     let Some(last) = text.last() else { return Vec::new() };
     let of = |name: &&str| last.series.keys().filter(|(policy, _)| policy == name).cloned().collect::<Vec<_>>();
@@ -64,7 +64,7 @@ pub(super) fn rise(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
     }))
 }
 
-/// By how much TOVA's average is below Window+4's of the same size, at each place. Policies are told apart from 6 clusters on.
+/// The gain of TOVA's average over Window+4's of the same size, at each place. Policies are told apart from 6 clusters on.
 pub(super) fn least_gain(text: &LongText<'_>, limit: Limit) -> Option<Observation> {
     let metric = Metric::of(METRIC);
     let others = run_as(text, &LONG_WINDOW);

@@ -1,4 +1,4 @@
-//! How the paper's claims about single numbers are measured: costs against the full cache, stories, speed, what is kept.
+//! Measures of the paper's claims about single numbers: costs against the full cache, stories, speed, what is kept.
 //!
 //! Costs are positive where a policy is worse, whichever way a metric improves. The paper's own numbers are measured by the
 //! same functions.
@@ -10,12 +10,11 @@ use super::{Evidence, TOVA, titles};
 use crate::ledger::{IDENTICAL, setting};
 use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
+use crate::report::sections::speed as timing;
 use crate::report::series::cell_of;
-use crate::report::{
-    CellSums, Difference, Estimate, Interval, Panel, PolicyAtSize, SampleSum, SeriesKey, Size, difference, median,
-};
+use crate::report::{Difference, Estimate, Interval, Panel, SampleSum, SeriesKey, Size, difference, median};
 
-/// By how much a policy is worse than the full cache.
+/// The loss of a policy against the full cache.
 fn cost(panel: &Panel, policy: &str, size: impl Into<Size>) -> Option<Difference> {
     Some(panel.point(policy, Some(size))?.to_full.as_ref()?.loss(panel.metric.better))
 }
@@ -43,7 +42,7 @@ fn samples<'e>(
     cell.map_or_else(Vec::new, |cell| cell.samples.values().collect())
 }
 
-/// What was observed of a policy, but not held where it evicted nothing: no sample has more tokens than its cache has entries.
+/// Turns what was observed of a policy into not decided where it evicted nothing: no sample has more tokens than its cache has entries.
 /// Rows of no tokens do not say that.
 fn where_evicted(
     evidence: &Evidence<'_>,
@@ -62,7 +61,7 @@ fn where_evicted(
     }
 }
 
-/// How much worse than full a policy is at a share of the length.
+/// The loss of a policy against the full cache at a share of the length.
 fn gap(panel: &Panel, policy: &str, part: u32, limit: Limit) -> Option<Observation> {
     let size = panel.key.length / part;
     let cost = cost(panel, policy, size)?;
@@ -75,13 +74,13 @@ fn gap(panel: &Panel, policy: &str, part: u32, limit: Limit) -> Option<Observati
     })
 }
 
-/// How much worse than full TOVA is at a share of the length, if it evicted anything there.
+/// The loss of TOVA against the full cache at a share of the length, if it evicted anything there.
 pub(super) fn near_full(evidence: &Evidence<'_>, panel: &Panel, part: u32, limit: Limit) -> Option<Observation> {
     let observed = gap(panel, TOVA, part, limit)?;
     Some(where_evicted(evidence, panel, (TOVA, panel.key.length / part), observed))
 }
 
-/// How much worse than full the baselines are at a share of the length.
+/// The least loss of the baselines against the full cache at a share of the length.
 pub(super) fn baselines(panel: &Panel, part: u32, limit: Limit) -> Option<Observation> {
     let size = panel.key.length / part;
     let nearest = limit.decisive(BASELINES.all().filter_map(|baseline| gap(panel, baseline, part, limit)))?;
@@ -149,7 +148,7 @@ fn is_cut_short(evidence: &Evidence<'_>, panel: &Panel, place: (&str, Option<Siz
     most.is_some_and(|most| !samples.is_empty() && 2 * cut(most) >= samples.len())
 }
 
-/// How much longer stories are at a quarter of the length, in percent of the full cache's.
+/// The extra length of stories at a quarter of the length, in percent of the full cache's.
 pub(super) fn story_length(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
     of_panels(evidence, ("story", "new_tokens"), |panel| {
         let size = panel.key.length / 4;
@@ -174,34 +173,30 @@ pub(super) fn story_length(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding
     })
 }
 
-/// How many times as many tokens per second are decoded with TOVA's cache of an eighth of the length as with the full cache; the
+/// The tokens per second with TOVA's cache of an eighth of the length, those with the full cache being 1; the
 /// interval is the range of the repeats.
 pub(super) fn speed(evidence: &Evidence<'_>, limit: Limit) -> Vec<Finding> {
-    let all = evidence.results.series.iter();
-    let all = all.filter(|((_, id, slice), _)| *id == "decode_batch" && slice.is_none());
-    let all: Vec<(&SeriesKey, _)> = all.map(|((key, ..), series)| (key, series)).collect();
-    let keys: Vec<SeriesKey> = all.iter().map(|(key, _)| (*key).clone()).collect();
-    let found = all.iter().filter_map(|(key, series)| {
-        let size = key.length / 8;
-        let repeats = |place: PolicyAtSize<'static>| {
-            series.get(&place).map(CellSums::quotients).filter(|repeats| !repeats.is_empty())
-        };
-        let (own, full) = (repeats((TOVA.into(), Some(size.into())))?, repeats(("full".into(), None))?);
+    let timed = timing::all(&evidence.results.series);
+    let keys: Vec<SeriesKey> = timed.iter().map(|table| table.key.clone()).collect();
+    let found = timed.iter().filter_map(|table| {
+        let size = table.key.length / 8;
+        let repeats = |policy: &str, size| table.line(policy, size)?.sorted("decode_batch");
+        let (own, full) = (repeats(TOVA, Some(size.into()))?, repeats("full", None)?);
         // Each is ascending.
-        let interval = match (&own[..], &full[..]) {
+        let interval = match (own, full) {
             ([fastest, .., slowest], [full_fastest, .., full_slowest]) => {
                 Some(Interval { low: full_fastest / slowest, high: full_slowest / fastest })
             }
             _ => None,
         };
-        let estimate = Estimate { value: median(&full) / median(&own), interval };
+        let estimate = Estimate { value: median(full) / median(own), interval };
         let said = format!(
             "{} decodes {:.2}{} times as many tokens per second as the full cache",
             with(TOVA, size),
             estimate.value,
             self::interval(estimate, hundredths)
         );
-        Some((key.title(&keys), limit.observe(estimate, said)))
+        Some((table.key.title(&keys), limit.observe(estimate, said)))
     });
     found.collect()
 }

@@ -42,7 +42,7 @@ pub(crate) use fixture::printed_rows;
 pub use other_publications::publication_names;
 use wording::listed;
 
-/// Where and how exhibits are drawn.
+/// Settings of where and how exhibits are drawn.
 #[derive(Clone)]
 pub struct Options {
     /// The folder; files go into its folder `paper`.
@@ -52,11 +52,11 @@ pub struct Options {
     pub columns: Option<u8>,
     /// Whether the paper's own numbers are laid over.
     pub beside_paper: bool,
-    /// What figures are drawn without.
+    /// Parts that figures are drawn without.
     pub plain: Plain,
 }
 
-/// What [`draw`] did.
+/// The result of [`draw`].
 #[derive(Clone, Debug, Default)]
 pub struct Drawn {
     /// The files, in the order they were written.
@@ -65,7 +65,7 @@ pub struct Drawn {
     pub terminal: String,
     /// Notes on figures, one sentence each.
     pub notes: Vec<String>,
-    /// What the rows do not have, and in a second line `hint:` which sweep measures it: one message for each exhibit.
+    /// Exhibits that the rows do not have, and in a second line `hint:` which sweep measures it: one message for each exhibit.
     pub missing: Vec<String>,
 }
 
@@ -84,9 +84,7 @@ struct Pieces {
     scenes: Vec<(String, Scene)>,
     tables: Vec<Table>,
     differences: Vec<Table>,
-    /// On the paper's numbers.
-    notes: Vec<String>,
-    /// Which policies it does not show.
+    /// A note on the policies that it does not show.
     left_out: Option<String>,
 }
 
@@ -115,7 +113,13 @@ pub fn draw(rows: &[Row], exhibits: &[Exhibit], options: &Options) -> Result<Dra
     let mut drawn = Drawn::default();
     for exhibit in exhibits {
         match exhibit.pieces(&evidence) {
-            Ok(pieces) => write(*exhibit, &pieces, &mut folder, &mut drawn)?,
+            Ok(pieces) => {
+                write(*exhibit, &pieces, &mut folder, &mut drawn)?;
+                if beside_paper && pieces.differences.is_empty() {
+                    let why = "no numbers of the paper can be laid beside it";
+                    drawn.notes.push(format!("{exhibit}: {why}"));
+                }
+            }
             Err(missing) => drawn.missing.push(missing),
         }
     }
@@ -169,7 +173,7 @@ fn write(exhibit: Exhibit, pieces: &Pieces, folder: &mut Folder<'_>, drawn: &mut
         }
         drawn.terminal.push_str(&report::terminal(&document, WIDTH));
     }
-    drawn.notes.extend(pieces.left_out.iter().chain(&pieces.notes).map(|note| format!("{exhibit}: {note}")));
+    drawn.notes.extend(pieces.left_out.iter().map(|note| format!("{exhibit}: {note}")));
     Ok(())
 }
 
@@ -177,14 +181,6 @@ impl Pieces {
     /// An error where nothing was drawn.
     fn or_missing(self, why: &str) -> Result<Self, String> {
         if self.scenes.is_empty() && self.tables.is_empty() { Err(why.to_owned()) } else { Ok(self) }
-    }
-
-    /// Adds differences to the paper's numbers, or why there are none.
-    fn compare(&mut self, differences: Option<Table>, title: &str, length: u32) {
-        match differences {
-            Some(sheet) => self.differences.push(sheet),
-            None => self.notes.push(differences::not_compared(title, length)),
-        }
     }
 }
 
@@ -210,7 +206,7 @@ impl<'a> Evidence<'a> {
         panels
     }
 
-    /// Which policies were measured in the settings of an exhibit's panels that these do not have.
+    /// Names the policies that were measured in the settings of an exhibit's panels and that these do not have.
     fn left_out(&self, shown: &[Panel]) -> Option<String> {
         let mut names = IndexSet::new();
         for all in &self.results.panels {
@@ -231,7 +227,7 @@ impl<'a> Evidence<'a> {
         self.results.panels.iter().filter(running).any(|panel| panel.key == *key)
     }
 
-    /// Why nothing is drawn of what TOVA keeps.
+    /// Says why nothing is drawn of what TOVA keeps.
     fn why_nothing_kept(&self, why: &str) -> String {
         let is_exempt =
             |row: &Row| row.task == exhibit::RETENTION.0 && row.local_layers.as_deref() == Some(EXEMPT);
@@ -267,7 +263,7 @@ const TWO_COLUMNS: f64 = 6.9 * 72.0;
 /// The paper's policy.
 const TOVA: &str = "tova";
 
-/// How rows say that policies leave layers with a window alone.
+/// The word of rows for policies that leave layers with a window alone.
 const EXEMPT: &str = "exempt";
 
 fn titles(panels: &[Panel]) -> Vec<String> {

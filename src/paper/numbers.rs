@@ -1,20 +1,17 @@
 //! The numbers that "Transformers are Multi-State RNNs" (arXiv 2401.06104v2) prints.
 //!
-//! The tables are in `numbers.json`. What exists as a plot only (Figures 4, 5, 7, 9, 10 and 11, and two panels of Figure 3)
+//! They are in `numbers.json`; tests hold the claims against those that are not shown. What exists as a plot only (Figures 4, 5, 7, 9, 10 and 11, and two panels of Figure 3)
 //! has no number here. Policies, metrics and slices have this program's names.
 
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use super::TOVA;
 use crate::metric::Slice;
-use crate::report::{Panel, Size};
+use crate::report::Size;
 
 /// The model of Tables 1, 2, 3 and 5 and Figures 7 to 9, 12 and 13.
 pub(super) const MODEL: &str = "LLaMA-2-7B";
-/// The model that wrote Figure 6's stories.
-pub(super) const STORY_MODEL: &str = "MythoLogic-13B";
 /// Tokens of a sample, which is all the full cache holds (section 5).
 pub(super) const LENGTH: u32 = 4096;
 /// Lines of Table 5 that Table 2 has, with the one of all tokens.
@@ -25,24 +22,28 @@ pub(super) const TABLE_5_SIZES: [u32; 4] = [256, 512, 1024, 2048];
 #[derive(Deserialize)]
 pub(super) struct Numbers {
     /// LLaMA-2-7B in bfloat16, decoding sequences of 4,096 tokens on a V100; the largest size is the full cache.
+    #[cfg(test)]
     pub(super) table_1: Vec<Speed>,
     /// Perplexity of LLaMA-2-7B on PG-19's test set by policy; the full cache is the topline of Figure 3. H2O by layer equals
     /// Window+1 there, in all seven cells.
     pub(super) table_3: BySize,
     /// Mean steps that TOVA keeps a token, of 31 samples of PG-19; the first line is of all tokens.
     pub(super) table_5: Vec<TagSteps>,
-    /// How often the judge, gpt-4-0613, preferred TOVA's story, neither, and the full cache's; in percent. The last size sums
+    /// Shares in percent in which the judge, gpt-4-0613, preferred TOVA's story, neither, and the full cache's. The last size sums
     /// to 99 there.
+    #[cfg(test)]
     pub(super) figure_6: BySize,
     /// The text on Figure 6: mean tokens of a story.
+    #[cfg(test)]
     pub(super) story_length: BySize,
 }
 
 /// A multi-state size of Table 1.
+#[cfg(test)]
 #[derive(Deserialize)]
 pub(super) struct Speed {
     pub(super) size: u32,
-    /// Of one sequence, in GB.
+    /// The memory of one sequence, in GB.
     pub(super) memory: f64,
     pub(super) batch: u32,
     /// Tokens per second in that batch, the full cache's being 1.
@@ -66,39 +67,11 @@ pub(super) struct TagSteps(pub(super) String, pub(super) Option<Slice>, pub(supe
 pub(super) static NUMBERS: LazyLock<Numbers> =
     LazyLock::new(|| serde_json::from_str(include_str!("numbers.json")).expect("the file is part of the program"));
 
-/// Printed numbers of one metric: of policies by cache size, and of the full cache.
-pub(super) struct Printed {
-    pub(super) sizes: &'static [u32],
-    pub(super) full: Option<f64>,
-    pub(super) lines: Vec<(&'static str, &'static [f64])>,
-}
-
-impl Printed {
-    /// What the paper prints of what a panel measures; `None` where it prints nothing, or of samples of another length.
-    pub(super) fn of(panel: &Panel) -> Option<Self> {
-        let Numbers { table_3, figure_6, story_length, .. } = &*NUMBERS;
-        let (numbers, is_policy) = match (panel.key.task.as_str(), &*panel.metric.id) {
-            _ if panel.key.length != LENGTH => return None,
-            ("perplexity", "nll") => (table_3, true),
-            ("story", "new_tokens") => (story_length, true),
-            // Lines are verdicts there.
-            ("judge", _) => (figure_6, false),
-            _ => return None,
-        };
-        let lines = numbers.rows.iter().filter(|(name, _)| is_policy || *name == panel.metric.id);
-        let lines = lines.map(|(name, values)| (if is_policy { name.as_str() } else { TOVA }, values.as_slice()));
-        Some(Self { sizes: &numbers.sizes, full: numbers.full, lines: lines.collect() })
-    }
-
-    /// The number of a policy at a size; the full cache has the same at every size.
+impl BySize {
+    /// The number of a policy at a size.
     pub(super) fn value(&self, policy: &str, size: Size) -> Option<f64> {
-        let (_, values) = self.lines.iter().find(|(name, _)| *name == policy)?;
+        let (_, values) = self.rows.iter().find(|(name, _)| name == policy)?;
         values.get(self.sizes.iter().position(|known| Some(*known) == size.entries())?).copied()
-    }
-
-    /// The number that a table has for a policy at a size.
-    pub(super) fn shown_at(&self, policy: &str, size: Size) -> Option<f64> {
-        if policy == "full" { self.full } else { self.value(policy, size) }
     }
 }
 

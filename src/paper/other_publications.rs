@@ -13,41 +13,29 @@ use crate::report::{Block, Column, Entry, Grid, Group, Line, Panel, Results, Sec
 /// One published table.
 #[derive(Deserialize)]
 struct PublishedTable {
-    /// What `--published` calls it; several tables can have one name.
+    /// The name for `--published`; several tables can have one name.
     name: String,
     source: String,
-    /// On the hub.
+    /// The model's name on the hub.
     model: String,
     /// Task, data set and metric here. Rows of data sets whose names contain this one are of it.
     task: String,
     dataset: String,
     metric: String,
-    /// What the source calls its numbers.
+    /// The source's word for its numbers.
     quantity: String,
     setting: String,
     /// `128`, or `25%` of the prompt.
     sizes: Vec<String>,
     full: Option<f64>,
-    /// Methods as the source calls them, with a number for each size.
-    lines: Vec<(String, Vec<Option<f64>>)>,
+    /// Methods as the source calls them, the preset here that computes each, and a number for each size.
+    lines: Vec<(String, Option<String>, Vec<Option<f64>>)>,
     notes: Vec<String>,
 }
 
 static TABLES: LazyLock<Vec<PublishedTable>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("other_publications.json")).expect("the file is part of the program")
 });
-
-/// The presets that compute what publications call so.
-const PRESETS: [(&str, &str); 8] = [
-    ("SnapKV", "snapkv"),
-    ("PyramidKV", "pyramidkv"),
-    ("Ada-SnapKV", "adakv"),
-    ("SnapKV with AdaKV", "adakv"),
-    ("ExpectedAttention", "expected"),
-    ("ExpectedAttention with AdaKV", "ada-expected"),
-    ("KVzip", "kvzip-pool"),
-    ("R-KV", "r-kv"),
-];
 
 /// The names of all published tables, sorted.
 pub fn publication_names() -> Vec<&'static str> {
@@ -110,9 +98,9 @@ impl PublishedTable {
             lines.push(Line::new("full", vec![number(&self.full); self.sizes.len()]));
         }
         lines.extend(measured("full"));
-        for (policy, values) in &self.lines {
-            lines.push(Line::new(policy.as_str(), values.iter().map(number).collect()));
-            lines.extend(preset(policy).into_iter().flat_map(&measured));
+        for (method, preset, values) in &self.lines {
+            lines.push(Line::new(method.as_str(), values.iter().map(number).collect()));
+            lines.extend(preset.iter().flat_map(|preset| measured(preset)));
         }
         let columns = self.sizes.iter().map(|size| Column::from(size.clone())).collect();
         let about = format!("Sizes are what is kept. {}. {}", capital(&self.setting), self.source);
@@ -124,10 +112,6 @@ impl PublishedTable {
         let notes = self.notes.iter().cloned().chain(notes).collect();
         Table { notes, ..Table::new(title, &about, "method", Grid { columns, lines }) }
     }
-}
-
-fn preset(published: &str) -> Option<&'static str> {
-    PRESETS.iter().find(|(name, _)| *name == published).map(|(_, preset)| *preset)
 }
 
 #[cfg(test)]
@@ -143,16 +127,15 @@ mod tests {
             let what = format!("{} {}", table.name, table.model);
             assert!(Metric::known(&table.metric).is_some(), "{what}");
             assert_eq!(table.sizes().len(), table.sizes.len(), "{what}");
-            assert!(table.lines.iter().all(|(_, values)| values.len() == table.sizes.len()), "{what}");
-            let values = table.lines.iter().flat_map(|(_, values)| values).flatten().chain(&table.full);
+            assert!(table.lines.iter().all(|(.., values)| values.len() == table.sizes.len()), "{what}");
+            let values = table.lines.iter().flat_map(|(.., values)| values).flatten().chain(&table.full);
             assert!(
                 values.clone().count() > 0 && values.clone().all(|value| (0.0..=100.0).contains(value)),
                 "{what}"
             );
             assert!(table.source.starts_with("https://") && table.model.contains('/'), "{what}");
-        }
-        for (_, preset) in PRESETS {
-            assert!(presets::by_name(preset).is_some(), "{preset}");
+            let presets = table.lines.iter().filter_map(|(_, preset, _)| preset.as_deref());
+            presets.for_each(|preset| assert!(presets::by_name(preset).is_some(), "{preset}"));
         }
     }
 

@@ -6,9 +6,9 @@ use super::claim::{Limit, Observation, Verdict};
 use super::wording::{apart, listed, with};
 use crate::report::{Difference, Estimate, Outcome, Pair, Panel, Size};
 
-/// What a policy is compared with.
+/// The policies that a policy is compared with.
 pub(super) struct Others {
-    /// Those that the claim names.
+    /// Policies that the claim names.
     named: &'static [&'static str],
     /// Variants of these, which count where they were measured.
     variants: &'static [&'static str],
@@ -17,11 +17,11 @@ pub(super) struct Others {
 /// Figure 3's baselines; Table 3 has the variants.
 pub(super) const BASELINES: Others =
     Others { named: &["truncate", "window", "window+4", "h2o"], variants: &["window+1", "h2o-layer"] };
-/// Those of Figures 4 and 5.
+/// The baselines of Figures 4 and 5.
 pub(super) const BASELINES_OF_QUESTIONS: Others = Others { named: &["truncate", "window+4"], variants: &[] };
 pub(super) const BY_HEAD: Others = Others { named: &["tova-head"], variants: &[] };
 
-/// What decides a comparison of two numbers: nats of a perplexity.
+/// The estimate that decides a comparison of two numbers: nats of a perplexity.
 pub(super) fn natural(difference: &Difference) -> Estimate {
     difference.nats.unwrap_or(difference.shown)
 }
@@ -31,7 +31,7 @@ impl Others {
         self.named.iter().chain(self.variants).copied()
     }
 
-    /// Which of them were measured and which of those that the claim names were not, with their sizes where these are not
+    /// Says which of them were measured and which that the claim names were not, with their sizes where these are not
     /// all; and whether none is missing.
     pub(super) fn coverage(&self, sizes: &[Size], has: impl Fn(&str, Size) -> bool) -> (String, bool) {
         let at = |name: &str, wanted: bool| -> Option<String> {

@@ -19,18 +19,16 @@ pub(super) fn speed(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, Strin
         let title = format!("{} \u{B7} {}", table.key.title(&keys), table.key.device);
         let heading = format!("Memory, batch and throughput \u{B7} {title}");
         pieces.tables.push(Table::new(heading, table.legend(), timing::CORNER, table.grid()));
-        pieces.compare(differences::speeds(table, &title), &title, table.key.length);
     }
     pieces.or_missing("nothing was timed")
 }
 
-pub(super) fn ablation(exhibit: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
+pub(super) fn ablation(_: Exhibit, evidence: &Evidence<'_>) -> Result<Pieces, String> {
     let panels = evidence
         .panels_of("perplexity", "nll", &|policy| NUMBERS.table_3.rows.iter().any(|(known, _)| known == policy));
     let mut pieces = Pieces { left_out: evidence.left_out(&panels), ..Pieces::default() };
     for (panel, title) in panels.iter().zip(titles(&panels)) {
         let Some(grid) = values::grid(panel, Show::Value) else { continue };
-        pieces.compare(differences::minus_paper(exhibit, panel, &title), &title, panel.key.length);
         pieces.differences.extend(differences::excess(panel, &title));
         let title = format!("Perplexity by policy and cache size \u{B7} {title}");
         let about = format!(
@@ -58,7 +56,7 @@ pub(super) fn tags(exhibit: Exhibit, evidence: &Evidence<'_>, lines: &[TagSteps]
                      In brackets are 95 % intervals.";
         let title = format!("Steps {TOVA} keeps a token, by tag \u{B7} {}", section.title);
         pieces.tables.push(Table::new(title, about, "class or tag", grid));
-        pieces.compare(differences::steps(exhibit, section, lines), &section.title, section.key.length);
+        pieces.differences.extend(differences::steps(exhibit, section, lines));
     }
     pieces.or_missing(&evidence.why_nothing_kept("no steps that tova keeps a token were measured"))
 }

@@ -17,11 +17,6 @@ fn differences_to_the_paper_s_own_numbers_are_none() {
         entries.map(|entry| entry.number.clone()).collect()
     };
     let tables = of("table3");
-    let [llama, _, yi] =
-        &["Llama", "Mistral", "Yi"].map(|name| tables.iter().find(|sheet| sheet.title.contains(name)).unwrap());
-    // Full and eight policies at seven sizes.
-    assert_eq!(numbers(llama), vec!["0.00"; 9 * 7]);
-    assert_eq!(numbers(yi)[0], "+2.15", "7.16 x 0.3");
     // Perplexities 1.3 times as high are as far above their full cache in nats: TOVA at 512 by ln(7.41 / 7.16).
     let is_of_yi = |sheet: &&Table| sheet.title.starts_with("Excess") && sheet.title.contains("Yi");
     let excess = &tables.iter().find(is_of_yi).unwrap().grid.lines;
@@ -30,16 +25,9 @@ fn differences_to_the_paper_s_own_numbers_are_none() {
     assert!(excess.len() == 16 && excess.chunks(2).all(|pair| shown(&pair[0]) == shown(&pair[1])));
     let tova = excess.iter().find(|line| line.name == "tova").unwrap();
     assert_eq!(shown(tova), ["+0.286", "+0.150", "+0.074", "+0.034", "+0.012", "+0.001", "0.000"]);
-    let figure = of("6");
-    // Wins, ties and losses at three sizes, and the lengths of stories, the full cache's too.
-    let all: Vec<Vec<String>> = figure.iter().map(numbers).collect();
-    assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3, 3, 6]);
-    assert!(all.iter().flatten().all(|number| number.parse::<f64>() == Ok(0.0)), "Figure 6: {all:?}");
     // Of the tags that Table 5 has, POS is the paper's; the mean is by counting; 600 against NNPS and NNP.
     let steps = of("table5");
     assert_eq!(numbers(&steps[0]), ["0", "0", "+22", "+83"]);
-    let speed = of("table1");
-    assert_eq!(numbers(&speed[0])[..6], ["0.000", "0.00", "0.000", "+0.20", "0.000", "0.00"]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the full cache attends to, and how much of it a cache no longer has when it is needed.
+//! Attention of the full cache, and how much of it a bounded cache no longer has when it is needed.
 
 use anyhow::Result;
 
@@ -8,25 +8,25 @@ use crate::text::TextModel;
 
 /// The most memory for attention while it is recorded.
 const MOST_BYTES: u64 = 4 << 30;
-/// So many tokens are said of each token that it attends to.
+/// The number of tokens that are named of those that a token attends to.
 pub(super) const TOP: usize = 12;
 
 /// Shares of attention under the full cache, means over layers and heads.
 pub(super) struct Attention {
-    /// What later tokens pay to each token, summed over them.
+    /// The attention that later tokens pay to each token, summed over them.
     pub received: Vec<f32>,
     /// The tokens that each token attends to most, with their shares, largest first; itself is left out.
     pub top: Vec<Vec<(usize, f32)>>,
     pub sides: Vec<Gone>,
 }
 
-/// What of it is on tokens that have left one cache: a token that left one layer, or one of its heads, counts there only.
+/// Attention to tokens that have left one cache: a token that left one layer, or one of its heads, counts there only.
 pub(super) struct Gone {
-    /// Of `received`.
+    /// The part of `Attention::received`.
     pub received: Vec<f32>,
-    /// What each token pays.
+    /// The attention that each token pays.
     pub paid: Vec<f32>,
-    /// Of `top`.
+    /// The part of `Attention::top`.
     pub top: Vec<Vec<f32>>,
 }
 
@@ -80,7 +80,7 @@ impl Attention {
         Ok(Some(all))
     }
 
-    /// What the next query pays to the tokens before it, and of that to those that left each side.
+    /// Adds what the next query pays to the tokens before it (`row`), and of that to those that left each side (`gone`).
     fn add(&mut self, row: &[f64], gone: &[Vec<f64>]) {
         let mut order: Vec<usize> = (0..row.len()).collect();
         order.sort_by(|a, b| row[*b].total_cmp(&row[*a]));

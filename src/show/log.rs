@@ -12,11 +12,11 @@ use crate::parquet::Table;
 use crate::report::Size;
 use crate::task::Lifetimes;
 
-/// Far more than a log of the longest text that is shown.
+/// The most bytes of a file: far more than a log of the longest text that is shown.
 const MOST_BYTES: u64 = 4 << 30;
 
 impl View {
-    /// Of the sample that a row is about; its log's files begin with `base`. Of `perplexity` it has the likelihoods, and
+    /// Shows the sample that `row` is about; its log's files begin with `base`. Of `perplexity` it has the likelihoods, and
     /// those under the full cache where the files that begin with `full` have them. A log has no attention.
     ///
     /// # Errors
@@ -69,7 +69,7 @@ fn table(base: &Path, ending: &str) -> Result<Table> {
     Table::from_parquet(bytes).with_context(|| path.display().to_string())
 }
 
-/// Of every token after the first; none where the table has none.
+/// The likelihoods of every token after the first; none where the table has none.
 fn likelihoods(tokens: &Table) -> Result<Vec<Option<f32>>> {
     if !tokens.names().contains(&"nll") {
         return Ok(Vec::new());

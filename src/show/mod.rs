@@ -19,16 +19,16 @@ pub const LONGEST: usize = 16_384;
 /// Shades of a token, from held nowhere to held everywhere.
 const SHADES: usize = 10;
 
-/// What is shown.
+/// A text as one or two caches hold it.
 pub struct View {
-    /// Of the text.
+    /// The title of the text.
     pub title: String,
     /// The model, by its name or the end of its path.
     pub model: String,
-    /// What is shown as one: mostly a token, but all tokens of a character that has several.
+    /// Units that are shown as one: mostly a token, but all tokens of a character that has several.
     units: Vec<Unit>,
     tokens: usize,
-    /// How many of the last tokens the model wrote itself.
+    /// The number of tokens at the end that the model wrote itself.
     written: usize,
     /// Negative log-likelihoods under the full cache, of every token after the first; empty where they are not known.
     full: Vec<Option<f32>>,
@@ -48,7 +48,7 @@ struct Side {
     /// The policy and its size.
     name: String,
     lifetimes: Lifetimes,
-    /// As `full`, under this cache.
+    /// Negative log-likelihoods under this cache, as `View::full`.
     nll: Vec<Option<f32>>,
 }
 

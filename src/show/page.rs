@@ -56,7 +56,7 @@ pub fn page(view: &View, at: usize) -> String {
     whole.into_string()
 }
 
-/// How long the text is, and how many layers read it.
+/// The length of the text, and the number of layers that read it.
 fn facts(view: &View) -> String {
     let layers = crate::format::counted(view.sides[0].lifetimes.layers(), "layer");
     let written = match view.written {
@@ -85,7 +85,7 @@ fn text(view: &View, side: &Side, index: usize, at: usize) -> Markup {
     }
 }
 
-/// What forgetting cost each token, and links to where it cost most.
+/// The cost of forgetting for each token, and links to where it is greatest.
 fn cost(view: &View, side: &Side, index: usize) -> Markup {
     let costs = costs(view, side);
     let peaks = peaks(&costs);
@@ -122,7 +122,7 @@ fn cost(view: &View, side: &Side, index: usize) -> Markup {
     }
 }
 
-/// Of every token after the first, what it costs more than under the full cache.
+/// The cost of every token after the first above that under the full cache.
 fn costs(view: &View, side: &Side) -> Vec<Option<f32>> {
     view.full.iter().zip(&side.nll).map(|(full, nll)| Some((*nll)? - (*full)?)).collect()
 }
@@ -143,7 +143,7 @@ fn context(view: &View, token: usize) -> String {
     shown(&text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What the script needs, as JSON that cannot end its element.
+/// The data of the script, as JSON that cannot end its element.
 fn data(view: &View, at: usize) -> String {
     let counts: Vec<usize> = view.units.iter().map(|unit| unit.tokens).collect();
     let sides = view.sides.iter().map(|side| {
@@ -195,7 +195,7 @@ fn floats(numbers: impl IntoIterator<Item = f32>) -> String {
     STANDARD.encode(numbers.into_iter().flat_map(f32::to_le_bytes).collect::<Vec<u8>>())
 }
 
-/// The same, NaN where there is none.
+/// Numbers in four bytes each, NaN where there is none.
 fn optional(numbers: &[Option<f32>]) -> String {
     floats(numbers.iter().map(|number| number.unwrap_or(f32::NAN)))
 }

@@ -156,7 +156,7 @@ fn draw(
     }
 }
 
-/// What shades mean.
+/// Draws what shades mean.
 fn legend(scene: &mut Scene, middle: f64) {
     let size = 7.0;
     let mut x = MARGIN;
@@ -184,7 +184,7 @@ fn ground(scene: &mut Scene, (x, middle): (f64, f64), (width, size): (f64, f64),
     }
 }
 
-/// As in the page's style sheet.
+/// The opacity of a shade, as in the page's style sheet.
 fn opacity(shade: usize) -> f64 {
     if shade == 0 { 0.0 } else { 0.04 * shade as f64 + 0.03 }
 }

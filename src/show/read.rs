@@ -7,11 +7,11 @@ use super::{LONGEST, Side, View, tokens};
 use crate::eviction::{CacheSize, CacheSpec, Policy};
 use crate::text::{CacheSettings, ScoreSettings, TextLength, TextModel, WriteSettings};
 
-/// What is to be shown of a text.
+/// A request to show a text.
 pub struct Request<'a> {
     pub title: String,
     pub tokens: Vec<u32>,
-    /// How many of the first tokens are the prompt, if that matters.
+    /// The number of tokens at the start that are the prompt, if that matters.
     pub prompt: Option<usize>,
     /// One cache, or two side by side.
     pub caches: Vec<CacheSettings>,

@@ -122,7 +122,7 @@ fn the_smoke_sweep_runs_resumes_and_reports() {
     assert_eq!(report.stdout, first.stdout);
     assert!(folder.path().join("elsewhere/report.md").is_file());
     let redrawn =
-        run(folder.path(), &["report", "results/smoke", "--figure", "fig3", "--format", "pdf"]).with_code(0);
+        run(folder.path(), &["report", "results/smoke", "--figure", "figure3", "--format", "pdf"]).with_code(0);
     assert_eq!(redrawn.stdout, "");
     // The paper has no figure of these.
     redrawn.says(&["results/smoke/paper/figure-3.pdf", "not shown", "tova-head"]);

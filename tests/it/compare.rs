@@ -177,9 +177,9 @@ fn each_movement_has_its_verdict() {
 #[test]
 fn thresholds_of_each_kind_decide() {
     let folder = saved(&measured());
-    // Every token of every book costs 0.01 nats more: 1.005 % of any perplexity; that of tova is 14.154, so 0.1422 more.
+    // Every token of every book costs 0.01 nats more: 1.005 % of any perplexity.
     let moved = changed(&measured(), |row| row.value += if row.metric == "nll" { 1.27 } else { 0.0 });
-    let table: [(&[&str], i32); 18] = [
+    let table: [(&[&str], i32); 16] = [
         (&[], 3),
         (&["--threshold", "interval"], 3),
         (&["--threshold", "perplexity=interval"], 3),
@@ -189,12 +189,9 @@ fn thresholds_of_each_kind_decide() {
         (&["--threshold", "1.01%"], 0),
         (&["--threshold", "interval+1.01%"], 0),
         (&["--threshold", "interval+1%"], 3),
-        // The largest of the three is that of the window, exp(3.45) = 31.5: 0.3166 more.
-        (&["--threshold", "perplexity=0.316"], 3),
-        (&["--threshold", "perplexity=0.317"], 0),
-        (&["--threshold", "recall=0", "--threshold", "1.01%"], 0),
-        (&["--threshold", "nll=0", "--threshold", "5%"], 3),
-        (&["--threshold", "nll=0", "--threshold", "nll=5%"], 0),
+        (&["--threshold", "recall=0%", "--threshold", "1.01%"], 0),
+        (&["--threshold", "nll=0%", "--threshold", "5%"], 3),
+        (&["--threshold", "nll=0%", "--threshold", "nll=5%"], 0),
         // Every book moved by as much as all together.
         (&["--threshold", "cluster+1%"], 3),
         (&["--threshold", "perplexity=cluster+1.1%"], 0),
@@ -251,7 +248,7 @@ fn the_one_sample_that_moved_is_named() {
     let ended = compared(&folder, &weights, &["--exact", "--json", "-"]).with_code(3);
     assert_eq!(verdicts(&parsed(&ended)).len(), 3, "{}", ended.stdout);
     let ended = compared(&folder, &weights, &["--exact"]).with_code(3);
-    assert_eq!(ended.stdout.matches("weight 10 to 11").count(), 20, "{}", ended.stdout);
+    assert_eq!(ended.stdout.matches("another weight").count(), 20, "{}", ended.stdout);
     assert!(ended.stdout.contains("Samples that moved (36)") && ended.stdout.contains("and 16 more"));
 }
 
@@ -274,8 +271,7 @@ fn another_engine_s_numbers_ask_for_a_new_baseline() {
     assert!(ended.stdout.contains("engine 2 in the baseline, 3 in the results"), "{}", ended.stdout);
     let ended = compared(&folder, &bumped, &["--exact"]).with_code(3);
     assert!(ended.stdout.contains("engine 2 in the baseline, 3 here: save a new baseline"), "{}", ended.stdout);
-    // A newer engine's results replace it without being told twice.
-    run(folder.path(), &["baseline", "save", "good", "results/new"]).with_code(0);
+    run(folder.path(), &["baseline", "save", "good", "results/new", "--force"]).with_code(0);
     compared(&folder, &bumped, &["--exact"]).with_code(0);
 }
 
@@ -313,7 +309,7 @@ fn a_slower_machine_is_no_regression_and_a_slower_program_is() {
     let words: Vec<&str> =
         ended.stdout.lines().find(|line| line.starts_with("tova")).unwrap().split("  ").collect();
     assert!(words.iter().any(|word| word.trim() == "1000") && ended.stdout.contains("666.7"), "{}", ended.stdout);
-    assert!(ended.stdout.contains("10% and ranges apart"), "{}", ended.stdout);
+    assert!(ended.stdout.contains("interval+10%"), "{}", ended.stdout);
     compared(&folder, &timed("old processor, 8 threads", slow), &["--threshold", "decode=40%"]).with_code(0);
     let alone = compared(&folder, &timed("old processor, 8 threads", slow), &["--exact"]).with_code(1);
     alone.says(&["there is nothing to compare"]);
@@ -386,13 +382,13 @@ fn all_formats_agree() {
     let mut rows = changed(&measured(), |row| row.value += if row.metric == "nll" { 12.7 } else { 0.0 });
     rows.retain(|row| row.policy != "window");
     rows.extend(timed("bb", [1.0; 3]));
-    let files = ["--json", "o.json", "--junit", "o.xml", "--markdown", "o.md"];
+    let files = ["--json", "o.json", "--markdown", "o.md"];
     let ended = compared(&folder, &rows, &files).with_code(3);
     assert!(ended.stdout.starts_with("REGRESSION: 2 regressed, 2 missing, 1 not comparable, 2 equal\n"));
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
 
     let document: Value = serde_json::from_str(&read("o.json")).unwrap();
-    assert_eq!((&document["schema_version"], &document["failed"]), (&4.into(), &true.into()));
+    assert_eq!((&document["schema_version"], &document["failed"]), (&5.into(), &true.into()));
     let counts: Vec<(&str, u64)> = document["counts"]
         .as_array()
         .unwrap()
@@ -404,37 +400,6 @@ fn all_formats_agree() {
     assert_eq!(document["points"].as_array().unwrap().len(), 7);
     assert_eq!(document["baseline"]["cells"], 4);
 
-    let junit = read("o.xml");
-    let tree = roxmltree::Document::parse(&junit).unwrap();
-    let root = tree.root_element();
-    let number = |node: roxmltree::Node, name: &str| node.attribute(name).unwrap().parse::<usize>().unwrap();
-    assert_eq!(root.tag_name().name(), "testsuites");
-    assert_eq!((number(root, "tests"), number(root, "failures"), number(root, "errors")), (7, 4, 0));
-    assert_eq!(root.attribute("skipped"), None, "the schema of Jenkins' xUnit plugin has none there");
-    let mut names = Vec::new();
-    for suite in root.children().filter(roxmltree::Node::is_element) {
-        assert_eq!(suite.tag_name().name(), "testsuite");
-        let cases: Vec<_> = suite.children().filter(|node| node.has_tag_name("testcase")).collect();
-        let having =
-            |tag: &str| cases.iter().filter(|case| case.children().any(|node| node.has_tag_name(tag))).count();
-        assert_eq!((number(suite, "tests"), number(suite, "failures")), (cases.len(), having("failure")));
-        assert_eq!(number(suite, "skipped"), having("skipped"));
-        names.extend(
-            cases.iter().map(|case| (case.attribute("classname").unwrap(), case.attribute("name").unwrap())),
-        );
-    }
-    let all = names.len();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!((all, names.len()), (7, 7), "equal names are one test to a reader: {names:?}");
-    assert!(
-        names.iter().any(|(class, name)| class.starts_with("perplexity") && *name == "tova at 64"),
-        "{names:?}"
-    );
-    let failure = tree.descendants().find(|node| node.has_tag_name("failure")).unwrap();
-    assert!(failure.attribute("message").unwrap().contains("regressed, from "), "{junit}");
-    assert_eq!(failure.attribute("type"), Some("regressed"));
-
     let comment = read("o.md");
     assert!(comment.starts_with("# REGRESSION: 2 regressed, 2 missing, 1 not comparable, 2 equal\n"), "{comment}");
     assert_eq!(comment.matches("<details>").count(), comment.matches("</details>").count());
@@ -442,15 +407,11 @@ fn all_formats_agree() {
     assert!(open.contains("| tova at 64") && open.contains("- window at 64"), "{comment}");
     assert!(folded.contains("Not comparable (1)") && folded.contains("another device"), "{comment}");
 
-    for flag in ["--json", "--junit", "--markdown"] {
+    for (flag, file) in [("--json", "o.json"), ("--markdown", "o.md")] {
         let ended = compared(&folder, &rows, &[flag, "-"]).with_code(3);
-        let file = read(
-            ["o.json", "o.xml", "o.md"]
-                [["--json", "--junit", "--markdown"].iter().position(|f| *f == flag).unwrap()],
-        );
-        assert_eq!(ended.stdout, file, "{flag}");
+        assert_eq!(ended.stdout, read(file), "{flag}");
     }
-    compared(&folder, &rows, &["--json", "-", "--junit", "-"]).with_code(2).says(&["only one of"]);
+    compared(&folder, &rows, &["--json", "-", "--markdown", "-"]).with_code(2).says(&["only one of"]);
     compared(&folder, &rows, &["--json", "no/such/folder.json"])
         .with_code(1)
         .says(&["no/such/folder.json cannot be written"]);
@@ -459,7 +420,7 @@ fn all_formats_agree() {
 // --- baselines ---
 
 #[test]
-fn a_baseline_is_saved_once_and_shown() {
+fn a_baseline_is_saved_once() {
     let folder = saved(&measured());
     let file = folder.path().join("results/baselines/good.parquet");
     let bytes = fs::read(&file).unwrap();
@@ -471,27 +432,12 @@ fn a_baseline_is_saved_once_and_shown() {
     run(folder.path(), &["baseline", "save", "again", "results/again"]).with_code(0);
     assert_eq!(fs::read(folder.path().join("results/baselines/again.parquet")).unwrap(), bytes);
 
-    // Measured again with the same numbers, the file stays as it is.
     let later = changed(&measured(), |row| row.date = "2027-01-01T00:00:00Z".into());
     ledger(folder.path(), "results/later", &later);
-    let ended = run(folder.path(), &["baseline", "save", "good", "results/later"]).with_code(0);
-    assert!(ended.stdout.contains("holds these numbers already"), "{}", ended.stdout);
-    assert_eq!(fs::read(&file).unwrap(), bytes);
-
     fs::write(folder.path().join("results/baselines/odd.parquet"), "PAR1").unwrap();
     run(folder.path(), &["compare", "odd", "good"]).with_code(1).says(&["odd.parquet", "hint:"]);
-    run(folder.path(), &["baseline", "save", "odd", "results/later"])
-        .with_code(1)
-        .says(&["odd.parquet", "--force"]);
     run(folder.path(), &["baseline", "save", "odd", "results/later", "--force"]).with_code(0);
     fs::remove_file(folder.path().join("results/baselines/odd.parquet")).unwrap();
-    let shown = run(folder.path(), &["baseline", "show", "good"]).with_code(0).stdout;
-    for words in ["3 cells, 72 rows", "engine 2, measured 2026-01-01 on cpu", "full window tova", "nll recall"] {
-        assert!(shown.contains(words), "{words}: {shown}");
-    }
-    run(folder.path(), &["baseline", "show", "god"])
-        .with_code(2)
-        .says(&["no baseline `god`", "results/baselines"]);
     run(folder.path(), &["compare", "god", "results/later"])
         .with_code(2)
         .says(&["`god` is neither", "results/baselines"]);
@@ -510,7 +456,7 @@ fn a_baseline_is_not_lost_by_accident() {
     ledger(folder.path(), "results/other", &other);
     let save =
         |more: &[&str]| run(folder.path(), &[&["baseline", "save", "good", "results/other"], more].concat());
-    save(&[]).with_code(1).says(&["holds other numbers of engine 2", "hint:", "--force"]);
+    save(&[]).with_code(1).says(&["good.parquet is there already", "hint:", "--force"]);
     assert_eq!(fs::read(&file).unwrap(), bytes);
     save(&["--force"]).with_code(0);
     assert_ne!(fs::read(&file).unwrap(), bytes);

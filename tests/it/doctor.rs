@@ -179,28 +179,6 @@ fn folders_that_are_not_writable_are_problems() {
 }
 
 #[test]
-fn slurm_array_tasks_see_their_share() {
-    let folder = tempfile::tempdir().unwrap();
-    let task = [
-        ("SLURM_JOB_ID", "7"),
-        ("SLURM_ARRAY_TASK_ID", "4"),
-        ("SLURM_ARRAY_TASK_MIN", "0"),
-        ("SLURM_ARRAY_TASK_MAX", "6"),
-        ("SLURM_ARRAY_TASK_STEP", "2"),
-        ("SLURM_ARRAY_TASK_COUNT", "4"),
-    ];
-    let (report, _) = doctor(folder.path(), &["--offline"], &task);
-    assert!(check(&report, "Slurm")["value"].as_str().unwrap().ends_with("--shard 3/4"), "{report:#}");
-    // Uneven task ids: two tasks would take the same share, or one none.
-    let uneven: Vec<_> = task.into_iter().chain([("SLURM_ARRAY_TASK_COUNT", "3")]).collect();
-    let (report, ended) = doctor(folder.path(), &["--offline"], &uneven);
-    assert_eq!(ended.code, Some(1), "{report:#}");
-    assert!(advice(check(&report, "Slurm")).contains("--shard"), "{report:#}");
-    let (report, _) = doctor(folder.path(), &["--offline"], &[]);
-    assert!(report["checks"].as_array().unwrap().iter().all(|check| check["name"] != "Slurm"));
-}
-
-#[test]
 fn a_missing_device_is_a_problem() {
     let folder = tempfile::tempdir().unwrap();
     let (report, ended) = doctor(folder.path(), &["--offline", "--device", "cuda:99"], &[]);

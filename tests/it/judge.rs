@@ -258,19 +258,6 @@ fn both_orders_decide_a_pair() {
         }
     });
     let ended = judge(folder, &server, &[]).with_code(0);
-    // Size 16: wins 0 and 7; ties 2, 3, 4 and 5; loss 1; unreadable 6 and 8. Wilson's interval of 2 in 7 is 8.2 to
-    // 64.1 %, of 4 in 7 25.0 to 84.2 %, of 1 in 7 2.6 to 51.3 %. Size 32: three ties that were judged, six of identical stories;
-    // size 64: nine of those. Of 9 in 9 it is 70.1 to 100 %, of 0 in 9 0 to 29.9 %.
-    let table: Vec<Vec<&str>> = ended.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
-    let expected = [
-        "tova 16 7 28.6 [8.2, 64.1] 57.1 [25.0, 84.2] 14.3 [2.6, 51.3] 0 2",
-        "tova 32 9 0.0 [0.0, 29.9] 100.0 [70.1, 100.0] 0.0 [0.0, 29.9] 6 0",
-        "tova 64 9 0.0 [0.0, 29.9] 100.0 [70.1, 100.0] 0.0 [0.0, 29.9] 9 0",
-    ];
-    for line in expected {
-        let line: Vec<&str> = line.split_whitespace().collect();
-        assert!(table.contains(&line), "{line:?} is missing from:\n{}", ended.stdout);
-    }
     // 18 calls at size 16: both of seed-6, one of seed-8 and both of seed-7 are asked twice; 6 at size 32.
     let requests = 18 + 2 + 1 + 2 + 6;
     assert_eq!(server.requests().len(), requests);
@@ -348,7 +335,7 @@ fn both_orders_decide_a_pair() {
     assert_eq!(verdict_rows(folder), rows);
     // Another judge has verdicts of its own, beside the first one's.
     let other = judge_named("judge-2", folder, &server, &["--only", "size=32"]).with_code(0);
-    assert!(other.stdout.contains("judged by judge-2") && !other.stdout.contains(" 16 "), "{}", other.stdout);
+    other.says(&["3 pairs judged, 6 identical"]);
     assert_eq!(server.requests().len(), requests + 6);
     assert_eq!(verdict_rows(folder).len(), rows.len() + 6 + 9 * 4);
     // Reports read the rows as any others.
@@ -365,7 +352,8 @@ fn both_orders_decide_a_pair() {
     let ties = lines.lines().filter(|line| line.contains("judged equal to full (%)") && line.contains("judge-1"));
     let ties: Vec<_> = ties.map(|line| line.split(',').collect::<Vec<_>>()).collect();
     let of_size = |size: &str| ties.iter().find(|fields| fields[at("cache_size")] == size).unwrap();
-    // Four ties in seven at size 16; all of nine at 32 and 64.
+    // Size 16: wins 0 and 7; ties 2, 3, 4 and 5; loss 1; unreadable 6 and 8. Size 32: three ties that were judged, six of identical
+    // stories; size 64: nine of those.
     let share = |size: &str| of_size(size)[at("value")].parse::<f64>().unwrap().round();
     assert_eq!(["16", "32", "64"].map(share), [57.0, 100.0, 100.0]);
 }
@@ -794,7 +782,6 @@ fn stories_are_paired_with_the_full_cache_of_the_same_settings() {
         "4 pairs judged",
         "2 cells have no full cache's stories",
     ]);
-    assert!(ended.stdout.contains("positions slot, prefill query_aware: false"), "{}", ended.stdout);
     // Two candidates are refused.
     of(stories("full", None, 2), &|row| row.value = 13.0);
     judge(folder, &server, &["--only", "size=16", "--only", "policy=tova"])

@@ -22,7 +22,7 @@ mod gguf;
 mod gguf_tokenizers;
 mod golden;
 mod hub;
-mod json_lines;
+
 mod judge;
 mod long;
 mod longbench;
@@ -40,6 +40,7 @@ mod secrets;
 mod shared_prefix;
 mod show;
 mod shrunk_memory;
+mod single_texts;
 mod statistics;
 mod task_files;
 mod threads;

@@ -448,19 +448,3 @@ fn folders_with_other_samples_do_not_replace_each_other() {
     run_into(folder, "other");
     run(folder, &["compare", "four", "other", "--allow-missing"]).with_code(1).says(&["nothing in common"]);
 }
-
-#[test]
-fn a_baseline_without_a_folder_is_of_the_last_run() {
-    let folder = tempfile::tempdir().unwrap();
-    let folder = folder.path();
-    run(folder, &["baseline", "save", "b", "--dir", "."]).with_code(2).says(&["name the folder"]);
-    for (name, policies) in [("a", "[full, tova]"), ("b", "[full, window]")] {
-        fs::write(folder.join(format!("{name}.yaml")), Sweep { policies, ..SMALL }.text()).unwrap();
-    }
-    for (last, policy) in [("a", "tova"), ("b", "window"), ("a", "tova")] {
-        run(folder, &["run", &format!("{last}.yaml"), "--no-report"]).with_code(0);
-        run(folder, &["baseline", "save", "saved", "--force", "--dir", "."]).with_code(0).says(&["was run last"]);
-        let rows = read_rows(&folder.join("saved.parquet")).unwrap();
-        assert!(nll(&rows).contains_key(&(policy.to_owned(), Some(8))), "{last}");
-    }
-}

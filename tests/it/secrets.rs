@@ -63,7 +63,6 @@ fn no_command_shows_the_token() {
         &["compare", "results", "results"],
         &["baseline", "results"],
         &["judge", "results", "--judge-model", "m"],
-        &["export", "csv", "results"],
         &["list"],
         &["schema"],
         &["--help"],

@@ -107,12 +107,6 @@ impl Speeds {
         self.lines.iter().find(|line| line.policy == policy && line.size == size)
     }
 
-    /// Of a policy at a size: its throughput in the largest batch and its memory, the full cache's being 1.
-    pub(crate) fn relative(&self, policy: &str, size: Option<Size>) -> (Option<f64>, Option<f64>) {
-        let quotient = |metric| self.of_full(self.line(policy, size)?, metric);
-        (quotient("decode_batch").map(|seconds| 1.0 / seconds), quotient("cache_bytes"))
-    }
-
     /// How to read the table.
     pub(crate) fn legend(&self) -> String {
         let repeats = self.lines.iter().filter_map(|line| line.by_metric.get("decode")).map(Vec::len).max();
@@ -133,7 +127,7 @@ impl Repeats {
         self.size.map_or_else(|| self.policy.clone(), |size| format!("{} {size}", self.policy))
     }
 
-    fn sorted(&self, metric: &str) -> Option<&[f64]> {
+    pub(crate) fn sorted(&self, metric: &str) -> Option<&[f64]> {
         self.by_metric.get(metric).map(Vec::as_slice).filter(|values| !values.is_empty())
     }
 

@@ -542,12 +542,14 @@ def matrix():
         with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
             json.dump(dict(define=define), file)
             file.flush()
-            request = lambda name, scope, schedule, positions, size: json.dumps(dict(
-                tokens=text, policy=f"p-{name}-{scope}", cache_size=size, schedule=schedule, positions=positions,
-                **dict(prompt=PROMPT) if "cut" in schedule else {}))
-            answers = subprocess.run(
-                [program, "score", "--stream", "--model", folder, "--define", file.name], check=True, capture_output=True, text=True,
-                input="\n".join(request(*case) for case in cases)).stdout.splitlines()
+            (tokens := Path(file.name + ".tokens")).write_text(json.dumps(text))
+            flags = lambda name, scope, schedule, positions, size: [
+                "--policy", f"p-{name}-{scope}", "--cache-size", str(size), "--schedule", schedule, "--positions", positions,
+                *["--prompt", str(PROMPT)] * ("cut" in schedule)]
+            answers = [subprocess.run(
+                [program, "score", "--model", folder, "--define", file.name, "--tokens", tokens, *flags(*case)], check=True,
+                capture_output=True, text=True).stdout for case in cases]
+            tokens.unlink()
         worst, close, wrong = 0.0, 0, []
         for (name, scope, schedule, positions, size), answer in zip(cases, map(json.loads, answers), strict=True):
             case = dict(schedule=schedule) | (dict(prompt=PROMPT) if "cut" in schedule else {})

@@ -54,7 +54,7 @@ const MODULES: [(&str, &[&str]); 20] = [
 ];
 
 /// Crates that shape the code around them, and the modules that may use them.
-const CRATES: [(&str, &[&str]); 29] = [
+const CRATES: [(&str, &[&str]); 28] = [
     ("candle_core", &["lm"]),
     ("candle_nn", &["lm"]),
     ("candle_transformers", &["lm"]),
@@ -78,7 +78,6 @@ const CRATES: [(&str, &[&str]); 29] = [
     ("svg2pdf", &["report"]),
     ("ttf_parser", &["report"]),
     ("maud", &["report", "show"]),
-    ("quick_junit", &["compare"]),
     ("serde_saphyr", &["yaml"]),
     ("schemars", &["yaml", "task", "sweep"]),
     ("clap", &["cli"]),
@@ -342,7 +341,7 @@ fn house_rules_hold() {
 }
 
 /// Folders and files of `src` whose comments and messages were gone over. The list grows until it is all of `src`.
-const REVISED: [&str; 16] = [
+const REVISED: [&str; 21] = [
     "eviction",
     "lm/cache",
     "text",
@@ -359,6 +358,11 @@ const REVISED: [&str; 16] = [
     "yaml",
     "vector.rs",
     "bounded_read.rs",
+    "compare",
+    "cli",
+    "judge",
+    "paper",
+    "show",
 ];
 
 /// Files in them whose messages still wait for the tests of sweeps that quote them.
