@@ -230,7 +230,7 @@ mod tests {
     fn prepared(sweep: &str) -> Prepared {
         let sweep = Sweep::parse(sweep, "a.yaml").unwrap();
         let hub = HubSettings::with_cache_dir("nowhere");
-        prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap()
+        prepare(&sweep, &Selection::default().of(&sweep).unwrap(), None, &hub, &(), "").unwrap()
     }
 
     /// The nominal costs of the cells of a sweep's first task, without writing their files.

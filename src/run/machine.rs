@@ -185,7 +185,9 @@ mod tests {
             );
             let sweep = Sweep::parse(&text, "a.yaml").unwrap();
             let hub = HubSettings::with_cache_dir("nowhere");
-            let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+            let prepared =
+                super::super::prepare(&sweep, &Selection::default().of(&sweep).unwrap(), None, &hub, &(), "")
+                    .unwrap();
             bytes_per_worker(&prepared.model_tasks[0], 1, false)
         };
         // With `full` the whole text's cache is there anyway. 2 layers of 2 heads, whose keys have 8 numbers of 4 bytes.

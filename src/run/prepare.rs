@@ -13,7 +13,7 @@ use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings};
-use crate::sweep::{Cell, ModelSpec, ResolvedCell, Selection, Shard, Sweep};
+use crate::sweep::{Cell, ModelSpec, ResolvedCell, SelectedCells, Shard, Sweep};
 use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
 /// One model with one task, and their cells.
@@ -129,29 +129,27 @@ impl ModelTask {
     }
 }
 
-/// Prepares a sweep. `machine` is the machine's name, which is part of the meaning of timed cells.
+/// Prepares the selected cells of a sweep. `machine` is the machine's name, which is part of the meaning of timed cells.
 ///
 /// # Errors
-/// A selection that selects nothing, or a ledger that cannot be read. A missing model or data set fails only its own
+/// A ledger that cannot be read. A missing model or data set fails only its own
 /// cells, and so does a budget that does not fit the model.
 pub fn prepare(
     sweep: &Sweep,
-    selection: &Selection,
+    cells: &SelectedCells,
     ledger: Option<&Ledger>,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
     machine: &str,
 ) -> Result<Prepared> {
-    let all = sweep.expand();
     let mut names = Names::default();
-    let cells = selection.of(all.clone())?;
     let mut prepared = Prepared::default();
     let mut found: Option<(&ModelSpec, Found)> = None;
     let hub = Hub { settings: hub, progress };
     // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
     // samples, so cells that agree in the others share their prefixes.
     let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
-    for cells in cells.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
+    for cells in cells.selected.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
         let (first, task) = (&cells[0], task_of(&cells[0]));
         let files = match &found {
             Some((model, files)) if **model == first.model => Ok(files.clone()),
@@ -180,9 +178,9 @@ pub fn prepare(
     prepared.manifest = Manifest {
         sweep: sweep.name.as_str().into(),
         seed: sweep.seed,
-        cells: all.iter().map(|cell| manifest_cell(cell, names.resolved.get(&cell.spec()))).collect(),
+        cells: cells.sweep.iter().map(|cell| manifest_cell(cell, names.resolved.get(&cell.spec()))).collect(),
     };
-    if let Some(shard) = selection.shard {
+    if let Some(shard) = cells.shard {
         prepared.keep_shard(shard);
     }
     if let Some(ledger) = ledger {

@@ -336,7 +336,8 @@ mod tests {
             tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 2}}]\n";
         let sweep = Sweep::parse(text, "a.yaml").unwrap();
         let hub = HubSettings::with_cache_dir("nowhere");
-        let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+        let prepared =
+            super::super::prepare(&sweep, &Selection::default().of(&sweep).unwrap(), None, &hub, &(), "").unwrap();
         let model_task = &prepared.model_tasks[0];
         let model = model_task.files.load(WeightType::Auto, &Device::CPU).unwrap();
         let jobs = || {

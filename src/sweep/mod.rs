@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, ModelSpec, ResolvedCell};
 pub use schema::json_schema;
-pub use select::{Selection, Shard, ShardError};
+pub use select::{SelectedCells, Selection, Shard, ShardError};
 
 use crate::eviction::{CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
 use crate::task::TaskSpec;

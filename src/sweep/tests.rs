@@ -857,9 +857,9 @@ fn mistakes_in_timing_are_reported() {
 fn selections_select() {
     let choose_from = |yaml: &str, only: &[&str], limit| {
         let only = only.iter().map(|text| text.parse().unwrap()).collect();
-        let chosen = Selection { only, limit, shard: None }.of(sweep(yaml).expand())?;
+        let chosen = Selection { only, limit, shard: None }.of(&sweep(yaml))?;
         Ok::<_, crate::ledger::OnlyError>(
-            chosen.iter().map(|c| (c.policy.clone(), c.cache.rule.size())).collect::<Vec<_>>(),
+            chosen.selected.iter().map(|c| (c.policy.clone(), c.cache.rule.size())).collect::<Vec<_>>(),
         )
     };
     let choose = |only: &[&str], limit| choose_from(SMALL, only, limit);
