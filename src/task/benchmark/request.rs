@@ -14,7 +14,6 @@ use super::python;
 use super::rows::Rows;
 use super::template::Template;
 use crate::metric::Slice;
-use crate::task::canonical::list;
 use crate::task::data::digest_of;
 use crate::task::request::{Cut, Prompt, Request};
 
@@ -226,14 +225,8 @@ pub fn digest(requests: &[Request]) -> String {
     let parts = requests.iter().flat_map(|request| {
         let Request { name, cluster, prompt, references, classes, slices, continuations, right, .. } = request;
         let Prompt { before, document, after, separator, header } = prompt;
-        let counts = format!(
-            "{header} {} {} {} {} {}",
-            references.len(),
-            classes.len(),
-            slices.len(),
-            continuations.len(),
-            list(right)
-        );
+        let lengths = [references.len(), classes.len(), slices.len(), continuations.len()];
+        let counts = format!("{header} {} {right:?}", lengths.map(|length| length.to_string()).join(" "));
         let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
         // An empty text stands before each: continuations could once begin alike.
         let asked = continuations.iter().flat_map(|text| [String::new(), text.clone()]);

@@ -13,7 +13,6 @@ use serde_json::value::RawValue;
 use super::columns;
 use super::definition::Definition;
 use super::splits::{self, is_rows};
-use super::surrogates;
 use crate::bounded_read;
 use crate::lm::source::{RepoId, expand_home, is_path};
 use crate::parquet;
@@ -166,26 +165,24 @@ impl Rows {
         match ending.as_str() {
             "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),
             "txt" => text.lines().try_for_each(|line| self.push(serde_json::json!({"text": line}), &name)),
-            _ => self.read_json(&text, &name, used),
+            _ => self.read_json(&text, &name),
         }
     }
 
     /// JSON lines, or an array.
-    fn read_json(&mut self, text: &str, name: &str, used: &BTreeSet<&str>) -> Result<()> {
-        let text = surrogates::marked(text);
+    fn read_json(&mut self, text: &str, name: &str) -> Result<()> {
         if text.trim_start().starts_with('[') {
-            let Texts(rows) = serde_json::from_str(&text).with_context(|| format!("{name} is not valid JSON"))?;
+            let Texts(rows) = serde_json::from_str(text).with_context(|| format!("{name} is not valid JSON"))?;
             for (at, row) in rows.into_iter().enumerate() {
                 let place = format!("{name}, row {}", at + 1);
                 check_length(row.get(), &place)?;
-                let row = serde_json::from_str(row.get()).with_context(|| place.clone())?;
-                self.add(surrogates::check(row, used).with_context(|| place.clone())?, place)?;
+                self.add(serde_json::from_str(row.get()).with_context(|| place.clone())?, place)?;
             }
             return Ok(());
         }
-        for line in json_lines(&text, name) {
+        for line in json_lines(text, name) {
             let (place, row) = line?;
-            self.add(surrogates::check(row, used).with_context(|| place.clone())?, place)?;
+            self.add(row, place)?;
         }
         Ok(())
     }

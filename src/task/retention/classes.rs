@@ -3,7 +3,7 @@
 //! Every character has one class, which depends on it and its neighbours. No dictionary and no tokenizer is needed, so a
 //! class means the same for every model.
 
-/// The class of a token. The order is that of tables.
+/// The class of a token, in the order of tables. The names of variants are part of ids of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     First,
@@ -38,12 +38,6 @@ impl Class {
     /// The name in result rows, after `class:`.
     pub fn name(self) -> &'static str {
         NAMES[self as usize]
-    }
-
-    /// The name in ids of samples: `OpeningQuote`.
-    pub fn canonical(self) -> String {
-        let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
-        self.name().split('_').map(capital).collect()
     }
 
     pub fn is_blank(self) -> bool {
