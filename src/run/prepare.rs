@@ -29,7 +29,7 @@ pub struct ModelTask {
     /// Digest of the texts.
     pub data: Arc<str>,
     pub bos: bool,
-    /// Each once, under the first of its names.
+    /// Cells to measure, each once, under the first of its names.
     pub cells: Vec<NamedCell>,
     /// Further names of cells.
     pub aliases: Vec<Alias>,
@@ -50,7 +50,7 @@ pub struct NamedCell {
     pub cell: ResolvedCell,
     pub name: CellName,
     pub status: Status,
-    /// On the nominal machine.
+    /// Estimated seconds on the nominal machine.
     pub cost: Cost,
     /// Samples that another cell of the ledger has: their numbers, and the files they are in.
     pub reusable: BTreeMap<usize, PathBuf>,
@@ -87,7 +87,7 @@ pub struct Prepared {
 }
 
 impl ModelTask {
-    /// The cache that a cell is measured with.
+    /// Makes the configuration of the cache that a cell is measured with.
     pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
         let (cell, shape) = (&cell.cell, &self.files.shape);
         CacheConfig {
@@ -146,8 +146,8 @@ pub fn prepare(
     let mut prepared = Prepared::default();
     let mut found: Option<(&ModelSpec, Found)> = None;
     let hub = Hub { settings: hub, progress };
-    // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
-    // samples, so cells that agree in the others share their prefixes.
+    // Cells are ordered by model, then by task, and those whose tasks have the same samples share prefixes. Settings without an
+    // effect on the full cache do not change samples.
     let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
     for cells in cells.selected.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
         let (first, task) = (&cells[0], task_of(&cells[0]));
@@ -189,17 +189,17 @@ pub fn prepare(
     Ok(prepared)
 }
 
-/// The names of cells as they are found.
+/// Cells that have an id so far.
 #[derive(Default)]
 struct Names {
     /// The label of each cell that has an id.
     ids: HashMap<CellId, String>,
-    /// By what a sweep asks for, the cell and how many samples it has.
+    /// Id and number of samples of each cell, by the digest of what the sweep asks for.
     resolved: HashMap<Text, (CellId, usize)>,
 }
 
 impl Names {
-    /// A model with a task, whose cells have names, and why the model cannot have others of them.
+    /// Names the cells of a model and a task; also returns why the model cannot have the others.
     fn model_task(
         &mut self,
         cells: &[Cell],

@@ -13,7 +13,7 @@ use crate::ledger::{Field, Only, OnlyError, passes, policy_names};
 /// What `--only`, `--limit` and `--shard` select.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// As in [`passes`].
+    /// Values of cells: those of one field are alternatives, and different fields must all hold.
     pub only: Vec<Only>,
     /// The first n cells of those that `only` selects, before sharding, so that all shards split the same list.
     pub limit: Option<usize>,

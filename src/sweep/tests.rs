@@ -843,8 +843,8 @@ fn timing_means_its_settings() {
 #[test]
 fn mistakes_in_timing_are_reported() {
     let swap = |from: &str, to: &str| TIMED.replace(from, to);
-    refused(&swap("8 GiB", "8 gigs"), "8 gigs", "`8 gigs` is no amount of memory", "8 GiB");
-    refused(&swap("8 GiB", "8"), "8,", "`8` is no amount", "a number and a unit");
+    refused(&swap("8 GiB", "8 gigs"), "8 gigs", "`8 gigs` is not an amount of memory", "8 GiB");
+    refused(&swap("8 GiB", "8"), "8,", "`8` is not an amount", "a number and a unit");
     refused(&swap("memory: 8 GiB, ", ""), "length", "`memory` is missing", "memory:");
     refused(&swap("128", "128, prompt: 128"), "128}", "leaves nothing to decode", "smaller number");
     refused(&swap("128", "128, dataset: x"), "dataset", "unknown key", "");

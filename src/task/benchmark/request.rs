@@ -34,7 +34,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     let cluster = cluster.or(context.as_ref().map(|context| digest_of([context])));
     let number = |key: &str, template: &Option<Template>| {
         let text = optional(template)?.filter(|text| !text.is_empty());
-        text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is no number"))).transpose()
+        text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is not a number"))).transpose()
     };
     let most = number("max_gen_toks", &block.max_gen_toks)?;
     let length = number("row_length", &block.row_length)?.unwrap_or(0);

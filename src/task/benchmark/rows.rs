@@ -1,12 +1,9 @@
 //! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -112,38 +109,10 @@ fn local(path: &Path, dataset: &Dataset, split: &str) -> Result<Vec<PathBuf>> {
 
 fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>) -> Result<Vec<PathBuf>> {
     let repo: RepoId =
-        name.parse().with_context(|| format!("`{name}` is no data set: a path begins with ./, ../ or /"))?;
+        name.parse().with_context(|| format!("`{name}` is not a data set: a path begins with ./, ../ or /"))?;
     context.hub.dataset_rows(&repo, |names, readme| {
         splits::files(names, readme, dataset.name.as_deref(), split).with_context(|| name.to_owned())
     })
-}
-
-/// The elements of an array as they are written, no more than there may be rows.
-struct Texts<'a>(Vec<&'a RawValue>);
-
-impl<'de> Deserialize<'de> for Texts<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts<'de>, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Vec<&'de RawValue>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of rows")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-                let mut rows = Vec::new();
-                while let Some(row) = array.next_element()? {
-                    if rows.len() == MOST_ROWS {
-                        return Err(A::Error::custom(format!("more than {MOST_ROWS} rows are not read")));
-                    }
-                    rows.push(row);
-                }
-                Ok(rows)
-            }
-        }
-        deserializer.deserialize_seq(Read).map(Texts)
-    }
 }
 
 impl Rows {
@@ -172,7 +141,8 @@ impl Rows {
     /// JSON lines, or an array.
     fn read_json(&mut self, text: &str, name: &str) -> Result<()> {
         if text.trim_start().starts_with('[') {
-            let Texts(rows) = serde_json::from_str(text).with_context(|| format!("{name} is not valid JSON"))?;
+            let rows: Vec<&RawValue> =
+                serde_json::from_str(text).with_context(|| format!("{name} is not valid JSON"))?;
             for (at, row) in rows.into_iter().enumerate() {
                 let place = format!("{name}, row {}", at + 1);
                 check_length(row.get(), &place)?;

@@ -68,7 +68,7 @@ pub fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<Ve
     cut_with(books, settings, tokenizer, |_, sample, _| Ok(sample))
 }
 
-/// The same, with something made of each sample, its book, and the bytes of the book that its text tokens cover.
+/// Tokenises and cuts books, and makes something of each sample, its book, and the bytes of the book that its text tokens cover.
 pub fn cut_with<T: Send>(
     books: &[Book],
     settings: &Texts,

@@ -14,7 +14,7 @@ use crate::yaml::{self, ConfigError, Spanned};
 /// Whether a sample starts with the tokenizer's BOS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Bos {
-    /// As the model's tokenizer does.
+    /// Whatever the model's tokenizer does.
     #[default]
     #[serde(rename = "auto")]
     Auto,

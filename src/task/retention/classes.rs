@@ -65,7 +65,7 @@ pub(super) fn of_bytes(text: &str) -> Vec<Class> {
 
 struct Reader {
     text: Vec<char>,
-    /// Those of the characters so far.
+    /// Classes of the characters read so far.
     classes: Vec<Class>,
     /// Whether a single quote was opened and not closed in this paragraph; an apostrophe after s then closes it.
     in_single_quotes: bool,

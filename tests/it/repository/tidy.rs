@@ -342,7 +342,7 @@ fn house_rules_hold() {
 }
 
 /// Folders and files of `src` whose comments and messages were gone over. The list grows until it is all of `src`.
-const REVISED: [&str; 16] = [
+const REVISED: [&str; 19] = [
     "eviction",
     "lm/cache",
     "text",
@@ -357,6 +357,9 @@ const REVISED: [&str; 16] = [
     "parquet",
     "jinja",
     "yaml",
+    "run",
+    "sweep",
+    "task",
     "vector.rs",
     "bounded_read.rs",
 ];

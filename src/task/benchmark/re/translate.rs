@@ -105,7 +105,7 @@ pub(super) struct Parser {
     chars: Vec<char>,
     at: usize,
     names: BTreeMap<String, usize>,
-    /// Of each group so far; the whole is group 0.
+    /// Whether each group so far is closed; the whole is group 0.
     is_closed: Vec<bool>,
     depth: usize,
 }
