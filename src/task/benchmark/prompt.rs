@@ -63,7 +63,7 @@ pub fn alone(definition: &Definition, row: Value) -> Result<RowPrompt> {
 }
 
 impl<'a> Prompts<'a> {
-    /// `examples` are the rows of the split that examples come from. Where one file serves both splits, a row is no example of
+    /// `examples` are the rows of the split that examples come from. Where one file serves both splits, a row is not an example of
     /// its own prompt either; the harness knows only the names of splits.
     pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Rows) -> Prompts<'a> {
         let asked: HashSet<&String> = rows.places.iter().filter(|place| !place.is_empty()).collect();

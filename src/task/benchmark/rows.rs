@@ -53,7 +53,7 @@ pub struct Rows {
 /// Reads the rows of a split. `over` is a file, folder or data set that the sweep names in place of the task's own.
 ///
 /// # Errors
-/// A data set that is missing or has no such split, or a row that is no object; file and row are named.
+/// A data set that is missing or has no such split, or a row that is not an object; file and row are named.
 pub fn read(
     definition: &Definition,
     over: Option<&str>,

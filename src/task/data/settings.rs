@@ -78,7 +78,7 @@ impl Texts {
     /// Checks the keys that tasks on long texts share.
     ///
     /// # Errors
-    /// A number out of its range, or a name that is no data set.
+    /// A number out of its range, or a name that is not a data set.
     pub fn check(
         dataset: &Spanned<String>,
         [length_key, stride, books, chunks_per_book]: [&Option<Spanned<u64>>; 4],
