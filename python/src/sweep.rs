@@ -41,8 +41,8 @@ pub fn run(
         let folder = results.unwrap_or_else(|| PathBuf::from("results").join(&sweep.name));
         let ledger = Ledger::open(&folder)?;
         let name = machine_name(&device, threads);
-        let selection = Selection::default();
-        let prepared = engine::prepare(&sweep, &selection, Some(&ledger), &HubSettings::from_env()?, &(), &name)?;
+        let cells = Selection::default().of(&sweep)?;
+        let prepared = engine::prepare(&sweep, &cells, Some(&ledger), &HubSettings::from_env()?, &(), &name)?;
         ledger.set_manifest(prepared.manifest.clone())?;
         let machine = Machine { devices: vec![device], threads, stop: stop() };
         let failed: Mutex<Vec<String>> = Mutex::default();

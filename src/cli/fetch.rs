@@ -31,9 +31,9 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let sweep = Sweep::read(&arguments.sweep, &[])?;
     let selection = Selection { only: arguments.only.clone(), ..Selection::default() };
-    selection.of(sweep.expand())?;
+    let cells = selection.of(&sweep)?;
     let hub = HubSettings::from_env()?;
-    let prepared = run::prepare(&sweep, &selection, None, &hub, &Progress::new(Mode::Auto), "")?;
+    let prepared = run::prepare(&sweep, &cells, None, &hub, &Progress::new(Mode::Auto), "")?;
     let mut text = String::new();
     let mut model = None;
     for group in &prepared.model_tasks {

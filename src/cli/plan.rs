@@ -41,12 +41,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     let is_offline = hub.offline;
     // A plan fetches nothing.
     let hub = HubSettings { offline: true, ..hub };
-    let selection = arguments.sweep.selection(&sweep, Mode::Auto)?;
+    let cells = arguments.sweep.cells(&sweep, Mode::Auto)?;
     // Only timed cells depend on the machine; other plans do not need the GPU to be there.
     let timed = sweep.tasks.iter().any(|task| task.is_timed());
     let device = if timed { arguments.sweep.machine.open()? } else { Device::CPU };
     let name = machine_name(&device, threads);
-    let mut prepared = run::prepare(&sweep, &selection, ledger.as_ref(), &hub, &Progress::new(Mode::Auto), &name)?;
+    let mut prepared = run::prepare(&sweep, &cells, ledger.as_ref(), &hub, &Progress::new(Mode::Auto), &name)?;
     if let Some(most) = arguments.prompts {
         let shown = prepared.model_tasks.iter().map(|model_task| prompts(model_task, most)).collect::<String>();
         let (missing, fails) = missing(&prepared, is_offline);

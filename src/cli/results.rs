@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
 
 use super::machine_args::cores;
@@ -65,15 +65,14 @@ fn note(folder: &Path, current: &Current, hint: &str) {
 
 /// The cells of a sweep that is not run.
 fn manifest(sweep: &Path) -> Result<Manifest> {
+    let sweep = Sweep::read(sweep, &[])?;
+    let cells = Selection::default().of(&sweep)?;
     let hub = HubSettings { offline: true, ..HubSettings::from_env()? };
     let machine = machine_name(&Device::CPU, cores());
-    let prepared = run::prepare(&Sweep::read(sweep, &[])?, &Selection::default(), None, &hub, &(), &machine)?;
+    let prepared = run::prepare(&sweep, &cells, None, &hub, &(), &machine)?;
     if let Some(unavailable) = prepared.unavailable.into_iter().next() {
         let what = format!("the cells of {} with {} are not known", unavailable.task, unavailable.model);
         return Err(unavailable.error).context(what);
-    }
-    if prepared.manifest.cells.is_empty() {
-        bail!("{} has no cells", sweep.display());
     }
     Ok(prepared.manifest)
 }

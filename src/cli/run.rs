@@ -63,12 +63,12 @@ fn measure(arguments: &Arguments) -> Result<u8> {
     let folder = arguments.sweep.results_folder(&sweep);
     let devices = devices(arguments.sweep.machine.device, arguments.jobs as usize, mode)?;
     // Checked before the results folder is made.
-    let selection = arguments.sweep.selection(&sweep, mode)?;
+    let cells = arguments.sweep.cells(&sweep, mode)?;
     let hub = HubSettings::from_env()?;
     let ledger = Ledger::open(&folder)?;
     let name = machine_name(&devices[0], threads);
     let progress = Arc::new(Progress::new(mode));
-    let prepared = run::prepare(&sweep, &selection, Some(&ledger), &hub, &*progress, &name)?;
+    let prepared = run::prepare(&sweep, &cells, Some(&ledger), &hub, &*progress, &name)?;
     sweep_notes::without_template(&prepared).iter().for_each(|note| mode.note(note));
     if let Some((former, cells)) = ledger.set_manifest(prepared.manifest.clone())? {
         let (cells, folder) = (counted(cells, "cell"), folder.display());

@@ -11,7 +11,7 @@ use super::machine_args::MachineArguments;
 use super::progress::Mode;
 use super::sweep_notes;
 use crate::ledger::Only;
-use crate::sweep::{Selection, Shard, Sweep};
+use crate::sweep::{SelectedCells, Selection, Shard, Sweep};
 
 #[derive(Debug, Args)]
 pub(super) struct SweepArguments {
@@ -45,8 +45,8 @@ impl SweepArguments {
         self.results.clone().unwrap_or_else(|| PathBuf::from("results").join(&sweep.name))
     }
 
-    /// The cells that the flags select, at least one; without `--shard`, the shard of a Slurm array task.
-    pub(super) fn selection(&self, sweep: &Sweep, mode: Mode) -> Result<Selection> {
+    /// Expands a sweep and selects the cells that the flags ask for; without `--shard`, the shard of a Slurm array task.
+    pub(super) fn cells(&self, sweep: &Sweep, mode: Mode) -> Result<SelectedCells> {
         let shard = match self.shard {
             Some(shard) => Some(shard),
             None => Shard::of_slurm(|name| std::env::var(name).ok()).map_err(UsageError::from_error)?.inspect(
@@ -62,10 +62,6 @@ impl SweepArguments {
             mode.note(&note);
         }
         let selection = Selection { only: self.only.clone(), limit: self.limit.map(usize::from), shard };
-        if selection.of(sweep.expand())?.is_empty() {
-            let message = "no cell of the sweep has all the values that `--only` asks for";
-            return Err(UsageError::new(message, "`plan` without `--only` lists the cells").into());
-        }
-        Ok(selection)
+        Ok(selection.of(sweep)?)
     }
 }

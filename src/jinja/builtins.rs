@@ -37,9 +37,6 @@ pub fn add(environment: &mut Environment<'static>, dialect: Dialect) {
         ValueKind::Map if !is_namespace(value) => Ok(Value::UNDEFINED),
         _ => value.get_attr(name),
     });
-    environment.add_filter("center", |state: &State<'_, '_>, text: String, width: Option<usize>| {
-        padded(state, &text, width.unwrap_or(80), ' ', Side::Both)
-    });
     environment.add_filter("wordcount", |text: &str| {
         text.split(|c: char| !(c.is_alphanumeric() || c == '_')).filter(|word| !word.is_empty()).count()
     });
@@ -208,27 +205,6 @@ pub fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-enum Side {
-    Left,
-    Right,
-    Both,
-}
-
-/// Pads a text with `fill` to at least `width` characters.
-fn padded(state: &State<'_, '_>, text: &str, width: usize, fill: char, side: Side) -> Result<String, Error> {
-    let count = text.chars().count();
-    let missing = width.saturating_sub(count);
-    state.consume_fuel(missing as u64 / 16)?;
-    // As `str.center` rounds.
-    let before = match side {
-        Side::Left => missing,
-        Side::Right => 0,
-        Side::Both => missing / 2 + (missing & width & 1),
-    };
-    let fill = |count: usize| fill.to_string().repeat(count);
-    Ok([&fill(before), text, &fill(missing - before)].concat())
-}
-
 /// Calls a method of Python's strings, lists or dictionaries.
 fn method(state: &mut State<'_, '_>, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
     let none = || refused(format!("Python's {method} found nothing"));
@@ -243,58 +219,36 @@ fn method(state: &mut State<'_, '_>, value: &Value, method: &str, args: &[Value]
     }
     let text = value.as_str().unwrap_or_default();
     let first = args.first().and_then(Value::as_str);
-    let second = args.get(1).and_then(Value::as_str).and_then(|fill| fill.chars().next());
-    let width = args.first().and_then(Value::as_usize);
     let place =
         |found: Option<usize>| found.map(|bytes| text[..bytes].chars().count()).map(Value::from).ok_or_else(none);
     let three = |parts: Option<(&str, &str)>, separator: &str, otherwise: [&str; 3]| {
         let parts = parts.map_or(otherwise, |(before, after)| [before, separator, after]);
         Ok(Value::from(minijinja::value::Tuple::from(parts.map(Value::from))))
     };
-    match (method, args.len(), first, width) {
-        ("strip", 0, ..) => Ok(text.trim_matches(is_space).into()),
-        ("lstrip", 0, ..) => Ok(text.trim_start_matches(is_space).into()),
-        ("rstrip", 0, ..) => Ok(text.trim_end_matches(is_space).into()),
-        ("split" | "rsplit", 0, ..) => {
+    match (method, args.len(), first) {
+        ("strip", 0, _) => Ok(text.trim_matches(is_space).into()),
+        ("lstrip", 0, _) => Ok(text.trim_start_matches(is_space).into()),
+        ("rstrip", 0, _) => Ok(text.trim_end_matches(is_space).into()),
+        ("split" | "rsplit", 0, _) => {
             Ok(text.split(is_space).filter(|word| !word.is_empty()).map(Value::from).collect())
         }
-        ("rsplit", 2, Some(separator), _) if !separator.is_empty() => {
+        ("rsplit", 2, Some(separator)) if !separator.is_empty() => {
             let most = args[1].as_usize().ok_or_else(|| refused("rsplit(separator, count)"))?;
             let mut parts: Vec<Value> = text.rsplitn(most.saturating_add(1), separator).map(Value::from).collect();
             parts.reverse();
             Ok(parts.into())
         }
-        ("splitlines", 0, ..) => Ok(lines(text).map(Value::from).collect()),
-        ("index", 1, Some(wanted), _) => place(text.find(wanted)),
-        ("rindex", 1, Some(wanted), _) => place(text.rfind(wanted)),
-        ("partition", 1, Some(separator), _) if !separator.is_empty() => {
+        ("splitlines", 0, _) => Ok(lines(text).map(Value::from).collect()),
+        ("index", 1, Some(wanted)) => place(text.find(wanted)),
+        ("rindex", 1, Some(wanted)) => place(text.rfind(wanted)),
+        ("partition", 1, Some(separator)) if !separator.is_empty() => {
             three(text.split_once(separator), separator, [text, "", ""])
         }
-        ("rpartition", 1, Some(separator), _) if !separator.is_empty() => {
+        ("rpartition", 1, Some(separator)) if !separator.is_empty() => {
             three(text.rsplit_once(separator), separator, ["", "", text])
         }
-        ("removeprefix", 1, Some(prefix), _) => Ok(text.strip_prefix(prefix).unwrap_or(text).into()),
-        ("removesuffix", 1, Some(suffix), _) => Ok(text.strip_suffix(suffix).unwrap_or(text).into()),
-        ("ljust", 1 | 2, _, Some(width)) => {
-            padded(state, text, width, second.unwrap_or(' '), Side::Right).map(Value::from)
-        }
-        ("rjust", 1 | 2, _, Some(width)) => {
-            padded(state, text, width, second.unwrap_or(' '), Side::Left).map(Value::from)
-        }
-        ("center", 1 | 2, _, Some(width)) => {
-            padded(state, text, width, second.unwrap_or(' '), Side::Both).map(Value::from)
-        }
-        ("zfill", 1, _, Some(width)) => {
-            let sign = usize::from(text.starts_with(['+', '-']));
-            let digits = padded(state, &text[sign..], width.saturating_sub(sign), '0', Side::Left)?;
-            Ok(format!("{}{digits}", &text[..sign]).into())
-        }
-        ("swapcase", 0, ..) => {
-            let swap = |c: char| {
-                if c.is_uppercase() { c.to_lowercase().to_string() } else { c.to_uppercase().to_string() }
-            };
-            Ok(text.chars().map(swap).collect::<String>().into())
-        }
+        ("removeprefix", 1, Some(prefix)) => Ok(text.strip_prefix(prefix).unwrap_or(text).into()),
+        ("removesuffix", 1, Some(suffix)) => Ok(text.strip_suffix(suffix).unwrap_or(text).into()),
         _ => unknown_method_callback(state, value, method, args),
     }
 }

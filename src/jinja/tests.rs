@@ -56,7 +56,6 @@ fn hostile_templates_end_with_an_error() {
         "{{ 'x' * 1000000000 * 1000000000 }}".into(),
         "{{ ('x' * 1000000) | replace('x', 'y' * 1000000) }}".into(),
         "{{ ('x' * 1000000).replace('x', 'y' * 1000000) }}".into(),
-        "{{ 'x' | center(10000000000) }}{{ 'x'.zfill(10000000000) }}".into(),
         "{{ '%1000000000d' | format(1) }}{{ '{:>10000000000}'.format(1) }}".into(),
         "{{ ('x\\n' * 1000000) | indent(1000000) }}".into(),
         "{{ range(1000000000) | list }}{{ range(1000000000) | sum }}".into(),

@@ -73,6 +73,14 @@ impl FromStr for Only {
 #[error("{0}")]
 pub struct OnlyError(String);
 
+impl OnlyError {
+    /// Makes the error for values of several `--only` that no cell of a sweep has together.
+    pub fn nothing_selected() -> OnlyError {
+        let message = "no cell of the sweep has all the values that `--only` asks for";
+        OnlyError(format!("{message}\nhint: `plan` without `--only` lists the cells"))
+    }
+}
+
 /// Whether something passes several `--only`: those with the same key are a union, and different keys must all hold.
 /// `admits` says whether it has one of the values that an `only` asks for.
 pub fn passes(only: &[Only], admits: impl Fn(&Only) -> bool) -> bool {

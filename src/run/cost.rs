@@ -17,7 +17,7 @@ use crate::task::{CacheConfig, TokenCost, sequences_that_fit};
 /// Multiplications and additions a second of the nominal machine, in large products.
 const PRODUCTS: f64 = 60e9;
 
-/// Reading multiplies so much faster in integers.
+/// Factor by which reading is faster in integers than in f32.
 const INTEGERS: f64 = 1.75;
 
 /// The part of the speed of small matrices that reading reaches.
@@ -34,7 +34,7 @@ const MANY_ROWS: f64 = 1.1;
 /// Seconds of attention beside its products, for each head and entry: softmax, scores and evictions.
 const SCAN: f64 = 0.3e-9;
 
-/// Seconds of a decision beside [`SCAN`], for each head and entry: under scores that read an entry's key or value, and under those that
+/// Seconds of a decision on top of [`SCAN`], for each head and entry: under scores that read an entry's key or value, and under those that
 /// compare its key with all others or with expected queries.
 const VECTOR: f64 = 14e-9;
 const VECTORS: f64 = 600e-9;
@@ -86,13 +86,14 @@ impl Seconds {
         }
     }
 
-    /// Reads of so many tokens in all, each of which attends to so many entries; nothing is read for no tokens.
+    /// Estimates the seconds of `reads` reads of `tokens` tokens in all, each of which attends to `entries` entries; without tokens there
+    /// is no read.
     fn read(&self, reads: usize, tokens: usize, entries: f64) -> f64 {
         let (reads, tokens) = (if tokens == 0 { 0 } else { reads }, tokens as f64);
         (BEGINNING * reads as f64 + tokens) * self.token + tokens * entries * self.entry
     }
 
-    /// A token of each of some texts that are generated side by side.
+    /// Estimates the seconds of one token of each of `texts` texts that are generated side by side and attend to `entries` entries.
     fn step(&self, texts: usize, entries: f64) -> f64 {
         let texts = texts as f64;
         let slower = MANY_ROWS + (ONE_ROW - MANY_ROWS) * 8.0 / (7.0 + texts);
@@ -145,7 +146,7 @@ impl Cost {
 }
 
 impl Seconds {
-    /// The parts of texts that a cell reads for itself.
+    /// Estimates the seconds of the parts of texts that a cell reads for itself.
     fn of_parts(&self, tokens: &TokenCost, config: &CacheConfig) -> f64 {
         let of_part = |part: &std::ops::Range<usize>| {
             // What evicted entries would have received is about half of full attention.
@@ -156,7 +157,7 @@ impl Seconds {
     }
 }
 
-/// Products in f64 take longer.
+/// Returns the factor by which a cell reads more slowly, because its products are in f64.
 fn slowness(cell: &NamedCell) -> f64 {
     let is_f32 = cell.cell.model.arithmetic == Arithmetic::F32;
     match cell.cell.cache.rule {
@@ -230,7 +231,7 @@ mod tests {
     fn prepared(sweep: &str) -> Prepared {
         let sweep = Sweep::parse(sweep, "a.yaml").unwrap();
         let hub = HubSettings::with_cache_dir("nowhere");
-        prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap()
+        prepare(&sweep, &Selection::default().of(&sweep).unwrap(), None, &hub, &(), "").unwrap()
     }
 
     /// The nominal costs of the cells of a sweep's first task, without writing their files.

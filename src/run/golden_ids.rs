@@ -66,7 +66,7 @@ fn write_texts(folder: &Path) {
 fn lines(name: &str, sweep: &Sweep) -> String {
     let hub = HubSettings { offline: true, ..HubSettings::with_cache_dir("nowhere") };
     let Prepared { model_tasks, unavailable, .. } =
-        prepare(sweep, &Selection::default(), None, &hub, &(), "machine").unwrap();
+        prepare(sweep, &Selection::default().of(sweep).unwrap(), None, &hub, &(), "machine").unwrap();
     let mut text = String::new();
     for model_task in &model_tasks {
         let mut ids = String::new();

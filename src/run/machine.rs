@@ -76,8 +76,8 @@ const MOST_ON_GPU: usize = 64;
 /// The most texts that a worker of the CPU generates at once. More share hardly more of the work of reading a weight.
 pub(super) const MOST_SIDE_BY_SIDE: usize = 16;
 
-/// As many workers as cores and memory allow, or the memory of a GPU, and as many texts as each has memory for. Timed tasks have
-/// one worker.
+/// Counts the workers that cores and memory, or the memory of a GPU, allow, and the texts that each has memory for. Timed tasks have one
+/// worker.
 pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, jobs: usize) -> Workers {
     if model_task.task.is_timed() {
         return Workers { workers: 1, threads, side_by_side: 1 };
@@ -110,7 +110,7 @@ pub(super) fn workers(model_task: &ModelTask, device: &Device, threads: usize, j
     Workers { workers, threads: threads_of(workers), side_by_side }
 }
 
-/// The most bytes that a worker of some threads holds while it measures a task: the needed part of the full cache, a bounded
+/// Bounds the bytes that a worker of `threads` threads holds while it measures a task: the needed part of the full cache, a bounded
 /// cache, every key of the text where lost attention is measured, the states of both caches, and for each thread the rows it takes
 /// through a layer and the logits of a block. A GPU takes more rows at once.
 pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) -> u64 {
@@ -138,16 +138,15 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
     let segment = (rows * (8 * shape.hidden + 3 * shape.mlp_width()) * size_of::<f32>()) as u64;
     let columns = full.max(most) + BLOCK;
     let blocks = (BLOCK * shape.heads.heads * columns * size_of::<f32>()) as u64;
-    // Keys whose positions change are kept twice.
     // A text whose attention is recorded is read with the full cache first.
-    let recorded = |scope| {
+    let bytes_recorded = |scope| {
         shape.cached_layers().len() as u64 * RecordedAttention::bytes(longest, shape.heads, scope)
             + shape.prefix_bytes(longest)
     };
     let rules = model_task.cells.iter().map(|cell| cell.cell.cache.rule);
-    let recorded = rules.filter_map(CacheRule::reads_future).map(recorded).max().unwrap_or(0);
-    // What scores remember: of each policy that cuts the prompt, of all its tokens, and of one of the other caches at a time.
-    let remembered = |config: &CacheConfig| {
+    let recorded = rules.filter_map(CacheRule::reads_future).map(bytes_recorded).max().unwrap_or(0);
+    // Scores of each policy that cuts the prompt remember all its tokens, those of the other caches one cache at a time.
+    let bytes_remembered = |config: &CacheConfig| {
         let policy = config.cache.rule.sized()?;
         let of_score = |score: Score| {
             score.remembered_bytes(policy.size, shape.heads, policy.scope, (shape.head_dim, shape.hidden))
@@ -160,13 +159,14 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
             + u64::from(again) * shape.prefix_bytes(2 * longest);
         Some((config.cuts().then(|| config.cache.rule.definition()), bytes))
     };
-    let mut remembering: BTreeMap<_, u64> = BTreeMap::new();
-    for (policy, bytes) in configs.iter().filter_map(remembered) {
-        let most = remembering.entry(policy).or_default();
-        *most = bytes.max(*most);
+    let mut by_policy: BTreeMap<_, u64> = BTreeMap::new();
+    for (policy, bytes) in configs.iter().filter_map(bytes_remembered) {
+        let largest = by_policy.entry(policy).or_default();
+        *largest = bytes.max(*largest);
     }
-    let recorded = recorded + remembering.values().sum::<u64>();
-    let per_text = shape.prefix_bytes(full) + recorded + bounded_bytes * 3 / 2 + all_keys + states;
+    let remembered = by_policy.values().sum::<u64>();
+    // Keys whose positions change are kept twice.
+    let per_text = shape.prefix_bytes(full) + recorded + remembered + bounded_bytes * 3 / 2 + all_keys + states;
     per_text + (segment + blocks) * threads as u64 + (64 << 20)
 }
 
@@ -185,7 +185,9 @@ mod tests {
             );
             let sweep = Sweep::parse(&text, "a.yaml").unwrap();
             let hub = HubSettings::with_cache_dir("nowhere");
-            let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+            let prepared =
+                super::super::prepare(&sweep, &Selection::default().of(&sweep).unwrap(), None, &hub, &(), "")
+                    .unwrap();
             bytes_per_worker(&prepared.model_tasks[0], 1, false)
         };
         // With `full` the whole text's cache is there anyway. 2 layers of 2 heads, whose keys have 8 numbers of 4 bytes.

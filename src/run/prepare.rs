@@ -13,7 +13,7 @@ use crate::eviction::CacheRule;
 use crate::ledger::{CellId, CellName, Ledger, Manifest, ManifestCell, Status, Text};
 use crate::lm::ModelFiles;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings};
-use crate::sweep::{Cell, ModelSpec, ResolvedCell, Selection, Shard, Sweep};
+use crate::sweep::{Cell, ModelSpec, ResolvedCell, SelectedCells, Shard, Sweep};
 use crate::task::{CacheConfig, PrepareContext, PreparedTask, Samples, TaskSpec, digest_of};
 
 /// One model with one task, and their cells.
@@ -29,7 +29,7 @@ pub struct ModelTask {
     /// Digest of the texts.
     pub data: Arc<str>,
     pub bos: bool,
-    /// Each once, under the first of its names.
+    /// Cells to measure, each once, under the first of its names.
     pub cells: Vec<NamedCell>,
     /// Further names of cells.
     pub aliases: Vec<Alias>,
@@ -50,7 +50,7 @@ pub struct NamedCell {
     pub cell: ResolvedCell,
     pub name: CellName,
     pub status: Status,
-    /// On the nominal machine.
+    /// Estimated seconds on the nominal machine.
     pub cost: Cost,
     /// Samples that another cell of the ledger has: their numbers, and the files they are in.
     pub reusable: BTreeMap<usize, PathBuf>,
@@ -87,7 +87,7 @@ pub struct Prepared {
 }
 
 impl ModelTask {
-    /// The cache that a cell is measured with.
+    /// Makes the configuration of the cache that a cell is measured with.
     pub fn cache_config(&self, cell: &NamedCell) -> CacheConfig {
         let (cell, shape) = (&cell.cell, &self.files.shape);
         CacheConfig {
@@ -129,29 +129,27 @@ impl ModelTask {
     }
 }
 
-/// Prepares a sweep. `machine` is the machine's name, which is part of the meaning of timed cells.
+/// Prepares the selected cells of a sweep. `machine` is the machine's name, which is part of the meaning of timed cells.
 ///
 /// # Errors
-/// A selection that selects nothing, or a ledger that cannot be read. A missing model or data set fails only its own
+/// A ledger that cannot be read. A missing model or data set fails only its own
 /// cells, and so does a budget that does not fit the model.
 pub fn prepare(
     sweep: &Sweep,
-    selection: &Selection,
+    cells: &SelectedCells,
     ledger: Option<&Ledger>,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
     machine: &str,
 ) -> Result<Prepared> {
-    let all = sweep.expand();
     let mut names = Names::default();
-    let cells = selection.of(all.clone())?;
     let mut prepared = Prepared::default();
     let mut found: Option<(&ModelSpec, Found)> = None;
     let hub = Hub { settings: hub, progress };
-    // Cells are ordered by model, then by task. Settings that have no effect on the full cache do not change a task's
-    // samples, so cells that agree in the others share their prefixes.
+    // Cells are ordered by model, then by task, and those whose tasks have the same samples share prefixes. Settings without an
+    // effect on the full cache do not change samples.
     let task_of = |cell: &Cell| cell.task.for_rule(CacheRule::Unbounded);
-    for cells in cells.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
+    for cells in cells.selected.chunk_by(|a, b| a.model == b.model && task_of(a) == task_of(b)) {
         let (first, task) = (&cells[0], task_of(&cells[0]));
         let files = match &found {
             Some((model, files)) if **model == first.model => Ok(files.clone()),
@@ -180,9 +178,9 @@ pub fn prepare(
     prepared.manifest = Manifest {
         sweep: sweep.name.as_str().into(),
         seed: sweep.seed,
-        cells: all.iter().map(|cell| manifest_cell(cell, names.resolved.get(&cell.spec()))).collect(),
+        cells: cells.sweep.iter().map(|cell| manifest_cell(cell, names.resolved.get(&cell.spec()))).collect(),
     };
-    if let Some(shard) = selection.shard {
+    if let Some(shard) = cells.shard {
         prepared.keep_shard(shard);
     }
     if let Some(ledger) = ledger {
@@ -191,17 +189,17 @@ pub fn prepare(
     Ok(prepared)
 }
 
-/// The names of cells as they are found.
+/// Cells that have an id so far.
 #[derive(Default)]
 struct Names {
     /// The label of each cell that has an id.
     ids: HashMap<CellId, String>,
-    /// By what a sweep asks for, the cell and how many samples it has.
+    /// Id and number of samples of each cell, by the digest of what the sweep asks for.
     resolved: HashMap<Text, (CellId, usize)>,
 }
 
 impl Names {
-    /// A model with a task, whose cells have names, and why the model cannot have others of them.
+    /// Names the cells of a model and a task; also returns why the model cannot have the others.
     fn model_task(
         &mut self,
         cells: &[Cell],

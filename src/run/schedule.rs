@@ -24,7 +24,7 @@ pub(super) struct BatchJob {
     pub cells: Vec<(usize, Vec<usize>)>,
 }
 
-/// `Err` ends the work, with or without an error.
+/// Whether work goes on: `Err(None)` ends it after an interruption, `Err(Some(error))` after an error.
 pub(super) type GoOn = Result<(), Option<Error>>;
 
 /// Receives each result, with its cell and sample.
@@ -59,7 +59,7 @@ fn split(mut jobs: Vec<BatchJob>, workers: usize) -> Vec<BatchJob> {
     jobs
 }
 
-/// What work returns. A panic in it is an error like others: it fails the cells that were measured, and no others.
+/// Does some work, and turns a panic in it into an error, which fails the cells that were measured and no others.
 pub(super) fn caught<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     // What it left half done is its own: caches and answers of samples that now fail. Locks are taken whether or not they are poisoned.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
@@ -96,7 +96,7 @@ enum Job {
 }
 
 impl Queue {
-    /// Puts samples back, of a batch whose prefix is then read again.
+    /// Puts samples of a batch back into the queue; the prefix of the batch is then read again.
     fn put_back(&mut self, back: BatchJob) {
         match self.batches.iter_mut().find(|job| job.samples == back.samples) {
             Some(job) => job.cells.extend(back.cells),
@@ -139,7 +139,7 @@ pub(super) fn work(
 struct Worker<'a> {
     model: &'a LanguageModel,
     model_task: &'a ModelTask,
-    /// When the job it is doing began.
+    /// Limits when the job that it is doing began.
     at_once: Workers,
     queue: &'a Mutex<Queue>,
     changed: &'a Condvar,
@@ -226,7 +226,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Every cell fails for the same reason.
+    /// Reports one error for all samples of all cells of a job.
     fn fail(&self, job: &BatchJob, error: &Error) -> GoOn {
         job.cells.iter().try_for_each(|(cell, samples)| {
             samples.iter().try_for_each(|sample| (self.report)(*cell, *sample, Err(clone_error(error))))
@@ -336,7 +336,8 @@ mod tests {
             tasks: [{perplexity: {dataset: random-words, length: 32, books: 2, chunks_per_book: 2}}]\n";
         let sweep = Sweep::parse(text, "a.yaml").unwrap();
         let hub = HubSettings::with_cache_dir("nowhere");
-        let prepared = super::super::prepare(&sweep, &Selection::default(), None, &hub, &(), "").unwrap();
+        let prepared =
+            super::super::prepare(&sweep, &Selection::default().of(&sweep).unwrap(), None, &hub, &(), "").unwrap();
         let model_task = &prepared.model_tasks[0];
         let model = model_task.files.load(WeightType::Auto, &Device::CPU).unwrap();
         let jobs = || {

@@ -19,7 +19,7 @@ use crate::task::{GenerationConfig, TaskSpec};
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelSpec {
-    /// As tables and rows call it; by default what it is.
+    /// Name in tables and rows; `None`: the description of the model.
     pub name: Option<String>,
     pub source: ModelSource,
     /// Where the tokenizer comes from, unless from the source.
@@ -46,7 +46,7 @@ impl ModelSpec {
 }
 
 impl fmt::Display for ModelSpec {
-    /// As tables and rows call it.
+    /// Writes the name that tables and rows have.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name.as_ref().unwrap_or(&self.described()))
     }
@@ -75,13 +75,13 @@ impl Deref for ResolvedCell {
 }
 
 impl Cell {
-    /// The size as the sweep says it: `64` or `25%`; `None` for the unbounded cache.
+    /// Writes the size as the sweep has it: `64` or `25%`; `None` for the unbounded cache.
     pub fn size_text(&self) -> Option<String> {
         let entries = || self.cache.rule.size().map(|size| size.to_string());
         self.cache.share.map(|share| share.to_string()).or_else(entries)
     }
 
-    /// The policy as a sweep would write it: `tova`, `tova@cut` where the prompt is cut and a preset of the name does not cut it,
+    /// Writes the policy as a sweep would: `tova`, `tova@cut` where the prompt is cut and a preset of the name does not cut it,
     /// `tova@squeezed` where keys move, or `tova@exempt` where layers with a window are left alone.
     pub fn label(&self) -> String {
         let own_schedule = presets::own_schedule(&self.policy).to_string();
@@ -89,7 +89,7 @@ impl Cell {
         std::iter::once(self.policy.clone()).chain(shown).collect::<Vec<_>>().join("@")
     }
 
-    /// What a sweep can write after the policy's name: its schedule, the positions of its keys and the layers that it leaves alone.
+    /// Lists what a sweep can write after the policy's name: its schedule, the positions of its keys and the layers that it leaves alone.
     pub fn kinds(&self) -> Vec<String> {
         let CacheSpec { rule, positions, local_layers, .. } = self.cache;
         let schedule = rule.policy().map(|policy| policy.schedule.to_string());
@@ -98,7 +98,7 @@ impl Cell {
         [schedule, positions, local_layers].into_iter().flatten().collect()
     }
 
-    /// The cell as a model of this shape takes it: its weights in the type `dtype` that they have, its samples with or without BOS, no
+    /// Resolves the cell for a model of this shape: its weights in the type `dtype` that they have, its samples with or without BOS, no
     /// setting for windows that the model does not have, and no budget that gives each of its heads the same.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ impl Cell {
         Ok(ResolvedCell(cell))
     }
 
-    /// The names of the cell's files.
+    /// Names the cell's files.
     pub fn name(&self, id: CellId) -> CellName {
         let source = self.model.source.to_string();
         let policy = self.cache.share.map_or(self.label(), |share| format!("{} {share}", self.label()));
@@ -145,7 +145,7 @@ impl Cell {
         asked.digest().to_string().into()
     }
 
-    /// What the cell's numbers depend on. `revision` identifies the model's weights, `task` has the task's settings as lines, and
+    /// Collects what the cell's numbers depend on. `revision` identifies the model's weights, `task` has the task's settings as lines, and
     /// `content` identifies the texts.
     pub(super) fn meaning<'a>(&'a self, revision: &'a str, task: &'a str, content: &'a str) -> Meaning<'a> {
         let samples = self.task.generation.as_ref().is_some_and(GenerationConfig::samples);
@@ -176,9 +176,9 @@ pub(super) struct Meaning<'a> {
     cache: CacheSpec,
     task: &'a str,
     content: &'a str,
-    /// Where it can change a number.
+    /// Seed, where it can change a number.
     seed: Option<u64>,
-    /// What a prompt asks for, which the content has once the texts are known.
+    /// Request of a story; `None` once the texts are known, of which it is a part.
     request: Option<&'a str>,
 }
 

@@ -14,7 +14,7 @@ use crate::lm::{Real, RopeOverride};
 use crate::task::{TaskSpec, TaskYaml};
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// The most cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
+/// Largest number of cells of a sweep: models times tasks times policies times cache sizes. The largest of the paper has 43.
 const MOST_CELLS: usize = 100_000;
 
 /// Checks one file. Errors call it `file`, which also names the sweep if it has no name of its own. `own` policies come from
@@ -77,7 +77,7 @@ fn check_folder(name: &Spanned<String>) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// The most bytes of a sweep's name: file systems have 255.
+/// Largest number of bytes of a sweep's name: file systems have 255.
 const MOST_OF_NAME: usize = 200;
 
 /// Refuses a sweep of more cells than could be run, before its lists are compared with each other.
@@ -236,7 +236,7 @@ fn check_policies(task: &TaskSpec, policies: &[NamedPolicy], referenced: Locatio
     Ok(())
 }
 
-/// A policy as a sweep would write it, with the schedule that its name does not say.
+/// Writes a policy as a sweep would, with the schedule unless it is the preset's own.
 fn named((name, policy): (&String, Policy)) -> String {
     match policy.schedule {
         schedule if schedule == presets::own_schedule(name) => name.clone(),

@@ -183,8 +183,7 @@ pub(super) struct PolicyYaml {
 pub(super) struct BudgetYaml {
     /// PyramidKV with this β: sizes fall linearly from layer to layer, and the last one has 1/β of the entries that are not
     /// protected.
-    #[serde(default)]
-    #[schemars(schema_with = "pyramid")]
+    #[schemars(range(min = 1, max = u32::MAX), extend("examples" = [20]))]
     pub pyramid: Option<Spanned<u64>>,
     /// Sizes in proportion to these numbers, one for each layer of the model, from the first.
     #[serde(default)]
@@ -192,16 +191,13 @@ pub(super) struct BudgetYaml {
     pub layers: Option<Spanned<Vec<f64>>>,
     /// Key-value heads that share their entries, those of each layer (`heads`) or of all layers (`model`): the lowest scores of all of them
     /// leave (AdaKV).
-    #[serde(default)]
-    #[schemars(schema_with = "pool_over")]
+    #[schemars(with = "Option<String>", extend("enum" = ["heads", "model", null]))]
     pub pool: Option<PoolOver>,
     /// With `pool`: the percentage of the cache size that each head keeps of its own best entries. By default 0 %.
-    #[serde(default)]
-    #[schemars(schema_with = "percent")]
+    #[schemars(regex(pattern = PERCENT), extend("examples" = ["20%"]))]
     pub floor: Option<Spanned<String>>,
     /// With `pool`: a formula that says how many entries leave from each head, where the policy's own score says only which.
-    #[serde(default)]
-    #[schemars(schema_with = "formula")]
+    #[schemars(extend("examples" = ["smooth(window(attention, 64), 5)"]))]
     pub score: Option<Spanned<String>>,
     /// Sizes in proportion to these numbers, a row for each layer of the model and in it one for each key-value head; `full` for a head
     /// from which nothing leaves, beside the cache size. Or a text file with these rows.
@@ -210,8 +206,7 @@ pub(super) struct BudgetYaml {
     pub heads: Option<Spanned<HeadsYaml>>,
     /// With `heads`: the percentage of the heads, those with the largest numbers, from which nothing leaves. All others have the cache size
     /// (DuoAttention).
-    #[serde(default)]
-    #[schemars(schema_with = "percent")]
+    #[schemars(regex(pattern = PERCENT), extend("examples" = ["20%"]))]
     pub full: Option<Spanned<String>>,
 }
 
@@ -259,17 +254,8 @@ impl<'de> Deserialize<'de> for ShareYaml {
     }
 }
 
-fn pool_over(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"enum": ["heads", "model"]})
-}
-
-fn percent(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "pattern": "^(100|[0-9]{1,2})%$", "examples": ["20%"]})
-}
-
-fn formula(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "examples": ["smooth(window(attention, 64), 5)"]})
-}
+/// Pattern of a whole percentage.
+const PERCENT: &str = "^(100|[0-9]{1,2})%$";
 
 fn head_shares(_: &mut SchemaGenerator) -> Schema {
     let share =
@@ -279,10 +265,6 @@ fn head_shares(_: &mut SchemaGenerator) -> Schema {
         "anyOf": [{"type": "string", "minLength": 1}, {"type": "array", "items": row, "minItems": 1}],
         "examples": ["./full_attention_heads.tsv", [["full", 1], [1, 2.5]]]
     })
-}
-
-fn pyramid(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "integer", "minimum": 1, "maximum": u32::MAX, "examples": [20]})
 }
 
 fn shares(_: &mut SchemaGenerator) -> Schema {

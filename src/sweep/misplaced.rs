@@ -1,48 +1,22 @@
 //! Advice for what is written in the wrong place of a sweep file, or in the words of another program.
 
+use schemars::generate::SchemaSettings;
+use serde_json::Value;
+
+use crate::task::TaskYaml;
 use crate::yaml::ConfigError;
 
-/// Settings of how answers are written.
-const OF_WRITING: &[&str] = &[
-    "query_aware",
-    "max_new_tokens",
-    "temperature",
-    "top_k",
-    "top_p",
-    "repetition_penalty",
-    "chat_template",
-    "stop",
-    "answer_nll",
-];
-/// Settings of tasks.
-const OF_TASKS: &[&str] = &[
-    "dataset",
-    "length",
-    "stride",
-    "bos",
-    "tail",
-    "books",
-    "chunks_per_book",
-    "prompt",
-    "split",
-    "documents",
-    "questions",
-    "samples",
-    "lengths",
-    "depths",
-    "texts",
-    "write",
-];
 /// Former keys of tasks, and what they are called now.
 const FORMER: &[(&str, &str)] = &[("problems", "samples"), ("draws", "repeats"), ("haystack", "dataset")];
 const OF_PRESSES: &[&str] = &["compression_ratio", "compression_ratios"];
 
-/// The error with a better hint, where the mistake is known.
+/// Gives an error a better hint where the mistake is known.
 pub(super) fn advised(error: ConfigError) -> ConfigError {
     let between = |start: &str, end: &str| error.message.strip_prefix(start)?.strip_suffix(end);
     let example = "write a task's settings below its name, indented further, as in `- perplexity: {dataset: ./books, length: 2048}`";
     let is_outside_tasks = error.hint.contains("cache_sizes");
     let hint = if let Some(key) = between("unknown key `", "`") {
+        let [is_of_task, is_of_writing] = places_of(key);
         if let Some((_, now)) = FORMER.iter().find(|(former, _)| *former == key) {
             format!("write `{now}`")
         } else if key == "prefill" {
@@ -51,17 +25,17 @@ pub(super) fn advised(error: ConfigError) -> ConfigError {
                 .to_owned()
         } else if OF_PRESSES.contains(&key) {
             "a compression ratio of 0.75 keeps a quarter of the prompt: write `cache_sizes: [25%]`".to_owned()
-        } else if OF_WRITING.contains(&key) {
+        } else if is_of_writing {
             format!(
                 "`{key}` belongs to a task that writes, as in `- squality: {{dataset: ./squality, write: {{{key}: ...}}}}`"
             )
-        } else if OF_TASKS.contains(&key) && is_outside_tasks {
+        } else if is_of_task && is_outside_tasks {
             format!("`{key}` belongs to a task; {example}")
         } else {
             return error;
         }
-    } else if between("the key `", "` is missing").is_some_and(|key| OF_TASKS.contains(&key))
-        || ["unknown name `name`", "unknown name `task`"].contains(&error.message.as_str())
+    } else if ["the key `dataset` is missing", "unknown name `name`", "unknown name `task`"]
+        .contains(&error.message.as_str())
     {
         example.to_owned()
     } else if error.message.starts_with("a list, such as") {
@@ -79,6 +53,18 @@ pub(super) fn advised(error: ConfigError) -> ConfigError {
         return error;
     };
     ConfigError { hint, ..error }
+}
+
+/// Says whether any task has a key among its own, and whether any has it in `write:`.
+fn places_of(key: &str) -> [bool; 2] {
+    let mut settings = SchemaSettings::draft07();
+    settings.inline_subschemas = true;
+    let schema = settings.into_generator().into_root_schema_for::<TaskYaml>().to_value();
+    let has = |settings: &Value| settings["properties"].get(key).is_some();
+    let any = |is_there: &dyn Fn(&Value) -> bool| {
+        schema["properties"].as_object().is_some_and(|tasks| tasks.values().any(is_there))
+    };
+    [any(&has), any(&|task| has(&task["properties"]["write"]))]
 }
 
 #[cfg(test)]

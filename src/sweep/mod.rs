@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 pub use cell::{Cell, ModelSpec, ResolvedCell};
 pub use schema::json_schema;
-pub use select::{Selection, Shard, ShardError};
+pub use select::{SelectedCells, Selection, Shard, ShardError};
 
 use crate::eviction::{CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
 use crate::task::TaskSpec;
@@ -60,7 +60,7 @@ pub fn read_definitions(path: &Path) -> Result<Vec<(String, Policy)>, ConfigErro
 /// The policies that a text with a `define:` defines. Errors call the text `file`.
 ///
 /// # Errors
-/// As [`read_definitions`].
+/// A text without definitions, or the first thing wrong with them.
 pub fn parse_definitions(text: &str, file: &str) -> Result<Vec<(String, Policy)>, ConfigError> {
     let DefineYaml { define } = parse_yaml(text, file)?;
     let defined = if define.is_empty() {
@@ -88,7 +88,7 @@ impl Sweep {
     /// Checks the text of a sweep file. Errors call it `file`, which also names the sweep if the text does not.
     ///
     /// # Errors
-    /// As [`Sweep::read`].
+    /// The first thing wrong with the text, with its line, its column and a hint.
     pub fn parse(text: &str, file: &str) -> Result<Sweep, ConfigError> {
         Sweep::parse_with(text, file, &[])
     }
@@ -98,7 +98,7 @@ impl Sweep {
         check::check(shape, file, own).map_err(|error| error.in_file(file))
     }
 
-    /// The cells: by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same
+    /// Lists the cells by model, then task, then policy, in the order of the file, then by ascending size. Cells with the same
     /// meaning and policy are one; under two names of a policy they are two, which share their numbers.
     pub fn expand(&self) -> Vec<Cell> {
         let mut seen = HashSet::new();
@@ -124,7 +124,7 @@ impl Sweep {
         cells
     }
 
-    /// One cell, without the settings that cannot change its numbers.
+    /// Makes one cell, without the settings that cannot change its numbers.
     fn cell(&self, model: &ModelSpec, task: &TaskSpec, policy: &NamedPolicy, size: CacheSize) -> Cell {
         let (entries, share) = match size {
             CacheSize::Entries(entries) => (entries, None),

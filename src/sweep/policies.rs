@@ -10,7 +10,7 @@ use crate::eviction::{
 };
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
-/// The policies of `define:`. Those without a schedule have that of the sweep.
+/// Checks the policies of `define:`; those without a schedule have the sweep's, `of_sweep`.
 pub(super) fn definitions(
     define: IndexMap<Spanned<String>, PolicyYaml>,
     of_sweep: Option<Schedule>,
@@ -54,7 +54,7 @@ pub(super) fn check_name(name: &str, place: Location) -> Result<(), ConfigError>
 const BUDGETS: &str = "write one of `{pyramid: 20}`, `{layers: [3, 2, 2, 1]}` with a number for each layer, `{pool: heads, floor: 20%}`, and \
                        `{heads: [[full, 1], [1, 2]]}` with a row for each layer";
 
-/// The budget of a policy that pools the values of query heads as `of_heads` says.
+/// Checks the budget of a policy that pools the values of query heads by `of_heads`.
 fn budget_of(shape: Spanned<BudgetYaml>, of_heads: Pool) -> Result<Budget, ConfigError> {
     let place = shape.referenced;
     let refuse_all = |message: &str| yaml::refuse(place, message, BUDGETS);
@@ -94,7 +94,7 @@ fn budget_of(shape: Spanned<BudgetYaml>, of_heads: Pool) -> Result<Budget, Confi
     }
 }
 
-/// A whole percentage.
+/// Reads a whole percentage.
 fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
     let Ok(Amount::Percent(percent)) = text.value.parse() else {
         let message = format!("`{}` is not a percentage", text.value);
@@ -103,7 +103,7 @@ fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
     Ok(percent)
 }
 
-/// The policies of `policies:`, by their names.
+/// Resolves the policies that `policies:` names.
 pub(super) fn named(
     names: &Spanned<Vec<Spanned<String>>>,
     known: KnownPolicies<'_>,

@@ -6,35 +6,52 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::Sweep;
 use super::cell::Cell;
 use crate::ledger::{Field, Only, OnlyError, passes, policy_names};
 
 /// What `--only`, `--limit` and `--shard` select.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// As in [`passes`].
+    /// Values of cells: those of one field are alternatives, and different fields must all hold.
     pub only: Vec<Only>,
     /// The first n cells of those that `only` selects, before sharding, so that all shards split the same list.
     pub limit: Option<usize>,
     pub shard: Option<Shard>,
 }
 
+/// The cells of a sweep, and those among them that a command works on.
+#[derive(Clone, Debug)]
+pub struct SelectedCells {
+    /// Every cell of the sweep, in its order.
+    pub sweep: Vec<Cell>,
+    /// The cells that `--only` and `--limit` select, in the same order; at least one.
+    pub selected: Vec<Cell>,
+    /// The part of the selected cells that is measured here.
+    pub shard: Option<Shard>,
+}
+
 impl Selection {
-    /// The cells that `only` and `limit` select.
+    /// Expands a sweep and selects from its cells.
     ///
     /// # Errors
-    /// A value of `--only` that no cell of the sweep has.
-    pub fn of(&self, cells: Vec<Cell>) -> Result<Vec<Cell>, OnlyError> {
+    /// A value of `--only` that no cell of the sweep has, or values that no cell has together.
+    pub fn of(&self, sweep: &Sweep) -> Result<SelectedCells, OnlyError> {
+        let cells = sweep.expand();
         for only in &self.only {
             only.check_present(cells.iter().flat_map(|cell| values_of(cell, only.field())), "the sweep has")?;
         }
-        let admitted = |cell: &Cell| passes(&self.only, |only| only.admits(values_of(cell, only.field())));
-        let chosen = cells.into_iter().filter(admitted);
-        Ok(chosen.take(self.limit.unwrap_or(usize::MAX)).collect())
+        let is_admitted = |cell: &&Cell| passes(&self.only, |only| only.admits(values_of(cell, only.field())));
+        let most = self.limit.unwrap_or(usize::MAX);
+        let selected: Vec<Cell> = cells.iter().filter(is_admitted).take(most).cloned().collect();
+        if selected.is_empty() {
+            return Err(OnlyError::nothing_selected());
+        }
+        Ok(SelectedCells { sweep: cells, selected, shard: self.shard })
     }
 }
 
-/// The cell's values as `--only` spells them, those of its rows. `full` has no size.
+/// Returns the values of a cell that `--only` compares, spelled as in its rows. `full` has no size.
 fn values_of(cell: &Cell, field: Field) -> Vec<String> {
     match field {
         Field::Policy => policy_names(&cell.policy, cell.kinds().iter().map(String::as_str)),

@@ -843,8 +843,8 @@ fn timing_means_its_settings() {
 #[test]
 fn mistakes_in_timing_are_reported() {
     let swap = |from: &str, to: &str| TIMED.replace(from, to);
-    refused(&swap("8 GiB", "8 gigs"), "8 gigs", "`8 gigs` is no amount of memory", "8 GiB");
-    refused(&swap("8 GiB", "8"), "8,", "`8` is no amount", "a number and a unit");
+    refused(&swap("8 GiB", "8 gigs"), "8 gigs", "`8 gigs` is not an amount of memory", "8 GiB");
+    refused(&swap("8 GiB", "8"), "8,", "`8` is not an amount", "a number and a unit");
     refused(&swap("memory: 8 GiB, ", ""), "length", "`memory` is missing", "memory:");
     refused(&swap("128", "128, prompt: 128"), "128}", "leaves nothing to decode", "smaller number");
     refused(&swap("128", "128, dataset: x"), "dataset", "unknown key", "");
@@ -857,9 +857,9 @@ fn mistakes_in_timing_are_reported() {
 fn selections_select() {
     let choose_from = |yaml: &str, only: &[&str], limit| {
         let only = only.iter().map(|text| text.parse().unwrap()).collect();
-        let chosen = Selection { only, limit, shard: None }.of(sweep(yaml).expand())?;
+        let chosen = Selection { only, limit, shard: None }.of(&sweep(yaml))?;
         Ok::<_, crate::ledger::OnlyError>(
-            chosen.iter().map(|c| (c.policy.clone(), c.cache.rule.size())).collect::<Vec<_>>(),
+            chosen.selected.iter().map(|c| (c.policy.clone(), c.cache.rule.size())).collect::<Vec<_>>(),
         )
     };
     let choose = |only: &[&str], limit| choose_from(SMALL, only, limit);

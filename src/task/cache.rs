@@ -98,7 +98,7 @@ impl CacheConfig {
         self.cuts() && !self.query_aware
     }
 
-    /// As [`needs`](Self::needs), where more tokens follow the text.
+    /// Counts the tokens of the full-cache prefix that this configuration needs of a text of `tokens` that more tokens follow.
     pub(super) fn needs_to_go_on(&self, tokens: usize) -> usize {
         match self.cache.rule {
             CacheRule::Unbounded => tokens,
@@ -107,9 +107,8 @@ impl CacheConfig {
         }
     }
 
-    /// The configuration for a prompt of so many tokens, which has its own size where that is a share.
-    ///
-    /// Of a prompt that is so short that its share is less than the policy protects, it is the least size that the policy can have.
+    /// Makes the configuration for a prompt of `prompt` tokens: where the size is a share, it is that of this prompt, or the least size that
+    /// the policy can have if the share is less than the policy protects.
     ///
     /// # Errors
     /// A policy that can have no size up to that of the longest prompt.
@@ -127,7 +126,7 @@ impl CacheConfig {
         Ok(CacheConfig { cache, ..*self })
     }
 
-    /// The size of a cache whose size is a share of its prompt.
+    /// Returns the entries of a cache whose size is a share of its prompt; `None` for other caches.
     pub(super) fn own_size(&self) -> Option<usize> {
         match self.cache.rule {
             CacheRule::Evict { size, .. } => Some(size).filter(|_| self.cache.prompt_share().is_some()),
@@ -242,7 +241,7 @@ impl CacheConfig {
         self.sized().filter(|policy| policy.smallest(self.bounded) < tokens)
     }
 
-    /// A cache that evicts, for a text of `text` tokens that is read from its beginning.
+    /// Plans a cache that evicts, for a text of `text` tokens that is read from its beginning.
     pub(super) fn plan(&self, policy: SizedPolicy, text: usize) -> MemoryPlan<'static> {
         MemoryPlan { policy: Some(policy), log: self.log, text, ..MemoryPlan::of_cache(&self.cache) }
     }
@@ -277,7 +276,7 @@ impl CacheConfig {
 }
 
 impl FullCachePrefix {
-    /// The prefix, which must have at least so many tokens.
+    /// Returns the prefix if it has at least `tokens` tokens.
     pub(super) fn of(prefix: Option<&FullCachePrefix>, tokens: usize) -> Result<&FullCachePrefix> {
         let long_enough = prefix.filter(|prefix| prefix.read >= tokens);
         long_enough.context("the full-cache prefix is shorter than this policy needs it")
@@ -298,8 +297,8 @@ impl FullCachePrefix {
         FullCachePrefix::read_to(model, tokens, &forks, (read, prompt.into_iter().collect()), text)
     }
 
-    /// The same for `tokens` that are the beginning of a text of `text`: as many as are to be read, in parts that end where caches
-    /// are cut, ascending: at the end of a prompt, or of what is shared of it.
+    /// Reads the first `read` of `tokens`, the beginning of a text of `text` tokens, with the full cache. Reads stop at `ends`, ascending:
+    /// the places where caches are cut, which are ends of prompts or of what prompts share.
     pub(super) fn read_to(
         model: &LanguageModel,
         tokens: &[u32],

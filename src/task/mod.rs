@@ -4,7 +4,7 @@
 //! them. Tasks that generate text share `generation`; benchmarks of prompts and answers are files, which `benchmark` reads. Which
 //! combinations of tasks, models and policies exist, and where results go, is not known here.
 //!
-//! A part uses only those before it, in this order: what ids are spelled with (`canonical`), the texts in the program (`embedded`),
+//! A part uses only those before it, in this order: keys and values of settings (`canonical`), the texts in the program (`embedded`),
 //! `cache`, texts (`data`), what is asked of a model (`request`), what every task has (`prepared` and `spec`), `generation`,
 //! `retention`, `perplexity`, `benchmark`, the tasks that are files of it (`longbench`, `math`, `needle`, `questions`, `ruler`), `story`
 //! and `timing`, `registry`.
@@ -34,7 +34,6 @@ pub use benchmark::{
     metrics as benchmark_metrics,
 };
 pub use cache::{CacheConfig, FullCachePrefix, NO_NUMBER};
-pub use canonical::{option, quoted};
 pub use data::{
     Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
 };

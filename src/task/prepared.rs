@@ -107,9 +107,9 @@ pub struct Batch<'a> {
     pub model: &'a LanguageModel,
     /// What was read for several configurations, if they share anything.
     pub prefix: Option<&'a FullCachePrefix>,
-    /// All samples that share the prefix.
+    /// Range of all samples that share the prefix.
     pub all: Range<usize>,
-    /// Those to be measured.
+    /// Numbers of the samples to be measured.
     pub samples: &'a [usize],
     pub config: CacheConfig,
     /// The most texts generated at the same time.

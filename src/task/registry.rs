@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::benchmark::{BenchmarkYaml, Maker, Readers, ShortYaml};
 use super::spec::TaskSpec;
 use super::{benchmark, longbench, math, needle, perplexity, questions, retention, ruler, story, timing};
-use crate::yaml::ConfigError;
+use crate::yaml::{ConfigError, Location, Spanned};
 
 /// One task, named by its only key.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -32,7 +32,7 @@ pub enum TaskYaml {
     /// RULER, short for `benchmark: {task: ruler}`: facts, variables and words to find in long texts, by task and length.
     Ruler(ShortYaml),
     /// A benchmark that a file describes, in the words of lm-evaluation-harness: the file or a built-in name, or these keys.
-    Benchmark(BenchmarkYaml),
+    Benchmark(Spanned<BenchmarkYaml>),
     Timing(timing::TimingYaml),
 }
 
@@ -42,7 +42,7 @@ impl TaskYaml {
     /// # Errors
     /// A value out of its range, or two that contradict each other, with the place in the file.
     pub fn check(self) -> Result<Vec<TaskSpec>, ConfigError> {
-        let short = |keys: ShortYaml, task: &str| keys.0.check(Some(task), READERS);
+        let short = |keys: ShortYaml, task: &str| keys.0.check(Some(task), Location::UNKNOWN, READERS);
         let one = match self {
             TaskYaml::Perplexity(settings) => settings.check(),
             TaskYaml::Retention(settings) => settings.check(),
@@ -54,7 +54,7 @@ impl TaskYaml {
             TaskYaml::LongBench(keys) => return short(keys, "longbench"),
             TaskYaml::Math(keys) => return short(keys, "math"),
             TaskYaml::Ruler(keys) => return short(keys, "ruler"),
-            TaskYaml::Benchmark(keys) => return keys.0.check(None, READERS),
+            TaskYaml::Benchmark(keys) => return keys.value.0.check(None, keys.referenced, READERS),
         };
         Ok(vec![one?])
     }

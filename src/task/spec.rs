@@ -63,7 +63,7 @@ pub struct PrepareContext<'a> {
 }
 
 impl TaskSpec {
-    /// A task that neither generates text nor cuts texts into samples.
+    /// Makes a task that neither generates text nor cuts texts into samples; `length` is that of the longest sample in tokens.
     pub fn new(
         name: &'static str,
         dataset: impl fmt::Display,
@@ -86,13 +86,13 @@ impl TaskSpec {
         }
     }
 
-    /// A task on samples cut from texts.
+    /// Makes a task on samples cut from texts.
     pub fn of_texts(name: &'static str, texts: &Texts, task: impl Task) -> TaskSpec {
         let spec = TaskSpec::new(name, &texts.dataset, texts.length, texts.settings(), task);
         TaskSpec { selection: texts.selection(), texts: Some(texts.clone()), ..spec }
     }
 
-    /// The task without the settings that have no effect under a cache rule. Cells that differ in nothing else are one
+    /// Returns the task without the settings that have no effect under a cache rule. Cells that differ in nothing else are one
     /// cell.
     #[must_use]
     pub fn for_rule(&self, rule: CacheRule) -> TaskSpec {
@@ -107,7 +107,7 @@ impl TaskSpec {
         spec
     }
 
-    /// The task as a model takes it: with or without BOS, where the setting left that to the model.
+    /// Returns the task as a model takes it: with or without BOS, where the setting left that to the model.
     #[must_use]
     pub fn with_bos(&self, bos: bool) -> TaskSpec {
         let mut spec = self.clone();
@@ -120,7 +120,7 @@ impl TaskSpec {
     /// Reads the task's texts and makes samples of them for a model.
     ///
     /// # Errors
-    /// As [`Task::prepare`]; the message also names the data set.
+    /// Texts that are missing or give no sample; the message names the data set, and the file, the row or the sample.
     pub fn prepare(&self, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         self.task.prepare(self, context).with_context(|| format!("data set {}", self.dataset))
     }
@@ -139,7 +139,7 @@ impl TaskSpec {
         self.granted_memory.is_some()
     }
 
-    /// Entries of a cache for every key-value head of every layer of a model.
+    /// Counts the entries of a cache for every key-value head of every layer of a model.
     pub fn cache_entries(&self, rule: CacheRule, local_layers: LocalLayers, shape: &ModelShape) -> Vec<usize> {
         let tokens = match (rule, &self.generation) {
             // What is written is held beside the prompt that was cut.
@@ -183,7 +183,7 @@ impl TaskSpec {
         pairs.join(" ")
     }
 
-    /// What the measurement of one sample depends on, as `key=value` lines.
+    /// Writes what the measurement of one sample depends on, as `key=value` lines.
     pub fn of_sample(&self) -> String {
         let mut settings = self.settings.clone();
         settings.extend(self.compare_to_full.map(|compare| ("compare_to_full", compare.to_string())));

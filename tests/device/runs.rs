@@ -22,7 +22,8 @@ fn run_on(emulation: Emulation, threads: usize, folder: &Path) -> (Result<Outcom
     let sweep = Sweep::parse(SWEEP, "sweep.yaml").unwrap();
     let ledger = Ledger::open(folder).unwrap();
     let hub = HubSettings::with_cache_dir("nowhere");
-    let prepared = run::prepare(&sweep, &Selection::default(), Some(&ledger), &hub, &(), "").unwrap();
+    let prepared =
+        run::prepare(&sweep, &Selection::default().of(&sweep).unwrap(), Some(&ledger), &hub, &(), "").unwrap();
     let devices = vec![Device::emulated(&emulation).unwrap()];
     let machine = Machine { devices, threads, stop: Default::default() };
     let told: Mutex<(Vec<String>, Vec<String>)> = Mutex::default();

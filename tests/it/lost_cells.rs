@@ -36,7 +36,8 @@ fn a_panic_fails_its_cell_and_no_other() {
     // The same again: what is done stays, and the cell fails once more.
     for (done, skipped) in [(7, 0), (0, 7)] {
         let hub = HubSettings::with_cache_dir("nowhere");
-        let prepared = prepare(&sweep, &Selection::default(), Some(&ledger), &hub, &(), "").unwrap();
+        let prepared =
+            prepare(&sweep, &Selection::default().of(&sweep).unwrap(), Some(&ledger), &hub, &(), "").unwrap();
         let failed = std::sync::Mutex::new(Vec::new());
         let observe = |event: Event<'_>| {
             if let Event::CellFailed { cell, error } = event {

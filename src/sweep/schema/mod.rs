@@ -17,7 +17,7 @@ use serde_json::json;
 use super::keys::{ModelMap, ModelYaml, PolicyYaml, SweepYaml};
 use crate::eviction::Amount;
 
-/// The schema as indented JSON text, ended by a newline.
+/// Writes the schema as indented JSON text that ends with a newline.
 ///
 /// # Errors
 /// None that can happen: what is written is made here.
@@ -28,7 +28,7 @@ pub fn json_schema() -> serde_json::Result<String> {
     crate::yaml::schema::text(settings.into_generator().into_root_schema_for::<SweepYaml>())
 }
 
-/// Without definitions a policy can only be one of the presets.
+/// Adds to the schema that without definitions a policy can only be one of the presets.
 pub(super) fn known_policies(schema: &mut Schema) {
     let condition = json!({
         "if": {"not": {"required": ["define"]}},
@@ -64,7 +64,7 @@ impl JsonSchema for Amount {
     }
 }
 
-/// Policies by name: the only mapping whose keys are the sweep's own.
+/// Schema of defined policies by name: the only mapping whose keys are the sweep's own.
 pub(super) fn definitions(generator: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": ["object", "null"],

@@ -12,7 +12,7 @@ use crate::eviction::{Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES,
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{Named, one_of, setting};
 
-/// The words of a table of `eviction`.
+/// Lists the words of a table of `eviction`.
 pub(super) fn words<T>(table: &[Keyword<T>]) -> Vec<Named> {
     table.iter().map(|keyword| (keyword.name, keyword.meaning)).collect()
 }
@@ -73,7 +73,7 @@ pub fn local_layers(_: &mut SchemaGenerator) -> Schema {
     setting(&words(&LOCAL_LAYERS), "bounded", false)
 }
 
-/// Tokens, or a percentage.
+/// Schema of an amount: tokens, or a percentage.
 pub(super) fn amounts() -> Value {
     json!([
         {"type": "integer", "minimum": 0, "maximum": u32::MAX},
@@ -100,7 +100,7 @@ pub fn cache_sizes(_: &mut SchemaGenerator) -> Schema {
 /// Pattern of a number of entries that leave at once.
 const AT_ONCE: &str = "[1-9][0-9]*";
 
-/// The forms of a schedule.
+/// Schema of the forms of a schedule.
 fn schedule_forms() -> Value {
     let meanings: Vec<String> = SCHEDULES.iter().map(|form| format!("{}: {}", form.name, form.meaning)).collect();
     json!([
@@ -130,13 +130,13 @@ fn named_policies() -> Vec<Named> {
     RESERVED.into_iter().chain(PRESETS.iter().map(|preset| (preset.name, preset.summary))).collect()
 }
 
-/// Names that have a fixed meaning, before a `+`. A sweep may define presets whose score has no name in its own way.
+/// Lists names that have a fixed meaning, before a `+`. A sweep may define presets whose score has no name in its own way.
 pub fn fixed_policies() -> Vec<&'static str> {
     let presets = PRESETS.iter().filter(|preset| preset.policy().is_ok_and(|policy| policy.score.has_name()));
     RESERVED.iter().map(|(name, _)| *name).chain(presets.map(|preset| preset.name)).collect()
 }
 
-/// The entries that need no definition, such as `full`, `tova`, `window+4` and `tova@squeezed`.
+/// Schema of policies that need no definition, such as `full`, `tova`, `window+4` and `tova@squeezed`.
 pub(super) fn preset_entries() -> Value {
     let presets = PRESETS.iter().map(|preset| preset.name).collect::<Vec<_>>().join("|");
     let form = format!("({presets})(\\+(0|[1-9][0-9]{{0,8}}))?");
@@ -146,7 +146,7 @@ pub(super) fn preset_entries() -> Value {
     ])
 }
 
-/// `@cut`, `@slot` or `@exempt` after a policy's name.
+/// Pattern of `@cut`, `@slot` or `@exempt` after a policy's name.
 fn own_positions() -> String {
     let [positions, local_layers] =
         [POSITIONS.map(|own| own.name).join("|"), LOCAL_LAYERS.map(|own| own.name).join("|")];

@@ -14,7 +14,7 @@ pub fn all() -> impl Iterator<Item = &'static (&'static str, &'static str)> {
     FILES.iter().filter(|(name, _)| !name.starts_with('_'))
 }
 
-/// The task of a built-in file that is no group, without the code that makes its rows.
+/// The task of a built-in file that is not a group, without the code that makes its rows.
 ///
 /// # Errors
 /// A name that is unknown.

@@ -76,7 +76,7 @@ impl CacheYaml {
 pub enum Trivial {
     /// The target of most rows.
     Commonest,
-    /// The same, and none where no two rows share a target.
+    /// The target of most rows; none where no two rows share a target.
     CommonestShared,
     /// The beginning of the context, as long as the targets.
     FirstWords,

@@ -104,7 +104,7 @@ impl Definition {
         }
         let text = match &file.doc_to_text {
             Some(Field::Fixed(_)) => {
-                return file.refuse("doc_to_text", "`doc_to_text` is no text", "write a column or a template");
+                return file.refuse("doc_to_text", "`doc_to_text` is not a text", "write a column or a template");
             }
             None if output == OutputType::LoglikelihoodRolling => Field::Fixed(String::new().into()),
             text => file.needed("doc_to_text", text.as_ref())?,
@@ -279,7 +279,7 @@ fn generation(file: &TaskFile, delimiter: &str, chat_template: bool) -> Result<G
 /// The tasks of a file: one, or those of a group, which are looked for in its folder.
 ///
 /// # Errors
-/// As [`Definition::check`]; the error names the file.
+/// What is missing, contradicts itself or cannot be done here; the error names the file.
 pub fn read(path: &Path) -> Result<Vec<Named>, ConfigError> {
     let file = TaskFile::read(path)?;
     let Some(tasks) = file.group().cloned() else { return Ok(vec![of_file(file, path)?]) };

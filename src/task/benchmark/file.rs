@@ -140,7 +140,7 @@ impl TryFrom<Value> for DataFiles {
 pub enum Field {
     /// A column if the rows have one of that name, otherwise a template.
     Text(Template),
-    /// The same for every row.
+    /// A value that every row has.
     Fixed(Value),
 }
 
@@ -220,10 +220,10 @@ impl TaskFile {
         TaskFile::read_by(&|path| path.is_file().then(|| yaml::read_file(path)), path)
     }
 
-    /// The same, where `text` gives the contents of a file; `None`: there is no such file.
+    /// Reads a file and those it includes; `text` returns the contents of a file, or `None` where there is none.
     ///
     /// # Errors
-    /// As [`TaskFile::read`].
+    /// A file that cannot be read, that is no YAML of these keys, or that needs Python.
     pub fn read_by(text: &TextOf<'_>, path: &Path) -> Result<TaskFile, ConfigError> {
         let own = text(path).unwrap_or_else(|| yaml::read_file(path))?;
         let written = read_in(text, &own, path, &mut 0)?;

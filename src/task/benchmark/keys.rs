@@ -88,11 +88,11 @@ pub struct Fact {
     pub answer: String,
 }
 
-/// What an option is called, and where it is written.
+/// Name of an option, and where it is written.
 type Given = (&'static str, Location);
 
 impl Keys {
-    /// The options that are written.
+    /// Lists the options that are written.
     pub fn options(&self) -> Vec<Given> {
         fn one<T>(name: &'static str, value: &Option<Spanned<T>>) -> Option<Given> {
             Some((name, value.as_ref()?.referenced))
@@ -119,7 +119,7 @@ impl Keys {
         options.into_iter().flatten().collect()
     }
 
-    /// These keys, with the options of a task file where they have none.
+    /// Takes options from a task file where these keys have none.
     #[must_use]
     pub fn over(self, file: Keys) -> Keys {
         Keys {
@@ -159,7 +159,7 @@ impl Keys {
     /// The length of a task whose file says `own`.
     ///
     /// # Errors
-    /// As [`Keys::lengths`].
+    /// A length that is too small, or `length` beside `lengths`.
     pub fn longest(&self, own: Option<u32>) -> Result<usize, ConfigError> {
         let default = own.map_or(Texts::DEFAULT_LENGTH, |length| length as usize);
         Ok(self.lengths(2, default)?.into_iter().max().unwrap_or(default))
@@ -193,35 +193,25 @@ impl<'de> Deserialize<'de> for BenchmarkYaml {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<BenchmarkYaml, D::Error> {
         struct Read;
         impl<'de> Visitor<'de> for Read {
-            type Value = Either;
+            type Value = BenchmarkYaml;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("a task file, a name, or keys with `task`")
             }
 
-            fn visit_str<E>(self, task: &str) -> Result<Either, E> {
+            fn visit_str<E>(self, task: &str) -> Result<BenchmarkYaml, E> {
                 let task = Spanned { value: task.to_owned(), referenced: Location::UNKNOWN };
-                Ok(Either(Keys { task: Some(task), ..Keys::default() }))
+                Ok(BenchmarkYaml(Keys { task: Some(task), ..Keys::default() }))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Either, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<BenchmarkYaml, A::Error> {
                 let keys = Keys::deserialize(MapAccessDeserializer::new(map))?;
                 if keys.task.is_none() {
                     return Err(serde::de::Error::missing_field("task"));
                 }
-                Ok(Either(keys))
+                Ok(BenchmarkYaml(keys))
             }
         }
-        struct Either(Keys);
-        impl<'de> Deserialize<'de> for Either {
-            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Either, D::Error> {
-                deserializer.deserialize_any(Read)
-            }
-        }
-        let Spanned { value: Either(mut keys), referenced } = Spanned::<Either>::deserialize(deserializer)?;
-        if let Some(task) = keys.task.as_mut().filter(|task| task.referenced == Location::UNKNOWN) {
-            task.referenced = referenced;
-        }
-        Ok(BenchmarkYaml(keys))
+        deserializer.deserialize_any(Read)
     }
 }

@@ -119,7 +119,7 @@ impl TaskMetric {
         let TaskMetric { kind, aggregation, hf_evaluate, measure, .. } = self;
         let name = super::python::str(&json!(kind));
         if !kind.outputs().contains(&output) {
-            let message = format!("`{name}` is no metric of this output type");
+            let message = format!("`{name}` is not a metric of this output type");
             return Some((message, "see `tova-bench list benchmarks`"));
         }
         if let Some(aggregation) = aggregation.as_ref().filter(|word| !is_own_aggregation(*kind, word)) {

@@ -24,7 +24,6 @@ mod rolling;
 mod rows;
 mod score;
 mod splits;
-mod surrogates;
 mod task;
 mod template;
 #[cfg(test)]

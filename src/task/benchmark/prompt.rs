@@ -21,7 +21,7 @@ const SEED: u32 = 1234;
 pub struct RowPrompt {
     /// Description and examples.
     pub before: String,
-    /// The same as the messages of a conversation: the system's, then the user's and the answers to them.
+    /// Description and examples as messages of a conversation: the system's, then the user's and the answers to them.
     pub messages: Vec<(&'static str, String)>,
     /// The row's text.
     pub text: String,
@@ -52,10 +52,10 @@ pub struct Prompts<'a> {
     leaves_out_asked: bool,
 }
 
-/// The prompt of a row by itself, without examples.
+/// Builds the prompt of a row by itself, without examples.
 ///
 /// # Errors
-/// As [`Prompts::question`].
+/// A column that is missing, a template that fails, or a value of another kind than the output type needs.
 pub fn alone(definition: &Definition, row: Value) -> Result<RowPrompt> {
     let mut rows = Rows::default();
     rows.add(row, String::new())?;
@@ -63,7 +63,7 @@ pub fn alone(definition: &Definition, row: Value) -> Result<RowPrompt> {
 }
 
 impl<'a> Prompts<'a> {
-    /// `examples` are the rows of the split that examples come from. Where one file serves both splits, a row is no example of
+    /// `examples` are the rows of the split that examples come from. Where one file serves both splits, a row is not an example of
     /// its own prompt either; the harness knows only the names of splits.
     pub fn new(definition: &'a Definition, rows: &'a Rows, examples: Rows) -> Prompts<'a> {
         let asked: HashSet<&String> = rows.places.iter().filter(|place| !place.is_empty()).collect();
@@ -73,7 +73,7 @@ impl<'a> Prompts<'a> {
         Prompts { definition, columns, examples: examples.rows, random, leaves_out_asked }
     }
 
-    /// The question of a row.
+    /// Builds the question of a row.
     ///
     /// # Errors
     /// A column that is missing, a template that fails, or a value of another kind than the output type needs.
@@ -138,13 +138,13 @@ impl<'a> Prompts<'a> {
         let prefix = self.prefix(row)?;
         let answer = match self.target(row)? {
             Value::Number(number) if !choices.is_empty() => {
-                let at = number.as_i64().context("the target is no index")?;
+                let at = number.as_i64().context("the target is not an index")?;
                 let at = if at < 0 { choices.len() as i64 + at } else { at };
                 choices.get(at as usize).cloned().with_context(|| format!("there is no choice {at}"))?
             }
             Value::Array(answers) => answers.first().map(python::str).context("the target is an empty list")?,
             Value::String(answer) => answer,
-            other => bail!("the target {other} is no text"),
+            other => bail!("the target {other} is not a text"),
         };
         let has_answer = !answer.is_empty();
         let delimiter = if prefix.is_empty() { has_answer } else { needs_delimiter(&question, &prefix) };
@@ -195,7 +195,7 @@ impl<'a> Prompts<'a> {
             }
             // In the harness it is the index of the choice that is right before the target.
             Value::String(_) | Value::Number(_) => bail!("{value} is a number, and prompts are not chosen here"),
-            other => bail!("{} is no text", python::repr(&other)),
+            other => bail!("{} is not a text", python::repr(&other)),
         }
     }
 
@@ -225,14 +225,14 @@ impl<'a> Prompts<'a> {
             Some(Field::Fixed(value)) => value.clone(),
             Some(Field::Text(template)) => match self.value(template, row)? {
                 Value::String(text) if !self.is_column(template) => {
-                    python::literal(&text).with_context(|| format!("{text} is no list"))?
+                    python::literal(&text).with_context(|| format!("{text} is not a list"))?
                 }
                 value => value,
             },
         };
-        let Value::Array(choices) = value else { bail!("{} is no list of choices", python::repr(&value)) };
+        let Value::Array(choices) = value else { bail!("{} is not a list of choices", python::repr(&value)) };
         let text = |choice: &Value| {
-            choice.as_str().map(str::to_owned).with_context(|| format!("the choice {choice} is no text"))
+            choice.as_str().map(str::to_owned).with_context(|| format!("the choice {choice} is not a text"))
         };
         choices.iter().map(text).collect()
     }

@@ -107,12 +107,15 @@ pub fn choose(readers: Readers, file: &TaskFile, keys: Keys, chosen: &mut Chosen
         let hint = format!("{}its options are {}", did_you_mean(option, known.iter().copied()), known.join(", "));
         return refuse(format!("the rows `{name}` have no option `{option}`"), hint);
     }
+    let has_options = !options.is_empty();
     let of_file = Keys::deserialize(Value::Object(options)).or_else(|error| {
         file.refuse("cache", format!("the options of `{name}`: {error}"), "see docs/task-files.md")
     })?;
-    // Places in the task file are not those of the sweep.
-    (maker.choose)(&of_file, &mut chosen.clone()).or_else(|error| refuse(error.message, error.hint))?;
-    (maker.choose)(&keys.over(of_file), chosen)
+    (maker.choose)(&keys.over(of_file), chosen).or_else(|error| match error.place {
+        // Values of the file are read without their places.
+        None if has_options => refuse(error.message, error.hint),
+        _ => Err(error),
+    })
 }
 
 /// The code that a file names, and its options: `rows` is a name, or an object of it and its options.

@@ -14,7 +14,6 @@ use super::python;
 use super::rows::Rows;
 use super::template::Template;
 use crate::metric::Slice;
-use crate::task::canonical::list;
 use crate::task::data::digest_of;
 use crate::task::request::{Cut, Prompt, Request};
 
@@ -35,7 +34,7 @@ pub fn request(prompts: &mut Prompts<'_>, definition: &Definition, rows: &Rows, 
     let cluster = cluster.or(context.as_ref().map(|context| digest_of([context])));
     let number = |key: &str, template: &Option<Template>| {
         let text = optional(template)?.filter(|text| !text.is_empty());
-        text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is no number"))).transpose()
+        text.map(|text| text.parse().with_context(|| format!("{key}: `{text}` is not a number"))).transpose()
     };
     let most = number("max_gen_toks", &block.max_gen_toks)?;
     let length = number("row_length", &block.row_length)?.unwrap_or(0);
@@ -226,14 +225,8 @@ pub fn digest(requests: &[Request]) -> String {
     let parts = requests.iter().flat_map(|request| {
         let Request { name, cluster, prompt, references, classes, slices, continuations, right, .. } = request;
         let Prompt { before, document, after, separator, header } = prompt;
-        let counts = format!(
-            "{header} {} {} {} {} {}",
-            references.len(),
-            classes.len(),
-            slices.len(),
-            continuations.len(),
-            list(right)
-        );
+        let lengths = [references.len(), classes.len(), slices.len(), continuations.len()];
+        let counts = format!("{header} {} {right:?}", lengths.map(|length| length.to_string()).join(" "));
         let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
         // An empty text stands before each: continuations could once begin alike.
         let asked = continuations.iter().flat_map(|text| [String::new(), text.clone()]);

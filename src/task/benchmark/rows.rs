@@ -1,19 +1,15 @@
 //! The rows of a task: from files, folders and archives, or from a data set of the hub, by split.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use serde::de::{Error as _, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::columns;
 use super::definition::Definition;
 use super::splits::{self, is_rows};
-use super::surrogates;
 use crate::bounded_read;
 use crate::lm::source::{RepoId, expand_home, is_path};
 use crate::parquet;
@@ -57,7 +53,7 @@ pub struct Rows {
 /// Reads the rows of a split. `over` is a file, folder or data set that the sweep names in place of the task's own.
 ///
 /// # Errors
-/// A data set that is missing or has no such split, or a row that is no object; file and row are named.
+/// A data set that is missing or has no such split, or a row that is not an object; file and row are named.
 pub fn read(
     definition: &Definition,
     over: Option<&str>,
@@ -113,38 +109,10 @@ fn local(path: &Path, dataset: &Dataset, split: &str) -> Result<Vec<PathBuf>> {
 
 fn hub(name: &str, dataset: &Dataset, split: &str, context: &PrepareContext<'_>) -> Result<Vec<PathBuf>> {
     let repo: RepoId =
-        name.parse().with_context(|| format!("`{name}` is no data set: a path begins with ./, ../ or /"))?;
+        name.parse().with_context(|| format!("`{name}` is not a data set: a path begins with ./, ../ or /"))?;
     context.hub.dataset_rows(&repo, |names, readme| {
         splits::files(names, readme, dataset.name.as_deref(), split).with_context(|| name.to_owned())
     })
-}
-
-/// The elements of an array as they are written, no more than there may be rows.
-struct Texts<'a>(Vec<&'a RawValue>);
-
-impl<'de> Deserialize<'de> for Texts<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Texts<'de>, D::Error> {
-        struct Read;
-        impl<'de> Visitor<'de> for Read {
-            type Value = Vec<&'de RawValue>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of rows")
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<Self::Value, A::Error> {
-                let mut rows = Vec::new();
-                while let Some(row) = array.next_element()? {
-                    if rows.len() == MOST_ROWS {
-                        return Err(A::Error::custom(format!("more than {MOST_ROWS} rows are not read")));
-                    }
-                    rows.push(row);
-                }
-                Ok(rows)
-            }
-        }
-        deserializer.deserialize_seq(Read).map(Texts)
-    }
 }
 
 impl Rows {
@@ -166,26 +134,25 @@ impl Rows {
         match ending.as_str() {
             "csv" | "tsv" => self.read_table(&text, if ending == "csv" { b',' } else { b'\t' }, &name),
             "txt" => text.lines().try_for_each(|line| self.push(serde_json::json!({"text": line}), &name)),
-            _ => self.read_json(&text, &name, used),
+            _ => self.read_json(&text, &name),
         }
     }
 
     /// JSON lines, or an array.
-    fn read_json(&mut self, text: &str, name: &str, used: &BTreeSet<&str>) -> Result<()> {
-        let text = surrogates::marked(text);
+    fn read_json(&mut self, text: &str, name: &str) -> Result<()> {
         if text.trim_start().starts_with('[') {
-            let Texts(rows) = serde_json::from_str(&text).with_context(|| format!("{name} is not valid JSON"))?;
+            let rows: Vec<&RawValue> =
+                serde_json::from_str(text).with_context(|| format!("{name} is not valid JSON"))?;
             for (at, row) in rows.into_iter().enumerate() {
                 let place = format!("{name}, row {}", at + 1);
                 check_length(row.get(), &place)?;
-                let row = serde_json::from_str(row.get()).with_context(|| place.clone())?;
-                self.add(surrogates::check(row, used).with_context(|| place.clone())?, place)?;
+                self.add(serde_json::from_str(row.get()).with_context(|| place.clone())?, place)?;
             }
             return Ok(());
         }
-        for line in json_lines(&text, name) {
+        for line in json_lines(text, name) {
             let (place, row) = line?;
-            self.add(surrogates::check(row, used).with_context(|| place.clone())?, place)?;
+            self.add(row, place)?;
         }
         Ok(())
     }

@@ -27,16 +27,16 @@ use crate::yaml::{self, ConfigError, Location, Spanned};
 
 impl Keys {
     /// Reads the task's file and checks every value; a group gives several tasks, unless its files are measured together. `name` is the
-    /// task of a short form.
+    /// task of a short form, and `place` that of a task that is written alone.
     ///
     /// # Errors
     /// A file that is missing or cannot be used, or a value out of its range.
     pub(in crate::task) fn check(
         self,
         name: Option<&str>,
+        place: Location,
         readers: Readers,
     ) -> Result<Vec<TaskSpec>, ConfigError> {
-        let short = name.map(|name| Spanned { value: name.to_owned(), referenced: Location::UNKNOWN });
         if let (Some(name), Some(task)) = (name, &self.task) {
             let message = format!("`{name}` is the task already");
             return yaml::refuse(
@@ -45,8 +45,13 @@ impl Keys {
                 "remove `task`, or write `- benchmark:` in place of it",
             );
         }
-        let task =
-            short.or(self.task.clone()).unwrap_or(Spanned { value: String::new(), referenced: Location::UNKNOWN });
+        let task = match self.task.clone() {
+            Some(task) if task.referenced != Location::UNKNOWN => task,
+            alone => {
+                let value = alone.map_or_else(|| name.unwrap_or_default().to_owned(), |task| task.value);
+                Spanned { value, referenced: place }
+            }
+        };
         let of_task = |named: Named| spec(named, self.clone(), task.referenced, readers);
         named(&task)?.into_iter().map(of_task).collect()
     }

@@ -230,11 +230,11 @@ fn a_mistake_is_named_with_its_file_and_line() {
     for (file, line, words) in [
         (KEYS.replace("doc_to_text", "doc_to_txt"), 6, "`doc_to_txt`; did you mean `doc_to_text`?"),
         (KEYS.replace("doc_to_text", "description"), 0, "`doc_to_text` is missing"),
-        (KEYS.replace(text, "[1]"), 6, "`doc_to_text` is no text"),
+        (KEYS.replace(text, "[1]"), 6, "`doc_to_text` is not a text"),
         (KEYS.replace("until", "untill"), 5, "did you mean `generate_until`?"),
         (KEYS.replace("{{question}}", "{{question"), 6, "the template cannot be used"),
         (KEYS.replace("f1", "f11"), 8, "unknown name `f11`; did you mean `f1`?"),
-        (KEYS.replace("f1", "acc"), 8, "`acc` is no metric of this output type"),
+        (KEYS.replace("f1", "acc"), 8, "`acc` is not a metric of this output type"),
         (KEYS.replace("f1", "exact_match, ignore_cases: true"), 8, "`ignore_cases`; did you mean `ignore_case`?"),
         (
             before("filter_list: [{name: x, filter: [{function: regexp}]}]", "metric_list"),

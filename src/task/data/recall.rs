@@ -8,10 +8,9 @@ use std::ops::Range;
 
 use crate::lm::Tokens;
 use crate::metric::{MetricSum, Slice};
-use crate::task::canonical::quoted;
 use crate::task::embedded::Recall;
 
-/// A recall, located in tokens.
+/// A recall, located in tokens. Its Debug output is part of ids of samples.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LocatedRecall {
     pub kind: &'static str,
@@ -23,13 +22,6 @@ pub struct LocatedRecall {
 }
 
 impl LocatedRecall {
-    /// All that its measurement depends on, as ids have it.
-    pub fn canonical(&self) -> String {
-        let LocatedRecall { kind, told, answer, choices } = self;
-        let (kind, start, end) = (quoted(kind), answer.start, answer.end);
-        format!("LocatedRecall {{ kind: {kind}, told: {told}, answer: {start}..{end}, choices: {choices} }}")
-    }
-
     /// Tokens from the fact to the answer.
     fn distance(&self) -> usize {
         self.answer.start - self.told

@@ -43,7 +43,7 @@ pub fn json_files(source: &DataSource, hub: &Hub<'_>) -> Result<Vec<PathBuf>> {
     test_or_all(files).with_context(|| format!("{source} has no .jsonl file"))
 }
 
-/// Of files those of rows: the test file, or all of them; `None`: there is none.
+/// Returns `test.jsonl` if it is among the files, else all `.jsonl` files; `None` without any.
 fn test_or_all(mut files: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
     files.retain(|file| file.extension().is_some_and(|extension| extension == "jsonl"));
     let test = files.iter().find(|file| file.ends_with("test.jsonl")).cloned();

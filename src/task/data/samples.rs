@@ -8,7 +8,6 @@ use rayon::prelude::*;
 use super::recall::{self, LocatedRecall};
 use super::settings::{Bos, Tail, Texts};
 use crate::lm::Tokenizer;
-use crate::task::canonical::{list, option, quoted};
 use crate::task::embedded::Book;
 
 /// One text for the model, cut from a book.
@@ -32,16 +31,13 @@ pub struct TextSample {
 }
 
 impl TextSample {
-    /// All that its measurement depends on, as ids have it.
+    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/golden_ids.rs` holds.
     pub fn canonical(&self) -> String {
         // The prompt follows from the settings.
         let TextSample { name, cluster, tokens, bos, scored, words, recalls, prompt: _ } = self;
-        let (name, cluster, tokens, bos) = (quoted(name), quoted(cluster), list(tokens), option(*bos));
-        let recalls = list(recalls.iter().map(LocatedRecall::canonical));
-        let (start, end) = (scored.start, scored.end);
         format!(
-            "TextSample {{ name: {name}, cluster: {cluster}, tokens: {tokens}, bos: {bos}, scored: {start}..{end}, \
-             words: {words}, recalls: {recalls} }}"
+            "TextSample {{ name: {name:?}, cluster: {cluster:?}, tokens: {tokens:?}, bos: {bos:?}, scored: {scored:?}, \
+             words: {words}, recalls: {recalls:?} }}"
         )
     }
 
@@ -72,7 +68,7 @@ pub fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<Ve
     cut_with(books, settings, tokenizer, |_, sample, _| Ok(sample))
 }
 
-/// The same, with something made of each sample, its book, and the bytes of the book that its text tokens cover.
+/// Tokenises and cuts books, and makes something of each sample, its book, and the bytes of the book that its text tokens cover.
 pub fn cut_with<T: Send>(
     books: &[Book],
     settings: &Texts,

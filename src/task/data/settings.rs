@@ -14,7 +14,7 @@ use crate::yaml::{self, ConfigError, Spanned};
 /// Whether a sample starts with the tokenizer's BOS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub enum Bos {
-    /// As the model's tokenizer does.
+    /// Whatever the model's tokenizer does.
     #[default]
     #[serde(rename = "auto")]
     Auto,
@@ -78,7 +78,7 @@ impl Texts {
     /// Checks the keys that tasks on long texts share.
     ///
     /// # Errors
-    /// A number out of its range, or a name that is no data set.
+    /// A number out of its range, or a name that is not a data set.
     pub fn check(
         dataset: &Spanned<String>,
         [length_key, stride, books, chunks_per_book]: [&Option<Spanned<u64>>; 4],

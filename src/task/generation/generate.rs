@@ -7,10 +7,9 @@ use anyhow::Result;
 use super::measure::Generation;
 use super::prompts::{EncodedPrompt, EncodedPrompts};
 use crate::eviction::CacheRule;
-use crate::lm::LanguageModel;
+use crate::lm::{GenerationSettings, LanguageModel};
 use crate::metric::{MetricSum, Slice};
 use crate::task::cache::{CacheConfig, FullCachePrefix};
-use crate::task::canonical::{list, quoted, quoted_list};
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use crate::task::request::{Request, Scorer, Unmeasurable};
 use crate::task::spec::{PrepareContext, TaskSpec};
@@ -43,36 +42,30 @@ impl Samples for EncodedPrompts {
     }
 
     fn content(&self, sample: usize) -> Option<String> {
-        let EncodedPrompt { request, tokens, document, .. } = &self.prompts[sample];
+        let EncodedPrompt { request, tokens, document, continuations, max_new_tokens, .. } = &self.prompts[sample];
         // The trivial answer may follow from all requests together, and is scored anew. How prompts are cut and framed shows in
         // their tokens.
-        let Request { name, cluster, prompt, references, slices, length, seed, max_new_tokens, .. } = request;
-        let continuations = &self.prompts[sample].continuations;
-        let own = max_new_tokens.map_or(String::new(), |most| format!(" max_new_tokens={most}"));
-        let classes = || quoted_list(&request.classes);
-        let likelihood =
-            request.likelihood_after.as_deref().map(|opening| format!(" {} {}", quoted(opening), classes()));
-        let likelihood = likelihood.unwrap_or_default();
-        // The number stood for tokens of the prompt that are read again.
-        let choices = continuations.iter().map(|tokens| format!(" 0 {}", list(tokens)));
-        let choices: String = choices.collect();
-        // What ends a text comes from the model's files.
-        let writing = &self.writing;
-        let tidied = if self.tokenizer.tidies() { " tidied" } else { "" };
-        let ends = match self.prompts[sample].max_new_tokens {
-            0 => String::new(),
-            _ => format!(" ends={} {}{tidied}", list(&writing.stop_tokens), quoted_list(&writing.stop_strings)),
-        };
-        let (name, cluster, prompt) = (quoted(name), quoted(cluster), prompt.canonical());
-        let (references, slices, tokens) = (
-            quoted_list(references),
-            quoted_list(slices.iter().map(Slice::to_string).collect::<Vec<_>>()),
-            list(tokens),
+        let Request { name, cluster, prompt, references, classes, length, seed, likelihood_after, .. } = request;
+        let slices: Vec<String> = request.slices.iter().map(Slice::to_string).collect();
+        let mut text = format!(
+            "Request {{ name: {name:?}, cluster: {cluster:?}, prompt: {prompt:?}, references: {references:?}, \
+             trivial: \"\", slices: {slices:?}, length: {length}, seed: {seed} }} {tokens:?} {document}"
         );
-        Some(format!(
-            "Request {{ name: {name}, cluster: {cluster}, prompt: {prompt}, references: {references}, \
-             trivial: \"\", slices: {slices}, length: {length}, seed: {seed} }} {tokens} {document}{own}{likelihood}{choices}{ends}"
-        ))
+        if let Some(most) = request.max_new_tokens {
+            text += &format!(" max_new_tokens={most}");
+        }
+        if let Some(opening) = likelihood_after {
+            text += &format!(" {opening:?} {classes:?}");
+        }
+        // The number stood for tokens of the prompt that are read again.
+        text.extend(continuations.iter().map(|tokens| format!(" 0 {tokens:?}")));
+        if *max_new_tokens > 0 {
+            // What ends a text comes from the model's files.
+            let GenerationSettings { stop_tokens, stop_strings, .. } = &self.writing;
+            let tidied = if self.tokenizer.tidies() { " tidied" } else { "" };
+            text += &format!(" ends={stop_tokens:?} {stop_strings:?}{tidied}");
+        }
+        Some(text)
     }
 
     fn rescored(&self, sample: usize, text: &str) -> Result<Vec<MetricSum>> {

@@ -38,7 +38,7 @@ struct Open {
     likeliest: Option<String>,
     /// The NLL of the reference answer, whole and by slice, if that is measured, and what heads hold that share their entries.
     measured: Vec<MetricSum>,
-    /// Of reading the prompt, its part of what all prompts begin with included.
+    /// Seconds of reading the prompt, with its part of what all prompts begin with.
     seconds: f64,
 }
 
@@ -106,7 +106,7 @@ impl Generation<'_> {
         }
     }
 
-    /// What was measured of a text that so many new tokens and bytes of a cache have.
+    /// Puts together what was measured of a text, whose answer has `new_tokens` tokens and whose cache `bytes` bytes.
     fn result(&self, sums: Vec<MetricSum>, of_text: Open, (new_tokens, bytes): (usize, u64)) -> SampleResult {
         let Open { prompt, config, peak, seconds, .. } = of_text;
         // How much a cache without a policy has allocated depends on the other prompts.

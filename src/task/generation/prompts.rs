@@ -21,12 +21,12 @@ pub struct EncodedPrompt {
     pub before_question: usize,
     /// The most tokens to write.
     pub max_new_tokens: usize,
-    /// Those of the request.
+    /// The request's continuations in tokens.
     pub continuations: Vec<Vec<u32>>,
 }
 
 impl EncodedPrompt {
-    /// A request that is counted and not asked.
+    /// Makes a prompt that is counted and not asked.
     fn unmeasurable(request: Request, reason: &Unmeasurable) -> EncodedPrompt {
         EncodedPrompt {
             request: Request { unmeasurable: Some(reason.clone()), continuations: Vec::new(), ..request },
@@ -183,7 +183,8 @@ impl EncodedPrompts {
         common.min(shortest.saturating_sub(1)) / BLOCK * BLOCK
     }
 
-    /// The same where the cache is cut before the question: not beyond the shortest document.
+    /// Counts the tokens that all prompts of a batch begin with, in whole blocks; with `cut_before_question` no more than the shortest
+    /// document has.
     pub fn common_of(&self, batch: Range<usize>, cut_before_question: bool) -> usize {
         let common = self.common(batch.clone());
         if !cut_before_question {

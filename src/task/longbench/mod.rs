@@ -18,7 +18,7 @@ use super::data::path_of;
 const SUBSETS: &str = "narrativeqa qasper multifieldqa_en hotpotqa 2wikimqa musique gov_report qmsum multi_news trec triviaqa samsum \
      passage_count passage_retrieval_en lcc repobench-p";
 
-/// Those that LongBench-E has not.
+/// Subsets that LongBench-E does not have.
 const NOT_IN_E: [&str; 3] = ["narrativeqa", "musique", "qmsum"];
 
 /// The rows of a subset of LongBench, which `dataset_name` names; with `_e` behind it, those of LongBench-E.

@@ -6,7 +6,6 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::benchmark::{Asked, Chosen, Definition, Fact, Keys, Reader, RowPrompt, Rows, alone};
-use super::canonical::list;
 use super::data::{self, Book, DataSource, Texts, check_texts};
 use super::embedded::stranger;
 use crate::lm::Tokenizer;
@@ -39,8 +38,8 @@ pub fn choose(keys: &Keys, chosen: &mut Chosen) -> Result<(), ConfigError> {
     }
     let texts = yaml::limit("`texts`", &keys.texts)?.unwrap_or(TEXTS);
     chosen.selection.extend([
-        ("lengths", list(&lengths)),
-        ("depths", list(&depths)),
+        ("lengths", format!("{lengths:?}")),
+        ("depths", format!("{depths:?}")),
         ("texts", texts.to_string()),
     ]);
     if let Some(Fact { needle, question, answer }) = &keys.fact {

@@ -115,9 +115,9 @@ mod tests {
     #[test]
     fn missing_and_foreign_files_are_named() {
         let cases: [(&Release, &str, Vec<u8>, &str); 11] = [
-            (&QASPER, "x.json", story().into(), "no object of QASPER articles"),
+            (&QASPER, "x.json", story().into(), "not an object of QASPER articles"),
             (&SQUALITY, "x.json", article().into(), "x.json, line 1: EOF"),
-            (&QASPER, "x.json", rows().into(), "no row of qasper"),
+            (&QASPER, "x.json", rows().into(), "not a row of qasper"),
             (&QASPER, "x.json", "{\"text\": \"x\"}".into(), "what can be read for qasper"),
             (&QASPER, "x.json", "{}".into(), "holds no question"),
             (&SQUALITY, "x.json", " \n".into(), "holds no question"),

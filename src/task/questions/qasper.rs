@@ -96,7 +96,7 @@ impl Answer {
 /// A text that is not such an object, or an annotation without an answer; the question is named.
 fn read(text: &str, file: &str) -> Result<Vec<Document>> {
     let articles: IndexMap<String, Article> =
-        serde_json::from_str(text).with_context(|| format!("{file} is no object of QASPER articles"))?;
+        serde_json::from_str(text).with_context(|| format!("{file} is not an object of QASPER articles"))?;
     let document = |(id, article): (String, Article)| -> Result<Document> {
         let text = article.text();
         let question = |question: ArticleQuestion| -> Result<DocumentQuestion> {

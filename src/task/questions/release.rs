@@ -71,7 +71,7 @@ impl Split {
 /// `kind` where the question has one. `from` names the file.
 ///
 /// # Errors
-/// As [`Rows::add`].
+/// More rows than a task may have.
 pub fn rows(documents: Vec<Document>, from: &str) -> Result<Rows> {
     let mut rows = Rows::default();
     for Document { name: cluster, text, questions } in documents {

@@ -70,7 +70,7 @@ pub fn requests(release: &Release, style: PromptStyle, rows: &Rows) -> Result<Ve
 /// Reads the questions of a release, as [`read_rows`] does, and makes requests of them.
 ///
 /// # Errors
-/// As [`read_rows`].
+/// A path that holds no questions, or a broken line; file and line are named.
 pub fn read_questions(release: &Release, path: &Path, split: Split, style: PromptStyle) -> Result<Vec<Request>> {
     requests(release, style, &read_rows(release, path, split)?)
 }

@@ -80,7 +80,7 @@ fn columns(row: &Row, release: &Release) -> Result<Value> {
     let Release { name, opening, document_header, .. } = release;
     ensure!(
         input.starts_with(opening),
-        "this is no row of {name}, whose inputs begin \"{opening}\"; it begins {:?}",
+        "this is not a row of {name}, whose inputs begin \"{opening}\"; it begins {:?}",
         input.chars().take(60).collect::<String>()
     );
     // The header may belong to the document, or to the text before it.

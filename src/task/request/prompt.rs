@@ -7,9 +7,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::Unmeasurable;
-use crate::task::canonical::quoted;
 
-/// A text for a model, in the parts that cutting treats differently. Without the separator, they are the whole prompt.
+/// A text for a model, in the parts that cutting treats differently. Without the separator, they are the whole prompt. The
+/// Debug output is part of ids of samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     /// The instruction and the document's header; kept when the document is cut.
@@ -56,15 +56,6 @@ impl Prompt {
     /// The whole prompt.
     pub fn whole(&self) -> String {
         [self.before.as_str(), &self.document, &self.after].concat()
-    }
-
-    /// All that it is, as ids of samples have it.
-    pub fn canonical(&self) -> String {
-        let Prompt { before, document, after, separator, header } = self;
-        let [before, document, after, separator] = [before, document, after, separator].map(|text| quoted(text));
-        format!(
-            "Prompt {{ before: {before}, document: {document}, after: {after}, separator: {separator}, header: {header} }}"
-        )
     }
 
     /// Removes white space from the end.

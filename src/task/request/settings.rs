@@ -9,7 +9,7 @@ use crate::yaml::{self, ConfigError, Spanned};
 
 pub const MOST_TEMPERATURE: f64 = 100.0;
 
-/// The least and the most.
+/// Smallest and largest penalty of tokens that occurred before.
 pub const REPETITION_PENALTIES: [f64; 2] = [0.01, 100.0];
 
 /// How texts are generated.
@@ -35,7 +35,7 @@ pub struct GenerationConfig {
 }
 
 impl GenerationConfig {
-    /// Greedy, with everything else at its default.
+    /// Makes the settings of greedy answers of at most `max_new_tokens` tokens, with everything else at its default.
     pub fn greedy(max_new_tokens: usize) -> GenerationConfig {
         GenerationConfig {
             query_aware: true,
@@ -56,7 +56,7 @@ impl GenerationConfig {
         self.temperature.0 > 0.0
     }
 
-    /// The same in the model's terms, with the tokens that end its texts.
+    /// Makes the model's settings of generation; `stop_tokens` end its texts.
     pub fn writing(&self, stop_tokens: Vec<u32>, tokenizer: &Tokenizer) -> GenerationSettings {
         let sampling = match self.samples() {
             false => Sampling::Greedy,
@@ -75,7 +75,7 @@ impl GenerationConfig {
         if self.ends_as_in_the_harness { settings.ending_as_in_the_harness(tokenizer) } else { settings }
     }
 
-    /// The settings without `query_aware`, in a fixed order.
+    /// Lists the settings but `query_aware` in a fixed order, for ids and the column `generation`.
     pub fn canonical(&self) -> Vec<Setting> {
         // The absolute value because -0 means 0. There `top_k` and `top_p` are refused.
         let temperature = self.temperature.0.abs().to_string();
@@ -97,8 +97,8 @@ impl GenerationConfig {
 #[serde(default, deny_unknown_fields)]
 #[schemars(extend("type" = ["object", "null"]))]
 pub struct WriteYaml {
-    /// Of policies that cut the prompt: whether the cache is cut after the question; false cuts it at the document's end, and the
-    /// question is read with what is left.
+    /// For policies that cut the prompt: true cuts it after the question, false before it, so that the question is read with the
+    /// cut cache.
     #[schemars(extend("default" = true))]
     pub query_aware: Option<Spanned<bool>>,
     /// The most tokens to write; fewer than the task's `length`. The default is the task's own, but no more than half of

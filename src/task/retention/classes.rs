@@ -3,7 +3,7 @@
 //! Every character has one class, which depends on it and its neighbours. No dictionary and no tokenizer is needed, so a
 //! class means the same for every model.
 
-/// The class of a token. The order is that of tables.
+/// The class of a token, in the order of tables. The names of variants are part of ids of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     First,
@@ -40,12 +40,6 @@ impl Class {
         NAMES[self as usize]
     }
 
-    /// The name in ids of samples: `OpeningQuote`.
-    pub fn canonical(self) -> String {
-        let capital = |word: &str| word[..1].to_uppercase() + &word[1..];
-        self.name().split('_').map(capital).collect()
-    }
-
     pub fn is_blank(self) -> bool {
         matches!(self, Class::Newline | Class::Space)
     }
@@ -71,7 +65,7 @@ pub(super) fn of_bytes(text: &str) -> Vec<Class> {
 
 struct Reader {
     text: Vec<char>,
-    /// Those of the characters so far.
+    /// Classes of the characters read so far.
     classes: Vec<Class>,
     /// Whether a single quote was opened and not closed in this paragraph; an apostrophe after s then closes it.
     in_single_quotes: bool,

@@ -11,7 +11,6 @@ use anyhow::Result;
 use super::classes::{self, Class};
 use super::parts_of_speech::{Tag, Tagger};
 use crate::lm::Tokenizer;
-use crate::task::canonical::{list, option};
 use crate::task::data::{Book, TextSample, Texts, cut_with};
 
 /// A token's label.
@@ -36,18 +35,9 @@ pub struct LabelledSample {
 pub type Labelled = (Vec<LabelledSample>, BTreeMap<u32, String>);
 
 impl LabelledSample {
-    /// All that its measurement depends on, as ids have it.
+    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/golden_ids.rs` holds.
     pub fn canonical(&self) -> String {
-        let labels = list(self.labels.iter().map(Label::canonical));
-        format!("LabelledSample {{ sample: {}, labels: {labels} }}", self.sample.canonical())
-    }
-}
-
-impl Label {
-    fn canonical(&self) -> String {
-        let Label { class, tag, start, end } = self;
-        let (class, tag) = (class.canonical(), option(tag.map(|tag| format!("Tag({})", option(tag.known())))));
-        format!("Label {{ class: {class}, tag: {tag}, start: {start}, end: {end} }}")
+        format!("LabelledSample {{ sample: {}, labels: {:?} }}", self.sample.canonical(), self.labels)
     }
 }
 

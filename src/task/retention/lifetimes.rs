@@ -16,7 +16,7 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// No token is evicted: (layers), the groups of each.
+    /// Makes the lifetimes of `tokens` tokens of which none is evicted; `groups` counts the head groups of each layer.
     pub fn new(groups: &[usize], tokens: usize) -> Lifetimes {
         Lifetimes {
             tokens,
@@ -24,7 +24,7 @@ impl Lifetimes {
         }
     }
 
-    /// The same where a layer's queries see no more than a window: a token leaves after the last query that sees it.
+    /// Ends lifetimes where layers have a window, in tokens: a token leaves after the last query that sees it.
     #[must_use]
     pub fn in_windows(mut self, windows: impl IntoIterator<Item = Option<usize>>) -> Lifetimes {
         for (groups, window) in self.left.iter_mut().zip(windows) {
@@ -88,29 +88,29 @@ impl Lifetimes {
         self.left.len()
     }
 
-    /// When each token was evicted: (groups)(tokens)
+    /// Returns the step at which each token was evicted from a layer: (groups)(tokens)
     pub fn left(&self, layer: usize) -> &[Vec<u32>] {
         &self.left[layer]
     }
 
-    /// Steps at which a token was visible, its own included.
+    /// Counts the steps at which a token was visible, its own included; `left` has the step of each token's eviction.
     pub fn steps(&self, left: &[u32], token: usize) -> u64 {
         (u64::from(left[token]) + 1).min(self.tokens as u64) - token as u64
     }
 
-    /// Steps at which each token was visible to a layer, as a mean over its groups.
+    /// Counts the steps at which each token was visible to a layer, as a mean over its groups.
     pub fn of_layer(&self, layer: usize) -> Vec<f64> {
         let groups = &self.left[layer];
         let sum = |token| groups.iter().map(|left| self.steps(left, token)).sum::<u64>();
         (0..self.tokens).map(|token| sum(token) as f64 / groups.len() as f64).collect()
     }
 
-    /// The same, summed over layers.
+    /// Counts the steps at which each token was visible, as a mean over groups, summed over layers.
     pub fn by_token(&self) -> Vec<f64> {
         self.by_token_within(u64::MAX)
     }
 
-    /// The same, of the first `most` steps after each token at most.
+    /// Counts as `by_token` does, but no more than the first `most` steps of each token.
     pub fn by_token_within(&self, most: u64) -> Vec<f64> {
         let mut sums = vec![0.0; self.tokens];
         for groups in &self.left {

@@ -20,12 +20,7 @@ impl Tag {
 
     /// The name in result rows after `tag:`, as Universal Dependencies have it.
     pub fn name(&self) -> &str {
-        self.known().unwrap_or("unknown")
-    }
-
-    /// The same, if it is known.
-    pub fn known(&self) -> Option<&str> {
-        self.0.as_ref().map(UPOS::as_ref)
+        self.0.as_ref().map_or("unknown", UPOS::as_ref)
     }
 }
 

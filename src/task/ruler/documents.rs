@@ -98,7 +98,7 @@ impl Documents {
     /// Reads HotpotQA's `hotpot_dev_distractor_v1.json`.
     ///
     /// # Errors
-    /// As for SQuAD.
+    /// A file that cannot be read or has another form, or that holds no question; the message names it.
     pub fn of_hotpot(file: &Path) -> Result<Documents> {
         let data: Vec<HotpotQuestion> = read(file, "HotpotQA's hotpot_dev_distractor_v1.json")?;
         let document = |(title, sentences): &(String, Vec<String>)| format!("{title}\n{}", sentences.concat());

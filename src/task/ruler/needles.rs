@@ -10,7 +10,7 @@ use super::words::{Essay, Words};
 /// The text around the needles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Haystack {
-    /// The same five sentences again and again.
+    /// Five sentences, repeated.
     Noise,
     Essay,
     /// Needles that are not asked for.
@@ -24,7 +24,7 @@ pub enum Kind {
     Words,
     /// Seven digits.
     Numbers,
-    /// Of version 4.
+    /// UUIDs of version 4.
     Uuids,
 }
 

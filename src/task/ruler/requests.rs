@@ -29,7 +29,7 @@ pub struct Sources {
 pub struct Wanted {
     pub tasks: Vec<&'static Subtask>,
     pub lengths: Vec<usize>,
-    /// Of each task and length.
+    /// Prompts of each task and length.
     pub samples: usize,
     pub seed: u64,
     /// The most tokens of an answer, where it is not the task's own number.

@@ -42,7 +42,7 @@ impl TimingYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
         let Ok(memory) = self.memory.value.parse::<Bytes>() else {
-            let message = format!("`{}` is no amount of memory", self.memory.value);
+            let message = format!("`{}` is not an amount of memory", self.memory.value);
             let hint =
                 "write a number and a unit, such as 8 GiB or 32 GB: the limit for weights and caches together";
             return yaml::refuse(self.memory.referenced, message, hint);
@@ -125,7 +125,7 @@ impl Task for Timing {
     }
 }
 
-/// The same measurement again and again.
+/// Repeats of one measurement.
 struct Repeats {
     timing: Timing,
     names: Vec<String>,

@@ -341,7 +341,7 @@ fn house_rules_hold() {
 }
 
 /// Folders and files of `src` whose comments and messages were gone over. The list grows until it is all of `src`.
-const REVISED: [&str; 21] = [
+const REVISED: [&str; 24] = [
     "eviction",
     "lm/cache",
     "text",
@@ -356,6 +356,9 @@ const REVISED: [&str; 21] = [
     "parquet",
     "jinja",
     "yaml",
+    "run",
+    "sweep",
+    "task",
     "vector.rs",
     "bounded_read.rs",
     "compare",

@@ -1,14 +1,11 @@
 //! Characters and sets of characters of a pattern, as Python means them.
 
-use super::translate::{Flags, Parser, escaped_control};
+use super::translate::{Parser, escaped_control};
 
-/// What `\w`, `\s` and `\d` are in patterns of text, and with `(?a)`; written for the inside of a class.
+/// What `\w`, `\s` and `\d` are; written for the inside of a class.
 pub(super) const WORD: &str = "\\p{L}\\p{N}_";
-pub(super) const ASCII_WORD: &str = "0-9A-Z_a-z";
 const SPACE: &str = "\\s\\x{1c}-\\x{1f}";
-const ASCII_SPACE: &str = "\\x{9}-\\x{d}\\x{20}";
 const DIGIT: &str = "\\p{Nd}";
-const ASCII_DIGIT: &str = "0-9";
 
 /// What an escape stands for.
 pub(super) enum Set {
@@ -17,35 +14,21 @@ pub(super) enum Set {
     Many(String),
 }
 
-/// A character outside a class.
-pub(super) fn literal(c: char, flags: Flags) -> String {
-    if flags.ascii && flags.ignore_case && c.is_ascii_alphabetic() {
-        format!("[{}{}]", c.to_ascii_lowercase(), c.to_ascii_uppercase())
-    } else {
-        written(c)
-    }
-}
-
-/// A character that has no other meaning, in and outside a class.
-fn written(c: char) -> String {
+/// Writes a character so that it has no other meaning, in and outside a class.
+pub(super) fn literal(c: char) -> String {
     if c.is_ascii_alphanumeric() { c.into() } else { format!("\\x{{{:x}}}", u32::from(c)) }
 }
 
 /// What follows a backslash, in or outside a class.
-pub(super) fn escape(parser: &mut Parser, ascii: bool) -> Result<Set, String> {
-    let Some(c) = parser.peek() else { return Err("it ends with a backslash".into()) };
-    if c.is_digit(8) {
-        return parser.octal_digits().map(Set::One);
-    }
-    parser.next();
-    let pick = |unicode: &str, of_ascii: &str| if ascii { of_ascii } else { unicode }.to_owned();
+pub(super) fn escape(parser: &mut Parser) -> Result<Set, String> {
+    let c = parser.next().ok_or("it ends with a backslash")?;
     let one = match c {
-        'w' => return Ok(Set::Many(pick(WORD, ASCII_WORD))),
-        's' => return Ok(Set::Many(pick(SPACE, ASCII_SPACE))),
-        'd' => return Ok(Set::Many(pick(DIGIT, ASCII_DIGIT))),
-        'W' => return Ok(Set::Many(format!("[^{}]", pick(WORD, ASCII_WORD)))),
-        'S' => return Ok(Set::Many(format!("[^{}]", pick(SPACE, ASCII_SPACE)))),
-        'D' => return Ok(Set::Many(format!("[^{}]", pick(DIGIT, ASCII_DIGIT)))),
+        'w' => return Ok(Set::Many(WORD.to_owned())),
+        's' => return Ok(Set::Many(SPACE.to_owned())),
+        'd' => return Ok(Set::Many(DIGIT.to_owned())),
+        'W' => return Ok(Set::Many(format!("[^{WORD}]"))),
+        'S' => return Ok(Set::Many(format!("[^{SPACE}]"))),
+        'D' => return Ok(Set::Many(format!("[^{DIGIT}]"))),
         'x' => parser.hex(2)?,
         'u' => parser.hex(4)?,
         'U' => parser.hex(8)?,
@@ -57,7 +40,7 @@ pub(super) fn escape(parser: &mut Parser, ascii: bool) -> Result<Set, String> {
 }
 
 /// A class, whose bracket is passed.
-pub(super) fn class(parser: &mut Parser, flags: Flags) -> Result<String, String> {
+pub(super) fn class(parser: &mut Parser) -> Result<String, String> {
     let mut out = String::from(if parser.eat("^") { "[^" } else { "[" });
     let mut is_first = true;
     loop {
@@ -65,20 +48,20 @@ pub(super) fn class(parser: &mut Parser, flags: Flags) -> Result<String, String>
             return Ok(out + "]");
         }
         is_first = false;
-        let from = member(parser, flags)?;
+        let from = member(parser)?;
         // A hyphen at the end is itself.
         let is_last = parser.eat("-]");
         let is_range = !is_last && parser.eat("-");
         match (from, is_range) {
             (Set::One(from), true) => {
-                let Set::One(to) = member(parser, flags)? else { return Err("a range ends with a set".into()) };
+                let Set::One(to) = member(parser)? else { return Err("a range ends with a set".into()) };
                 if to < from {
                     return Err(format!("the range {from}-{to} has its end first"));
                 }
-                push_range(&mut out, from, to, flags);
+                out += &format!("{}-{}", literal(from), literal(to));
             }
             (Set::Many(_), true) => return Err("a range begins with a set".into()),
-            (Set::One(c), false) => push_range(&mut out, c, c, flags),
+            (Set::One(c), false) => out += &literal(c),
             (Set::Many(set), false) => out += &set,
         }
         if is_last {
@@ -87,26 +70,11 @@ pub(super) fn class(parser: &mut Parser, flags: Flags) -> Result<String, String>
     }
 }
 
-fn member(parser: &mut Parser, flags: Flags) -> Result<Set, String> {
+fn member(parser: &mut Parser) -> Result<Set, String> {
     match parser.next() {
         None => Err("a class is not closed".into()),
         Some('\\') if parser.eat("b") => Ok(Set::One('\u{8}')),
-        Some('\\') => escape(parser, flags.ascii),
+        Some('\\') => escape(parser),
         Some(c) => Ok(Set::One(c)),
-    }
-}
-
-fn push_range(out: &mut String, from: char, to: char, flags: Flags) {
-    let mut push = |from: char, to: char| *out += &format!("{}-{}", written(from), written(to));
-    push(from, to);
-    if !(flags.ascii && flags.ignore_case) {
-        return;
-    }
-    for (first, last, shift) in [('A', 'Z', 32i8), ('a', 'z', -32)] {
-        let (low, high) = (from.max(first), to.min(last));
-        let other = |c: char| char::from((c as u8).wrapping_add_signed(shift));
-        if low <= high {
-            push(other(low), other(high));
-        }
     }
 }

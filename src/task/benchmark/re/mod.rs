@@ -31,7 +31,7 @@ const MOST_TIME: Duration = Duration::from_secs(10);
 pub struct Pattern {
     source: String,
     regex: Regex,
-    /// The same without a match that is empty where the search begins.
+    /// The pattern without matches that are empty where the search begins.
     advancing: Regex,
     /// The numbers of named groups.
     names: BTreeMap<String, usize>,
@@ -46,6 +46,8 @@ impl TryFrom<String> for Pattern {
 }
 
 impl Pattern {
+    /// Compiles a pattern of Python.
+    ///
     /// # Errors
     /// What Python refuses too, and what only Python has.
     pub fn new(source: &str) -> Result<Pattern> {
@@ -59,7 +61,7 @@ impl Pattern {
         Ok(Pattern { source: source.to_owned(), regex, advancing, names })
     }
 
-    /// What `re.finditer` finds: after an empty match a longer one may begin at the same place.
+    /// Finds what `re.finditer` finds: after an empty match a longer one may begin at the same place.
     ///
     /// # Errors
     /// A search that takes too many steps.
@@ -86,7 +88,7 @@ impl Pattern {
         }
     }
 
-    /// `re.sub(pattern, replacement, text, count)`.
+    /// Replaces as `re.sub(pattern, replacement, text, count)` does.
     ///
     /// # Errors
     /// A replacement that Python refuses, or a search that takes too many steps.

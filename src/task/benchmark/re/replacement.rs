@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use fancy_regex::Captures;
 
-use super::translate::{escaped_control, octal};
+use super::translate::{escaped_control, group_number};
 
 /// A replacement, read as CPython 3.11 reads it.
 pub struct Replacement(Vec<Part>);
@@ -39,16 +39,9 @@ impl Replacement {
                 let group = number.or(names.get(name).copied());
                 parts.push(Part::Group(group.ok_or_else(|| format!("there is no group {name}"))?));
             } else if escaped.is_ascii_digit() {
-                let (part, end) = match octal(&chars, at - 1, escaped == '0')? {
-                    Some((c, end)) => (Part::Text(c), end),
-                    None => {
-                        let digits = 1 + usize::from(chars.get(at).is_some_and(char::is_ascii_digit));
-                        let number: String = chars[at - 1..at - 1 + digits].iter().collect();
-                        (Part::Group(number.parse().unwrap_or(0)), at - 1 + digits)
-                    }
-                };
-                parts.push(part);
-                at = end;
+                let (group, digits) = group_number(&chars[at - 1..])?;
+                parts.push(Part::Group(group));
+                at += digits - 1;
             } else if let Some(c) = escaped_control(escaped).or((escaped == 'b').then_some('\u{8}')) {
                 parts.push(Part::Text(c));
             } else if escaped.is_ascii_alphabetic() {

@@ -2,6 +2,7 @@
 //!
 //! It is parsed as Python's own `re._parser` does. What the two engines spell alike but mean differently is spelled out:
 //! flags but `i`, `$`, classes and boundaries of words. Groups lose their names, which fancy-regex does not mix with numbers.
+//! Refused are what task files have no use for: the flags `a` and `x`, comments, conditions and octal numbers.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +15,19 @@ const MOST_WEIGHT: usize = 100_000;
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flags {
-    pub ascii: bool,
-    pub ignore_case: bool,
+    ignore_case: bool,
     multi_line: bool,
     dot_all: bool,
-    verbose: bool,
 }
 
 impl Flags {
-    /// Whether fancy-regex is to ignore case; of ASCII alone it cannot, so both cases are written.
-    fn folds(self) -> bool {
-        self.ignore_case && !self.ascii
-    }
-
     fn set(&mut self, flag: char, on: bool) -> Result<(), String> {
         match flag {
-            'a' if on => self.ascii = true,
-            'u' if on => self.ascii = false,
+            // What patterns of text have in any case.
+            'u' if on => {}
             'i' => self.ignore_case = on,
             'm' => self.multi_line = on,
             's' => self.dot_all = on,
-            'x' => self.verbose = on,
             _ => return Err(format!("`{flag}` is not a flag here")),
         }
         Ok(())
@@ -77,7 +70,7 @@ pub fn translate(source: &str) -> Result<(String, BTreeMap<String, usize>), Stri
     if parser.at < parser.chars.len() {
         return Err("a parenthesis is closed that is not open".into());
     }
-    let text = if flags.folds() { format!("(?i:{text})") } else { text };
+    let text = if flags.ignore_case { format!("(?i:{text})") } else { text };
     Ok((text, parser.names))
 }
 
@@ -95,22 +88,24 @@ pub(super) fn escaped_control(c: char) -> Option<char> {
     })
 }
 
-/// The character of an octal number of three digits, or with `is_sure` of up to three, and where it ends.
-pub(super) fn octal(chars: &[char], at: usize, is_sure: bool) -> Result<Option<(char, usize)>, String> {
-    let digits: String = chars[at..].iter().take(3).take_while(|c| c.is_digit(8)).collect();
-    if digits.len() < 3 && !is_sure {
-        return Ok(None);
+/// Reads the number of a group from one or two digits at the beginning of `chars`, and counts them.
+///
+/// # Errors
+/// An octal number: a 0, or three octal digits.
+pub(super) fn group_number(chars: &[char]) -> Result<(usize, usize), String> {
+    let digits: String = chars.iter().take(2).take_while(|c| c.is_ascii_digit()).collect();
+    let is_octal = chars.len() > 2 && chars[..3].iter().all(|c| c.is_digit(8));
+    match digits.parse() {
+        Ok(group) if !is_octal && !digits.starts_with('0') => Ok((group, digits.len())),
+        _ => Err(format!("`\\{digits}` is an octal number, which is not read; write \\x and two hex digits")),
     }
-    let code = u32::from_str_radix(&digits, 8).ok().filter(|code| *code <= 0o377);
-    let c = code.and_then(char::from_u32).ok_or_else(|| format!("`\\{digits}` is above \\377"))?;
-    Ok(Some((c, at + digits.len())))
 }
 
 pub(super) struct Parser {
     chars: Vec<char>,
     at: usize,
     names: BTreeMap<String, usize>,
-    /// Of each group so far; the whole is group 0.
+    /// Whether each group so far is closed; the whole is group 0.
     is_closed: Vec<bool>,
     depth: usize,
 }
@@ -139,37 +134,18 @@ impl Parser {
         if self.next().is_none() { Err(format!("`{end}` is missing")) } else { Ok(text) }
     }
 
-    /// The flags at the very beginning.
+    /// Reads the flags at the very beginning, such as `(?is)`.
     fn global_flags(&mut self) -> Result<Flags, String> {
         let mut flags = Flags::default();
         loop {
             let before = self.at;
-            while flags.verbose && self.skips() {}
-            if self.eat("(?#") {
-                self.until(')')?;
-            } else if self.eat("(?") && self.peek().is_some_and(|c| "aiLmsux".contains(c)) {
-                let of_group =
-                    self.chars[self.at..].iter().take_while(|c| **c != ')').any(|c| *c == ':' || *c == '-');
-                if of_group {
-                    self.at = before;
-                    return Ok(flags);
-                }
-                self.until(')')?.chars().try_for_each(|flag| flags.set(flag, true))?;
-            } else {
+            let letters = if self.eat("(?") { self.until(')').unwrap_or_default() } else { String::new() };
+            if letters.is_empty() || !letters.chars().all(|c| c.is_ascii_alphabetic()) {
                 self.at = before;
                 return Ok(flags);
             }
+            letters.chars().try_for_each(|flag| flags.set(flag, true))?;
         }
-    }
-
-    /// Passes a character that `(?x)` ignores, or a comment.
-    fn skips(&mut self) -> bool {
-        match self.peek() {
-            Some(' ' | '\t' | '\n' | '\r' | '\u{b}' | '\u{c}') => self.at += 1,
-            Some('#') => while self.next().is_some_and(|c| c != '\n') {},
-            _ => return false,
-        }
-        true
     }
 
     fn branches(&mut self, flags: Flags) -> Result<Item, String> {
@@ -187,25 +163,19 @@ impl Parser {
     fn branch(&mut self, flags: Flags) -> Result<Item, String> {
         let mut items: Vec<Item> = Vec::new();
         while let Some(c) = self.peek().filter(|c| !matches!(c, '|' | ')')) {
-            if flags.verbose && self.skips() {
-                continue;
-            }
             self.at += 1;
             let item = match c {
                 '.' => Item::atom(if flags.dot_all { "(?s:.)" } else { "[^\\n]" }),
                 '^' => Item::place(if flags.multi_line { "(?m:^)" } else { "\\A" }),
                 '$' => Item::place(if flags.multi_line { "(?=\\n|\\z)" } else { "(?=\\n?\\z)" }),
-                '[' => Item::atom(class::class(self, flags)?),
-                '\\' => self.escape(flags)?,
-                '(' => match self.group(flags)? {
-                    Some(group) => group,
-                    None => continue,
-                },
+                '[' => Item::atom(class::class(self)?),
+                '\\' => self.escape()?,
+                '(' => self.group(flags)?,
                 '*' | '+' | '?' | '{' => match self.counts(c)? {
                     Some((least, most)) => self.repeated(items.pop(), least, most)?,
-                    None => Item::atom(class::literal('{', flags)),
+                    None => Item::atom(class::literal('{')),
                 },
-                c => Item::atom(class::literal(c, flags)),
+                c => Item::atom(class::literal(c)),
             };
             items.push(item);
         }
@@ -268,36 +238,29 @@ impl Parser {
     }
 
     /// What follows a backslash outside a class.
-    fn escape(&mut self, flags: Flags) -> Result<Item, String> {
+    fn escape(&mut self) -> Result<Item, String> {
         let c = self.peek().ok_or("it ends with a backslash")?;
         let word = class::WORD;
-        let word = if flags.ascii { class::ASCII_WORD } else { word };
         let text = match c {
             'A' => "\\A".into(),
             'Z' => "\\z".into(),
             'b' => format!("(?:(?<=[{word}])(?![{word}])|(?<![{word}])(?=[{word}]))"),
             // Until 3.14 an empty text has no such place.
             'B' => format!("(?:(?<=[{word}])(?=[{word}])|(?<![{word}])(?![{word}])(?!\\A\\z))"),
-            '1'..='9' => return self.group_or_octal(),
+            '0'..='9' => {
+                let (group, digits) = group_number(&self.chars[self.at..])?;
+                self.at += digits;
+                return self.earlier_group(group);
+            }
             _ => {
-                return Ok(Item::atom(match class::escape(self, flags.ascii)? {
-                    Set::One(c) => class::literal(c, flags),
+                return Ok(Item::atom(match class::escape(self)? {
+                    Set::One(c) => class::literal(c),
                     Set::Many(set) => format!("[{set}]"),
                 }));
             }
         };
         self.at += 1;
         Ok(Item::place(text))
-    }
-
-    fn group_or_octal(&mut self) -> Result<Item, String> {
-        if let Some((c, end)) = octal(&self.chars, self.at, false)? {
-            self.at = end;
-            return Ok(Item::atom(class::literal(c, Flags::default())));
-        }
-        let digits: String = self.chars[self.at..].iter().take(2).take_while(|c| c.is_ascii_digit()).collect();
-        self.at += digits.len();
-        self.earlier_group(digits.parse().unwrap_or(0))
     }
 
     fn earlier_group(&self, group: usize) -> Result<Item, String> {
@@ -316,19 +279,13 @@ impl Parser {
         code.and_then(char::from_u32).ok_or_else(|| format!("{text} is not a character of {digits} hex digits"))
     }
 
-    pub(super) fn octal_digits(&mut self) -> Result<char, String> {
-        let (c, end) = octal(&self.chars, self.at, true)?.ok_or("an octal number is missing")?;
-        self.at = end;
-        Ok(c)
-    }
-
-    /// What follows an opening parenthesis; `None` for a comment.
-    fn group(&mut self, flags: Flags) -> Result<Option<Item>, String> {
+    /// Reads what follows an opening parenthesis.
+    fn group(&mut self, flags: Flags) -> Result<Item, String> {
         self.depth += 1;
         if self.depth > MOST_DEPTH {
             return Err(format!("its groups are nested more than {MOST_DEPTH} deep"));
         }
-        let item = if self.eat("?") { self.extension(flags)? } else { Some(self.captured(None, flags)?) };
+        let item = if self.eat("?") { self.extension(flags)? } else { self.captured(None, flags)? };
         self.depth -= 1;
         Ok(item)
     }
@@ -356,17 +313,13 @@ impl Parser {
     }
 
     /// `(?...)`.
-    fn extension(&mut self, flags: Flags) -> Result<Option<Item>, String> {
+    fn extension(&mut self, flags: Flags) -> Result<Item, String> {
         for open in ["=", "!", "<=", "<!", ":", ">"] {
             if self.eat(open) {
                 let item = self.enclosed(&format!("(?{open}"), flags)?;
                 let may_be_empty = item.may_be_empty || !matches!(open, ":" | ">");
-                return Ok(Some(Item { may_be_empty, ..item }));
+                return Ok(Item { may_be_empty, ..item });
             }
-        }
-        if self.eat("#") {
-            self.until(')')?;
-            return Ok(None);
         }
         if self.eat("P<") {
             let name = self.until('>')?;
@@ -374,15 +327,12 @@ impl Parser {
             if !is_word || name.chars().next().is_none_or(|c| c.is_numeric()) {
                 return Err(format!("`{name}` is not a name of a group"));
             }
-            return Ok(Some(self.captured(Some(name), flags)?));
+            return self.captured(Some(name), flags);
         }
         if self.eat("P=") {
             let name = self.until(')')?;
             let group = self.names.get(&name).ok_or_else(|| format!("there is no group {name}"))?;
-            return Ok(Some(self.earlier_group(*group)?));
-        }
-        if self.eat("(") {
-            return Ok(Some(self.conditional(flags)?));
+            return self.earlier_group(*group);
         }
         let text = self.chars[self.at..].iter().take_while(|c| c.is_ascii_alphabetic() || **c == '-');
         let text: String = text.collect();
@@ -397,24 +347,7 @@ impl Parser {
         let (on, off) = text.split_once('-').unwrap_or((&text, ""));
         on.chars().try_for_each(|flag| of_group.set(flag, true))?;
         off.chars().try_for_each(|flag| of_group.set(flag, false))?;
-        let open = if of_group.folds() { "(?i:" } else { "(?-i:" };
-        Ok(Some(self.enclosed(open, of_group)?))
-    }
-
-    /// `(?(group)yes|no)`.
-    fn conditional(&mut self, flags: Flags) -> Result<Item, String> {
-        let name = self.until(')')?;
-        let group = self.names.get(&name).copied().or(name.parse().ok());
-        let group = group.filter(|group| (1..self.is_closed.len()).contains(group));
-        let group = group.ok_or_else(|| format!("there is no group {name} before its condition"))?;
-        let yes = self.branch(flags)?;
-        let no = if self.eat("|") { self.branch(flags)? } else { Item { may_be_empty: true, ..Item::atom("") } };
-        if !self.eat(")") {
-            return Err("a condition has two branches".into());
-        }
-        let text = format!("(?({group})(?:{})|(?:{}))", yes.text, no.text);
-        let may_be_empty = yes.may_be_empty || no.may_be_empty;
-        let has_groups = yes.has_groups || no.has_groups;
-        Ok(Item { weight: yes.weight + no.weight, may_be_empty, has_groups, ..Item::atom(text) })
+        let open = if of_group.ignore_case { "(?i:" } else { "(?-i:" };
+        self.enclosed(open, of_group)
     }
 }
