@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Setting;
 use crate::eviction::{Budget, Policy, PoolOver, Schedule, Score, SizedPolicy};
 use crate::format::Bytes;
-use crate::ledger::{Row, setting};
+use crate::ledger::{Row, Settings, Window, Windows};
 use crate::metric::Metric;
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
 use crate::report::series::{AllSeries, SeriesKey, Size};
@@ -53,9 +53,6 @@ impl Evicted {
     }
 }
 
-/// What the column `windows` has for a layer without a cache of its own.
-const NO_CACHE: &str = "none";
-
 /// The policy in the layers of a row's cache, one for all where they are alike; none for a layer that its window alone bounds, as it
 /// does in the full cache too. `None` where the row does not say: with sizes by layer and no list of layers, with sizes by head, where
 /// whole blocks leave, where a window does not slide, in rows of earlier versions for models with windows, and where a cache that grows
@@ -69,16 +66,18 @@ fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     {
         return None;
     }
-    let windows: Option<Vec<Option<u32>>> = match row.windows.as_deref() {
+    let windows: Option<Windows> = row.windows.as_deref().map(str::parse).transpose().ok()?;
+    let of_layer = |window: &Window| match window {
+        Window::Unlimited => Some(None),
+        Window::Sliding(tokens) => Some(Some(*tokens)),
+        _ => None,
+    };
+    let caches = |Windows(windows): &Windows| {
+        windows.iter().filter(|window| **window != Window::NoCache).map(of_layer).collect::<Option<Vec<_>>>()
+    };
+    let windows: Option<Vec<Option<u32>>> = match &windows {
+        Some(windows) => Some(caches(windows)?),
         None => None,
-        Some(windows) => {
-            let of_layer = |window: &str| match window {
-                "-" => Some(None),
-                window => window.parse().ok().map(Some),
-            };
-            let caches = windows.split(' ').filter(|window| *window != NO_CACHE);
-            Some(caches.map(of_layer).collect::<Option<_>>()?)
-        }
     };
     let has_window = windows.iter().flatten().any(Option::is_some);
     let count = match policy.budget {
@@ -141,8 +140,8 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
             for (name, sum) in &sums.samples {
                 let (row, after) = of_policy.entry(name).or_insert((sum.row, 0));
                 // After a prompt, every token that is read is scored.
-                let is_scored =
-                    *metric == "nll" && setting(row.generation.as_deref().unwrap_or(""), "prompt").is_some();
+                let is_scored = *metric == "nll"
+                    && Settings::from(row.generation.as_deref().unwrap_or("")).get("prompt").is_some();
                 *after = (*after).max(if is_scored { sum.sums.weight as u64 } else { row.new_tokens.into() });
             }
         }

@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use crate::ledger::{Row, Text, setting, settings};
+use crate::ledger::{Row, Settings, Text};
 use crate::metric::Metric;
 use crate::report::escape;
 
@@ -80,7 +80,8 @@ impl SeriesKey {
     pub fn of(row: &Row) -> Self {
         let is_timed = Metric::known(&row.metric).is_some_and(Metric::is_timed);
         let generation = row.generation.clone().unwrap_or_default();
-        let is_drawn = setting(&generation, "temperature").is_some_and(|temperature| temperature != "0");
+        let is_drawn =
+            Settings::from(&*generation).get("temperature").is_some_and(|temperature| temperature != "0");
         Self {
             task: row.task.clone(),
             dataset: row.dataset.clone(),
@@ -146,7 +147,7 @@ impl SeriesKey {
     /// out.
     pub fn details(&self) -> Vec<(&str, String)> {
         let measured = self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all} samples"));
-        let selection = settings(&self.selection).into_iter();
+        let selection = Settings::from(&*self.selection).0.into_iter();
         let others = [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
@@ -251,7 +252,10 @@ mod tests {
         let yaml = "models: [pocket]\npolicies: [full]\ntasks:\n  - needle: {dataset: embedded, depths: [10, 50, 90], texts: 2, \
                     fact: {needle: The key is 7 blue stones., question: What is the key?, answer: 7 blue stones}}\n";
         let sweep = crate::sweep::Sweep::parse(yaml, "needles.yaml").unwrap();
-        let key = SeriesKey { selection: sweep.tasks[0].selection().into(), ..SeriesKey::default() };
+        let key = SeriesKey {
+            selection: Settings::from_iter(&sweep.tasks[0].selection).to_string().into(),
+            ..SeriesKey::default()
+        };
         let details = key.details();
         for expected in [
             ("depths", "[10, 50, 90]"),

@@ -1,0 +1,62 @@
+//! Attention windows of a model's layers, as the column `windows` has them.
+
+use std::fmt;
+use std::num::ParseIntError;
+use std::str::FromStr;
+
+/// Which entries a query of one layer sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// All entries; `-` as text.
+    Unlimited,
+    /// As many of the newest entries; a number as text.
+    Sliding(u32),
+    /// Entries of its own piece of so many tokens; `pieces-of-512` as text.
+    Pieces(u32),
+    /// Entries of another layer, because this one has no cache; `none` as text.
+    NoCache,
+}
+
+/// Windows of all layers, from the first to the last. As text `24 24 -`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Windows(pub Vec<Window>);
+
+const PIECES: &str = "pieces-of-";
+
+impl fmt::Display for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Window::Unlimited => f.write_str("-"),
+            Window::Sliding(tokens) => write!(f, "{tokens}"),
+            Window::Pieces(tokens) => write!(f, "{PIECES}{tokens}"),
+            Window::NoCache => f.write_str("none"),
+        }
+    }
+}
+
+impl FromStr for Window {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        Ok(match (text, text.strip_prefix(PIECES)) {
+            ("-", _) => Window::Unlimited,
+            ("none", _) => Window::NoCache,
+            (_, Some(tokens)) => Window::Pieces(tokens.parse()?),
+            (tokens, None) => Window::Sliding(tokens.parse()?),
+        })
+    }
+}
+
+impl fmt::Display for Windows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(Window::to_string).collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl FromStr for Windows {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        text.split(' ').map(str::parse).collect::<Result<_, _>>().map(Self)
+    }
+}
