@@ -1,6 +1,7 @@
 //! What a reader must know of the rows: other engines, definitions and texts under one name, keys that pair with nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use super::exact::has_comparable_ids;
 use super::point::{Point, Verdict};
@@ -59,7 +60,7 @@ fn definition_of(row: &Row) -> Vec<(&'static str, String)> {
 }
 
 /// The fields that differ: `revision 0123 (baseline) and 4567 (results)`.
-fn differing(before: &[(&str, String)], after: &[(&str, String)]) -> Vec<String> {
+fn differing<N: Display>(before: &[(N, String)], after: &[(N, String)]) -> Vec<String> {
     let pairs = before.iter().zip(after).filter(|((_, a), (_, b))| a != b);
     pairs.map(|((name, a), (_, b))| format!("{name} {a} (baseline) and {b} (results)")).collect()
 }

@@ -263,7 +263,7 @@ mod any_f64 {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::String(text) => text.parse().map_err(D::Error::custom),
-            value => value.as_f64().ok_or_else(|| D::Error::custom(format!("{value} is no number"))),
+            value => value.as_f64().ok_or_else(|| D::Error::custom(format!("{value} is not a number"))),
         }
     }
 }

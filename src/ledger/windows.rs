@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub enum Window {
     /// All entries; `-` as text.
     Unlimited,
-    /// As many of the newest entries; a number as text.
+    /// Newest entries, so many; a number as text.
     Sliding(u32),
     /// Entries of its own piece of so many tokens; `pieces-of-512` as text.
     Pieces(u32),
@@ -20,6 +20,19 @@ pub enum Window {
 /// Windows of all layers, from the first to the last. As text `24 24 -`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Windows(pub Vec<Window>);
+
+impl Windows {
+    /// Sliding windows in tokens of the layers with a cache, `None` of a layer without one; nothing where a window does not slide.
+    pub fn sliding(&self) -> Option<Vec<Option<u32>>> {
+        let caches = self.0.iter().filter(|window| **window != Window::NoCache);
+        let of_layer = |window: &Window| match window {
+            Window::Unlimited => Some(None),
+            Window::Sliding(tokens) => Some(Some(*tokens)),
+            _ => None,
+        };
+        caches.map(of_layer).collect()
+    }
+}
 
 const PIECES: &str = "pieces-of-";
 

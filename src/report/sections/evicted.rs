@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Setting;
 use crate::eviction::{Budget, Policy, PoolOver, Schedule, Score, SizedPolicy};
 use crate::format::Bytes;
-use crate::ledger::{Row, Settings, Window, Windows};
+use crate::ledger::{Row, Settings, Windows};
 use crate::metric::Metric;
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
 use crate::report::series::{AllSeries, SeriesKey, Size};
@@ -17,7 +17,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
 }
 
-/// Of one policy at one size, over all samples.
+/// What one policy evicts at one size, over all samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Evicted {
     samples: usize,
@@ -66,17 +66,9 @@ fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     {
         return None;
     }
-    let windows: Option<Windows> = row.windows.as_deref().map(str::parse).transpose().ok()?;
-    let of_layer = |window: &Window| match window {
-        Window::Unlimited => Some(None),
-        Window::Sliding(tokens) => Some(Some(*tokens)),
-        _ => None,
-    };
-    let caches = |Windows(windows): &Windows| {
-        windows.iter().filter(|window| **window != Window::NoCache).map(of_layer).collect::<Option<Vec<_>>>()
-    };
-    let windows: Option<Vec<Option<u32>>> = match &windows {
-        Some(windows) => Some(caches(windows)?),
+    let windows = row.windows.as_deref().map(|windows| windows.parse::<Windows>().ok()?.sliding());
+    let windows: Option<Vec<Option<u32>>> = match windows {
+        Some(windows) => Some(windows?),
         None => None,
     };
     let has_window = windows.iter().flatten().any(Option::is_some);

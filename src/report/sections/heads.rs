@@ -9,7 +9,7 @@ use crate::metric::HeldByHead;
 use crate::report::document::{Block, Group};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, SquareMaps, head_map};
-use crate::report::series::{SeriesKey, Size};
+use crate::report::series::Size;
 
 const ABOUT: &str = "Entries of each key-value head in percent of the tokens read, in the mean over samples: where the prompt was cut, or at its end, \
      or at the end of a text without a prompt.";
@@ -20,14 +20,8 @@ type Shares = Vec<Vec<f64>>;
 type Maps = BTreeMap<String, Vec<(Option<Size>, Shares)>>;
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
-    let rows = setting
-        .report
-        .results
-        .rows
-        .iter()
-        .filter(|row| row.metric == "held_by_head" && SeriesKey::of(row) == setting.key.of_rows());
     let mut of_policies: BTreeMap<(String, Option<Size>), Vec<&Row>> = BTreeMap::new();
-    for row in rows {
+    for row in setting.rows(|row| row.metric == "held_by_head") {
         of_policies.entry((row.variant().to_string(), Size::of(row))).or_default().push(row);
     }
     let mut maps = Maps::new();

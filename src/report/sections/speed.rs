@@ -107,7 +107,7 @@ impl Speeds {
         self.lines.iter().find(|line| line.policy == policy && line.size == size)
     }
 
-    /// Of a policy at a size: its throughput in the largest batch and its memory, the full cache's being 1.
+    /// Throughput in the largest batch and memory of a policy at a size, the full cache's being 1.
     pub(crate) fn relative(&self, policy: &str, size: Option<Size>) -> (Option<f64>, Option<f64>) {
         let quotient = |metric| self.of_full(self.line(policy, size)?, metric);
         (quotient("decode_batch").map(|seconds| 1.0 / seconds), quotient("cache_bytes"))

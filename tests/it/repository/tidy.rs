@@ -342,7 +342,7 @@ fn house_rules_hold() {
 }
 
 /// Folders and files of `src` whose comments and messages were gone over. The list grows until it is all of `src`.
-const REVISED: [&str; 16] = [
+const REVISED: [&str; 19] = [
     "eviction",
     "lm/cache",
     "text",
@@ -359,6 +359,9 @@ const REVISED: [&str; 16] = [
     "yaml",
     "vector.rs",
     "bounded_read.rs",
+    "report",
+    "ledger",
+    "format.rs",
 ];
 
 /// Files in them whose messages still wait for the tests of sweeps that quote them.
