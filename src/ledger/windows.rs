@@ -73,3 +73,24 @@ impl FromStr for Windows {
         text.split(' ').map(str::parse).collect::<Result<_, _>>().map(Self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_read_as_they_are_written() {
+        let text = "24 pieces-of-512 - none";
+        let windows: Windows = text.parse().unwrap();
+        assert_eq!(windows.0, [Window::Sliding(24), Window::Pieces(512), Window::Unlimited, Window::NoCache]);
+        assert_eq!(windows.to_string(), text);
+        assert!("24 x".parse::<Windows>().is_err() && "".parse::<Windows>().is_err());
+    }
+
+    #[test]
+    fn only_windows_that_slide_are_known_by_their_tokens() {
+        let sliding = |text: &str| text.parse::<Windows>().unwrap().sliding();
+        assert_eq!(sliding("24 none -"), Some(vec![Some(24), None]));
+        assert_eq!(sliding("24 pieces-of-512"), None);
+    }
+}

@@ -23,3 +23,15 @@ impl FromStr for HeldByHead {
         text.split('/').map(of_layer).collect::<Result<_, _>>().map(Self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_read_as_they_are_written() {
+        let held = HeldByHead(vec![vec![4, 12], vec![8, 0]]);
+        assert_eq!((held.to_string().as_str(), "4 12/8 0".parse()), ("4 12/8 0", Ok(held.clone())));
+        assert!("4 x".parse::<HeldByHead>().is_err());
+    }
+}

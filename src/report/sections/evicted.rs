@@ -55,8 +55,8 @@ impl Evicted {
 
 /// The policy in the layers of a row's cache, one for all where they are alike; none for a layer that its window alone bounds, as it
 /// does in the full cache too. `None` where the row does not say: with sizes by layer and no list of layers, with sizes by head, where
-/// whole blocks leave, where a window does not slide, in rows of earlier versions for models with windows, and where a cache that grows
-/// after its cut was cut before the question.
+/// whole blocks leave, where a window does not slide, where windows are not listed, and where a cache that grows after its cut was cut
+/// before the question.
 fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     let policy = policy(row)?;
     let is_exempt = row.local_layers.as_deref() == Some("exempt");
@@ -66,9 +66,8 @@ fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     {
         return None;
     }
-    let windows = row.windows.as_deref().map(|windows| windows.parse::<Windows>().ok()?.sliding());
-    let windows: Option<Vec<Option<u32>>> = match windows {
-        Some(windows) => Some(windows?),
+    let windows = match row.windows.as_deref() {
+        Some(windows) => Some(windows.parse::<Windows>().ok()?.sliding()?),
         None => None,
     };
     let has_window = windows.iter().flatten().any(Option::is_some);
@@ -348,7 +347,7 @@ mod tests {
         // Where layers with a window are exempt, the other one counts alone.
         let all = [of("full", None, None, "24 -"), of("tova", Some(12), exempt, "24 -")].concat();
         assert_eq!(shown(&all).0[1], "evicted of what is read (%): 44.0 -");
-        // Rows of earlier versions do not say the windows.
+        // Windows that are not listed may be of any size.
         let old = changed(all, |row| row.windows = None);
         let results = Results::of(&old).unwrap();
         assert!(results.whole().iter().all(|panel| table(&results.series, &panel.key).is_none()));
