@@ -29,7 +29,7 @@ impl FromStr for Bytes {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Bytes, String> {
-        let wrong = || format!("{text:?} is no amount of memory");
+        let wrong = || format!("{text:?} is not an amount of memory");
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').ok_or_else(wrong)?;
         let (number, unit) = text.split_at(end);
         let (_, unit) = UNITS.iter().find(|(name, _)| *name == unit.trim_start()).ok_or_else(wrong)?;
@@ -121,7 +121,23 @@ pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) ->
     if quoted.is_empty() { String::new() } else { format!("did you mean {}? ", quoted.join(" or ")) }
 }
 
-/// With a capital as its first letter.
+/// Part of a file name from a `name`: at most 48 letters, what `is_kept` refuses being `-`, and no two `-` or `_` in a row; never empty.
+/// `is_kept` may accept characters of ASCII only.
+pub fn slug(name: &str, is_kept: impl Fn(char) -> bool) -> String {
+    let mut slug = String::new();
+    for c in name.chars().map(|c| if is_kept(c) { c } else { '-' }) {
+        if !matches!(c, '-' | '_') || !slug.ends_with(c) {
+            slug.push(c);
+        }
+        if slug.len() == 48 {
+            break;
+        }
+    }
+    let slug = slug.trim_matches(['-', '.', '_']);
+    if slug.is_empty() { "unnamed".to_owned() } else { slug.to_owned() }
+}
+
+/// Makes the first letter a capital.
 pub fn capital(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())

@@ -43,8 +43,8 @@ impl Score {
         Formula::new(named.map_or(text, |score| score.value), pool).map(Score::Formula)
     }
 
-    /// The score that the column `score` of a row says; `None` for a function, and for rows of other versions. Rows of earlier
-    /// versions have `key_norm` for `-key_norm`; now `(key_norm)` is the word itself.
+    /// The score that the column `score` of a row says; `None` for a function, and for rows of other versions. Rows up to
+    /// engine 6 have `key_norm` for `-key_norm`; now `(key_norm)` is the word itself.
     pub fn of_row(column: &str) -> Option<Score> {
         Score::new(if column == "key_norm" { "-key_norm" } else { column }, Pool::Mean).ok()
     }

@@ -39,9 +39,9 @@ pub struct Current {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Complete,
-    /// And what is measured of the others.
+    /// Complete cells, and what is measured of the others.
     Measured,
-    /// And the complete cells that the sweep does not have.
+    /// All that is measured, and the complete cells that the sweep does not have.
     All,
 }
 
@@ -63,7 +63,7 @@ impl Ledger {
     /// The rows of the cells of a sweep that are there.
     ///
     /// # Errors
-    /// As [`Ledger::current`].
+    /// What [`Ledger::current`] refuses.
     pub fn rows_of_sweep(&self, manifest: &Manifest, wanted: Wanted) -> Result<Current> {
         let complete = self.complete()?;
         let listed = || manifest.cells.iter().filter_map(|cell| Some((cell, cell.cell.as_ref()?)));

@@ -31,7 +31,7 @@ pub fn write_derived(path: &Path, bytes: &[u8]) -> Result<()> {
 /// Writes the file that a user named for what a command makes: whole too, where links lead to; into a pipe or a device as it is.
 ///
 /// # Errors
-/// As [`write_derived`].
+/// What [`write_derived`] refuses.
 pub fn write_output(path: &Path, bytes: &[u8]) -> Result<()> {
     let is_stream = fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir());
     let written = match is_stream {

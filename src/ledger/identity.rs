@@ -6,6 +6,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use crate::format::slug;
+
 /// Version of the engine, bumped when numbers may change; part of every cell id.
 pub const ENGINE_VERSION: u32 = 7;
 
@@ -61,22 +63,10 @@ impl CellName {
     /// `size` is `None` for the unbounded cache. All but the id is there only to be readable.
     pub fn new(id: CellId, task: &str, model: &str, policy: &str, size: Option<usize>) -> CellName {
         let size = size.map_or("unbounded".to_string(), |size| size.to_string());
-        CellName { id, stem: format!("{}__{}__{}__{size}__{id}", slug(task), slug(model), slug(policy)) }
+        let is_kept = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '_');
+        let [task, model, policy] = [task, model, policy].map(|name| slug(name, is_kept));
+        CellName { id, stem: format!("{task}__{model}__{policy}__{size}__{id}") }
     }
-}
-
-/// A name as part of a file name: at most 48 ASCII letters, digits, `.`, `+` and single `-` and `_`.
-fn slug(name: &str) -> String {
-    let mut slug = String::new();
-    for c in name.chars() {
-        let c = if c.is_ascii_alphanumeric() || matches!(c, '.' | '+' | '_') { c } else { '-' };
-        if !matches!(c, '-' | '_') || !slug.ends_with(c) {
-            slug.push(c);
-        }
-    }
-    slug.truncate(48);
-    let trimmed = slug.trim_matches(['-', '.', '_']);
-    if trimmed.is_empty() { "unnamed".to_string() } else { trimmed.to_string() }
 }
 
 #[cfg(test)]

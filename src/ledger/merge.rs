@@ -10,8 +10,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::disk::write_whole;
 use super::folder::rows_of_cell;
-use super::layout::{CELLS, FAILED, Ledger, PARTIAL, id_of, stem_of};
+use super::layout::{CELLS, FAILED, Ledger, PARTIAL, Part, id_of, stem_of};
 use super::measured::rows_in;
+use super::row::Row;
 use super::side_files::read_ordinary;
 
 /// What was merged from one folder.
@@ -46,9 +47,7 @@ impl Ledger {
             }
             read_ordinary(&theirs)?;
             let rows = rows_of_cell(&theirs)?;
-            // Side files first: a cell that is there must have all of them.
-            self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), &rows)?;
-            self.copy(&theirs, CELLS.0)?;
+            self.copy(other, &theirs, CELLS, &rows)?;
             merged.copied += 1;
         }
         let complete = self.complete()?;
@@ -61,8 +60,7 @@ impl Ledger {
                 let length = |path: &Path| path.metadata().map_or(0, |metadata| metadata.len());
                 if !target.exists() || (part == PARTIAL && length(&theirs) > length(&target)) {
                     let rows = if part == PARTIAL { rows_in(&theirs) } else { Vec::new() };
-                    self.copy_side_files(other, (&stem(&theirs), &stem(&theirs)), &rows)?;
-                    self.copy(&theirs, part.0)?;
+                    self.copy(other, &theirs, part, &rows)?;
                 }
                 unfinished.insert(id.to_owned());
             }
@@ -73,14 +71,11 @@ impl Ledger {
         Ok(merged)
     }
 
-    fn copy(&self, theirs: &Path, part: &str) -> Result<()> {
-        write_whole(
-            &self.folder().join(part).join(theirs.file_name().unwrap_or_default()),
-            &read_ordinary(theirs)?,
-        )
+    /// Copies a file of another folder into a part of this one, after the tables that its `rows` list: a cell that is there must have all of
+    /// them.
+    fn copy(&self, other: &Ledger, theirs: &Path, part: Part, rows: &[Row]) -> Result<()> {
+        let stem = stem_of(theirs).unwrap_or_default();
+        self.copy_side_files(other, (stem, stem), rows)?;
+        write_whole(&self.part(part).join(theirs.file_name().unwrap_or_default()), &read_ordinary(theirs)?)
     }
-}
-
-fn stem(path: &Path) -> String {
-    stem_of(path).unwrap_or_default().to_owned()
 }

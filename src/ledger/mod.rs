@@ -16,9 +16,11 @@ mod merge;
 mod only;
 mod row;
 mod schema;
+mod settings;
 mod side_files;
 #[cfg(test)]
 mod tests;
+mod windows;
 
 pub use current::{Current, IDENTICAL, JUDGED_BY, Wanted};
 pub use disk::{write_derived, write_output};
@@ -30,6 +32,8 @@ pub use manifest::{Manifest, ManifestCell};
 pub use measured::rows_in;
 pub use merge::Merged;
 pub use only::{Field, Only, OnlyError, admits, passes, policy_names, select};
-pub use row::{COLUMNS, Row, Text, date, setting, settings};
+pub use row::{COLUMNS, Row, Text, date};
 pub use schema::{read_rows, write_rows};
+pub use settings::Settings;
 pub use side_files::Listing;
+pub use windows::{Window, Windows};

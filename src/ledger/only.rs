@@ -170,7 +170,7 @@ mod tests {
         let share = |size: u32, share| Row { cache_share: Some(share), ..cell("tova", "absolute", Some(size)) };
         let of_shares =
             select(vec![share(64, 0.25), share(80, 0.25), share(64, 0.125)], &["size=25%".parse().unwrap()]);
-        assert_eq!(of_shares.unwrap().len(), 2, "a share is no number of entries");
+        assert_eq!(of_shares.unwrap().len(), 2, "a share is not a number of entries");
         let cut = Row {
             schedule: Some("cut".into()),
             local_layers: Some("exempt".into()),

@@ -53,16 +53,9 @@ macro_rules! row {
         }
 
         /// The rows of a table; columns beyond the schema are ignored.
-        pub(super) fn from_table(mut table: Table) -> Result<Vec<Row>> {
-            let height = table.height();
-            table.push_missing("arithmetic", || vec![f32_arithmetic(); height]);
-            table.push_missing("cache_share", || vec![None::<f64>; height]);
-            // Before, there was no such model, no such budget before schema 7, and no definition.
-            for name in ["local_layers", "windows", "budget", "definition", "schedule"] {
-                table.push_missing(name, || vec![None::<Text>; height]);
-            }
+        pub(super) fn from_table(table: &Table) -> Result<Vec<Row>> {
             $(let mut $before = table.column(stringify!($before))?.into_iter();)*
-            let mut slice = slices(&table)?.into_iter();
+            let mut slice = slices(table)?.into_iter();
             $(let mut $after = table.column(stringify!($after))?.into_iter();)*
             let next = |_| {
                 const SHORT: &str = "a column is too short";
@@ -72,10 +65,9 @@ macro_rules! row {
                     $($after: $after.next().context(SHORT)?),*
                 };
                 row.cache_size = row.cache_size.filter(|_| row.policy != "full");
-                row.schedule = row.schedule.take().or_else(|| row.former_schedule());
                 Ok(row)
             };
-            (0..height).map(next).collect()
+            (0..table.height()).map(next).collect()
         }
     };
 }
@@ -108,7 +100,7 @@ row! {
     /// How layers share their entries: `pyramid 20`, `layers 3 2 2 1`; `None` where every layer has the same size.
     budget: Option<Text>,
     /// What the policy's name stands for, whatever the cache size: `score=last_attention scope=layer keep_first=0 keep_recent=10%
-    /// budget=uniform schedule=1`; `None` for `full` and `truncate`, and in rows of earlier versions.
+    /// budget=uniform schedule=1`; `None` for `full` and `truncate`, and in rows of engine 4.
     definition: Option<Text>,
     /// When entries leave: `1`, after every token; `128`, so many at once; `cut`, once after the prompt; `cut+16`. `None` for `full`
     /// and `truncate`.
@@ -121,8 +113,7 @@ row! {
     /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
     /// rows of earlier versions.
     windows: Option<Text>,
-    /// Where a prompt is cut, if its policy cuts it: `stream`, at its end; `cut_before_question`. Earlier versions wrote `one_shot`
-    /// and `one_shot_document` where the schedule `cut+1` was that of a task.
+    /// Where a prompt is cut, if its policy cuts it: `stream`, at its end; `cut_before_question`.
     prefill: Text,
     /// `perplexity`, `retention`, `squality`, `qasper`, `story`, `needle`, ...
     task: Text,
@@ -181,8 +172,7 @@ row! {
     device: Text,
     /// Type that the weights are rounded to: `f32`, `f16` or `bf16`; of quantised ones also the stored type of most: `q4_1 as f32`.
     dtype: Text,
-    /// How products with weights were computed: `f32`, or `fast`, in integers; `f32` in rows of earlier versions.
-    #[serde(default = "f32_arithmetic")]
+    /// How products with weights were computed: `f32`, or `fast`, in integers.
     arithmetic: Text,
     /// Seconds this sample took in this cell (shared work is not counted twice).
     #[serde(with = "any_f64")]
@@ -193,11 +183,6 @@ row! {
     peak_cache_bytes: u64,
     /// UTC, RFC 3339.
     date: Text,
-}
-
-/// The only arithmetic of earlier versions.
-fn f32_arithmetic() -> Text {
-    "f32".into()
 }
 
 impl Row {
@@ -238,34 +223,9 @@ impl Row {
         let share = self.cache_share.map(|share| format!("{}%", (1e4 * share).round() / 100.0));
         share.or_else(|| self.cache_size.map(|size| size.to_string()))
     }
-
-    /// The schedule of a row of an earlier version.
-    fn former_schedule(&self) -> Option<Text> {
-        let evicts = self.policy != "full" && self.policy != "truncate";
-        evicts.then(|| if self.prefill.starts_with("one_shot") { "cut+1" } else { "1" }.into())
-    }
 }
 
-/// The settings that the column `generation` or `selection` names, whose values may have spaces, as in `depths=[10, 50, 90] texts=2`.
-pub fn settings(text: &str) -> Vec<(&str, String)> {
-    let mut pairs: Vec<(&str, String)> = Vec::new();
-    for word in text.split(' ') {
-        let is_name = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
-        match (word.split_once('=').filter(|(name, _)| is_name(name)), pairs.last_mut()) {
-            (Some((name, value)), _) => pairs.push((name, value.to_owned())),
-            (None, Some((_, value))) => *value += &format!(" {word}"),
-            (None, None) => {}
-        }
-    }
-    pairs
-}
-
-/// One of the [`settings`].
-pub fn setting(text: &str, name: &str) -> Option<String> {
-    settings(text).into_iter().find(|(own, _)| *own == name).map(|(_, value)| value)
-}
-
-/// The five columns of slices.
+/// Adds the five columns of the rows' slices.
 fn push_slices(table: &mut Table, rows: &[Row]) {
     let texts = |of: fn(&Slice) -> Option<Text>| rows.iter().map(|row| row.slice.as_ref().and_then(of)).collect();
     let numbers = |of: fn(&Slice) -> Option<u64>| rows.iter().map(|row| row.slice.as_ref().and_then(of)).collect();
@@ -276,12 +236,9 @@ fn push_slices(table: &mut Table, rows: &[Row]) {
     table.push::<Option<u64>>("slice_second", numbers(|slice| slice.second));
 }
 
-/// The slices of a table's rows; in files of earlier versions `slice` has all of it as one text.
+/// Slices of a table's rows, from the five columns.
 fn slices(table: &Table) -> Result<Vec<Option<Slice>>> {
     let kinds = table.column::<Option<Text>>("slice")?;
-    if !table.names().contains(&"slice_name") {
-        return Ok(kinds.iter().map(|text| text.as_deref().map(Slice::of_former_text)).collect());
-    }
     let [low, high, second] =
         ["slice_low", "slice_high", "slice_second"].map(|name| table.column::<Option<u64>>(name));
     let numbers = low?.into_iter().zip(high?).zip(second?);
@@ -306,7 +263,7 @@ mod any_f64 {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
         match Value::deserialize(deserializer)? {
             Value::String(text) => text.parse().map_err(D::Error::custom),
-            value => value.as_f64().ok_or_else(|| D::Error::custom(format!("{value} is no number"))),
+            value => value.as_f64().ok_or_else(|| D::Error::custom(format!("{value} is not a number"))),
         }
     }
 }
@@ -334,7 +291,7 @@ pub(super) mod tests {
             slice: Some(Slice::named("kind", "home")),
             value: 0.1 + f64::from(sample),
             weight: 127.0,
-            arithmetic: f32_arithmetic(),
+            arithmetic: "f32".into(),
             seconds: 0.25,
             ..Row::default()
         }

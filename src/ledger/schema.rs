@@ -28,7 +28,7 @@ pub(super) fn read_checked(path: &Path) -> Result<(Vec<Row>, bool)> {
     let damaged = || format!("{} is damaged or not a Parquet file", path.display());
     let has_checksum = checksum::check(&bytes).with_context(damaged)?;
     let table = Table::from_parquet(bytes).with_context(damaged)?;
-    let rows = from_table(table).with_context(|| {
+    let rows = from_table(&table).with_context(|| {
         format!(
             "{} does not hold result rows of this version (see results/README.md for the schema)",
             path.display()

@@ -7,6 +7,7 @@
 
 mod diversity;
 mod f1;
+mod held_by_head;
 mod longbench;
 pub mod math;
 mod overlap;
@@ -16,6 +17,7 @@ mod table;
 
 pub use diversity::diversity;
 pub use f1::{Letters, best_exact_match, best_f1};
+pub use held_by_head::HeldByHead;
 pub use longbench::{LongBenchMeasure, chosen_letter};
 pub use rouge::{Rouge, best_rouge};
 pub use slice::Slice;

@@ -57,19 +57,6 @@ impl Slice {
         }
     }
 
-    /// Reads a slice as files of earlier versions have it: `distance:16-31`, `length:512 depth:25`, `task:vt length:4096`.
-    pub fn of_former_text(text: &str) -> Self {
-        let (kind, value) = text.split_once(':').unwrap_or((text, ""));
-        let second = value.rsplit_once(' ').and_then(|(value, second)| {
-            let (kind, second) = second.split_once(':')?;
-            Some((value, kind, second.parse().ok()?))
-        });
-        match second {
-            Some((value, other, second)) => Self::of_value(kind, value).and(other, second),
-            None => Self::of_value(kind, value),
-        }
-    }
-
     /// Slice as text; empty for all of a sample.
     pub fn text(slice: Option<&Self>) -> String {
         slice.map_or_else(String::new, Self::to_string)
@@ -123,11 +110,19 @@ impl fmt::Display for Slice {
     }
 }
 
-/// Slices as tests write them in rows.
+/// Reads a slice as it is shown: `distance:16-31`, `length:512 depth:25`.
 #[cfg(test)]
 impl From<&str> for Slice {
     fn from(text: &str) -> Self {
-        Self::of_former_text(text)
+        let (kind, value) = text.split_once(':').unwrap_or((text, ""));
+        let second = value.rsplit_once(' ').and_then(|(value, second)| {
+            let (kind, second) = second.split_once(':')?;
+            Some((value, kind, second.parse().ok()?))
+        });
+        match second {
+            Some((value, other, second)) => Self::of_value(kind, value).and(other, second),
+            None => Self::of_value(kind, value),
+        }
     }
 }
 
@@ -136,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slices_of_earlier_files_keep_their_meaning() {
+    fn slices_are_written_as_they_are_read() {
         let range = |kind, low, high| Slice::range(kind, low, high);
         for (text, expected) in [
             ("distance:16-31", range("distance", 16, 31)),
@@ -150,7 +145,7 @@ mod tests {
             ("layer:3 head:1", Slice::number("layer", 3).and("head", 1)),
             ("subset and length:qasper 4-8k", Slice::named("subset and length", "qasper 4-8k")),
         ] {
-            assert_eq!(Slice::of_former_text(text), expected);
+            assert_eq!(Slice::from(text), expected);
             assert_eq!(expected.to_string(), text);
         }
         assert_eq!(Slice::of_value("length and depth", "512 25"), Slice::number("length", 512).and("depth", 25));
@@ -159,8 +154,7 @@ mod tests {
 
     #[test]
     fn slices_of_a_kind_are_in_the_order_of_their_numbers() {
-        let mut slices =
-            ["length:8192", "kind:b", "length:512", "kind:a", "length:all"].map(Slice::of_former_text);
+        let mut slices = ["length:8192", "kind:b", "length:512", "kind:a", "length:all"].map(Slice::from);
         slices.sort();
         assert_eq!(
             slices.map(|slice| slice.to_string()),

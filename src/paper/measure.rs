@@ -7,7 +7,7 @@ use super::claim::{Finding, Limit, Observation, Verdict};
 use super::pairwise::{BASELINES, natural};
 use super::wording::{apart, hundredths, interval, percent, with};
 use super::{Evidence, TOVA, titles};
-use crate::ledger::{IDENTICAL, setting};
+use crate::ledger::{IDENTICAL, Settings};
 use crate::metric::{Better, Slice};
 use crate::report::sections::kept::Kept;
 use crate::report::sections::speed as timing;
@@ -142,7 +142,8 @@ const LOSS: &str = "judge_loss";
 
 /// Whether at least half of the texts of a cache ended at `max_new_tokens`, so that not even their median length is known.
 fn is_cut_short(evidence: &Evidence<'_>, panel: &Panel, place: (&str, Option<Size>)) -> bool {
-    let most = setting(&panel.key.generation, "max_new_tokens").and_then(|most| most.parse::<f64>().ok());
+    let most =
+        Settings::from(&*panel.key.generation).get("max_new_tokens").and_then(|most| most.parse::<f64>().ok());
     let samples = samples(evidence, panel, &panel.metric.id, place);
     let cut = |most: f64| samples.iter().filter(|sum| sum.sums.values[0] >= most * sum.sums.weight).count();
     most.is_some_and(|most| !samples.is_empty() && 2 * cut(most) >= samples.len())

@@ -105,13 +105,6 @@ impl Table {
         }
     }
 
-    /// Adds a column at the end unless one is called `name`.
-    pub fn push_missing<T: ColumnValue>(&mut self, name: &str, values: impl FnOnce() -> Vec<T>) {
-        if self.columns.iter().all(|column| column.name() != name) {
-            self.push(name, values());
-        }
-    }
-
     /// Returns the values of a column.
     ///
     /// # Errors

@@ -42,47 +42,35 @@ impl Budget {
     }
 }
 
-/// Checks that a type has a form here.
+/// Checks that a column's type has a form here.
 ///
 /// # Errors
 ///
 /// A type that cannot be shown.
 pub(super) fn check(dtype: &Type) -> Result<()> {
-    let is_plain = |dtype: &Type| match dtype {
-        Type::Dictionary(_, values, _) => is_plain_type(values),
-        other => is_plain_type(other),
-    };
+    check_at(dtype, true)
+}
+
+/// Checks the type of a column, or with `is_outer` false of what its lists or objects hold.
+fn check_at(dtype: &Type, is_outer: bool) -> Result<()> {
+    use Type::*;
     let has_form = match dtype {
-        Type::Decimal(..) | Type::Date32 | Type::Time32(_) | Type::Time64(_) | Type::Duration(_) => true,
+        Decimal(..) | Date32 | Time32(_) | Time64(_) | Duration(_) | Timestamp(..) if !is_outer => bail!(
+            "it holds {dtype:?} inside lists or objects, where Python shows it as code; prepare the rows with it as text"
+        ),
+        Decimal(..) | Date32 | Time32(_) | Time64(_) | Duration(_) => true,
         // Other zones need a table of their times.
-        Type::Timestamp(_, zone) => zone.as_deref().is_none_or(is_utc),
-        Type::LargeList(inner) | Type::FixedSizeList(inner, _) => return check_inner(&inner.dtype),
-        Type::Struct(fields) => return fields.iter().try_for_each(|field| check_inner(&field.dtype)),
-        other => is_plain(other),
+        Timestamp(_, zone) => zone.as_deref().is_none_or(is_utc),
+        LargeList(inner) | FixedSizeList(inner, _) => return check_at(&inner.dtype, false),
+        Struct(fields) => return fields.iter().try_for_each(|field| check_at(&field.dtype, false)),
+        Dictionary(_, values, _) => is_plain_type(values),
+        other => is_plain_type(other),
     };
     ensure!(
         has_form,
         "it holds {dtype:?}, which is neither text nor a number; prepare the rows without it, or as text"
     );
     Ok(())
-}
-
-/// Checks that a type has a form inside a list or an object.
-fn check_inner(dtype: &Type) -> Result<()> {
-    let has_own_words = matches!(
-        dtype,
-        Type::Decimal(..)
-            | Type::Date32
-            | Type::Time32(_)
-            | Type::Time64(_)
-            | Type::Duration(_)
-            | Type::Timestamp(..)
-    );
-    ensure!(
-        !has_own_words,
-        "it holds {dtype:?} inside lists or objects, where Python shows it as code; prepare the rows with it as text"
-    );
-    check(dtype)
 }
 
 fn is_plain_type(dtype: &Type) -> bool {

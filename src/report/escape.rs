@@ -6,6 +6,7 @@
 
 use sha2::{Digest, Sha256};
 
+use crate::format;
 pub use crate::format::plain;
 
 /// Text that Markdown shows as it is, also inside a table cell.
@@ -90,21 +91,7 @@ pub fn csv(field: &str) -> String {
 /// A part of a file name: lower-case letters, digits, `+` and `-` only, never empty, at most 48 long. LaTeX takes what follows
 /// a dot for the type of a figure.
 pub(crate) fn slug(text: &str) -> String {
-    const LONGEST: usize = 48;
-    let mut slug = String::new();
-    for c in text.chars() {
-        match c {
-            'a'..='z' | '0'..='9' | '+' => slug.push(c),
-            'A'..='Z' => slug.push(c.to_ascii_lowercase()),
-            _ if !slug.ends_with('-') => slug.push('-'),
-            _ => {}
-        }
-        if slug.len() == LONGEST {
-            break;
-        }
-    }
-    let slug = slug.trim_matches('-');
-    if slug.is_empty() { "unnamed".to_owned() } else { slug.to_owned() }
+    format::slug(&text.to_ascii_lowercase(), |c| matches!(c, 'a'..='z' | '0'..='9' | '+'))
 }
 
 /// The parts of a title, such as `model · data`, as a part of a file name.

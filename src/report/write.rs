@@ -98,7 +98,7 @@ pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Writt
 pub(crate) struct Folder<'a> {
     pub(crate) out: &'a Path,
     pub(crate) formats: &'a [&'static Format],
-    /// Those written so far.
+    /// Files written so far.
     pub(crate) files: Vec<PathBuf>,
 }
 

@@ -1,7 +1,7 @@
 //! Makes result rows of measurements, new ones and those that another cell has.
 
 use crate::eviction::{Budget, CacheRule, Policy, SizeShare};
-use crate::ledger::{ENGINE_VERSION, Listing, Row, Text, date};
+use crate::ledger::{ENGINE_VERSION, Listing, Row, Settings, Text, Window, Windows, date};
 use crate::lm::{LayerAttention, ModelShape};
 use crate::metric::{MetricSum, SHARE_RAISED, SIDE_FILES};
 use crate::task::SampleResult;
@@ -73,16 +73,17 @@ pub(super) fn reused(
 /// The metric whose row holds the text that was written, with question and references.
 const TEXT: &str = "new_tokens";
 
-/// The column `windows` of a model's rows: the window of each layer, `-` without one, and `none` where a layer has no cache of its own.
-fn windows(shape: &ModelShape) -> Option<String> {
+/// Column `windows` of a model's rows; `None` where every layer has a cache without a window.
+fn windows(shape: &ModelShape) -> Option<Text> {
     let window = |layer: &LayerAttention| match layer.window {
-        _ if !layer.has_cache() => "none".to_owned(),
-        None => "-".to_owned(),
-        Some(window) if layer.is_chunked => format!("pieces-of-{window}"),
-        Some(window) => window.to_string(),
+        _ if !layer.has_cache() => Window::NoCache,
+        None => Window::Unlimited,
+        Some(window) if layer.is_chunked => Window::Pieces(window as u32),
+        Some(window) => Window::Sliding(window as u32),
     };
     let has_all = shape.attention.iter().all(LayerAttention::has_cache);
-    (shape.has_windows() || !has_all).then(|| shape.attention.iter().map(window).collect::<Vec<_>>().join(" "))
+    let windows = || Windows(shape.attention.iter().map(window).collect());
+    (shape.has_windows() || !has_all).then(|| windows().to_string().into())
 }
 
 /// A row with the columns that say what was measured, from one with the others.
@@ -130,7 +131,7 @@ fn placed(
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())
             .map(|_| cell.cache.local_layers.name().into()),
-        windows: windows(&model_task.files.shape).map(Text::from),
+        windows: windows(&model_task.files.shape),
         prefill: cell.task.prefill().into(),
         task: cell.task.name.into(),
         dataset: cell.task.dataset.as_str().into(),
@@ -138,9 +139,9 @@ fn placed(
         stride: stride as u32,
         bos: model_task.bos,
         tail: tail.into(),
-        generation: generation.as_deref().map(Text::from),
+        generation: (!generation.is_empty()).then(|| Settings::from_iter(&generation).to_string().into()),
         compare_to_full: cell.task.compare_to_full.unwrap_or(false),
-        selection: cell.task.selection().into(),
+        selection: Settings::from_iter(&cell.task.selection).to_string().into(),
         data: model_task.data.as_ref().into(),
         seed: cell.cache.seed,
         sample: sample.into(),

@@ -14,7 +14,7 @@ use crate::eviction::{
     CacheRule, CacheSpec, LocalLayers, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
-use crate::metric::MetricSum;
+use crate::metric::{HeldByHead, MetricSum};
 
 /// The metric of scores that are not numbers.
 pub const NO_NUMBER: &str = "no_number";
@@ -227,8 +227,7 @@ impl CacheConfig {
         let entries = memory.entries();
         let all: Vec<usize> = entries.iter().flatten().copied().collect();
         let mean = all.iter().sum::<usize>() as f64 / all.len().max(1) as f64;
-        let of_layer = |heads: &Vec<usize>| heads.iter().map(usize::to_string).collect::<Vec<_>>().join(" ");
-        let output = Some(entries.iter().map(of_layer).collect::<Vec<_>>().join("/"));
+        let output = Some(HeldByHead(entries).to_string());
         Some(MetricSum { output, ..MetricSum::new("held_by_head", mean, memory.seen() as f64) })
     }
 

@@ -177,12 +177,6 @@ impl TaskSpec {
         }
     }
 
-    /// The column `selection`: which samples there are.
-    pub fn selection(&self) -> String {
-        let pairs: Vec<String> = self.selection.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        pairs.join(" ")
-    }
-
     /// Writes what the measurement of one sample depends on, as `key=value` lines.
     pub fn of_sample(&self) -> String {
         let mut settings = self.settings.clone();
@@ -195,10 +189,9 @@ impl TaskSpec {
         std::iter::once(format!("task={}\n", self.name)).chain(lines).collect()
     }
 
-    /// The column `generation`: the settings of prompt and generation, or of timing, as one text. `template` is the digest
-    /// of the chat template around the prompts; without one, the text says that none was used, whatever was asked for.
-    /// `None` if the task has no such settings.
-    pub fn generation_settings(&self, template: Option<&str>) -> Option<String> {
+    /// Settings of prompt and generation, or of timing, for the column `generation`. `template` is the digest of the chat template around
+    /// the prompts; without one, the settings say that none was used, whatever was asked for. Empty if the task has no such settings.
+    pub fn generation_settings(&self, template: Option<&str>) -> Vec<Setting> {
         let own = self.settings.iter().filter(|(key, _)| SHOWN_SETTINGS.contains(key)).cloned();
         let used =
             |config: &GenerationConfig| GenerationConfig { chat_template: template.is_some(), ..config.clone() };
@@ -206,9 +199,7 @@ impl TaskSpec {
         // The request comes last, as it may contain anything.
         let texts = [("template", template), ("request", self.request.as_deref())];
         let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text?.to_string())));
-        let settings = own.chain(of_generation).chain(texts).map(|(key, value)| format!("{key}={value}"));
-        let settings = settings.collect::<Vec<_>>().join(" ");
-        (!settings.is_empty()).then_some(settings)
+        own.chain(of_generation).chain(texts).collect()
     }
 }
 

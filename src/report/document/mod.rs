@@ -90,7 +90,7 @@ impl Group {
         Self { is_open: true, ..Self::folded(title, blocks) }
     }
 
-    /// The same about a metric.
+    /// Says which metric the group is about.
     #[must_use]
     pub fn of_metric(self, metric: &Metric) -> Self {
         Self { metric: Some(metric.id.to_string()), ..self }

@@ -1,7 +1,10 @@
 //! Axes: from a value to a share of the axis, and readable ticks.
 //!
-//! Pure numbers, no drawing. Ticks on a logarithmic axis are round numbers (5, 10, 20, 50), never
-//! powers written as 1e1, and ticks of cache sizes are the sizes that were measured.
+//! Pure numbers, no drawing. Ticks of a linear axis are those of plotters. Ticks of a logarithmic axis are round numbers (5, 10, 20, 50),
+//! of which plotters has only powers of ten, and ticks of cache sizes are the sizes that were measured.
+
+use plotters::coord::ranged1d::Ranged as _;
+use plotters::coord::types::RangedCoordf64;
 
 use crate::report::series::Size;
 
@@ -43,7 +46,7 @@ pub(crate) struct Tick {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Horizontal {
     CacheSize,
-    /// The same in percent of the prompt or text.
+    /// Cache sizes in percent of the prompt or text.
     CacheShare,
     /// Octaves of a number, whose points are in the middle between two ticks.
     Octaves(&'static str),
@@ -53,7 +56,7 @@ pub(crate) enum Horizontal {
 }
 
 impl Horizontal {
-    /// That of cache sizes, which are all entries or all shares.
+    /// Axis of cache sizes, which are all entries or all shares.
     pub(crate) fn of_sizes(sizes: &[Size]) -> Self {
         if sizes.iter().any(|size| size.is_share()) { Self::CacheShare } else { Self::CacheSize }
     }
@@ -171,14 +174,7 @@ fn ticks(low: f64, high: f64, scale: Scale) -> Vec<Tick> {
 
 /// Steps of 1, 2 or 5 times a power of ten, at most six ticks.
 fn even_ticks(low: f64, high: f64) -> Vec<f64> {
-    const MOST: f64 = 6.0;
-    let power = ((high - low) / MOST).log10().floor();
-    let mut steps =
-        (0..2).flat_map(|more| [1.0, 2.0, 5.0].map(|digit| digit * 10f64.powf(power + f64::from(more))));
-    let fits = |step: &f64| (high / step).floor() - (low / step).ceil() < MOST;
-    let Some(step) = steps.find(fits) else { return Vec::new() };
-    let (first, last) = ((low / step).ceil() as i64, (high / step).floor() as i64);
-    (first..=last).map(|n| n as f64 * step).collect()
+    RangedCoordf64::from(low..high).key_points(6)
 }
 
 /// Round numbers of every decade, as many as there is room for.

@@ -76,7 +76,7 @@ pub(crate) struct Measurement {
 /// What lines are compared with.
 #[derive(Clone)]
 pub(crate) enum Reference {
-    /// The same all across.
+    /// One value all across.
     Level(f64),
     /// (across, value)
     Curve(Vec<Spot>),
@@ -142,12 +142,12 @@ impl Chart {
         }
     }
 
-    /// The same with a value axis that spans these values, so that charts side by side can be compared.
+    /// Gives the chart a value axis that spans `values`, so that charts side by side can be compared.
     pub(crate) fn spanning(self, values: &[f64]) -> Self {
         Self { values: Axis::of_values(values, Scale::Linear), ..self }
     }
 
-    /// The same without some of its parts.
+    /// Copies the chart without the parts that `plain` leaves out.
     pub(crate) fn plain(&self, plain: Plain) -> Self {
         let mut chart = self.clone();
         if plain.bands {

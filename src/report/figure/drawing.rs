@@ -15,7 +15,7 @@ pub struct Figure {
 
 /// What is on a figure.
 pub enum Content {
-    /// The same charts with one scale or another, or as excess over the full cache, and the ends of the file names.
+    /// Charts with each scale, or as excess over the full cache, after the end of their file's name.
     Charts(Vec<(&'static str, Vec<Chart>)>),
     /// Maps of numbered squares.
     Maps(SquareMaps),
@@ -24,7 +24,7 @@ pub enum Content {
 }
 
 impl Figure {
-    /// Its files without their endings, and what each shows.
+    /// Files of the figure without their endings, and what each shows.
     pub(crate) fn files(&self) -> Vec<(String, String)> {
         let Content::Charts(drawings) = &self.content else {
             return vec![(self.stem.clone(), self.title.clone())];

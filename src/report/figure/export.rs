@@ -3,8 +3,6 @@
 //! Both know the embedded font only, so that files are the same on every machine; the text of a PDF can be searched.
 //! There is no date in a file, and no identifier.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context as _, Result, anyhow};
@@ -52,14 +50,10 @@ impl Scene {
         const PIXEL: u32 = 5;
         let pictures = frames.iter().map(|scene| scene.pixels(PIXEL)).collect::<Result<Vec<_>>>()?;
         let (width, height, _) = pictures.first().context("an animation has at least one frame")?;
-        let colors = Colors::of(pictures.iter().map(|(_, _, rgb)| &rgb[..]));
         let mut bytes = Vec::new();
         let mut encoder = png::Encoder::new(&mut bytes, *width, *height);
-        encoder.set_color(png::ColorType::Indexed);
+        encoder.set_color(png::ColorType::Rgba);
         encoder.set_depth(png::BitDepth::Eight);
-        encoder.set_palette(colors.palette.concat());
-        // The first colour is none: what a frame leaves as it was.
-        encoder.set_trns(vec![0]);
         encoder.set_compression(png::Compression::Best);
         encoder.set_animated(frames.len() as u32, 0)?;
         let delay = |seconds: f64| (seconds * 1000.0).round().clamp(1.0, 60_000.0) as u16;
@@ -73,7 +67,7 @@ impl Scene {
             if at + 1 == pictures.len() {
                 writer.set_frame_delay(2000, 1000)?;
             }
-            writer.write_image_data(&colors.indices(rgb, before))?;
+            writer.write_image_data(&changed(rgb, before))?;
             before = Some(rgb);
         }
         writer.finish()?;
@@ -99,42 +93,15 @@ impl Scene {
     }
 }
 
-/// At most 255 colours that stand for those of several pictures.
-struct Colors {
-    /// The first is none of a picture.
-    palette: Vec<[u8; 3]>,
-    /// The place of each colour's nearest in the palette.
-    places: HashMap<[u8; 3], u8>,
-}
-
-impl Colors {
-    fn of<'a>(pictures: impl Iterator<Item = &'a [u8]>) -> Colors {
-        let mut counts: HashMap<[u8; 3], usize> = HashMap::new();
-        for pixel in pictures.flat_map(|rgb| rgb.as_chunks::<3>().0) {
-            *counts.entry(*pixel).or_default() += 1;
-        }
-        let mut order: Vec<_> = counts.iter().map(|(color, count)| (Reverse(*count), *color)).collect();
-        order.sort_unstable();
-        let mut palette = vec![[0; 3]];
-        palette.extend(order.iter().take(255).map(|(_, color)| *color));
-        let distance =
-            |a: &[u8; 3], b: &[u8; 3]| -> u32 { (0..3).map(|at| u32::from(a[at].abs_diff(b[at])).pow(2)).sum() };
-        let nearest =
-            |color: &[u8; 3]| (1..palette.len()).min_by_key(|at| distance(color, &palette[*at])).unwrap_or(1);
-        let places = counts.keys().map(|color| (*color, nearest(color) as u8)).collect();
-        Colors { palette, places }
-    }
-
-    /// The places of a picture's pixels, none where they are as before.
-    fn indices(&self, rgb: &[u8], before: Option<&[u8]>) -> Vec<u8> {
-        let pixels = rgb.as_chunks::<3>().0;
-        let before = before.map(|before| before.as_chunks::<3>().0);
-        let of = |(at, pixel): (usize, &[u8; 3])| match before {
-            Some(before) if before[at] == *pixel => 0,
-            _ => self.places[pixel],
-        };
-        pixels.iter().enumerate().map(of).collect()
-    }
+/// Pixels of four bytes, transparent where a picture is as the one `before` it.
+fn changed(rgb: &[u8], before: Option<&[u8]>) -> Vec<u8> {
+    let is_as_before = |at: usize, pixel: &[u8]| before.is_some_and(|before| before[3 * at..][..3] == *pixel);
+    let pixels = rgb.chunks_exact(3).enumerate();
+    let rgba = pixels.flat_map(|(at, pixel)| match pixel {
+        _ if is_as_before(at, pixel) => [0; 4],
+        pixel => [pixel[0], pixel[1], pixel[2], u8::MAX],
+    });
+    rgba.collect()
 }
 
 /// The PDF with its lists of resources sorted, which svg2pdf writes in the order of a hash map, so another each time. Lines

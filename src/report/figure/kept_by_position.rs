@@ -13,7 +13,7 @@ pub(crate) const MOST: u32 = 26;
 pub(crate) struct KeptByPosition {
     pub(crate) title: String,
     charts: Vec<Chart>,
-    /// Of cache sizes.
+    /// Looks of the cache sizes, each of which is a line.
     styles: SeriesStyles,
 }
 

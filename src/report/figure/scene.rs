@@ -1,16 +1,10 @@
 //! The writer of figures: one SVG, which stands alone as a file and inside the page.
 //!
 //! Lengths are points (1/72 inch) from the top left. Every element has its colour, which files show, and a class, by which
-//! the page's style sheet replaces that colour with one of the light or dark theme. plotters draws lines and areas on
-//! [`Canvas`]. Knows nothing of what is drawn.
-
-use std::convert::Infallible;
+//! the page's style sheet replaces that colour with one of the light or dark theme. Knows nothing of what is drawn.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use plotters::element::{Drawable, PathElement, PointCollection, Polygon};
-use plotters::prelude::{Color as _, IntoDrawingArea as _, ShapeStyle};
-use plotters_backend::{BackendColor, BackendCoord, BackendStyle, DrawingBackend, DrawingErrorKind};
 
 use crate::report::escape;
 use crate::report::figure::{BLACK, Color, WHITE, font};
@@ -48,8 +42,6 @@ impl Pen {
 
 /// Units per inch. Positions are whole units, which are too fine to be seen.
 const UNITS: f64 = 600.0;
-/// Farther than the right and lower borders of any figure.
-const FARTHEST: i32 = 65_535;
 
 pub struct Scene {
     pub(crate) title: String,
@@ -68,22 +60,22 @@ impl Scene {
     pub(crate) fn stroke(&mut self, class: &str, points: &[Spot], pen: Pen) {
         let mut points: Vec<_> = points.iter().copied().map(units).collect();
         points.dedup();
-        let style = ShapeStyle::from(pen.color).stroke_width(unit(pen.width).max(2) as u32);
-        self.draw(class, pen.dash, &PathElement::new(points, style));
+        let (color, width) = (hex(pen.color), unit(pen.width).max(2));
+        let dash = pen.dash.map(|(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
+        let dash = dash.unwrap_or_default();
+        self.path(class, &points, "", &format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"));
     }
 
     pub(crate) fn fill(&mut self, class: &str, points: &[Spot], color: Color, opacity: f64) {
         let points: Vec<_> = points.iter().copied().map(units).collect();
-        self.draw(class, None, &Polygon::new(points, color.mix(opacity)));
+        let opacity = if opacity < 1.0 { format!(" opacity=\"{opacity}\"") } else { String::new() };
+        self.path(class, &points, "Z", &format!("fill=\"{}\"{opacity}", hex(color)));
     }
 
-    fn draw<E>(&mut self, class: &str, dash: Option<(f64, f64)>, element: &E)
-    where
-        for<'a> &'a E: PointCollection<'a, BackendCoord>,
-        for<'a> E: Drawable<Canvas<'a>>,
-    {
-        let area = Canvas { svg: &mut self.svg, class, dash }.into_drawing_area();
-        area.draw(element).expect("writing to a string does not fail");
+    fn path(&mut self, class: &str, points: &[(i32, i32)], end: &str, paint: &str) {
+        let steps: Vec<String> = points.iter().map(|(x, y)| format!("{x} {y}")).collect();
+        let start = if steps.is_empty() { "" } else { "M" };
+        self.svg += &format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L"));
     }
 
     pub(crate) fn text(&mut self, at: Spot, text: &str, size: f64, color: Color, across: Across) {
@@ -192,65 +184,6 @@ fn units((x, y): Spot) -> (i32, i32) {
 
 fn hex(Color(red, green, blue): Color) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
-}
-
-/// Writes the lines and areas of plotters as SVG.
-struct Canvas<'a> {
-    svg: &'a mut String,
-    class: &'a str,
-    dash: Option<(f64, f64)>,
-}
-
-type Drawn = Result<(), DrawingErrorKind<Infallible>>;
-
-impl Canvas<'_> {
-    fn path(&mut self, points: impl IntoIterator<Item = BackendCoord>, end: &str, paint: &str) -> Drawn {
-        let steps: Vec<String> = points.into_iter().map(|(x, y)| format!("{x} {y}")).collect();
-        let (class, start) = (self.class, if steps.is_empty() { "" } else { "M" });
-        *self.svg += &format!("<path class=\"{class}\" d=\"{start}{}{end}\" {paint}></path>\n", steps.join("L"));
-        Ok(())
-    }
-}
-
-impl DrawingBackend for Canvas<'_> {
-    type ErrorType = Infallible;
-
-    fn get_size(&self) -> (u32, u32) {
-        (FARTHEST as u32, FARTHEST as u32)
-    }
-
-    fn ensure_prepared(&mut self) -> Drawn {
-        Ok(())
-    }
-
-    fn present(&mut self) -> Drawn {
-        Ok(())
-    }
-
-    fn draw_pixel(&mut self, _: BackendCoord, _: BackendColor) -> Drawn {
-        Ok(())
-    }
-
-    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(&mut self, path: I, style: &S) -> Drawn {
-        let dash = self.dash.map(|(on, off)| format!(" stroke-dasharray=\"{} {}\"", unit(on), unit(off)));
-        let (color, width, dash) = (paint(style), style.stroke_width(), dash.unwrap_or_default());
-        self.path(path, "", &format!("fill=\"none\" stroke=\"{color}\" stroke-width=\"{width}\"{dash}"))
-    }
-
-    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
-        &mut self,
-        path: I,
-        style: &S,
-    ) -> Drawn {
-        let opacity = style.color().alpha;
-        let opacity = if opacity < 1.0 { format!(" opacity=\"{opacity}\"") } else { String::new() };
-        self.path(path, "Z", &format!("fill=\"{}\"{opacity}", paint(style)))
-    }
-}
-
-fn paint(style: &impl BackendStyle) -> String {
-    let (red, green, blue) = style.color().rgb;
-    hex(Color(red, green, blue))
 }
 
 /// A text of a figure, with the room it takes in points.

@@ -52,7 +52,7 @@ type Look = (usize, Marker);
 /// The policies with fixed looks: the names of a colour and of a marker.
 #[derive(Deserialize)]
 struct Fixed {
-    /// Those of the paper's figures. They have colours of their own as long as few others are drawn.
+    /// Policies of the paper's figures, which have colours of their own as long as few others are drawn.
     paper: BTreeMap<String, (String, Marker)>,
     /// The other presets and the paper's other policies. Those that are often drawn with the five above have other colours.
     others: BTreeMap<String, (String, Marker)>,
@@ -96,7 +96,7 @@ impl SeriesStyles {
         Self::with_schedules(panels, &Schedules::new())
     }
 
-    /// The same with the lines over several schedules, which choose their looks first.
+    /// Styles of the policies of panels and of the lines over several schedules, which choose their looks first.
     pub(crate) fn with_schedules(panels: &[Panel], schedules: &Schedules) -> Self {
         let policies: IndexSet<&str> =
             panels.iter().flat_map(Panel::policies).filter(|policy| *policy != "full").collect();

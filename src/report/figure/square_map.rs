@@ -32,7 +32,7 @@ pub(crate) struct SquareMap {
 pub(crate) enum Squares {
     /// Numbered squares, and the least width of a column. Names are those of columns and lines.
     Numbers(Vec<Square>, f64),
-    /// As many grey squares each way, row after row, on a side in points. Names are those of places from one end to the other.
+    /// Grey squares row after row, `squares` each way, on a side in points. Names are those of places from one end to the other.
     Shades { squares: usize, grey: Vec<u8>, side: f64 },
 }
 
@@ -103,7 +103,7 @@ pub(crate) fn names_room(names: &[String]) -> f64 {
 }
 
 impl SquareMap {
-    /// As wide as its columns need, without what its lines are, and at least `least`.
+    /// Width in points that the columns need, without the name of the lines; at least `least`.
     pub(crate) fn width(&self, least: f64) -> f64 {
         let squares = match self.squares {
             Squares::Numbers(_, narrowest) => {
@@ -159,7 +159,7 @@ impl SquareMap {
         scene.text((centre, bottom + 15.0), self.horizontal, LABEL, BLACK, Across::Centre);
     }
 
-    /// Its height with a title of one line.
+    /// Height in points with a title of one line.
     pub(crate) fn height(&self) -> f64 {
         TITLE_ROW + self.squares_height() + 19.0
     }

@@ -71,8 +71,8 @@ fn header(names: &str) -> String {
 }
 
 fn line(panel: &Panel, fields: &[&[String]]) -> String {
-    let key = panel.key.fields().map(|(_, value)| value);
-    let all = key.into_iter().chain([panel.metric.id.to_string()]).chain(fields.concat());
+    let key = panel.key.fields().into_iter().map(|(_, value)| value);
+    let all = key.chain([panel.metric.id.to_string()]).chain(fields.concat());
     all.map(|field| escape::csv(&field)).collect::<Vec<_>>().join(",") + "\n"
 }
 

@@ -15,7 +15,7 @@ use crate::report::escape;
 /// What stands before the tables: how to use the file, and its own few macros, which a document may define before.
 const HEADER: &str = r##"% Tables of tova-bench, made from its rows; running `tova-bench report` again writes this file anew.
 %
-% This is no document: \input it from one that has in its preamble
+% This is not a document: \input it from one that has in its preamble
 %   \usepackage[T1]{fontenc}  % pdfLaTeX only
 %   \usepackage{booktabs,graphicx,xcolor}
 % Every table has a \label to \ref to, named in the comment above it. Between groups of tables stands \tovabenchpause,

@@ -30,11 +30,11 @@ pub(super) struct Sources<'a> {
 /// A format, by what it makes of reports, documents and figures.
 #[derive(Debug)]
 pub struct Format {
-    /// As it is typed, and the ending of its files.
+    /// Name that users type, and the ending of the files.
     pub name: &'static str,
     /// What it writes, for a list of formats.
     pub about: &'static str,
-    /// Whether it is only for print: written where it is named, and linked from no page.
+    /// Whether the format is only for print: written where it is named, and linked from no page.
     pub(super) is_for_print: bool,
     /// The files of a whole report.
     pub(super) report: Option<fn(&Sources<'_>) -> Result<Files>>,

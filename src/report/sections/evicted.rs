@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Setting;
 use crate::eviction::{Budget, Policy, PoolOver, Schedule, Score, SizedPolicy};
 use crate::format::Bytes;
-use crate::ledger::{Row, setting};
+use crate::ledger::{Row, Settings, Windows};
 use crate::metric::Metric;
 use crate::report::document::{Block, Column, Entry, Grid, Line, Table};
 use crate::report::series::{AllSeries, SeriesKey, Size};
@@ -17,7 +17,7 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     table(&setting.report.results.series, setting.key).map(Block::folded).into_iter().collect()
 }
 
-/// Of one policy at one size, over all samples.
+/// What one policy evicts at one size, over all samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Evicted {
     samples: usize,
@@ -53,13 +53,10 @@ impl Evicted {
     }
 }
 
-/// What the column `windows` has for a layer without a cache of its own.
-const NO_CACHE: &str = "none";
-
 /// The policy in the layers of a row's cache, one for all where they are alike; none for a layer that its window alone bounds, as it
 /// does in the full cache too. `None` where the row does not say: with sizes by layer and no list of layers, with sizes by head, where
-/// whole blocks leave, where a window does not slide, in rows of earlier versions for models with windows, and where a cache that grows
-/// after its cut was cut before the question.
+/// whole blocks leave, where a window does not slide, where windows are not listed, and where a cache that grows after its cut was cut
+/// before the question.
 fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     let policy = policy(row)?;
     let is_exempt = row.local_layers.as_deref() == Some("exempt");
@@ -69,16 +66,9 @@ fn layers(row: &Row) -> Option<Vec<Option<SizedPolicy>>> {
     {
         return None;
     }
-    let windows: Option<Vec<Option<u32>>> = match row.windows.as_deref() {
+    let windows = match row.windows.as_deref() {
+        Some(windows) => Some(windows.parse::<Windows>().ok()?.sliding()?),
         None => None,
-        Some(windows) => {
-            let of_layer = |window: &str| match window {
-                "-" => Some(None),
-                window => window.parse().ok().map(Some),
-            };
-            let caches = windows.split(' ').filter(|window| *window != NO_CACHE);
-            Some(caches.map(of_layer).collect::<Option<_>>()?)
-        }
     };
     let has_window = windows.iter().flatten().any(Option::is_some);
     let count = match policy.budget {
@@ -141,8 +131,8 @@ fn table(all: &AllSeries<'_>, key: &SeriesKey) -> Option<Table> {
             for (name, sum) in &sums.samples {
                 let (row, after) = of_policy.entry(name).or_insert((sum.row, 0));
                 // After a prompt, every token that is read is scored.
-                let is_scored =
-                    *metric == "nll" && setting(row.generation.as_deref().unwrap_or(""), "prompt").is_some();
+                let is_scored = *metric == "nll"
+                    && Settings::from(row.generation.as_deref().unwrap_or("")).get("prompt").is_some();
                 *after = (*after).max(if is_scored { sum.sums.weight as u64 } else { row.new_tokens.into() });
             }
         }
@@ -357,7 +347,7 @@ mod tests {
         // Where layers with a window are exempt, the other one counts alone.
         let all = [of("full", None, None, "24 -"), of("tova", Some(12), exempt, "24 -")].concat();
         assert_eq!(shown(&all).0[1], "evicted of what is read (%): 44.0 -");
-        // Rows of earlier versions do not say the windows.
+        // Windows that are not listed may be of any size.
         let old = changed(all, |row| row.windows = None);
         let results = Results::of(&old).unwrap();
         assert!(results.whole().iter().all(|panel| table(&results.series, &panel.key).is_none()));

@@ -5,10 +5,11 @@ use std::rc::Rc;
 
 use super::Setting;
 use crate::ledger::Row;
+use crate::metric::HeldByHead;
 use crate::report::document::{Block, Group};
 use crate::report::escape;
 use crate::report::figure::{Content, Figure, SquareMaps, head_map};
-use crate::report::series::{SeriesKey, Size};
+use crate::report::series::Size;
 
 const ABOUT: &str = "Entries of each key-value head in percent of the tokens read, in the mean over samples: where the prompt was cut, or at its end, \
      or at the end of a text without a prompt.";
@@ -19,14 +20,8 @@ type Shares = Vec<Vec<f64>>;
 type Maps = BTreeMap<String, Vec<(Option<Size>, Shares)>>;
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
-    let rows = setting
-        .report
-        .results
-        .rows
-        .iter()
-        .filter(|row| row.metric == "held_by_head" && SeriesKey::of(row) == setting.key.of_rows());
     let mut of_policies: BTreeMap<(String, Option<Size>), Vec<&Row>> = BTreeMap::new();
-    for row in rows {
+    for row in setting.rows(|row| row.metric == "held_by_head") {
         of_policies.entry((row.variant().to_string(), Size::of(row))).or_default().push(row);
     }
     let mut maps = Maps::new();
@@ -53,13 +48,13 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
 fn mean(rows: &[&Row]) -> Shares {
     let mut sums = Shares::new();
     for row in rows {
-        let text = row.output.as_deref().unwrap_or_default();
-        for (layer, heads) in text.split('/').enumerate() {
+        let HeldByHead(layers) = row.output.as_deref().unwrap_or_default().parse().unwrap_or_default();
+        for (layer, heads) in layers.into_iter().enumerate() {
             sums.resize(sums.len().max(layer + 1), Vec::new());
-            for (head, held) in heads.split(' ').enumerate() {
-                let (own, held) = (&mut sums[layer], held.parse().unwrap_or(f64::NAN));
-                own.resize(own.len().max(head + 1), 0.0);
-                own[head] += 100.0 * held / row.weight / rows.len() as f64;
+            for (head, held) in heads.into_iter().enumerate() {
+                let shares = &mut sums[layer];
+                shares.resize(shares.len().max(head + 1), 0.0);
+                shares[head] += 100.0 * held as f64 / row.weight / rows.len() as f64;
             }
         }
     }

@@ -27,7 +27,7 @@ use super::figure::by_size;
 use super::figure::{Figure, SeriesStyles};
 use super::series::breakdown::{Breakdown, breakdowns};
 use super::series::{self, Distance, Panel, Results, Schedules, SeriesKey};
-use crate::ledger::Text;
+use crate::ledger::{Row, Text};
 use kept::Kept;
 use speed::Speeds;
 
@@ -81,7 +81,7 @@ pub(crate) struct Report<'a> {
     pub(crate) policies: Vec<(String, String)>,
     pub(crate) schedules: Schedules,
     pub(crate) styles: SeriesStyles,
-    /// Of the panels.
+    /// Figures of the panels, in their order.
     figures: Vec<Option<Rc<Figure>>>,
     breakdowns: Vec<Breakdown<'a>>,
     speeds: Vec<Speeds>,
@@ -98,7 +98,7 @@ pub(crate) struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Of results, with distances and a reference that may have been asked for.
+    /// Prepares the report of `results`, with distances and a reference that may have been asked for.
     pub(crate) fn of(
         results: &'a Results<'a>,
         distances: &[Distance],
@@ -148,7 +148,7 @@ pub(crate) struct Setting<'r> {
 pub(crate) struct Measured<'r> {
     pub(crate) setting: &'r Setting<'r>,
     pub(crate) panel: &'r Panel,
-    /// Whether it is the setting's first, which has the smallest sufficient caches of all.
+    /// Whether the metric is the setting's first, which has the smallest sufficient caches of all.
     pub(crate) is_first: bool,
     /// The tables of its numbers.
     pub(crate) tables: Vec<Table>,
@@ -164,7 +164,13 @@ impl<'r> Setting<'r> {
         self.key.title(&self.report.keys)
     }
 
-    /// Whether its metrics are times and memory, of which one table shows everything.
+    /// The `wanted` rows that were measured in the setting, without those of `full` and `truncate` that settings share.
+    fn rows(&self, wanted: impl Fn(&Row) -> bool) -> impl Iterator<Item = &'r Row> {
+        let key = self.key.of_rows();
+        self.report.results.rows.iter().filter(move |row| wanted(row) && SeriesKey::of(row) == key)
+    }
+
+    /// Whether the setting's metrics are times and memory, of which one table shows everything.
     pub(crate) fn is_timed(&self) -> bool {
         self.report.speeds.iter().any(|speeds| speeds.key == *self.key)
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::Setting;
+use crate::ledger::Row;
 use crate::report::document::{Block, Group};
-use crate::report::series::{SeriesKey, Size};
+use crate::report::series::Size;
 
 pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     let pages = setting.report.pages;
@@ -13,10 +14,9 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     }
     let order = setting.panels.first().map_or_else(Vec::new, |panel| panel.policies());
     let mut links = BTreeMap::new();
-    for row in setting.report.results.rows {
-        let page = pages.get(&(row.cell.clone(), row.sample.clone()));
-        let page = page.filter(|_| SeriesKey::of(row) == setting.key.of_rows());
-        if let (Some(page), Some(size)) = (page, Size::of(row)) {
+    let page = |row: &Row| pages.get(&(row.cell.clone(), row.sample.clone()));
+    for row in setting.rows(|row| page(row).is_some()) {
+        if let (Some(page), Some(size)) = (page(row), Size::of(row)) {
             let policy = row.variant();
             let place = order.iter().position(|other| *other == policy);
             let words = format!("{policy} with {}: {}", size.words(), row.sample);

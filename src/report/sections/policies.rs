@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ledger::{Row, setting};
+use crate::ledger::{Row, Settings};
 use crate::report::series::{Size, definition};
 
 /// The definition of each policy of some rows, by the name that tables give it. Protected entries are numbers where a row has no
@@ -34,10 +34,11 @@ fn defined(row: &Row) -> String {
         ("positions", "absolute"),
         ("schedule", "1"),
     ];
-    let schedule = row.schedule.as_deref().filter(|_| !row.prefill.starts_with("one_shot")).unwrap_or("1");
+    let schedule = row.schedule.as_deref().unwrap_or("1");
     let more = [("positions", row.positions.as_str()), ("schedule", schedule)];
     let local_layers = row.local_layers.as_deref().map(|layers| ("local_layers", layers.to_owned()));
-    let own = |name: &str| setting(row.definition.as_deref()?, name).filter(|_| name.starts_with("keep_"));
+    let settings = Settings::from(row.definition.as_deref().unwrap_or_default());
+    let own = |name: &str| settings.get(name).filter(|_| name.starts_with("keep_")).map(str::to_owned);
     let parts = definition(row).into_iter().filter(|(name, _)| *name != "seed");
     let parts = parts.map(|(name, value)| (name, own(name).unwrap_or(value)));
     let parts = parts.chain(more.map(|(name, value)| (name, value.to_owned()))).chain(local_layers);

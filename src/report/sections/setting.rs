@@ -43,7 +43,7 @@ pub(super) fn facts(setting: &Setting<'_>) -> Vec<Block> {
     vec![Block::Group(Group::folded("All settings of these numbers", vec![Block::Facts(facts)]))]
 }
 
-/// Of each setting the table of its first metric, or of a timing its one table.
+/// Tables of the first metric of each setting, or of a timing its one table.
 pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
     let of_setting = |setting: Setting<'_>| {
         let first = speed::table(&setting).or_else(|| values::headline(setting.panels[0]).into_iter().next());

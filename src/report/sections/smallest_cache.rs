@@ -8,7 +8,7 @@ use crate::report::series::{
     Distance, Limit, Panel, SeriesKey, Size, SmallestCache, not_stated, smallest_cache::smallest_cache,
 };
 
-/// Of the setting's metrics, after the first of them.
+/// Smallest caches by all metrics of a setting, after the first of them.
 pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
     let (setting, report) = (measured.setting, measured.setting.report);
     if !measured.is_first {
@@ -18,7 +18,7 @@ pub(super) fn of_setting(measured: &Measured<'_>) -> Vec<Block> {
     block(lines(&panels, &report.keys, &report.distances)).into_iter().collect()
 }
 
-/// Of all settings.
+/// Smallest caches in all settings.
 pub(super) fn summary(report: &Report<'_>) -> Vec<Block> {
     let block = block(lines(&report.panels, &report.keys, &report.distances));
     block.into_iter().chain(of_unmeasured(report)).collect()
@@ -36,16 +36,9 @@ fn block(lines: Vec<String>) -> Option<Block> {
     (!lines.is_empty()).then(|| Block::Group(Group::open(title, vec![Block::List(lines)])))
 }
 
-/// What was asked of a panel: within how much of the full cache.
-type Wanted<'p> = (&'p Panel, &'p Distance, Limit);
-
-/// The panels of the keys that have a full cache and a metric of one of the distances.
-fn wanted<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Wanted<'p>> {
-    let with_full = panels.iter().filter(|panel| panel.full().is_some());
-    let of_panel = |panel: &'p Panel| {
-        distances.iter().filter_map(move |distance| Some((panel, distance, distance.of(panel)?)))
-    };
-    with_full.flat_map(of_panel).collect()
+/// Limit of a loss in a panel; `None` where it has no full cache, or no metric of the distance.
+fn limit(panel: &Panel, distance: &Distance) -> Option<Limit> {
+    distance.of(panel).filter(|_| panel.full().is_some())
 }
 
 /// The smallest sufficient caches of one panel within one distance.
@@ -59,16 +52,14 @@ struct Answer<'p> {
 }
 
 fn answers<'p>(panels: &'p [Panel], distances: &'p [Distance]) -> Vec<Answer<'p>> {
-    let answer = |(panel, distance, limit): Wanted<'p>| {
+    let answer = |panel: &'p Panel, distance: &Distance| {
+        let limit = limit(panel, distance)?;
         let of_policy = |policy| Some((policy, smallest_cache(panel, policy, limit)?));
-        Answer {
-            panel,
-            distance: distance.shown(panel),
-            found: panel.policies().into_iter().filter_map(of_policy).collect(),
-            not_stated: not_stated(panel, limit),
-        }
+        let found: Vec<_> = panel.policies().into_iter().filter_map(of_policy).collect();
+        let distance = distance.shown(panel);
+        (!found.is_empty()).then(|| Answer { panel, distance, found, not_stated: not_stated(panel, limit) })
     };
-    wanted(panels, distances).into_iter().map(answer).filter(|answer| !answer.found.is_empty()).collect()
+    panels.iter().flat_map(|panel| distances.iter().filter_map(move |distance| answer(panel, distance))).collect()
 }
 
 impl Answer<'_> {
@@ -94,11 +85,8 @@ impl Answer<'_> {
     fn by_size(&self) -> String {
         let mut by_size: BTreeMap<(bool, Option<Size>), Vec<String>> = BTreeMap::new();
         for (policy, found) in &self.found {
-            let sizes =
-                found.not_excluded.as_ref().map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned()));
-            let sizes = sizes.map(|sizes| format!(" [{sizes}]"));
-            let place = (found.size.is_none(), found.size);
-            by_size.entry(place).or_default().push(format!("{policy}{}", sizes.unwrap_or_default()));
+            let sizes = found.not_excluded.as_ref().map_or_else(String::new, |sizes| format!(" [{sizes}]"));
+            by_size.entry((found.size.is_none(), found.size)).or_default().push(format!("{policy}{sizes}"));
         }
         let each = by_size.into_iter().map(|((_, size), policies)| match size {
             None => format!("no measured size for {}", policies.join(", ")),
@@ -110,8 +98,8 @@ impl Answer<'_> {
 
 /// The distances within which nothing was measured, a sentence each.
 fn unmeasured(panels: &[Panel], distances: &[Distance]) -> Vec<String> {
-    let wanted = wanted(panels, distances);
-    let missing = distances.iter().filter(|asked| !wanted.iter().any(|(_, distance, _)| distance == asked));
+    let is_measured = |distance: &&Distance| panels.iter().any(|panel| limit(panel, distance).is_some());
+    let missing = distances.iter().filter(|distance| !is_measured(distance));
     let note = |distance: &Distance| {
         let unit = distance.unit.map_or("%", |unit| unit.name);
         format!("within {}{unit}: no metric with this unit was measured beside a full cache", distance.amount)

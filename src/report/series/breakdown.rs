@@ -54,7 +54,7 @@ impl Breakdown<'_> {
         &self.any().metric
     }
 
-    /// Whether it is of the same samples and metric as a panel of whole samples.
+    /// Whether the breakdown has the samples and the metric of `whole`, a panel of whole samples.
     pub(crate) fn is_of(&self, whole: &Panel) -> bool {
         self.any().key == whole.key && *self.metric() == whole.metric
     }

@@ -16,7 +16,7 @@ pub(crate) fn is_floor(score: &str) -> bool {
     Score::of_row(score).is_some_and(Score::is_random)
 }
 
-/// Whether it says that a policy needs the rest of the text.
+/// Whether the column `score` says that a policy needs the rest of the text.
 pub(crate) fn is_ceiling(score: &str) -> bool {
     Score::of_row(score).is_some_and(Score::reads_future)
 }
@@ -28,7 +28,7 @@ pub(crate) struct Ends<'p> {
 }
 
 impl<'p> Ends<'p> {
-    /// Of the sizes that have both, clearly apart, over all samples that any cell has. Of several the worst is the floor and the
+    /// Finds the sizes at which both ends were measured, clearly apart, over all `samples`. Of several cells the worst is the floor and the
     /// best the ceiling.
     pub(crate) fn of(metric: &'p Metric, cells: &'p [Cell<'p>], samples: usize) -> Self {
         let mut at = BTreeMap::new();

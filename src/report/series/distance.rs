@@ -11,9 +11,9 @@ use crate::report::statistics::Estimate;
 /// The unit of a distance.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Unit {
-    /// As users type it.
+    /// Name that users type.
     pub(crate) name: &'static str,
-    /// As it is shown.
+    /// Name in reports.
     shown: &'static str,
     metric: &'static str,
 }
@@ -57,7 +57,7 @@ impl FromStr for Distance {
     fn from_str(text: &str) -> Result<Self, String> {
         let refused = || {
             format!(
-                "`{text}` is no distance: write a number and its unit, such as 0.05nats, 0.4ppl, 1f1, 1rouge, 2recall, \
+                "`{text}` is not a distance: write a number and its unit, such as 0.05nats, 0.4ppl, 1f1, 1rouge, 2recall, \
                  1found, or 5% of the full cache's value"
             )
         };
@@ -73,12 +73,12 @@ impl FromStr for Distance {
 }
 
 impl Distance {
-    /// Those of the paper's claims.
+    /// Distances of the paper's claims.
     pub fn usual() -> Vec<Self> {
         UNITS.iter().filter_map(|unit| Some(Self { amount: unit.usual()?, unit: Some(unit) })).collect()
     }
 
-    /// As a table names it.
+    /// Words of a table for the distance in `panel`.
     pub(crate) fn shown(&self, panel: &Panel) -> String {
         match (self.unit, panel.full()) {
             (Some(unit), Some(full)) if unit.name == NATS => {

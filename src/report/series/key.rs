@@ -3,8 +3,9 @@
 //! These are the columns of a row that say where it was measured, except for policy and cache size.
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::ledger::{Row, Text, setting, settings};
+use crate::ledger::{Row, Settings, Text};
 use crate::metric::Metric;
 use crate::report::escape;
 
@@ -32,7 +33,7 @@ pub struct SeriesKey {
     pub engine: u32,
     /// Empty unless the metric is a property of a device.
     pub device: Text,
-    /// Of the prompt or the text, and not entries. The sizes themselves say it wherever a program reads them.
+    /// Whether cache sizes are shares of the prompt or the text, and not entries. Programs see it from the sizes themselves.
     #[serde(skip)]
     pub sizes_are_shares: bool,
     /// Samples that any cell has, of how many, while cells are unfinished.
@@ -47,40 +48,24 @@ const DATA: &str = "data";
 const SHARES: &str = "shares of the prompt or text";
 
 impl SeriesKey {
-    /// The names of the fields, as in rows.
-    pub fn names() -> [&'static str; 18] {
-        Self::default().fields().map(|(name, _)| name)
+    /// Names of the fields, as in rows.
+    pub fn names() -> Vec<String> {
+        Self::default().fields().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// The fields in full, by name.
-    pub fn fields(&self) -> [(&'static str, String); 18] {
-        [
-            ("task", self.task.to_string()),
-            ("dataset", self.dataset.to_string()),
-            ("model", self.model.to_string()),
-            ("model_revision", self.model_revision.to_string()),
-            ("dtype", self.dtype.to_string()),
-            ("arithmetic", self.arithmetic.to_string()),
-            ("length", self.length.to_string()),
-            ("stride", self.stride.to_string()),
-            ("bos", self.bos.to_string()),
-            ("tail", self.tail.to_string()),
-            ("generation", self.generation.to_string()),
-            ("compare_to_full", self.compare_to_full.to_string()),
-            ("selection", self.selection.to_string()),
-            ("data", self.data.to_string()),
-            ("seed", self.seed.to_string()),
-            ("prefill", self.prefill.to_string()),
-            ("engine", self.engine.to_string()),
-            ("device", self.device.to_string()),
-        ]
+    /// Fields in full, by name, in the order of [`SeriesKey::names`].
+    pub fn fields(&self) -> Vec<(String, String)> {
+        let Ok(Value::Object(fields)) = serde_json::to_value(self) else { unreachable!("a struct is an object") };
+        let text = |value| if let Value::String(text) = value { text } else { value.to_string() };
+        fields.into_iter().map(|(name, value)| (name, text(value))).collect()
     }
 
     /// Where a row was measured.
     pub fn of(row: &Row) -> Self {
         let is_timed = Metric::known(&row.metric).is_some_and(Metric::is_timed);
         let generation = row.generation.clone().unwrap_or_default();
-        let is_drawn = setting(&generation, "temperature").is_some_and(|temperature| temperature != "0");
+        let is_drawn =
+            Settings::from(&*generation).get("temperature").is_some_and(|temperature| temperature != "0");
         Self {
             task: row.task.clone(),
             dataset: row.dataset.clone(),
@@ -105,7 +90,7 @@ impl SeriesKey {
         }
     }
 
-    /// As [`Row::precision`].
+    /// Type of the weights, and the arithmetic if it is not f32, as [`Row::precision`] writes them.
     pub fn precision(&self) -> String {
         let (dtype, arithmetic) = (self.dtype.clone(), self.arithmetic.clone());
         Row { dtype, arithmetic, ..Row::default() }.precision()
@@ -119,7 +104,7 @@ impl SeriesKey {
     /// Everything as text, for fingerprints in file names.
     pub(crate) fn described(&self) -> String {
         let sizes = if self.sizes_are_shares { " sizes=shares" } else { "" };
-        self.fields().map(|(name, value)| format!("{name}={value}")).join(" ") + sizes
+        self.fields().iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ") + sizes
     }
 
     /// Whether two rows surely have the same key, without making either.
@@ -146,7 +131,7 @@ impl SeriesKey {
     /// out.
     pub fn details(&self) -> Vec<(&str, String)> {
         let measured = self.unfinished.map_or_else(String::new, |[done, all]| format!("{done} of {all} samples"));
-        let selection = settings(&self.selection).into_iter();
+        let selection = Settings::from(&*self.selection).0.into_iter();
         let others = [
             ("revision", shorten(&self.model_revision)),
             ("dtype", self.dtype.to_string()),
@@ -251,7 +236,10 @@ mod tests {
         let yaml = "models: [pocket]\npolicies: [full]\ntasks:\n  - needle: {dataset: embedded, depths: [10, 50, 90], texts: 2, \
                     fact: {needle: The key is 7 blue stones., question: What is the key?, answer: 7 blue stones}}\n";
         let sweep = crate::sweep::Sweep::parse(yaml, "needles.yaml").unwrap();
-        let key = SeriesKey { selection: sweep.tasks[0].selection().into(), ..SeriesKey::default() };
+        let key = SeriesKey {
+            selection: Settings::from_iter(&sweep.tasks[0].selection).to_string().into(),
+            ..SeriesKey::default()
+        };
         let details = key.details();
         for expected in [
             ("depths", "[10, 50, 90]"),

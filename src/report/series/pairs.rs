@@ -47,7 +47,7 @@ impl Pair {
         }
     }
 
-    /// The same comparison from the other side.
+    /// Swaps the two policies.
     pub fn turned(&self) -> Pair {
         Pair {
             policy: self.against.clone(),

@@ -31,11 +31,11 @@ pub struct Point {
     pub clusters: usize,
     /// What the number is over: scored tokens, words.
     pub weight: f64,
-    /// Whether it covers every sample of its panel.
+    /// Whether the point covers every sample of its panel.
     pub complete: bool,
-    /// Of the way from random eviction to eviction with the future known, the share that it goes, where both were measured.
+    /// Share of the way from random eviction to eviction with the future known that the policy goes, where both were measured.
     pub to_ceiling: Option<Estimate>,
-    /// Whether it evicts by what the rest of the text will need, so that nobody can choose it.
+    /// Whether the policy evicts by what the rest of the text will need, so that nobody can choose it.
     pub reads_future: bool,
 }
 
@@ -44,7 +44,7 @@ impl Point {
         self.policy == "full"
     }
 
-    /// Whether it is a policy in the sense of the paper: neither the full cache nor the cut text.
+    /// Whether the point's policy is one in the sense of the paper: neither the full cache nor the cut text.
     pub fn is_policy(&self) -> bool {
         !matches!(self.policy.as_str(), "full" | "truncate")
     }
@@ -121,7 +121,7 @@ pub(crate) struct Running<'a> {
     pub(crate) series: Series<'a>,
 }
 
-/// Of long texts, the sums up to the end of each piece, ascending.
+/// Sums of long texts up to the end of each piece, ascending.
 pub(crate) fn running<'a>(all: &AllSeries<'a>) -> Vec<Running<'a>> {
     let piece = |slice: &Slice| Some([slice.low?, slice.high?]).filter(|_| slice.is(PIECE));
     let pieces = all.iter().filter(|((_, id, _), _)| Metric::of(id).is_result());

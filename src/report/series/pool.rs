@@ -96,7 +96,7 @@ impl Pooled {
 pub struct Difference {
     /// In the unit shown.
     pub shown: Estimate,
-    /// The same of a perplexity in nats for each token.
+    /// Difference of two perplexities in nats for each token; `None` of other metrics.
     pub nats: Option<Estimate>,
     pub samples: usize,
     pub clusters: usize,
@@ -118,7 +118,7 @@ impl Difference {
         if better == Better::Higher { self.turned() } else { self.clone() }
     }
 
-    /// The same difference from the other side.
+    /// Swaps the two numbers: what was more becomes less.
     pub fn turned(&self) -> Self {
         Self { shown: self.shown.turned(), nats: self.nats.map(Estimate::turned), ..*self }
     }

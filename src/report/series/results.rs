@@ -21,7 +21,7 @@ pub struct Results<'a> {
 
 impl<'a> Results<'a> {
     /// # Errors
-    /// As [`all_series`], and a number that is NaN.
+    /// What [`all_series`] refuses, and a number that is NaN.
     pub fn of(rows: &'a [Row]) -> Result<Self> {
         Self::of_unfinished(rows, &BTreeMap::new())
     }
@@ -30,7 +30,7 @@ impl<'a> Results<'a> {
     /// is to have.
     ///
     /// # Errors
-    /// As [`Results::of`].
+    /// What [`Results::of`] refuses.
     pub fn of_unfinished(rows: &'a [Row], unfinished: &BTreeMap<Text, usize>) -> Result<Self> {
         // What is pooled with it would be no number either, or a gap that nobody sees.
         if let Some(row) = rows.iter().find(|row| row.value.is_nan() || row.weight.is_nan()) {

@@ -13,7 +13,7 @@ use crate::ledger::Row;
 pub enum Size {
     /// Per layer and key-value head.
     Entries(u32),
-    /// Of the prompt or the text, in hundredths of a percent. Samples of one cell may have different numbers of entries.
+    /// Share of the prompt or the text, in hundredths of a percent. Samples of one cell may have different numbers of entries.
     Share(u32),
 }
 
@@ -61,7 +61,7 @@ impl From<u32> for Size {
     }
 }
 
-/// As a sweep writes it: `64`, `12.5%`.
+/// Writes a size as a sweep does: `64`, `12.5%`.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.number(), if self.is_share() { "%" } else { "" })

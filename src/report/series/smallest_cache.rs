@@ -10,28 +10,9 @@ use crate::report::statistics::Estimate;
 pub(crate) struct SmallestCache {
     /// The smallest that loses no more than the distance, as do all larger ones.
     pub(crate) size: Option<Size>,
-    /// `None` where there are no intervals.
-    pub(crate) not_excluded: Option<Sizes>,
-}
-
-/// The measured sizes that could be the smallest, as far as the interval of each loss says.
-pub(crate) struct Sizes {
-    /// The smallest whose interval is not wholly beyond the distance, nor that of any larger one; `None`: not even the largest.
-    from: Option<Size>,
-    /// The smallest whose interval is wholly within the distance, as is that of all larger ones.
-    to: Option<Size>,
-}
-
-impl Sizes {
-    /// `128 to 512`; `None` where all are excluded.
-    pub(crate) fn words(&self) -> Option<String> {
-        let from = self.from?;
-        Some(match self.to {
-            None => format!("{from} or more"),
-            Some(to) if to == from => from.to_string(),
-            Some(to) => format!("{from} to {to}"),
-        })
-    }
+    /// Measured sizes that could be the smallest, as far as the interval of each loss says: `128 to 512`, `256 or more`, `none` where even
+    /// the largest is wholly beyond the distance. `None` where there are no intervals.
+    pub(crate) not_excluded: Option<String>,
 }
 
 /// `None` where the policy has no size that compares with the full cache.
@@ -49,7 +30,12 @@ pub(crate) fn smallest_cache(panel: &Panel, policy: &str, limit: Limit) -> Optio
     let has_intervals = losses.iter().any(|(_, loss)| loss.interval.is_some());
     Some(SmallestCache {
         size: smallest(&|loss| limit.allows(loss.value)),
-        not_excluded: has_intervals.then(|| Sizes { from: smallest(&could_be), to: smallest(&must_be) }),
+        not_excluded: has_intervals.then(|| match (smallest(&could_be), smallest(&must_be)) {
+            (None, _) => "none".to_owned(),
+            (Some(from), None) => format!("{from} or more"),
+            (Some(from), Some(to)) if to == from => from.to_string(),
+            (Some(from), Some(to)) => format!("{from} to {to}"),
+        }),
     })
 }
 
@@ -103,10 +89,7 @@ mod tests {
     /// The smallest measured size within a distance, and the sizes not excluded where there are intervals.
     fn found(panel: &Panel, distance: &str) -> (Option<u32>, Option<String>) {
         let found = smallest_cache(panel, "tova", limit(panel, distance)).unwrap();
-        (
-            found.size.and_then(Size::entries),
-            found.not_excluded.map(|sizes| sizes.words().unwrap_or_else(|| "none".to_owned())),
-        )
+        (found.size.and_then(Size::entries), found.not_excluded)
     }
 
     fn sizes(measured: Option<u32>, not_excluded: &str) -> (Option<u32>, Option<String>) {
@@ -145,7 +128,7 @@ mod tests {
         let panels = panels(&[full, at(0.5, 0.5), at(0.25, 0.75), at(0.125, 2.0)].concat());
         let found = smallest_cache(&panels[0], "tova", limit(&panels[0], "1f1")).unwrap();
         assert_eq!(found.size, Some(Size::Share(2500)));
-        assert_eq!(found.not_excluded.unwrap().words().as_deref(), Some("25%"));
+        assert_eq!(found.not_excluded.as_deref(), Some("25%"));
     }
 
     #[test]

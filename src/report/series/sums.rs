@@ -108,7 +108,7 @@ pub(crate) fn cell_of<'s>(
     all.get(&(key.clone(), metric, None))?.get(&(policy.into(), size))
 }
 
-/// The same with geometric means of three metrics, such as ROUGE, from the cells that measured all three.
+/// Adds geometric means of three metrics, such as ROUGE, from the cells that measured all three.
 pub fn with_geometric_means(mut all: AllSeries<'_>) -> AllSeries<'_> {
     for (whole, parts) in GEOMETRIC_MEANS {
         let first = all.iter().filter(|((_, metric, _), _)| *metric == parts[0]);
@@ -183,7 +183,10 @@ pub(crate) fn accumulate<'a>(sums: &mut Series<'a>, slice: &Series<'a>) -> Serie
 }
 
 impl<'a> CellSums<'a> {
-    /// The same row may come twice, as when a folder is read twice.
+    /// Adds a row of one of the cell's samples, which may come twice, as when a folder is read twice.
+    ///
+    /// # Errors
+    /// A row of another cell, or a sample that has another number already.
     fn add(&mut self, row: &'a Row) -> Result<()> {
         let at = place(&row.variant(), Size::of(row));
         if self.samples.is_empty() {

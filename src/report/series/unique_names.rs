@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::ledger::{Row, Text, setting};
+use crate::ledger::{Row, Settings, Text};
 use crate::report::series::{SeriesKey, Size};
 
 /// The rows with distinct names. Two cells that differ in nothing a row says keep one name, and no table takes both.
@@ -47,8 +47,9 @@ pub(crate) fn definition(row: &Row) -> [(&'static str, String); 6] {
 /// numbers, as the policy defines them.
 fn protected(row: &Row) -> [String; 2] {
     let definition = row.definition.as_deref().filter(|_| row.cache_share.is_some()).unwrap_or_default();
+    let definition = Settings::from(definition);
     [("keep_first", row.keep_first), ("keep_recent", row.keep_recent)]
-        .map(|(name, own)| setting(definition, name).unwrap_or_else(|| own.to_string()))
+        .map(|(name, own)| definition.get(name).map_or_else(|| own.to_string(), str::to_owned))
 }
 
 /// New names of policies, by cell and the name they have.

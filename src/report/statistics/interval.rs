@@ -16,7 +16,7 @@ pub const CONFIDENCE: f64 = 0.95;
 const LEFT_OUT: f64 = 0.02;
 /// Fewer clusters have no intervals.
 pub const FEWEST: usize = 4;
-/// Of more clusters, subsets are drawn.
+/// Largest number of clusters whose subsets are all taken; of more, subsets are drawn.
 pub(crate) const ENUMERATED: usize = 12;
 /// How many are drawn: as many as 12 clusters have.
 const DRAWN: usize = 1 << ENUMERATED;
@@ -32,7 +32,7 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// The same difference from the other side. Zero stays positive.
+    /// Negates a difference, so that it is from the other side. Zero stays positive.
     pub fn turned(self) -> Self {
         Self { value: 0.0 - self.value, interval: self.interval.map(Interval::turned) }
     }
@@ -45,7 +45,7 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Of the same difference from the other side.
+    /// Negates the ends, which change places.
     pub fn turned(self) -> Self {
         Self { low: 0.0 - self.high, high: 0.0 - self.low }
     }
@@ -59,7 +59,7 @@ impl Interval {
 /// What a sample or a cluster adds to a pooled metric.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
-    /// Of the metric, and of two more where it is a geometric mean of three.
+    /// Sums of the metric, and of two more where it is a geometric mean of three.
     pub values: [f64; 3],
     pub weight: f64,
 }
@@ -124,12 +124,12 @@ pub(crate) fn for_subsets(clusters: usize, mut f: impl FnMut(&[[f64; ABREAST]]))
     }
 }
 
-/// How many subsets are taken, and whether these are all.
+/// How many subsets of some clusters are taken.
 pub(crate) fn count(clusters: usize) -> usize {
     if clusters <= ENUMERATED { 1 << clusters } else { DRAWN }
 }
 
-/// Of each table, which has what every cluster adds, the pooled metrics over the subsets of clusters. Nothing where intervals
+/// Pools each table, which has what every cluster adds, over the subsets of clusters. Nothing where intervals
 /// need more clusters.
 pub fn of_subsets(tables: &[&[Sums]]) -> Vec<OfSubsets> {
     let clusters = tables.first().map_or(0, |table| table.len());

@@ -12,9 +12,9 @@ use crate::report::statistics::{ABREAST, CONFIDENCE, ENUMERATED, Sums, count, fo
 /// How likely so large a difference is between equal policies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PValue {
-    /// Of this comparison alone.
+    /// Probability for this comparison alone.
     pub own: f64,
-    /// That any comparison of the family is so far from zero.
+    /// Probability that any comparison of the family is so far from zero.
     pub adjusted: f64,
 }
 

@@ -160,10 +160,12 @@ mod tests {
             let generation = Some(GenerationConfig::greedy(9));
             let spec = TaskSpec::new("story", dataset, 99, Vec::new(), Story { stories: 3 });
             let spec = TaskSpec { generation, request, ..spec };
-            let generation = spec.generation_settings(Some("0123"));
+            let generation = spec.generation_settings(Some("0123")).into_iter();
+            let generation =
+                generation.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
             for has_template in [true, false] {
                 for request in requests(&spec, 3, has_template).0 {
-                    let found = request_of(dataset, &request.name, generation.as_deref()).unwrap();
+                    let found = request_of(dataset, &request.name, Some(&generation)).unwrap();
                     assert!(request.prompt.after.contains(&found), "{found}");
                 }
             }

@@ -341,7 +341,7 @@ fn house_rules_hold() {
 }
 
 /// Folders and files of `src` whose comments and messages were gone over. The list grows until it is all of `src`.
-const REVISED: [&str; 24] = [
+const REVISED: [&str; 27] = [
     "eviction",
     "lm/cache",
     "text",
@@ -366,6 +366,9 @@ const REVISED: [&str; 24] = [
     "judge",
     "paper",
     "show",
+    "report",
+    "ledger",
+    "format.rs",
 ];
 
 /// Files in them whose messages still wait for the tests of sweeps that quote them.

@@ -9,7 +9,7 @@ use crate::report::escape;
 use crate::report::figure::{Across, BLACK, PALE, Pen, Scene, SeriesStyles, Spot, Tick, font};
 
 const TICK: f64 = 6.0;
-/// Of the circle around a point that shows its tooltip.
+/// Radius in points of the circle around a measurement that shows its tooltip.
 const TARGET_RADIUS: f64 = 4.8;
 
 const FEW_BANDS: usize = 4;

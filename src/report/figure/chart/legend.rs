@@ -18,7 +18,7 @@ pub(crate) enum Stroke {
 }
 
 impl Stroke {
-    /// Its class in the style sheet, and its pen in files.
+    /// Class of the line in the style sheet, and its pen in files.
     pub(crate) fn look(self) -> (&'static str, Pen) {
         match self {
             Self::Policy(style) => ("stroke", Pen::new(style.color(), LINE_WIDTH)),

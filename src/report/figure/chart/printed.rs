@@ -16,7 +16,7 @@ pub(crate) struct Printed {
 }
 
 impl Chart {
-    /// The same with others' numbers drawn over it, and a value axis that has room for both.
+    /// Draws others' numbers over the chart, whose value axis gets room for both.
     pub(crate) fn with_printed(self, printed: Printed) -> Self {
         let own = axis_values(&self.quantity, &self.lines, self.full.as_ref(), self.scale);
         let full = printed.full.map(Reference::Level);

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use indexmap::IndexMap;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::json::{Exact, inside_script};
@@ -28,25 +27,6 @@ type Column<'a> = (&'a str, Option<&'a Slice>);
 /// What one cell measured.
 type Columns<'a> = BTreeMap<Column<'a>, &'a CellSums<'a>>;
 
-/// Values by sample, and the place of their list of weights.
-#[derive(Serialize)]
-struct Values {
-    v: Vec<Option<Exact>>,
-    w: usize,
-}
-
-/// By the place of their column.
-type ByColumn = BTreeMap<usize, Values>;
-
-/// What a place says of whole samples.
-#[derive(Serialize)]
-struct Whole<'a> {
-    policy: String,
-    size: Option<Size>,
-    values: ByColumn,
-    outputs: Option<Vec<Option<Cow<'a, str>>>>,
-}
-
 /// A policy at a size, with what was measured.
 struct Place<'a> {
     policy: Cow<'a, str>,
@@ -60,23 +40,9 @@ type Sample<'a> = (&'a str, &'a str);
 /// The samples of one key.
 struct KeySamples<'a> {
     title: String,
-    /// As tables order them.
+    /// Policies at sizes, in the order of tables.
     places: Vec<Place<'a>>,
     samples: Vec<Sample<'a>>,
-}
-
-/// A key as the script reads it.
-#[derive(Serialize)]
-struct Record<'a> {
-    title: &'a str,
-    samples: Vec<[String; 2]>,
-    columns: Vec<Value>,
-    /// Lists of weights, which are mostly the same for every policy.
-    weights: Vec<Value>,
-    questions: Vec<Option<Cow<'a, str>>>,
-    references: Vec<Vec<String>>,
-    left_out: Vec<String>,
-    places: Vec<(Whole<'a>, Option<ByColumn>)>,
 }
 
 /// The JSON; `keys` and `policies` are the page's, in its order, and `budget` its bytes.
@@ -137,8 +103,8 @@ impl<'a> KeySamples<'a> {
         columns
     }
 
-    /// The first samples.
-    fn record(&self, most: usize) -> Record<'_> {
+    /// The first `most` samples as the script reads them.
+    fn record(&self, most: usize) -> Value {
         let samples = &self.samples[..most.min(self.samples.len())];
         let fewer = samples.len() < self.samples.len();
         let fewer =
@@ -154,8 +120,9 @@ impl<'a> KeySamples<'a> {
             })
         };
         let mut weights: Vec<Value> = Vec::new();
-        let mut values = |place: &Place<'_>, of_slices: bool| -> ByColumn {
-            let mut values = ByColumn::new();
+        // By the place of their column: values by sample, and the place of their list of weights.
+        let mut values = |place: &Place<'_>, of_slices: bool| -> BTreeMap<usize, Value> {
+            let mut values = BTreeMap::new();
             for (column, subject) in columns.iter().enumerate() {
                 let sums = place.columns.get(subject).filter(|_| subject.1.is_some() == of_slices);
                 let Some(sums) = sums else { continue };
@@ -166,28 +133,29 @@ impl<'a> KeySamples<'a> {
                 let known = weights.iter().position(|known| *known == own);
                 let w = known.unwrap_or(weights.len());
                 weights.extend(known.is_none().then_some(own));
-                values.insert(column, Values { v: of_each(|sum| sum.sums.values[0]), w });
+                values.insert(column, json!({"v": of_each(|sum| sum.sums.values[0]), "w": w}));
             }
             values
         };
         let places = self.places.iter().map(|place| {
             let (policy, outputs) = (escape::plain(&place.policy), outputs(place, samples));
-            let whole = Whole { policy, size: place.size, values: values(place, false), outputs };
+            let whole =
+                json!({"policy": policy, "size": place.size, "values": values(place, false), "outputs": outputs});
             (whole, Some(values(place, true)).filter(|slices| !slices.is_empty()))
         });
-        Record {
-            title: &self.title,
-            places: places.collect(),
-            samples: samples
-                .iter()
-                .map(|(name, cluster)| [name, cluster].map(|text| escape::plain(text)))
-                .collect(),
-            columns: columns.iter().map(subject).collect(),
-            weights,
-            questions: self.questions(samples),
-            references: self.references(samples),
-            left_out: fewer.into_iter().collect(),
-        }
+        let places: Vec<_> = places.collect();
+        let shown = |(name, cluster): &Sample<'_>| [name, cluster].map(|text| escape::plain(text));
+        json!({
+            "title": self.title,
+            "samples": samples.iter().map(shown).collect::<Vec<_>>(),
+            "columns": columns.iter().map(subject).collect::<Vec<_>>(),
+            // Lists of weights, which are mostly the same for every policy.
+            "weights": weights,
+            "questions": self.questions(samples),
+            "references": self.references(samples),
+            "left_out": Vec::from_iter(fewer),
+            "places": places,
+        })
     }
 
     /// The first of what the rows with a sample's written texts say, by sample.

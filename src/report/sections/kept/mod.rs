@@ -26,7 +26,7 @@ pub(crate) struct Kept<'a> {
     pub(crate) title: String,
     /// The beginning of its figures' names.
     stem: String,
-    /// Of lifetimes: the whole, and its slices.
+    /// Panels of lifetimes: the whole, and its slices.
     panels: Vec<&'a Panel>,
     /// The rows that carry a table of a sample.
     rows: Vec<&'a Row>,
@@ -40,7 +40,7 @@ const USUAL_SIZE: Size = Size::Entries(512);
 /// The metric of the whole section.
 const LIFETIME: &str = "lifetime";
 
-/// Of each setting that measured lifetimes.
+/// Finds the settings that measured lifetimes.
 pub(crate) fn all<'a>(results: &'a Results<'_>) -> Vec<Kept<'a>> {
     let lifetimes = |panel: &&Panel| panel.metric.id == LIFETIME;
     let panels = &results.panels;
