@@ -46,7 +46,7 @@ impl FromStr for DeviceChoice {
             "emulated" => Ok(DeviceChoice::Emulated),
             _ => match text.strip_prefix("cuda:").map(str::parse) {
                 Some(Ok(ordinal)) => Ok(DeviceChoice::Cuda(ordinal)),
-                _ => Err(format!("{text:?} is no device; devices are cpu, cuda, cuda:N and auto")),
+                _ => Err(format!("{text:?} is not a device; devices are cpu, cuda, cuda:N and auto")),
             },
         }
     }

@@ -44,8 +44,8 @@ pub struct GenerationSettings {
 }
 
 impl GenerationSettings {
-    /// The same as lm-evaluation-harness ends answers: at the tokenizer's end of text too, which joins the stop strings, and at
-    /// special tokens that a stop string names, which decoded text does not show.
+    /// Ends texts as lm-evaluation-harness ends answers: also at the tokenizer's end of text, which joins the stop strings, and at
+    /// special tokens that a stop string names, because decoded text does not show these.
     #[must_use]
     pub fn ending_as_in_the_harness(mut self, tokenizer: &Tokenizer) -> GenerationSettings {
         self.stop_tokens.extend(tokenizer.end_token());

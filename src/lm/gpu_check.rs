@@ -21,7 +21,7 @@ use crate::eviction::{Heads, Policy, Schedule, Scope, presets};
 
 /// How far an NLL, or a token's lost attention, may be from the host's.
 const TOLERANCE: f32 = 1e-4;
-/// The same where products with weights are computed in bf16. What differs in the last bit of f32 may be rounded to another number of
+/// Tolerance where products with weights are computed in bf16. What differs in the last bit of f32 may be rounded to another number of
 /// bf16; logits are below 8, where these are 1/32 apart. Two such steps.
 const TOLERANCE_BF16: f32 = 1.0 / 16.0;
 /// What attention logits are multiplied by, so that attention is uneven.
@@ -71,8 +71,8 @@ impl Device {
         self.attention.as_ref().map(|_| check(self, &on_host)).transpose()
     }
 
-    /// The same device if it computes attention as the host does, which is compared once for each card, driver and build of this
-    /// program; otherwise with attention on the host.
+    /// Returns the device, with attention on the host unless the device computes it as the host does. The two are compared once for
+    /// each card, driver and build of this program.
     #[must_use]
     pub fn checked(self) -> Device {
         let Some(attention) = &self.attention else { return self };

@@ -83,7 +83,7 @@ impl ModelFiles {
         Ok(ModelFiles { source: source.clone(), shape, rope_override: None, arithmetic: Arithmetic::F32, weights })
     }
 
-    /// The same model with scaled positions.
+    /// Returns the model with scaled positions.
     ///
     /// # Errors
     /// As [`ModelShape::apply_rope_override`].
@@ -93,7 +93,7 @@ impl ModelFiles {
         Ok(self)
     }
 
-    /// The same model with another arithmetic of products.
+    /// Returns the model with another arithmetic of products.
     #[must_use]
     pub fn with_arithmetic(self, arithmetic: Arithmetic) -> ModelFiles {
         ModelFiles { arithmetic, ..self }

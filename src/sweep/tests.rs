@@ -760,7 +760,7 @@ fn mistakes_are_reported_with_place_and_hint() {
     refused(&beside, "samples", "a second key", "below its name");
     refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
     refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
-    refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` is no model", "owner/name");
+    refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` is not a model", "owner/name");
     refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
     refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
     refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
@@ -772,8 +772,8 @@ fn mistakes_are_reported_with_place_and_hint() {
     let own = "{source: random-tiny, tokenizer: ./t}";
     refused(&swap("random-tiny", own), "{source", "takes no tokenizer", "tokenizer: ./FOLDER");
     let file = "{source: ./m.gguf, tokenizer: ./n.gguf}";
-    refused(&swap("random-tiny", file), "{source", "`./n.gguf` is no place of a tokenizer", "owner/name");
-    refused(&swap("random-tiny", "a/b:c.bin"), "a/b", "`a/b:c.bin` is no model", "owner/name:file.gguf");
+    refused(&swap("random-tiny", file), "{source", "`./n.gguf` is not a place of a tokenizer", "owner/name");
+    refused(&swap("random-tiny", "a/b:c.bin"), "a/b", "`a/b:c.bin` is not a model", "owner/name:file.gguf");
     refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
     refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
     refused(&swap("length: 128", "bos: yes"), "yes", "unknown name `yes`", "auto");

@@ -340,40 +340,6 @@ fn house_rules_hold() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Folders and files of `src` whose comments and messages were gone over. The list grows until it is all of `src`.
-const REVISED: [&str; 27] = [
-    "eviction",
-    "lm/cache",
-    "text",
-    "lm/arithmetic",
-    "lm/device",
-    "lm/files",
-    "lm/gpu",
-    "lm/machine",
-    "lm/network",
-    "lm/shape",
-    "metric",
-    "parquet",
-    "jinja",
-    "yaml",
-    "run",
-    "sweep",
-    "task",
-    "vector.rs",
-    "bounded_read.rs",
-    "compare",
-    "cli",
-    "judge",
-    "paper",
-    "show",
-    "report",
-    "ledger",
-    "format.rs",
-];
-
-/// Files in them whose messages still wait for the tests of sweeps that quote them.
-const OLD_MESSAGES: [&str; 2] = ["src/lm/files/source/mod.rs", "src/lm/files/source/random_shape.rs"];
-
 /// A comment that leans on the item before it cannot be understood where editors and rustdoc show it alone.
 #[test]
 fn comments_can_be_read_alone_and_messages_are_plain() {
@@ -384,10 +350,6 @@ fn comments_can_be_read_alone_and_messages_are_plain() {
     let denying = Regex::new(r"\b(there is|is) no (\w+)").unwrap();
     let mut wrong = Vec::new();
     for source in sources() {
-        let file = source.path.strip_prefix("src").unwrap();
-        if !REVISED.iter().any(|part| file.starts_with(part)) {
-            continue;
-        }
         let lines: Vec<&str> = source.text.lines().collect();
         for (at, line) in lines.iter().enumerate() {
             let begins = at == 0 || !doc.is_match(lines[at - 1]);
@@ -395,8 +357,7 @@ fn comments_can_be_read_alone_and_messages_are_plain() {
                 wrong.push(format!("{}:{}: {}", source.path.display(), at + 1, line.trim()));
             }
         }
-        let has_old = OLD_MESSAGES.iter().any(|old| source.path == Path::new(old));
-        for (number, line) in source.shipped().filter(|_| !has_old) {
+        for (number, line) in source.shipped() {
             if denying.captures(line).is_some_and(|found| &found[1] == "is" && &found[2] != "longer") {
                 wrong.push(format!("{}:{number}: write \"is not a\": {}", source.path.display(), line.trim()));
             }

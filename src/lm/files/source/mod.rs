@@ -107,7 +107,7 @@ impl ModelSource {
         let is_place = matches!(tokenizer, ModelSource::Folder(_) | ModelSource::Hub { file: None, .. });
         ensure!(
             is_place,
-            "`{tokenizer}` is no place of a tokenizer: name a folder or a repository that has a tokenizer.json"
+            "`{tokenizer}` is not a place of a tokenizer: name a folder or a repository that has a tokenizer.json"
         );
         Ok(())
     }
@@ -117,14 +117,14 @@ impl FromStr for ModelSource {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        ensure!(!text.chars().any(char::is_control), "{text:?} is no model: it has control characters");
+        ensure!(!text.chars().any(char::is_control), "{text:?} is not a model: it has control characters");
         match text {
             RANDOM_TINY => return Ok(ModelSource::RandomTiny),
             POCKET => return Ok(ModelSource::Pocket),
             _ => {}
         }
         if text.starts_with(RANDOM) && !text.contains('/') && !is_path(text) {
-            let shape = text.parse().with_context(|| format!("`{text}` is no shape of a random model"))?;
+            let shape = text.parse().with_context(|| format!("`{text}` is not a shape of a random model"))?;
             return Ok(ModelSource::Random(shape));
         }
         if text.starts_with('.') || is_path(text) {
@@ -139,18 +139,18 @@ impl FromStr for ModelSource {
             None => (text, None),
         };
         if let Some(file) = file {
-            repo::check_inside(file).with_context(|| format!("`{text}` is no model"))?;
+            repo::check_inside(file).with_context(|| format!("`{text}` is not a model"))?;
             ensure!(
                 file.ends_with(checkpoint::GGUF_END),
-                "`{text}` is no model: after `:` comes a file that ends in {}",
+                "`{text}` is not a model: after `:` comes a file that ends in {}",
                 checkpoint::GGUF_END
             );
         }
         let (repo, revision) = place.split_once('@').unwrap_or((place, DEFAULT_REVISION));
-        repo::check_revision(revision).with_context(|| format!("`{text}` is no model"))?;
+        repo::check_revision(revision).with_context(|| format!("`{text}` is not a model"))?;
         let repo = repo.parse().with_context(|| {
             format!(
-                "`{text}` is no model: write `./{text}` for a folder or a GGUF file, `owner/name[@revision][:file.gguf]` for \
+                "`{text}` is not a model: write `./{text}` for a folder or a GGUF file, `owner/name[@revision][:file.gguf]` for \
                  a repository of the hub, `{POCKET}` or `{RANDOM_TINY}`"
             )
         })?;

@@ -62,7 +62,7 @@ impl FromStr for RandomShape {
         let sizes =
             sizes(text).context("each size must stand in it once, as a letter and a number within its limit")?;
         let [hidden, _, heads, _, _, vocab, _] = sizes;
-        ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is no multiple of its {heads} heads");
+        ensure!(hidden.is_multiple_of(heads), "its hidden size {hidden} is not a multiple of its {heads} heads");
         let least = Tokenizer::BYTES_VOCAB;
         ensure!(
             vocab >= least,
