@@ -108,7 +108,7 @@ impl FromStr for FirstTokens {
 }
 
 impl<'de> Deserialize<'de> for FirstTokens {
-    /// As an [`Amount`], or `prompt`.
+    /// Reads an [`Amount`], or `prompt`.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         from_text(
             deserializer,

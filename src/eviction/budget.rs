@@ -315,7 +315,7 @@ fn head_table(text: &str, end_of_line: char) -> Result<Vec<Vec<Option<f64>>>> {
 }
 
 impl fmt::Display for Budget {
-    /// As rows and cell ids have it: `pyramid 20`, `layers 3 2 2 1`, `pool heads 20%`, `heads full 1/1 2.5`.
+    /// Writes the budget as in rows and cell ids: `pyramid 20`, `layers 3 2 2 1`, `pool heads 20%`, `heads full 1/1 2.5`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Budget::Uniform => write!(f, "uniform"),

@@ -33,7 +33,7 @@ pub struct Preset {
     pub keep_recent: Amount,
     #[serde(default)]
     pub schedule: Schedule,
-    /// As rows have it.
+    /// Budget in the words of rows.
     #[serde(default = "uniform", deserialize_with = "text")]
     budget: Text,
     /// A file of numbers for heads, by which the larger half of them keeps everything; empty where there is none.

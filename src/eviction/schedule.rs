@@ -66,7 +66,7 @@ impl Default for Schedule {
 }
 
 impl fmt::Display for Schedule {
-    /// As sweeps, rows and cell ids have it: `1`, `128`, `cut` or `cut+16`.
+    /// Writes the schedule as in sweeps, rows and cell ids: `1`, `128`, `cut` or `cut+16`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Schedule::Every(every) => write!(f, "{every}"),

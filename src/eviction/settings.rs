@@ -99,7 +99,7 @@ pub enum Positions {
     Absolute,
     /// The entry's rank in the cache (StreamingLLM).
     Slot,
-    /// As `Absolute`, but a gap g > 10 between neighbours in the cache becomes ln(ln g) (paper, section 7.2).
+    /// The token's place in the text, but a gap g > 10 between neighbours in the cache becomes ln(ln g) (paper, section 7.2).
     Squeezed,
 }
 
@@ -132,7 +132,7 @@ impl FromStr for Positions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LocalLayers {
-    /// It holds there as well: such a layer has min(size, window) entries.
+    /// The policy holds in layers with a window as well: they have min(size, window) entries.
     #[default]
     Bounded,
     /// Only their window bounds them.

@@ -27,7 +27,7 @@ impl SizeShare {
         (tokens * usize::from(self.0) / usize::from(SizeShare::ALL)).max(1)
     }
 
-    /// As a number from 0 to 1.
+    /// Returns the share as a number from 0 to 1.
     pub fn number(self) -> f64 {
         f64::from(self.0) / f64::from(SizeShare::ALL)
     }

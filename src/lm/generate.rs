@@ -78,7 +78,7 @@ pub struct Generated {
     pub ended: bool,
     /// Largest size of the key-value cache, in bytes.
     pub cache_bytes: u64,
-    /// Of the cache, with the prompt's.
+    /// Scores of formulas that have decided what left the cache, those of the prompt included.
     pub score_count: ScoreCount,
 }
 
@@ -89,7 +89,7 @@ pub type Decode<'a> = &'a dyn Fn(&[u32]) -> Result<String>;
 struct Sequence {
     key: usize,
     memory: Memory,
-    /// Of the next token.
+    /// Logits of the next token.
     logits: Vec<f32>,
     /// The prompt, then the text.
     tokens: Vec<u32>,
@@ -114,7 +114,7 @@ pub struct Generator<'a> {
 
 /// A text that has ended.
 pub struct Ended {
-    /// As it was added under.
+    /// Key that the text was added under.
     pub key: usize,
     pub text: Result<Generated>,
     /// Its share of the time of all steps.

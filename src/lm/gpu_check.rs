@@ -53,7 +53,7 @@ struct Case {
 /// What a case leaves.
 #[derive(PartialEq)]
 struct Reading {
-    /// Of the cache and its copy: (2)(layers)(groups)(entries)
+    /// Survivors of the cache and of its copy: (2)(layers)(groups)(entries)
     survivors: [Vec<Vec<Vec<u32>>>; 2],
     /// The NLL of some token after each state, and the attention that each token lost.
     numbers: Vec<f32>,

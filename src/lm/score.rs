@@ -155,7 +155,7 @@ struct ScoredRow {
     target: usize,
     of_target: f32,
     top: RunningSoftmax,
-    /// Of the full cache.
+    /// Softmax of the full cache.
     full: RunningSoftmax,
     /// The sum of e^(p - max) (p - q) over logits p of the full cache and q.
     difference: f64,

@@ -849,8 +849,8 @@ fn mistakes_in_timing_are_reported() {
     refused(&swap("128", "128, prompt: 128"), "128}", "leaves nothing to decode", "smaller number");
     refused(&swap("128", "128, dataset: x"), "dataset", "unknown key", "");
     refused(&swap("[full, tova]", "[truncate]"), "timing", "cannot measure the policy `truncate`", "its own");
-    refused(&swap("random-tiny", "random-tony"), "random-tony", "no shape of a random model", "`random-tiny`");
-    refused(&swap("random-tiny", "random-h8-l1-a3-f9-v300"), "random-h8", "no multiple of its 3 heads", "h512");
+    refused(&swap("random-tiny", "random-tony"), "random-tony", "not a shape of a random model", "`random-tiny`");
+    refused(&swap("random-tiny", "random-h8-l1-a3-f9-v300"), "random-h8", "not a multiple of its 3 heads", "h512");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub struct Memory {
     has_cache: Vec<bool>,
     /// States of the layers that have one of fixed size in place of a cache.
     pub(in crate::lm) states: Vec<DeltaState>,
-    /// Those states after as many tokens as the key says, where forks will start.
+    /// States by the number of tokens read, where forks will start.
     snapshots: BTreeMap<usize, Vec<DeltaState>>,
     state_points: Vec<usize>,
     /// The tokens read so far.

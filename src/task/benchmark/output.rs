@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputType {
-    /// It writes an answer.
+    /// The model writes an answer.
     #[default]
     GenerateUntil,
     /// The likelihood of each of several choices.

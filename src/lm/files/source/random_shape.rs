@@ -118,7 +118,7 @@ mod tests {
             ("random-h0-l8-a8-f1408-v8000", "each size must stand in it once"),
             ("random-h+5-l8-a8-f1408-v8000", "each size must stand in it once"),
             ("random-h512-l99999999999999999999-a8-f1408-v8000", "each size must stand in it once"),
-            ("random-h512-l8-a7-f1408-v8000", "no multiple of its 7 heads"),
+            ("random-h512-l8-a7-f1408-v8000", "not a multiple of its 7 heads"),
             ("random-h8-l8-a8-f1408-v8000", "head_dim 1 is odd"),
             ("random-h512-l8-a8-k3-f1408-v8000", "not a multiple of num_key_value_heads 3"),
             ("random-h512-l8-a8-f1408-v256", "vocabulary of 256 is smaller"),
