@@ -96,7 +96,7 @@ impl CacheEntries {
 
     /// Entries that leave a group at once, when it has as many more than its limit.
     pub fn burst(&self) -> usize {
-        self.policy().and_then(|policy| policy.schedule.every()).unwrap_or(1)
+        self.as_bounded().and_then(|bounded| bounded.policy.schedule.every()).unwrap_or(1)
     }
 
     /// Whether its prompt will be cut.
