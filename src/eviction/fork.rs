@@ -4,10 +4,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::custom::FunctionInputs;
-use super::entries::{CacheEntries, HeadGroup, Received};
+use super::entries::{Bounded, CacheEntries, HeadGroup, Kind, Received, Unbounded};
 use super::formula::{ScoreCount, Scorer};
 use super::future::RecordedAttention;
-use super::kind::{Bounded, Kind, Unbounded};
 use super::method::Method;
 use super::score::Score;
 use super::settings::{Heads, Scope};

@@ -20,7 +20,6 @@ mod entries;
 mod fork;
 pub mod formula;
 mod future;
-mod kind;
 mod method;
 mod named_policy;
 mod on_device;

@@ -1,9 +1,8 @@
 //! Decisions that a device takes: what its scan has to know of a cache's entries, and what comes back.
 
-use super::entries::{CacheEntries, Eviction, HeadGroup};
+use super::entries::{CacheEntries, Eviction, HeadGroup, Kind};
 use super::formula::LoweredScore;
 use super::formula::lowered::lower;
-use super::kind::Kind;
 
 /// How a bounded cache is scanned.
 #[derive(Clone, Debug, Default)]

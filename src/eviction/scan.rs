@@ -8,8 +8,7 @@
 //! end of its block.
 
 use super::block::{Attention, NewEntries, Vectors};
-use super::entries::{CacheEntries, Eviction};
-use super::kind::Kind;
+use super::entries::{CacheEntries, Eviction, Kind};
 use super::pool::Living;
 use crate::vector;
 

@@ -8,8 +8,7 @@ use std::ops::Range;
 
 use super::block::{Attention, Vectors};
 use super::custom::{CustomScore, Step};
-use super::entries::{CacheEntries, HeadGroup};
-use super::kind::Bounded;
+use super::entries::{Bounded, CacheEntries, HeadGroup};
 use super::method::Method;
 use super::score::{rank, uniform};
 use super::settings::Scope;

@@ -12,7 +12,7 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use super::disk::{read_unless_removed, remove, write_whole};
-use super::identity::{CellName, digest};
+use super::identity::CellName;
 use super::journal::samples_in;
 use super::layout::{CELLS, FAILED, Ledger, PARTIAL, id_of};
 use super::row::Row;
@@ -121,13 +121,6 @@ impl Ledger {
         open.append(&mut self.by_id(FAILED)?);
         Ok(open.keys().filter(|id| !complete.contains_key(*id)).count())
     }
-}
-
-/// A sample's name as a file name: other characters become dashes, and a digest keeps the names distinct.
-pub(super) fn file_name(sample: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '+' | '_') { c } else { '-' };
-    let shown: String = sample.chars().take(64).map(plain).collect();
-    format!("{shown}-{:08x}", digest(sample) >> 32)
 }
 
 /// The rows of complete cells, each with one row at least, in the order of the files.

@@ -69,6 +69,13 @@ impl CellName {
     }
 }
 
+/// A sample's name as a file name: other characters become dashes, and a digest keeps the names distinct.
+pub(super) fn file_name(sample: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '+' | '_') { c } else { '-' };
+    let shown: String = sample.chars().take(64).map(plain).collect();
+    format!("{shown}-{:08x}", digest(sample) >> 32)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

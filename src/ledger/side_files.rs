@@ -12,8 +12,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use sha2::{Digest, Sha256};
 
 use super::disk::{advised, write_whole};
-use super::folder::file_name;
-use super::identity::CellName;
+use super::identity::{CellName, file_name};
 use super::layout::{Ledger, id_of, stem_of};
 use super::row::Row;
 use crate::bounded_read;

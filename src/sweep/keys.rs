@@ -14,7 +14,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::json;
 
-use super::schema::{self, names};
+use super::schema::names;
 use crate::eviction::formula::Pool;
 use crate::eviction::{Amount, Budget, CacheSize, FirstTokens, LocalLayers, PoolOver, Positions, Schedule, Scope};
 use crate::lm::{Arithmetic, RopeOverrideKind, WeightType};
@@ -25,7 +25,7 @@ use crate::yaml::{Spanned, from_text};
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "tova-bench sweep")]
-#[schemars(transform = schema::known_policies)]
+#[schemars(transform = names::known_policies)]
 pub(super) struct SweepYaml {
     /// The name of the sweep and of its results folder; by default that of the file.
     #[schemars(regex(pattern = r"\S"))]
@@ -40,7 +40,7 @@ pub(super) struct SweepYaml {
     pub policies: Spanned<Vec<Spanned<String>>>,
     /// New policies, by name.
     #[serde(default)]
-    #[schemars(schema_with = "schema::definitions")]
+    #[schemars(schema_with = "definitions")]
     pub define: IndexMap<Spanned<String>, PolicyYaml>,
     /// Cache sizes in entries per layer and key-value head, the protected ones included, or as shares: of the prompt where that is
     /// cut, and else of the task's `length`. `full` has none.
@@ -66,6 +66,15 @@ pub(super) struct SweepYaml {
     /// The seed of the policy `random` and of texts that are drawn at a temperature.
     #[serde(default)]
     pub seed: u64,
+}
+
+/// Schema of defined policies by name: the only mapping whose keys are the sweep's own.
+fn definitions(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": ["object", "null"],
+        "additionalProperties": PolicyYaml::json_schema(generator),
+        "default": {},
+    })
 }
 
 /// The definitions of a sweep, whatever else it has.

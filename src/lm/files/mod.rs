@@ -3,6 +3,7 @@
 pub(super) mod chat;
 pub(super) mod file_stamps;
 pub(super) mod gguf;
+mod guard;
 mod normalizer;
 pub(super) mod pocket;
 pub mod source;

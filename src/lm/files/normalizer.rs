@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokenizers::{NormalizedString, Normalizer, NormalizerWrapper};
 
-use super::tokenizer::guarded;
+use super::guard::guarded;
 
 /// Largest number of bytes that a rule may write in place of a match.
 const MOST_WRITTEN: usize = 256;

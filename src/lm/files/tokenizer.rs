@@ -1,17 +1,16 @@
 //! Tokenizers: text to tokens with their places in the text, tokens to text, and whether texts start with BOS.
 
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
-use std::panic::{self, AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokenizers::{AddedToken, ModelWrapper};
 
+use super::guard::guarded;
 use super::normalizer::GrowingRules;
 use super::source::CheckpointFiles;
 use crate::bounded_read;
@@ -353,31 +352,6 @@ fn add_tokens(inner: &mut tokenizers::Tokenizer, growing: &GrowingRules, config:
 /// Reads a special token of a tokenizer_config.json: a text, or a record with its content.
 pub(in crate::lm) fn special_token<'j>(config: &'j Value, name: &str) -> Option<&'j str> {
     config[name].as_str().or_else(|| config[name]["content"].as_str())
-}
-
-thread_local! {
-    /// Whether panics of this thread become errors.
-    static IS_GUARDED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Turns panics of the library into errors, and prints nothing: it unwraps and indexes if a file or a token is not as it expects.
-pub(in crate::lm) fn guarded<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T> {
-    static HOOK: Once = Once::new();
-    HOOK.call_once(|| {
-        let usual = panic::take_hook();
-        panic::set_hook(Box::new(move |panicked| {
-            if !IS_GUARDED.get() {
-                usual(panicked);
-            }
-        }));
-    });
-    let was_guarded = IS_GUARDED.replace(true);
-    let outcome = catch_unwind(AssertUnwindSafe(call));
-    IS_GUARDED.set(was_guarded);
-    match outcome {
-        Ok(outcome) => outcome.map_err(|error| anyhow!("{error}")),
-        Err(_) => bail!("the tokenizer's file is damaged: the tokenizers library panicked"),
-    }
 }
 
 #[cfg(test)]

@@ -12,9 +12,8 @@ use std::borrow::Cow;
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde_json::json;
 
-use super::keys::{ModelMap, ModelYaml, PolicyYaml, SweepYaml};
+use super::keys::{ModelMap, ModelYaml, SweepYaml};
 use crate::eviction::Amount;
 
 /// Writes the schema as indented JSON text that ends with a newline.
@@ -26,15 +25,6 @@ pub fn json_schema() -> serde_json::Result<String> {
     // In draft 07 nothing may be beside a reference, so a key would lose its description to that of its type.
     settings.inline_subschemas = true;
     crate::yaml::schema::text(settings.into_generator().into_root_schema_for::<SweepYaml>())
-}
-
-/// Adds to the schema that without definitions a policy can only be one of the presets.
-pub(super) fn known_policies(schema: &mut Schema) {
-    let condition = json!({
-        "if": {"not": {"required": ["define"]}},
-        "then": {"properties": {"policies": {"items": {"anyOf": names::preset_entries()}}}},
-    });
-    schema.insert("allOf".into(), json!([condition]));
 }
 
 impl JsonSchema for ModelYaml {
@@ -62,13 +52,4 @@ impl JsonSchema for Amount {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({"anyOf": names::amounts(), "default": 0, "examples": [16, "10%"]})
     }
-}
-
-/// Schema of defined policies by name: the only mapping whose keys are the sweep's own.
-pub(super) fn definitions(generator: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": ["object", "null"],
-        "additionalProperties": PolicyYaml::json_schema(generator),
-        "default": {},
-    })
 }

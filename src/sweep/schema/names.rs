@@ -181,3 +181,12 @@ pub fn models(_: &mut SchemaGenerator) -> Schema {
         ],
     })
 }
+
+/// Adds to the schema that without definitions a policy can only be one of the presets.
+pub fn known_policies(schema: &mut Schema) {
+    let condition = json!({
+        "if": {"not": {"required": ["define"]}},
+        "then": {"properties": {"policies": {"items": {"anyOf": preset_entries()}}}},
+    });
+    schema.insert("allOf".into(), json!([condition]));
+}

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Merges, Vocab};
 
+use super::super::guard::guarded;
 use super::super::normalizer::GrowingRules;
-use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer, guarded};
+use super::super::tokenizer::{OTHER_TOKENIZER, Tokenizer};
 use super::{Gguf, splits};
 use crate::lm::shape::matrices::EMBEDDING;
 
