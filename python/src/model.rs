@@ -3,7 +3,7 @@
 use anyhow::Context;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use tova_bench::eviction::{self, CacheSize, CacheSpec, LocalLayers, Positions, Schedule};
+use tova_bench::eviction::{self, CacheOptions, CacheSize, CacheSpec, Schedule};
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{Arithmetic, DeviceChoice, ModelFiles, TextThreads, WeightType};
 use tova_bench::show::{self, Request, View};
@@ -244,9 +244,10 @@ impl CacheArguments<'_> {
         let refused = |error: anyhow::Error| pyo3::exceptions::PyValueError::new_err(error.to_string());
         let schedule = self.schedule.as_deref().map(str::parse::<Schedule>).transpose().map_err(refused)?;
         let cache_size = self.cache_size.as_deref().map(str::parse::<CacheSize>).transpose().map_err(refused)?;
-        let positions = self.positions.parse::<Positions>().map_err(refused)?;
-        let local_layers = self.local_layers.parse::<LocalLayers>().map_err(refused)?;
-        let settings = CacheSettings { policy, cache_size, schedule, positions, local_layers, seed: self.seed };
+        let positions = self.positions.parse().map_err(refused)?;
+        let local_layers = self.local_layers.parse().map_err(refused)?;
+        let options = CacheOptions { positions, local_layers };
+        let settings = CacheSettings { policy, cache_size, schedule, options, seed: self.seed };
         Ok((settings, own))
     }
 }

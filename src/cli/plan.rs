@@ -10,7 +10,7 @@ use super::output::print;
 use super::progress::{Mode, Progress};
 use super::sweep_args::SweepArguments;
 use super::sweep_notes;
-use crate::eviction::{CacheRule, LocalLayers};
+use crate::eviction::{CacheOptions, CacheRule};
 use crate::format::{Bytes, count, counted, duration};
 use crate::ledger::{Ledger, Status};
 use crate::lm::source::{HubError, HubSettings};
@@ -153,7 +153,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
     text += &line("policy", "size", "state", "cache", "time");
     for (cell, seconds) in model_task.cells.iter().zip(seconds) {
         let size = cell.cell.size_text().unwrap_or("-".into());
-        let entries = model_task.task.cache_entries(cell.cell.cache.rule, cell.cell.cache.local_layers, shape);
+        let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
         let cache = Bytes(shape.cache_bytes_by_head(&entries)).to_string();
         let state = state(model_task, cell);
         text += &line(&cell.cell.label(), &size, &state, &cache, &duration(*seconds));
@@ -184,7 +184,7 @@ fn describe_model_task(model_task: &ModelTask, threads: usize, seconds: &[f64]) 
 /// The sizes at which no policy evicts anything from any text, as a line; empty where there are none.
 fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
     let (shape, samples) = (&model_task.files.shape, &model_task.samples);
-    let unbounded = shape.most_entries(None, LocalLayers::Bounded);
+    let unbounded = shape.most_entries(None, CacheOptions::default());
     let mut longest_prompt = None;
     // With a budget a layer may be smaller than the text although its size is not.
     let mut evicts = |cell: &NamedCell| {
@@ -198,7 +198,7 @@ fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
             let policy = config.sized_for(tokens, prompt);
             let prompt = prompt.unwrap_or(tokens);
             let has_lost = |seen: usize| {
-                let held = shape.entries_after((policy, cell.cell.cache.local_layers), seen, prompt);
+                let held = shape.entries_after((policy, cell.cell.cache.options), seen, prompt);
                 held.iter().zip(&unbounded).any(|(held, window)| *held < seen.min(*window))
             };
             has_lost(prompt) || has_lost(tokens)

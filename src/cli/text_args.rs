@@ -10,7 +10,7 @@ use super::error::UsageError;
 use super::machine_args::MachineArguments;
 use super::progress::{Mode, Progress};
 use crate::bounded_read;
-use crate::eviction::{CacheSize, LocalLayers, Policy, Positions, Schedule};
+use crate::eviction::{CacheOptions, CacheSize, LocalLayers, Policy, Positions, Schedule};
 use crate::lm::source::{HubSettings, ModelSource};
 use crate::lm::{Arithmetic, ModelFiles, TextThreads, WeightType};
 use crate::sweep::read_definitions;
@@ -120,8 +120,8 @@ impl TextArguments {
     /// The cache that the flags ask for.
     pub(super) fn cache(&self) -> CacheSettings {
         let (policy, cache_size, schedule) = (self.policy.clone(), self.cache_size, self.schedule);
-        let (positions, local_layers, seed) = (self.positions, self.local_layers, self.seed);
-        CacheSettings { policy, cache_size, schedule, positions, local_layers, seed }
+        let options = CacheOptions { positions: self.positions, local_layers: self.local_layers };
+        CacheSettings { policy, cache_size, schedule, options, seed: self.seed }
     }
 }
 

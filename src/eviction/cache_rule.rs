@@ -5,9 +5,10 @@ use serde::ser::SerializeStruct as _;
 use serde::{Serialize, Serializer};
 
 use super::amount::{Amount, FirstTokens};
+use super::options::CacheOptions;
 use super::policy::Policy;
 use super::schedule::Schedule;
-use super::settings::{LocalLayers, Positions, Scope};
+use super::settings::Scope;
 use super::size::SizeShare;
 use super::sized_policy::SizedPolicy;
 
@@ -31,9 +32,7 @@ pub struct CacheSpec {
     /// The share that the rule's size is, if it was given as a share. Where prompts are cut, each has its own size, and the rule's is
     /// that of the longest.
     pub share: Option<SizeShare>,
-    pub positions: Positions,
-    /// What the policy does in layers with a window of their own.
-    pub local_layers: LocalLayers,
+    pub options: CacheOptions,
     /// Seeds the draws of a random score.
     pub seed: u64,
 }
@@ -55,13 +54,12 @@ impl Serialize for CacheSpec {
         };
         // However protected entries were given, the meaning is the same.
         let policy = self.rule.sized().map(|sized| sized.definition()).or_else(|| self.rule.definition());
-        let mut fields = serializer.serialize_struct("CacheSpec", 6)?;
+        let mut fields = serializer.serialize_struct("CacheSpec", 5)?;
         fields.serialize_field("rule", rule)?;
         fields.serialize_field("policy", &policy)?;
         fields.serialize_field("size", &self.rule.size())?;
         fields.serialize_field("share", &self.share.map(|share| share.to_string()))?;
-        fields.serialize_field("positions", &self.positions)?;
-        fields.serialize_field("local_layers", &self.local_layers)?;
+        fields.serialize_field("options", &self.options)?;
         fields.end()
     }
 }

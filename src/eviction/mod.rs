@@ -5,7 +5,7 @@
 //! in, evicted columns out. Nothing fails after [`Policy::at`] has accepted the settings.
 //!
 //! No file imports one that imports it, not by way of others either. To read them, begin with `policy` and what it is made of (`score` with
-//! `formula` or `custom`, `amount`, `budget`, `schedule`, `settings`), and with what a cache size makes of it (`sized_policy`). Then a
+//! `formula` or `custom`, `amount`, `budget`, `schedule`, `settings`), and with what a cache size (`sized_policy`) and `options` make of it. Then a
 //! cache: what a layer gives it (`block`), its `entries`, how it begins (`fork`), how it ranks its entries (`scoring`), evictions over
 //! several heads (`pool`), and the `scan`, which takes a block through all of these.
 
@@ -23,6 +23,7 @@ mod future;
 mod method;
 mod named_policy;
 mod on_device;
+mod options;
 mod policy;
 mod pool;
 pub mod presets;
@@ -46,11 +47,12 @@ pub use formula::ScoreCount;
 pub use future::{LONGEST_KNOWN, RecordedAttention};
 pub use named_policy::{KnownPolicies, NamedPolicy, PolicyError, WrittenPolicy};
 pub use on_device::{ScanRule, Scanned};
+pub use options::{CacheOptions, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions};
 pub use policy::Policy;
 pub use pool::{Kept, LayerEntries, evict_together};
 pub use scan::{BlockScan, Normaliser};
 pub use schedule::{MOST_AT_ONCE, SCHEDULES, Schedule};
 pub use score::{SCORES, Score};
-pub use settings::{Heads, Keyword, LOCAL_LAYERS, LocalLayers, POSITIONS, Positions, SCOPES, Scope};
+pub use settings::{Heads, Keyword, SCOPES, Scope};
 pub use size::{CacheSize, SizeShare};
 pub use sized_policy::SizedPolicy;

@@ -1,13 +1,11 @@
 //! How a policy is written: a name, and after `@` what it has of its own. Sweeps, the command line and Python read it here.
 
-use std::fmt;
-
 use super::amount::FirstTokens;
 use super::cache_rule::CacheRule;
+use super::options::CacheOptions;
 use super::policy::Policy;
 use super::presets::{self, PRESETS};
 use super::schedule::{MOST_AT_ONCE, Schedule};
-use super::settings::{LOCAL_LAYERS, LocalLayers, POSITIONS, Positions};
 use crate::format::did_you_mean;
 
 /// A policy as it is written, such as `tova`, `h2o@128` or `window+4@slot@exempt`.
@@ -15,19 +13,16 @@ use crate::format::did_you_mean;
 pub struct WrittenPolicy<'a> {
     pub name: &'a str,
     pub schedule: Option<Schedule>,
-    pub positions: Option<Positions>,
-    pub local_layers: Option<LocalLayers>,
+    pub options: CacheOptions,
 }
 
-/// The policies that a name can mean, and the settings of those that do not say themselves.
+/// The policies that a name can mean.
 #[derive(Clone, Copy, Default)]
 pub struct KnownPolicies<'a> {
     /// Policies under names of their own, which go before presets.
     pub defined: &'a [(String, Policy)],
     /// The schedule of presets, in place of their own.
     pub schedule: Option<Schedule>,
-    pub positions: Positions,
-    pub local_layers: LocalLayers,
 }
 
 /// A policy that a name means, before it has a size.
@@ -36,8 +31,7 @@ pub struct NamedPolicy {
     /// `full`, `truncate`, a preset or a defined policy, without what follows an `@`.
     pub name: String,
     pub rule: CacheRule<()>,
-    pub positions: Positions,
-    pub local_layers: LocalLayers,
+    pub options: CacheOptions,
 }
 
 /// What is wrong with a policy as it is written, and what to write.
@@ -48,22 +42,23 @@ pub struct PolicyError {
 }
 
 impl<'a> WrittenPolicy<'a> {
+    /// Reads a policy. It has these `options` where it does not say others.
+    ///
     /// # Errors
     /// What follows `@` is not a setting of a policy, or the policy never evicts and has none.
-    pub fn parse(written: &'a str) -> Result<WrittenPolicy<'a>, PolicyError> {
+    pub fn parse(written: &'a str, options: CacheOptions) -> Result<WrittenPolicy<'a>, PolicyError> {
         let mut parts = written.split('@');
         let name = parts.next().unwrap_or_default();
-        let mut policy = WrittenPolicy { name, schedule: None, positions: None, local_layers: None };
+        let mut policy = WrittenPolicy { name, schedule: None, options };
         for setting in parts {
             if policy.never_evicts() {
                 let message = format!("`{name}` never evicts, so nothing leaves and its keys never move");
                 return Err(PolicyError { message, hint: format!("write `{name}`") });
             }
-            match (setting.parse(), setting.parse(), setting.parse()) {
-                (Ok(layers), ..) => policy.local_layers = Some(layers),
-                (_, Ok(schedule), _) => policy.schedule = Some(schedule),
-                (.., Ok(positions)) => policy.positions = Some(positions),
-                _ => return Err(unknown_setting(setting, name)),
+            match setting.parse() {
+                Ok(schedule) => policy.schedule = Some(schedule),
+                Err(_) if policy.options.set(setting) => {}
+                Err(_) => return Err(unknown_setting(setting, name)),
             }
         }
         Ok(policy)
@@ -79,7 +74,7 @@ impl<'a> WrittenPolicy<'a> {
     /// # Errors
     /// A name that no policy has, a preset whose file is not there, or a schedule for a policy that never evicts.
     pub fn resolve(self, known: KnownPolicies<'_>) -> Result<NamedPolicy, PolicyError> {
-        let WrittenPolicy { name, schedule, positions, local_layers } = self;
+        let WrittenPolicy { name, schedule, options } = self;
         let rule = match name {
             _ if self.never_evicts() && schedule.is_some() => {
                 let message = format!("a schedule has no meaning for the policy {name}");
@@ -97,24 +92,12 @@ impl<'a> WrittenPolicy<'a> {
                 CacheRule::Evict { policy: Policy { schedule, ..policy }, size: () }
             }
         };
-        let positions = positions.unwrap_or(known.positions);
-        let local_layers = local_layers.unwrap_or(known.local_layers);
-        Ok(NamedPolicy { name: name.to_owned(), rule, positions, local_layers })
-    }
-}
-
-impl fmt::Display for WrittenPolicy<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)?;
-        self.schedule.map_or(Ok(()), |schedule| write!(f, "@{schedule}"))?;
-        self.positions.map_or(Ok(()), |positions| write!(f, "@{}", positions.name()))?;
-        self.local_layers.map_or(Ok(()), |layers| write!(f, "@{}", layers.name()))
+        Ok(NamedPolicy { name: name.to_owned(), rule, options })
     }
 }
 
 fn unknown_setting(setting: &str, policy: &str) -> PolicyError {
-    let positions = POSITIONS.iter().map(|known| known.name);
-    let names: Vec<_> = positions.chain(LOCAL_LAYERS.iter().map(|known| known.name)).chain(["cut"]).collect();
+    let names: Vec<_> = CacheOptions::known_words().chain(["cut"]).collect();
     let near = did_you_mean(setting, names.iter().copied());
     let hint = format!("{near}after @ write {}, cut+16, or a number from 1 to {MOST_AT_ONCE}", names.join(", "));
     let message = format!("`{setting}` of `{policy}` is not a schedule or a kind of positions");
@@ -158,18 +141,22 @@ impl KnownPolicies<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::eviction::{LocalLayers, Positions};
 
     #[test]
     fn what_follows_a_policy_is_read_in_any_order() {
+        let usual = CacheOptions { positions: Positions::Squeezed, ..CacheOptions::default() };
         let read = |written| {
-            let WrittenPolicy { name, schedule, positions, local_layers } = WrittenPolicy::parse(written).unwrap();
-            (name, schedule.map(|own| own.to_string()), positions, local_layers)
+            let WrittenPolicy { name, schedule, options } = WrittenPolicy::parse(written, usual).unwrap();
+            (name, schedule.map(|own| own.to_string()), options)
         };
-        assert_eq!(read("tova"), ("tova", None, None, None));
-        assert_eq!(read("tova@cut"), ("tova", Some("cut".to_owned()), None, None));
-        let all = ("window+4", Some("128".to_owned()), Some(Positions::Slot), Some(LocalLayers::Exempt));
+        assert_eq!(read("tova"), ("tova", None, usual));
+        assert_eq!(read("tova@cut"), ("tova", Some("cut".to_owned()), usual));
+        let options = CacheOptions { positions: Positions::Slot, local_layers: LocalLayers::Exempt };
+        let all = ("window+4", Some("128".to_owned()), options);
         assert_eq!(read("window+4@slot@exempt@128"), all);
         assert_eq!(read("window+4@128@slot@exempt"), all);
+        assert_eq!(read("window+4@absolute").2, CacheOptions::default());
         for (wrong, words) in [
             ("full@cut", "`full` never evicts"),
             ("truncate@slot", "`truncate` never evicts"),
@@ -177,23 +164,26 @@ mod tests {
             ("tova@sloth", "did you mean `slot`?"),
             ("tova@0", "a number from 1 to 65536"),
         ] {
-            let PolicyError { message, hint } = WrittenPolicy::parse(wrong).unwrap_err();
+            let PolicyError { message, hint } = WrittenPolicy::parse(wrong, usual).unwrap_err();
             assert!(message.contains(words) || hint.contains(words), "{message} {hint}");
         }
     }
 
     #[test]
     fn what_is_defined_goes_before_presets() {
+        fn read(written: &str) -> WrittenPolicy<'_> {
+            WrittenPolicy::parse(written, CacheOptions::default()).unwrap()
+        }
         let mine = Policy { keep_first: FirstTokens::tokens(1), ..presets::by_name("h2o").unwrap() };
         let defined = [("mine".to_owned(), mine), ("tova".to_owned(), mine)];
-        let known = KnownPolicies { defined: &defined, schedule: Some(Schedule::Cut), ..KnownPolicies::default() };
-        let found = |written: &str| WrittenPolicy::parse(written).unwrap().resolve(known).ok()?.rule.policy();
+        let known = KnownPolicies { defined: &defined, schedule: Some(Schedule::Cut) };
+        let found = |written: &str| read(written).resolve(known).ok()?.rule.policy();
         assert_eq!((found("mine"), found("tova")), (Some(mine), Some(mine)));
         assert_eq!(found("mine+4"), Some(Policy { keep_first: FirstTokens::tokens(4), ..mine }));
         assert_eq!(found("window").unwrap().schedule, Schedule::Cut);
         assert_eq!(found("window@16").unwrap().schedule, Schedule::Every(16));
         assert!(found("nobody").is_none() && found("full").is_none());
-        let error = WrittenPolicy::parse("windw").unwrap().resolve(known).unwrap_err();
+        let error = read("windw").resolve(known).unwrap_err();
         assert!(error.message == "unknown policy `windw`" && error.hint.contains("did you mean `window`?"));
     }
 }

@@ -1,4 +1,4 @@
-//! Settings that are chosen from a list: scopes and positions (scores are in `score.rs`); and the heads that a scope divides.
+//! Settings that are chosen from a list: scopes (scores are in `score.rs`, options of caches in `options.rs`); and the heads that a scope divides.
 //!
 //! Each has one table of values, words and meanings, from which `list`, the JSON schema and error messages are
 //! made.
@@ -26,7 +26,7 @@ pub(super) fn name_of<T: PartialEq>(table: &'static [Keyword<T>], value: T) -> &
 }
 
 /// The value of a name.
-fn of_name<T: Copy>(table: &'static [Keyword<T>], what: &str, name: &str) -> Result<T> {
+pub(super) fn of_name<T: Copy>(table: &'static [Keyword<T>], what: &str, name: &str) -> Result<T> {
     let known = table.iter().find(|keyword| keyword.name == name);
     let names = || table.iter().map(|keyword| keyword.name).collect::<Vec<_>>().join(", ");
     Ok(known.with_context(|| format!("`{name}` is not a {what}; there are {}", names()))?.value)
@@ -87,74 +87,5 @@ impl Heads {
     /// Query heads that share a key-value head.
     pub fn per_kv_head(self) -> usize {
         self.heads / self.kv_heads
-    }
-}
-
-/// The position a key is rotated at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Positions {
-    /// The token's position in the text (the paper's released code).
-    #[default]
-    Absolute,
-    /// The entry's rank in the cache (StreamingLLM).
-    Slot,
-    /// The token's place in the text, but a gap g > 10 between neighbours in the cache becomes ln(ln g) (paper, section 7.2).
-    Squeezed,
-}
-
-/// Every kind of positions.
-pub const POSITIONS: [Keyword<Positions>; 3] = [
-    keyword(Positions::Absolute, "absolute", "the token's place in the text"),
-    keyword(Positions::Slot, "slot", "the entry's rank in the cache, as StreamingLLM does"),
-    keyword(
-        Positions::Squeezed,
-        "squeezed",
-        "as absolute, but a gap g > 10 in the cache becomes ln ln g: the paper's rule for 70,000 tokens",
-    ),
-];
-
-impl Positions {
-    pub fn name(self) -> &'static str {
-        name_of(&POSITIONS, self)
-    }
-}
-
-impl FromStr for Positions {
-    type Err = anyhow::Error;
-
-    fn from_str(name: &str) -> Result<Positions> {
-        of_name(&POSITIONS, "kind of positions", name)
-    }
-}
-
-/// What a policy does in layers whose queries see only a window of the text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LocalLayers {
-    /// The policy holds in layers with a window as well: they have min(size, window) entries.
-    #[default]
-    Bounded,
-    /// Only their window bounds them.
-    Exempt,
-}
-
-/// Both settings for layers with a window.
-pub const LOCAL_LAYERS: [Keyword<LocalLayers>; 2] = [
-    keyword(LocalLayers::Bounded, "bounded", "the policy holds there too, with min(size, window) entries"),
-    keyword(LocalLayers::Exempt, "exempt", "only their window bounds them"),
-];
-
-impl LocalLayers {
-    pub fn name(self) -> &'static str {
-        name_of(&LOCAL_LAYERS, self)
-    }
-}
-
-impl FromStr for LocalLayers {
-    type Err = anyhow::Error;
-
-    fn from_str(name: &str) -> Result<LocalLayers> {
-        of_name(&LOCAL_LAYERS, "setting for layers with a window", name)
     }
 }

@@ -8,10 +8,11 @@ use anyhow::{Result, bail, ensure};
 use super::amount::{Amount, FirstTokens};
 use super::budget::{Budget, BudgetPool, PoolOver, interned};
 use super::formula::Word;
+use super::options::LocalLayers;
 use super::policy::Policy;
 use super::schedule::Schedule;
 use super::score::Score;
-use super::settings::{Heads, LocalLayers, Scope};
+use super::settings::{Heads, Scope};
 
 /// A policy for a cache of `size`. Only [`Policy::at`] makes one, so there is always an entry to evict:
 /// `keep_first + keep_recent <= size`.

@@ -110,10 +110,8 @@ pub fn admits(only: &Only, row: &Row) -> bool {
 fn names(row: &Row, field: Field) -> Vec<Text> {
     match field {
         Field::Policy => {
-            let positions = Some(row.positions.as_ref()).filter(|positions| *positions != "absolute");
-            let local_layers = row.local_layers.as_deref().filter(|layers| *layers != "bounded");
-            let kinds = [row.schedule.as_deref(), positions, local_layers];
-            policy_names(&row.policy, kinds.into_iter().flatten()).into_iter().map(Text::from).collect()
+            let kinds = row.schedule.as_deref().into_iter().chain(row.unusual_options());
+            policy_names(&row.policy, kinds).into_iter().map(Text::from).collect()
         }
         Field::Size => row.size_text().map(Text::from).into_iter().collect(),
         Field::Model => vec![row.model.clone()],

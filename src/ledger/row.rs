@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use crate::eviction::presets;
+use crate::eviction::{CacheOptions, presets};
 use crate::metric::Slice;
 use crate::parquet::Table;
 pub use crate::parquet::Text;
@@ -203,14 +203,22 @@ impl Row {
         let schedule = self.schedule.as_deref();
         // As of presets, of what rows before schedules do not say.
         let own = presets::own_schedule(&self.policy).to_string();
-        let positions = Some(self.positions.as_str()).filter(|_| !self.never_evicts());
-        let kinds = [(schedule, own.as_str()), (positions, "absolute"), (self.local_layers.as_deref(), "bounded")];
-        for (kind, usual) in kinds {
-            if let Some(kind) = kind.filter(|kind| *kind != usual) {
-                variant.to_mut().push_str(&format!("@{kind}"));
-            }
+        let options = self.unusual_options().filter(|_| !self.never_evicts());
+        for kind in schedule.filter(|kind| *kind != own).into_iter().chain(options) {
+            variant.to_mut().push_str(&format!("@{kind}"));
         }
         variant
+    }
+
+    /// Lists the words of the options of the row's cache that are not usual.
+    pub fn unusual_options(&self) -> impl Iterator<Item = &str> {
+        let words = self.options().into_iter().zip(CacheOptions::default().words());
+        words.filter(|((_, own), (_, usual))| *own != Some(usual)).filter_map(|((_, own), _)| own)
+    }
+
+    /// Lists column and word of each option of the row's cache, in the order of [`CacheOptions::words`].
+    pub fn options(&self) -> [(&'static str, Option<&str>); 2] {
+        [("positions", Some(&self.positions)), ("local_layers", self.local_layers.as_deref())]
     }
 
     /// Whether the row's cache never evicts, so that positions and prefill do not matter to it.

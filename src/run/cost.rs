@@ -190,7 +190,7 @@ fn entries(tokens: &TokenCost, config: &CacheConfig, texts: usize) -> f64 {
 /// Sequences of a timed task that fit into the memory that it grants.
 fn sequences(model_task: &ModelTask, cell: &NamedCell) -> Option<usize> {
     let shape = &model_task.files.shape;
-    let entries = model_task.task.cache_entries(cell.cell.cache.rule, cell.cell.cache.local_layers, shape);
+    let entries = model_task.task.cache_entries(&cell.cell.cache, shape);
     let weights = model_task.files.held_bytes(model_task.model.dtype, &Device::CPU);
     sequences_that_fit(model_task.task.granted_memory?, weights, shape.cache_bytes_by_head(&entries))
 }

@@ -121,7 +121,7 @@ pub fn bytes_per_worker(model_task: &ModelTask, threads: usize, on_gpu: bool) ->
     let held = |cell: &NamedCell| -> Vec<usize> {
         let entries = match cell.cell.cache.rule {
             CacheRule::Unbounded => vec![0; shape.cached_layers().len() * shape.heads.kv_heads],
-            rule => model_task.task.cache_entries(rule, cell.cell.cache.local_layers, shape),
+            _ => model_task.task.cache_entries(&cell.cell.cache, shape),
         };
         entries.into_iter().map(|size| size.saturating_add(BLOCK).min(longest)).collect()
     };

@@ -95,7 +95,7 @@ impl ModelTask {
             query_aware: cell.task.generation.as_ref().is_none_or(|generation| generation.query_aware),
             compare: cell.task.compare_to_full.unwrap_or(false),
             log: false,
-            bounded: shape.bounded_layers(cell.cache.local_layers),
+            bounded: shape.bounded_layers(cell.cache.options),
             kv_heads: shape.heads.kv_heads,
         }
     }

@@ -127,10 +127,10 @@ fn placed(
         budget: policy.filter(|policy| policy.budget != Budget::Uniform).map(|p| p.budget.to_string().into()),
         definition: policy.map(|policy| policy.definition().into()),
         schedule: policy.map(|_| cell.cache.rule.schedule().to_string().into()),
-        positions: cell.cache.positions.name().into(),
+        positions: cell.cache.options.positions.name().into(),
         local_layers: policy
             .filter(|_| model_task.files.shape.has_windows())
-            .map(|_| cell.cache.local_layers.name().into()),
+            .map(|_| cell.cache.options.local_layers.name().into()),
         windows: windows(&model_task.files.shape),
         prefill: cell.task.prefill().into(),
         task: cell.task.name.into(),

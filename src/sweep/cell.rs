@@ -10,7 +10,7 @@ use std::ops::Deref;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::eviction::{Budget, CacheRule, CacheSpec, LocalLayers, Policy, Positions, Score, SizedPolicy, presets};
+use crate::eviction::{Budget, CacheRule, CacheSpec, LocalLayers, Policy, Score, SizedPolicy, presets};
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{Arithmetic, ModelShape, RopeOverride, WeightType};
@@ -89,13 +89,11 @@ impl Cell {
         std::iter::once(self.policy.clone()).chain(shown).collect::<Vec<_>>().join("@")
     }
 
-    /// Lists what a sweep can write after the policy's name: its schedule, the positions of its keys and the layers that it leaves alone.
+    /// Lists what a sweep can write after the policy's name: its schedule, and the options that are not usual.
     pub fn kinds(&self) -> Vec<String> {
-        let CacheSpec { rule, positions, local_layers, .. } = self.cache;
+        let CacheSpec { rule, options, .. } = self.cache;
         let schedule = rule.policy().map(|policy| policy.schedule.to_string());
-        let positions = (positions != Positions::Absolute).then(|| positions.name().to_string());
-        let local_layers = (local_layers != LocalLayers::Bounded).then(|| local_layers.name().to_string());
-        [schedule, positions, local_layers].into_iter().flatten().collect()
+        schedule.into_iter().chain(options.unusual().map(str::to_owned)).collect()
     }
 
     /// Resolves the cell for a model of this shape: its weights in the type `dtype` that they have, its samples with or without BOS, no
@@ -112,7 +110,7 @@ impl Cell {
         let mut cell = self.clone();
         cell.model.dtype = dtype;
         cell.task = cell.task.with_bos(bos);
-        let bounded = shape.bounded_layers(cell.cache.local_layers);
+        let bounded = shape.bounded_layers(cell.cache.options);
         let is_uniform = |policy: SizedPolicy| policy.is_uniform(bounded, shape.heads.kv_heads);
         if let (Some(sized), CacheRule::Evict { policy, .. }) = (self.cache.rule.sized(), &mut cell.cache.rule)
             && is_uniform(sized)
@@ -120,7 +118,7 @@ impl Cell {
             *policy = Policy { budget: Budget::Uniform, ..*policy }.canonical();
         }
         if !shape.has_windows() {
-            cell.cache.local_layers = LocalLayers::Bounded;
+            cell.cache.options.local_layers = LocalLayers::Bounded;
         }
         Ok(ResolvedCell(cell))
     }

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use super::keys::{MAX_ROPE_FACTOR, ModelYaml, RopeOverrideYaml, SweepYaml};
 use super::{ModelSpec, Sweep, policies};
 use crate::eviction::presets;
-use crate::eviction::{CacheRule, CacheSize, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy};
+use crate::eviction::{CacheOptions, CacheRule, CacheSize, KnownPolicies, LONGEST_KNOWN, NamedPolicy, Policy};
 use crate::format::did_you_mean;
 use crate::lm::source::{ModelSource, POCKET, RANDOM_FORM, RANDOM_TINY};
 use crate::lm::{Real, RopeOverride};
@@ -39,13 +39,9 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     let in_file = defined.len();
     // The program's own policies have a schedule.
     defined.extend(own.iter().cloned());
-    let known = KnownPolicies {
-        defined: &defined,
-        schedule: shape.schedule,
-        positions: shape.positions,
-        local_layers: shape.local_layers,
-    };
-    let mut policies = policies::named(&shape.policies, known)?;
+    let known = KnownPolicies { defined: &defined, schedule: shape.schedule };
+    let options = CacheOptions { positions: shape.positions, local_layers: shape.local_layers };
+    let mut policies = policies::named(&shape.policies, known, options)?;
     let is_listed = |name: &str| {
         let base = |listed: &str| presets::split_keep_first(listed).is_some_and(|(base, _)| base == name);
         policies.iter().any(|policy| policy.name == name || base(&policy.name))
@@ -57,8 +53,7 @@ pub(super) fn check(shape: SweepYaml, file: &str, own: &[(String, Policy)]) -> R
     policies.extend(others.map(|(name, policy)| NamedPolicy {
         name: name.clone(),
         rule: CacheRule::Evict { policy: *policy, size: () },
-        positions: known.positions,
-        local_layers: known.local_layers,
+        options,
     }));
     let cache_sizes = sizes(&shape.cache_sizes, &shape.policies, &policies)?;
     let tasks = tasks(shape.tasks, &policies, &cache_sizes)?;

@@ -20,7 +20,7 @@ pub use cell::{Cell, ModelSpec, ResolvedCell};
 pub use schema::json_schema;
 pub use select::{SelectedCells, Selection, Shard, ShardError};
 
-use crate::eviction::{CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
+use crate::eviction::{CacheOptions, CacheRule, CacheSize, CacheSpec, NamedPolicy, Policy};
 use crate::task::TaskSpec;
 use crate::yaml::{ConfigError, Location, parse_yaml, read_file, refuse};
 use keys::DefineYaml;
@@ -137,12 +137,9 @@ impl Sweep {
         let rule = policy.rule.at(entries);
         let task = task.for_rule(rule);
         // Where nothing is evicted, the three kinds of positions are the same, and windows bound their layers in any case.
-        let (positions, local_layers) = match rule {
-            CacheRule::Evict { .. } => (policy.positions, policy.local_layers),
-            _ => Default::default(),
-        };
+        let options = rule.policy().map_or_else(CacheOptions::default, |_| policy.options);
         let share = share.filter(|_| rule != CacheRule::Unbounded);
-        let cache = CacheSpec { rule, share, positions, local_layers, seed: self.seed };
+        let cache = CacheSpec { rule, share, options, seed: self.seed };
         Cell { model: model.clone(), policy: policy.name.clone(), cache, task }
     }
 }

@@ -6,7 +6,8 @@ use super::keys::{BudgetYaml, HeadsYaml, PolicyYaml, ShareYaml};
 use super::schema::names::fixed_policies;
 use crate::eviction::formula::{Formula, Pool};
 use crate::eviction::{
-    Amount, Budget, BudgetPool, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score, WrittenPolicy,
+    Amount, Budget, BudgetPool, CacheOptions, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule, Score,
+    WrittenPolicy,
 };
 use crate::yaml::{self, ConfigError, Location, Spanned};
 
@@ -103,15 +104,16 @@ fn percent_of(text: Spanned<String>) -> Result<u8, ConfigError> {
     Ok(percent)
 }
 
-/// Resolves the policies that `policies:` names.
+/// Resolves the policies that `policies:` names, with these `options` where they do not say others.
 pub(super) fn named(
     names: &Spanned<Vec<Spanned<String>>>,
     known: KnownPolicies<'_>,
+    options: CacheOptions,
 ) -> Result<Vec<NamedPolicy>, ConfigError> {
     let spelled = names.value.iter().map(|name| (&name.value, name.referenced)).collect();
     yaml::distinct("policies", names.referenced, spelled, |name| format!("policy `{name}`"))?;
     let policy = |Spanned { value: written, referenced, .. }: &Spanned<String>| {
-        let policy = WrittenPolicy::parse(written).and_then(|policy| policy.resolve(known));
+        let policy = WrittenPolicy::parse(written, options).and_then(|policy| policy.resolve(known));
         policy.or_else(|PolicyError { message, hint }| yaml::refuse(*referenced, message, hint))
     };
     names.value.iter().map(policy).collect()

@@ -214,7 +214,7 @@ seed: 42
     assert_eq!(sweep.models[1], model);
     let kept = sweep.policies.iter().map(|named| {
         let Some(policy) = named.rule.policy() else { panic!("a policy") };
-        (policy.keep_first.of(64), policy.keep_recent.of(64), named.positions)
+        (policy.keep_first.of(64), policy.keep_recent.of(64), named.options.positions)
     });
     assert_eq!(kept.collect::<Vec<_>>(), [(4, 16, Positions::Slot), (0, 7, Positions::Squeezed)]);
     assert_eq!(sweep.tasks[0].dataset, "emozilla/pg19-test");

@@ -11,7 +11,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::eviction::{
-    CacheRule, CacheSpec, LocalLayers, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
+    CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
 use crate::metric::{HeldByHead, MetricSum};
@@ -57,7 +57,7 @@ pub struct FullCachePrefix {
 impl CacheConfig {
     /// Whether a cache that evicts keeps every key, to measure the attention that evicted entries would have received.
     pub fn measures_loss(&self) -> bool {
-        self.compare && self.cache.positions == Positions::Absolute
+        self.compare && self.cache.options.positions == Positions::Absolute
     }
 
     /// Tokens of the full-cache prefix that this configuration needs of a text of `tokens`, of which the first may be a prompt.
@@ -78,8 +78,9 @@ impl CacheConfig {
     /// Whether it cuts the prompt, and what it needs to know of that can be found while the full cache reads it, with others. Scores
     /// that depend on the size need to know it, which is another for every prompt where it is a share of that.
     fn shares_prompt(&self) -> bool {
-        let policy =
-            self.sized().filter(|policy| policy.awaits_prompt() && self.cache.positions == Positions::Absolute);
+        let policy = self
+            .sized()
+            .filter(|policy| policy.awaits_prompt() && self.cache.options.positions == Positions::Absolute);
         policy.is_some_and(|policy| {
             let score = policy.score;
             let knows_size = self.cache.prompt_share().is_none() || !self.cache.rule.scores_depend_on_size();
@@ -148,7 +149,7 @@ impl CacheConfig {
     /// Where a bounded cache branches off the full one: the last end of a block before it overflows or the text ends. One that is
     /// cut branches off after all `tokens`.
     pub(super) fn start(&self, tokens: usize) -> usize {
-        match self.sized().filter(|_| self.cache.positions == Positions::Absolute) {
+        match self.sized().filter(|_| self.cache.options.positions == Positions::Absolute) {
             Some(_) if self.shares_prompt() => tokens,
             Some(policy) if policy.awaits_prompt() => 0,
             Some(policy) if policy.schedule == Schedule::EVERY_TOKEN && policy.shares_prefix() => {
@@ -197,7 +198,7 @@ impl CacheConfig {
         tokens: Range<usize>,
         memory: Option<&Memory>,
     ) -> Option<MetricSum> {
-        let cache = (self.sized(), self.cache.local_layers);
+        let cache = (self.sized(), self.cache.options);
         let of_blocks = self.sized().filter(|policy| policy.score.block().is_some());
         let memory = match of_blocks {
             Some(policy) if policy.schedule == Schedule::Cut => Some(memory?),
@@ -310,9 +311,8 @@ impl FullCachePrefix {
             return Ok(None);
         }
         let of_cuts = configs.iter().filter(|config| config.shares_prompt());
-        let cuts =
-            of_cuts.filter_map(|config| Some((config.sized()?, config.cache.local_layers, config.cache.seed)));
-        let cuts: Vec<(SizedPolicy, LocalLayers, u64)> = cuts.collect();
+        let cuts = of_cuts.filter_map(|config| Some((config.sized()?, config.cache.options, config.cache.seed)));
+        let cuts: Vec<(SizedPolicy, CacheOptions, u64)> = cuts.collect();
         // A policy that sums attention can only branch off where the sums were saved.
         let forks = configs.iter().filter(|config| !config.cuts());
         let forks = forks.filter_map(|config| Some((config.sized()?, config.start(tokens.len()))));

@@ -10,7 +10,7 @@ use super::canonical::{BOS, Setting};
 use super::data::Texts;
 use super::prepared::PreparedTask;
 use super::request::GenerationConfig;
-use crate::eviction::{CacheRule, LocalLayers};
+use crate::eviction::{CacheRule, CacheSpec};
 use crate::format::Bytes;
 use crate::lm::source::Hub;
 use crate::lm::{ModelFiles, ModelShape};
@@ -140,14 +140,14 @@ impl TaskSpec {
     }
 
     /// Counts the entries of a cache for every key-value head of every layer of a model.
-    pub fn cache_entries(&self, rule: CacheRule, local_layers: LocalLayers, shape: &ModelShape) -> Vec<usize> {
-        let tokens = match (rule, &self.generation) {
+    pub fn cache_entries(&self, cache: &CacheSpec, shape: &ModelShape) -> Vec<usize> {
+        let tokens = match (cache.rule, &self.generation) {
             // What is written is held beside the prompt that was cut.
             (CacheRule::Truncate { size }, Some(writing)) => size.saturating_add(writing.max_new_tokens),
             (CacheRule::Truncate { size }, None) => size,
             _ => self.length,
         };
-        let mut entries = shape.most_entries(rule.sized(), local_layers);
+        let mut entries = shape.most_entries(cache.rule.sized(), cache.options);
         for size in &mut entries {
             // While its newest entry attends, a cache that is timed holds one more.
             *size = size.saturating_add(usize::from(self.is_timed())).min(tokens).min(self.length);

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 
 use crate::eviction::{
-    CacheRule, CacheSize, CacheSpec, KnownPolicies, LocalLayers, NamedPolicy, Policy, PolicyError, Positions,
-    Schedule, WrittenPolicy,
+    CacheOptions, CacheRule, CacheSize, CacheSpec, KnownPolicies, NamedPolicy, Policy, PolicyError, Schedule,
+    WrittenPolicy,
 };
 use crate::lm::ModelShape;
 use crate::task::CacheConfig;
@@ -36,8 +36,8 @@ pub struct CacheSettings {
     pub cache_size: Option<CacheSize>,
     /// Where neither the written policy nor the policy's own holds.
     pub schedule: Option<Schedule>,
-    pub positions: Positions,
-    pub local_layers: LocalLayers,
+    /// Where the written policy does not say others.
+    pub options: CacheOptions,
     pub seed: u64,
 }
 
@@ -60,10 +60,9 @@ impl CacheSettings {
 
     /// The policy that the settings name. `defined` policies go before presets.
     fn named(&self, defined: &[(String, Policy)]) -> Result<NamedPolicy, InvalidSettings> {
-        let written = WrittenPolicy::parse(&self.policy)?;
+        let written = WrittenPolicy::parse(&self.policy, self.options)?;
         let written = WrittenPolicy { schedule: written.schedule.or(self.schedule), ..written };
-        let (positions, local_layers) = (self.positions, self.local_layers);
-        Ok(written.resolve(KnownPolicies { defined, schedule: None, positions, local_layers })?)
+        Ok(written.resolve(KnownPolicies { defined, schedule: None })?)
     }
 
     /// The cache for a text of this length.
@@ -71,7 +70,7 @@ impl CacheSettings {
     /// # Errors
     /// An unknown policy, a setting that it does not have, or a size that it cannot have.
     pub fn spec(&self, defined: &[(String, Policy)], length: TextLength) -> Result<CacheSpec, InvalidSettings> {
-        let NamedPolicy { name, rule, positions, local_layers } = self.named(defined)?;
+        let NamedPolicy { name, rule, options } = self.named(defined)?;
         if rule == CacheRule::Unbounded && self.cache_size.is_some() {
             let message = format!("a cache size has no meaning for the policy {name}");
             return Err(InvalidSettings::new(message, "leave it out, or choose another policy, such as tova"));
@@ -88,7 +87,7 @@ impl CacheSettings {
         };
         let rule = rule.at(size);
         rule.check().map_err(|error| InvalidSettings(error.to_string()))?;
-        Ok(CacheSpec { rule, share, positions, local_layers, seed: self.seed })
+        Ok(CacheSpec { rule, share, options, seed: self.seed })
     }
 
     /// The cache for the samples of tasks of at most `length` tokens, with a model of this shape.
@@ -106,7 +105,7 @@ impl CacheSettings {
             let message = format!("policy {} needs to know the whole text", self.policy);
             return Err(InvalidSettings::new(message, "choose another policy, such as tova"));
         }
-        let (bounded, kv_heads) = (shape.bounded_layers(cache.local_layers), shape.heads.kv_heads);
+        let (bounded, kv_heads) = (shape.bounded_layers(cache.options), shape.heads.kv_heads);
         Ok(CacheConfig { cache, query_aware: true, compare: false, log: false, bounded, kv_heads })
     }
 }

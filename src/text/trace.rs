@@ -29,7 +29,7 @@ impl TextModel {
             }
             _ => {
                 // Where only a window bounds a layer, nothing is logged.
-                let groups = shape.decision_groups(cache.rule.sized(), cache.local_layers);
+                let groups = shape.decision_groups(cache.rule.sized(), cache.options);
                 let mut lifetimes = Lifetimes::new(&groups, tokens.len()).in_windows(windows);
                 lifetimes.add(&scored.evictions);
                 lifetimes

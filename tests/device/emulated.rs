@@ -13,7 +13,7 @@ use std::process::Command;
 use fastrand::Rng;
 use tova_bench::eviction::formula::{Function, Pool, WORDS};
 use tova_bench::eviction::{
-    Amount, Budget, Eviction, FirstTokens, Heads, LocalLayers, Policy, Positions, Schedule, Scope, Score, presets,
+    Amount, Budget, CacheOptions, Eviction, FirstTokens, Heads, Policy, Positions, Schedule, Scope, Score, presets,
 };
 use tova_bench::lm::{
     Device, Emulation, GenerationSettings, LanguageModel, Memory, MemoryPlan, ModelShape, PrefilledPrompt,
@@ -219,11 +219,10 @@ fn case(number: u64) -> Case {
         })
         .collect();
     let plan = MemoryPlan {
-        positions,
+        options: CacheOptions { positions, ..CacheOptions::default() },
         seed: number,
         log: true,
         measure_loss: positions == Positions::Absolute && rng.bool(),
-        local_layers: LocalLayers::default(),
         ..MemoryPlan::bounded(policy.at(size).unwrap())
     };
     Case { name: format!("rule {number}: {policy}, {size} entries, {positions:?}"), plan, tokens, pieces }

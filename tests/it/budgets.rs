@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::support::checkpoint::{golden, load};
 use crate::support::program::run;
 use crate::support::rows::measured;
-use tova_bench::eviction::{Budget, Policy, Positions, Schedule, Scope, SizedPolicy, presets};
+use tova_bench::eviction::{Budget, CacheOptions, Policy, Positions, Schedule, Scope, SizedPolicy, presets};
 use tova_bench::ledger::{Row, read_rows};
 use tova_bench::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 use tova_bench::metric::Slice;
@@ -32,7 +32,8 @@ fn read(
     (policy, positions): (SizedPolicy, Positions),
     piece: usize,
 ) -> (Vec<u32>, Survivors) {
-    let mut memory = model.new_memory(&MemoryPlan { positions, seed: 3, ..MemoryPlan::bounded(policy) });
+    let options = CacheOptions { positions, ..CacheOptions::default() };
+    let mut memory = model.new_memory(&MemoryPlan { options, seed: 3, ..MemoryPlan::bounded(policy) });
     let states: Vec<Tensor> =
         tokens.chunks(piece).map(|tokens| model.read(tokens, &mut memory).unwrap()).collect();
     let states: Vec<f32> = Tensor::cat(&states, 0).unwrap().flatten_all().unwrap().to_vec1().unwrap();

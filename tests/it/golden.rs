@@ -13,7 +13,7 @@ use serde::Deserialize;
 use tova_bench::eviction::formula::{Formula, Pool};
 use tova_bench::eviction::presets::{self, PRESETS, Preset};
 use tova_bench::eviction::{
-    Amount, Budget, BudgetPool, FirstTokens, LocalLayers, Policy, PoolOver, Positions, Schedule, Scope, Score,
+    Amount, Budget, BudgetPool, CacheOptions, FirstTokens, Policy, PoolOver, Schedule, Scope, Score,
 };
 use tova_bench::lm::source::{HubSettings, ModelSource};
 use tova_bench::lm::{
@@ -34,9 +34,8 @@ struct Case {
     #[serde(flatten)]
     defined: Option<Defined>,
     size: Option<usize>,
-    positions: Positions,
-    #[serde(default)]
-    local_layers: LocalLayers,
+    #[serde(flatten)]
+    options: CacheOptions,
     #[serde(default)]
     schedule: Schedule,
     /// The first tokens that are the prompt, where the schedule cuts.
@@ -161,21 +160,20 @@ fn check_model(model: &LanguageModel, golden: &Path, chunks: &[usize]) -> (usize
         let shown = policy.map_or_else(|| case.policy.clone(), |policy| format!("{} {policy}", case.policy));
         let policy = policy.map(|policy| Policy { schedule: case.schedule, ..policy });
         let policy = policy.map(|policy| policy.at(case.size.unwrap()).unwrap());
-        let (positions, local_layers, text) = (case.positions, case.local_layers, tokens.len());
+        let (options, text) = (case.options, tokens.len());
         let knows = policy.filter(|policy| policy.score.reads_future());
         let future = knows.map(|policy| model.record_attention(&tokens, policy.scope).unwrap());
         let future = future.as_deref();
-        let plan = MemoryPlan { policy, positions, local_layers, text, future, ..MemoryPlan::unbounded() };
+        let plan = MemoryPlan { policy, options, text, future, ..MemoryPlan::unbounded() };
         for &chunk in chunks {
             let chunk = chunk.min(tokens.len());
             let name = format!(
-                "{} {} {:?} {} {} {} in reads of {chunk}",
+                "{} {} {:?} {} {:?} in reads of {chunk}",
                 golden.display(),
                 shown,
                 case.size,
                 case.schedule,
-                case.positions.name(),
-                case.local_layers.name()
+                case.options.words()
             );
             let (nll, survivors) = read(model, &tokens, &plan, case.prompt, chunk);
             assert_eq!(nll.len(), case.nll.len(), "{name}");

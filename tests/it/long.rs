@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::support::program::run;
 use crate::support::rows::measured;
 use crate::support::sweep::{SMALL, Sweep, write_texts};
-use tova_bench::eviction::{Positions, presets};
+use tova_bench::eviction::{CacheOptions, Positions, presets};
 use tova_bench::ledger::Row;
 use tova_bench::lm::source::HubSettings;
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, ModelFiles, WeightType};
@@ -24,7 +24,8 @@ const SIZE: usize = 50;
 /// The NLLs of a text that is read at once.
 fn in_one_read(model: &LanguageModel, tokens: &[u32], policy: &str, positions: Positions) -> Vec<f32> {
     let policy = presets::by_name(policy).unwrap().at(SIZE).unwrap();
-    let mut memory = model.new_memory(&MemoryPlan { positions, ..MemoryPlan::bounded(policy) });
+    let options = CacheOptions { positions, ..CacheOptions::default() };
+    let mut memory = model.new_memory(&MemoryPlan { options, ..MemoryPlan::bounded(policy) });
     let states = model.read(tokens, &mut memory).unwrap();
     model.nll(&states.narrow(0, 0, tokens.len() - 1).unwrap(), &tokens[1..]).unwrap()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tova_bench::eviction::{CacheRule, CacheSpec, LocalLayers, presets};
+use tova_bench::eviction::{CacheOptions, CacheRule, CacheSpec, presets};
 use tova_bench::lm::{Device, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape};
 use tova_bench::metric::Slice;
 use tova_bench::task::{CacheConfig, FullCachePrefix, LocatedRecall, SampleResult, TextSample, measure};
@@ -120,7 +120,7 @@ fn configs() -> Vec<CacheConfig> {
         .map(|rule| CacheConfig {
             cache: CacheSpec { rule, seed: SEED, ..CacheSpec::default() },
             query_aware: true,
-            bounded: tiny_shape().bounded_layers(LocalLayers::Bounded),
+            bounded: tiny_shape().bounded_layers(CacheOptions::default()),
             kv_heads: tiny_shape().heads.kv_heads,
             compare: false,
             log: false,

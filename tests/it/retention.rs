@@ -10,7 +10,7 @@ use crate::support::program::run;
 use crate::support::rows::{assert_same, measured};
 use tova_bench::eviction::formula::Function;
 use tova_bench::eviction::presets::{self, PRESETS};
-use tova_bench::eviction::{Policy, Positions, Schedule, SizedPolicy};
+use tova_bench::eviction::{CacheOptions, Policy, Positions, Schedule, SizedPolicy};
 use tova_bench::ledger::Row;
 use tova_bench::lm::{Device, LanguageModel, MemoryPlan, WeightType, tiny_shape};
 use tova_bench::metric::Slice;
@@ -29,7 +29,8 @@ fn read(
     (policy, positions): (SizedPolicy, Positions),
     chunk: usize,
 ) -> (Lifetimes, Vec<Vec<Vec<u32>>>) {
-    let mut memory = model.new_memory(&MemoryPlan { positions, log: true, ..MemoryPlan::bounded(policy) });
+    let options = CacheOptions { positions, ..CacheOptions::default() };
+    let mut memory = model.new_memory(&MemoryPlan { options, log: true, ..MemoryPlan::bounded(policy) });
     let shape = model.shape();
     let mut lifetimes = Lifetimes::new(&vec![shape.heads.groups(policy.scope); shape.layers], tokens.len());
     for piece in tokens.chunks(chunk) {

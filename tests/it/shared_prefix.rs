@@ -11,7 +11,7 @@ use crate::support::rows::measured;
 use serde_json::Value;
 use tova_bench::eviction::formula::Pool;
 use tova_bench::eviction::{
-    Amount, Budget, FirstTokens, LocalLayers, Policy, Schedule, Scope, Score, SizedPolicy, presets,
+    Amount, Budget, CacheOptions, FirstTokens, LocalLayers, Policy, Schedule, Scope, Score, SizedPolicy, presets,
 };
 use tova_bench::ledger::Row;
 use tova_bench::lm::{BLOCK, Device, LanguageModel, Memory, MemoryPlan, Tensor, WeightType, tiny_shape};
@@ -228,7 +228,8 @@ fn check_forks_of_family(family: &str, settings: &[LocalLayers]) {
         for (name, policy) in ["tova", "tova-head", "h2o", "window+4"].map(|name| (name, presets::by_name(name))) {
             for (start, size) in [(10, 12), (10, 40), (100, 110)] {
                 let policy = policy.unwrap().at(size).unwrap();
-                let plan = MemoryPlan { local_layers, ..MemoryPlan::bounded(policy) };
+                let options = CacheOptions { local_layers, ..CacheOptions::default() };
+                let plan = MemoryPlan { options, ..MemoryPlan::bounded(policy) };
                 let mut fresh = model.new_memory(&plan);
                 let expected = model.read(&text, &mut fresh).unwrap();
                 let mut fork = full.fork(start, &plan).unwrap();
@@ -262,7 +263,7 @@ fn what_a_fork_cannot_have_is_refused() {
 fn check_cuts(model: &LanguageModel, name: &str, policy: SizedPolicy, seed: u64) -> Vec<Shown> {
     let (document, questions) = texts();
     let plan = MemoryPlan { seed, expect: DOCUMENT, ..MemoryPlan::bounded(policy) };
-    let cuts = [(policy, LocalLayers::Bounded, seed)];
+    let cuts = [(policy, CacheOptions::default(), seed)];
     let cuts = if policy.score.compares_norms() { &cuts[..0] } else { &cuts };
     let mut full = model.new_memory(&MemoryPlan { cuts, forks: true, ..MemoryPlan::unbounded() });
     model.read(&document, &mut full).unwrap();

@@ -2,7 +2,7 @@
 //! their bytes are those of a calculation by hand, and texts in one step do not influence each other.
 
 use crate::support::checkpoint::{golden, load};
-use tova_bench::eviction::{Positions, SizedPolicy, presets};
+use tova_bench::eviction::{CacheOptions, Positions, SizedPolicy, presets};
 use tova_bench::lm::{LanguageModel, Memory, MemoryPlan, Tensor};
 
 const POLICIES: [&str; 10] =
@@ -54,7 +54,8 @@ fn a_shrunk_memory_gives_the_same_results() {
             for size in [1, 2, 3, 15, 16, 17, 33, 150] {
                 let Some(policy) = sized(policy, size) else { continue };
                 let what = format!("{policy:?} {}", positions.name());
-                let plan = MemoryPlan { positions, seed: 3, ..MemoryPlan::bounded(policy) };
+                let options = CacheOptions { positions, ..CacheOptions::default() };
+                let plan = MemoryPlan { options, seed: 3, ..MemoryPlan::bounded(policy) };
                 let mut free = read(&model, &plan, &text[..40]);
                 let mut shrunk = free.clone();
                 shrunk.shrink_to_fit(60);
@@ -85,7 +86,8 @@ fn bytes_are_those_of_a_calculation_by_hand() {
     for size in [1usize, 16, 31, 32, 100] {
         let policy = sized("tova", size).unwrap();
         let bytes = |positions, more| {
-            let plan = MemoryPlan { positions, ..MemoryPlan::bounded(policy) };
+            let options = CacheOptions { positions, ..CacheOptions::default() };
+            let plan = MemoryPlan { options, ..MemoryPlan::bounded(policy) };
             let mut memory = read(&model, &plan, &text[..50]);
             assert!(memory.bytes() >= entry * (size as u64 + 128), "a block needs room");
             memory.shrink_to_fit(more);
@@ -116,7 +118,7 @@ fn texts_of_one_step_are_independent() {
     let model = model();
     let text = text(&model);
     let plans = POLICIES.iter().enumerate().map(|(number, policy)| MemoryPlan {
-        positions: POSITIONS[number % 3],
+        options: CacheOptions { positions: POSITIONS[number % 3], ..CacheOptions::default() },
         ..MemoryPlan::bounded(sized(policy, 5 + 3 * number).unwrap())
     });
     // Key norms need f64 for all texts of a step, which changes the other texts, so knorm is left out.

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::support::checkpoint;
-use tova_bench::eviction::{Eviction, Positions, presets};
+use tova_bench::eviction::{CacheOptions, Eviction, Positions, presets};
 use tova_bench::lm::{
     Device, Interrupted, LanguageModel, Memory, MemoryPlan, TextThreads, WeightType, tiny_shape,
 };
@@ -127,12 +127,13 @@ fn every_number_gives_the_same_bits(model: &LanguageModel, tokens: &[u32]) {
         (Some("knorm"), Positions::Absolute),
         (Some("window+4"), Positions::Slot),
     ] {
-        if model.shape().check_positions(positions).is_err() {
+        let options = CacheOptions { positions, ..CacheOptions::default() };
+        if model.shape().check_options(options).is_err() {
             continue;
         }
         let sized = policy.map(|name| presets::by_name(name).unwrap().at(96).unwrap());
         let measure_loss = positions == Positions::Absolute && policy.is_some();
-        let plan = MemoryPlan { policy: sized, positions, log: true, measure_loss, ..MemoryPlan::unbounded() };
+        let plan = MemoryPlan { policy: sized, options, log: true, measure_loss, ..MemoryPlan::unbounded() };
         let alone = reading(model, tokens, &plan);
         for threads in [1, 2, 3, 5] {
             let together = with_threads(threads, || reading(model, tokens, &plan));

@@ -8,7 +8,7 @@ use crate::support::program::run;
 use crate::support::rows::measured;
 use crate::support::sweep::{Sweep, write_texts};
 use serde_json::Value;
-use tova_bench::eviction::{Budget, BudgetPool, LocalLayers, Policy, PoolOver, presets};
+use tova_bench::eviction::{Budget, BudgetPool, CacheOptions, LocalLayers, Policy, PoolOver, presets};
 use tova_bench::ledger::Row;
 use tova_bench::lm::MemoryPlan;
 use tova_bench::metric::Slice;
@@ -29,10 +29,10 @@ fn copy_models(path: &Path, models: &[(&str, &str, usize)]) {
 fn held(local_layers: LocalLayers, size: usize, budget: Budget) -> Vec<(Option<usize>, Vec<usize>)> {
     let model = load(&golden("families/gemma3"));
     let shape = model.shape();
+    let options = CacheOptions { local_layers, ..CacheOptions::default() };
     let policy = Policy { budget, ..presets::by_name("tova-head").unwrap() };
-    policy.check(size, shape.bounded_layers(local_layers), shape.heads.kv_heads).unwrap();
-    let mut memory =
-        model.new_memory(&MemoryPlan { local_layers, ..MemoryPlan::bounded(policy.at(size).unwrap()) });
+    policy.check(size, shape.bounded_layers(options), shape.heads.kv_heads).unwrap();
+    let mut memory = model.new_memory(&MemoryPlan { options, ..MemoryPlan::bounded(policy.at(size).unwrap()) });
     let tokens: Vec<u32> = (0..200).map(|token| (token * 37 + token / 9 * token) % 64).collect();
     tokens.chunks(50).for_each(|part| drop(model.read(part, &mut memory).unwrap()));
     shape.attention.iter().map(|layer| layer.window).zip(memory.entries()).collect()

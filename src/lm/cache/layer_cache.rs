@@ -65,7 +65,7 @@ impl LayerCache {
         let in_window = window.filter(|_| !plan.forks).map_or(usize::MAX, |window| window.saturating_add(BLOCK));
         let rooms: Vec<usize> = rooms.into_iter().map(|room| vector::padded(room.min(in_window))).collect();
         // Without evictions, rank and position are the same.
-        let positions = if policy.is_some() { plan.positions } else { Positions::Absolute };
+        let positions = if policy.is_some() { plan.options.positions } else { Positions::Absolute };
         // On a device, keys are not placed anew after an eviction.
         let on_gpu = on_gpu && positions == Positions::Absolute;
         let tables = if on_gpu && entries.can_be_scanned_on_device() {

@@ -61,9 +61,9 @@ impl Memory {
     /// With `on_gpu`, keys and values are on the device, as far as it can decide what the policy evicts.
     pub(in crate::lm) fn new(shape: &ModelShape, plan: &MemoryPlan<'_>, on_gpu: bool) -> Memory {
         let recurrent = shape.attention.iter().filter(|layer| layer.is_recurrent).count();
-        let of_layers = |policy: SizedPolicy, local_layers| policy.of_layers(shape.bounded_layers(local_layers));
-        let own = plan.policy.map(|policy| of_layers(policy, plan.local_layers));
-        let cuts = plan.cuts.iter().map(|(policy, local_layers, seed)| (of_layers(*policy, *local_layers), *seed));
+        let of_layers = |policy: SizedPolicy, options| policy.of_layers(shape.bounded_layers(options));
+        let own = plan.policy.map(|policy| of_layers(policy, plan.options));
+        let cuts = plan.cuts.iter().map(|(policy, options, seed)| (of_layers(*policy, *options), *seed));
         let cuts: Vec<(Vec<Option<SizedPolicy>>, u64)> = cuts.collect();
         let layer = |(at, index): (usize, usize)| {
             let own = own.as_ref().and_then(|own| own[at]);
@@ -151,10 +151,10 @@ impl Memory {
     }
 
     fn fork_by(&self, cut: Option<(&PromptScores, bool)>, len: usize, plan: &MemoryPlan<'_>) -> Option<Memory> {
-        let &MemoryPlan { policy, seed, measure_loss, local_layers, expect, text, .. } = plan;
+        let &MemoryPlan { policy, seed, measure_loss, options, expect, text, .. } = plan;
         let policy = policy?;
         let policies =
-            policy.of_layers(local_layers.bounded(self.layers.iter().map(|layer| layer.entries.window)));
+            policy.of_layers(options.local_layers.bounded(self.layers.iter().map(|layer| layer.entries.window)));
         let entries = self.layers.iter().zip(policies).enumerate().map(|(index, (layer, own))| {
             let salt = salt(seed, index);
             match (own, cut) {

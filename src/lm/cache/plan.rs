@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::eviction::{CacheSpec, LocalLayers, Positions, RecordedAttention, Scope, SizedPolicy};
+use crate::eviction::{CacheOptions, CacheSpec, RecordedAttention, Scope, SizedPolicy};
 use crate::lm::shape::config::ModelShape;
 
 /// Settings of a new memory. There are many, and a caller names the few that it needs: the others are those of
@@ -11,9 +11,7 @@ use crate::lm::shape::config::ModelShape;
 pub struct MemoryPlan<'a> {
     /// `None`: unbounded.
     pub policy: Option<SizedPolicy>,
-    pub positions: Positions,
-    /// What the policy does in layers with a window of their own.
-    pub local_layers: LocalLayers,
+    pub options: CacheOptions,
     /// Seeds [`Score::Random`](crate::eviction::Score::Random).
     pub seed: u64,
     /// Tokens that the text will have. Models with other positions for long texts (LongRoPE) need it; beyond the length of the
@@ -25,9 +23,9 @@ pub struct MemoryPlan<'a> {
     pub fork_points: &'a [usize],
     /// Unbounded only: all lengths at which forks will start, for layers that have a state in place of a cache.
     pub state_points: &'a [usize],
-    /// Unbounded only: policies that will cut the prompt, for [`Memory::cuts`](super::memory::Memory::cuts), each with its setting
-    /// for layers with a window and its seed.
-    pub cuts: &'a [(SizedPolicy, LocalLayers, u64)],
+    /// Unbounded only: policies that will cut the prompt, for [`Memory::cuts`](super::memory::Memory::cuts), each with its options
+    /// and its seed.
+    pub cuts: &'a [(SizedPolicy, CacheOptions, u64)],
     /// Unbounded only: forks will be taken, so layers with a window keep what it has passed.
     pub forks: bool,
     /// Unbounded only: tokens to make room for; more are no error.
@@ -51,8 +49,8 @@ impl MemoryPlan<'_> {
 
     /// The memory of a cache; under `truncate`, of one of its pieces.
     pub fn of_cache(cache: &CacheSpec) -> MemoryPlan<'static> {
-        let CacheSpec { rule, positions, local_layers, seed, .. } = *cache;
-        MemoryPlan { policy: rule.sized(), positions, local_layers, seed, ..MemoryPlan::unbounded() }
+        let CacheSpec { rule, options, seed, .. } = *cache;
+        MemoryPlan { policy: rule.sized(), options, seed, ..MemoryPlan::unbounded() }
     }
 
     /// A cache bounded by a policy.

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::config::ModelShape;
 use super::parts::LayerAttention;
-use crate::eviction::{CacheSpec, LocalLayers, SizedPolicy};
+use crate::eviction::{CacheOptions, CacheSpec, LocalLayers, SizedPolicy};
 use crate::vector;
 
 /// Tokens whose logits are computed as one product. Larger blocks mean larger products with more evicted columns:
@@ -38,21 +38,21 @@ impl ModelShape {
 
     /// Largest number of entries that every key-value head of every layer holds: the policy's size, but no more than the layer's
     /// window; `usize::MAX` where nothing bounds it. For heads that share their entries it is the mean.
-    pub fn most_entries(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
+    pub fn most_entries(&self, policy: Option<SizedPolicy>, options: CacheOptions) -> Vec<usize> {
         let of_layer = |(index, layer, policy): (usize, &LayerAttention, Option<SizedPolicy>)| {
             let most = self.by_head(index, policy, usize::MAX, SizedPolicy::most);
             most.into_iter().map(|most| most.min(layer.window.unwrap_or(usize::MAX))).collect::<Vec<_>>()
         };
-        self.with_policies(policy, local_layers).flat_map(of_layer).collect()
+        self.with_policies(policy, options).flat_map(of_layer).collect()
     }
 
     /// Indices and settings of the layers that own a cache, with the policy of each.
     fn with_policies(
         &self,
         policy: Option<SizedPolicy>,
-        local_layers: LocalLayers,
+        options: CacheOptions,
     ) -> impl Iterator<Item = (usize, &LayerAttention, Option<SizedPolicy>)> {
-        let bounded = self.bounded_layers(local_layers);
+        let bounded = self.bounded_layers(options);
         let policies = policy.map_or(vec![None; bounded.len()], |policy| policy.of_layers(bounded));
         self.caches().zip(policies).map(|((index, layer), policy)| (index, layer, policy))
     }
@@ -64,10 +64,10 @@ impl ModelShape {
     /// what is protected; vectors of a score that do not fit; and what layers with a window cannot have.
     pub fn check_cache(&self, cache: &CacheSpec, tokens: usize) -> Result<()> {
         let Some(policy) = cache.rule.sized() else { return cache.rule.check() };
-        self.check_positions(cache.positions)?;
-        policy.check(self.bounded_layers(cache.local_layers), self.heads.kv_heads)?;
+        self.check_options(cache.options)?;
+        policy.check(self.bounded_layers(cache.options), self.heads.kv_heads)?;
         policy.scores().try_for_each(|score| self.check_score(score))?;
-        if cache.local_layers == LocalLayers::Bounded && self.windows_pass(tokens) {
+        if cache.options.local_layers == LocalLayers::Bounded && self.windows_pass(tokens) {
             policy.check_windows()
         } else {
             Ok(())
@@ -75,14 +75,14 @@ impl ModelShape {
     }
 
     /// Says for each layer that owns a cache whether a policy bounds it.
-    pub fn bounded_layers(&self, local_layers: LocalLayers) -> &'static [bool] {
-        local_layers.bounded(self.caches().map(|(_, layer)| layer.window))
+    pub fn bounded_layers(&self, options: CacheOptions) -> &'static [bool] {
+        options.local_layers.bounded(self.caches().map(|(_, layer)| layer.window))
     }
 
     /// Number of groups of heads that decide for themselves in each layer that owns a cache. It is 1 where only a window bounds a
     /// layer, because all its heads then keep the same entries.
-    pub fn decision_groups(&self, policy: Option<SizedPolicy>, local_layers: LocalLayers) -> Vec<usize> {
-        let layers = self.with_policies(policy, local_layers);
+    pub fn decision_groups(&self, policy: Option<SizedPolicy>, options: CacheOptions) -> Vec<usize> {
+        let layers = self.with_policies(policy, options);
         let groups = |index: usize, policy: SizedPolicy| self.heads_of(index).groups(policy.scope);
         layers.map(|(index, _, policy)| policy.map_or(1, |policy| groups(index, policy))).collect()
     }
@@ -104,7 +104,7 @@ impl ModelShape {
     /// share their entries it is the mean.
     pub fn entries_after(
         &self,
-        (policy, local_layers): (Option<SizedPolicy>, LocalLayers),
+        (policy, options): (Option<SizedPolicy>, CacheOptions),
         tokens: usize,
         prompt: usize,
     ) -> Vec<usize> {
@@ -112,7 +112,7 @@ impl ModelShape {
             let held = self.by_head(index, policy, tokens, |policy| policy.entries_after(tokens, prompt));
             held.into_iter().map(|held| held.min(tokens - layer.first_seen(tokens))).collect::<Vec<_>>()
         };
-        self.with_policies(policy, local_layers).flat_map(of_layer).collect()
+        self.with_policies(policy, options).flat_map(of_layer).collect()
     }
 
     /// Bytes of an unbounded cache after `tokens` of a text: an entry for each token in every layer. A layer with a window has room

@@ -11,7 +11,7 @@ use super::parts::{
     LayerNorms, PerLayerInput,
 };
 use super::rope_shape::{RopeScaling, RopeShape};
-use crate::eviction::{Heads, Positions, Score};
+use crate::eviction::{CacheOptions, Heads, Positions, Score};
 
 /// Shape and constants of a decoder. Each difference between families is a field here, so that code asks for the difference and
 /// never for the family's name.
@@ -158,15 +158,15 @@ impl ModelShape {
         self.attention[layer].sizes.map_or(self.head_dim, |(_, head_dim)| head_dim)
     }
 
-    /// Checks that the model's caches can have this kind of positions.
+    /// Checks that the model's caches can have these options.
     ///
     /// # Errors
     ///
     /// Positions that depend on evictions, if layers share a cache.
-    pub fn check_positions(&self, positions: Positions) -> Result<()> {
+    pub fn check_options(&self, options: CacheOptions) -> Result<()> {
         let shares = self.attention.iter().any(|layer| layer.shares.is_some());
         ensure!(
-            positions == Positions::Absolute || !shares && self.latent.is_none(),
+            options.positions == Positions::Absolute || !shares && self.latent.is_none(),
             "layers of this model share a cache, or its keys are its values too, and so keys keep their positions in the text\n\
              hint: leave `positions` out"
         );

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::eviction::CacheOptions;
 use crate::ledger::{Row, Settings};
 use crate::report::series::{Size, definition};
 
@@ -27,21 +28,17 @@ fn defined(row: &Row) -> String {
         (_, None) => return "not defined in its rows".to_owned(),
         _ => {}
     }
-    let usual = [
-        ("keep_first", "0"),
-        ("keep_recent", "0"),
-        ("budget", "uniform"),
-        ("positions", "absolute"),
-        ("schedule", "1"),
-    ];
-    let schedule = row.schedule.as_deref().unwrap_or("1");
-    let more = [("positions", row.positions.as_str()), ("schedule", schedule)];
-    let local_layers = row.local_layers.as_deref().map(|layers| ("local_layers", layers.to_owned()));
+    let usual = [("keep_first", "0"), ("keep_recent", "0"), ("budget", "uniform"), ("schedule", "1")];
+    // Where a model has windows, it is told in any case whether the policy holds there.
+    let usual_options = CacheOptions::default().words().into_iter().filter(|(key, _)| *key != "local_layers");
+    let usual: Vec<_> = usual.into_iter().chain(usual_options).collect();
+    let options = row.options().into_iter().filter_map(|(key, word)| Some((key, word?)));
+    let more = [("schedule", row.schedule.as_deref().unwrap_or("1"))].into_iter().chain(options);
     let settings = Settings::from(row.definition.as_deref().unwrap_or_default());
     let own = |name: &str| settings.get(name).filter(|_| name.starts_with("keep_")).map(str::to_owned);
     let parts = definition(row).into_iter().filter(|(name, _)| *name != "seed");
     let parts = parts.map(|(name, value)| (name, own(name).unwrap_or(value)));
-    let parts = parts.chain(more.map(|(name, value)| (name, value.to_owned()))).chain(local_layers);
+    let parts = parts.chain(more.map(|(name, value)| (name, value.to_owned())));
     let parts = parts.filter(|(name, value)| {
         !["", "none"].contains(&value.as_str()) && !usual.contains(&(*name, value.as_str()))
     });
@@ -72,8 +69,8 @@ mod tests {
             (row.budget, row.positions) = (Some("pyramid 20".into()), "slot".into());
             (row.local_layers, row.schedule) = (Some("exempt".into()), Some("cut+1".into()));
         });
-        let expected = "score last_attention, scope layer, keep_first 4, keep_recent 50%, budget pyramid 20, positions slot, \
-                        schedule cut+1, local_layers exempt";
+        let expected = "score last_attention, scope layer, keep_first 4, keep_recent 50%, budget pyramid 20, schedule cut+1, \
+                        positions slot, local_layers exempt";
         assert_eq!(all, expected);
         assert_eq!(text(|row| row.score = None), "not defined in its rows");
         assert_eq!(

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::eviction::formula::{WORDS, calls};
 use crate::eviction::presets::PRESETS;
-use crate::eviction::{Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES};
+use crate::eviction::{CacheOptions, Keyword, LOCAL_LAYERS, MOST_AT_ONCE, POSITIONS, SCHEDULES, SCOPES, SCORES};
 use crate::lm::source::{POCKET, RANDOM_TINY};
 use crate::yaml::schema::{Named, one_of, setting};
 
@@ -142,22 +142,21 @@ pub(super) fn preset_entries() -> Value {
     let form = format!("({presets})(\\+(0|[1-9][0-9]{{0,8}}))?");
     json!([
         one_of(&named_policies()),
-        {"type": "string", "pattern": format!("^({form}){}$", own_positions())},
+        {"type": "string", "pattern": format!("^({form}){}$", own_settings())},
     ])
 }
 
 /// Pattern of `@cut`, `@slot` or `@exempt` after a policy's name.
-fn own_positions() -> String {
-    let [positions, local_layers] =
-        [POSITIONS.map(|own| own.name).join("|"), LOCAL_LAYERS.map(|own| own.name).join("|")];
-    format!("(@({positions}|{local_layers}|cut|(cut\\+)?{AT_ONCE}))*")
+fn own_settings() -> String {
+    let options = CacheOptions::known_words().collect::<Vec<_>>().join("|");
+    format!("(@({options}|cut|(cut\\+)?{AT_ONCE}))*")
 }
 
 pub fn policies(_: &mut SchemaGenerator) -> Schema {
     let mut entries = preset_entries();
     if let Some(entries) = entries.as_array_mut() {
         // A name that the sweep defines; `known_policies` takes it back where nothing is defined.
-        entries.push(json!({"type": "string", "pattern": format!("^{OWN_POLICY}{}$", own_positions())}));
+        entries.push(json!({"type": "string", "pattern": format!("^{OWN_POLICY}{}$", own_settings())}));
     }
     json_schema!({"type": "array", "items": {"anyOf": entries}, "minItems": 1, "uniqueItems": true})
 }

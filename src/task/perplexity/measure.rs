@@ -53,7 +53,7 @@ pub fn measure(
             no_numbers = scores_without_numbers(memory.score_count())?;
             if config.log {
                 let shape = model.shape();
-                let groups = shape.decision_groups(Some(policy), config.cache.local_layers);
+                let groups = shape.decision_groups(Some(policy), config.cache.options);
                 // What windows had passed before the cache branched off the full one is not in the log.
                 let windows = shape.attention.iter().map(|layer| layer.window);
                 let mut lifetimes = Lifetimes::new(&groups, tokens).in_windows(windows);

@@ -58,7 +58,7 @@ impl RetentionSamples {
         sums.extend(by_head);
         sums.extend(no_numbers);
         if policy.is_some() {
-            let sizes = shape.most_entries(policy, config.cache.local_layers);
+            let sizes = shape.most_entries(policy, config.cache.options);
             sums.extend(recent_shares(&lifetimes, sizes.chunks(shape.heads.kv_heads)));
         }
         sums.push(by_token(&lifetimes, &text.sample.tokens, pieces));
@@ -84,7 +84,7 @@ fn read(
     config: &CacheConfig,
 ) -> Result<(Lifetimes, Memory)> {
     let mut memory = model.new_memory(&CacheConfig { log: true, ..*config }.plan(policy, tokens.len()));
-    let groups = model.shape().decision_groups(Some(policy), config.cache.local_layers);
+    let groups = model.shape().decision_groups(Some(policy), config.cache.options);
     let mut lifetimes = Lifetimes::new(&groups, tokens.len());
     for piece in tokens.chunks(CHUNK) {
         model.read(piece, &mut memory)?;
