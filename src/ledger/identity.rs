@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use crate::format::slug;
 
 /// Version of the engine, bumped when numbers may change; part of every cell id.
-pub const ENGINE_VERSION: u32 = 7;
+pub const ENGINE_VERSION: u32 = 8;
 
 /// Version of the schema of result rows ([`Row`](super::Row)), bumped when a column is added, removed or changes its
 /// meaning; part of every cell id.

@@ -141,7 +141,7 @@ fn placed(
         tail: tail.into(),
         generation: (!generation.is_empty()).then(|| Settings::from_iter(&generation).to_string().into()),
         compare_to_full: cell.task.compare_to_full.unwrap_or(false),
-        selection: Settings::from_iter(&cell.task.selection).to_string().into(),
+        selection: Settings::from_iter(&cell.task.shown_selection()).to_string().into(),
         data: model_task.data.as_ref().into(),
         seed: cell.cache.seed,
         sample: sample.into(),

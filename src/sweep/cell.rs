@@ -14,7 +14,7 @@ use crate::eviction::{Budget, CacheRule, CacheSpec, LocalLayers, Policy, Score, 
 use crate::ledger::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION, Text};
 use crate::lm::source::ModelSource;
 use crate::lm::{Arithmetic, ModelShape, RopeOverride, WeightType};
-use crate::task::{GenerationConfig, TaskSpec};
+use crate::task::{GenerationConfig, Setting, TaskSpec};
 
 /// One entry of `models:`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -137,15 +137,17 @@ impl Cell {
 
     /// Digest of what the sweep says of the cell, known before model and texts are.
     pub fn spec(&self) -> Text {
-        let (model, task) = (self.model.described(), self.task.to_string());
-        let asked =
-            Meaning { request: self.task.request.as_deref(), ..self.meaning(&model, &task, &self.task.dataset) };
+        let model = self.model.described();
+        let asked = Meaning {
+            request: self.task.request.as_deref(),
+            ..self.meaning(&model, self.task.of_cell(), &self.task.dataset)
+        };
         asked.digest().to_string().into()
     }
 
-    /// Collects what the cell's numbers depend on. `revision` identifies the model's weights, `task` has the task's settings as lines, and
-    /// `content` identifies the texts.
-    pub(super) fn meaning<'a>(&'a self, revision: &'a str, task: &'a str, content: &'a str) -> Meaning<'a> {
+    /// Collects what the cell's numbers depend on. `revision` identifies the model's weights, `task` has the task's settings, and `content`
+    /// identifies the texts.
+    pub(super) fn meaning<'a>(&'a self, revision: &'a str, task: Vec<Setting>, content: &'a str) -> Meaning<'a> {
         let samples = self.task.generation.as_ref().is_some_and(GenerationConfig::samples);
         let draws = self.cache.rule.policy().is_some_and(|policy| policy.scores().any(Score::draws));
         Meaning {
@@ -172,7 +174,7 @@ pub(super) struct Meaning<'a> {
     dtype: &'a str,
     arithmetic: &'a str,
     cache: CacheSpec,
-    task: &'a str,
+    task: Vec<Setting>,
     content: &'a str,
     /// Seed, where it can change a number.
     seed: Option<u64>,
@@ -195,14 +197,13 @@ impl ResolvedCell {
     /// model makes of them; for timed tasks it names the machine, which is not part of other meanings.
     pub fn id(&self, revision: &str, data: &str) -> CellId {
         // The same number of entries as a share is shown by itself.
-        self.meaning(revision, &self.task.to_string(), data).digest()
+        self.meaning(revision, self.task.of_cell(), data).digest()
     }
 
     /// The id of one of the cell's samples, from a digest of its own content: all that its measurement depends on. It is the
     /// same in every cell that has the sample under this cache.
     pub fn sample_id(&self, revision: &str, content: &str) -> CellId {
-        let task = self.task.of_sample();
-        let mut meaning = self.meaning(revision, &task, content);
+        let mut meaning = self.meaning(revision, self.task.of_sample(), content);
         // A sample's share of its own prompt is not that of the longest.
         meaning.cache.share = self.cache.prompt_share();
         meaning.digest()

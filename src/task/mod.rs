@@ -34,6 +34,7 @@ pub use benchmark::{
     metrics as benchmark_metrics,
 };
 pub use cache::{CacheConfig, FullCachePrefix, NO_NUMBER};
+pub use canonical::Setting;
 pub use data::{
     Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 
-use super::canonical::{BOS, Setting};
+use super::canonical::{BOS, Setting, shown};
 use super::data::Texts;
 use super::prepared::PreparedTask;
 use super::request::GenerationConfig;
@@ -15,8 +15,7 @@ use crate::format::Bytes;
 use crate::lm::source::Hub;
 use crate::lm::{ModelFiles, ModelShape};
 
-/// One checked entry of `tasks:`. `Display` gives the text that enters cell ids. Specs with the same text and the same
-/// data are equal.
+/// One checked entry of `tasks:`. Specs with the same settings and the same data are equal.
 #[derive(Clone, Debug)]
 pub struct TaskSpec {
     /// The name in YAML, file names and result rows.
@@ -177,25 +176,36 @@ impl TaskSpec {
         }
     }
 
-    /// Writes what the measurement of one sample depends on, as `key=value` lines.
-    pub fn of_sample(&self) -> String {
-        let mut settings = self.settings.clone();
+    /// Lists what the measurement of one sample depends on; the first is the task's name.
+    pub fn of_sample(&self) -> Vec<Setting> {
+        let mut settings = vec![("task", self.name.to_owned())];
+        settings.extend(self.settings.iter().cloned());
         settings.extend(self.compare_to_full.map(|compare| ("compare_to_full", compare.to_string())));
         if let Some(generation) = &self.generation {
             settings.extend(generation.canonical());
             settings.extend((!generation.query_aware).then(|| ("query_aware", "false".to_string())));
         }
-        let lines = settings.iter().map(|(key, value)| format!("{key}={value}\n"));
-        std::iter::once(format!("task={}\n", self.name)).chain(lines).collect()
+        settings
+    }
+
+    /// Lists what the measurement of a cell depends on: the settings of its samples, and which samples there are.
+    pub fn of_cell(&self) -> Vec<Setting> {
+        [self.of_sample(), self.selection.clone()].concat()
+    }
+
+    /// The settings that say which samples there are, as the column `selection` shows them.
+    pub fn shown_selection(&self) -> Vec<Setting> {
+        self.selection.iter().map(shown).collect()
     }
 
     /// Settings of prompt and generation, or of timing, for the column `generation`. `template` is the digest of the chat template around
     /// the prompts; without one, the settings say that none was used, whatever was asked for. Empty if the task has no such settings.
     pub fn generation_settings(&self, template: Option<&str>) -> Vec<Setting> {
-        let own = self.settings.iter().filter(|(key, _)| SHOWN_SETTINGS.contains(key)).cloned();
+        let own = self.settings.iter().filter(|(key, _)| SHOWN_SETTINGS.contains(key)).map(shown);
         let used =
             |config: &GenerationConfig| GenerationConfig { chat_template: template.is_some(), ..config.clone() };
-        let of_generation = self.generation.iter().flat_map(|config| used(config).canonical());
+        let of_generation =
+            self.generation.iter().flat_map(|config| used(config).canonical()).map(|setting| shown(&setting));
         // The request comes last, as it may contain anything.
         let texts = [("template", template), ("request", self.request.as_deref())];
         let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text?.to_string())));
@@ -208,8 +218,7 @@ const SHOWN_SETTINGS: [&str; 6] = ["prompt", "version", "limits", "memory", "rep
 
 impl PartialEq for TaskSpec {
     fn eq(&self, other: &TaskSpec) -> bool {
-        let data = |spec: &TaskSpec| (spec.dataset.clone(), spec.request.clone(), spec.to_string());
-        data(self) == data(other)
+        (&self.dataset, &self.request, self.of_cell()) == (&other.dataset, &other.request, other.of_cell())
     }
 }
 
@@ -217,13 +226,6 @@ impl Eq for TaskSpec {}
 
 impl Hash for TaskSpec {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.to_string().hash(state);
-    }
-}
-
-impl fmt::Display for TaskSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.of_sample())?;
-        self.selection.iter().try_for_each(|(key, value)| writeln!(f, "{key}={value}"))
+        self.of_cell().hash(state);
     }
 }

@@ -14,6 +14,7 @@ use super::python;
 use super::rows::Rows;
 use super::template::Template;
 use crate::metric::Slice;
+use crate::task::canonical::json;
 use crate::task::data::digest_of;
 use crate::task::request::{Cut, Prompt, Request};
 
@@ -222,17 +223,5 @@ fn first_words(requests: &[Request]) -> Vec<String> {
 
 /// The digest of all that prompts and scores depend on.
 pub fn digest(requests: &[Request]) -> String {
-    let parts = requests.iter().flat_map(|request| {
-        let Request { name, cluster, prompt, references, classes, slices, continuations, right, .. } = request;
-        let Prompt { before, document, after, separator, header } = prompt;
-        let lengths = [references.len(), classes.len(), slices.len(), continuations.len()];
-        let counts = format!("{header} {} {right:?}", lengths.map(|length| length.to_string()).join(" "));
-        let texts = [name, cluster, before, document, after, separator, &counts].map(String::clone);
-        // An empty text stands before each: continuations could once begin alike.
-        let asked = continuations.iter().flat_map(|text| [String::new(), text.clone()]);
-        let slices: Vec<String> = slices.iter().map(Slice::to_string).collect();
-        let lists = [references, classes, &slices].map(|list| list.iter().cloned()).into_iter().flatten();
-        texts.into_iter().chain(lists).chain(asked).collect::<Vec<_>>()
-    });
-    digest_of(parts)
+    digest_of(requests.iter().map(json))
 }

@@ -13,6 +13,7 @@ use crate::eviction::CacheRule;
 use crate::lm::LanguageModel;
 use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::canonical::json;
 use crate::task::data::TextSample;
 use crate::task::perplexity::measure;
 use crate::task::prepared::{Batch, PreparedTask, Report, SampleResult, Samples, TokenCost};
@@ -140,8 +141,7 @@ impl Samples for Documents {
 
     fn content(&self, sample: usize) -> Option<String> {
         let Document { request, counted, text } = &self.documents[sample];
-        let windows: Vec<String> = text.windows.iter().map(TextSample::canonical).collect();
-        Some([request.name.clone(), request.cluster.clone(), counted.clone(), windows.join("\n")].join("\n"))
+        Some(json(&(&request.name, &request.cluster, counted, &text.windows)))
     }
 
     fn tokens(&self, sample: usize) -> usize {

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use serde::Serialize;
+
 use crate::lm::Tokens;
 use crate::metric::{MetricSum, Slice};
 use crate::task::embedded::Recall;
 
-/// A recall, located in tokens. Its Debug output is part of ids of samples.
-#[derive(Clone, Debug, PartialEq)]
+/// A recall, located in tokens. Its JSON is part of ids of samples.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LocatedRecall {
     pub kind: &'static str,
     /// The last token of the latest statement of the fact.

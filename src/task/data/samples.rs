@@ -4,14 +4,15 @@ use std::ops::Range;
 
 use anyhow::{Context, Result, bail};
 use rayon::prelude::*;
+use serde::Serialize;
 
 use super::recall::{self, LocatedRecall};
 use super::settings::{Bos, Tail, Texts};
 use crate::lm::Tokenizer;
 use crate::task::embedded::Book;
 
-/// One text for the model, cut from a book.
-#[derive(Clone, Debug, Default, PartialEq)]
+/// One text for the model, cut from a book. Its JSON has all that a measurement of the sample depends on, for ids.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct TextSample {
     /// `10146.txt#3`: the fourth piece of a book.
     pub name: String,
@@ -25,22 +26,13 @@ pub struct TextSample {
     /// Words that start in the scored part of the text.
     pub words: usize,
     /// Its first tokens, if they are a prompt: they are not scored, and a cache may be cut after them.
+    #[serde(skip)] // It follows from the settings.
     pub prompt: Option<usize>,
     /// Facts stated in the sample whose answers are scored, in the sample's tokens.
     pub recalls: Vec<LocatedRecall>,
 }
 
 impl TextSample {
-    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/golden_ids.rs` holds.
-    pub fn canonical(&self) -> String {
-        // The prompt follows from the settings.
-        let TextSample { name, cluster, tokens, bos, scored, words, recalls, prompt: _ } = self;
-        format!(
-            "TextSample {{ name: {name:?}, cluster: {cluster:?}, tokens: {tokens:?}, bos: {bos:?}, scored: {scored:?}, \
-             words: {words}, recalls: {recalls:?} }}"
-        )
-    }
-
     /// The tokens that answer a recall, each once, ascending.
     pub fn answer_tokens(&self) -> Vec<usize> {
         let mut tokens: Vec<usize> = self.recalls.iter().flat_map(|recall| recall.answer.clone()).collect();

@@ -8,8 +8,9 @@ use super::measure::Generation;
 use super::prompts::{EncodedPrompt, EncodedPrompts};
 use crate::eviction::CacheRule;
 use crate::lm::{GenerationSettings, LanguageModel};
-use crate::metric::{MetricSum, Slice};
+use crate::metric::MetricSum;
 use crate::task::cache::{CacheConfig, FullCachePrefix};
+use crate::task::canonical::json;
 use crate::task::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use crate::task::request::{Request, Scorer, Unmeasurable};
 use crate::task::spec::{PrepareContext, TaskSpec};
@@ -43,29 +44,11 @@ impl Samples for EncodedPrompts {
 
     fn content(&self, sample: usize) -> Option<String> {
         let EncodedPrompt { request, tokens, document, continuations, max_new_tokens, .. } = &self.prompts[sample];
-        // The trivial answer may follow from all requests together, and is scored anew. How prompts are cut and framed shows in
-        // their tokens.
-        let Request { name, cluster, prompt, references, classes, length, seed, likelihood_after, .. } = request;
-        let slices: Vec<String> = request.slices.iter().map(Slice::to_string).collect();
-        let mut text = format!(
-            "Request {{ name: {name:?}, cluster: {cluster:?}, prompt: {prompt:?}, references: {references:?}, \
-             trivial: \"\", slices: {slices:?}, length: {length}, seed: {seed} }} {tokens:?} {document}"
-        );
-        if let Some(most) = request.max_new_tokens {
-            text += &format!(" max_new_tokens={most}");
-        }
-        if let Some(opening) = likelihood_after {
-            text += &format!(" {opening:?} {classes:?}");
-        }
-        // The number stood for tokens of the prompt that are read again.
-        text.extend(continuations.iter().map(|tokens| format!(" 0 {tokens:?}")));
-        if *max_new_tokens > 0 {
-            // What ends a text comes from the model's files.
-            let GenerationSettings { stop_tokens, stop_strings, .. } = &self.writing;
-            let tidied = if self.tokenizer.tidies() { " tidied" } else { "" };
-            text += &format!(" ends={stop_tokens:?} {stop_strings:?}{tidied}");
-        }
-        Some(text)
+        // What ends a text comes from the model's files.
+        let GenerationSettings { stop_tokens, stop_strings, .. } = &self.writing;
+        let ends = (*max_new_tokens > 0).then(|| (stop_tokens, stop_strings, self.tokenizer.tidies()));
+        let settings = (request.length, request.seed, request.max_new_tokens, &request.likelihood_after);
+        Some(json(&(request, settings, tokens, document, continuations, ends)))
     }
 
     fn rescored(&self, sample: usize, text: &str) -> Result<Vec<MetricSum>> {

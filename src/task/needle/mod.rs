@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
 use super::benchmark::{Asked, Chosen, Definition, Fact, Keys, Reader, RowPrompt, Rows, alone};
+use super::canonical::list_text;
 use super::data::{self, Book, DataSource, Texts, check_texts};
 use super::embedded::stranger;
 use crate::lm::Tokenizer;
@@ -38,13 +39,13 @@ pub fn choose(keys: &Keys, chosen: &mut Chosen) -> Result<(), ConfigError> {
     }
     let texts = yaml::limit("`texts`", &keys.texts)?.unwrap_or(TEXTS);
     chosen.selection.extend([
-        ("lengths", format!("{lengths:?}")),
-        ("depths", format!("{depths:?}")),
+        ("lengths", list_text(&lengths)),
+        ("depths", list_text(&depths)),
         ("texts", texts.to_string()),
     ]);
     if let Some(Fact { needle, question, answer }) = &keys.fact {
         let parts = [("needle", &needle.value), ("question", question), ("answer", answer)];
-        chosen.selection.extend(parts.map(|(key, value)| (key, value.escape_default().to_string())));
+        chosen.selection.extend(parts.map(|(key, value)| (key, value.clone())));
     }
     chosen.lengths = Some(lengths.clone());
     let needles = Needles { lengths, depths, texts, fact: keys.fact.clone() };

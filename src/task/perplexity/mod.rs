@@ -14,6 +14,7 @@ pub use measure::measure;
 pub use pieces::{Piece, pieces};
 
 use super::cache::{CacheConfig, FullCachePrefix};
+use super::canonical::json;
 use super::data::{self, Bos, Tail, TextSample, Texts, cut, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
@@ -126,8 +127,7 @@ impl Samples for PerplexitySamples {
     }
 
     fn content(&self, sample: usize) -> Option<String> {
-        let log = if self.logged.is_some() { " eviction_log" } else { "" };
-        Some(format!("{}{log}", self.samples[sample].canonical()))
+        Some(json(&(&self.samples[sample], self.logged.is_some())))
     }
 
     fn tokens(&self, sample: usize) -> usize {

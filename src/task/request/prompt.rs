@@ -4,13 +4,13 @@
 
 use anyhow::Result;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::Unmeasurable;
 
 /// A text for a model, in the parts that cutting treats differently. Without the separator, they are the whole prompt. The
-/// Debug output is part of ids of samples.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// JSON is part of ids of samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Prompt {
     /// The instruction and the document's header; kept when the document is cut.
     pub before: String,

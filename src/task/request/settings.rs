@@ -86,7 +86,7 @@ impl GenerationConfig {
             lines.push(("repetition_penalty", self.repetition_penalty.0.to_string()));
         }
         lines.push(("chat_template", self.chat_template.to_string()));
-        lines.extend(self.stop.iter().map(|stop| ("stop", stop.escape_default().to_string())));
+        lines.extend(self.stop.iter().map(|stop| ("stop", stop.clone())));
         lines.extend(self.answer_nll.then(|| ("answer_nll", "true".to_string())));
         lines
     }

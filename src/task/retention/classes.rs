@@ -3,8 +3,10 @@
 //! Every character has one class, which depends on it and its neighbours. No dictionary and no tokenizer is needed, so a
 //! class means the same for every model.
 
+use serde::Serialize;
+
 /// The class of a token, in the order of tables. The names of variants are part of ids of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum Class {
     First,
     Special,

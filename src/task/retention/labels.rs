@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use anyhow::Result;
+use serde::Serialize;
 
 use super::classes::{self, Class};
 use super::parts_of_speech::{Tag, Tagger};
@@ -14,7 +15,7 @@ use crate::lm::Tokenizer;
 use crate::task::data::{Book, TextSample, Texts, cut_with};
 
 /// A token's label.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Label {
     pub class: Class,
     /// `None` for tokens of no word: white space and special tokens.
@@ -24,8 +25,8 @@ pub struct Label {
     pub end: u32,
 }
 
-/// A sample and the labels of its tokens.
-#[derive(Clone, Debug)]
+/// A sample and the labels of its tokens. Its JSON is part of ids of samples.
+#[derive(Clone, Debug, Serialize)]
 pub struct LabelledSample {
     pub sample: TextSample,
     pub labels: Vec<Label>,
@@ -33,13 +34,6 @@ pub struct LabelledSample {
 
 /// Labelled samples, and the text of each token in them.
 pub type Labelled = (Vec<LabelledSample>, BTreeMap<u32, String>);
-
-impl LabelledSample {
-    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/golden_ids.rs` holds.
-    pub fn canonical(&self) -> String {
-        format!("LabelledSample {{ sample: {}, labels: {:?} }}", self.sample.canonical(), self.labels)
-    }
-}
 
 /// Cuts books into samples and labels their tokens.
 pub(super) fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<Labelled> {

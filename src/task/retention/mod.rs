@@ -17,7 +17,7 @@ pub use lifetimes::Lifetimes;
 
 use self::labels::LabelledSample;
 use super::cache::CacheConfig;
-use super::canonical::limit_text;
+use super::canonical::{json, limit_text, list_text};
 use super::data::{self, Bos, Tail, Texts, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
@@ -69,7 +69,7 @@ impl RetentionYaml {
         map_layers.iter_mut().for_each(|layers| layers.sort_unstable());
         let maps = self.maps.as_ref().map(|maps| yaml::count("`maps`", maps, 0)).transpose()?.unwrap_or(1);
         let layers = map_layers.as_ref().filter(|_| maps > 0);
-        let layers = layers.map_or_else(|| limit_text(None), |layers| format!("{layers:?}"));
+        let layers = layers.map_or_else(|| limit_text(None), |layers| list_text(layers));
         let task = Retention { texts: texts.clone(), maps, map_layers, eviction_log: self.eviction_log };
         let mut spec = TaskSpec::of_texts("retention", &texts, task);
         spec.selection.extend([("maps", maps.to_string()), ("map_layers", layers)]);
@@ -123,8 +123,9 @@ impl Samples for RetentionSamples {
 
     fn content(&self, sample: usize) -> Option<String> {
         let Retention { maps, map_layers, eviction_log, .. } = &self.task;
-        let map_layers = (sample < *maps).then_some(map_layers);
-        Some(format!("{} {map_layers:?} {eviction_log}", self.samples[sample].canonical()))
+        let has_map = sample < *maps;
+        let map_layers = map_layers.as_ref().filter(|_| has_map);
+        Some(json(&(&self.samples[sample], has_map, map_layers, eviction_log)))
     }
 
     fn tokens(&self, sample: usize) -> usize {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use harper_brill::{BrillTagger, FreqDict, Tagger as _, UPOS, brill_tagger};
+use serde::{Serialize, Serializer};
 
 /// A part of speech; `None`: unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,12 @@ impl Tag {
     /// The name in result rows after `tag:`, as Universal Dependencies have it.
     pub fn name(&self) -> &str {
         self.0.as_ref().map_or("unknown", UPOS::as_ref)
+    }
+}
+
+impl Serialize for Tag {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 
