@@ -226,11 +226,7 @@ impl TaskFile {
     /// A file that cannot be read, that is no YAML of these keys, or that needs Python.
     pub fn read_by(text: &TextOf<'_>, path: &Path) -> Result<TaskFile, ConfigError> {
         let own = text(path).unwrap_or_else(|| yaml::read_file(path))?;
-        let written = read_in(text, &own, path, &mut 0)?;
-        let keys: BTreeMap<&String, &Value> = written.iter().map(|(key, (value, ..))| (key, value)).collect();
-        // JSON is YAML, in which a number may stand for a text.
-        let file = yaml::parse_yaml::<TaskFile>(&json(&keys), &path.display().to_string())?;
-        Ok(TaskFile { written, ..file })
+        read_in(text, &own, path, &mut 0)
     }
 
     /// What enters ids: the keys that can change a number, in canonical form.
@@ -281,14 +277,18 @@ impl TaskFile {
     }
 }
 
-fn json(keys: &BTreeMap<&String, &Value>) -> String {
-    serde_json::to_string(keys).expect("JSON values are written as JSON")
+/// Makes a task file of keys that were read. `text` is what they were read from, if they are from one file.
+///
+/// # Errors
+/// A key or a value that a task file does not have, with its place in the text.
+fn typed(keys: &Value, text: Option<&str>, file: &str) -> Result<TaskFile, ConfigError> {
+    // YAML, which JSON is too, knows the place of a mistake, and lets a number stand for a text.
+    let again = |_| yaml::parse_yaml(&text.map_or_else(|| keys.to_string(), str::to_owned), file);
+    TaskFile::deserialize(keys).or_else(again)
 }
 
-/// The keys of a file's text, over those of the files that it includes.
-///
-/// `included` counts files.
-fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, included: &mut usize) -> Result<Written, ConfigError> {
+/// Reads a file's text: its keys go before those of the files that it includes, which `included` counts.
+fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, included: &mut usize) -> Result<TaskFile, ConfigError> {
     let file = path.display().to_string();
     if let Some((number, line)) = python_function(text) {
         return Err(ConfigError {
@@ -300,12 +300,12 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, included: &mut usize) 
         });
     }
     let keys = yaml::parse_yaml::<BTreeMap<String, Spanned<Value>>>(text, &file)?;
-    let TaskFile { include, .. } = yaml::parse_yaml(text, &file)?;
+    let own = typed(&keys.iter().map(|(key, own)| (key.clone(), own.value.clone())).collect(), Some(text), &file)?;
     let place = keys.get("include").map_or(Location::UNKNOWN, |value| value.referenced);
     let refuse =
         |message: String, hint: &str| yaml::refuse(place, message, hint).map_err(|error| error.in_file(&file));
     let mut written = Written::new();
-    for name in include.iter().flat_map(|files| &files.0) {
+    for name in own.include.iter().flat_map(|files| &files.0) {
         *included += 1;
         if *included > MOST_INCLUDES {
             let message = format!("more than {MOST_INCLUDES} files are included, or these include each other");
@@ -316,11 +316,13 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, included: &mut usize) 
             let message = format!("{} is not there", other.display());
             return refuse(message, "write a path relative to this file");
         };
-        written.extend(read_in(text_of, &text?, &other, included)?);
+        written.extend(read_in(text_of, &text?, &other, included)?.written);
     }
-    let own = keys.into_iter().filter(|(key, _)| key != "include");
-    written.extend(own.map(|(key, Spanned { value, referenced })| (key, (value, file.clone(), referenced))));
-    Ok(written)
+    let keys = keys.into_iter().filter(|(key, _)| key != "include");
+    written.extend(keys.map(|(key, Spanned { value, referenced })| (key, (value, file.clone(), referenced))));
+    let merged = || written.iter().map(|(key, (value, ..))| (key.clone(), value.clone())).collect();
+    let whole = if own.include.is_some() { typed(&merged(), None, &file)? } else { own };
+    Ok(TaskFile { written, ..whole })
 }
 
 /// The first line with a `!function` outside comments, and its number.
