@@ -226,7 +226,7 @@ impl TaskFile {
     /// A file that cannot be read, that is no YAML of these keys, or that needs Python.
     pub fn read_by(text: &TextOf<'_>, path: &Path) -> Result<TaskFile, ConfigError> {
         let own = text(path).unwrap_or_else(|| yaml::read_file(path))?;
-        read_in(text, &own, path, &mut 0)
+        Ok(*read_in(text, &own, path, &mut 0)?)
     }
 
     /// What enters ids: the keys that can change a number, in canonical form.
@@ -281,14 +281,20 @@ impl TaskFile {
 ///
 /// # Errors
 /// A key or a value that a task file does not have, with its place in the text.
-fn typed(keys: &Value, text: Option<&str>, file: &str) -> Result<TaskFile, ConfigError> {
+fn typed(keys: &Value, text: Option<&str>, file: &str) -> Result<Box<TaskFile>, ConfigError> {
     // YAML, which JSON is too, knows the place of a mistake, and lets a number stand for a text.
     let again = |_| yaml::parse_yaml(&text.map_or_else(|| keys.to_string(), str::to_owned), file);
-    TaskFile::deserialize(keys).or_else(again)
+    TaskFile::deserialize(keys).or_else(again).map(Box::new)
 }
 
-/// Reads a file's text: its keys go before those of the files that it includes, which `included` counts.
-fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, included: &mut usize) -> Result<TaskFile, ConfigError> {
+/// Reads a file's text: its keys go before those of the files that it includes, which `included` counts. Files are boxed, because each
+/// file that another includes takes a frame of the stack.
+fn read_in(
+    text_of: &TextOf<'_>,
+    text: &str,
+    path: &Path,
+    included: &mut usize,
+) -> Result<Box<TaskFile>, ConfigError> {
     let file = path.display().to_string();
     if let Some((number, line)) = python_function(text) {
         return Err(ConfigError {
@@ -321,8 +327,9 @@ fn read_in(text_of: &TextOf<'_>, text: &str, path: &Path, included: &mut usize) 
     let keys = keys.into_iter().filter(|(key, _)| key != "include");
     written.extend(keys.map(|(key, Spanned { value, referenced })| (key, (value, file.clone(), referenced))));
     let merged = || written.iter().map(|(key, (value, ..))| (key.clone(), value.clone())).collect();
-    let whole = if own.include.is_some() { typed(&merged(), None, &file)? } else { own };
-    Ok(TaskFile { written, ..whole })
+    let mut whole = if own.include.is_some() { typed(&merged(), None, &file)? } else { own };
+    whole.written = written;
+    Ok(whole)
 }
 
 /// The first line with a `!function` outside comments, and its number.
