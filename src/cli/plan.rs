@@ -12,7 +12,7 @@ use super::sweep_args::SweepArguments;
 use super::sweep_notes;
 use crate::eviction::{CacheRule, LocalLayers};
 use crate::format::{Bytes, count, counted, duration};
-use crate::ledger::{Ledger, Row, Status};
+use crate::ledger::{Ledger, Row, Status, reason};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name};
 use crate::metric::NO_NUMBER;
@@ -83,21 +83,18 @@ fn unmark_damaged(prepared: &mut Prepared, ledger: &Ledger) -> String {
     text
 }
 
-/// A line for each model and task whose complete cells have scores that are not numbers. Files that cannot be read are passed over.
+/// Lines about complete cells with scores that are not numbers. Files that cannot be read are passed over.
 fn without_numbers(prepared: &Prepared, ledger: &Ledger) -> String {
-    let notes = |model_task: &ModelTask| {
-        let done = model_task.cells.iter().filter(|cell| cell.status == Status::Done);
+    let mut text = String::new();
+    for ModelTask { model, task, cells, .. } in &prepared.model_tasks {
+        let done = cells.iter().filter(|cell| cell.status == Status::Done);
         let rows = done.filter_map(|cell| ledger.rows_of(&cell.name).ok()).flatten();
         let rows: Vec<Row> = rows.filter(|row| row.metric == NO_NUMBER).collect();
-        let notes = unmeasured(&rows.iter().collect::<Vec<_>>()).into_iter();
-        notes.map(|note| {
-            format!(
-                "\n{} on {} with {}: {note}\n",
-                model_task.task.name, model_task.task.dataset, model_task.model
-            )
-        })
-    };
-    prepared.model_tasks.iter().flat_map(|model_task| notes(model_task).collect::<Vec<_>>()).collect()
+        for note in unmeasured(&rows.iter().collect::<Vec<_>>()) {
+            text += &format!("\n{} on {} with {model}: {note}\n", task.name, task.dataset);
+        }
+    }
+    text
 }
 
 /// The first prompts of a task, between rules of its own, and what is expected of the model.
@@ -316,12 +313,17 @@ fn missing(prepared: &Prepared, is_offline: bool) -> (String, bool) {
     (reasons.into_iter().map(line).collect(), fails)
 }
 
+/// Most letters of the reason of a failure.
+const MOST_OF_REASON: usize = 120;
+
 fn state(model_task: &ModelTask, cell: &NamedCell) -> String {
     match (&cell.status, model_task.measured(cell).0) {
         (Status::Done, _) => "done".into(),
         (Status::Failed { message, .. }, _) => {
-            let first = message.lines().next().unwrap_or_default();
-            format!("failed: {}", first.chars().take(60).collect::<String>())
+            format!(
+                "failed: {}",
+                reason(message, cell.name.stem()).chars().take(MOST_OF_REASON).collect::<String>()
+            )
         }
         (_, 0) => "to do".into(),
         // Its own, and those that other cells have.

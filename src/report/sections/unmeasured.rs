@@ -3,7 +3,7 @@
 
 use indexmap::IndexMap;
 
-use super::Setting;
+use super::{Report, Setting};
 use crate::format::{counted, first_of};
 use crate::ledger::Row;
 use crate::metric::{NO_NUMBER, NOT_MEASURED, REPEATS_PROMPT, SHARE_RAISED, TOO_SHORT};
@@ -20,6 +20,12 @@ pub(super) fn blocks(setting: &Setting<'_>) -> Vec<Block> {
     };
     let rows = setting.report.results.rows.iter().filter(|row| is_noted(row)).filter(is_own);
     let notes = unmeasured(&rows.collect::<Vec<_>>());
+    if notes.is_empty() { Vec::new() } else { vec![Block::List(notes)] }
+}
+
+/// The cells that failed, which have no place in any table.
+pub(super) fn failed(report: &Report<'_>) -> Vec<Block> {
+    let notes: Vec<String> = report.results.failed.iter().map(|cell| format!("failed: {cell}")).collect();
     if notes.is_empty() { Vec::new() } else { vec![Block::List(notes)] }
 }
 
