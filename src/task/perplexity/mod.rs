@@ -47,8 +47,9 @@ pub struct PerplexityYaml {
     books: Option<Spanned<BooksYaml>>,
     /// Only the first samples of each book; by default all of them.
     chunks_per_book: Option<Spanned<u64>>,
-    /// The text token at which the samples of a book begin; with `chunks_per_book` also `middle`, where as many tokens are before them as
-    /// after them, or `random`, a place of the book that follows from its name and a seed (`random:7`).
+    /// The text token at which the samples of a book begin, by default 0; with `chunks_per_book` also `middle`, where as many
+    /// tokens are before them as after them, or `random`, a place of the book that follows from its name and a seed (`random:7`).
+    #[schemars(extend("default" = 0))]
     start: Option<Spanned<Start>>,
     /// The first tokens of a sample are a prompt, and only the rest is scored: a number of tokens, BOS included, or a whole
     /// percentage such as "75%". Policies whose schedule says `cut` are cut after it. Not with a `stride`;

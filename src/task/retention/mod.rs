@@ -49,8 +49,9 @@ pub struct RetentionYaml {
     books: Option<Spanned<BooksYaml>>,
     /// Only the first samples of each book; by default all of them.
     chunks_per_book: Option<Spanned<u64>>,
-    /// The text token at which the samples of a book begin; with `chunks_per_book` also `middle`, where as many tokens are before them as
-    /// after them, or `random`, a place of the book that follows from its name and a seed (`random:7`).
+    /// The text token at which the samples of a book begin, by default 0; with `chunks_per_book` also `middle`, where as many
+    /// tokens are before them as after them, or `random`, a place of the book that follows from its name and a seed (`random:7`).
+    #[schemars(extend("default" = 0))]
     start: Option<Spanned<Start>>,
     /// The number of samples, from the first, whose rows say when each token was evicted.
     #[schemars(range(min = 0, max = u32::MAX), extend("default" = 1))]
