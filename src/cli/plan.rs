@@ -12,9 +12,11 @@ use super::sweep_args::SweepArguments;
 use super::sweep_notes;
 use crate::eviction::{CacheOptions, CacheRule};
 use crate::format::{Bytes, count, counted, duration};
-use crate::ledger::{Ledger, Status};
+use crate::ledger::{Ledger, Row, Status, reason};
 use crate::lm::source::{HubError, HubSettings};
 use crate::lm::{Device, machine_name};
+use crate::metric::NO_NUMBER;
+use crate::report::unmeasured;
 use crate::run::{self, ModelTask, NamedCell, Prepared, Unavailable, bytes_per_worker};
 use crate::task::Prompt;
 
@@ -54,14 +56,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
         return Ok(if fails { 4 } else { 0 });
     }
     let mut damaged = String::new();
-    if let Some(ledger) = ledger.filter(|_| arguments.check) {
-        damaged = unmark_damaged(&mut prepared, &ledger);
+    if let Some(ledger) = ledger.as_ref().filter(|_| arguments.check) {
+        damaged = unmark_damaged(&mut prepared, ledger);
     }
+    let found = ledger.map_or_else(String::new, |ledger| without_numbers(&prepared, &ledger));
     let seconds = run::estimate(&prepared, threads)?;
     let (missing, fails) = missing(&prepared, is_offline);
     sweep_notes::without_template(&prepared).iter().for_each(|note| Mode::Auto.note(note));
     let heading = format!("sweep {}, results in {}\n", sweep.name, folder.display());
-    print(&(heading + &describe(&prepared, &seconds, threads) + &damaged + &missing))?;
+    print(&(heading + &describe(&prepared, &seconds, threads) + &found + &damaged + &missing))?;
     let mut cells = prepared.model_tasks.iter().flat_map(|model_task| &model_task.cells);
     let is_complete = prepared.unavailable.is_empty() && cells.all(|cell| cell.status == Status::Done);
     Ok(if fails || (arguments.check && !is_complete) { 4 } else { 0 })
@@ -75,6 +78,20 @@ fn unmark_damaged(prepared: &mut Prepared, ledger: &Ledger) -> String {
         if let Err(error) = ledger.rows_of(&cell.name) {
             cell.status = Status::Missing;
             text += &format!("\n{error:#}\n");
+        }
+    }
+    text
+}
+
+/// Lines about complete cells with scores that are not numbers. Files that cannot be read are passed over.
+fn without_numbers(prepared: &Prepared, ledger: &Ledger) -> String {
+    let mut text = String::new();
+    for ModelTask { model, task, cells, .. } in &prepared.model_tasks {
+        let done = cells.iter().filter(|cell| cell.status == Status::Done);
+        let rows = done.filter_map(|cell| ledger.rows_of(&cell.name).ok()).flatten();
+        let rows: Vec<Row> = rows.filter(|row| row.metric == NO_NUMBER).collect();
+        for note in unmeasured(&rows.iter().collect::<Vec<_>>()) {
+            text += &format!("\n{} on {} with {model}: {note}\n", task.name, task.dataset);
         }
     }
     text
@@ -224,7 +241,8 @@ fn idle_sizes(model_task: &ModelTask, longest: usize) -> String {
     format!("  cache sizes: {why}, so {} {evict}: equal to full\n", sizes.join(", "))
 }
 
-/// Lines about samples that no policy can measure, and prompts that are shorter than a share of them needs.
+/// Lines about samples that no policy can measure, texts that are too short or repeat their prompt, and prompts that are shorter than a
+/// share of them needs.
 fn exceptions(model_task: &ModelTask) -> String {
     let samples = &model_task.samples;
     let all = 0..samples.len();
@@ -237,6 +255,22 @@ fn exceptions(model_task: &ModelTask) -> String {
             "  left out: {counted} of {} cannot be measured, the first is {name}: {reason}\n",
             samples.len()
         );
+    }
+    // As the report says it of rows.
+    let facts = all.clone().flat_map(|sample| {
+        let name = samples.name(sample).0;
+        samples.facts(sample).into_iter().map(move |fact| Row {
+            sample: name.into(),
+            metric: fact.metric.into(),
+            value: fact.value,
+            weight: fact.weight,
+            output: fact.output,
+            ..Row::default()
+        })
+    });
+    let facts: Vec<Row> = facts.collect();
+    for note in unmeasured(&facts.iter().collect::<Vec<_>>()) {
+        text += &format!("  {note}\n");
     }
     for cell in &model_task.cells {
         let config = model_task.cache_config(cell);
@@ -279,12 +313,17 @@ fn missing(prepared: &Prepared, is_offline: bool) -> (String, bool) {
     (reasons.into_iter().map(line).collect(), fails)
 }
 
+/// Most letters of the reason of a failure.
+const MOST_OF_REASON: usize = 120;
+
 fn state(model_task: &ModelTask, cell: &NamedCell) -> String {
     match (&cell.status, model_task.measured(cell).0) {
         (Status::Done, _) => "done".into(),
         (Status::Failed { message, .. }, _) => {
-            let first = message.lines().next().unwrap_or_default();
-            format!("failed: {}", first.chars().take(60).collect::<String>())
+            format!(
+                "failed: {}",
+                reason(message, cell.name.stem()).chars().take(MOST_OF_REASON).collect::<String>()
+            )
         }
         (_, 0) => "to do".into(),
         // Its own, and those that other cells have.

@@ -13,7 +13,7 @@ use super::output::{print, tell};
 use super::results::CellArguments;
 use super::terminal;
 use crate::format::counted;
-use crate::ledger::{Ledger, Only, Row, Text, Wanted, select, write_derived};
+use crate::ledger::{Current, Ledger, Only, Row, Text, Wanted, select, write_derived};
 use crate::paper::{self, Exhibit};
 use crate::report::{Distance, FORMATS, Format, Options, Plain, SeriesKey, WIDTH, Written, with_unique_names};
 use crate::show::{View, page};
@@ -84,12 +84,12 @@ pub(super) fn run(arguments: &Arguments) -> Result<u8> {
     }
     if !exhibits.is_empty() {
         // Figures of the paper have no place for a number of samples.
-        let (rows, _) = rows(arguments, Wanted::Complete)?;
+        let Current { rows, .. } = rows(arguments, Wanted::Complete)?;
         redraw(arguments, &exhibits, &rows, arguments.out())?;
         return Ok(0);
     }
-    let (rows, unfinished) = rows(arguments, Wanted::Measured)?;
-    let written = draw(arguments, &rows, unfinished)?;
+    let current = rows(arguments, Wanted::Measured)?;
+    let written = draw(arguments, current)?;
     print(&written.terminal)?;
     say_where(&written, arguments.out());
     Ok(0)
@@ -101,36 +101,39 @@ impl Arguments {
     }
 }
 
-/// The rows of all folders that were asked for, at least one, and how many samples the cells that are not complete are to have.
-fn rows(arguments: &Arguments, wanted: Wanted) -> Result<(Vec<Row>, BTreeMap<Text, usize>)> {
-    let (mut rows, mut unfinished) = (Vec::new(), BTreeMap::new());
+/// The rows of all folders that were asked for, at least one, how many samples the cells that are not complete are to have, and the
+/// cells that failed.
+fn rows(arguments: &Arguments, wanted: Wanted) -> Result<Current> {
+    let mut all = Current::default();
     for folder in &arguments.results {
         let mut current = arguments.cells.read(folder, wanted)?;
-        rows.append(&mut current.rows);
-        unfinished.append(&mut current.unfinished);
+        all.rows.append(&mut current.rows);
+        all.unfinished.append(&mut current.unfinished);
+        all.failed.append(&mut current.failed);
     }
-    if rows.is_empty() {
+    if all.rows.is_empty() {
         let folders: Vec<_> = arguments.results.iter().map(|folder| folder.display().to_string()).collect();
         bail!("nothing is measured in {}\nhint: `tova-bench run SWEEP` measures it", folders.join(", "));
     }
-    Ok((with_unique_names(select(rows, &arguments.only)?), unfinished))
+    let rows = with_unique_names(select(all.rows, &arguments.only)?);
+    Ok(Current { rows, ..all })
 }
 
-fn draw(arguments: &Arguments, rows: &[Row], unfinished: BTreeMap<Text, usize>) -> Result<Written> {
+fn draw(arguments: &Arguments, Current { rows, unfinished, failed, .. }: Current) -> Result<Written> {
     let formats = if arguments.format.is_empty() { Format::usual() } else { arguments.format.clone() };
     let reference = arguments.reference.clone();
-    check_reference(reference.as_deref(), rows)?;
+    check_reference(reference.as_deref(), &rows)?;
     let (distances, all, out) = (arguments.within.clone(), arguments.cells.all, arguments.out().to_owned());
     let width = terminal::columns(WIDTH);
     let plain = arguments.plain.unwrap_or_default();
     let is_page = formats.iter().any(|format| format.name == "html");
-    let pages = if is_page && arguments.results.contains(&out) { pages(&out, rows)? } else { BTreeMap::new() };
+    let pages = if is_page && arguments.results.contains(&out) { pages(&out, &rows)? } else { BTreeMap::new() };
     let publications: Vec<String> = match arguments.published.iter().any(|name| name == "all") {
         true => paper::publication_names().into_iter().map(str::to_owned).collect(),
         false => arguments.published.clone(),
     };
-    let options = Options { out, formats, distances, reference, all, width, pages, unfinished, plain };
-    paper::write_report(rows, &options, &publications)
+    let options = Options { out, formats, distances, reference, all, width, pages, unfinished, failed, plain };
+    paper::write_report(&rows, &options, &publications)
 }
 
 /// Draws the samples of a results folder that have an eviction log, each as a page beside the log.

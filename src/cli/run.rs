@@ -137,13 +137,14 @@ fn devices(choice: DeviceChoice, jobs: usize, mode: Mode) -> Result<Vec<Device>>
 }
 
 /// Draws what is measured, and prints the tables.
-fn draw(Current { rows, unfinished, .. }: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
+fn draw(Current { rows, unfinished, failed, .. }: Current, folder: &Path, mode: Mode) -> Result<Option<Written>> {
     if rows.is_empty() {
         return Ok(None);
     }
     let rows = with_unique_names(rows);
     let pages = pages(folder, &rows)?;
-    let options = Options { unfinished, pages, width: terminal::columns(WIDTH), ..Options::everything(folder) };
+    let options =
+        Options { unfinished, failed, pages, width: terminal::columns(WIDTH), ..Options::everything(folder) };
     let written = paper::write_report(&rows, &options, &[])?;
     print(&written.terminal)?;
     if mode != Mode::Json {

@@ -11,7 +11,7 @@ use super::point::Moved;
 use super::side::Side;
 use crate::eviction::Score;
 use crate::ledger::Row;
-use crate::metric::{Metric, Property, SIDE_FILES};
+use crate::metric::{Metric, Property, REPEATS_PROMPT, SIDE_FILES, TOO_SHORT};
 use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Sums};
 
 /// Columns besides value and weight that one engine repeats on one machine. Other columns are what rows are paired by, say where
@@ -19,10 +19,11 @@ use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Sums};
 const REPEATED: &str = "output question references prompt_tokens new_tokens score scope cache_size keep_first keep_recent budget \
                         seed cluster sample_id peak_cache_bytes";
 
-/// Whether a row can be repeated exactly: times never are, a judge is another program, and tables beside the rows are not numbers.
+/// Whether a row can be repeated exactly: times never are, a judge is another program, and tables beside the rows and notes on texts are
+/// not numbers.
 pub(super) fn is_repeatable(row: &Row) -> bool {
-    let is_number =
-        |metric: &Metric| !metric.is_timed() && !metric.has(Property::Judge) && metric.id != SIDE_FILES;
+    let is_note = |metric: &Metric| [SIDE_FILES, REPEATS_PROMPT, TOO_SHORT].contains(&&*metric.id);
+    let is_number = |metric: &Metric| !metric.is_timed() && !metric.has(Property::Judge) && !is_note(metric);
     Metric::known(&row.metric).is_none_or(is_number)
 }
 
@@ -65,7 +66,9 @@ pub(super) fn movement(name: &str, rows: [Option<&SampleSum<'_>>; 2], tolerance:
 /// differ, and those of a sweep that also compares with the full cache.
 pub(super) fn has_comparable_ids(a: &Row, b: &Row) -> bool {
     let are_there = !a.sample_id.is_empty() && !b.sample_id.is_empty();
-    are_there && (a.engine, a.compare_to_full) == (b.engine, b.compare_to_full)
+    // Ids of another schema are others too. Rows before schema 10 have no `start`.
+    let of_one_schema = a.start.is_some() == b.start.is_some();
+    are_there && of_one_schema && (a.engine, a.compare_to_full) == (b.engine, b.compare_to_full)
 }
 
 fn differing_columns(before: &Row, after: &Row) -> Vec<&'static str> {

@@ -94,7 +94,7 @@ fn every_column_that_repeats_is_compared() {
         ("new_tokens", |row| row.new_tokens += 1),
         ("peak_cache_bytes", |row| row.peak_cache_bytes += 1),
     ];
-    let free: [(&str, Change); 14] = [
+    let free: [(&str, Change); 15] = [
         ("definition", |row| row.definition = Some("2".into())),
         ("cell", |row| row.cell = "2".into()),
         ("sweep", |row| row.sweep = "2".into()),
@@ -110,6 +110,8 @@ fn every_column_that_repeats_is_compared() {
         ("device", |row| row.device = "2".into()),
         ("seconds", |row| row.seconds = 2.0),
         ("date", |row| row.date = "2".into()),
+        // What a sample is made of is in its id.
+        ("start", |row| row.start = Some(2)),
     ];
     for (column, change) in pairs {
         assert!(of(change).failed(), "{column}");

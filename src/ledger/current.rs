@@ -8,11 +8,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use super::checksum;
-use super::disk::write_whole;
-use super::folder::read_cells;
+use super::disk::{read_unless_removed, write_whole};
+use super::folder::{LONGEST_MESSAGE, read_cells, reason};
 use super::identity::CellId;
 use super::journal::samples_in;
-use super::layout::{Ledger, PARTIAL, is_verdicts};
+use super::layout::{FAILED, Ledger, PARTIAL, is_verdicts};
 use super::manifest::Manifest;
 use super::row::{Row, Text, to_table};
 
@@ -33,6 +33,8 @@ pub struct Current {
     pub incomplete: usize,
     /// Complete cells of the folder that the sweep does not have.
     pub others: usize,
+    /// The cells of the sweep whose last try failed, each with the reason: `perplexity__random-tiny__mine__8__0123456789abcdef: ...`.
+    pub failed: Vec<String>,
 }
 
 /// Which cells are wanted.
@@ -78,11 +80,17 @@ impl Ledger {
         let open: HashSet<_> = open.map(|cell| cell.cell.as_ref().unwrap_or(&cell.spec)).collect();
         let mut current = Current { incomplete: open.len(), ..Current::default() };
         if wanted != Wanted::Complete {
-            let journals = self.by_id(PARTIAL)?;
+            let (journals, failures) = (self.by_id(PARTIAL)?, self.by_id(FAILED)?);
             for (cell, id) in listed().filter(|(_, id)| !complete.contains_key(id.as_str())) {
                 let own = journals.get(id.as_str()).zip(CellId::parse(id));
                 let samples = own.map(|(own, id)| samples_in(own, id)).transpose()?.unwrap_or_default();
                 current.unfinished.insert(id.clone(), cell.samples);
+                if let Some(path) = failures.get(id.as_str()).and_then(|paths| paths.first())
+                    && let Some(text) = read_unless_removed(path, LONGEST_MESSAGE)?
+                {
+                    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+                    current.failed.push(format!("{stem}: {}", reason(&String::from_utf8_lossy(&text), &stem)));
+                }
                 read.insert(id.clone(), samples.into_values().flatten().collect());
             }
         }

@@ -36,7 +36,16 @@ pub enum Status {
 }
 
 /// Limit on the size of a failure message.
-const LONGEST_MESSAGE: u64 = 16 << 20;
+pub(super) const LONGEST_MESSAGE: u64 = 16 << 20;
+
+/// Writes a failure message in one line, without the cell's name, of which `stem` is the beginning of its files.
+pub fn reason(message: &str, stem: &str) -> String {
+    let causes = message.lines().map(|line| line.strip_prefix(CAUSED_BY).unwrap_or(line));
+    causes.filter(|line| !line.is_empty() && *line != stem).collect::<Vec<_>>().join(": ")
+}
+
+/// What the causes of an error begin with in a failure message, but for the first.
+const CAUSED_BY: &str = "caused by: ";
 
 impl Ledger {
     /// The states of cells, in their order. Each folder is listed once.
@@ -79,7 +88,7 @@ impl Ledger {
     /// A folder that cannot be written.
     pub fn fail(&self, name: &CellName, error: &anyhow::Error) -> Result<()> {
         let causes: Vec<String> = error.chain().map(ToString::to_string).collect();
-        let text = causes.join("\ncaused by: ") + "\n";
+        let text = causes.join(&format!("\n{CAUSED_BY}")) + "\n";
         if let Some(older) = self.find(FAILED, name)? {
             remove(&older)?;
         }

@@ -24,7 +24,7 @@ mod windows;
 
 pub use current::{Current, IDENTICAL, JUDGED_BY, Wanted};
 pub use disk::{write_derived, write_output};
-pub use folder::Status;
+pub use folder::{Status, reason};
 pub use identity::{CellId, CellName, ENGINE_VERSION, SCHEMA_VERSION};
 pub use journal::{Journal, Opened};
 pub use layout::Ledger;

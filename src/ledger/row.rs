@@ -20,9 +20,10 @@ pub fn date() -> Text {
 }
 
 /// Makes the struct, the list of columns and both conversions from one list of fields, in which `---` is the slice: one field, five
-/// columns.
+/// columns. Files of earlier schemas lack the columns after `+++`, which are null there.
 macro_rules! row {
-    ($($(#[$of_before:meta])* $before:ident: $type:ty,)* --- $($(#[$of_after:meta])* $after:ident: $after_type:ty,)*) => {
+    ($($(#[$of_before:meta])* $before:ident: $type:ty,)* --- $($(#[$of_after:meta])* $after:ident: $after_type:ty,)*
+     +++ $($(#[$of_late:meta])* $late:ident: $late_type:ty,)*) => {
         /// One metric of one sample of one cell.
         #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -31,12 +32,13 @@ macro_rules! row {
             /// The part of the sample the number covers; `None`: all of it.
             pub slice: Option<Slice>,
             $($(#[$of_after])* pub $after: $after_type,)*
+            $($(#[$of_late])* pub $late: $late_type,)*
         }
 
         /// The columns, in order.
         pub const COLUMNS: &[&str] = &[
             $(stringify!($before),)* "slice", "slice_name", "slice_low", "slice_high", "slice_second", $(stringify!($after),)*
-            "variant",
+            $(stringify!($late),)* "variant",
         ];
 
         /// Rows as a table, one column per field.
@@ -45,6 +47,7 @@ macro_rules! row {
             $(table.push(stringify!($before), rows.iter().map(|row| row.$before.clone()).collect());)*
             push_slices(&mut table, rows);
             $(table.push(stringify!($after), rows.iter().map(|row| row.$after.clone()).collect());)*
+            $(table.push(stringify!($late), rows.iter().map(|row| row.$late.clone()).collect());)*
             // A null would make integers floats in pandas, and `groupby` would drop the full cache.
             let sizes = rows.iter().map(|row| row.cache_size.unwrap_or(row.length)).collect::<Vec<u32>>();
             table.replace("cache_size", sizes);
@@ -57,12 +60,14 @@ macro_rules! row {
             $(let mut $before = table.column(stringify!($before))?.into_iter();)*
             let mut slice = slices(table)?.into_iter();
             $(let mut $after = table.column(stringify!($after))?.into_iter();)*
+            $(let mut $late = table.column_or_default(stringify!($late))?.into_iter();)*
             let next = |_| {
                 const SHORT: &str = "a column is too short";
                 let mut row = Row {
                     $($before: $before.next().context(SHORT)?,)*
                     slice: slice.next().context(SHORT)?,
-                    $($after: $after.next().context(SHORT)?),*
+                    $($after: $after.next().context(SHORT)?,)*
+                    $($late: $late.next().context(SHORT)?),*
                 };
                 row.cache_size = row.cache_size.filter(|_| row.policy != "full");
                 Ok(row)
@@ -183,6 +188,11 @@ row! {
     peak_cache_bytes: u64,
     /// UTC, RFC 3339.
     date: Text,
+    +++
+    // --- since schema 10
+    /// Text token of the book at which the sample starts, BOS not counted; `None` for tasks that do not cut books, and in rows of
+    /// earlier schemas.
+    start: Option<u32>,
 }
 
 impl Row {

@@ -22,7 +22,8 @@ pub use longbench::{LongBenchMeasure, chosen_letter};
 pub use rouge::{Rouge, best_rouge};
 pub use slice::Slice;
 pub use table::{
-    Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, NOT_MEASURED, Pooling, Property, SHARE_RAISED, SIDE_FILES,
+    Better, GEOMETRIC_MEANS, Guess, METRICS, Metric, NO_NUMBER, NOT_MEASURED, Pooling, Property, REPEATS_PROMPT,
+    SHARE_RAISED, SIDE_FILES, TOO_SHORT,
 };
 
 /// One metric of one sample.

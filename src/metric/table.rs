@@ -106,6 +106,12 @@ pub const GEOMETRIC_MEANS: [(&str, [&str; 3]); 2] = [
 
 /// The metric of a sample that could not be measured; its text says why.
 pub const NOT_MEASURED: &str = "not_measured";
+/// The metric of a sample in which a formula gave no number for entries that could leave.
+pub const NO_NUMBER: &str = "no_number";
+/// The metric of a sample whose scored part repeats a run of its prompt word for word: the tokens that do, of all that are scored.
+pub const REPEATS_PROMPT: &str = "repeats_prompt";
+/// The metric of a task's first sample where books are too short for the samples asked for: how many, of all books. Its text names them.
+pub const TOO_SHORT: &str = "too_short";
 /// The metric of a sample whose share of the prompt is less than the policy protects, which it keeps all the same.
 pub const SHARE_RAISED: &str = "share_raised";
 /// The metric of a sample that has tables beside its rows; its text lists them with their SHA-256.

@@ -121,6 +121,15 @@ impl Table {
         })
     }
 
+    /// Returns the values of a column, or as many defaults where there is none.
+    ///
+    /// # Errors
+    ///
+    /// Another type, or a null where none is allowed.
+    pub fn column_or_default<T: ColumnValue + Clone + Default>(&self, name: &str) -> Result<Vec<T>> {
+        if self.names().contains(&name) { self.column(name) } else { Ok(vec![T::default(); self.height()]) }
+    }
+
     /// Names of the columns, in order.
     pub fn names(&self) -> Vec<&str> {
         self.columns.iter().map(|column| column.name().as_str()).collect()

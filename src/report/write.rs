@@ -30,6 +30,8 @@ pub struct Options {
     pub pages: BTreeMap<(Text, Text), String>,
     /// How many samples each cell that is not complete is to have, by id.
     pub unfinished: BTreeMap<Text, usize>,
+    /// Cells that failed, with reasons.
+    pub failed: Vec<String>,
     /// The policy that pairs are shown against; `None`: the first of the sweep.
     pub reference: Option<String>,
     /// Whether the terminal has every table, and not only the short answer.
@@ -65,7 +67,8 @@ impl Written {
 
 /// Writes the report of the rows; blocks that are `added` come after the settings.
 pub fn write(rows: &[Row], options: &Options, added: &Added<'_>) -> Result<Written> {
-    let results = Results::of_unfinished(rows, &options.unfinished)?;
+    let mut results = Results::of_unfinished(rows, &options.unfinished)?;
+    results.failed.clone_from(&options.failed);
     if results.panels.is_empty() {
         bail!("there are no rows to report on");
     }

@@ -3,7 +3,7 @@
 use crate::eviction::{Budget, CacheRule, Policy, SizeShare};
 use crate::ledger::{ENGINE_VERSION, Listing, Row, Settings, Text, Window, Windows, date};
 use crate::lm::{LayerAttention, ModelShape};
-use crate::metric::{MetricSum, SHARE_RAISED, SIDE_FILES};
+use crate::metric::{MetricSum, REPEATS_PROMPT, SHARE_RAISED, SIDE_FILES, TOO_SHORT};
 use crate::task::SampleResult;
 
 use super::prepare::{ModelTask, NamedCell};
@@ -37,11 +37,12 @@ pub(super) fn measured(
     let prompt = model_task.samples.prompt(sample, &config).filter(|_| result.own_size.is_some());
     let raised =
         prompt.filter(|prompt| config.raises_share(*prompt)).map(|_| MetricSum::new(SHARE_RAISED, 1.0, 1.0));
+    let facts = model_task.samples.facts(sample);
     let listed = (!side_files.is_empty()).then(|| MetricSum {
         output: Some(serde_json::json!(side_files).to_string()),
         ..MetricSum::new(SIDE_FILES, side_files.len() as f64, 1.0)
     });
-    result.sums.iter().chain(&raised).chain(&listed).map(row).collect()
+    result.sums.iter().chain(&raised).chain(&facts).chain(&listed).map(row).collect()
 }
 
 /// The rows of a sample, as this cell would have measured them, from the rows of another cell; `None` if that does not
@@ -66,8 +67,23 @@ pub(super) fn reused(
             scores.iter().find(is_same).map_or((old.value, old.weight), |sum| (sum.value, sum.weight));
         placed(Row { value, weight, ..old.clone() }, sweep, model_task, named, (sample, own_size))
     });
-    let rows: Vec<Row> = rows.collect();
-    (!rows.is_empty()).then_some(rows)
+    let mut rows: Vec<Row> =
+        rows.filter(|row| ![REPEATS_PROMPT, TOO_SHORT].contains(&row.metric.as_str())).collect();
+    // What is said of this task's samples, whatever was said of those of the other cell's.
+    let first = rows.first()?.clone();
+    rows.extend(model_task.samples.facts(sample).into_iter().map(
+        |MetricSum { metric, slice, value, weight, output }| Row {
+            metric: metric.into(),
+            slice,
+            value,
+            weight,
+            output,
+            question: None,
+            references: None,
+            ..first.clone()
+        },
+    ));
+    Some(rows)
 }
 
 /// The metric whose row holds the text that was written, with question and references.
@@ -101,6 +117,7 @@ fn placed(
     let references = request.map(|request| &request.references).filter(|references| !references.is_empty());
     let references = references.map(|references| serde_json::Value::from(references.clone()).to_string());
     let sample_id = model_task.sample_id(named, sample).unwrap_or_default();
+    let start = model_task.samples.start(sample).map(|start| start as u32);
     let (sample, cluster) = model_task.samples.name(sample);
     let (stride, tail) = match &cell.task.texts {
         Some(texts) => (texts.stride(model_task.bos), texts.tail.name()),
@@ -149,6 +166,7 @@ fn placed(
         sample_id,
         question: question.map(str::to_string),
         references,
+        start,
         ..measured
     }
 }

@@ -21,8 +21,8 @@ use super::rows;
 use super::schedule::{self, BatchJob, GoOn};
 use crate::ledger::{Journal, Ledger, Opened, Row, Status, rows_in};
 use crate::lm::{Interrupted, LanguageModel, device_name, machine_name};
-use crate::metric::MetricSum;
-use crate::task::{NO_NUMBER, SampleResult, Unmeasurable};
+use crate::metric::{MetricSum, NO_NUMBER};
+use crate::task::{SampleResult, Unmeasurable};
 
 /// A cell that is being measured.
 struct Progress {

@@ -99,7 +99,7 @@ fn a_published_id_is_stable() {
     let cells = sweep(SMALL).expand();
     let cell = resolved(&cells[5]);
     let expected =
-        r#"{"schema":9,"engine":8,"model":"0123abc","dtype":"auto","arithmetic":"f32","cache":{"rule":"evict","#
+        r#"{"schema":10,"engine":8,"model":"0123abc","dtype":"auto","arithmetic":"f32","cache":{"rule":"evict","#
             .to_owned()
             + r#""policy":"score=last_attention scope=layer keep_first=0 keep_recent=0 budget=uniform schedule=1","#
             + r#""size":16,"share":null,"options":{}},"#
@@ -138,7 +138,13 @@ fn equal_meanings_have_equal_ids() {
         |score: &str| id_of("mine", "64", "", &format!("define: {{mine: {{score: '{score}', scope: head}}}}"));
     assert_eq!(formula("age + 9 * attention"), formula("(attention * 9 + age) / 3"));
     assert_ne!(formula("age + 9 * attention"), formula("age + 8 * attention"));
-    assert_eq!(base, id_of("tova", "64", ", length: 4096, stride: null, bos: auto, tail: drop, books: null", ""));
+    assert_eq!(
+        base,
+        id_of("tova", "64", ", length: 4096, stride: null, bos: auto, tail: drop, books: null, start: 0", "")
+    );
+    assert_eq!(id_of("tova", "64", ", books: [7, a]", ""), id_of("tova", "64", ", books: [7.txt, a]", ""));
+    let random = |seed: &str| id_of("tova", "64", &format!(", chunks_per_book: 1, start: random{seed}"), "");
+    assert_eq!(random(""), random(":0"));
     assert_eq!(base, id_of("tova", "64", "", "seed: 7\nname: other\npositions: absolute"));
     assert_eq!(base, id_of("tova", "64", ", eviction_log: true", ""));
     // "No overlap" in two spellings, once BOS is known.
@@ -174,8 +180,9 @@ fn different_settings_have_different_ids() {
     for policy in ["full", "truncate", "window", "window+1", "tova", "tova-head", "h2o", "random"] {
         ids.push(id_of(policy, "64", "", ""));
     }
-    let texts = "length: 2048; stride: 100; bos: true; bos: false; tail: keep; books: 2; chunks_per_book: 2; \
-        compare_to_full: true";
+    let texts = "length: 2048; stride: 100; bos: true; bos: false; tail: keep; books: 2; books: [a, b]; books: [b, a]; \
+        chunks_per_book: 2; chunks_per_book: 2, start: middle; chunks_per_book: 2, start: random; chunks_per_book: 2, start: \
+        'random:1'; start: 1; compare_to_full: true";
     ids.extend(texts.split("; ").map(|setting| id_of("tova", "64", &format!(", {setting}"), "")));
     ids.extend(["slot", "squeezed"].map(|own| id_of("tova", "64", "", &format!("positions: {own}"))));
     ids.push(id_of("random", "64", "", "seed: 1"));

@@ -14,10 +14,7 @@ use crate::eviction::{
     CacheOptions, CacheRule, CacheSpec, Positions, RecordedAttention, Schedule, Scope, ScoreCount, SizedPolicy,
 };
 use crate::lm::{BLOCK, LanguageModel, Memory, MemoryPlan, ModelShape, PromptScores, Tensor};
-use crate::metric::{HeldByHead, MetricSum};
-
-/// The metric of scores that are not numbers.
-pub const NO_NUMBER: &str = "no_number";
+use crate::metric::{HeldByHead, MetricSum, NO_NUMBER};
 
 /// The cache under which a sample is measured.
 #[derive(Clone, Copy, Debug)]

@@ -33,10 +33,10 @@ pub use benchmark::{
     RollingText, builtin as builtin_benchmarks, files_of as benchmark_files, json_schema as benchmark_schema,
     metrics as benchmark_metrics,
 };
-pub use cache::{CacheConfig, FullCachePrefix, NO_NUMBER};
+pub use cache::{CacheConfig, FullCachePrefix};
 pub use canonical::Setting;
 pub use data::{
-    Book, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
+    Book, Books, DataSource, LocatedRecall, TextSample, Texts, clean, digest, digest_of, read_books, read_text,
 };
 pub use embedded::{MOST_EMBEDDED_BOOKS, MOST_EMBEDDED_PROMPTS};
 pub use generation::{TokenAnswer, TokenRequest, TokenSettings, answer_tokens};

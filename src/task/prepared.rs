@@ -31,6 +31,16 @@ pub trait Samples: Send + Sync {
     /// The sample's name, and the name of the cluster (the book, the document) it belongs to.
     fn name(&self, sample: usize) -> (&str, &str);
 
+    /// The text token of its book at which a sample starts, BOS not counted; `None` where samples are not cut from books.
+    fn start(&self, _sample: usize) -> Option<usize> {
+        None
+    }
+
+    /// What is to be said of a sample whatever the cache, as metrics of no result.
+    fn facts(&self, _sample: usize) -> Vec<MetricSum> {
+        Vec::new()
+    }
+
     /// Everything that a sample's measurement depends on, beside model, cache and the task's settings; samples of the same
     /// content have the same numbers. `None`: a measurement is never used again.
     fn content(&self, sample: usize) -> Option<String>;

@@ -122,6 +122,20 @@ fn scores_that_are_not_numbers_are_counted() {
     assert_eq!((&*row.policy, row.weight), ("some", 2016.0));
     assert!(row.value > 0.0 && row.value < row.weight, "{}", row.value);
     assert!(rows.iter().all(|row| &*row.policy != "never"));
+    let note =
+        format!("some at 8: in 1 sample (random-0#0) scores are not numbers, in the first {} of 2016", row.value);
+    ended.says(&[&note]);
+    let plan = run_program(path, &["plan", "sweep.yaml", "--results", "results"]).with_code(0);
+    assert!(
+        plan.stdout.contains(&note)
+            && plan.stdout.contains("failed: sample random-0#0: the policy's score is not"),
+        "{}",
+        plan.stdout
+    );
+    let report = fs::read_to_string(path.join("results/report.md")).unwrap().replace('\\', "");
+    let failed = "failed: perplexity__random-tiny__never__8__";
+    assert!(report.contains(&note) && report.contains(failed), "{report}");
+    assert!(report.contains("the policy's score is not a number for any of the 1008 entries"), "{report}");
 }
 
 /// Where a share of a short prompt is less than a policy protects, the sample has the least size that the policy can have.

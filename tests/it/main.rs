@@ -9,6 +9,7 @@ mod support;
 mod answers;
 mod arithmetic;
 mod benchmarks;
+mod books;
 mod budgets;
 mod candle;
 mod cli;

@@ -44,7 +44,7 @@ fn sample(model: &LanguageModel) -> TextSample {
     };
     let recalls = (20..TOKENS - 4).step_by(3).map(recall).collect();
     let (name, cluster) = ("sample".into(), "book".into());
-    TextSample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, words: 0, prompt: None, recalls }
+    TextSample { name, cluster, tokens, bos: Some(0), scored: 1..TOKENS, recalls, ..TextSample::default() }
 }
 
 /// Seeds `random`. Not the seed of a cache that several cells branch off.

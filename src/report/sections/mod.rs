@@ -34,6 +34,7 @@ use speed::Speeds;
 /// The parts of a report, in order.
 const REPORT: &[fn(&Report<'_>) -> Vec<Block>] = &[
     question::blocks,
+    unmeasured::failed,
     setting::blocks,
     smallest_cache::of_unmeasured,
     |report| (report.added)(report.results),

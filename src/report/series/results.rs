@@ -14,6 +14,8 @@ pub struct Results<'a> {
     pub rows: &'a [Row],
     /// The cells among them that are not complete.
     pub(crate) unfinished: BTreeSet<Text>,
+    /// Cells that failed, with reasons.
+    pub(crate) failed: Vec<String>,
     pub(crate) series: AllSeries<'a>,
     /// All panels, those of slices too.
     pub panels: Vec<Panel>,
@@ -45,7 +47,8 @@ impl<'a> Results<'a> {
         let series = with_geometric_means(all_series(rows, Unbounded::BesidePolicies, |_| true)?);
         let series = with_progress(series, unfinished);
         let panels = panel::panels(&series);
-        Ok(Self { rows, unfinished: unfinished.keys().cloned().collect(), series, panels })
+        let unfinished = unfinished.keys().cloned().collect();
+        Ok(Self { rows, unfinished, failed: Vec::new(), series, panels })
     }
 
     /// The panels of whole samples.

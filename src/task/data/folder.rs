@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, ensure};
 
+use super::books::Books;
 use crate::bounded_read;
 use crate::task::embedded::Book;
 
@@ -66,8 +67,8 @@ pub fn files_below(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The first `limit` texts of a folder, in the order of their names.
-pub fn books_of_folder(path: &Path, limit: usize) -> Result<Vec<Book>> {
+/// Texts of a folder, which are in the order of their names.
+pub fn books_of_folder(path: &Path, books: &Books) -> Result<Vec<Book>> {
     ensure!(
         !path.is_file(),
         "{} is neither a folder nor a .parquet file\nhint: texts are the .txt files of a folder; name the folder",
@@ -80,7 +81,8 @@ pub fn books_of_folder(path: &Path, limit: usize) -> Result<Vec<Book>> {
     files.sort();
     ensure!(!files.is_empty(), "{} holds no .txt file; a data set is a folder of texts", path.display());
     let book = |file: &PathBuf| Ok(Book { name: file_name(file), text: read_text(file)?, ..Book::default() });
-    files.iter().take(limit).map(book).collect()
+    let names: Vec<String> = files.iter().map(|file| file_name(file)).collect();
+    books.among(&names)?.into_iter().map(|at| book(&files[at])).collect()
 }
 
 /// Whether a file of a folder is one of its texts. Files that begin with a dot are the system's or an editor's.
@@ -101,7 +103,7 @@ mod tests {
     use crate::task::data::digest;
 
     fn read(folder: &Path) -> Result<Vec<Book>> {
-        books_of_folder(folder, usize::MAX)
+        books_of_folder(folder, &Books::All)
     }
 
     #[test]
@@ -142,9 +144,9 @@ mod tests {
         }
         let dataset = crate::task::DataSource::Path(folder.path().display().to_string());
         let hub = crate::lm::source::HubSettings::with_cache_dir("nowhere");
-        let read = |limit| crate::task::read_books(&dataset, limit, &hub, &());
-        assert!(read(None).unwrap_err().to_string().contains("two texts of"));
-        assert_eq!(read(Some(1)).unwrap().len(), 1);
+        let read = |books: Books| crate::task::read_books(&dataset, &books, &hub, &());
+        assert!(read(Books::All).unwrap_err().to_string().contains("two texts of"));
+        assert_eq!(read(Books::First(1)).unwrap().len(), 1);
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
+use super::books::{Books, BooksYaml, check_books};
 use super::source::{DataSource, check_texts};
+use super::start::Start;
 use super::texts::{note_fewer, read_books};
 use crate::eviction::Amount;
 use crate::lm::source::Hub;
@@ -63,8 +65,9 @@ pub struct Texts {
     pub stride: Option<usize>,
     pub bos: Bos,
     pub tail: Tail,
-    /// Only the first books; `None`: all.
-    pub books: Option<usize>,
+    pub books: Books,
+    /// Where in a book its samples begin.
+    pub start: Start,
     /// Only the first samples of each book; `None`: all.
     pub chunks_per_book: Option<usize>,
     /// The first tokens of a sample that are its prompt, if they are: tokens, or a part of the sample.
@@ -81,14 +84,23 @@ impl Texts {
     /// A number out of its range, or a name that is not a data set.
     pub fn check(
         dataset: &Spanned<String>,
-        [length_key, stride, books, chunks_per_book]: [&Option<Spanned<u64>>; 4],
+        [length_key, stride, chunks_per_book]: [&Option<Spanned<u64>>; 3],
+        books: Option<Spanned<BooksYaml>>,
+        start: &Option<Spanned<Start>>,
         (bos, tail): (Bos, Tail),
     ) -> Result<Texts, ConfigError> {
+        if let Some(start) = start.as_ref().filter(|start| !matches!(start.value, Start::Token(_)))
+            && chunks_per_book.is_none()
+        {
+            let message = format!("`start: {}` depends on how many samples of a book there are", start.value);
+            return yaml::refuse(start.referenced, message, "write `chunks_per_book` too, such as 1");
+        }
         Ok(Texts {
             dataset: check_texts(dataset)?,
             length: length(length_key)?,
             stride: yaml::limit("`stride`", stride)?,
-            books: yaml::limit("`books`", books)?,
+            books: check_books(books)?,
+            start: start.as_ref().map(|start| start.value).unwrap_or_default(),
             chunks_per_book: yaml::limit("`chunks_per_book`", chunks_per_book)?,
             prompt: None,
             bos,
@@ -122,8 +134,8 @@ impl Texts {
 
     /// Reads the books.
     pub fn read(&self, hub: &Hub<'_>) -> anyhow::Result<Vec<Book>> {
-        let books = read_books(&self.dataset, self.books, hub.settings, hub.progress)?;
-        note_fewer(hub.progress, &self.dataset, "books", self.books.unwrap_or(0), books.len());
+        let books = read_books(&self.dataset, &self.books, hub.settings, hub.progress)?;
+        note_fewer(hub.progress, &self.dataset, "books", self.books.count().unwrap_or(0), books.len());
         Ok(books)
     }
 
@@ -153,7 +165,9 @@ impl Texts {
 
     /// The settings that say which samples there are.
     pub fn selection(&self) -> Vec<Setting> {
-        vec![("books", limit_text(self.books)), ("chunks_per_book", limit_text(self.chunks_per_book))]
+        let start = (self.start != Start::default()).then(|| ("start", self.start.to_string()));
+        let settings = [("books", self.books.to_string()), ("chunks_per_book", limit_text(self.chunks_per_book))];
+        settings.into_iter().chain(start).collect()
     }
 }
 

@@ -7,38 +7,44 @@ use std::path::PathBuf;
 use anyhow::{Result, bail, ensure};
 use sha2::{Digest, Sha256};
 
-use super::folder::books_of_folder;
+use super::books::Books;
+use super::folder::{books_of_folder, clean};
 use super::source::DataSource;
 use crate::lm::source::{DownloadProgress, Hub, HubSettings, expand_home};
 use crate::parquet;
 use crate::task::embedded::{self, Book, Recall};
 
-/// The first `limit` books of a data set, in the order of their names or rows.
+/// Books of a data set, which are in the order of their names or rows unless they are asked for by name.
 ///
 /// # Errors
-/// A data set that is missing, empty or unreadable; the message names the file.
+/// A data set that is missing, empty or unreadable, and a name that is not in it; the message names the file.
 pub fn read_books(
     dataset: &DataSource,
-    limit: Option<usize>,
+    asked: &Books,
     hub: &HubSettings,
     progress: &dyn DownloadProgress,
 ) -> Result<Vec<Book>> {
-    let most = limit.unwrap_or(usize::MAX);
+    // Of the texts in the program a number of usual ones, if none are asked for.
+    let most = match asked {
+        Books::All => EMBEDDED_BOOKS,
+        Books::First(count) => *count,
+        Books::Named(_) => usize::MAX,
+    };
     let books: Vec<Book> = match dataset {
-        DataSource::Embedded => embedded::books(limit.unwrap_or(EMBEDDED_BOOKS)).collect(),
-        DataSource::EmbeddedQuestions => embedded::quizzes(limit.unwrap_or(EMBEDDED_BOOKS)).collect(),
-        DataSource::RandomWords => (0..most.min(RANDOM_BOOKS)).map(random_book).collect(),
+        DataSource::Embedded => those(asked, embedded::books(most).collect())?,
+        DataSource::EmbeddedQuestions => those(asked, embedded::quizzes(most).collect())?,
+        DataSource::RandomWords => those(asked, (0..RANDOM_BOOKS).map(random_book).collect())?,
         DataSource::Hub(repo) => {
             // The other splits are training data.
             let test = |name: &str| name.ends_with(".parquet") && name.contains("test");
-            books_of_tables(&Hub { settings: hub, progress }.dataset_files(repo, test)?, most)?
+            books_of_tables(&Hub { settings: hub, progress }.dataset_files(repo, test)?, asked)?
         }
         DataSource::Path(path) => {
             let path = expand_home(path)?;
             if path.extension().is_some_and(|extension| extension == "parquet") {
-                books_of_tables(&[path], most)?
+                books_of_tables(&[path], asked)?
             } else {
-                books_of_folder(&path, most)?
+                books_of_folder(&path, asked)?
             }
         }
     };
@@ -67,21 +73,40 @@ pub fn note_fewer(
     }
 }
 
-fn books_of_tables(files: &[PathBuf], limit: usize) -> Result<Vec<Book>> {
+/// The books that are asked for, of all that there are.
+fn those(asked: &Books, books: Vec<Book>) -> Result<Vec<Book>> {
+    let names: Vec<&str> = books.iter().map(|book| book.name.as_str()).collect();
+    let places = asked.among(&names)?;
+    let mut books: Vec<Option<Book>> = books.into_iter().map(Some).collect();
+    Ok(places.into_iter().filter_map(|at| books[at].take()).collect())
+}
+
+/// The texts of Parquet files, named as the files of Project Gutenberg that their column `url` says, or else by their rows.
+fn books_of_tables(files: &[PathBuf], asked: &Books) -> Result<Vec<Book>> {
     let mut books = Vec::new();
     for file in files {
         let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let ids = parquet::read_text_column(file, "url").ok();
+        let ids: Option<Vec<String>> = ids.and_then(|urls| urls.iter().map(|url| gutenberg_name(url)).collect());
+        let ids = ids.filter(|ids| ids.iter().collect::<HashSet<_>>().len() == ids.len());
         for (row, text) in parquet::read_text_column(file, "text")?.into_iter().enumerate() {
-            if books.len() == limit {
-                return Ok(books);
-            }
-            ensure!(!text.trim().is_empty(), "row {row} of {} is an empty text", file.display());
-            let name = if files.len() == 1 { format!("row {row:05}") } else { format!("{stem} row {row:05}") };
-            books.push(Book { name, text, ..Book::default() });
+            let numbered = if files.len() == 1 { format!("row {row:05}") } else { format!("{stem} row {row:05}") };
+            let name = ids.as_ref().map_or(numbered, |ids| ids[row].clone());
+            books.push(Book { name, text: clean(text), ..Book::default() });
         }
     }
+    let books = those(asked, books)?;
     ensure!(!books.is_empty(), "the data set holds no text");
-    Ok(books)
+    match books.iter().find(|book| book.text.trim().is_empty()) {
+        Some(Book { name, .. }) => bail!("{name} is an empty text; remove its row, or list other `books`"),
+        None => Ok(books),
+    }
+}
+
+/// The name of a book's file in PG-19, such as `10146.txt`, of its address `http://www.gutenberg.org/ebooks/10146`.
+fn gutenberg_name(url: &str) -> Option<String> {
+    let (_, id) = url.trim_end_matches('/').split_once("gutenberg.org/ebooks/")?;
+    (!id.is_empty() && id.bytes().all(|byte| byte.is_ascii_digit())).then(|| format!("{id}.txt"))
 }
 
 /// The digest of names, texts and their recalls.
@@ -171,8 +196,9 @@ mod tests {
 
     #[test]
     fn embedded_books_do_not_depend_on_how_many_are_read() {
-        let books = |limit| read_books(&DataSource::Embedded, limit, &HubSettings::with_cache_dir("nowhere"), &());
-        let (two, all) = (books(Some(2)).unwrap(), books(None).unwrap());
+        let hub = HubSettings::with_cache_dir("nowhere");
+        let books = |asked| read_books(&DataSource::Embedded, &asked, &hub, &());
+        let (two, all) = (books(Books::First(2)).unwrap(), books(Books::All).unwrap());
         assert_eq!((two.len(), all.len()), (2, EMBEDDED_BOOKS));
         assert_eq!(two, all[..2]);
         for book in &all {

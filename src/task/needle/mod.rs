@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::benchmark::{Asked, Chosen, Definition, Fact, Keys, Reader, RowPrompt, Rows, alone};
 use super::canonical::list_text;
-use super::data::{self, Book, DataSource, Texts, check_texts};
+use super::data::{self, Book, Books, DataSource, Texts, check_texts};
 use super::embedded::stranger;
 use crate::lm::Tokenizer;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -70,7 +70,8 @@ impl Reader for Needles {
         let Asked { definition, spec, context, .. } = *asked;
         let dataset: DataSource = asked.dataset.parse()?;
         let tokenizer = context.files.tokenizer()?;
-        let books = data::read_books(&dataset, Some(self.texts), context.hub.settings, context.hub.progress)?;
+        let books =
+            data::read_books(&dataset, &Books::First(self.texts), context.hub.settings, context.hub.progress)?;
         data::note_fewer(context.hub.progress, &dataset, "texts", self.texts, books.len());
         rows(self, definition, &books, &tokenizer, spec.generation()?.max_new_tokens)
     }

@@ -15,11 +15,12 @@ pub use pieces::{Piece, pieces};
 
 use super::cache::{CacheConfig, FullCachePrefix};
 use super::canonical::json;
-use super::data::{self, Bos, Tail, TextSample, Texts, cut, resolve_bos};
+use super::data::{self, BooksYaml, Bos, CutBooks, Start, Tail, TextSample, Texts, cut, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
 use crate::eviction::{Amount, CacheRule};
 use crate::lm::LanguageModel;
+use crate::metric::MetricSum;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Perplexity of long texts cut to samples; of `dataset: embedded` also the recall of facts.
@@ -42,10 +43,15 @@ pub struct PerplexityYaml {
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     tail: Tail,
-    /// Only the first books; by default all of them, and 16 of the 64 embedded ones.
-    books: Option<Spanned<u64>>,
+    /// Only the first books, or those of a list of names such as [10146, 10321], in its order; by default all of them, and 16 of the 64
+    /// embedded ones.
+    books: Option<Spanned<BooksYaml>>,
     /// Only the first samples of each book; by default all of them.
     chunks_per_book: Option<Spanned<u64>>,
+    /// The text token at which the samples of a book begin, by default 0; with `chunks_per_book` also `middle`, where as many
+    /// tokens are before them as after them, or `random`, a place of the book that follows from its name and a seed (`random:7`).
+    #[schemars(extend("default" = 0))]
+    start: Option<Spanned<Start>>,
     /// The first tokens of a sample are a prompt, and only the rest is scored: a number of tokens, BOS included, or a whole
     /// percentage such as "75%". Policies whose schedule says `cut` are cut after it. Not with a `stride`;
     /// by default there is none.
@@ -62,8 +68,8 @@ pub struct PerplexityYaml {
 impl PerplexityYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let numbers = [&self.length, &self.stride, &self.books, &self.chunks_per_book];
-        let mut texts = Texts::check(&self.dataset, numbers, (self.bos, self.tail))?;
+        let numbers = [&self.length, &self.stride, &self.chunks_per_book];
+        let mut texts = Texts::check(&self.dataset, numbers, self.books, &self.start, (self.bos, self.tail))?;
         if let Some(Spanned { value: prompt, referenced }) = self.prompt {
             let hint = "write fewer tokens than `length`, at least 1, or a percentage from 1% to 99%";
             let fits = match prompt {
@@ -98,13 +104,13 @@ impl Task for Perplexity {
     fn prepare(&self, _: &TaskSpec, context: &PrepareContext<'_>) -> Result<PreparedTask> {
         let tokenizer = context.files.tokenizer()?;
         let books = self.texts.read(context.hub)?;
-        let samples = cut(&books, &self.texts, &tokenizer)?;
+        let CutBooks { samples, too_short } = cut(&books, &self.texts, &tokenizer)?;
         let logged = match self.eviction_log {
             true => Some(samples.iter().map(|sample| tokenizer.texts(&sample.tokens)).collect::<Result<_>>()?),
             false => None,
         };
         Ok(PreparedTask {
-            samples: Box::new(PerplexitySamples { samples, logged }),
+            samples: Box::new(PerplexitySamples { samples, too_short, logged }),
             digest: data::digest(&books),
             bos: resolve_bos(&self.texts, &tokenizer)?.is_some(),
         })
@@ -113,6 +119,7 @@ impl Task for Perplexity {
 
 struct PerplexitySamples {
     samples: Vec<TextSample>,
+    too_short: Option<MetricSum>,
     /// The texts of each sample's tokens, where evictions are logged.
     logged: Option<Vec<Vec<Arc<str>>>>,
 }
@@ -124,6 +131,15 @@ impl Samples for PerplexitySamples {
 
     fn name(&self, sample: usize) -> (&str, &str) {
         (&self.samples[sample].name, &self.samples[sample].cluster)
+    }
+
+    fn start(&self, sample: usize) -> Option<usize> {
+        Some(self.samples[sample].start)
+    }
+
+    fn facts(&self, sample: usize) -> Vec<MetricSum> {
+        let too_short = self.too_short.clone().filter(|_| sample == 0);
+        self.samples[sample].repeats_prompt().into_iter().chain(too_short).collect()
     }
 
     fn content(&self, sample: usize) -> Option<String> {

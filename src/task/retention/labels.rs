@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::classes::{self, Class};
 use super::parts_of_speech::{Tag, Tagger};
 use crate::lm::Tokenizer;
-use crate::task::data::{Book, TextSample, Texts, cut_with};
+use crate::task::data::{Book, CutBooks, TextSample, Texts, cut_with};
 
 /// A token's label.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -33,22 +33,22 @@ pub struct LabelledSample {
 }
 
 /// Labelled samples, and the text of each token in them.
-pub type Labelled = (Vec<LabelledSample>, BTreeMap<u32, String>);
+pub type Labelled = (CutBooks<LabelledSample>, BTreeMap<u32, String>);
 
 /// Cuts books into samples and labels their tokens.
 pub(super) fn cut(books: &[Book], settings: &Texts, tokenizer: &Tokenizer) -> Result<Labelled> {
     let tagger = Tagger::new();
     let special = tokenizer.special();
-    let samples = cut_with(books, settings, tokenizer, |book, sample, places| {
+    let cut = cut_with(books, settings, tokenizer, |book, sample, places| {
         let labels = labels(&tagger, &special, &book.text, &sample, places);
         Ok(LabelledSample { sample, labels })
     })?;
-    let tokens: BTreeSet<u32> = samples.iter().flat_map(|labelled| &labelled.sample.tokens).copied().collect();
+    let tokens: BTreeSet<u32> = cut.samples.iter().flat_map(|labelled| &labelled.sample.tokens).copied().collect();
     let piece = |token: u32| -> Result<(u32, String)> {
         let name = || tokenizer.name(token).unwrap_or_default();
         Ok((token, if special.contains(&token) { name() } else { tokenizer.piece(token)? }))
     };
-    Ok((samples, tokens.into_iter().map(piece).collect::<Result<_>>()?))
+    Ok((cut, tokens.into_iter().map(piece).collect::<Result<_>>()?))
 }
 
 /// The labels of a sample's tokens; `places` are the bytes of the book that those after BOS cover.
@@ -100,7 +100,7 @@ fn labels(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::task::data::{Bos, Tail};
+    use crate::task::data::{Books, Bos, Start, Tail};
 
     /// The labels of a text whose bytes are tokens.
     fn labelled(text: &str, bos: Bos) -> LabelledSample {
@@ -111,11 +111,13 @@ mod tests {
             stride: None,
             bos,
             tail: Tail::Keep,
-            books: None,
+            books: Books::All,
+            start: Start::default(),
             chunks_per_book: None,
             prompt: None,
         };
-        let (mut samples, pieces) = cut(&[book], &settings, &Tokenizer::bytes().unwrap()).unwrap();
+        let (CutBooks { mut samples, .. }, pieces) =
+            cut(&[book], &settings, &Tokenizer::bytes().unwrap()).unwrap();
         assert_eq!(pieces.get(&0).map(String::as_str), (bos == Bos::Always).then_some("<s>"));
         samples.remove(0)
     }

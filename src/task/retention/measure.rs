@@ -30,7 +30,7 @@ impl RetentionSamples {
         config: &CacheConfig,
     ) -> Result<SampleResult> {
         let started = std::time::Instant::now();
-        let RetentionSamples { task, samples, pieces } = self;
+        let RetentionSamples { task, samples, pieces, .. } = self;
         let text = &samples[index];
         let shape = model.shape();
         let tokens = text.sample.tokens.len();

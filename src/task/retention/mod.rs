@@ -18,9 +18,10 @@ pub use lifetimes::Lifetimes;
 use self::labels::LabelledSample;
 use super::cache::CacheConfig;
 use super::canonical::{json, limit_text, list_text};
-use super::data::{self, Bos, Tail, Texts, resolve_bos};
+use super::data::{self, BooksYaml, Bos, CutBooks, Start, Tail, Texts, resolve_bos};
 use super::prepared::{Batch, PreparedTask, Report, Samples, TokenCost};
 use super::spec::{PrepareContext, Task, TaskSpec};
+use crate::metric::MetricSum;
 use crate::yaml::{self, ConfigError, Spanned};
 
 /// Which tokens a cache keeps, and for how long: by position, layer, class and part of speech.
@@ -43,10 +44,15 @@ pub struct RetentionYaml {
     #[serde(default)]
     #[schemars(extend("default" = "drop"))]
     tail: Tail,
-    /// Only the first books; by default all of them, and 16 of the 64 embedded ones.
-    books: Option<Spanned<u64>>,
+    /// Only the first books, or those of a list of names such as [10146, 10321], in its order; by default all of them, and 16 of the 64
+    /// embedded ones.
+    books: Option<Spanned<BooksYaml>>,
     /// Only the first samples of each book; by default all of them.
     chunks_per_book: Option<Spanned<u64>>,
+    /// The text token at which the samples of a book begin, by default 0; with `chunks_per_book` also `middle`, where as many
+    /// tokens are before them as after them, or `random`, a place of the book that follows from its name and a seed (`random:7`).
+    #[schemars(extend("default" = 0))]
+    start: Option<Spanned<Start>>,
     /// The number of samples, from the first, whose rows say when each token was evicted.
     #[schemars(range(min = 0, max = u32::MAX), extend("default" = 1))]
     maps: Option<Spanned<u64>>,
@@ -61,8 +67,8 @@ pub struct RetentionYaml {
 impl RetentionYaml {
     /// Checks every value.
     pub fn check(self) -> Result<TaskSpec, ConfigError> {
-        let numbers = [&self.length, &self.stride, &self.books, &self.chunks_per_book];
-        let texts = Texts::check(&self.dataset, numbers, (self.bos, self.tail))?;
+        let numbers = [&self.length, &self.stride, &self.chunks_per_book];
+        let texts = Texts::check(&self.dataset, numbers, self.books, &self.start, (self.bos, self.tail))?;
         let layers =
             |list: Spanned<Vec<_>>| yaml::distinct_counts("map_layers", list.referenced, &list.value, "layer", 0);
         let mut map_layers = self.map_layers.map(layers).transpose()?;
@@ -95,9 +101,9 @@ impl Task for Retention {
             bail!("`map_layers` has layer {layer}, and {} has layers 0 to {}", files.source, layers - 1);
         }
         let books = self.texts.read(context.hub)?;
-        let (samples, pieces) = labels::cut(&books, &self.texts, &tokenizer)?;
+        let (CutBooks { samples, too_short }, pieces) = labels::cut(&books, &self.texts, &tokenizer)?;
         Ok(PreparedTask {
-            samples: Box::new(RetentionSamples { task: self.clone(), samples, pieces }),
+            samples: Box::new(RetentionSamples { task: self.clone(), samples, too_short, pieces }),
             digest: data::digest(&books),
             bos: resolve_bos(&self.texts, &tokenizer)?.is_some(),
         })
@@ -107,6 +113,7 @@ impl Task for Retention {
 struct RetentionSamples {
     task: Retention,
     samples: Vec<LabelledSample>,
+    too_short: Option<MetricSum>,
     /// The text of each token in them.
     pieces: BTreeMap<u32, String>,
 }
@@ -119,6 +126,14 @@ impl Samples for RetentionSamples {
     fn name(&self, sample: usize) -> (&str, &str) {
         let sample = &self.samples[sample].sample;
         (&sample.name, &sample.cluster)
+    }
+
+    fn start(&self, sample: usize) -> Option<usize> {
+        Some(self.samples[sample].sample.start)
+    }
+
+    fn facts(&self, sample: usize) -> Vec<MetricSum> {
+        self.too_short.clone().filter(|_| sample == 0).into_iter().collect()
     }
 
     fn content(&self, sample: usize) -> Option<String> {

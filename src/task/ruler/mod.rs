@@ -25,7 +25,7 @@ use self::requests::{Counter, Sources, Wanted};
 use self::tasks::{SUBTASKS, Subtask};
 use self::words::Essay;
 use super::benchmark::{Asked, Chosen, Definition, Keys, Reader, Rows, builtin_definition};
-use super::data::{self, DataSource, Texts, check_texts};
+use super::data::{self, Books, DataSource, Texts, check_texts};
 use crate::lm::ChatTemplate;
 use crate::lm::source::expand_home;
 use crate::yaml::{self, ConfigError, Location, Spanned};
@@ -148,7 +148,8 @@ impl Wanted {
         let tasks = &self.tasks;
         if tasks.iter().any(|task| task.needs_essay()) {
             let haystack: DataSource = asked.dataset.parse()?;
-            let books = data::read_books(&haystack, None, asked.context.hub.settings, asked.context.hub.progress)?;
+            let books =
+                data::read_books(&haystack, &Books::All, asked.context.hub.settings, asked.context.hub.progress)?;
             sources.essay = Essay::new(&books);
             ensure!(!sources.essay.is_empty(), "the haystack holds no word");
         }
