@@ -31,7 +31,7 @@ pub struct TextSample {
 }
 
 impl TextSample {
-    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/golden_ids.rs` holds.
+    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/tests.rs` holds.
     pub fn canonical(&self) -> String {
         // The prompt follows from the settings.
         let TextSample { name, cluster, tokens, bos, scored, words, recalls, prompt: _ } = self;

@@ -35,7 +35,7 @@ pub struct LabelledSample {
 pub type Labelled = (Vec<LabelledSample>, BTreeMap<u32, String>);
 
 impl LabelledSample {
-    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/golden_ids.rs` holds.
+    /// Writes all that a measurement of the sample depends on, for its id: Debug output, which `run/tests.rs` holds.
     pub fn canonical(&self) -> String {
         format!("LabelledSample {{ sample: {}, labels: {:?} }}", self.sample.canonical(), self.labels)
     }

@@ -91,7 +91,7 @@ struct Source {
     /// The first name below `src`; empty for `main.rs` and `lib.rs`.
     module: String,
     text: String,
-    /// Declared under `#[cfg(test)]`.
+    /// `tests.rs`, or in a folder `tests`: compiled only for tests, as `tests_are_named_one_way` checks.
     is_test: bool,
 }
 
@@ -146,19 +146,29 @@ fn sources() -> Vec<Source> {
         let module = path.components().nth(1).unwrap().as_os_str().to_str().unwrap();
         let module = module.trim_end_matches(".rs");
         let module = if ["main", "lib"].contains(&module) { "" } else { module }.to_string();
-        Source { path, module, text, is_test: false }
+        let is_test = path.with_extension("").iter().any(|part| part == "tests");
+        Source { path, module, text, is_test }
     };
-    let mut sources: Vec<Source> = paths.into_iter().map(source).collect();
-    let declared = Regex::new(r"#\[cfg\(test\)\]\s*(?:pub\S* )?mod (\w+);").unwrap();
-    let tests: BTreeSet<String> = sources
-        .iter()
-        .flat_map(|source| declared.captures_iter(&source.text).map(|found| found[1].to_string()))
-        .collect();
-    for source in &mut sources {
-        let stem = source.path.file_stem().unwrap().to_str().unwrap();
-        source.is_test = tests.contains(stem);
+    paths.into_iter().map(source).collect()
+}
+
+/// Files of tests alone are found by their names, so that nobody has to look where they are declared.
+#[test]
+fn tests_are_named_one_way() {
+    let declared =
+        Regex::new(r"(#\[cfg\((?:all\()?test\b[^\n]*\n\s*)?(?:#\[[^\n]*\n\s*)*(?:pub\S* )?mod (\w+);").unwrap();
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| !source.is_test) {
+        for found in declared.captures_iter(&source.text) {
+            if found.get(1).is_some() != (&found[2] == "tests") {
+                wrong.push(format!("{}: {}", source.path.display(), &found[0]));
+            }
+        }
     }
-    sources
+    assert_eq!(
+        wrong, [""; 0],
+        "what is compiled for tests alone is `#[cfg(test)] mod tests;`, and nothing else has this name"
+    );
 }
 
 /// What `pattern` captures in each line of code but unit tests, with its module and `path:line`.
