@@ -1,6 +1,6 @@
 //! Exhibits of rows with the paper's own numbers, and of others.
 
-mod claims;
+mod checked_claims;
 pub(super) mod fixture;
 
 use std::path::Path;
