@@ -125,20 +125,22 @@ impl Source {
     }
 }
 
-fn sources() -> Vec<Source> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
+/// Adds the files below a folder whose names have this ending.
+fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, ending, found);
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            found.push(path);
         }
     }
+}
+
+fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = Vec::new();
-    walk(&root.join("src"), &mut paths);
+    walk(&root.join("src"), "rs", &mut paths);
     paths.sort();
     let source = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
@@ -169,6 +171,23 @@ fn tests_are_named_one_way() {
         wrong, [""; 0],
         "what is compiled for tests alone is `#[cfg(test)] mod tests;`, and nothing else has this name"
     );
+}
+
+/// A snapshot whose test is gone would stay, because only those that are compared are renewed.
+#[test]
+fn every_snapshot_has_its_test() {
+    let mut snapshots = Vec::new();
+    for folder in ["src", "tests/it"] {
+        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), "snap", &mut snapshots);
+    }
+    assert!(snapshots.len() > 10, "{snapshots:?}");
+    snapshots.retain(|path| {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let test = format!("fn {}()", name.rsplit("__").next().unwrap().split('-').next().unwrap());
+        let mut files = fs::read_dir(path.parent().unwrap().parent().unwrap()).unwrap();
+        !files.any(|file| fs::read_to_string(file.unwrap().path()).is_ok_and(|text| text.contains(&test)))
+    });
+    assert!(snapshots.is_empty(), "no test compares {snapshots:?}");
 }
 
 /// What `pattern` captures in each line of code but unit tests, with its module and `path:line`.
