@@ -29,14 +29,14 @@ slurm() {
     }
 }
 
-# Licences, bans, sources and advisories of dependencies. cargo-deny is compiled once, four minutes on two cores, and kept outside
-# the checkout.
+# Licences, bans, sources and advisories of dependencies. cargo-deny is compiled once, without optimisation, which is fast enough for
+# a few hundred crates, and kept outside the checkout.
 dependencies() {
     local deny=0.20.2 tools=${HOME:-/tmp}/.cache/tova-bench/tools
     local PATH="$tools/bin:$PATH"
     if ! cargo deny --version 2>/dev/null | grep -qxF "cargo-deny $deny"; then
         # Its own target folder is a temporary one; the binary is all that stays.
-        env -u CARGO_TARGET_DIR cargo install --quiet cargo-deny --version "$deny" --locked --root "$tools" || {
+        env -u CARGO_TARGET_DIR cargo install --quiet --debug cargo-deny --version "$deny" --locked --root "$tools" || {
             echo "SKIPPED: cargo-deny could not be installed, so licences, bans, sources and advisories are unchecked" >&2
             return 0
         }

@@ -7,10 +7,6 @@ mod cluster;
 mod comparison;
 mod document;
 mod exact;
-#[cfg(test)]
-mod exact_tests;
-#[cfg(test)]
-mod format_tests;
 mod json;
 mod notes;
 mod point;

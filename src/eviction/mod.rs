@@ -14,8 +14,6 @@ mod block;
 mod budget;
 mod cache_rule;
 mod custom;
-#[cfg(test)]
-mod definition;
 mod entries;
 mod fork;
 pub mod formula;

@@ -5,13 +5,9 @@
 
 mod claim;
 mod claims;
-#[cfg(test)]
-mod claims_tests;
 mod differences;
 mod exhibit;
 mod figures;
-#[cfg(test)]
-mod fixture;
 mod long_texts;
 mod measure;
 mod numbers;
@@ -37,9 +33,9 @@ use crate::report::{
     Written, order,
 };
 pub use exhibit::Exhibit;
-#[cfg(test)]
-pub(crate) use fixture::printed_rows;
 pub use other_publications::publication_names;
+#[cfg(test)]
+pub(crate) use tests::fixture::printed_rows;
 use wording::listed;
 
 /// Settings of where and how exhibits are drawn.

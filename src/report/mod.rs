@@ -7,13 +7,13 @@
 pub mod document;
 pub mod escape;
 pub(crate) mod figure;
-#[cfg(test)]
-pub(crate) mod fixture;
 mod format;
 pub(crate) mod sections;
 pub mod series;
 mod special_tokens;
 pub(crate) mod statistics;
+#[cfg(test)]
+mod tests;
 mod write;
 
 pub use document::{Block, Column, Document, Entry, Grid, Group, Line, Section, Table};
@@ -41,5 +41,7 @@ pub use series::with_unique_names;
 pub use statistics::interval::{Estimate, Interval, Sums, error_on_one_side};
 pub use statistics::sign_test::{PValue, has_verdicts};
 
+#[cfg(test)]
+pub(crate) use tests::fixture;
 pub(crate) use write::Folder;
 pub use write::{Options, Written, write};

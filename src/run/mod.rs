@@ -5,8 +5,6 @@
 
 mod cost;
 mod event;
-#[cfg(test)]
-mod golden_ids;
 mod machine;
 mod missing;
 mod models;
@@ -14,6 +12,8 @@ mod prepare;
 mod rows;
 mod schedule;
 mod shards;
+#[cfg(test)]
+mod tests;
 mod work;
 
 use std::sync::atomic::Ordering;

@@ -53,20 +53,18 @@ fn id_of(policy: &str, size: &str, task: &str, rest: &str) -> String {
     ids[0].clone()
 }
 
+/// The error of a wrong file, below the line that it points at. Its place must be the last occurrence of `at`.
 #[track_caller]
-fn refused(yaml: &str, at: &str, message: &str, hint: &str) {
-    // The error must point to the last occurrence of `at`.
+fn refusal(yaml: &str, at: &str) -> String {
     let before = &yaml[..yaml.rfind(at).expect(at)];
-    let (line, start) = (before.matches('\n').count() + 1, before.rfind('\n').map_or(0, |end| end + 1));
-    let place = (line as u64, (before.len() - start + 1) as u64);
+    let (line, start) = (before.matches('\n').count(), before.rfind('\n').map_or(0, |end| end + 1));
     let error = Sweep::parse(yaml, "small.yaml").expect_err(yaml);
-    assert!(error.message.contains(message), "message of {error}\n{yaml}");
-    assert!(error.hint.contains(hint), "hint of {error}\n{yaml}");
-    assert_eq!(error.place, Some(place), "place of {error}\n{yaml}");
     assert_eq!(
-        error.to_string().lines().next(),
-        Some(format!("small.yaml:{line}:{}: {}", place.1, error.message).as_str())
+        error.place,
+        Some((line as u64 + 1, (before.len() - start + 1) as u64)),
+        "place of {error}\n{yaml}"
     );
+    format!("{}\n{error}\n\n", yaml.lines().nth(line).unwrap().trim())
 }
 
 /// Policies and sizes of the cells.
@@ -253,6 +251,8 @@ fn without_digest(settings: &str) -> String {
 /// A task that can be named by itself is the benchmark of that name: the same specs, whatever its keys are.
 #[test]
 fn short_forms_are_benchmarks() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     for (task, keys) in [
         ("squality", "dataset: embedded, split: validation, documents: 2, prompt: paper"),
         ("qasper", "dataset: ./q, questions: 3, samples: 4, length: 900"),
@@ -278,24 +278,18 @@ fn short_forms_are_benchmarks() {
         );
     }
     let benchmark = |keys: &str| writes(&format!("{{benchmark: {{{keys}}}}}"), "");
-    for (keys, at, task) in [
-        ("task: gsm8k, split: test", "test}", "`gsm8k`"),
-        ("task: qasper, lengths: [300]", "300", "split, prompt, documents, questions"),
-        ("task: longbench_trec, subsets: [trec]", "trec]", "`longbench_trec`"),
-        ("task: needle, tasks: [vt]", "vt]", "lengths, depths, texts, fact"),
+    for (keys, at) in [
+        ("task: gsm8k, split: test", "test}"),
+        ("task: qasper, lengths: [300]", "300"),
+        ("task: longbench_trec, subsets: [trec]", "trec]"),
+        ("task: needle, tasks: [vt]", "vt]"),
     ] {
-        let error = Sweep::parse(&benchmark(keys), "a.yaml").unwrap_err();
-        assert!(error.to_string().contains(task) && error.message.contains("is not a key of the task"), "{error}");
-        refused(&benchmark(keys), at, "is not a key of the task", "its keys are task, dataset");
+        refused(&benchmark(keys), at);
     }
-    refused(&writes("{qasper: {task: squality}}", ""), "squality", "`qasper` is the task already", "benchmark");
-    refused(
-        &benchmark("task: needle, length: 300, lengths: [400]"),
-        "400",
-        "is one of `lengths`",
-        "leave out one",
-    );
-    refused(&benchmark("task: qasper_paper, prompt: paper"), "paper}", "has its own wording", "`qasper`");
+    refused(&writes("{qasper: {task: squality}}", ""), "squality");
+    refused(&benchmark("task: needle, length: 300, lengths: [400]"), "400");
+    refused(&benchmark("task: qasper_paper, prompt: paper"), "paper}");
+    insta::assert_snapshot!(said);
 }
 
 #[test]
@@ -375,42 +369,42 @@ fn write_has_the_expected_defaults() {
 
 #[test]
 fn mistakes_under_write_are_reported() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let qasper = |rest: &str| writes(&format!("{{qasper: {{dataset: ./q{rest}}}}}"), "");
-    refused(&qasper(", write: {max_new_tokens: 5000}"), "5000", "leave no room", "larger `length`");
-    refused(&qasper(", write: {temperature: -1}"), "-1", "-1 cannot be `temperature`", "from 0");
-    refused(&qasper(", write: {temperature: .nan}"), ".nan", "cannot be `temperature`", "from 0");
-    refused(&qasper(", write: {top_k: 5}"), "5}", "at temperature 0", "leave out `top_k`");
-    refused(&qasper(", write: {stop: [\"\"]}"), "\"\"", "an empty string", "remove");
-    refused(&qasper(", write: {query_aware: false}"), "{qasper", "no policy cuts it", "tova@cut");
-    refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words", "names no data set", "embedded");
-    refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101", "beyond the text", "0 (the text");
+    refused(&qasper(", write: {max_new_tokens: 5000}"), "5000");
+    refused(&qasper(", write: {temperature: -1}"), "-1");
+    refused(&qasper(", write: {temperature: .nan}"), ".nan");
+    refused(&qasper(", write: {top_k: 5}"), "5}");
+    refused(&qasper(", write: {stop: [\"\"]}"), "\"\"");
+    refused(&qasper(", write: {query_aware: false}"), "{qasper");
+    refused(&writes("{qasper: {dataset: random-words}}", ""), "random-words");
+    refused(&writes("{needle: {dataset: ./q, depths: [101]}}", ""), "101");
     let longbench = |rest: &str| writes(&format!("{{longbench: {{dataset: ./q, {rest}}}}}"), "");
-    refused(&longbench("subsets: [qasper, lsht]"), "lsht", "knows no `lsht`", "use some of");
-    refused(&longbench("subsets: [qaspr]"), "qaspr", "knows no `qaspr`", "did you mean `qasper`?");
-    refused(&longbench("subsets: [musique], version: e"), "musique", "knows no `musique`", "use some of");
-    refused(&longbench("subsets: [lcc, lcc]"), "lcc]", "listed twice", "remove");
-    refused(&longbench("subsets: [lcc], version: v2"), "lcc]", "v2 has no subsets", "remove");
-    refused(&qasper(", write: {prefill: one_shot}"), "prefill", "unknown key `prefill`", "policies: [tova@cut+1]");
+    refused(&longbench("subsets: [qasper, lsht]"), "lsht");
+    refused(&longbench("subsets: [qaspr]"), "qaspr");
+    refused(&longbench("subsets: [musique], version: e"), "musique");
+    refused(&longbench("subsets: [lcc, lcc]"), "lcc]");
+    refused(&longbench("subsets: [lcc], version: v2"), "lcc]");
+    refused(&qasper(", write: {prefill: one_shot}"), "prefill");
     let cut_early = |more: &str| longbench(&format!("{more}write: {{query_aware: false}}")) + "schedule: cut+1\n";
-    refused(&cut_early("version: v2, "), "false", "one text", "remove");
+    refused(&cut_early("version: v2, "), "false");
     assert_eq!(sweep(&cut_early("")).expand()[2].task.prefill(), "cut_before_question");
-    refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded", "names no data set", "owner/name");
-    refused(
-        &writes("{math: {dataset: ./q, repeats: 4}}", ""),
-        "4}",
-        "at temperature 0 all 4 answers",
-        "`temperature` above 0",
-    );
-    refused(&writes("{math: {dataset: random-words}}", ""), "random-words", "names no data set", "embedded");
-    refused(&writes("{ruler: {tasks: [vt, qa_1]}}", ""), "qa_1", "not part of the program", "`squad`");
-    refused(&writes("{ruler: {tasks: [vtt]}}", ""), "vtt", "knows no `vtt`", "vt");
-    refused(&writes("{ruler: {lengths: [512]}}", ""), "512", "cannot be a length", "from 1024");
-    refused(&writes("{story: {request: \" \"}}", ""), "\" \"", "asks for nothing", "about");
+    refused(&writes("{longbench: {dataset: embedded}}", ""), "embedded");
+    refused(&writes("{math: {dataset: ./q, repeats: 4}}", ""), "4}");
+    refused(&writes("{math: {dataset: random-words}}", ""), "random-words");
+    refused(&writes("{ruler: {tasks: [vt, qa_1]}}", ""), "qa_1");
+    refused(&writes("{ruler: {tasks: [vtt]}}", ""), "vtt");
+    refused(&writes("{ruler: {lengths: [512]}}", ""), "512");
+    refused(&writes("{story: {request: \" \"}}", ""), "\" \"");
+    insta::assert_snapshot!(said);
 }
 
 /// Scores that a policy cannot have, and presets whose file is not there. (Formulas have tests of their own.)
 #[test]
 fn scores_without_what_they_need_are_reported() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let sweep = |policy: &str, define: &str| {
         format!(
             "models: [random-tiny]\npolicies: [{policy}]\ncache_sizes: [64]\n{define}\
@@ -419,28 +413,19 @@ fn scores_without_what_they_need_are_reported() {
     };
     let mine =
         |score: &str, more: &str| sweep("mine", &format!("define: {{mine: {{score: '{score}', {more}}}}}\n"));
-    for (yaml, place, message, hint) in [
-        (mine("block(attention, 8)", "scope: head"), "mine]", "heads would do at different times", "remove"),
-        (mine("reread_attention", "scope: head"), "mine]", "its schedule must be cut or cut+N, not 1", "remove"),
-        (mine("reread_attention", "scope: head, schedule: 8"), "mine]", "not 8", "remove"),
-        (mine("smooth(attention, 4)", "scope: head"), "'smooth", "an odd number", "list scores"),
-        (
-            mine("dot(\"./no.safetensors\", \"x\")", "scope: head"),
-            "'dot",
-            "./no.safetensors",
-            "write dot(file, tensor)",
-        ),
-        (
-            sweep("qfilters", ""),
-            "qfilters",
-            "\"q_filters.safetensors\" of `rotated_dot` cannot be used",
-            "write rotated_dot(file, tensor)",
-        ),
-        (sweep("qfilters+4@cut", ""), "qfilters", "q_filters.safetensors", "write rotated_dot(file, tensor)"),
-        (sweep("snapkv@0", ""), "snapkv@0", "is not a schedule", "cut+16"),
+    for (yaml, place) in [
+        (mine("block(attention, 8)", "scope: head"), "mine]"),
+        (mine("reread_attention", "scope: head"), "mine]"),
+        (mine("reread_attention", "scope: head, schedule: 8"), "mine]"),
+        (mine("smooth(attention, 4)", "scope: head"), "'smooth"),
+        (mine("dot(\"./no.safetensors\", \"x\")", "scope: head"), "'dot"),
+        (sweep("qfilters", ""), "qfilters"),
+        (sweep("qfilters+4@cut", ""), "qfilters"),
+        (sweep("snapkv@0", ""), "snapkv@0"),
     ] {
-        refused(&yaml, place, message, hint);
+        refused(&yaml, place);
     }
+    insta::assert_snapshot!(said);
 }
 
 /// A preset has a schedule of its own, before which the sweep's goes, and before that the policy's.
@@ -459,83 +444,36 @@ fn a_preset_says_when_entries_leave() {
 
 #[test]
 fn schedules_that_contradict_something_are_reported() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let with = |policy: &str, task: &str, more: &str| {
         format!("models: [random-tiny]\npolicies: [{policy}]\ncache_sizes: [64]\ntasks: [{task}]\n{more}")
     };
     let perplexity = |more: &str| format!("{{perplexity: {{dataset: random-words, length: 512{more}}}}}");
     let define = |more: &str| format!("define: {{mine: {{score: attention, scope: layer, {more}}}}}\n");
     let cases = [
-        (
-            with("tova@cut", &perplexity(""), ""),
-            "{perplexity",
-            "`tova@cut` cuts the prompt, and `perplexity` has none",
-            "prompt: 75%",
-        ),
-        (with("tova", &perplexity(""), "schedule: cut+16\n"), "{perplexity", "`tova@cut+16` cuts", "prompt: 75%"),
-        (
-            with("tova@cut", "{retention: {dataset: random-words}}", ""),
-            "{retention",
-            "`retention` has none",
-            "of its own",
-        ),
-        (
-            with("mine", &perplexity(""), &define("keep_first: prompt")),
-            "{perplexity",
-            "`mine` protects the prompt",
-            "prompt: 75%",
-        ),
-        (
-            with("tova@8", "{qasper: {dataset: ./q, write: {query_aware: false}}}", ""),
-            "{qasper",
-            "no policy cuts it",
-            "tova@cut",
-        ),
-        (
-            with("tova@8", "{retention: {dataset: random-words}}", ""),
-            "{retention",
-            "under `tova@8` several do at once",
-            "of its own",
-        ),
-        (with("full@cut", &perplexity(""), ""), "full@cut", "nothing leaves", "write `full`"),
-        (with("tova@0", &perplexity(""), ""), "tova@0", "`0` of `tova` is not a schedule", "from 1 to 65536"),
-        (with("tova@cut+", &perplexity(""), ""), "tova@cut+", "`cut+` of `tova` is not a schedule", "cut+16"),
-        (
-            with("tova", &perplexity(""), "schedule: 70000\n"),
-            "schedule",
-            "a schedule: 1, a number up to 65536",
-            "",
-        ),
-        (
-            with("mine", &perplexity(", prompt: 50%"), &define("keep_first: prompt, schedule: cut")),
-            "mine]",
-            "protects the whole prompt, and the schedule cut cuts it",
-            "remove",
-        ),
-        (
-            with("tova", &perplexity(", prompt: 512"), ""),
-            "512",
-            "a prompt of 512 of 512 tokens leaves nothing",
-            "fewer tokens",
-        ),
-        (with("tova", &perplexity(", prompt: 0%"), ""), "0%", "leaves nothing", "1% to 99%"),
-        (with("tova", &perplexity(", prompt: 128, stride: 64"), ""), "128", "with a `stride`", "leave out one"),
-        (with("tova", &perplexity(""), "").replace("[64]", "[0%]"), "0%", "a share such as 25%", ""),
-        (
-            with("tova@cut, h2o", &perplexity(", prompt: 50%"), "").replace("[64]", "[64, 25%]"),
-            "{perplexity",
-            "of each prompt for tova@cut, and of `length`, 512 tokens, for h2o",
-            "write sizes in entries",
-        ),
-        (
-            with("snapkv, truncate", &perplexity(", prompt: 50%"), "").replace("[64]", "[25%]"),
-            "{perplexity",
-            "of each prompt for snapkv, and of `length`, 512 tokens, for truncate",
-            "a sweep of their own",
-        ),
+        (with("tova@cut", &perplexity(""), ""), "{perplexity"),
+        (with("tova", &perplexity(""), "schedule: cut+16\n"), "{perplexity"),
+        (with("tova@cut", "{retention: {dataset: random-words}}", ""), "{retention"),
+        (with("mine", &perplexity(""), &define("keep_first: prompt")), "{perplexity"),
+        (with("tova@8", "{qasper: {dataset: ./q, write: {query_aware: false}}}", ""), "{qasper"),
+        (with("tova@8", "{retention: {dataset: random-words}}", ""), "{retention"),
+        (with("full@cut", &perplexity(""), ""), "full@cut"),
+        (with("tova@0", &perplexity(""), ""), "tova@0"),
+        (with("tova@cut+", &perplexity(""), ""), "tova@cut+"),
+        (with("tova", &perplexity(""), "schedule: 70000\n"), "schedule"),
+        (with("mine", &perplexity(", prompt: 50%"), &define("keep_first: prompt, schedule: cut")), "mine]"),
+        (with("tova", &perplexity(", prompt: 512"), ""), "512"),
+        (with("tova", &perplexity(", prompt: 0%"), ""), "0%"),
+        (with("tova", &perplexity(", prompt: 128, stride: 64"), ""), "128"),
+        (with("tova", &perplexity(""), "").replace("[64]", "[0%]"), "0%"),
+        (with("tova@cut, h2o", &perplexity(", prompt: 50%"), "").replace("[64]", "[64, 25%]"), "{perplexity"),
+        (with("snapkv, truncate", &perplexity(", prompt: 50%"), "").replace("[64]", "[25%]"), "{perplexity"),
     ];
-    for (yaml, place, message, hint) in cases {
-        refused(&yaml, place, message, hint);
+    for (yaml, place) in cases {
+        refused(&yaml, place);
     }
+    insta::assert_snapshot!(said);
 }
 
 #[test]
@@ -570,6 +508,8 @@ fn schedules_and_shares_are_read_in_every_place() {
 
 #[test]
 fn first_tokens_can_be_protected_in_three_ways() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let named = |policies: &str| {
         let define = "define: {mine: {score: last_attention, scope: head, keep_first: 2, keep_recent: 8}, \
             mine+9: {score: random, scope: layer}, a+b: {score: recency, scope: layer}, \
@@ -597,15 +537,16 @@ fn first_tokens_can_be_protected_in_three_ways() {
     assert_eq!(named("mine, mine+1, mine+9").len(), 6);
     assert_eq!(named("share")[1], "share at 64: score=random scope=layer keep_first=10% keep_recent=25% of 64");
     let all = format!("{SMALL}define: {{all: {{score: random, scope: layer, keep_first: 100%}}}}\n");
-    refused(&all.replace("tova]", "all]"), "64, 16", "keep_first 100% fills a cache of 64", "remove the size 64");
+    refused(&all.replace("tova]", "all]"), "64, 16");
     let more = all.replace("keep_first: 100%", "keep_first: 50%, keep_recent: 51%");
-    refused(&more.replace("tova]", "all]"), "64, 16", "keep_first 32 and keep_recent 33", "remove the size 64");
+    refused(&more.replace("tova]", "all]"), "64, 16");
     let mine = format!("{SMALL}define: {{mine: {{score: random, scope: layer}}}}\n");
-    refused(&mine.replace("tova]", "mine+16]"), "16]", "keep_first 16 fills", "remove the size 16");
+    refused(&mine.replace("tova]", "mine+16]"), "16]");
     for unknown in ["mine+", "mine+04", "mine+-4", "mine+4+4", "mien+4"] {
         let yaml = mine.replace("tova]", &format!("{unknown}]"));
-        refused(&yaml, &format!("{unknown}]"), "unknown policy", ", mine (name+I protects");
+        refused(&yaml, &format!("{unknown}]"));
     }
+    insta::assert_snapshot!(said);
 }
 
 #[test]
@@ -642,18 +583,19 @@ fn layers_with_a_window_can_be_exempt() {
 /// Numbers of a formula's functions are checked for every size before anything is loaded, those of a budget's formula too.
 #[test]
 fn parameters_of_formulas_are_checked_at_every_size() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let of = |score: &str, rest: &str| {
         let define = format!("define: {{mine: {{score: \"{score}\", scope: head{rest}}}}}\n");
         define + &SMALL.replace("tova]", "mine]")
     };
-    let hint = "remove the size 16, or the policy";
-    let message = "policy `mine` cannot have a cache of 16: in its score `window(attention, size - 16)` `window` takes at least 1";
-    refused(&of("window(attention, size - 16)", ""), "16]", message, hint);
+    refused(&of("window(attention, size - 16)", ""), "16]");
     let budget = ", budget: {pool: heads, score: 'peak(attention, size - 40)'}";
-    refused(&of("attention", budget), "16]", "`size - 40` is -24 at a size of 16", hint);
+    refused(&of("attention", budget), "16]");
     sweep(&of("window(attention, size - 15)", ""));
-    refused(&of("window(attention, 0/0)", ""), "\"window", "`window` takes at least 1", "list scores");
-    refused(&of("log(attention - 1)", ""), "\"log", "the formula gives no number for any entry", "list scores");
+    refused(&of("window(attention, 0/0)", ""), "\"window");
+    refused(&of("log(attention - 1)", ""), "\"log");
+    insta::assert_snapshot!(said);
 }
 
 /// `pool: max` is of both scores.
@@ -672,6 +614,8 @@ fn a_budget_pools_heads_as_its_policy_does() {
 
 #[test]
 fn layers_can_have_sizes_of_their_own() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let define = |budget: &str| format!("define: {{mine: {{score: last_attention, scope: layer{budget}}}}}");
     let id = |budget: &str| id_of("mine", "64", "", &define(budget));
     let budgets = [
@@ -708,19 +652,18 @@ fn layers_can_have_sizes_of_their_own() {
     assert_eq!(window(", budget: {layers: [2, 1]}, keep_recent: 8"), window(", budget: {layers: [2, 1]}"));
 
     let wrong = |budget: &str| format!("{SMALL}{}\n", define(&format!(", budget: {budget}")));
-    let either = "write one of `{pyramid: 20}`";
-    refused(&wrong("{pyramid: 0}"), "0}", "0 cannot be `pyramid`", "from 1");
-    refused(&wrong("{pyramid: 2.5}"), "2.5}", "whole number", "configs/");
-    refused(&wrong("{pyramid: 20, layers: [1]}"), "{pyramid", "`budget` is one of `pyramid`, `layers`", either);
-    refused(&wrong("{}"), "{}", "`budget` is one of `pyramid`, `layers`", either);
-    refused(&wrong("{layers: []}"), "[]", "there is no share", either);
+    refused(&wrong("{pyramid: 0}"), "0}");
+    refused(&wrong("{pyramid: 2.5}"), "2.5}");
+    refused(&wrong("{pyramid: 20, layers: [1]}"), "{pyramid");
+    refused(&wrong("{}"), "{}");
+    refused(&wrong("{layers: []}"), "[]");
     for share in ["0", "-1", ".nan", ".inf", "5e9"] {
         let yaml = wrong(&format!("{{layers: [2, {share}]}}"));
-        refused(&yaml, &format!("[2, {share}]"), "cannot be a share; shares are positive", either);
+        refused(&yaml, &format!("[2, {share}]"));
     }
-    refused(&wrong("{layers: [2, x]}"), "x]", "", "configs/");
-    refused(&wrong("{pyramids: 20}"), "pyramids", "unknown key `pyramids`", "did you mean `pyramid`");
-    refused(&wrong("pyramid"), "pyramid", "", "");
+    refused(&wrong("{layers: [2, x]}"), "x]");
+    refused(&wrong("{pyramids: 20}"), "pyramids");
+    refused(&wrong("pyramid"), "pyramid");
     // Heads, whose scope must be theirs.
     let by_head = |budget: &str, rest: &str| {
         format!("{SMALL}define: {{mine: {{score: attention, scope: head, budget: {budget}{rest}}}}}\n")
@@ -736,97 +679,91 @@ fn layers_can_have_sizes_of_their_own() {
         assert_eq!(budget_of(&sweep(&by_head(budget, "")).expand().remove(5)), text);
     }
     let layer = by_head("{pool: heads}", "").replace("scope: head", "scope: layer");
-    refused(&layer, "mine]", "its scope must be head", "its definition");
-    refused(&by_head("{pool: layers}", ""), "layers}", "unknown name `layers`", "heads, model");
-    refused(&by_head("{pool: heads, floor: 120%}", ""), "120%", "is not a percentage", "0% to 100%");
-    refused(&by_head("{pool: heads, score: \"sum(atention)\"}", ""), "\"sum(", "atention", "attention");
-    refused(&by_head("{floor: 20%}", ""), "{floor", "belong to a `pool`", "write one of");
-    refused(&by_head("{pyramid: 20, full: 20%}", ""), "{pyramid", "`full` belongs to `heads`", "write one of");
-    refused(&by_head("{heads: [[1, x]]}", ""), "x]", "", "");
-    refused(&by_head("{heads: [[1, 2], [3]]}", ""), "[[1", "layer 1 has 1", "write one of");
-    refused(&by_head("{heads: [[full]]}", ""), "[[full", "every head is `full`", "write one of");
-    refused(&by_head("{heads: ./no.tsv}", ""), "./no.tsv", "cannot use the budget ./no.tsv", "write one of");
-    refused(&by_head("{pool: model}, keep_first: prompt", ""), "mine]", "no part in a pool", "");
+    refused(&layer, "mine]");
+    refused(&by_head("{pool: layers}", ""), "layers}");
+    refused(&by_head("{pool: heads, floor: 120%}", ""), "120%");
+    refused(&by_head("{pool: heads, score: \"sum(atention)\"}", ""), "\"sum(");
+    refused(&by_head("{floor: 20%}", ""), "{floor");
+    refused(&by_head("{pyramid: 20, full: 20%}", ""), "{pyramid");
+    refused(&by_head("{heads: [[1, x]]}", ""), "x]");
+    refused(&by_head("{heads: [[1, 2], [3]]}", ""), "[[1");
+    refused(&by_head("{heads: [[full]]}", ""), "[[full");
+    refused(&by_head("{heads: ./no.tsv}", ""), "./no.tsv");
+    refused(&by_head("{pool: model}, keep_first: prompt", ""), "mine]");
+    insta::assert_snapshot!(said);
 }
 
 #[test]
 fn mistakes_are_reported_with_place_and_hint() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let swap = |from: &str, to: &str| {
         assert!(SMALL.contains(from));
         SMALL.replace(from, to)
     };
-    refused(&swap("length:", "lenght:"), "lenght", "unknown key `lenght`", "did you mean `length`?");
-    refused(&swap("tova]", "toav]"), "toav", "unknown policy `toav`", "did you mean `tova`");
-    refused(&swap("tova]", "full]"), "full]", "policy `full` is listed twice", "remove");
-    refused(&swap("64, 16", "64, 0"), "0]", "0 cannot be a cache size", "from 1");
-    refused(&swap("64, 16", "64, -1"), "-1", "whole number", "configs/");
-    refused(&swap("64, 16", "64, 64"), "64]", "size 64 is listed twice", "remove");
-    refused(&swap("64, 16", "64, 1"), "1]", "a piece of 1 token", "remove the size 1");
-    refused(&swap("64, 16", "64, 4"), "4]", "keep_first 4 fills", "remove the size 4");
-    refused(&swap("64, 16", "[64, 16]"), "[64, 16]]", "a list where a cache size", "");
-    refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}", "a mapping where a cache size", "");
-    refused(&format!("{SMALL}positions: [slot]\n"), "[slot]", "a list where one name", "without brackets");
-    refused(&format!("{SMALL}positions: {{slot: 1}}\n"), "1}", "has no settings", "the name alone");
-    refused(&swap("length: 128", "length: [128]"), "[128]", "a single value was expected", "configs/");
+    refused(&swap("length:", "lenght:"), "lenght");
+    refused(&swap("tova]", "toav]"), "toav");
+    refused(&swap("tova]", "full]"), "full]");
+    refused(&swap("64, 16", "64, 0"), "0]");
+    refused(&swap("64, 16", "64, -1"), "-1");
+    refused(&swap("64, 16", "64, 64"), "64]");
+    refused(&swap("64, 16", "64, 1"), "1]");
+    refused(&swap("64, 16", "64, 4"), "4]");
+    refused(&swap("64, 16", "[64, 16]"), "[64, 16]]");
+    refused(&swap("64, 16", "64, {a: 1}"), "{a: 1}");
+    refused(&format!("{SMALL}positions: [slot]\n"), "[slot]");
+    refused(&format!("{SMALL}positions: {{slot: 1}}\n"), "1}");
+    refused(&swap("length: 128", "length: [128]"), "[128]");
     let beside = swap("perplexity: {dataset: random-words, length: 128}", "benchmark: gsm8k\n    samples: 3");
-    refused(&beside, "samples", "a second key", "below its name");
-    refused(&swap("64, 16", "5000000000"), "5000", "cannot be a cache size", "4294967295");
-    refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate", "`truncate` needs cache sizes", "cache_sizes:");
-    refused(&swap("random-tiny", "gpt2"), "gpt2", "`gpt2` is not a model", "owner/name");
-    refused(&swap("[random-tiny]", "[]"), "[]", "`models` is empty", "at least one");
-    refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype", "`source` is missing", "source:");
-    refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]", "a model", "configs/");
-    refused(&swap("random-tiny", "{source: a/b, name: ' '}"), "{source", "name is empty", "another `name:`");
+    refused(&beside, "samples");
+    refused(&swap("64, 16", "5000000000"), "5000");
+    refused(&swap("cache_sizes: [64, 16]\n", ""), "truncate");
+    refused(&swap("random-tiny", "gpt2"), "gpt2");
+    refused(&swap("[random-tiny]", "[]"), "[]");
+    refused(&swap("[random-tiny]", "[{dtype: f32}]"), "dtype");
+    refused(&swap("[random-tiny]", "[[a/b]]"), "[a/b]");
+    refused(&swap("random-tiny", "{source: a/b, name: ' '}"), "{source");
     let two = "{source: a/b, name: x}, {source: a/c, name: x}";
-    refused(&swap("random-tiny", two), "{source: a/c", "two models are called `x`", "of its own");
+    refused(&swap("random-tiny", two), "{source: a/c");
     let twice = "a/b, {source: a/b, name: x}";
-    refused(&swap("random-tiny", twice), "{source", "`x` and `a/b` are the same model", "remove one");
+    refused(&swap("random-tiny", twice), "{source");
     let own = "{source: random-tiny, tokenizer: ./t}";
-    refused(&swap("random-tiny", own), "{source", "takes no tokenizer", "tokenizer: ./FOLDER");
+    refused(&swap("random-tiny", own), "{source");
     let file = "{source: ./m.gguf, tokenizer: ./n.gguf}";
-    refused(&swap("random-tiny", file), "{source", "`./n.gguf` is not a place of a tokenizer", "owner/name");
-    refused(&swap("random-tiny", "a/b:c.bin"), "a/b", "`a/b:c.bin` is not a model", "owner/name:file.gguf");
-    refused(&swap("random-words", "embeded"), "embeded", "names no data set", "did you mean `embedded`");
-    refused(&swap("length: 128", "length: 1"), "1}", "1 cannot be `length`", "from 2");
-    refused(&swap("length: 128", "bos: yes"), "yes", "unknown name `yes`", "auto");
-    refused(&swap("length: 128", "tail: kepe"), "kepe", "unknown name `kepe`", "did you mean `keep`");
-    refused(&swap("dataset: random-words, ", ""), "length", "`dataset` is missing", "dataset:");
-    refused(&swap("perplexity:", "perplexty:"), "perplexty", "unknown name `perplexty`", "`perplexity`");
-    refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies", "duplicate mapping key", "");
-    refused(&swap("[64, 16]", "64"), "64", "a list, such as [one", "a list in brackets");
-    refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19", "a mapping, such as {key", "configs/");
-    refused(&swap("length: 128", "bos: null"), "null", "", "");
-    refused(&swap("length: 128", "compare_to_full: yes"), "yes", "true or false expected", "");
-    refused(
-        &swap("tova]", "tova@sloth]"),
-        "tova@sloth",
-        "`sloth` of `tova` is not a schedule or a kind of positions",
-        "did you mean `slot`",
-    );
-    refused(&swap("full, ", "full@slot, "), "full@slot", "never evicts", "write `full`");
+    refused(&swap("random-tiny", file), "{source");
+    refused(&swap("random-tiny", "a/b:c.bin"), "a/b");
+    refused(&swap("random-words", "embeded"), "embeded");
+    refused(&swap("length: 128", "length: 1"), "1}");
+    refused(&swap("length: 128", "bos: yes"), "yes");
+    refused(&swap("length: 128", "tail: kepe"), "kepe");
+    refused(&swap("dataset: random-words, ", ""), "length");
+    refused(&swap("perplexity:", "perplexty:"), "perplexty");
+    refused(&swap("cache_sizes:", "policies: [full]\ncache_sizes:"), "policies");
+    refused(&swap("[64, 16]", "64"), "64");
+    refused(&swap("{dataset: random-words, length: 128}", "pg19"), "pg19");
+    refused(&swap("length: 128", "bos: null"), "null");
+    refused(&swap("length: 128", "compare_to_full: yes"), "yes");
+    refused(&swap("tova]", "tova@sloth]"), "tova@sloth");
+    refused(&swap("full, ", "full@slot, "), "full@slot");
     let stretched = |by: &str| swap("[random-tiny]", &format!("[{{source: a/b, rope_scaling: {by}}}]"));
-    refused(&stretched("{type: ntk, factor: 0.5}"), "0.5}", "0.5 cannot be `factor`", "from 1");
+    refused(&stretched("{type: ntk, factor: 0.5}"), "0.5}");
     let define = |policies: &str| format!("{SMALL}define: {{{policies}}}\n");
-    refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x", "fixed", "my-tova");
-    refused(&define("a b: {score: recency, scope: layer}"), "a b", "not a name", "ASCII");
+    refused(&define("tova+x: {score: recency, scope: layer}"), "tova+x");
+    refused(&define("a b: {score: recency, scope: layer}"), "a b");
     let first = "a: {score: random, scope: layer, keep_first: 101%}";
-    refused(&define(first), "keep_first", "a whole percentage", "configs/");
+    refused(&define(first), "keep_first");
     let recent = "a: {score: random, scope: layer, keep_recent: 101%}";
-    refused(&define(recent), "keep_recent", "a whole percentage", "configs/");
+    refused(&define(recent), "keep_recent");
     let score = |score: &str| define(&format!("a: {{score: \"{score}\", scope: layer}}"));
-    refused(
-        &score("ema(atention, 0.9)"),
-        "\"ema",
-        "(character 5 of `ema(atention, 0.9)`)",
-        "did you mean `attention`",
-    );
-    refused(&score("sum(attention"), "\"sum", "`)` is missing (character 14 of `sum(attention`)", "character 4");
+    refused(&score("ema(atention, 0.9)"), "\"ema");
+    refused(&score("sum(attention"), "\"sum");
     let story = swap("tova]", "clairvoyant]") + "  - story: {}\n";
-    refused(&story, "story", "needs to know the whole text", "of its own");
+    refused(&story, "story");
     let long = swap("tova]", "clairvoyant]").replace("128}", "16385}");
-    refused(&long, "perplexity", "up to 16384 tokens", "of its own");
-    refused(&(SMALL.to_string() + "---\na: b\n"), "a: b", "only single YAML document", "");
-    refused(&(SMALL.to_string() + "tasks"), "tasks", "", "");
+    refused(&long, "perplexity");
+    refused(&(SMALL.to_string() + "---\na: b\n"), "a: b");
+    refused(&(SMALL.to_string() + "tasks"), "tasks");
+    insta::assert_snapshot!(said);
 }
 
 const TIMED: &str = "\
@@ -854,15 +791,18 @@ fn timing_means_its_settings() {
 
 #[test]
 fn mistakes_in_timing_are_reported() {
+    let mut said = String::new();
+    let mut refused = |yaml: &str, at: &str| said += &refusal(yaml, at);
     let swap = |from: &str, to: &str| TIMED.replace(from, to);
-    refused(&swap("8 GiB", "8 gigs"), "8 gigs", "`8 gigs` is not an amount of memory", "8 GiB");
-    refused(&swap("8 GiB", "8"), "8,", "`8` is not an amount", "a number and a unit");
-    refused(&swap("memory: 8 GiB, ", ""), "length", "`memory` is missing", "memory:");
-    refused(&swap("128", "128, prompt: 128"), "128}", "leaves nothing to decode", "smaller number");
-    refused(&swap("128", "128, dataset: x"), "dataset", "unknown key", "");
-    refused(&swap("[full, tova]", "[truncate]"), "timing", "cannot measure the policy `truncate`", "its own");
-    refused(&swap("random-tiny", "random-tony"), "random-tony", "not a shape of a random model", "`random-tiny`");
-    refused(&swap("random-tiny", "random-h8-l1-a3-f9-v300"), "random-h8", "not a multiple of its 3 heads", "h512");
+    refused(&swap("8 GiB", "8 gigs"), "8 gigs");
+    refused(&swap("8 GiB", "8"), "8,");
+    refused(&swap("memory: 8 GiB, ", ""), "length");
+    refused(&swap("128", "128, prompt: 128"), "128}");
+    refused(&swap("128", "128, dataset: x"), "dataset");
+    refused(&swap("[full, tova]", "[truncate]"), "timing");
+    refused(&swap("random-tiny", "random-tony"), "random-tony");
+    refused(&swap("random-tiny", "random-h8-l1-a3-f9-v300"), "random-h8");
+    insta::assert_snapshot!(said);
 }
 
 #[test]

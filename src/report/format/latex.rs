@@ -131,16 +131,11 @@ mod tests {
     #[test]
     fn the_paper_s_table_as_booktabs() {
         let file = of(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20));
-        for expected in [
-            "\n  \\label{tab:llama-2-7b-hf-pg19-perplexity}\n",
-            "\\caption[Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19)]{Perplexity (Llama-2-7b-hf \\textperiodcentered{} pg19). Lower is better",
-            "\\begin{tabular}{@{}l*{7}{r}@{}}\n    \\toprule\n    policy & 64 & 128 & 256 & 512 & 1024 & 2048 & 4096 \\\\\n",
-            "    tova & \\textbf{9.53} & \\textbf{8.32} & \\textbf{7.71} & \\textbf{7.41} & \\textbf{7.25} & \\textbf{7.17} & 7.16 \\\\[-0.7ex]\n",
-            "     & \\tovabenchspread{{[}6.",
-            "    window \\ensuremath{-} tova & \\textbf{+4803} & ",
-        ] {
-            assert!(file.contains(expected), "{expected}: {file}");
-        }
+        assert!(
+            file.contains("    tova & \\textbf{9.53} & \\textbf{8.32} & ") && file.contains("\\textbf{+4803}"),
+            "{file}"
+        );
+        insta::assert_snapshot!(file);
         // It is to be input: it begins no document, and its environments are balanced.
         assert!(!file.contains("documentclass") && !file.contains("begin{document}"));
         for name in ["table", "tabular"] {

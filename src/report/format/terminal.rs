@@ -233,20 +233,11 @@ mod tests {
     #[test]
     fn the_short_answer_has_one_table_and_the_smallest_cache() {
         let text = short(&table_3("meta-llama/Llama-2-7b-hf", 1.0, 20), WIDTH);
-        for expected in [
-            "Perplexity: excess over full (nats/token) · Llama-2-7b-hf · pg19",
-            "20 samples from 20 clusters",
-            "Full cache: perplexity 7.16",
-            // ln(9.53 / 7.16), and not 9.53 with the interval between books.
-            " 0.286* ",
-            " [0.2",
-            "may cover less where a few",
-            "Smallest sufficient cache",
-            "at most 0.0544 nats (0.40 PPL here) from full",
-        ] {
-            assert!(words(&text).contains(expected), "{expected}: {text}");
-        }
-        assert!(!text.contains("9.53") && text.lines().count() < 56, "{text}");
+        // ln(9.53 / 7.16), and not 9.53 with the interval between books.
+        assert!(text.contains(" 0.286* ") && !text.contains("9.53") && text.lines().count() < 56, "{text}");
+        let numbers = ["Full cache: perplexity 7.16", "at most 0.0544 nats (0.40 PPL here) from full"];
+        assert!(numbers.iter().all(|number| words(&text).contains(number)), "{text}");
+        insta::assert_snapshot!(text);
         assert!(fits(&text, WIDTH), "{text}");
     }
 
@@ -259,13 +250,8 @@ mod tests {
             (1..=sizes).flat_map(|size| cell("nll", "tova", Some(100 * size), &samples(1.0))).collect()
         };
         let few = short(&rows(3), WIDTH);
-        assert!(
-            few.contains("tova  ")
-                && few.contains("[2.72, 3.00]")
-                && words(&few).contains("in brackets are 95 % intervals over clusters, which cover 88 % at most"),
-            "{few}"
-        );
-        assert!(few.contains("note: 4 clusters cannot tell policies apart"), "{few}");
+        assert!(few.contains("[2.72, 3.00]") && words(&few).contains("which cover 88 % at most"), "{few}");
+        insta::assert_snapshot!(few);
         // Where that is too wide, the sizes stand in several rows, and where that is too long, in the report.
         let many = short(&rows(12), WIDTH);
         let sizes: Vec<&str> =

@@ -10,8 +10,6 @@ mod columns;
 mod definition;
 mod file;
 mod filter;
-#[cfg(test)]
-mod harness_tests;
 mod keys;
 mod metric;
 mod output;

@@ -91,7 +91,7 @@ struct Source {
     /// The first name below `src`; empty for `main.rs` and `lib.rs`.
     module: String,
     text: String,
-    /// Declared under `#[cfg(test)]`.
+    /// `tests.rs`, or in a folder `tests`: compiled only for tests, as `tests_are_named_one_way` checks.
     is_test: bool,
 }
 
@@ -125,20 +125,22 @@ impl Source {
     }
 }
 
-fn sources() -> Vec<Source> {
-    fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                walk(&path, found);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
-                found.push(path);
-            }
+/// Adds the files below a folder whose names have this ending.
+fn walk(folder: &Path, ending: &str, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            walk(&path, ending, found);
+        } else if path.extension().is_some_and(|extension| extension == ending) {
+            found.push(path);
         }
     }
+}
+
+fn sources() -> Vec<Source> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut paths = Vec::new();
-    walk(&root.join("src"), &mut paths);
+    walk(&root.join("src"), "rs", &mut paths);
     paths.sort();
     let source = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
@@ -146,19 +148,46 @@ fn sources() -> Vec<Source> {
         let module = path.components().nth(1).unwrap().as_os_str().to_str().unwrap();
         let module = module.trim_end_matches(".rs");
         let module = if ["main", "lib"].contains(&module) { "" } else { module }.to_string();
-        Source { path, module, text, is_test: false }
+        let is_test = path.with_extension("").iter().any(|part| part == "tests");
+        Source { path, module, text, is_test }
     };
-    let mut sources: Vec<Source> = paths.into_iter().map(source).collect();
-    let declared = Regex::new(r"#\[cfg\(test\)\]\s*(?:pub\S* )?mod (\w+);").unwrap();
-    let tests: BTreeSet<String> = sources
-        .iter()
-        .flat_map(|source| declared.captures_iter(&source.text).map(|found| found[1].to_string()))
-        .collect();
-    for source in &mut sources {
-        let stem = source.path.file_stem().unwrap().to_str().unwrap();
-        source.is_test = tests.contains(stem);
+    paths.into_iter().map(source).collect()
+}
+
+/// Files of tests alone are found by their names, so that nobody has to look where they are declared.
+#[test]
+fn tests_are_named_one_way() {
+    let declared =
+        Regex::new(r"(#\[cfg\((?:all\()?test\b[^\n]*\n\s*)?(?:#\[[^\n]*\n\s*)*(?:pub\S* )?mod (\w+);").unwrap();
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| !source.is_test) {
+        for found in declared.captures_iter(&source.text) {
+            if found.get(1).is_some() != (&found[2] == "tests") {
+                wrong.push(format!("{}: {}", source.path.display(), &found[0]));
+            }
+        }
     }
-    sources
+    assert_eq!(
+        wrong, [""; 0],
+        "what is compiled for tests alone is `#[cfg(test)] mod tests;`, and nothing else has this name"
+    );
+}
+
+/// A snapshot whose test is gone would stay, because only those that are compared are renewed.
+#[test]
+fn every_snapshot_has_its_test() {
+    let mut snapshots = Vec::new();
+    for folder in ["src", "tests/it"] {
+        walk(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), "snap", &mut snapshots);
+    }
+    assert!(snapshots.len() > 10, "{snapshots:?}");
+    snapshots.retain(|path| {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let test = format!("fn {}()", name.rsplit("__").next().unwrap().split('-').next().unwrap());
+        let mut files = fs::read_dir(path.parent().unwrap().parent().unwrap()).unwrap();
+        !files.any(|file| fs::read_to_string(file.unwrap().path()).is_ok_and(|text| text.contains(&test)))
+    });
+    assert!(snapshots.is_empty(), "no test compares {snapshots:?}");
 }
 
 /// What `pattern` captures in each line of code but unit tests, with its module and `path:line`.

@@ -8,8 +8,6 @@ mod blocks;
 mod figure;
 mod json;
 mod page;
-#[cfg(test)]
-mod reader;
 mod samples;
 mod table;
 #[cfg(test)]

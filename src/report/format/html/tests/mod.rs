@@ -1,9 +1,11 @@
 //! Pages, parsed and compared with the rows.
 
+mod reader;
+
+use reader::{Piece, attribute, json, number, pieces, raw, tags};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-use super::reader::{Piece, attribute, json, number, pieces, raw, tags};
 use super::*;
 use crate::ledger::Row;
 use crate::metric::Slice;
@@ -385,7 +387,7 @@ fn luminance(color: &str) -> f64 {
 #[test]
 fn every_line_stands_out_on_light_and_dark_pages() {
     let mut found = 0;
-    let style = include_str!("page.css");
+    let style = include_str!("../page.css");
     let (page, lines) = style.split_once("The colours of lines").unwrap();
     let background =
         |rule: &str| page.split_once(rule).unwrap().1.split_once("--page: ").unwrap().1.get(..7).unwrap();

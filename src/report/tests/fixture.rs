@@ -12,12 +12,12 @@ pub(crate) fn panels(rows: &[Row]) -> Vec<Panel> {
 }
 
 /// Calls a function with the report of some rows.
-pub(super) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
+pub(crate) fn with_report<T>(rows: &[Row], f: impl FnOnce(&Report<'_>) -> T) -> T {
     f(&Report::of(&Results::of(rows).unwrap(), &[], None, &|_| Vec::new(), &Default::default()))
 }
 
 /// The report of some rows, and the short answer.
-pub(super) fn documents(rows: &[Row]) -> [Document; 2] {
+pub(crate) fn documents(rows: &[Row]) -> [Document; 2] {
     with_report(rows, |report| [sections::document(report), sections::summary(report)])
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn table_3(model: &str, scale: f64, books: usize) -> Vec<Row> {
 
 /// Recall of a thousand facts at doubling distances: the full cache finds nearly all, a window what it still holds, TOVA
 /// forgets slowly; and every guess is one among eight.
-pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
+pub(crate) fn recall(model: &str, books: usize) -> Vec<Row> {
     let names: Vec<String> = (0..books).map(|book| format!("book-{book}")).collect();
     let mut all = Vec::new();
     let mut add_cell = |policy: &str, size: Option<u32>, share: &dyn Fn(u32) -> f64| {
@@ -157,7 +157,7 @@ pub(super) fn recall(model: &str, books: usize) -> Vec<Row> {
 }
 
 /// Recall of two facts in each of two octaves and of one kind.
-pub(super) fn recalls() -> Vec<Row> {
+pub(crate) fn recalls() -> Vec<Row> {
     let at = |policy: &str, size, metric: &str, slice: &str, value| {
         let slice = |row: &mut Row| row.slice = (!slice.is_empty()).then(|| slice.into());
         changed(cell(metric, policy, size, &[("a", value, 2.0)]), slice)

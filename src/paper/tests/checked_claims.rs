@@ -1,8 +1,8 @@
 //! Claims about rows with the paper's own numbers, and about others.
 
-use super::claim::{Checked, Observation, Verdict};
 use super::fixture::{LLAMA, LONG, answers, everything, kept, long, named, row, six};
 use super::*;
+use crate::paper::claim::{Checked, Observation, Verdict};
 use crate::report::fixture::table_3;
 use crate::report::{Estimate, Interval};
 

@@ -1,8 +1,6 @@
 //! Exact comparisons: which samples moved, and which columns are looked at.
 
-use super::tests::{cell, compared, only, terminal, timed};
 use super::*;
-use crate::report::fixture::changed;
 
 #[test]
 fn exactly_compared_every_sample_that_moved_is_named() {

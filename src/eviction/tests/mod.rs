@@ -1,13 +1,14 @@
 //! The scan against the definition, on generated logits. A layer's logits don't depend on its evictions, so no
 //! model is needed.
 
+mod definition;
+
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::definition;
 use super::formula::canonical::Expr;
 use super::formula::words::{FUNCTIONS, FunctionRow, Kind, WORDS};
 use super::formula::{Formula, Pool};
@@ -543,7 +544,7 @@ proptest! {
         let Ok(policy) = policy.at(size) else { return Ok(()) };
         let case = Case { tokens, policy, formula: Some((expr, pool)), ..case };
         agrees(&match scheduled {
-            Some((schedule, prompt)) => super::tests::scheduled(case, schedule, prompt),
+            Some((schedule, prompt)) => self::scheduled(case, schedule, prompt),
             None => case,
         })?;
     }

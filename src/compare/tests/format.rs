@@ -1,8 +1,6 @@
 //! Formats read back with other parsers, with hostile names and with many findings.
 
-use super::tests::{cell, compared, markdown, terminal};
 use super::*;
-use crate::report::fixture::changed;
 
 /// A hostile name.
 const HOSTILE: &str = "</testcase><x a=\"1\">|`@everyone` \u{1b}[2J\u{0}\u{FFFF}]]> & **b**";

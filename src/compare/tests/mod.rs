@@ -1,5 +1,8 @@
 //! Numbers paired and verdicts computed by hand.
 
+mod exact;
+mod format;
+
 use super::*;
 use crate::report::fixture::{self, changed};
 

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::definition::{self, Definition};
-use super::prompt::Prompts;
-use super::request::request;
-use super::rows::Rows;
-use super::template::Template;
 use crate::lm::ChatTemplate;
+use crate::task::benchmark::definition::{self, Definition};
+use crate::task::benchmark::prompt::Prompts;
+use crate::task::benchmark::request::request;
+use crate::task::benchmark::rows::Rows;
+use crate::task::benchmark::template::Template;
 use crate::task::generation::framed;
 use crate::task::request::Request;
 use crate::yaml::ConfigError;

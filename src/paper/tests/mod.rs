@@ -1,8 +1,12 @@
 //! Exhibits of rows with the paper's own numbers, and of others.
 
+mod checked_claims;
+pub(super) mod fixture;
+
 use std::path::Path;
 
-use super::fixture::{LLAMA, everything, row};
+use fixture::{LLAMA, everything, row};
+
 use super::*;
 use crate::report::figure::scene;
 

@@ -3,11 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use super::entries::Eviction;
-use super::formula::canonical::{Expr, Pool};
-use super::formula::words::{Function, Word};
-use super::settings::Scope;
-use super::tests::Case;
+use super::Case;
+use crate::eviction::entries::Eviction;
+use crate::eviction::formula::canonical::{Expr, Pool};
+use crate::eviction::formula::words::{Function, Word};
+use crate::eviction::settings::Scope;
 
 /// Results of the definition for a text.
 pub(super) struct Answer {
@@ -284,7 +284,7 @@ impl Past<'_> {
     /// The attention that the next `n` queries of a head are expected to pay to an entry (Expected Attention).
     fn expected(&self, n: usize, head: usize, covariance: bool, entry: usize, step: usize) -> f64 {
         let kv_head = head / self.case.heads.per_kv_head();
-        let (cos, sin) = super::tests::mean_rotation(step, n);
+        let (cos, sin) = super::mean_rotation(step, n);
         let rotated = |x: &[f64]| vec![cos * x[0] - sin * x[1], cos * x[1] + sin * x[0], x[2]];
         let query =
             |at: usize| self.case.query(head, at).iter().map(|x| 0.5 * f64::from(*x)).collect::<Vec<f64>>();

@@ -1,5 +1,7 @@
 //! Task files against values of CPython and against hand-computed tables; `tests/it/benchmarks.rs` has those against the harness.
 
+mod harness;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -61,7 +63,7 @@ fn golden(task: &str, golden: &Golden) -> (Definition, Rows, Rows) {
 }
 
 fn goldens() -> BTreeMap<String, Golden> {
-    serde_json::from_str(include_str!("../../../tests/golden/lm_eval.json")).unwrap()
+    serde_json::from_str(include_str!("../../../../tests/golden/lm_eval.json")).unwrap()
 }
 
 #[test]

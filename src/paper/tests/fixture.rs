@@ -1,7 +1,7 @@
 //! Rows for the tests of claims and exhibits.
 
-use super::numbers::{BySize, LENGTH, NUMBERS, Numbers, TABLE_5_SIZES};
-use super::{Row, TOVA};
+use crate::paper::numbers::{BySize, LENGTH, NUMBERS, Numbers, TABLE_5_SIZES};
+use crate::paper::{Row, TOVA};
 use crate::report::fixture::table_3;
 
 pub(super) const LLAMA: &str = "meta-llama/Llama-2-7b-hf";

@@ -1,0 +1,3 @@
+//! What the tests of several files of a report share.
+
+pub(crate) mod fixture;
