@@ -17,7 +17,7 @@ use crate::report::{PolicyAtSize, SampleSum, SeriesKey, Sums};
 /// Columns besides value and weight that one engine repeats on one machine. Other columns are what rows are paired by, say where
 /// and when they were measured, or are different in each folder, such as names of sweeps and paths.
 const REPEATED: &str = "output question references prompt_tokens new_tokens score scope cache_size keep_first keep_recent budget \
-                        seed cluster sample_id peak_cache_bytes";
+                        seed cluster sample_id allocated_bytes";
 
 /// Whether a row can be repeated exactly: times never are, a judge is another program, and tables beside the rows are not numbers.
 pub(super) fn is_repeatable(row: &Row) -> bool {

@@ -92,7 +92,7 @@ fn every_column_that_repeats_is_compared() {
         ("output", |row| row.output = Some("2".into())),
         ("prompt_tokens", |row| row.prompt_tokens += 1),
         ("new_tokens", |row| row.new_tokens += 1),
-        ("peak_cache_bytes", |row| row.peak_cache_bytes += 1),
+        ("allocated_bytes", |row| row.allocated_bytes += 1),
     ];
     let free: [(&str, Change); 14] = [
         ("definition", |row| row.definition = Some("2".into())),

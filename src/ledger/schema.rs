@@ -70,7 +70,7 @@ mod tests {
         rows[2].output = Some("größe\n\"quoted\"\0".repeat(10_000));
         rows[3].value = f64::INFINITY;
         rows[4].value = f64::MIN_POSITIVE / 2.0;
-        rows[5].peak_cache_bytes = u64::MAX;
+        rows[5].allocated_bytes = u64::MAX;
         write_rows(&path, &rows).unwrap();
         assert_eq!(read_rows(&path).unwrap(), rows);
         rows[6].value = f64::NAN;

@@ -34,7 +34,7 @@ fn budget_of(cell: &Cell) -> String {
 
 /// The cell as such a model of four layers takes it.
 fn resolved(cell: &Cell) -> ResolvedCell {
-    cell.resolve(&shape(4), cell.model.dtype, true).unwrap()
+    cell.resolve(&shape(4), cell.model.dtype, true, |config| Ok(config.cache)).unwrap()
 }
 
 /// The only id of a sweep with one policy and one size, with one setting of the task changed.
@@ -623,7 +623,9 @@ fn layers_with_a_window_can_be_exempt() {
     assert_eq!(exempt.label(), "tova@exempt");
     let mut with_window = shape(4);
     with_window.attention[1].window = Some(64);
-    let label = |shape: &ModelShape| exempt.resolve(shape, WeightType::F32, true).unwrap().label();
+    let label = |shape: &ModelShape| {
+        exempt.resolve(shape, WeightType::F32, true, |config| Ok(config.cache)).unwrap().label()
+    };
     assert_eq!([label(&with_window), label(&shape(4))], ["tova@exempt", "tova"]);
 }
 
@@ -683,7 +685,7 @@ fn layers_can_have_sizes_of_their_own() {
     assert_eq!(budget_of(&cell(budgets[4])), "layers 3 2.5 2 1");
     // Where every layer of a model gets the same, the meaning is that of no budget.
     let resolved = |budget: &str, layers: usize| {
-        budget_of(&cell(budget).resolve(&shape(layers), WeightType::F32, true).unwrap())
+        budget_of(&cell(budget).resolve(&shape(layers), WeightType::F32, true, |config| Ok(config.cache)).unwrap())
     };
     for budget in [budgets[5], ", budget: {pyramid: 1}", ", budget: {layers: [2.5, 2.5, 2.5, 2.5]}"] {
         assert_eq!(resolved(budget, 4), "uniform", "{budget}");

@@ -273,7 +273,7 @@ fn what_is_counted_takes_each_layer_as_large_as_it_is() {
                     _ => (bound(*window, size, local_layers).0 + 128).next_multiple_of(16),
                 })
                 .sum();
-            assert_eq!(row.peak_cache_bytes as usize, entry * held, "{what}");
+            assert_eq!(row.allocated_bytes as usize, entry * held, "{what}");
             if row.metric != "lifetime" {
                 continue;
             }

@@ -9,6 +9,7 @@ use super::recall::{self, LocatedRecall};
 use super::settings::{Bos, Tail, Texts};
 use crate::lm::Tokenizer;
 use crate::task::embedded::Book;
+use crate::task::memory::{Pieces, SampleLengths};
 
 /// One text for the model, cut from a book.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,6 +40,13 @@ impl TextSample {
             "TextSample {{ name: {name:?}, cluster: {cluster:?}, tokens: {tokens:?}, bos: {bos:?}, scored: {scored:?}, \
              words: {words}, recalls: {recalls:?} }}"
         )
+    }
+
+    /// Tokens that its cache depends on.
+    pub fn lengths(&self) -> SampleLengths {
+        let pieces = Pieces::OfText { lead: usize::from(self.bos.is_some()) };
+        let predicted = self.scored.start.max(1)..self.scored.end.max(2);
+        SampleLengths { prompt: self.prompt, tokens: self.tokens.len(), predicted, pieces }
     }
 
     /// The tokens that answer a recall, each once, ascending.
