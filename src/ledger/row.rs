@@ -115,7 +115,8 @@ row! {
     /// Tokens that a query sees in each layer, as `24 24 -`, where `-` is no limit; `None` for models without such layers, and in
     /// rows of earlier versions.
     windows: Option<Text>,
-    /// Where a prompt is cut, if its policy cuts it: `stream`, at its end; `cut_before_question`.
+    /// Where a prompt ends for its cache: `stream`, at its end; `cut_before_question`, where a policy cuts it before the question, or the
+    /// size depends on the prompt and is that of its context.
     prefill: Text,
     /// `perplexity`, `retention`, `squality`, `qasper`, `story`, `needle`, ...
     task: Text,
@@ -232,6 +233,17 @@ impl Row {
         let memory = || self.cache_memory.as_ref().map(|memory| format!("memory {memory}"));
         share.or_else(memory).or_else(|| self.cache_size.map(|size| size.to_string()))
     }
+}
+
+/// Adds the columns that tables of 0.2.0 lack.
+pub(super) fn with_later_columns(mut table: Table) -> Result<Table> {
+    if table.names().contains(&"peak_cache_bytes") {
+        table.push("allocated_bytes", table.column::<u64>("peak_cache_bytes")?);
+        table.push("held_bytes", vec![None::<f64>; table.height()]);
+        table.push("peak_bytes", vec![None::<u64>; table.height()]);
+        table.push("cache_memory", vec![None::<Text>; table.height()]);
+    }
+    Ok(table)
 }
 
 /// Adds the five columns of the rows' slices.

@@ -140,7 +140,7 @@ fn placed(
             .filter(|_| model_task.files.shape.has_windows())
             .map(|_| cell.cache.local_layers.name().into()),
         windows: windows(&model_task.files.shape),
-        prefill: if cell.cache.rule.awaits_prompt() { cell.task.prefill().into() } else { "stream".into() },
+        prefill: cell.task.prefill().into(),
         task: cell.task.name.into(),
         dataset: cell.task.dataset.as_str().into(),
         length: cell.task.length as u32,

@@ -23,6 +23,41 @@ pub enum Size {
     Memory(u64),
 }
 
+/// What a cache size is. Numbers of two units are not in one table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SizeUnit {
+    #[default]
+    Entries,
+    /// Share of the prompt or the text.
+    Share,
+    /// Mean memory as a share of the full cache's.
+    MemoryShare,
+    /// Mean memory in bytes.
+    Memory,
+}
+
+impl SizeUnit {
+    /// The unit of a row's size; the unbounded cache counts as entries.
+    pub fn of(row: &Row) -> SizeUnit {
+        match (row.cache_share, row.cache_memory.as_deref()) {
+            (Some(_), _) => SizeUnit::Share,
+            (None, Some(memory)) if memory.ends_with('%') => SizeUnit::MemoryShare,
+            (None, Some(_)) => SizeUnit::Memory,
+            (None, None) => SizeUnit::Entries,
+        }
+    }
+
+    /// What sizes are that are not entries; of those empty.
+    pub fn words(self) -> &'static str {
+        match self {
+            SizeUnit::Entries => "",
+            SizeUnit::Share => "shares of the prompt or text",
+            SizeUnit::MemoryShare => "mean memory, as shares of the full cache's",
+            SizeUnit::Memory => "mean memory",
+        }
+    }
+}
+
 impl Size {
     /// `None` for the unbounded cache.
     pub fn of(row: &Row) -> Option<Self> {
