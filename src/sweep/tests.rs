@@ -97,7 +97,7 @@ fn a_published_id_is_stable() {
         r#"{"schema":9,"engine":7,"model":"0123abc","dtype":"auto","arithmetic":"f32","cache":{"rule":"evict","#
             .to_owned()
             + r#""policy":"score=last_attention scope=layer keep_first=0 keep_recent=0 budget=uniform schedule=1","#
-            + r#""size":16,"share":null,"positions":"absolute","local_layers":"bounded"},"#
+            + r#""size":16,"relative":null,"positions":"absolute","local_layers":"bounded"},"#
             + r#""task":"task=perplexity\nlength=128\nstride=sample\nbos=true\ntail=drop\ncompare_to_full=false\n"#
             + r#"books=all\nchunks_per_book=all\n","content":"sha256:ff","seed":null,"request":null}"#;
     assert_eq!(cell.meaning("0123abc", &cell.task.to_string(), "sha256:ff").text(), expected);
@@ -508,17 +508,18 @@ fn schedules_that_contradict_something_are_reported() {
         (with("tova", &perplexity(", prompt: 0%"), ""), "0%", "leaves nothing", "1% to 99%"),
         (with("tova", &perplexity(", prompt: 128, stride: 64"), ""), "128", "with a `stride`", "leave out one"),
         (with("tova", &perplexity(""), "").replace("[64]", "[0%]"), "0%", "a share such as 25%", ""),
+        (with("tova", &perplexity(""), "memory: [25%]"), "25%", "stands in place of `cache_sizes`", "remove one"),
         (
-            with("tova@cut, h2o", &perplexity(", prompt: 50%"), "").replace("[64]", "[64, 25%]"),
-            "{perplexity",
-            "of each prompt for tova@cut, and of `length`, 512 tokens, for h2o",
-            "write sizes in entries",
+            with("tova", "timing: {length: 64, memory: 1 GB}", "").replace("cache_sizes: [64]", "memory: [25%]"),
+            "{timing",
+            "`memory 25%` follows from texts, and `timing` has none",
+            "in a sweep of its own",
         ),
         (
-            with("snapkv, truncate", &perplexity(", prompt: 50%"), "").replace("[64]", "[25%]"),
-            "{perplexity",
-            "of each prompt for snapkv, and of `length`, 512 tokens, for truncate",
-            "a sweep of their own",
+            with("tova", &perplexity(""), "").replace("cache_sizes: [64]", "memory: [25]"),
+            "25",
+            "a share of the full cache's such as 25%, or bytes such as 2MB",
+            "",
         ),
     ];
     for (yaml, place, message, hint) in cases {
@@ -541,9 +542,9 @@ fn schedules_and_shares_are_read_in_every_place() {
     let of = |policies: &str, more: &str| of_sizes("64, 12.5%", policies, more);
     let of_entries = |policies: &str, more: &str| of_sizes("64", policies, more);
     let row = |label: &str, size: &str, entries| (label.to_owned(), size.to_owned(), Some(entries));
-    // Of the prompt's 800 tokens where it is cut, and else of all 1,000.
+    // Of the prompt's 800 tokens, whatever the policy.
     assert_eq!(of("tova@cut", ""), [row("tova@cut", "64", 64), row("tova@cut", "12.5%", 100)]);
-    assert_eq!(of("h2o@8, truncate", "")[..2], [row("h2o@8", "64", 64), row("h2o@8", "12.5%", 125)]);
+    assert_eq!(of("h2o@8, truncate", "")[..2], [row("h2o@8", "64", 64), row("h2o@8", "12.5%", 100)]);
     let define = "define: {mine: {score: attention, scope: layer, schedule: cut+16}, other: {score: attention, scope: head}}\n";
     let labels: Vec<_> = of_entries("tova, mine, other, mine@1, window+4@slot", &format!("{define}schedule: 8\n"))
         .into_iter()
